@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestToolchains(t *testing.T) {
@@ -45,9 +47,7 @@ func TestToolchains(t *testing.T) {
 			t.Errorf("%s on arm64: %s", d.ID(), diff)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, got)
 }
 
 func TestAll(t *testing.T) {
@@ -148,13 +148,9 @@ func TestNearest(t *testing.T) {
 	}
 	for _, test := range tests {
 		among := strings.Fields(test.among)
-		if got := strings.Join(Nearest(test.word, among), " "); got != test.want {
-			t.Errorf("Nearest(%.20q, %q) = %q; want %q", test.word, test.among, got, test.want)
-		}
+		assert.Equalf(t, test.want, strings.Join(Nearest(test.word, among), " "), "Nearest(%.20q, %q)", test.word, test.among)
 		slices.Reverse(among)
-		if got := strings.Join(Nearest(test.word, among), " "); got != test.want {
-			t.Errorf("Nearest(%.20q, %q reversed) = %q; want %q", test.word, test.among, got, test.want)
-		}
+		assert.Equalf(t, test.want, strings.Join(Nearest(test.word, among), " "), "Nearest(%.20q, %q reversed)", test.word, test.among)
 	}
 }
 

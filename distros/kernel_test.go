@@ -8,6 +8,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestKernelOf(t *testing.T) {
@@ -78,10 +81,7 @@ func TestKernelOf(t *testing.T) {
 		{"ubuntu22.04", "linux-hwe-5.15-headers-5.15.0-69", "", ""},
 		{"ubuntu22.04", "linux-aws-headers-5.15.0-1034", "", ""},
 	} {
-		d, err := Lookup(tt.system)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := require.Value(Lookup(tt.system))(t)
 		release, flavour, ok := d.KernelOf(tt.name)
 		if release != tt.release || flavour != tt.flavour || ok != (tt.release != "") {
 			t.Errorf("%s: KernelOf(%q) = %q, %q, %v; want %q, %q", tt.system, tt.name, release, flavour, ok, tt.release, tt.flavour)
@@ -142,9 +142,7 @@ func TestCompareReleases(t *testing.T) {
 	for _, list := range [][]string{inOrder, inRPMOrder} {
 		for i, a := range list {
 			for j, b := range list {
-				if got := CompareReleases(a, b); got != cmp.Compare(i, j) {
-					t.Errorf("CompareReleases(%q, %q) = %d", a, b, got)
-				}
+				assert.Equalf(t, cmp.Compare(i, j), CompareReleases(a, b), "CompareReleases(%q, %q)", a, b)
 			}
 		}
 	}
@@ -190,9 +188,7 @@ func TestKernelTag(t *testing.T) {
 		"5.14.0-284.11.1.el9_2.x86_64":       "5.14.0-284.11.1.el9_2.x86_64",
 		"4.18.0-477.10.1.el8_8.x86_64+debug": "4.18.0-477.10.1.el8_8.x86_64_debug",
 	} {
-		if got := KernelTag(release); got != want {
-			t.Errorf("KernelTag(%q) = %q; want %q", release, got, want)
-		}
+		assert.Equalf(t, want, KernelTag(release), "KernelTag(%q)", release)
 	}
 }
 

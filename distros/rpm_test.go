@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func lookup(t *testing.T, id string) RPM {
 	t.Helper()
-	d, err := Lookup(id)
-	must(t, err)
+	d := require.Value(Lookup(id))(t)
 	r, ok := d.(RPM)
 	if !ok {
 		t.Fatalf("%s has no rpm packages", id)
@@ -57,9 +59,7 @@ func TestParseRelease(t *testing.T) {
 		{"", "", "", "", "", ""},
 		{"amd64", "", "amd64", "", "", ""},
 	} {
-		if diff := gocmp.Diff(tt, ParseRelease(tt.Text)); diff != "" {
-			t.Errorf("%s: %s", tt.Text, diff)
-		}
+		assert.Samef(t, tt, ParseRelease(tt.Text), "%s", tt.Text)
 	}
 }
 
@@ -76,9 +76,7 @@ func TestWithoutFlavour(t *testing.T) {
 		"6.1.99":                             "6.1.99",
 		"6.1.85+":                            "6.1.85+",
 	} {
-		if got := ParseRelease(release).WithoutFlavour(); got != want {
-			t.Errorf("%s: %q; want %q", release, got, want)
-		}
+		assert.Equalf(t, want, ParseRelease(release).WithoutFlavour(), "%s", release)
 	}
 }
 
@@ -185,9 +183,7 @@ func TestRPMHeaders(t *testing.T) {
 		join := func(s []string) string { return strings.Join(s, " ") }
 		got.headers, got.images, got.dir = join(d.Headers(tt.release)), join(d.KernelImages(tt.release)), join(d.BuildDirs(tt.release))
 		got.modules, got.vers, got.extra = join(d.ModulePackages(tt.release)), join(d.ReleaseVers(tt.release)), join(d.ExtraRepositories(tt.release, "amd64"))
-		if got != tt {
-			t.Errorf("%s %s:\n got %+v\nwant %+v", tt.system, tt.release, got, tt)
-		}
+		assert.Equalf(t, tt, got, "%s %s", tt.system, tt.release)
 	}
 }
 
@@ -243,8 +239,7 @@ func TestRPMKernelNames(t *testing.T) {
 
 func TestFlatcar(t *testing.T) {
 	t.Parallel()
-	d, err := FromOSRelease(osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n"))
-	must(t, err)
+	d := require.Value(FromOSRelease(osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n")))(t)
 	if d.ID() != "flatcar" || Userland(d).ID() != "debian13" || d.PackageManager() != "" || d.Headers("6.6.54-flatcar") != nil ||
 		d.KernelFlavour("amd64") != "flatcar" || d.KernelFlavour("sparc") != "" || d.KernelImages("6.6.54-flatcar") != nil || d.KernelMeta("flatcar") != "" ||
 		d.ModulePackages("6.6.54-flatcar") != nil {
@@ -253,9 +248,7 @@ func TestFlatcar(t *testing.T) {
 	if _, _, ok := d.KernelOf("linux-headers-6.1.0-38-amd64"); ok {
 		t.Error("KernelOf is ok")
 	}
-	if diff := gocmp.Diff([]string{"usr/lib/modules/6.6.54-flatcar/build"}, d.BuildDirs("6.6.54-flatcar")); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, []string{"usr/lib/modules/6.6.54-flatcar/build"}, d.BuildDirs("6.6.54-flatcar"))
 	for _, bad := range []string{"", "6/../../etc", "6..", "x"} {
 		if d.BuildDirs(bad) != nil {
 			t.Errorf("BuildDirs(%q)", bad)
@@ -270,29 +263,17 @@ func TestOSTag(t *testing.T) {
 		{"debian", "12", "debian12"}, {"amzn", "2023", "amzn2023"}, {"sles", "15.6", "sles15.6"}, {"opensuse-leap", "15.6", "opensuse-leap15.6"},
 		{"flatcar", "4081.2.0", "flatcar4081.2.0"}, {"rhcos", "4.18", "rhcos4.18"}, {"centos", "7", "centos7"},
 	} {
-		if got := OSTag(tt.id, tt.version); got != tt.want {
-			t.Errorf("OSTag(%q, %q) = %q; want %q", tt.id, tt.version, got, tt.want)
-		}
+		assert.Equalf(t, tt.want, OSTag(tt.id, tt.version), "OSTag(%q, %q)", tt.id, tt.version)
 	}
 }
 
 func TestDebModulePackages(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"ubuntu24.04": "linux-modules-extra-6.8.0-31-generic", "debian12": ""} {
-		d, err := Lookup(id)
-		must(t, err)
-		if got := strings.Join(d.ModulePackages("6.8.0-31-generic"), " "); got != want {
-			t.Errorf("%s: %q", id, got)
-		}
+		d := require.Value(Lookup(id))(t)
+		assert.Equalf(t, want, strings.Join(d.ModulePackages("6.8.0-31-generic"), " "), "%s", id)
 		if d.ModulePackages("x y") != nil || d.BuildDirs("x y") != nil || d.BuildDirs("6.8.0-31-generic")[0] != "usr/src/linux-headers-6.8.0-31-generic" {
 			t.Errorf("%s: %q", id, d.BuildDirs("6.8.0-31-generic"))
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -25,10 +26,7 @@ func TestBinaries(t *testing.T) {
 	dir := t.TempDir()
 	arch := runtime.GOARCH
 	file := buildStub(t, dir, recipe.EntrypointName)
-	info, err := buildinfo.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := require.Value(buildinfo.ReadFile(file))(t)
 	version := info.Main.Version
 	list, err := Binaries(dir, "", version)(arch)
 	if err != nil || len(list) != 1 || list[0].Name != recipe.EntrypointName || len(list[0].SHA256) != 64 {
@@ -44,9 +42,7 @@ func TestBinaries(t *testing.T) {
 	_, err = Binaries(t.TempDir(), "", version)(arch)
 	fails(t, err, "make build", "--entrypoint")
 	for _, name := range []string{recipe.EvictName, recipe.ProbeName} {
-		if err := os.Link(file, filepath.Join(dir, name+"-linux-"+arch)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Link(file, filepath.Join(dir, name+"-linux-"+arch)))
 		_, err = Binaries(dir, "", version)(arch)
 		fails(t, err, name+" for "+arch, "is not "+name)
 	}
@@ -58,9 +54,7 @@ func buildStub(t *testing.T, dir, name string) string {
 	src, file := t.TempDir(), filepath.Join(dir, name+"-linux-"+runtime.GOARCH)
 	for path, text := range map[string]string{"go.mod": "module example.org/driver\n", "cmd/" + name + "/main.go": "package main\n\nfunc main() {}\n"} {
 		path = filepath.Join(src, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", file, "./cmd/"+name)
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
@@ -93,18 +87,11 @@ func TestOptionalBinaries(t *testing.T) {
 func TestWhereProgramsGo(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(file, []byte("program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	spool, err := rootfs.NewSpool(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("program"), 0o755))
+	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	tree := rootfs.New(spool, nil)
 	for name, path := range map[string]string{recipe.EntrypointName: "usr/local/bin/driver-entrypoint", recipe.EvictName: "usr/bin/driver-evict"} {
-		if err := addProgram(tree, recipe.Binary{Name: name, Path: file}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, addProgram(tree, recipe.Binary{Name: name, Path: file}))
 		if e, ok := tree.Lstat(path); !ok || e.Mode != 0o755 {
 			t.Errorf("%s is not at %s: %+v", name, path, e)
 		}

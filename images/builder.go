@@ -79,7 +79,7 @@ func spec(r *recipe.Recipe, name, key string) layer.Spec {
 func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
 	base, err := b.base(ctx, r.Base.Location, r)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
 	var packages, entrypoint, description v1.Layer
 	var driver driverLayers
@@ -105,7 +105,7 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (v1.Image, error) {
 	base, err := b.Registry.Base(ctx, location, r.Arch)
 	if err != nil {
-		return nil, fmt.Errorf("base image of %s: %w", r.Target(), err)
+		return nil, fmt.Errorf("base image: %w", err)
 	}
 	if got := base.Digest.String(); got != r.Base.Digest {
 		return nil, fmt.Errorf("base image %s is %s now, but was planned as %s: plan again", location, got, r.Base.Digest)

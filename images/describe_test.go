@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -22,29 +22,16 @@ func TestDescription(t *testing.T) {
 	target := r.target(t, s)
 	target.Driver.Kernel = matrix.KernelLimits{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
 	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
-	planned, err := r.b.Plan(t.Context(), target, recipe.Options{Profile: recipe.Compute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := r.b.Build(t.Context(), planned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := driverinfo.Read(treeOf(t, img).OpenFS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{Profile: recipe.Compute}))(t)
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	got := require.Value(driverinfo.Read(treeOf(t, img).OpenFS()))(t)
 	want := driverinfo.Description{
 		Schema: 1, Driver: oldDriver, Branch: "R418", OS: "ubuntu16.04", Arch: "amd64", Profile: "compute", Flavours: []string{"proprietary"},
 		Kernel:     driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"},
 		Overridden: []string{"excluded", "kernel-too-new"}, ID: got.ID, Toolchain: true,
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	if err := got.CheckKernel("6.1.0-38-amd64"); err != nil {
-		t.Errorf("the node does not obey the override: %v", err)
-	}
+	assert.Same(t, want, got)
+	assert.NoErrorf(t, got.CheckKernel("6.1.0-38-amd64"), "the node does not obey the override")
 	if findings, err := examiner(r.b).Verify(t.Context(), "x", img); err != nil || verify.Unfit(findings) != nil {
 		t.Errorf("%v, %v", findings, err)
 	}
@@ -63,10 +50,7 @@ func TestContentID(t *testing.T) {
 		if change != nil {
 			change(&planned)
 		}
-		info, err := planned.Describe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := require.Value(planned.Describe())(t)
 		return info.ID
 	}
 	base := id(recipe.Options{}, nil)
@@ -77,9 +61,7 @@ func TestContentID(t *testing.T) {
 		"builder":     id(recipe.Options{}, func(r *recipe.Recipe) { r.Builder.Version = "v9" }),
 		"mirror":      id(recipe.Options{}, func(r *recipe.Recipe) { r.Packages[0].URL = "http://elsewhere" }),
 	} {
-		if same != base {
-			t.Errorf("%s changes the identity", what)
-		}
+		assert.Equalf(t, base, same, "%s changes the identity", what)
 	}
 	for what, other := range map[string]string{
 		"profile":    id(recipe.Options{Profile: recipe.Compute}, nil),

@@ -27,7 +27,7 @@ func (b *Builder) descriptionLayer(ctx context.Context, r *recipe.Recipe) (v1.La
 func (b *Builder) describedLayer(ctx context.Context, r *recipe.Recipe, info driverinfo.Description) (v1.Layer, error) {
 	text, err := info.Encode()
 	if err != nil {
-		return nil, fmt.Errorf("describe %s: %w", r.Target(), err)
+		return nil, fmt.Errorf("describe the image: %w", err)
 	}
 	k, err := layer.Key("description", string(text), r.Compression, r.Epoch)
 	if err != nil {

@@ -17,8 +17,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -70,14 +72,8 @@ func examiner(b *Builder) verify.Examiner { return verify.Examiner{Store: b.Stor
 
 func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 	t.Helper()
-	store, err := fetch.OpenStore(cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := registry.New(registry.Options{Store: store, Attempts: 2, Backoff: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := require.Value(fetch.OpenStore(cache))(t)
+	client := require.Value(registry.New(registry.Options{Store: store, Attempts: 2, Backoff: time.Millisecond}))(t)
 	t.Cleanup(client.Close)
 	return &Builder{
 		Planner: Planner{
@@ -107,10 +103,7 @@ func programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 
 func (r *rig) target(t *testing.T, s matrix.Selection) matrix.Target {
 	t.Helper()
-	m, err := matrix.Parse("matrix.yaml", []byte(r.Matrix()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := require.Value(matrix.Parse("matrix.yaml", []byte(r.Matrix())))(t)
 	targets, err := m.Select(s)
 	if err != nil || len(targets) != 1 {
 		t.Fatalf("%d targets, %v", len(targets), err)
@@ -124,60 +117,38 @@ func pair(system, driver string) matrix.Selection {
 
 func (r *rig) plan(t *testing.T, s matrix.Selection, o recipe.Options) *recipe.Recipe {
 	t.Helper()
-	planned, err := r.b.Plan(t.Context(), r.target(t, s), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return planned
+	return require.Value(r.b.Plan(t.Context(), r.target(t, s), o))(t)
 }
 
 func (r *rig) build(t *testing.T, s matrix.Selection, o recipe.Options) v1.Image {
 	t.Helper()
-	img, err := r.b.Build(t.Context(), r.plan(t, s, o))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
+	return require.Value(r.b.Build(t.Context(), r.plan(t, s, o)))(t)
 }
 
 func digestOf(t *testing.T, img interface{ Digest() (v1.Hash, error) }) string {
 	t.Helper()
-	d, err := img.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := require.Value(img.Digest())(t)
 	return d.String()
 }
 
 func layersOf(t *testing.T, img v1.Image) []v1.Layer {
 	t.Helper()
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return layers
+	return require.Value(img.Layers())(t)
 }
 
 // members calls f for each member of a layer.
 func members(t *testing.T, l v1.Layer, f func(*tar.Header)) {
 	t.Helper()
-	r, err := l.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := require.Value(l.Uncompressed())(t)
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f(h)
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Close())
 }
 
 // listing is a layer as text, one member a line.
@@ -202,24 +173,15 @@ func listing(t *testing.T, l v1.Layer) string {
 // tree is the whole image as the kernel would show it.
 func treeOf(t *testing.T, img v1.Image) *rootfs.Tree {
 	t.Helper()
-	spool, err := rootfs.NewSpool(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	t.Cleanup(func() { _ = spool.Close() })
-	tree, err := layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
+	return require.Value(layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", "")))(t)
 }
 
 func read(t *testing.T, tree *rootfs.Tree, name string) string {
 	t.Helper()
 	b, err := tree.ReadFile(name)
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	return string(b)
 }
 
@@ -231,8 +193,6 @@ func fails(t *testing.T, err error, parts ...string) {
 		return
 	}
 	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%v\nlacks %q", err, p)
-		}
+		assert.Contains(t, err.Error(), p)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
@@ -79,9 +80,7 @@ func TestKernels(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if n := r.Requests("/pool/"); n != 0 {
-		t.Errorf("%d packages were asked for", n)
-	}
+	assert.Equalf(t, 0, r.Requests("/pool/"), "packages were asked for")
 
 	// Offline, the second answer comes from the cache; online, it has what was published since.
 	before := r.Requests("Packages")
@@ -121,9 +120,7 @@ func TestKernelsErrors(t *testing.T) {
 	r := newRig(t)
 	place := r.place(t, "debian12")
 	_, err := r.b.Kernels(t.Context(), place, recipe.Options{Base: "oci:" + t.TempDir() + "/none"})
-	if !errors.Is(err, packages.ErrBase) {
-		t.Errorf("no base: %v", err)
-	}
+	assert.ErrorIsf(t, err, packages.ErrBase, "no base")
 	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Base: r.Base("ubuntu16.04")}); !errors.Is(err, packages.ErrBase) {
 		t.Errorf("another system's base: %v", err)
 	}
@@ -189,14 +186,10 @@ func TestDatedKernels(t *testing.T) {
 		t.Errorf("%s, notes %q", diff, notes)
 	}
 	r.b.Fetch.Offline = true
-	if got := dates(); got != "" {
-		t.Errorf("offline: %q", got)
-	}
+	assert.Equalf(t, "", dates(), "offline")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r.b.Fetch.Offline = false
 	r.Fault(func(http.ResponseWriter, *http.Request) bool { cancel(); return false })
-	if _, err := r.b.DatedKernels(ctx, place, recipe.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(r.b.DatedKernels(ctx, place, recipe.Options{})), context.Canceled, "cancelled")
 }

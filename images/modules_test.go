@@ -16,7 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -38,9 +40,7 @@ func (f *fakeRunner) String() string { return "fake" }
 
 func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, output func(string)) error {
 	f.runs.Add(1)
-	if err := s.Check(); err != nil {
-		f.t.Errorf("step: %v", err)
-	}
+	assert.NoErrorf(f.t, s.Check(), "step")
 	if f.fails != nil {
 		return f.fails
 	}
@@ -70,16 +70,11 @@ func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, output 
 }
 
 func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
-	spool, err := rootfs.NewSpool(f.t.TempDir())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	spool := require.Value(rootfs.NewSpool(f.t.TempDir()))(f.t)
 	f.t.Cleanup(func() { _ = spool.Close() })
 	tree := rootfs.New(spool, nil)
 	for _, l := range s.Layers {
-		if err := layer.Apply(ctx, tree, l, nil, progress.Observer(nil).Begin("", "")); err != nil {
-			f.t.Errorf("layer: %v", err)
-		}
+		assert.NoErrorf(f.t, layer.Apply(ctx, tree, l, nil, progress.Observer(nil).Begin("", "")), "layer")
 	}
 	return tree
 }
@@ -127,10 +122,7 @@ func TestThin(t *testing.T) {
 	if planned.Tag != newDriver+"-6.1.0-56-amd64-debian12" || cmp.Diff(planned.Aliases, []string{"535-6.1.0-56-amd64-debian12"}) != "" {
 		t.Errorf("tags %s %s", planned.Tag, planned.Aliases)
 	}
-	img, err := r.b.Build(t.Context(), planned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
 	tree := treeOf(t, img)
 	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/src", "usr/lib/linux-kbuild-6.1", "lib/modules/" + imagetest.Kernel} {
 		if tree.Exists(absent) {
@@ -158,10 +150,7 @@ func TestModulesLayerShared(t *testing.T) {
 	layers := func(o recipe.Options) map[string]string {
 		t.Helper()
 		img := r.build(t, s, o)
-		config, err := img.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := require.Value(img.ConfigFile())(t)
 		all := map[string]string{}
 		for i, l := range layersOf(t, img) {
 			if _, name, ok := strings.Cut(config.History[i].CreatedBy, ": modules "); ok {
@@ -207,10 +196,7 @@ func TestContentIDOfModules(t *testing.T) {
 		"sources": {Kernels: []string{imagetest.Kernel}, Sources: true}, "toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
 		"modules": {Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}},
 	} {
-		info, err := r.plan(t, pair("debian12", newDriver), o).Describe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := require.Value(r.plan(t, pair("debian12", newDriver), o).Describe())(t)
 		if other, twice := seen[info.ID]; twice {
 			t.Errorf("%s and %s have the same identity", what, other)
 		}
@@ -237,9 +223,7 @@ func TestCompileFails(t *testing.T) {
 	}
 	r.b.Runner = nil
 	planned = r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.OldKernel}})
-	if _, err := r.b.Build(t.Context(), planned); err == nil || !strings.Contains(err.Error(), "no runner") {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorContains(t, assert.Err(r.b.Build(t.Context(), planned)), "no runner")
 }
 
 func TestHeadersMissing(t *testing.T) {

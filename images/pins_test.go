@@ -2,14 +2,15 @@ package images
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -23,10 +24,7 @@ func TestPinned(t *testing.T) {
 		{Kernels: []string{imagetest.OldKernel, imagetest.Kernel}, Together: true, Toolchain: true},
 	} {
 		target := r.target(t, pair("debian12", newDriver))
-		want, err := r.b.Plan(t.Context(), target, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := require.Value(r.b.Plan(t.Context(), target, o))(t)
 		before := r.Requests("/")
 		got, err := r.b.Recipe(target, o, want.Pins())
 		if err != nil || r.Requests("/") != before {
@@ -34,12 +32,8 @@ func TestPinned(t *testing.T) {
 		}
 		a, _ := json.Marshal(want)
 		b, _ := json.Marshal(got)
-		if d := cmp.Diff(string(a), string(b)); d != "" {
-			t.Error(d)
-		}
-		if got.Base.Location != want.Base.Name+"@"+want.Base.Digest {
-			t.Errorf("base from %s", got.Base.Location)
-		}
+		assert.Same(t, string(a), string(b))
+		assert.Equalf(t, want.Base.Name+"@"+want.Base.Digest, got.Base.Location, "base from")
 	}
 	ubuntu := r.target(t, pair("ubuntu18.04", oldDriver))
 	pins := r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{}).Pins()
@@ -50,9 +44,7 @@ func TestPinned(t *testing.T) {
 		t.Errorf("headers that were not planned: %v", err)
 	}
 	pins.Base.Name = ""
-	if _, err := r.b.Recipe(ubuntu, recipe.Options{}, pins); err == nil || !strings.Contains(err.Error(), "--base") {
-		t.Errorf("no base: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(r.b.Recipe(ubuntu, recipe.Options{}, pins)), "--base", "no base")
 }
 
 // TestAsk: the request is that of the matrix and the flags, and holds neither credentials nor paths.
@@ -80,13 +72,8 @@ func TestCached(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	target := r.target(t, pair("debian12", newDriver))
-	if _, err := c.FindPins(t.Context(), target, recipe.Options{}); !errors.Is(err, fetch.ErrOffline) {
-		t.Errorf("from an empty cache: %v", err)
-	}
-	want, err := r.b.FindPins(t.Context(), target, recipe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.FindPins(t.Context(), target, recipe.Options{})), fetch.ErrOffline, "from an empty cache")
+	want := require.Value(r.b.FindPins(t.Context(), target, recipe.Options{}))(t)
 	before := r.Requests("/")
 	if got, err := c.FindPins(t.Context(), target, recipe.Options{}); err != nil || r.Requests("/") != before || cmp.Diff(want, got) != "" {
 		t.Errorf("%v, %d requests: %s", err, r.Requests("/")-before, cmp.Diff(want, got))

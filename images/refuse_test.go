@@ -1,11 +1,14 @@
 package images
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -17,9 +20,12 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
 )
 
 func (r *rig) refused(t *testing.T, s matrix.Selection) error {
@@ -48,7 +54,32 @@ func TestArchiveRefused(t *testing.T) {
 		archive []byte
 		why     []string
 	}{
-		"another version": {imagetest.Run(t, oldDriver, "amd64", imagetest.DriverFiles(oldDriver, "amd64"), nil), []string{"the archive is driver 418.87.01, not 535.261.03", "matrix"}},
+		"another version":      {imagetest.Run(t, oldDriver, "amd64", imagetest.DriverFiles(oldDriver, "amd64"), nil), []string{"the archive is driver 418.87.01 for x86_64, not 535.261.03 for x86_64", "matrix"}},
+		"another architecture": {imagetest.Run(t, newDriver, "arm64", imagetest.DriverFiles(newDriver, "arm64"), nil), []string{"for aarch64, not", "matrix"}},
+		"library of another architecture": {broken(func(a *makeself.Archive) {
+			a.Members = append(a.Members, elfMember("libnvidia-odd.so."+newDriver, "OPENGL_LIB NATIVE MODULE:x", imagetest.ELF{Arch: "arm64"}))
+		}), []string{"libnvidia-odd", "EM_AARCH64", "amd64"}},
+		"program of another architecture": {broken(func(a *makeself.Archive) {
+			a.Members = append(a.Members, elfMember("nvidia-cuda-mps-server", "UTILITY_BINARY MODULE:x", imagetest.ELF{Arch: "arm64", Program: true}))
+		}), []string{"nvidia-cuda-mps-server", "EM_AARCH64"}},
+		"32-bit library that is not": {broken(func(a *makeself.Archive) {
+			a.Members = append(a.Members, elfMember("32/libnvidia-odd.so."+newDriver, "OPENGL_LIB COMPAT32 MODULE:x", imagetest.ELF{Arch: "amd64"}))
+		}), []string{"libnvidia-odd", "EM_X86_64"}},
+		"soname that is a path": {broken(func(a *makeself.Archive) {
+			a.Members = append(a.Members, elfMember("libnvidia-odd.so."+newDriver, "OPENGL_LIB NATIVE MODULE:x", imagetest.ELF{Soname: "../libodd.so.1"}))
+		}), []string{"libnvidia-odd", "is a path"}},
+		"library that was cut": {broken(func(a *makeself.Archive) {
+			m := elfMember("libnvidia-odd.so."+newDriver, "OPENGL_LIB NATIVE MODULE:x", imagetest.ELF{})
+			body := imagetest.ELF{}.Bytes()
+			m.Size, m.Open = int64(len(body)/2), makeself.Bytes(body[:len(body)/2])
+			a.Members = append(a.Members, m)
+		}), []string{"libnvidia-odd", "cut off"}},
+		"whiteout": {broken(func(a *makeself.Archive) {
+			a.Members = append(a.Members, member(".wh.etc", "EXPLICIT_PATH / MODULE:x"))
+		}), []string{".wh.etc", "whiteout"}},
+		"member missing": {broken(func(a *makeself.Archive) {
+			a.Members = append(a.Members, makeself.Member{Name: "libnvidia-gone.so.1", Line: "OPENGL_LIB NATIVE MODULE:x"})
+		}), []string{"libnvidia-gone"}},
 		"no NVML":         {without(libDir + "/libnvidia-ml.so." + newDriver), []string{"libnvidia-ml.so.535.261.03", "complete driver"}},
 		"no nvidia-smi":   {without("usr/bin/nvidia-smi"), []string{"usr/bin/nvidia-smi"}},
 		"no licence":      {without("licenses/LICENSE"), []string{"LICENSE"}},
@@ -64,9 +95,24 @@ func TestArchiveRefused(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.PutRun(newDriver, "amd64", c.archive)
-			fails(t, r.refused(t, pair("ubuntu18.04", newDriver)), c.why...)
+			err := r.refused(t, pair("ubuntu18.04", newDriver))
+			fails(t, err, c.why...)
+			if !slices.ContainsFunc(wrongContent, func(kind error) bool { return errors.Is(err, kind) }) {
+				t.Errorf("%v is of no kind that says that the content is wrong", err)
+			}
 		})
 	}
+}
+
+// wrongContent are the kinds of error for which driver-build has exit code 5.
+var wrongContent = []error{
+	driver.ErrContent, runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrManifest, runfile.ErrUnsafe, rootfs.ErrUnsafePath, rootfs.ErrFormat, rootfs.ErrTooLarge,
+	dpkg.ErrFormat, dpkg.ErrUnsafePath,
+}
+
+func elfMember(name, line string, file imagetest.ELF) makeself.Member {
+	body := file.Bytes()
+	return makeself.Member{Name: name, Mode: 0o755, Line: line, Size: int64(len(body)), Open: makeself.Bytes(body)}
 }
 
 // TestTampered: content that is not what was planned is refused, never used, and kept aside.
@@ -109,15 +155,37 @@ func TestHostilePackage(t *testing.T) {
 	}{
 		"path escape": {repotest.File{Name: "../../etc/passwd", Body: "x"}, dpkg.ErrUnsafePath},
 		"inner":       {repotest.File{Name: "usr/../../x", Body: "x"}, dpkg.ErrUnsafePath},
+		"whiteout":    {repotest.File{Name: "usr/bin/.wh.sh"}, rootfs.ErrUnsafePath},
+		"link loop":   {repotest.File{Name: "usr/share/loop/x/y", Body: "x"}, rootfs.ErrUnsafePath},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			a := r.Archives["debian12"]
 			p := a.Find("kmod", "amd64")
-			p.Files = append(p.Files, c.file)
+			p.Files = append(p.Files, repotest.File{Name: "usr/share/loop", Link: "loop", Type: tar.TypeSymlink}, c.file)
 			a.Publish()
 			if err := r.refused(t, pair("debian12", newDriver)); !errors.Is(err, c.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOtherPackage: a package whose control file says another thing than the signed index is not recorded.
+func TestOtherPackage(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"Package: kmode", "Version: 99", "Architecture: arm64"} {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := r.Archives["debian12"]
+			p := a.Find("kmod", "amd64")
+			name, _, _ := strings.Cut(field, ":")
+			p.Inside = regexp.MustCompile(`(?m)^`+name+`: .*$`).ReplaceAllString(p.Control, field)
+			a.Publish()
+			err := r.refused(t, pair("debian12", newDriver))
+			if fails(t, err, "kmod", "control file", name); !errors.Is(err, dpkg.ErrFormat) {
 				t.Error(err)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -22,30 +24,20 @@ func TestRPMSameDigest(t *testing.T) {
 			r := newRPMRig(t, id)
 			want := digestOf(t, r.build(t, recipe.Options{}))
 			before := r.Requests("/Packages/") + r.Requests("primary")
-			if got := digestOf(t, r.build(t, recipe.Options{})); got != want {
-				t.Errorf("from the cache: %s, want %s", got, want)
-			}
-			if r.Requests("/Packages/")+r.Requests("primary") != before {
-				t.Error("the second build downloaded again")
-			}
+			assert.Equalf(t, want, digestOf(t, r.build(t, recipe.Options{})), "from the cache")
+			assert.Equalf(t, before, r.Requests("/Packages/")+r.Requests("primary"), "the second build downloaded again")
 			records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
 			if err != nil || len(records) == 0 {
 				t.Fatalf("%q, %v", records, err)
 			}
 			for _, file := range records {
-				if err := os.Remove(file); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Remove(file))
 			}
-			if got := digestOf(t, r.build(t, recipe.Options{})); got != want {
-				t.Errorf("layers made anew: %s, want %s", got, want)
-			}
+			assert.Equalf(t, want, digestOf(t, r.build(t, recipe.Options{})), "layers made anew")
 			other := *r
 			other.b = newBuilder(t, r.World, t.TempDir())
 			other.b.Jobs = 1
-			if got := digestOf(t, other.build(t, recipe.Options{})); got != want {
-				t.Errorf("another store: %s, want %s", got, want)
-			}
+			assert.Equalf(t, want, digestOf(t, other.build(t, recipe.Options{})), "another store")
 		})
 	}
 }
@@ -77,10 +69,7 @@ func TestRPMBases(t *testing.T) {
 					t.Errorf("%+v", p)
 				}
 			}
-			img, err := r.b.Build(t.Context(), planned)
-			if err != nil {
-				t.Fatal(err)
-			}
+			img := require.Value(r.b.Build(t.Context(), planned))(t)
 			tree := treeOf(t, img)
 			db, err := rpmdb.Read(tree.OpenFS())
 			if err != nil || db.Kind() != c.kind || !tree.Exists(c.file) {
@@ -112,19 +101,13 @@ func TestRPMDownload(t *testing.T) {
 	for _, id := range []string{"rocky9", "opensuse-leap15.6"} {
 		r := newRPMRig(t, id)
 		planned := r.plan(t, recipe.Options{})
-		if err := r.b.Download(t.Context(), planned); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.b.Download(t.Context(), planned))
 		before := r.Requests("/Packages/") + r.Requests(".run")
 		if before < len(planned.Packages)+1 {
 			t.Errorf("%d requests", before)
 		}
-		if _, err := r.b.Build(t.Context(), planned); err != nil {
-			t.Fatal(err)
-		}
-		if r.Requests("/Packages/")+r.Requests(".run") != before {
-			t.Error("the build downloaded again")
-		}
+		require.Value(r.b.Build(t.Context(), planned))(t)
+		assert.Equalf(t, before, r.Requests("/Packages/")+r.Requests(".run"), "the build downloaded again")
 		r.Put(r.Path(*r.Find("kmod")), []byte("x"))
 		other := *r
 		other.b = newBuilder(t, r.World, t.TempDir())

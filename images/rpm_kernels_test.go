@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
@@ -18,11 +18,7 @@ import (
 
 func (r *rpmRig) kernels(t *testing.T) []distros.Kernel {
 	t.Helper()
-	list, err := r.b.Kernels(t.Context(), r.target(t), recipe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
+	return require.Value(r.b.Kernels(t.Context(), r.target(t), recipe.Options{}))(t)
 }
 
 // elHeaders is a kernel of rocky9 as it is listed.
@@ -41,9 +37,7 @@ func TestRPMKernels(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "rocky9")
 	want := []distros.Kernel{elHeaders(imagetest.RPMKernel, ""), elHeaders(imagetest.RPMRTKernel, "rt"), elHeaders(imagetest.RPMOldKernel, "")}
-	if d := cmp.Diff(want, r.kernels(t)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, r.kernels(t))
 	r.b.Fetch.Offline = true
 	if got := r.kernels(t); len(got) != 3 {
 		t.Errorf("remembered: %v", got)
@@ -71,15 +65,11 @@ func TestRPMKernels(t *testing.T) {
 	if len(got) != 6 || got[0].Release != newer || !got[0].Default || got[1].Default {
 		t.Errorf("headers alone: %+v", got)
 	}
-	if n := r.Requests("/Packages/"); n != 0 {
-		t.Errorf("%d packages were asked for", n)
-	}
+	assert.Equalf(t, 0, r.Requests("/Packages/"), "packages were asked for")
 
 	r = newRPMRig(t, "opensuse-leap15.6")
 	suse := distros.Kernel{Release: imagetest.SUSEKernel, Flavour: "default", Headers: "kernel-default-devel", Version: "6.4.0-150600.23.25.1", Default: true}
-	if d := cmp.Diff([]distros.Kernel{suse}, r.kernels(t)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []distros.Kernel{suse}, r.kernels(t))
 }
 
 // rpmRunner is a fakeRunner that looks into roots of rpm systems.
@@ -90,9 +80,7 @@ type rpmRunner struct {
 
 func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, output func(string)) error {
 	f.runs.Add(1)
-	if err := s.Check(); err != nil {
-		f.t.Errorf("step: %v", err)
-	}
+	assert.NoErrorf(f.t, s.Check(), "step")
 	line := strings.Join(s.Args, " ") + " "
 	word := func(name string) string {
 		_, rest, _ := strings.Cut(line, " "+name+" ")
@@ -134,10 +122,7 @@ func TestRPMThin(t *testing.T) {
 			if c.id == "rocky9" && !strings.HasSuffix(strings.Join(planned.Aliases, " "), "535-"+distros.KernelTag(c.release)+"-rocky9.4") {
 				t.Errorf("aliases %q", planned.Aliases)
 			}
-			img, err := r.b.Build(t.Context(), planned)
-			if err != nil {
-				t.Fatal(err)
-			}
+			img := require.Value(r.b.Build(t.Context(), planned))(t)
 			tree := treeOf(t, img)
 			for _, absent := range []string{"usr/bin/gcc", "usr/src", "usr/bin/perl", "lib/modules/" + c.release} {
 				if tree.Exists(absent) {

@@ -13,7 +13,9 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -28,12 +30,9 @@ import (
 func expiredKey(t *testing.T) *openpgp.Entity {
 	t.Helper()
 	born := time.Now().AddDate(-1, 0, 0)
-	e, err := openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
+	e := require.Value(openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
 		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: 24 * 3600, Time: func() time.Time { return born },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return e
 }
 
@@ -90,9 +89,7 @@ func TestRPMHostile(t *testing.T) {
 			c.change(t, r, r.Find("kmod"))
 			r.Publish()
 			_, err := r.b.Build(t.Context(), r.plan(t, recipe.Options{}))
-			if !errors.Is(err, c.want) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
+			assert.ErrorIs(t, err, c.want)
 			fails(t, err, "packages layer: package kmod 28-9.el9: ", c.why)
 		})
 	}
@@ -209,19 +206,14 @@ func TestRPMAllowExpired(t *testing.T) {
 	t.Parallel()
 	r := newRPMRig(t, "opensuse-leap15.6")
 	born := time.Now().AddDate(-1, 0, 0)
-	key, err := openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
+	key := require.Value(openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
 		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(time.Since(born).Seconds()) - 1800, Time: func() time.Time { return born },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r.Signer = key // signs as of an hour ago
 	r.trust(t, key)
 	r.Publish()
 	target := r.target(t)
-	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); !errors.Is(err, rpm.ErrExpired) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), rpm.ErrExpired)
 	target.System.AllowExpired = true
 	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err != nil {
 		t.Error(err)
@@ -235,12 +227,8 @@ func TestRPMRollback(t *testing.T) {
 	r.plan(t, recipe.Options{})
 	r.Revision -= 24 * 3600
 	r.Publish()
-	if _, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{}); !errors.Is(err, rpm.ErrRollback) {
-		t.Errorf("%v", err)
-	}
-	if _, err := r.b.Kernels(t.Context(), r.target(t), recipe.Options{}); !errors.Is(err, rpm.ErrRollback) {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorIs(t, assert.Err(r.b.Plan(t.Context(), r.target(t), recipe.Options{})), rpm.ErrRollback)
+	assert.ErrorIs(t, assert.Err(r.b.Kernels(t.Context(), r.target(t), recipe.Options{})), rpm.ErrRollback)
 	r.b.AllowRollback = true
 	r.plan(t, recipe.Options{})
 	r.b.AllowRollback = false

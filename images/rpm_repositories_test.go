@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
@@ -33,27 +35,15 @@ func TestRPMRepositories(t *testing.T) {
 			target.System.Repositories = []matrix.Repository{
 				{BaseURLs: []string{extra.BaseURL()}, Key: key}, {BaseURLs: []string{r.BaseURL() + "/"}, GPGKeys: []string{"/" + imagetest.RPMKey}},
 			}
-			planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			img, err := r.b.Build(t.Context(), planned)
-			if err != nil {
-				t.Fatal(err)
-			}
+			planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+			img := require.Value(r.b.Build(t.Context(), planned))(t)
 			tree := treeOf(t, img)
-			if got := read(t, tree, "usr/bin/kmod"); got != "of the site" {
-				t.Errorf("kmod is %q", got)
-			}
+			assert.Equalf(t, "of the site", read(t, tree, "usr/bin/kmod"), "kmod is")
 			text := read(t, tree, file)
 			for _, want := range []string{"[driver-build-1]\n", "baseurl=" + extra.BaseURL() + "\n", "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1\n", "gpgkey=file:///" + imagetest.RPMKey + "\n", "gpgcheck=1\n"} {
-				if !strings.Contains(text, want) {
-					t.Errorf("%s lacks %q", text, want)
-				}
+				assert.Contains(t, text, want)
 			}
-			if read(t, tree, "etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1") != key {
-				t.Error("another key")
-			}
+			assert.Equalf(t, key, read(t, tree, "etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1"), "another key")
 			sources, err := repoconf.ReadSources(tree.OpenFS(), repoconf.Vars{"site": "rocky", "releasever": "9"})
 			if err != nil || len(sources) != 3 {
 				t.Errorf("%+v, %v", sources, err)
@@ -73,14 +63,8 @@ func TestDebRepositories(t *testing.T) {
 	own := r.Archives["debian12"]
 	key := repotest.Public(t, own.Signer)
 	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
-	planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := r.b.Build(t.Context(), planned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
 	tree := treeOf(t, img)
 	if text := read(t, tree, "etc/apt/sources.list.d/driver-build.sources"); !strings.Contains(text, "Components: contrib\n") || !strings.Contains(text, "\n .\n") {
 		t.Error(text)
@@ -106,14 +90,10 @@ func TestOnlyThese(t *testing.T) {
 	r := newRPMRig(t, "centos7") // whose own repository is gone
 	img := r.build(t, recipe.Options{})
 	tree := treeOf(t, img)
-	if text := read(t, tree, "etc/yum.repos.d/driver-build.repo"); !strings.Contains(text, "baseurl="+r.BaseURL()+"/\n") {
-		t.Error(text)
-	}
+	assert.Contains(t, read(t, tree, "etc/yum.repos.d/driver-build.repo"), "baseurl="+r.BaseURL()+"/\n")
 	target := r.target(t)
 	target.System.ReplaceRepositories = false
-	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err == nil || !strings.Contains(err.Error(), "gone.invalid") {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorContains(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), "gone.invalid")
 	target.System.ReplaceRepositories, target.System.Repositories = true, nil
 	_, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	fails(t, err, "none is configured")
@@ -152,13 +132,8 @@ func TestRPMMirror(t *testing.T) {
 	}
 	fresh := *r
 	fresh.b = newBuilder(t, r.World, t.TempDir())
-	img, err := fresh.b.Build(t.Context(), planned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if digestOf(t, img) != want {
-		t.Error("another image")
-	}
+	img := require.Value(fresh.b.Build(t.Context(), planned))(t)
+	assert.Equalf(t, want, digestOf(t, img), "another image")
 	if n := other.Requests("/Packages/"); n != len(planned.Packages) {
 		t.Errorf("%d of %d packages were asked for", n, len(planned.Packages))
 	}
@@ -193,14 +168,8 @@ func TestRPMRepositoryLogin(t *testing.T) {
 	})
 	target := r.target(t)
 	target.System.Repositories = []matrix.Repository{{BaseURLs: []string{strings.Replace(extra.BaseURL(), "://", "://me:secret@", 1)}, GPGKeys: []string{"/" + imagetest.RPMKey}}}
-	planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := r.b.Build(t.Context(), planned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
 	if text := read(t, treeOf(t, img), "etc/yum.repos.d/driver-build.repo"); strings.Contains(text, "secret") || !strings.Contains(text, extra.BaseURL()) {
 		t.Error(text)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -43,10 +45,8 @@ func TestInsertDeps(t *testing.T) {
 	roots := []string{t.TempDir(), moduleRoot(t), "/nowhere"}
 	inserted, missing, err := k.s.insertDeps(t.Context(), testRelease, roots,
 		[]string{"i2c_core", "ipmi_msghandler", "drm-kms-helper", "drm", "nouveau_x", "video"}, k.load)
-	must(t, err)
-	if want := "ipmi_msghandler drm cec drm_kms_helper video"; strings.Join(inserted, " ") != want {
-		t.Errorf("inserted %q; want %s", inserted, want)
-	}
+	require.NoError(t, err)
+	assert.Equalf(t, "ipmi_msghandler drm cec drm_kms_helper video", strings.Join(inserted, " "), "inserted %q", inserted)
 	if want := []string{"nouveau_x"}; !slices.Equal(missing, want) {
 		t.Errorf("missing %q; want %q", missing, want)
 	}
@@ -106,7 +106,7 @@ func TestInsertDepsDamagedTree(t *testing.T) {
 		}
 	}
 	root := moduleRoot(t)
-	must(t, os.Remove(root+"/usr/lib/modules/"+testRelease+"/modules.builtin"))
+	require.NoError(t, os.Remove(root+"/usr/lib/modules/"+testRelease+"/modules.builtin"))
 	if _, err := findTree(testRelease, []string{root}); err != nil {
 		t.Errorf("without modules.builtin: %v", err)
 	}

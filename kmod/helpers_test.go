@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // elfOf returns the smallest file that the kernel's loader begins to read: a relocatable 64 bit ELF file with
@@ -64,9 +66,7 @@ const (
 
 func der(t testing.TB, b64 string) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(b64)
-	must(t, err)
-	return b
+	return require.Value(base64.StdEncoding.DecodeString(b64))(t)
 }
 
 // The trailer that follows a signature: see kmod/sign.
@@ -100,7 +100,7 @@ func put(t testing.TB, path, content string, folder bool) {
 	if folder {
 		parent = path
 	}
-	must(t, os.MkdirAll(parent, 0o755))
+	require.NoError(t, os.MkdirAll(parent, 0o755))
 	var err error
 	switch target, link := strings.CutPrefix(content, "-> "); {
 	case folder:
@@ -109,7 +109,7 @@ func put(t testing.TB, path, content string, folder bool) {
 	default:
 		err = os.WriteFile(path, []byte(content), 0o644)
 	}
-	must(t, err)
+	require.NoError(t, err)
 }
 
 func appendTo(t testing.TB, path, text string) {
@@ -118,7 +118,7 @@ func appendTo(t testing.TB, path, text string) {
 	if err == nil {
 		_, err = f.WriteString(text)
 	}
-	must(t, errors.Join(err, f.Close()))
+	require.NoError(t, errors.Join(err, f.Close()))
 }
 
 func must(t testing.TB, err error) {

@@ -3,7 +3,6 @@ package kmod
 import (
 	"bufio"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const testDevices = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n234 nvidia-nvlink\n235 nvidia-caps\n240 nvidia-uvm\n241 gdrdrv\n\nBlock devices:\n  7 loop\n242 nvidia-block\n"
@@ -69,8 +70,7 @@ func gpuProcesses(t testing.TB) System {
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	s := gpuProcesses(t)
-	got, err := s.Holders(t.Context(), func(pid int) bool { return pid == 300 })
-	must(t, err)
+	got := require.Value(s.Holders(t.Context(), func(pid int) bool { return pid == 300 }))(t)
 	var text []string
 	for _, h := range got {
 		for i, f := range h.Files {
@@ -84,12 +84,8 @@ func TestHolders(t *testing.T) {
 		"pid 400 (mapper?[0m): nvidia-modeset",
 		"pid 500 (Xorg): card0",
 	}
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Errorf("Holders (-want +got):\n%s", diff)
-	}
-	if got, err := s.Holders(t.Context(), nil); err != nil || len(got) != 4 {
-		t.Errorf("Holders without exceptions: %d, %v; want 4", len(got), err)
-	}
+	assert.Samef(t, want, text, "Holders (-want +got)")
+	assert.Equalf(t, 4, len(require.Value(s.Holders(t.Context(), nil))(t)), "Holders without exceptions")
 }
 
 // References that no process explains: the kernel's console on nvidia_drm, a process of another pid namespace
@@ -100,8 +96,7 @@ func TestHoldersOfTheKernel(t *testing.T) {
 	put(t, s.proc("devices"), testDevices, false)
 	put(t, s.proc("self/comm"), "not a number", false)
 	names := func() (all []string) {
-		holders, err := s.Holders(t.Context(), nil)
-		must(t, err)
+		holders := require.Value(s.Holders(t.Context(), nil))(t)
 		for _, h := range holders {
 			if h.PID != 0 || !strings.Contains(h.String(), h.Kernel+": ") {
 				t.Errorf("holder %+v: %s", h, h)
@@ -113,8 +108,8 @@ func TestHoldersOfTheKernel(t *testing.T) {
 	if want := []string{"nvidia_drm", "nvidia_uvm"}; !slices.Equal(names(), want) {
 		t.Errorf("Holders = %q; want %q", names(), want)
 	}
-	must(t, os.RemoveAll(s.sys("module/nvidia/holders/nvidia_modeset")))
-	must(t, os.WriteFile(s.sys("module/nvidia_uvm/refcnt"), []byte("0\n"), 0o644))
+	require.NoError(t, os.RemoveAll(s.sys("module/nvidia/holders/nvidia_modeset")))
+	require.NoError(t, os.WriteFile(s.sys("module/nvidia_uvm/refcnt"), []byte("0\n"), 0o644))
 	if want := []string{"nvidia"}; !slices.Equal(names(), want) {
 		t.Errorf("Holders without drm = %q; want %q", names(), want)
 	}
@@ -123,15 +118,11 @@ func TestHoldersOfTheKernel(t *testing.T) {
 func TestHoldersErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := (System{Proc: dir, Sys: dir}).Holders(t.Context(), nil); err == nil {
-		t.Error("Holders without /proc/devices: no error")
-	}
+	assert.Errorf(t, assert.Err((System{Proc: dir, Sys: dir}).Holders(t.Context(), nil)), "Holders without /proc/devices")
 	s := gpuProcesses(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Holders(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("Holders when cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(s.Holders(ctx, nil)), context.Canceled, "Holders when cancelled")
 }
 
 func TestHolderString(t *testing.T) {
@@ -144,9 +135,7 @@ func TestHolderString(t *testing.T) {
 		{Holder{PID: 7, Command: "x", Pod: testUID, PodName: "p", PodNamespace: "n"}, "pid 7 (x) in pod n/p"},
 		{Holder{PID: 7, Command: "x", Container: testID}, "pid 7 (x) in container 3f2a41c09b7d"},
 	} {
-		if got := test.h.String(); got != test.want {
-			t.Errorf("String() = %q; want %q", got, test.want)
-		}
+		assert.Equalf(t, test.want, test.h.String(), "String()")
 	}
 }
 
@@ -192,11 +181,9 @@ func TestHoldersForReal(t *testing.T) {
 	for _, how := range []string{"open", "mapped"} {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), "KMOD_TEST_HOLD="+how)
-		in, err := cmd.StdinPipe()
-		must(t, err)
-		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
+		in := require.Value(cmd.StdinPipe())(t)
+		out := require.Value(cmd.StdoutPipe())(t)
+		require.NoError(t, cmd.Start())
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 			t.Fatalf("the child said %q: %v", line, err)
 		}
@@ -206,9 +193,7 @@ func TestHoldersForReal(t *testing.T) {
 			t.Errorf("%s: found %v, %v; want /dev/zero\n%s", how, found, err, maps)
 		}
 		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the child: %v", err)
-		}
+		assert.NoErrorf(t, cmd.Wait(), "the child")
 	}
 	if _, err := s.Holders(t.Context(), nil); err != nil {
 		t.Errorf("Holders of this machine: %v", err)

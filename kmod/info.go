@@ -55,7 +55,7 @@ func nameOfFile(path string) string {
 }
 
 func readInfo(data io.ReaderAt, size int64) (Info, error) {
-	raw, err := section(data, ".modinfo", maxModinfo)
+	raw, err := section(data, size, ".modinfo", maxModinfo)
 	if err != nil {
 		return Info{}, err
 	}

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -27,17 +28,11 @@ func TestReadInfo(t *testing.T) {
 	}
 	for _, kind := range []string{"", ".gz", ".xz", ".zst"} {
 		path := filepath.Join(t.TempDir(), "nvidia.ko"+kind)
-		must(t, os.WriteFile(path, repotest.Compress(t, kind, signed(nvidiaModule(), der(t, cmsByIssuer))), 0o644))
+		require.NoError(t, os.WriteFile(path, repotest.Compress(t, kind, signed(nvidiaModule(), der(t, cmsByIssuer))), 0o644))
 		got, err := ReadInfo(path)
-		if err != nil {
-			t.Fatalf("ReadInfo(%s): %v", path, err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("ReadInfo of nvidia.ko%s (-want +got):\n%s", kind, diff)
-		}
-		if got.Release() != "6.1.0-38-amd64" {
-			t.Errorf("Release() = %q; want 6.1.0-38-amd64", got.Release())
-		}
+		require.NoErrorf(t, err, "ReadInfo(%s)", path)
+		assert.Samef(t, want, got, "ReadInfo of nvidia.ko%s (-want +got)", kind)
+		assert.Equalf(t, "6.1.0-38-amd64", got.Release(), "Release()")
 	}
 }
 
@@ -45,7 +40,7 @@ func TestReadInfo(t *testing.T) {
 func TestReadInfoNameOfTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "nvidia-uvm.ko.gz")
-	must(t, os.WriteFile(path, repotest.Compress(t, ".gz", moduleOf("vermagic=4.4.0-210-generic SMP")), 0o644))
+	require.NoError(t, os.WriteFile(path, repotest.Compress(t, ".gz", moduleOf("vermagic=4.4.0-210-generic SMP")), 0o644))
 	got, err := ReadInfo(path)
 	if err != nil || got.Name != "nvidia_uvm" || got.Signed {
 		t.Errorf("ReadInfo = %+v, %v; want nvidia_uvm, not signed", got, err)
@@ -69,16 +64,14 @@ func TestReadInfoRefuses(t *testing.T) {
 		"cut zstd": repotest.Compress(t, ".zst", good)[:40],
 	} {
 		path := filepath.Join(t.TempDir(), "x.ko")
-		must(t, os.WriteFile(path, content, 0o644))
+		require.NoError(t, os.WriteFile(path, content, 0o644))
 		if _, err := ReadInfo(path); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), path) {
 			t.Errorf("ReadInfo of %s: %v; want ErrFormat with the path", name, err)
 		}
 	}
-	if _, err := ReadInfo(filepath.Join(t.TempDir(), "none.ko")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("ReadInfo of nothing: %v; want fs.ErrNotExist", err)
-	}
+	assert.ErrorIsf(t, assert.Err(ReadInfo(filepath.Join(t.TempDir(), "none.ko"))), fs.ErrNotExist, "ReadInfo of nothing")
 	pipe := filepath.Join(t.TempDir(), "pipe.ko")
-	must(t, unix.Mkfifo(pipe, 0o644))
+	require.NoError(t, unix.Mkfifo(pipe, 0o644))
 	if _, err := ReadInfo(pipe); !errors.Is(err, ErrFormat) {
 		t.Errorf("ReadInfo of a pipe: %v; want ErrFormat at once", err)
 	}
@@ -111,9 +104,7 @@ func TestUnpackLimit(t *testing.T) {
 		if _, err := unpack(bytes.NewReader(packed), kind, 1<<20); err != nil {
 			t.Errorf("unpack %s at the limit: %v", kind, err)
 		}
-		if _, err := unpack(bytes.NewReader(packed), kind, 1<<20-1); !errors.Is(err, ErrFormat) {
-			t.Errorf("unpack %s over the limit: %v; want ErrFormat", kind, err)
-		}
+		assert.ErrorIsf(t, assert.Err(unpack(bytes.NewReader(packed), kind, 1<<20-1)), ErrFormat, "unpack %s over the limit", kind)
 	}
 }
 
@@ -180,9 +171,7 @@ func FuzzReadInfo(f *testing.F) {
 		}
 		info, err := readInfo(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
-			if !errors.Is(err, ErrFormat) {
-				t.Errorf("readInfo: %v; want ErrFormat", err)
-			}
+			assert.ErrorIsf(t, err, ErrFormat, "readInfo")
 			return
 		}
 		if err := info.CheckParams([]string{"NVreg_X=1"}); err != nil && info.hasParam("NVreg_X") {

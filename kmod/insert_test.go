@@ -11,9 +11,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -69,7 +70,7 @@ func TestInsert(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
 	path := k.file("nvidia-uvm.ko", moduleOf("name=nvidia_uvm", "vermagic=1"))
-	must(t, k.s.insert(t.Context(), path, []string{"a=1", "b=x y"}, k.load))
+	require.NoError(t, k.s.insert(t.Context(), path, []string{"a=1", "b=x y"}, k.load))
 	if want := []string{`nvidia_uvm a=1 b="x y"`}; !slices.Equal(k.loads, want) {
 		t.Errorf("loaded %q; want %q", k.loads, want)
 	}
@@ -91,20 +92,14 @@ func TestInsertRefused(t *testing.T) {
 	}
 	want := &RefusedError{Module: "nvidia", Path: path, Params: []string{"NVreg_EnableMSI=1"}, Errno: unix.ENODEV,
 		Kernel: []string{"nvidia-nvlink: Nvlink Core is being initialized, major device number 246", "NVRM: No NVIDIA GPU found."}}
-	if diff := cmp.Diff(want, refused); diff != "" {
-		t.Errorf("error (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, refused, "error (-want +got)")
 	text := err.Error()
 	for _, part := range []string{"nvidia.ko.xz", "no such device", "this machine has no NVIDIA GPU: ", `"NVRM: No NVIDIA GPU found."`} {
-		if !strings.Contains(text, part) {
-			t.Errorf("the error does not say %q: %s", part, text)
-		}
+		assert.Containsf(t, text, part, "the error does not say")
 	}
 	put(t, k.s.proc("sys/kernel/modules_disabled"), "1\n", false)
 	k.refuse["nvidia"] = unix.EPERM
-	if err := k.s.insert(t.Context(), path, nil, k.load); !strings.Contains(err.Error(), "modules_disabled") {
-		t.Errorf("with modules switched off: %v", err)
-	}
+	assert.Containsf(t, k.s.insert(t.Context(), path, nil, k.load).Error(), "modules_disabled", "with modules switched off")
 }
 
 func TestInsertNothing(t *testing.T) {
@@ -113,21 +108,11 @@ func TestInsertNothing(t *testing.T) {
 	path := k.file("x.ko", moduleOf("vermagic=1"))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := k.s.insert(cancelled, path, nil, k.load); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	if err := k.s.insert(t.Context(), path+".none", nil, k.load); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v; want fs.ErrNotExist", err)
-	}
-	if err := k.s.insert(t.Context(), filepath.Dir(path), nil, k.load); !errors.Is(err, ErrFormat) {
-		t.Errorf("a folder: %v; want ErrFormat", err)
-	}
-	if err := k.s.insert(t.Context(), path, []string{"a\nb"}, k.load); err == nil {
-		t.Error("a parameter with a line end was taken")
-	}
-	if len(k.loads) != 0 {
-		t.Errorf("loaded %q; want nothing", k.loads)
-	}
+	assert.ErrorIsf(t, k.s.insert(cancelled, path, nil, k.load), context.Canceled, "cancelled")
+	assert.ErrorIsf(t, k.s.insert(t.Context(), path+".none", nil, k.load), fs.ErrNotExist, "no file")
+	assert.ErrorIsf(t, k.s.insert(t.Context(), filepath.Dir(path), nil, k.load), ErrFormat, "a folder")
+	assert.Errorf(t, k.s.insert(t.Context(), path, []string{"a\nb"}, k.load), "a parameter with a line end was taken")
+	assert.Equalf(t, 0, len(k.loads), "loaded %q; want nothing", k.loads)
 }
 
 // Insert waits for a load that has begun after the context's end, but not for ever.

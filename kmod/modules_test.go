@@ -9,6 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // loadedStack imitates a machine on which 535.261.03 is loaded and gdrdrv uses it.
@@ -56,9 +59,7 @@ func TestModule(t *testing.T) {
 			t.Errorf("Module(%s): %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	if _, err := s.Module("nouveau"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Module(nouveau): %v; want fs.ErrNotExist", err)
-	}
+	assert.ErrorIsf(t, assert.Err(s.Module("nouveau")), fs.ErrNotExist, "Module(nouveau)")
 	for _, name := range []string{"", "../proc", "a/b", "a b", "nvidia\n", strings.Repeat("x", 65)} {
 		if _, err := s.Module(name); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("Module(%q): %v; want the name refused", name, err)
@@ -69,17 +70,14 @@ func TestModule(t *testing.T) {
 func TestLoaded(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)
-	got, err := s.Loaded()
-	must(t, err)
+	got := require.Value(s.Loaded())(t)
 	var names []string
 	for _, m := range got {
 		names = append(names, m.Name+" "+m.State+" "+m.Version+" "+strings.Join(m.Holders, ","))
 	}
 	want := []string{"gdrdrv live 2.4 ", "nvidia_drm live 535.261.03 ", "nvidia_modeset live 535.261.03 nvidia_drm", "nvidia_uvm live 535.261.03 ",
 		"nvidia live 535.261.03 gdrdrv,nvidia_modeset,nvidia_uvm", "drm live  nvidia,nvidia_drm", "leaving going  "}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("Loaded (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, names, "Loaded (-want +got)")
 	if all, err := (System{Proc: t.TempDir(), Sys: t.TempDir()}).Loaded(); err != nil || len(all) != 0 {
 		t.Errorf("Loaded of a kernel without modules = %v, %v; want none", all, err)
 	}
@@ -100,9 +98,7 @@ func TestStack(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"nouveau", "i2c_core"} {
-		if _, err := s.Stack(name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("Stack(%s): %v; want fs.ErrNotExist", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(s.Stack(name)), fs.ErrNotExist, "Stack(%s)", name)
 	}
 	// A kernel cannot have a circle of holders; a wrong one must not hang Stack.
 	put(t, s.sys("module/gdrdrv/holders/nvidia"), "-> ../../nvidia", false)
@@ -128,9 +124,7 @@ func TestParams(t *testing.T) {
 	if diff := Differences([]string{"NVreg_EnableMSI=0", "NVreg-RmMsg=x"}, got); len(diff) != 2 || diff[0] != "NVreg_EnableMSI is 1, wanted 0" {
 		t.Errorf("Differences = %q; want EnableMSI and RmMsg", diff)
 	}
-	if _, err := s.Params("nouveau"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Params(nouveau): %v; want fs.ErrNotExist", err)
-	}
+	assert.ErrorIsf(t, assert.Err(s.Params("nouveau")), fs.ErrNotExist, "Params(nouveau)")
 }
 
 func TestSameValue(t *testing.T) {
@@ -142,17 +136,13 @@ func TestSameValue(t *testing.T) {
 		{"1", "Y", true}, {"0", "N", true}, {"0x10", "16", true}, {"020", "16", true}, {"-1", "4294967295", true}, {"-1", "18446744073709551615", true},
 		{"on", "Y", true}, {"1", "2", false}, {"", "0", false}, {"a", "b", false}, {"4294967296", "0", false}, {"-1", "1", false}, {"x", "x", true},
 	} {
-		if got := sameValue(c.a, c.b); got != c.same {
-			t.Errorf("sameValue(%q, %q) = %v; want %v", c.a, c.b, got, c.same)
-		}
+		assert.Equalf(t, c.same, sameValue(c.a, c.b), "sameValue(%q, %q)", c.a, c.b)
 	}
 }
 
 func TestDelete(t *testing.T) {
 	t.Parallel()
-	if err := Delete("../nvidia"); err == nil {
-		t.Error("Delete took a path")
-	}
+	assert.Errorf(t, Delete("../nvidia"), "Delete took a path")
 	if os.Getuid() != 0 {
 		t.Skip("asks the kernel to unload a module that is not there: needs root")
 	}

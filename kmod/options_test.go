@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestReadOptions(t *testing.T) {
@@ -26,23 +27,16 @@ func TestReadOptions(t *testing.T) {
 		"drivers/nvidia.conf": "NVreg_First=2\n# comment\n\nNVreg-EnableMSI=3 NVreg_Empty=\"\"\n", "drivers/nvidia-uvm.conf": "-> ..data/uvm",
 		"drivers/..data/uvm": "uvm_debug_prints=1\n", "drivers/gridd.conf": "ServerAddress = \"", "drivers/nvidia-drm.conf": "",
 	})
-	got, err := ReadOptions([]string{dir + "/etc", dir + "/none", dir + "/usr"}, dir+"/drivers")
-	must(t, err)
+	got := require.Value(ReadOptions([]string{dir + "/etc", dir + "/none", dir + "/usr"}, dir+"/drivers"))(t)
 	want := Options{
 		"nvidia": {"NVreg_UsePageAttributeTable=1", "NVreg_RegistryDwords=a=1; b=2", "NVreg_Other=x y", "NVreg_First=2",
 			"NVreg-EnableMSI=3", "NVreg_Empty="},
 		"nvidia_uvm": {"uvm_disable_hmm=1", "uvm_debug_prints=1"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ReadOptions (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want["nvidia_uvm"], got.For("nvidia-uvm")); diff != "" {
-		t.Errorf("For(nvidia-uvm) (-want +got):\n%s", diff)
-	}
-	if text, err := joinParams(got.For("nvidia")); err != nil || text != `NVreg_UsePageAttributeTable=1 NVreg_RegistryDwords="a=1; b=2" `+
-		`NVreg_Other="x y" NVreg_First=2 NVreg-EnableMSI=3 NVreg_Empty=` {
-		t.Errorf("joinParams = %s, %v", text, err)
-	}
+	assert.Samef(t, want, got, "ReadOptions (-want +got)")
+	assert.Samef(t, want["nvidia_uvm"], got.For("nvidia-uvm"), "For(nvidia-uvm) (-want +got)")
+	assert.Equalf(t, `NVreg_UsePageAttributeTable=1 NVreg_RegistryDwords="a=1; b=2" `+
+		`NVreg_Other="x y" NVreg_First=2 NVreg-EnableMSI=3 NVreg_Empty=`, require.Value(joinParams(got.For("nvidia")))(t), "joinParams")
 	if o, err := ReadOptions(nil, dir+"/none"); err != nil || len(o) != 0 || o.For("nvidia") != nil {
 		t.Errorf("ReadOptions of nothing = %v, %v; want none", o, err)
 	}
@@ -88,7 +82,7 @@ func FuzzOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := t.TempDir()
 		for _, name := range []string{"nvidia.conf", "nvidia-uvm.conf"} {
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 		}
 		for _, dirs := range [][2]string{{dir, ""}, {"", dir}} {
 			o, err := ReadOptions([]string{dirs[0]}, dirs[1])
@@ -97,9 +91,7 @@ func FuzzOptions(f *testing.F) {
 			}
 			for module, params := range o {
 				joined, err := joinParams(params)
-				if err != nil {
-					t.Fatalf("%s: joinParams(%q): %v", module, params, err)
-				}
+				require.NoErrorf(t, err, "%s: joinParams(%q)", module, params)
 				again, err := splitParams(joined)
 				if err != nil || !slices.Equal(again, params) {
 					t.Errorf("%s: %q joined is %q and read again %q, %v", module, params, joined, again, err)

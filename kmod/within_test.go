@@ -1,10 +1,11 @@
 package kmod
 
 import (
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestWithin(t *testing.T) {
@@ -15,9 +16,7 @@ func TestWithin(t *testing.T) {
 	} {
 		got, err := Within(root, path)
 		if want == "-" {
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: %v", path, err)
-			}
+			assert.ErrorIsf(t, err, fs.ErrNotExist, "%s", path)
 			continue
 		}
 		if err != nil || got != filepath.Join(root, want) {

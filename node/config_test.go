@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestConfigModules(t *testing.T) {
@@ -14,9 +16,7 @@ func TestConfigModules(t *testing.T) {
 		"nvidia nvidia-uvm nvidia-modeset nvidia-drm":                {DRM: true},
 		"nvidia nvidia-uvm nvidia-modeset nvidia-drm nvidia-peermem": {DRM: true, RDMA: true},
 	} {
-		if got := strings.Join((&Node{cfg: c}).modules("open", "6.1", true).Modules, " "); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		assert.Equal(t, want, strings.Join((&Node{cfg: c}).modules("open", "6.1", true).Modules, " "))
 	}
 	if got := (&Node{cfg: Config{RDMA: true}}).modules("open", "6.1", false).Modules; len(got) != 3 {
 		t.Errorf("without a Mellanox device: %v", got)
@@ -25,9 +25,7 @@ func TestConfigModules(t *testing.T) {
 
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
-	if err := Defaults().Check(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, Defaults().Check())
 	bad := Defaults()
 	bad.ModuleType, bad.OnBusy, bad.GPUInit, bad.MaxThreads, bad.Grace, bad.Run, bad.StateDir = "closed", "", "x", -1, time.Second, "run", ""
 	err := bad.Check()

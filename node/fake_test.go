@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
@@ -76,9 +77,7 @@ func newWorld(t testing.TB, dir string) *world {
 	for _, name := range hostModules {
 		w.modules[name] = kmod.Module{Name: name, State: "live"}
 	}
-	if err := os.MkdirAll(filepath.Join(w.dir, "nvidia"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "nvidia"), 0o755))
 	return w
 }
 

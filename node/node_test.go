@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -19,20 +20,14 @@ func TestBeat(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		w.at(9*time.Minute, func() {
-			if err := status.Alive(n.instanceFile, time.Now()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, status.Alive(n.instanceFile, time.Now()))
 		})
-		if err := n.Run(ctx, t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, n.Run(ctx, t.Context()))
 		if another := status.NewInstance(); len(another) != 16 || another == n.status.Get().Instance {
 			t.Error("names of instances are not unique")
 		}
 		_, n = w.begin(life{version: v535})
 		n.instanceFile = "/nonexistent/instance"
-		if err := n.Run(ctx, t.Context()); err == nil {
-			t.Error("no name of the instance, no error")
-		}
+		assert.Errorf(t, n.Run(ctx, t.Context()), "no name of the instance")
 	})
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -61,9 +61,7 @@ func TestTwoInstances(t *testing.T) {
 		go func() { second <- w.run(life{version: v535, asks: time.Minute}) }()
 		time.Sleep(5 * time.Second)
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the first one: %v", err)
-		}
+		assert.NoErrorf(t, <-ended, "the first one")
 		first.over()
 		if e := <-second; e.err != nil || !e.served || w.outcome() != absent {
 			t.Errorf("the second one: served %v, error %v, %s", e.served, e.err, w.outcome())
@@ -104,9 +102,7 @@ func TestInUseAtStop(t *testing.T) {
 				if took > most || took < most-2*time.Second {
 					t.Errorf("the stop took %s, want %s", took, most)
 				}
-				if !strings.Contains(e.status.Reason, "pid 4711") {
-					t.Errorf("the holder is not named: %s", e.status.Reason)
-				}
+				assert.Containsf(t, e.status.Reason, "pid 4711", "the holder is not named")
 				w.calm()
 				e = w.run(life{version: v535})
 				if e.err != nil || !e.served || w.outcome() != absent || slices.Contains(e.ops, "insert nvidia") {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -84,9 +85,7 @@ func TestMeddlers(t *testing.T) {
 				if !strings.Contains(text, want) || seen.Ready != lockFile || e.err != nil {
 					t.Errorf("ready %v, %q, error %v", seen.Ready, text, e.err)
 				}
-				if got := w.outcome(); got != absent {
-					t.Error(got)
-				}
+				assert.Equal(t, absent, w.outcome())
 			})
 		})
 	}

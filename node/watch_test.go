@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -26,9 +28,7 @@ func TestWaitsForLock(t *testing.T) {
 		if st.State != status.Waiting || st.WaitsFor != status.ForLock || st.Holding() || !strings.Contains(st.Reason, "held by pid 7, pod gpu/old") || w.saved != nil {
 			t.Errorf("%+v, file %+v", st, w.saved)
 		}
-		if _, err := n.AskUsage(t.Context()); !errors.Is(err, status.ErrNotReady) {
-			t.Errorf("usage: %v", err)
-		}
+		assert.ErrorIsf(t, assert.Err(n.AskUsage(t.Context())), status.ErrNotReady, "usage")
 	})
 }
 
@@ -106,9 +106,7 @@ func TestLockNeverFree(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.locked = true
 		file := w.dir + "/termination"
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		var n *Node
 		e := w.run(life{version: v535, asks: time.Hour}, func(node *Node) { n = node; n.cfg.Termination = file })
 		text, err := os.ReadFile(file)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -33,9 +35,7 @@ func TestErrors(t *testing.T) {
 		{&RollbackError{Old: v470, New: v535, Err: why, Restore: lost}, []string{"535.261.03 failed to start: no GPU; and 470.256.02 could not be put back: file gone"}},
 	} {
 		for _, want := range test.want {
-			if !strings.Contains(test.err.Error(), want) {
-				t.Errorf("%q is not in %q", want, test.err)
-			}
+			assert.Contains(t, test.err.Error(), want)
 		}
 	}
 	if strings.Contains(many.Error(), "pid 9 ") {
@@ -52,16 +52,12 @@ func TestWriteTermination(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "termination-log")
 	n := &Node{cfg: Config{Termination: file}, log: logtest.New(t)}
 	n.writeTermination(errors.New("x"))
-	if _, err := os.Stat(file); err == nil {
-		t.Error("outside of Kubernetes nothing is written")
-	}
+	assert.Errorf(t, assert.Err(os.Stat(file)), "outside of Kubernetes nothing is written")
 	for _, test := range []struct {
 		text string
 		size int
 	}{{"short", 5}, {strings.Repeat("x", 4096), 4096}, {strings.Repeat("x", 9000), 4096}, {"x" + strings.Repeat("é", 4000), 4095}} {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		n.writeTermination(errors.New(test.text))
 		if got, err := os.ReadFile(file); err != nil || len(got) != test.size || !strings.HasPrefix(test.text, string(got)) {
 			t.Errorf("%d bytes of %d, %v", len(got), len(test.text), err)

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
@@ -33,9 +33,7 @@ Depends: cpp-13 (= 13.3.0-6ubuntu2~24.04), gcc-12-base (= 12.2.0-14+deb12u1), li
 Description: GNU C compiler
  of version 12
 `
-	if diff := cmp.Diff(want, renames()[0].rewrite(gcc)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	assert.Same(t, want, renames()[0].rewrite(gcc))
 	elf := renames()[3].rewrite("Package: libelf1\nVersion: 0.188-2.1\nDepends: libc6 (>= 2.33)\n")
 	if !strings.Contains(elf, "Package: libelf1t64\n") || !strings.HasSuffix(elf, "Provides: libelf1 (= 0.190-1.1ubuntu0.1)\nReplaces: libelf1\nBreaks: libelf1 (<< 0.190-1.1ubuntu0.1)\n") {
 		t.Errorf("libelf1 became\n%s", elf)
@@ -53,9 +51,7 @@ func TestHeadersAreSplit(t *testing.T) {
 		if ownOfFlavour(name) {
 			got = ""
 		}
-		if got != want {
-			t.Errorf("%s is reached by the link %q, want %q", name, got, want)
-		}
+		assert.Equalf(t, want, got, "%s is reached by the link", name)
 	}
 }
 
@@ -65,24 +61,16 @@ func TestAptInstalls(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") == "" {
 		t.Skip("apt-get and a compile in a base run with DRIVER_E2E=1 (make e2e-full TIER=peers): they take two minutes, root, the network and what ci/e2e/setup installs")
 	}
-	out, err := exec.CommandContext(t.Context(), "../base", "debian12").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := require.Value(exec.CommandContext(t.Context(), "../base", "debian12").Output())(t)
 	k := lab.Kernel(t, "debian12")
 	debian := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
-	r, err := Make(t.Context(), Options{Debian: debian, Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := require.Value(Make(t.Context(), Options{Debian: debian, Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release}}))(t)
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	sh(t, "umoci", "unpack", "--image", filepath.Join(r.Dir, "base")+":ubuntu24.04", bundle)
 	root := filepath.Join(bundle, "rootfs")
 	proxy := serve(t, r.Handler())
 	for name, text := range map[string]string{"hello.c": hello, "Makefile": "obj-m := hello.o\n"} {
-		if err := writeFile(filepath.Join(root, "hello", name), text); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, writeFile(filepath.Join(root, "hello", name), text))
 	}
 	const script = `set -e
 export DEBIAN_FRONTEND=noninteractive http_proxy=$1
@@ -107,10 +95,7 @@ MODULE_LICENSE("GPL");
 // serve runs a server until the end of the test and returns its address.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(t.Context())) })

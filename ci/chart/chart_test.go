@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const project = "../.."
@@ -16,19 +17,14 @@ const project = "../.."
 // After a change of values.yaml, the table of systems or deploy/monitoring, run ci/chart/generate.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	t.Parallel()
-	files, err := Files(project)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := require.Value(Files(project))(t)
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(project, name))
 		if err != nil {
 			t.Errorf("run ci/chart/generate: %v", err)
 			continue
 		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("run ci/chart/generate: %s is not what it makes (-want +got):\n%s", name, diff)
-		}
+		assert.Samef(t, string(want), string(got), "run ci/chart/generate: %s is not what it makes (-want +got)", name)
 	}
 }
 
@@ -37,18 +33,13 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 func TestManifestsBelongToValues(t *testing.T) {
 	t.Parallel()
 	names := func(pattern string) (names []string) {
-		paths, err := filepath.Glob(filepath.Join(project, "deploy/manifests", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		paths := require.Value(filepath.Glob(filepath.Join(project, "deploy/manifests", pattern)))(t)
 		for _, p := range paths {
 			names = append(names, filepath.Base(p))
 		}
 		return names
 	}
-	if diff := cmp.Diff(names("values/*.yaml"), names("*.yaml")); diff != "" {
-		t.Errorf("run ci/chart/generate (-values +manifests):\n%s", diff)
-	}
+	assert.Samef(t, names("values/*.yaml"), names("*.yaml"), "run ci/chart/generate (-values +manifests)")
 }
 
 // schema is the part of JSON Schema that values.schema.json uses to declare values.
@@ -78,25 +69,12 @@ func (s schema) paths(root schema, prefix string) []string {
 // other values.
 func TestSchemaKnowsTheValues(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(project, chartDir, "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.schema.json")))(t)
 	var s schema
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
-	if string(s.Additional) != "false" {
-		t.Errorf("the schema allows values that it does not know: additionalProperties is %s", s.Additional)
-	}
-	values, err := os.ReadFile(filepath.Join(project, chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := Rows(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &s))
+	assert.Equalf(t, "false", string(s.Additional), "the schema allows values that it does not know: additionalProperties is %s", s.Additional)
+	values := require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)
+	rows := require.Value(Rows(values))(t)
 	var documented []string
 	for _, r := range rows {
 		documented = append(documented, r.Path)
@@ -110,14 +88,12 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 	known := slices.DeleteFunc(s.paths(s, ""), unlisted)
 	slices.Sort(known)
 	slices.Sort(documented)
-	if diff := cmp.Diff(documented, known); diff != "" {
-		t.Errorf("(-values.yaml +values.schema.json):\n%s", diff)
-	}
+	assert.Samef(t, documented, known, "(-values.yaml +values.schema.json)")
 }
 
 func TestRows(t *testing.T) {
 	t.Parallel()
-	rows, err := Rows([]byte(`# A group,
+	rows := require.Value(Rows([]byte(`# A group,
 # in two lines.
 image:
   # The tag | or not.
@@ -134,10 +110,7 @@ resources:
 tolerations:
   - key: a
     operator: Exists
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	want := []Row{
 		{"image", "", "A group, in two lines."},
 		{"image.tag", `"535.10"`, "The tag | or not."},
@@ -145,12 +118,8 @@ tolerations:
 		{"resources", "{requests: {cpu: 50m}}", "One that Kubernetes defines."},
 		{"tolerations", "[{key: a, operator: Exists}]", "A list with mappings."},
 	}
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if text := string(readme(rows)); !strings.Contains(text, "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n") {
-		t.Errorf("readme:\n%s", text)
-	}
+	assert.Same(t, want, rows)
+	assert.Containsf(t, string(readme(rows)), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
 }
 
 func TestRowsRefuses(t *testing.T) {
@@ -163,9 +132,7 @@ func TestRowsRefuses(t *testing.T) {
 		"# x\na: [\n":           "read the chart's values.yaml",
 		"# x\na: 1 # beside\nb": "values.yaml",
 	} {
-		if _, err := Rows([]byte(values)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", values, err, want)
-		}
+		assert.ErrorContainsf(t, assert.Err(Rows([]byte(values))), want, "%q", values)
 	}
 }
 
@@ -183,37 +150,20 @@ func TestPlain(t *testing.T) {
 // Without the chart's folder, or without helm, the error says what was attempted.
 func TestGenerateFails(t *testing.T) {
 	t.Parallel()
-	if err := generate(t.Context(), t.TempDir(), "", ""); err == nil || !strings.Contains(err.Error(), "into the chart") {
-		t.Errorf("without a chart: %v", err)
-	}
-	if _, err := Manifests(t.Context(), project, "/nonexistent/helm"); err == nil || !strings.Contains(err.Error(), "render ") {
-		t.Errorf("without helm: %v", err)
-	}
-	if _, err := Manifests(t.Context(), t.TempDir(), "helm"); err == nil || !strings.Contains(err.Error(), ErrNoValues.Error()) {
-		t.Errorf("without values: %v", err)
-	}
+	assert.ErrorContainsf(t, generate(t.Context(), t.TempDir(), "", ""), "into the chart", "without a chart")
+	assert.ErrorContainsf(t, assert.Err(Manifests(t.Context(), project, "/nonexistent/helm")), "render ", "without helm")
+	assert.ErrorContainsf(t, assert.Err(Manifests(t.Context(), t.TempDir(), "helm")), ErrNoValues.Error(), "without values")
 }
 
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "file")
-	if err := write(path, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := write(path, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, write(path, []byte("a")))
+	before := require.Value(os.Stat(path))(t)
+	require.NoError(t, write(path, []byte("a")))
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("a file that was as it should be was written again: %v", err)
 	}
-	if err := write(path, []byte("b")); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != "b" {
-		t.Errorf("%q, %v", text, err)
-	}
+	require.NoError(t, write(path, []byte("b")))
+	assert.Equal(t, "b", string(require.Value(os.ReadFile(path))(t)))
 }

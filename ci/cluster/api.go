@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // api sends requests to the API server over one connection that stays open: kubectl makes a new one each
@@ -25,8 +27,7 @@ type api struct {
 // newAPI returns an api for the administrator, whose kubeconfig package control wrote, in JSON.
 func newAPI(t testing.TB, kubeconfig, server string) *api {
 	t.Helper()
-	text, err := os.ReadFile(kubeconfig)
-	must(t, err)
+	text := require.Value(os.ReadFile(kubeconfig))(t)
 	var config struct {
 		Clusters []struct {
 			Cluster struct {
@@ -40,14 +41,13 @@ func newAPI(t testing.TB, kubeconfig, server string) *api {
 			}
 		}
 	}
-	must(t, json.Unmarshal(text, &config))
+	require.NoError(t, json.Unmarshal(text, &config))
 	if len(config.Clusters) != 1 || len(config.Users) != 1 {
 		t.Fatalf("%s has %d clusters and %d users", kubeconfig, len(config.Clusters), len(config.Users))
 	}
 	user, pool := config.Users[0].User, x509.NewCertPool()
 	pool.AppendCertsFromPEM(config.Clusters[0].Cluster.CA)
-	cert, err := tls.X509KeyPair(user.Cert, user.Key)
-	must(t, err)
+	cert := require.Value(tls.X509KeyPair(user.Cert, user.Key))(t)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &api{server, &http.Client{Transport: transport}}
@@ -85,10 +85,9 @@ func (a *api) getFor(limit time.Duration, path string, v any) error {
 // connect makes the administrator's kubeconfig for this guest's port, and the connection.
 func (c *Cluster) connect() {
 	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.base.dir, "kubeconfig"))
-	must(c.t, err)
+	text := require.Value(os.ReadFile(filepath.Join(c.base.dir, "kubeconfig")))(c.t)
 	c.kubeconfig = filepath.Join(c.t.TempDir(), "kubeconfig")
 	server := fmt.Sprintf("https://127.0.0.1:%d", c.machine.api)
-	must(c.t, os.WriteFile(c.kubeconfig, []byte(strings.ReplaceAll(string(text), guestServer, server)), 0o600))
+	require.NoError(c.t, os.WriteFile(c.kubeconfig, []byte(strings.ReplaceAll(string(text), guestServer, server)), 0o600))
 	c.api = newAPI(c.t, c.kubeconfig, server)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // keepStates is the number of entries of each kind that stay in the cache: this checkout's, and earlier ones.
@@ -34,7 +35,7 @@ func makeBase(t testing.TB) base {
 		pki := t.TempDir()
 		config := makePKI(t, pki)
 		tool(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki)
-		must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
 	})
 	return b
 }
@@ -44,7 +45,7 @@ func makeBase(t testing.TB) base {
 func makePKI(t testing.TB, dir string) []byte {
 	t.Helper()
 	pki, err := control.NewPKI(dir, "localhost", NodeName, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", nodeIP, apiAddress)
-	must(t, err)
+	require.NoError(t, err)
 	for _, who := range []struct {
 		name, user string
 		groups     []string
@@ -54,11 +55,9 @@ func makePKI(t testing.TB, dir string) []byte {
 		{"scheduler", "system:kube-scheduler", nil},
 		{"kubelet", "system:node:" + NodeName, []string{"system:nodes"}},
 	} {
-		must(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.groups...))
+		require.NoError(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.groups...))
 	}
-	config, err := os.ReadFile(pki.Path("admin.kubeconfig"))
-	must(t, err)
-	return config
+	return require.Value(os.ReadFile(pki.Path("admin.kubeconfig")))(t)
 }
 
 // digestOf returns a short digest of texts and of the files in folders: names, modes and contents.
@@ -73,7 +72,7 @@ func digestOf(t testing.TB, texts []string, folders ...string) string {
 		part([]byte(text))
 	}
 	for _, folder := range folders {
-		must(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}

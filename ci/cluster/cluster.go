@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/require"
 
 	"github.com/driver-container/driver-container/ci/lab"
 )
@@ -54,13 +54,6 @@ func (c *Cluster) KernelRelease() string { return c.base.release }
 // ImageRef returns the image of a driver, Older or Newer, by its name on the node.
 func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 	return guestRegistry + "/" + driverName, driverTag(c.base, driver)
-}
-
-// Push pushes an image to the registry under ref ("NAME:TAG"), and returns its name on the node.
-func (c *Cluster) Push(ref string, image v1.Image) string {
-	c.t.Helper()
-	c.registry.push(c.t, ref, image)
-	return guestRegistry + "/" + ref
 }
 
 // PlugGPU plugs a GPU into the running node and waits until its kernel has found it.
@@ -110,7 +103,7 @@ func (c *Cluster) Reboot() {
 		w.collect()
 	}
 	c.Node("systemctl stop kube-apiserver kube-controller-manager kube-scheduler etcd && sync")
-	must(c.t, c.machine.monitor.do("system_reset", nil, nil))
+	require.NoError(c.t, c.machine.monitor.do("system_reset", nil, nil))
 	begin := time.Now()
 	c.api.client.CloseIdleConnections()
 	c.Wait(bootLimit, "the shell on the node answers after the reset", func() error {
@@ -156,8 +149,8 @@ func (c *Cluster) waitAPI(limit time.Duration) {
 	c.t.Helper()
 	c.Wait(limit, "the API server is ready", func() error {
 		select {
-		case <-c.machine.done:
-			c.t.Fatalf("QEMU ended: %v %s", c.machine.err, c.machine.said.String())
+		case <-c.machine.Done:
+			c.t.Fatalf("QEMU ended: %v %s", c.machine.Err, c.machine.Said.String())
 		default:
 		}
 		return c.api.getFor(3*time.Second, "/readyz", nil)

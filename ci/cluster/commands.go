@@ -10,9 +10,6 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
 
-// Kubeconfig returns the path of the administrator's kubeconfig.
-func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
-
 // Kubectl runs kubectl and returns its stdout. If kubectl fails, the test ends.
 func (c *Cluster) Kubectl(args ...string) string {
 	c.t.Helper()

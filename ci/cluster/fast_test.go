@@ -12,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/qemu"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestShell: answers come in any order, and incomplete lines are skipped.
@@ -51,9 +55,9 @@ func TestShell(t *testing.T) {
 // TestQMP: events between a command and its answer are not the answer.
 func TestQMP(t *testing.T) {
 	t.Parallel()
-	ours, end := socketPair(t)
+	ours, end := qemu.SocketPair(t)
 	theirs, err := net.FileConn(end)
-	must(t, errors.Join(err, end.Close()))
+	require.NoError(t, errors.Join(err, end.Close()))
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
 	go func() {
 		fmt.Fprintln(theirs, `{"QMP": {}}`)
@@ -76,30 +80,22 @@ func TestQMP(t *testing.T) {
 			}
 		}
 	}()
-	q, err := newQMP(ours)
-	must(t, err)
-	if err := q.restored(time.Minute); err != nil {
-		t.Error(err)
-	}
-	if err := q.do("bad", nil, nil); err == nil || !strings.Contains(err.Error(), "no such command") {
-		t.Errorf("%v", err)
-	}
-	if err := q.poll("query-status", "running", time.Millisecond); err == nil {
-		t.Error("it never ran")
-	}
+	q := require.Value(newQMP(ours))(t)
+	assert.NoError(t, q.restored(time.Minute))
+	assert.ErrorContains(t, q.do("bad", nil, nil), "no such command")
+	assert.Errorf(t, q.poll("query-status", "running", time.Millisecond), "it never ran")
 }
 
 func TestCached(t *testing.T) {
 	t.Setenv("DRIVER_CLUSTER_DIR", t.TempDir())
 	built := 0
-	build := func(dir string) { built++; must(t, os.Mkdir(dir, 0o755)) }
+	build := func(dir string) { built++; require.NoError(t, os.Mkdir(dir, 0o755)) }
 	for i, key := range []string{"a", "a", "b", "c", "d"} {
 		dir := cached(t, "thing", key, build)
 		at := time.Now().Add(time.Duration(i-10) * time.Minute)
-		must(t, os.Chtimes(dir, at, at))
+		require.NoError(t, os.Chtimes(dir, at, at))
 	}
-	left, err := filepath.Glob(filepath.Join(cacheDir(t), "thing-*"))
-	must(t, err)
+	left := require.Value(filepath.Glob(filepath.Join(cacheDir(t), "thing-*")))(t)
 	if built != 4 || len(left) != 3 || !strings.HasSuffix(left[0], "b") || !strings.HasSuffix(left[2], "d") {
 		t.Errorf("%d built, left %v", built, left)
 	}
@@ -116,11 +112,9 @@ func TestDigestOf(t *testing.T) {
 		func() error { return os.Chmod(file, 0o755) },
 		func() error { return os.Rename(file, file+"2") },
 	} {
-		must(t, change())
+		require.NoError(t, change())
 		seen[digestOf(t, []string{"a"}, dir)] = true
-		if len(seen) != i+1 {
-			t.Errorf("change %d changed nothing", i)
-		}
+		assert.Equalf(t, i+1, len(seen), "change %d changed nothing", i)
 	}
 	if digestOf(t, []string{"ab", "c"}) == digestOf(t, []string{"a", "bc"}) {
 		t.Error("texts run into each other")

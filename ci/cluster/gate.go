@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // tools are the programs that the cluster needs in addition to the lab's, with the Debian package of each.
@@ -31,11 +32,10 @@ func cacheDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_CLUSTER_DIR")
 	if dir == "" {
-		base, err := os.UserCacheDir()
-		must(t, err)
+		base := require.Value(os.UserCacheDir())(t)
 		dir = filepath.Join(base, "driver-build", "cluster")
 	}
-	must(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
@@ -45,26 +45,24 @@ func cacheDir(t testing.TB) string {
 func cached(t testing.TB, prefix, key string, build func(dir string)) string {
 	t.Helper()
 	dir := filepath.Join(cacheDir(t), prefix+"-"+key)
-	lock, err := os.OpenFile(filepath.Join(cacheDir(t), prefix+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	must(t, err)
+	lock := require.Value(os.OpenFile(filepath.Join(cacheDir(t), prefix+".lock"), os.O_CREATE|os.O_RDWR, 0o644))(t)
 	defer lock.Close()
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	if _, err := os.Stat(dir); err != nil {
 		partial := filepath.Join(cacheDir(t), "partial-"+prefix)
-		must(t, os.RemoveAll(partial))
+		require.NoError(t, os.RemoveAll(partial))
 		build(partial)
-		must(t, os.Rename(partial, dir))
+		require.NoError(t, os.Rename(partial, dir))
 	}
 	now := time.Now()
-	must(t, os.Chtimes(dir, now, now))
+	require.NoError(t, os.Chtimes(dir, now, now))
 	prune(t, prefix, keepStates)
 	return dir
 }
 
 func prune(t testing.TB, prefix string, keep int) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(cacheDir(t), prefix+"-*"))
-	must(t, err)
+	dirs := require.Value(filepath.Glob(filepath.Join(cacheDir(t), prefix+"-*")))(t)
 	for ; len(dirs) > keep; keep++ {
 		oldest, at := "", time.Now()
 		for _, dir := range dirs {
@@ -75,7 +73,7 @@ func prune(t testing.TB, prefix string, keep int) {
 		if oldest == "" {
 			return
 		}
-		must(t, os.RemoveAll(oldest))
+		require.NoError(t, os.RemoveAll(oldest))
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // registry is an image registry on this machine's loopback, which the guest reaches as guestRegistry,
@@ -38,15 +41,12 @@ func startRegistry(t testing.TB) *registry {
 	mux := http.NewServeMux()
 	mux.Handle("/v2/", ggcr.New(ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(r)))
 	mux.HandleFunc("/files/", r.serveFile)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	must(t, err)
+	l := require.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Errorf("end of the registry: %v", err)
-		}
+		assert.NoErrorf(t, server.Close(), "end of the registry")
 		<-done
 	})
 	r.port = portOf(t, l)
@@ -117,9 +117,8 @@ func (r *registry) Put(_ context.Context, _ string, h v1.Hash, blob io.ReadClose
 // push puts an image into the registry under "NAME:TAG". It does not copy blobs that a layout has.
 func (r *registry) push(t testing.TB, ref string, image v1.Image) {
 	t.Helper()
-	to, err := name.ParseReference("127.0.0.1:"+itoa(r.port)+"/"+ref, name.Insecure)
-	must(t, err)
-	must(t, remote.Write(to, image, remote.WithContext(t.Context())))
+	to := require.Value(name.ParseReference("127.0.0.1:"+itoa(r.port)+"/"+ref, name.Insecure))(t)
+	require.NoError(t, remote.Write(to, image, remote.WithContext(t.Context())))
 }
 
 // layout adds the blobs of an OCI layout.

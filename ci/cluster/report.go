@@ -29,8 +29,8 @@ func (c *Cluster) reportFailure() {
 		section(command, out, err)
 	}
 	select {
-	case <-c.machine.done:
-		section("QEMU ended", c.machine.said.String(), c.machine.err)
+	case <-c.machine.Done:
+		section("QEMU ended", c.machine.Said.String(), c.machine.Err)
 	default:
 		kubectl("get", "pods", "-A", "-o", "wide")
 		kubectl("describe", "pods", "-A", "-l", driverSelector)

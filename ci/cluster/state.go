@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // state is a guest that was stopped: its disk and its memory, which restored guests share and do not change.
@@ -27,7 +29,7 @@ func readyState(t testing.TB, r *registry) state {
 	version, _, _ := strings.Cut(tool(t, "qemu-system-x86_64", "--version"), "\n")
 	s := state{base: b, key: digestOf(t, append(hardware(), stateRecipe, version, b.key))}
 	s.dir = cached(t, "ready", s.key, func(dir string) {
-		must(t, os.MkdirAll(dir, 0o755))
+		require.NoError(t, os.MkdirAll(dir, 0o755))
 		disk := overlay(t, filepath.Join(b.dir, "root.ext4"), "raw", dir)
 		begin := time.Now()
 		c := &Cluster{t: t, base: b, registry: r, machine: startMachine(t, b, disk, r.port, nil)}
@@ -51,7 +53,7 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 	}
 	s := state{base: ready.base, key: digestOf(t, texts)}
 	s.dir = cached(t, "pulled", s.key, func(dir string) {
-		must(t, os.MkdirAll(dir, 0o755))
+		require.NoError(t, os.MkdirAll(dir, 0o755))
 		from, disk := latestPulled(t, ready), filepath.Join(dir, "disk.qcow2")
 		c := restore(t, from, r, dir)
 		defer c.reportFailure()
@@ -64,7 +66,7 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 		if from.dir != ready.dir { // rebased, so that the state does not depend on one that may be removed first
 			tool(t, "qemu-img", "rebase", "-q", "-F", "qcow2", "-b", filepath.Join(ready.dir, "disk.qcow2"), disk)
 		}
-		must(t, os.WriteFile(filepath.Join(dir, readyFile), []byte(ready.key), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, readyFile), []byte(ready.key), 0o644))
 	})
 	return s, list
 }
@@ -77,8 +79,7 @@ const readyFile = "ready"
 // layers.
 func latestPulled(t testing.TB, ready state) state {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(cacheDir(t), "pulled-*"))
-	must(t, err)
+	dirs := require.Value(filepath.Glob(filepath.Join(cacheDir(t), "pulled-*")))(t)
 	latest, at := ready, time.Time{}
 	for _, dir := range dirs {
 		key, err := os.ReadFile(filepath.Join(dir, readyFile))
@@ -101,12 +102,11 @@ func overlay(t testing.TB, backing, format, dir string) string {
 // restore starts a guest from a state; its writes go to a new disk in the folder.
 func restore(t testing.TB, s state, r *registry, dir string) *Cluster {
 	t.Helper()
-	memory, err := os.Open(filepath.Join(s.dir, "memory"))
-	must(t, err)
+	memory := require.Value(os.Open(filepath.Join(s.dir, "memory")))(t)
 	defer memory.Close()
 	c := &Cluster{t: t, base: s.base, registry: r}
 	c.machine = startMachine(t, s.base, overlay(t, filepath.Join(s.dir, "disk.qcow2"), "qcow2", dir), r.port, memory)
-	must(t, c.machine.monitor.restored(restoreLimit))
+	require.NoError(t, c.machine.monitor.restored(restoreLimit))
 	c.connect()
 	c.waitAPI(restoreLimit)
 	return c
@@ -123,13 +123,11 @@ func (c *Cluster) save(dir string) {
 		[ $mb -le 0 ] || dd if=/dev/zero of=/run/zeros/z bs=1M count=$mb status=none || true
 		umount /run/zeros; rmdir /run/zeros`, spareMB))
 	path := filepath.Join(dir, "memory")
-	f, err := os.Create(path)
-	must(c.t, err)
+	f := require.Value(os.Create(path))(c.t)
 	begin := time.Now()
-	must(c.t, c.machine.monitor.save(f, restoreLimit))
-	must(c.t, f.Close())
+	require.NoError(c.t, c.machine.monitor.save(f, restoreLimit))
+	require.NoError(c.t, f.Close())
 	c.machine.quit()
-	st, err := os.Stat(path)
-	must(c.t, err)
+	st := require.Value(os.Stat(path))(c.t)
 	c.t.Logf("cluster: saved %d MB of memory in %s", st.Size()>>20, time.Since(begin).Round(10*time.Millisecond))
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -48,9 +50,7 @@ func TestCompilerOf(t *testing.T) {
 	for log, want := range map[string]string{
 		line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n" + line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n": "", "": "",
 	} {
-		if got := compilerOf(log); got != want {
-			t.Errorf("%q: %q, want %q", log, got, want)
-		}
+		assert.Equalf(t, want, compilerOf(log), "%q", log)
 	}
 }
 
@@ -69,9 +69,7 @@ func TestEssential(t *testing.T) {
 		`ERROR: modpost: "x" [/var/tmp/driver-modules/source/nvidia-uvm.ko] undefined!`:   true,
 		`FATAL: modpost: GPL-incompatible module nvidia-drm.ko uses GPL-only symbol 'xy'`: false,
 	} {
-		if got := essential(message); got != want {
-			t.Errorf("%q: %v, want %v", message, got, want)
-		}
+		assert.Equalf(t, want, essential(message), "%q", message)
 	}
 }
 
@@ -105,36 +103,19 @@ func TestRender(t *testing.T) {
 // The real matrix has every system and driver of the table, and the matrices made from it are valid.
 func TestMatrices(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../matrix.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := matrix.Parse("matrix.yaml", data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := require.Value(os.ReadFile("../../matrix.yaml"))(t)
+	m := require.Value(matrix.Parse("matrix.yaml", data))(t)
 	l := &laboratory{work: t.TempDir(), matrix: m}
 	run := filepath.Join(l.work, "x.run")
-	if err := os.WriteFile(run, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(run, []byte("x"), 0o644))
 	for _, d := range drivers {
 		if _, err := against(m, &cell{System: d.home, Driver: d, Flavour: matrix.Proprietary, Kernel: kernel{Release: "6.1.0-1-amd64"}}); err != nil {
 			t.Error(err)
 		}
-		packages, err := l.minimalMatrix(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		archive, err := l.archiveMatrix(d, run)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packages := require.Value(l.minimalMatrix(d))(t)
+		archive := require.Value(l.archiveMatrix(d, run))(t)
 		for _, name := range []string{packages, archive} {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := require.Value(os.ReadFile(name))(t)
 			if _, err := matrix.Parse(name, data); err != nil {
 				t.Errorf("%s: %v\n%s", name, err, data)
 			}
@@ -147,39 +128,25 @@ func TestResume(t *testing.T) {
 	t.Parallel()
 	l := &laboratory{work: t.TempDir()}
 	for _, want := range examples()[:3] {
-		if err := l.save(want); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.save(want))
 		got := *want
 		got.Result = nil
-		if err := l.load(&got); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want.Result, got.Result); diff != "" {
-			t.Errorf("%s: -saved +loaded\n%s", want, diff)
-		}
+		require.NoError(t, l.load(&got))
+		assert.Samef(t, want.Result, got.Result, "%s: -saved +loaded", want)
 	}
 	c := examples()[5]
 	if err := l.load(c); err != nil || c.Result != nil {
 		t.Errorf("%+v %v; want nothing", c.Result, err)
 	}
-	if err := os.WriteFile(l.file(c), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.load(c); err == nil {
-		t.Error("a result that is cut off was taken")
-	}
+	require.NoError(t, os.WriteFile(l.file(c), []byte("{"), 0o644))
+	assert.Errorf(t, l.load(c), "a result that is cut off was taken")
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
-	if err := run(t.Context(), []string{"--no-such-flag"}, &stderr); err == nil {
-		t.Error("an unknown flag was taken")
-	}
-	if err := run(t.Context(), []string{"--matrix", filepath.Join(t.TempDir(), "x")}, &stderr); err == nil {
-		t.Error("a matrix that is not there was taken")
-	}
+	assert.Errorf(t, run(t.Context(), []string{"--no-such-flag"}, &stderr), "an unknown flag was taken")
+	assert.Errorf(t, run(t.Context(), []string{"--matrix", filepath.Join(t.TempDir(), "x")}, &stderr), "a matrix that is not there was taken")
 }
 
 // standIn is a shell script instead of driver-build, for tests of the order of commands. Its messages are
@@ -203,13 +170,9 @@ func TestOneCell(t *testing.T) {
 		program: filepath.Join(dir, "driver-build"), work: dir, bases: map[string]string{"debian12": "oci:x"}, matrixFile: "../../matrix.yaml",
 		say: func(string, ...any) {}, only: "535.261.03",
 	}
-	if err := os.WriteFile(l.program, []byte(standIn), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(l.program, []byte(standIn), 0o755))
 	data, err := os.ReadFile(l.matrixFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if l.matrix, err = matrix.Parse(l.matrixFile, data); err != nil {
 		t.Fatal(err)
 	}
@@ -222,9 +185,7 @@ func TestOneCell(t *testing.T) {
 		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Open},
 		{System: "debian12", Kernel: k, Driver: drivers[0], Flavour: matrix.Proprietary},
 	}
-	if err := l.fill(t.Context(), cells, true); err == nil {
-		t.Error("the trouble of the first cell is not reported")
-	}
+	assert.Errorf(t, l.fill(t.Context(), cells, true), "the trouble of the first cell is not reported")
 	for i, want := range []*result{
 		{Outcome: trouble, Error: "exit status 4: network", Source: "packages"},
 		{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Compiler: "gcc 12.2.0", Source: "packages"},

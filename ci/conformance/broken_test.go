@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const libs = "usr/lib/x86_64-linux-gnu"
@@ -35,49 +36,48 @@ func TestBrokenRoots(t *testing.T) {
 			r.symlink("/"+libs+"/libnvidia-ml.so."+driver, libs+"/libnvidia-ml.so.1")
 		}, problems: []string{"validator's nvidia-smi: libnvidia-ml.so.1 is in none of"}},
 		{name: "Debian's alternatives", spoil: func(r spoiled) {
-			must(r.T, os.MkdirAll(filepath.Join(r.dir, libs, "nvidia/current"), 0o755))
+			require.NoError(r.T, os.MkdirAll(filepath.Join(r.dir, libs, "nvidia/current"), 0o755))
 			for _, lib := range []string{"libnvidia-ml", "libcuda"} {
-				must(r.T, os.Rename(filepath.Join(r.dir, libs, lib+".so."+driver), filepath.Join(r.dir, libs, "nvidia/current", lib+".so."+driver)))
+				require.NoError(r.T, os.Rename(filepath.Join(r.dir, libs, lib+".so."+driver), filepath.Join(r.dir, libs, "nvidia/current", lib+".so."+driver)))
 				r.remove(libs + "/" + lib + ".so.1")
 				r.symlink("/etc/alternatives/glx--"+lib, libs+"/"+lib+".so.1")
 				r.symlink("/"+libs+"/nvidia/current/"+lib+".so."+driver, "etc/alternatives/glx--"+lib)
 			}
 		}, problems: []string{"validator's nvidia-smi: libnvidia-ml.so.1 is in none of"}},
 		{name: "libnvidia-ml in a folder that only ld.so.cache names", spoil: func(r spoiled) {
-			must(r.T, os.MkdirAll(filepath.Join(r.dir, "opt/nv/lib"), 0o755))
+			require.NoError(r.T, os.MkdirAll(filepath.Join(r.dir, "opt/nv/lib"), 0o755))
 			for _, name := range []string{"libnvidia-ml.so." + driver, "libnvidia-ml.so.1", "libnvidia-ml.so"} {
-				must(r.T, os.Rename(filepath.Join(r.dir, libs, name), filepath.Join(r.dir, "opt/nv/lib", name)))
+				require.NoError(r.T, os.Rename(filepath.Join(r.dir, libs, name), filepath.Join(r.dir, "opt/nv/lib", name)))
 			}
-			must(r.T, os.WriteFile(filepath.Join(r.dir, "etc/ld.so.conf.d/nv.conf"), []byte("/opt/nv/lib\n"), 0o644))
+			require.NoError(r.T, os.WriteFile(filepath.Join(r.dir, "etc/ld.so.conf.d/nv.conf"), []byte("/opt/nv/lib\n"), 0o644))
 			r.remove("etc/ld.so.cache")
-			_, err := command(r.Context(), r.dir, nil, "chroot", r.dir, "/sbin/ldconfig")
-			must(r.T, err)
+			require.Value(command(r.Context(), r.dir, nil, "chroot", r.dir, "/sbin/ldconfig"))(r.T)
 		}, problems: []string{"validator's nvidia-smi: libnvidia-ml.so.1 is in none of", "nvidia-ctk: 1 of 27 libraries are not found: libnvidia-ml.so." + driver}},
 		{name: "no version in the names", spoil: func(r spoiled) {
 			for _, lib := range []string{"libnvidia-ml", "libcuda"} {
 				r.remove(libs + "/" + lib + ".so.1")
-				must(r.T, os.Rename(filepath.Join(r.dir, libs, lib+".so."+driver), filepath.Join(r.dir, libs, lib+".so.1")))
+				require.NoError(r.T, os.Rename(filepath.Join(r.dir, libs, lib+".so."+driver), filepath.Join(r.dir, libs, lib+".so.1")))
 			}
 		}, problems: []string{"nvidia-ctk: exit code 1"}},
 		{name: "nvidia-smi behind an absolute link", spoil: func(r spoiled) {
-			must(r.T, os.Rename(filepath.Join(r.dir, "usr/bin/nvidia-smi"), filepath.Join(r.dir, "opt/nvidia-smi")))
+			require.NoError(r.T, os.Rename(filepath.Join(r.dir, "usr/bin/nvidia-smi"), filepath.Join(r.dir, "opt/nvidia-smi")))
 			r.symlink("/opt/nvidia-smi", "usr/bin/nvidia-smi")
 		}, problems: []string{"validator's nvidia-smi: nvidia-smi is in none of"}},
 		{name: "no nvidia-smi", spoil: func(r spoiled) { r.remove("usr/bin/nvidia-smi") },
 			problems: []string{"validator's nvidia-smi: nvidia-smi is in none of", "nvidia-ctk: 1 of"}},
 		{name: "a library that is cut off", spoil: func(r spoiled) {
 			r.remove(libs + "/libnvidia-ml.so." + driver)
-			must(r.T, os.WriteFile(filepath.Join(r.dir, libs, "libnvidia-ml.so."+driver), []byte("\x7fELF"), 0o644))
+			require.NoError(r.T, os.WriteFile(filepath.Join(r.dir, libs, "libnvidia-ml.so."+driver), []byte("\x7fELF"), 0o644))
 		}, problems: []string{"validator's nvidia-smi: nvidia-smi: exit code 12"}, content: true},
 		{name: "firmware behind a dead link", spoil: func(r spoiled) {
 			r.remove("lib/firmware/nvidia/" + driver)
 			r.symlink("../../../share/nowhere", "lib/firmware/nvidia/"+driver)
 		}, problems: []string{"nvidia-ctk: 2 of 2 firmware files are not found"}},
-		{name: "dev without sys", spoil: func(r spoiled) { must(r.T, os.Mkdir(filepath.Join(r.dir, "dev"), 0o755)) },
+		{name: "dev without sys", spoil: func(r spoiled) { require.NoError(r.T, os.Mkdir(filepath.Join(r.dir, "dev"), 0o755)) },
 			problems: []string{"validator's device list: the root has dev", "nvidia-ctk: it warns: failed to generate CDI spec"}},
 		{name: "no modprobe", spoil: func(r spoiled) { r.remove("sbin/modprobe") }, problems: []string{"validator's modprobe: chroot"}},
 		{name: "no ldconfig", spoil: func(r spoiled) { r.remove("sbin/ldconfig") }, others: "libnvidia-container's legacy mode"},
-		{name: "no /usr/src", spoil: func(r spoiled) { must(r.T, os.RemoveAll(filepath.Join(r.dir, "usr/src"))) }, others: "the operator's sidecars for GDS and GDRCopy"},
+		{name: "no /usr/src", spoil: func(r spoiled) { require.NoError(r.T, os.RemoveAll(filepath.Join(r.dir, "usr/src"))) }, others: "the operator's sidecars for GDS and GDRCopy"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := tree(t, image)
@@ -111,14 +111,17 @@ type spoiled struct {
 	dir string
 }
 
-func (s spoiled) remove(name string) { s.Helper(); must(s.T, os.Remove(filepath.Join(s.dir, name))) }
+func (s spoiled) remove(name string) {
+	s.Helper()
+	require.NoError(s.T, os.Remove(filepath.Join(s.dir, name)))
+}
 
 func (s spoiled) link(from, to string) {
 	s.Helper()
-	must(s.T, os.Link(filepath.Join(s.dir, from), filepath.Join(s.dir, to)))
+	require.NoError(s.T, os.Link(filepath.Join(s.dir, from), filepath.Join(s.dir, to)))
 }
 
 func (s spoiled) symlink(target, name string) {
 	s.Helper()
-	must(s.T, os.Symlink(target, filepath.Join(s.dir, name)))
+	require.NoError(s.T, os.Symlink(target, filepath.Join(s.dir, name)))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // driver is the version in the image that the tests use: Debian's newest LTS driver.
@@ -20,9 +22,7 @@ const system, driver = "debian12", "535.261.03"
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir, err := theImage()
-	if err != nil {
-		t.Fatalf("make the image of %s for %s: %v", driver, system, err)
-	}
+	require.NoErrorf(t, err, "make the image of %s for %s", driver, system)
 	return dir
 }
 
@@ -76,10 +76,10 @@ func tree(t *testing.T, from string) string {
 	t.Helper()
 	// Beside the original, because hard links do not cross file systems.
 	to, err := os.MkdirTemp(filepath.Dir(from), "tree-*") //nolint:usetesting // see above
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(to)) })
-	must(t, os.Chmod(to, 0o755))
-	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(to)) })
+	require.NoError(t, os.Chmod(to, 0o755))
+	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -94,10 +94,9 @@ func tree(t *testing.T, from string) string {
 			return os.Mkdir(filepath.Join(to, name), 0o755)
 		}
 		return os.Link(path, filepath.Join(to, name))
-	})
-	must(t, err)
+	}))
 	for _, dir := range []string{"run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd"} {
-		must(t, os.MkdirAll(filepath.Join(to, dir), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(to, dir), 0o755))
 	}
 	return to
 }
@@ -108,7 +107,7 @@ func container(t *testing.T, image string, sys bool) string {
 	t.Helper()
 	root := tree(t, image)
 	for _, dir := range []string{"dev", "sys"} {
-		must(t, os.Mkdir(filepath.Join(root, dir), 0o755))
+		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 	}
 	dirs := []string{"proc", "dev", "sys"}
 	if !sys {
@@ -116,8 +115,8 @@ func container(t *testing.T, image string, sys bool) string {
 	}
 	for _, dir := range dirs {
 		path := filepath.Join(root, dir)
-		must(t, unix.Mount("/"+dir, path, "", unix.MS_BIND, ""))
-		t.Cleanup(func() { must(t, unix.Unmount(path, 0)) })
+		require.NoError(t, unix.Mount("/"+dir, path, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { require.NoError(t, unix.Unmount(path, 0)) })
 	}
 	return root
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // privately is set in the process that has a mount namespace of its own.
@@ -51,9 +53,7 @@ func private(t *testing.T) context.Context {
 	if os.Getenv("DRIVER_E2E") == "" {
 		t.Skip("programs that are not ours run with DRIVER_E2E=1 (make e2e): it needs root, runc, umoci and ci/e2e/setup")
 	}
-	if err := mounts(); err != nil {
-		t.Fatalf("make /run and /dev private: %v", err)
-	}
+	require.NoErrorf(t, mounts(), "make /run and /dev private")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx

@@ -10,6 +10,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -47,17 +50,15 @@ func TestOperatorCommands(t *testing.T) {
 				write(t, filepath.Join(root, daemons), c.status)
 			}
 			if c.smi != "" {
-				must(t, os.Remove(filepath.Join(root, "usr/bin/nvidia-smi")))
-				must(t, os.Symlink(c.smi, filepath.Join(root, "usr/bin/nvidia-smi")))
+				require.NoError(t, os.Remove(filepath.Join(root, "usr/bin/nvidia-smi")))
+				require.NoError(t, os.Symlink(c.smi, filepath.Join(root, "usr/bin/nvidia-smi")))
 			}
 			code, output := sh(t, root, append(env, "GDS_ENABLED=true"), StartupProbe)
 			if code != c.code || !strings.Contains(output, c.want) {
 				t.Errorf("startup probe: exit code %d, want %d with %q:\n%s", code, c.code, c.want, output)
 			}
 			text, err := os.ReadFile(filepath.Join(root, marker))
-			if (err == nil) != (c.code == 0) {
-				t.Errorf("marker: %v", err)
-			}
+			assert.Equalf(t, c.code == 0, err == nil, "marker: %v", err)
 			if want := "GDRCOPY_ENABLED: false\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: false\n"; c.code == 0 && string(text) != want {
 				t.Errorf("marker: %q, want %q", text, want)
 			}
@@ -84,13 +85,9 @@ func TestOperatorFindsPrograms(t *testing.T) {
 	if code, output := sh(t, root, c.Env, "nvidia-driver version"); code != 0 {
 		t.Errorf("nvidia-driver version: exit code %d: %s", code, output)
 	}
-	if got := strings.Join(append(c.Entrypoint, c.Cmd...), " "); got != "nvidia-driver init" {
-		t.Errorf("the image runs %q, want %q", got, "nvidia-driver init")
-	}
+	assert.Equalf(t, "nvidia-driver init", strings.Join(append(c.Entrypoint, c.Cmd...), " "), "the image runs")
 	for _, want := range []string{"DRIVER_VERSION=" + driver, "DRIVER_BRANCH=535", "DRIVER_TYPE=passthrough", "TARGETARCH=amd64", "NVIDIA_VISIBLE_DEVICES=void"} {
-		if !strings.Contains("\n"+strings.Join(c.Env, "\n")+"\n", "\n"+want+"\n") {
-			t.Errorf("the image's environment has no %s: %q", want, c.Env)
-		}
+		assert.Containsf(t, "\n"+strings.Join(c.Env, "\n")+"\n", "\n"+want+"\n", "the image's environment has no %s: %q", want, c.Env)
 	}
 }
 
@@ -110,27 +107,20 @@ func sh(t *testing.T, root string, env []string, script string) (int, string) {
 // config returns the image's configuration, with its environment and command.
 func config(t *testing.T) v1.Config {
 	t.Helper()
-	cache, err := cacheDir()
-	must(t, err)
-	index, err := layout.ImageIndexFromPath(filepath.Join(cache, "image-layout"))
-	must(t, err)
-	manifest, err := index.IndexManifest()
-	must(t, err)
+	cache := require.Value(cacheDir())(t)
+	index := require.Value(layout.ImageIndexFromPath(filepath.Join(cache, "image-layout")))(t)
+	manifest := require.Value(index.IndexManifest())(t)
 	for _, m := range manifest.Manifests {
 		if m.Annotations["org.opencontainers.image.ref.name"] != driver+"-"+system {
 			continue
 		}
 		if m.MediaType.IsIndex() {
-			index, err = index.ImageIndex(m.Digest)
-			must(t, err)
-			inner, err := index.IndexManifest()
-			must(t, err)
+			index = require.Value(index.ImageIndex(m.Digest))(t)
+			inner := require.Value(index.IndexManifest())(t)
 			m = inner.Manifests[0]
 		}
-		img, err := index.Image(m.Digest)
-		must(t, err)
-		file, err := img.ConfigFile()
-		must(t, err)
+		img := require.Value(index.Image(m.Digest))(t)
+		file := require.Value(img.ConfigFile())(t)
 		return file.Config
 	}
 	t.Fatalf("no image %s-%s in the layout", driver, system)
@@ -139,6 +129,6 @@ func config(t *testing.T) v1.Config {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(content), 0o644))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 }

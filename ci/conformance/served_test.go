@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
@@ -29,8 +31,7 @@ func TestServedRoots(t *testing.T) {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}
 			begin := time.Now()
-			staged, err := root.Stage(ctx)
-			must(t, err)
+			staged := require.Value(root.Stage(ctx))(t)
 			var private *driverroot.NotSharedError
 			if err := staged.Mount(ctx); err != nil && !errors.As(err, &private) {
 				t.Fatal(err)
@@ -44,9 +45,7 @@ func TestServedRoots(t *testing.T) {
 			report := run(t, dir, Options{Root: root.Target, Version: driver})
 			sound(t, report)
 			// nvidia-container-runtime and libnvidia-container know one path for libraries and device nodes.
-			if report.DevRoot != root.Target {
-				t.Errorf("consumers look for device nodes below %s, want %s", report.DevRoot, root.Target)
-			}
+			assert.Equalf(t, root.Target, report.DevRoot, "consumers look for device nodes below")
 		})
 	}
 }
@@ -85,8 +84,7 @@ func sound(t *testing.T, r inside.Report) {
 
 func run(t *testing.T, dir string, o Options) inside.Report {
 	t.Helper()
-	r, err := Run(t.Context(), dir, o)
-	must(t, err)
+	r := require.Value(Run(t.Context(), dir, o))(t)
 	t.Log(r)
 	return r
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // systemName matches a string that consists of the name of an operating system, with or without its version.
@@ -26,10 +28,7 @@ func TestSystemsAreData(t *testing.T) {
 		}
 		for _, file := range p.GoFiles {
 			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := require.Value(parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution))(t)
 			ast.Inspect(f, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.ImportSpec, *ast.Field: // import paths and struct tags

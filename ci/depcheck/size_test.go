@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestSize checks that each package of the product can be read in one sitting. distros/rpm/rpmfile is the one
@@ -18,10 +20,7 @@ func TestSize(t *testing.T) {
 		}
 		lines := 0
 		for _, file := range p.GoFiles {
-			text, err := os.ReadFile(filepath.Join(p.Dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := require.Value(os.ReadFile(filepath.Join(p.Dir, file)))(t)
 			lines += bytes.Count(text, []byte("\n"))
 		}
 		if len(p.GoFiles) > maxFiles || lines > maxLines {

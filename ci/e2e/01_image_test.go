@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // The README's command makes an image that standard tools accept, whose programs run and whose sources
@@ -18,9 +21,7 @@ func Test01Image(t *testing.T) {
 	root := journey(t)
 	out := filepath.Join(scratch(t), "dist")
 	r := command{dir: root, args: []string{"ci/image", "--os", "debian12", "--driver", "535.261.03", "--output", "oci:" + out}}.want(t, 0)
-	if !strings.Contains(r.stderr, "base image: ") {
-		t.Errorf("stderr does not say where the base image came from\n%s", r)
-	}
+	assert.Containsf(t, r.stderr, "base image: ", "stderr does not say where the base image came from %s", r)
 	i := image{dir: out, tag: "535.261.03-debian12", digest: digest(t, r)}
 	checkWithSkopeo(t, i)
 	command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
@@ -38,7 +39,7 @@ func checkWithSkopeo(t *testing.T, i image) {
 		Env, Layers              []string
 	}
 	text := sh(t, "skopeo", "--insecure-policy", "inspect", i.ref())
-	must(t, json.Unmarshal([]byte(text), &seen))
+	require.NoError(t, json.Unmarshal([]byte(text), &seen))
 	if seen.Digest != i.digest || seen.Os != "linux" || seen.Architecture != "amd64" || seen.Labels["org.opencontainers.image.version"] != i.tag ||
 		!slices.Contains(seen.Env, "NVIDIA_VISIBLE_DEVICES=void") || !slices.Contains(seen.Env, "DRIVER_VERSION=535.261.03") {
 		t.Errorf("skopeo inspect, want digest %s:\n%s", i.digest, text)
@@ -56,9 +57,7 @@ var documents = regexp.MustCompile(`/usr/share/(doc|man|locale|info|lintian|bug)
 
 func checkDpkg(t *testing.T, root string) {
 	list := chroot(root, "dpkg", "-l", "gcc-12", "make", "libc6-dev", "kmod", "libelf1").want(t, 0)
-	if n := len(regexp.MustCompile(`(?m)^ii `).FindAllString(list.stdout, -1)); n != 5 {
-		t.Errorf("want 5 installed packages\n%s", list)
-	}
+	assert.Equalf(t, 5, len(regexp.MustCompile(`(?m)^ii `).FindAllString(list.stdout, -1)), "want 5 installed packages %s", list)
 	if audit := chroot(root, "dpkg", "--audit").want(t, 0); audit.stdout != "" {
 		t.Errorf("dpkg --audit has findings\n%s", audit)
 	}
@@ -68,25 +67,17 @@ func checkDpkg(t *testing.T, root string) {
 			t.Errorf("dpkg --verify: %s", line)
 		}
 	}
-	if verify.stderr != "" {
-		t.Errorf("dpkg --verify complains\n%s", verify)
-	}
+	assert.Equalf(t, "", verify.stderr, "dpkg --verify complains %s", verify)
 	chroot(root, "apt-get", "check").want(t, 0)
 }
 
 func checkPrograms(t *testing.T, root string) {
 	smi := chroot(root, "nvidia-smi").want(t, 9)
-	if !strings.Contains(smi.stdout, "couldn't communicate with the NVIDIA driver") {
-		t.Errorf("nvidia-smi says something else\n%s", smi)
-	}
+	assert.Containsf(t, smi.stdout, "couldn't communicate with the NVIDIA driver", "nvidia-smi says something else %s", smi)
 	version := chroot(root, "nvidia-driver", "version").want(t, 0)
-	if !strings.Contains(version.stdout, "driver 535.261.03") {
-		t.Errorf("no driver version\n%s", version)
-	}
+	assert.Containsf(t, version.stdout, "driver 535.261.03", "no driver version %s", version)
 	status := chroot(root, "nvidia-driver", "status").want(t, 0)
-	if !strings.Contains(status.stdout, "absent") {
-		t.Errorf("nvidia-driver status\n%s", status)
-	}
+	assert.Containsf(t, status.stdout, "absent", "nvidia-driver status %s", status)
 	chroot(root, "driver-entrypoint", "version").want(t, 0)
 	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4", "libnvcuvid.so.1", "libnvidia-cfg.so.1"} {
 		ldd := chroot(root, "ldd", "/usr/lib/x86_64-linux-gnu/"+name).want(t, 0)
@@ -124,10 +115,9 @@ func checkModules(t *testing.T, root string) {
 // before they compile.
 func keepForLab(t *testing.T, release, folder, path string) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	must(t, err)
+	cache := require.Value(os.UserCacheDir())(t)
 	dir := filepath.Join(cache, "driver-build", "lab", "state-"+release, folder)
-	must(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	if _, err := os.Stat(filepath.Join(dir, filepath.Base(path))); errors.Is(err, os.ErrNotExist) {
 		sh(t, "cp", "-a", path, dir)
 	}
@@ -153,8 +143,7 @@ func installHeaders(t *testing.T, root string) string {
 	dir := scratch(t)
 	common := strings.TrimSuffix(release, "-amd64") + "-common"
 	command{dir: dir, args: []string{"apt-get", "download", "-q", "linux-headers-" + release, "linux-headers-" + common, "linux-kbuild-6.1"}}.want(t, 0)
-	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	must(t, err)
+	debs := require.Value(filepath.Glob(filepath.Join(dir, "*.deb")))(t)
 	tree := filepath.Join(dir, "tree")
 	for _, deb := range debs {
 		sh(t, "dpkg", "-x", deb, tree)

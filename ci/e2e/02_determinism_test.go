@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func atoi(t *testing.T, s string) int {
 	t.Helper()
-	n, err := strconv.Atoi(s)
-	must(t, err)
-	return n
+	return require.Value(strconv.Atoi(s))(t)
 }
 
 // Two caches that share only downloads, two folders, two values of TZ and umask, a base at another path: one
@@ -42,9 +43,7 @@ func Test02Determinism(t *testing.T) {
 		}
 		t.Logf("everything cached: %.2f s", again.took.Seconds())
 	}
-	if digests[0] != digests[1] {
-		t.Errorf("digests differ: %v", digests)
-	}
+	assert.Equalf(t, digests[1], digests[0], "digests differ: %v", digests)
 }
 
 // freshCache makes a cache that holds only the downloads of a target: no layers, no plans, no documents.
@@ -52,7 +51,7 @@ func freshCache(t *testing.T, system, driver, base string) string {
 	t.Helper()
 	cache := filepath.Join(scratch(t), "cache")
 	blobs := filepath.Join(cache, "blobs", "sha256")
-	must(t, os.MkdirAll(blobs, 0o755))
+	require.NoError(t, os.MkdirAll(blobs, 0o755))
 	list := sh(t, program(t), "fetch", "--os", system, "--driver", driver, "--base", base, "--progress", "quiet",
 		"--matrix", filepath.Join(repository(t), "matrix.yaml"))
 	n := 0

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // A .run archive made of a real driver, in each compression, results in the same driver as Debian's packages.
@@ -39,9 +39,7 @@ func Test03Runfile(t *testing.T) {
 			t.Logf("built from the archive in %.1f s", r.took.Seconds())
 			command{args: []string{program(t), "verify", out.ref()}}.want(t, 0)
 			for _, layer := range []string{"user-mode driver", "kernel sources"} {
-				if diff := cmp.Diff(driverPaths(packaged.contents(t, layer)), driverPaths(out.contents(t, layer))); diff != "" {
-					t.Errorf("%s layer: -packages +archive\n%s", layer, diff)
-				}
+				assert.Samef(t, driverPaths(packaged.contents(t, layer)), driverPaths(out.contents(t, layer)), "%s layer: -packages +archive", layer)
 			}
 		})
 	}
@@ -63,7 +61,7 @@ func driverPaths(all map[string]string) map[string]string {
 func generate(t *testing.T, tree, driver, compression, dir string) string {
 	t.Helper()
 	a, skipped, err := makeself.FromTree(os.DirFS(tree), driver, "x86_64")
-	must(t, err)
+	require.NoError(t, err)
 	for _, name := range skipped {
 		if !strings.HasPrefix(name, "licenses/") && name != "usr/lib/firmware/nvidia/"+driver { // a link to the firmware
 			t.Errorf("the generator has no place for %s", name)
@@ -71,7 +69,7 @@ func generate(t *testing.T, tree, driver, compression, dir string) string {
 	}
 	a.Compression, a.Fast = compression, true
 	file := filepath.Join(dir, a.Name())
-	must(t, a.WriteFile(t.Context(), file))
+	require.NoError(t, a.WriteFile(t.Context(), file))
 	return file
 }
 
@@ -79,12 +77,10 @@ func generate(t *testing.T, tree, driver, compression, dir string) string {
 // checksum.
 func writeMatrix(t *testing.T, system, driver, url, file string) string {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
+	f := require.Value(os.Open(file))(t)
 	defer f.Close() //nolint:errcheck // read only
 	sum := sha256.New()
-	size, err := io.Copy(sum, f)
-	must(t, err)
+	size := require.Value(io.Copy(sum, f))(t)
 	components := ""
 	if strings.HasPrefix(system, "debian") {
 		components = "\n    components: [contrib, non-free]"
@@ -100,6 +96,6 @@ drivers:
       amd64: {url: "%s", sha256: %s, size: %d}
 `, system, components, driver, url, hex.EncodeToString(sum.Sum(nil)), size)
 	name := filepath.Join(scratch(t), "matrix.yaml")
-	must(t, os.WriteFile(name, []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
 }

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // The example of the issue: 418.87.01 on ubuntu16.04, pushed to a private registry with TLS and a password.
@@ -22,7 +25,7 @@ func Test04Registry(t *testing.T) {
 	journey(t)
 	dir := scratch(t)
 	path := "tesla/418.87/NVIDIA-Linux-x86_64-418.87.01.run"
-	must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755))
 	archive := generate(t, renamed(t, debian(t, "debian11", "418.226.00").driverTree(t), "418.226.00", "418.87.01"),
 		"418.87.01", "gzip", filepath.Join(dir, filepath.Dir(path)))
 	key := repositoryOf(t, filepath.Join(dir, "ubuntu"), []string{"gcc-5", "kmod", "libc6-dev", "libelf1", "libelf-dev", "make"})
@@ -35,9 +38,7 @@ func Test04Registry(t *testing.T) {
 		"--ca", reg.ca, "--push", "--repository", reg.host + "/gpu/driver"}
 
 	refused := command{args: args, env: []string{"DOCKER_CONFIG=" + scratch(t)}}.want(t, 4)
-	if !strings.Contains(refused.stderr, reg.host) {
-		t.Errorf("without a password: the message does not name the registry\n%s", refused)
-	}
+	assert.Containsf(t, refused.stderr, reg.host, "without a password: the message does not name the registry %s", refused)
 	login := []string{"DOCKER_CONFIG=" + reg.config}
 	ref := reg.host + "/gpu/driver:418.87.01-ubuntu16.04"
 	first := command{args: args, env: login}.want(t, 0)
@@ -74,32 +75,30 @@ type privateRegistry struct{ host, ca, config, log string }
 func startRegistry(t *testing.T) privateRegistry {
 	t.Helper()
 	dir := scratch(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r := privateRegistry{host: listener.Addr().String(), config: filepath.Join(dir, "docker"), log: filepath.Join(dir, "log")}
-	must(t, listener.Close())
+	require.NoError(t, listener.Close())
 	r.ca = certificates(t, filepath.Join(dir, "certs"))
 	users := sh(t, "htpasswd", "-Bbn", "builder", "correct horse")
-	must(t, os.WriteFile(filepath.Join(dir, "htpasswd"), []byte(users), 0o600))
-	must(t, os.Mkdir(r.config, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "htpasswd"), []byte(users), 0o600))
+	require.NoError(t, os.Mkdir(r.config, 0o700))
 	login := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, r.host, base64.StdEncoding.EncodeToString([]byte("builder:correct horse")))
-	must(t, os.WriteFile(filepath.Join(r.config, "config.json"), []byte(login), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(r.config, "config.json"), []byte(login), 0o600))
 	settings := fmt.Sprintf(`version: 0.1
 log: {level: info}
 storage: {filesystem: {rootdirectory: %[1]s/data}}
 http: {addr: %[2]s, tls: {certificate: %[1]s/certs/server.pem, key: %[1]s/certs/server-key.pem}}
 auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
 `, dir, r.host)
-	must(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(settings), 0o600))
-	log, err := os.Create(r.log)
-	must(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(settings), 0o600))
+	log := require.Value(os.Create(r.log))(t)
 	cmd := exec.Command("docker-registry", "serve", filepath.Join(dir, "config.yml"))
 	cmd.Stdout, cmd.Stderr = log, log
-	must(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // returns that the process was killed
-		must(t, log.Close())
+		require.NoError(t, log.Close())
 		if t.Failed() {
 			text, _ := os.ReadFile(r.log)
 			t.Logf("log of the registry:\n%s", tail(string(text)))
@@ -108,7 +107,7 @@ auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", r.host, time.Second)
 		if err == nil {
-			must(t, conn.Close())
+			require.NoError(t, conn.Close())
 			return r
 		}
 		if time.Now().After(deadline) {
@@ -121,8 +120,7 @@ auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
 // access log.
 func (r privateRegistry) uploads(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile(r.log)
-	must(t, err)
+	text := require.Value(os.ReadFile(r.log))(t)
 	n := 0
 	for line := range bytes.Lines(text) {
 		if bytes.Contains(line, []byte(`"PUT /v2/gpu/driver/blobs/uploads/`)) || bytes.Contains(line, []byte(`"PATCH /v2/`)) {

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // One index for both architectures, built on one of them; the other's programs start under qemu.
@@ -21,7 +23,7 @@ func Test05Architectures(t *testing.T) {
 		"--matrix", filepath.Join(root, "matrix.yaml"), "--base", "oci:"+bothBases(t), "--output", "oci:"+i.dir)
 	var index v1.IndexManifest
 	raw := sh(t, "skopeo", "--insecure-policy", "inspect", "--raw", i.ref())
-	must(t, json.Unmarshal([]byte(raw), &index))
+	require.NoError(t, json.Unmarshal([]byte(raw), &index))
 	var archs []string
 	for _, m := range index.Manifests {
 		if m.Platform != nil {
@@ -56,18 +58,14 @@ func bothBases(t *testing.T) string {
 	t.Helper()
 	var index v1.ImageIndex = empty.Index
 	for _, arch := range []string{"amd64", "arm64"} {
-		one, err := layout.ImageIndexFromPath(strings.TrimPrefix(base(t, "debian12", arch), "oci:"))
-		must(t, err)
-		manifest, err := one.IndexManifest()
-		must(t, err)
-		img, err := one.Image(manifest.Manifests[0].Digest)
-		must(t, err)
+		one := require.Value(layout.ImageIndexFromPath(strings.TrimPrefix(base(t, "debian12", arch), "oci:")))(t)
+		manifest := require.Value(one.IndexManifest())(t)
+		img := require.Value(one.Image(manifest.Manifests[0].Digest))(t)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img,
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
 	dir := filepath.Join(scratch(t), "bases")
-	p, err := layout.Write(dir, empty.Index)
-	must(t, err)
-	must(t, p.AppendIndex(index))
+	p := require.Value(layout.Write(dir, empty.Index))(t)
+	require.NoError(t, p.AppendIndex(index))
 	return dir
 }

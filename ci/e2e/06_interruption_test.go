@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // After an interruption of any kind the next build succeeds; two builds at once are both right; the error
@@ -67,12 +70,12 @@ func stopped(t *testing.T, args []string, cache string, signal syscall.Signal) r
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = workspace(t), &stdout, &stderr
-	must(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	for deadline := time.Now().Add(time.Minute); !writing(t, filepath.Join(cache, "tmp")) && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	start := time.Now()
-	must(t, cmd.Process.Signal(signal))
+	require.NoError(t, cmd.Process.Signal(signal))
 	err := cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -115,8 +118,7 @@ func nothingIn(t *testing.T, dir string) {
 func wholeBlobs(t *testing.T, cache string) {
 	t.Helper()
 	dir := filepath.Join(cache, "blobs", "sha256")
-	list, err := os.ReadDir(dir)
-	must(t, err)
+	list := require.Value(os.ReadDir(dir))(t)
 	names := make([]string, len(list))
 	for n, d := range list {
 		names[n] = d.Name()
@@ -134,9 +136,9 @@ func wholeBlobs(t *testing.T, cache string) {
 // fullDisk runs a build on a full disk: it fails, names the cause, and leaves no incomplete file there.
 func fullDisk(t *testing.T, args func(disk string) []string) {
 	disk := filepath.Join(scratch(t), "disk")
-	must(t, os.Mkdir(disk, 0o755))
-	must(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=64m"))
-	t.Cleanup(func() { must(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
+	require.NoError(t, os.Mkdir(disk, 0o755))
+	require.NoError(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=64m"))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
 	r := command{args: args(disk)}.do(t)
 	if r.code <= 0 || !strings.Contains(r.stderr, "no space left") && !strings.Contains(r.stderr, "full") {
 		t.Errorf("want a failure that says that the disk is full\n%s", r)
@@ -147,9 +149,7 @@ func fullDisk(t *testing.T, args func(disk string) []string) {
 		t.Errorf("left behind: %v %v", spools, err)
 	}
 	// Complete blobs may stay, for the next attempt; an index that refers to missing ones may not.
-	if _, err := os.Stat(filepath.Join(disk, "out", "index.json")); err == nil {
-		t.Error("the output has an index.json")
-	}
+	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(disk, "out", "index.json"))), "the output has an index.json")
 	for _, dir := range []string{disk, filepath.Join(disk, "out")} {
 		if _, err := os.Stat(filepath.Join(dir, "blobs", "sha256")); err == nil {
 			wholeBlobs(t, dir)

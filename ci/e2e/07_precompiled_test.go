@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const thinDriver = "535.261.03"
@@ -45,7 +48,7 @@ func newestKernel(t *testing.T) string {
 		Default         bool
 	}
 	out := sh(t, program(t), "kernels", "--os", "debian12", "--base", base(t, "debian12", "amd64"), "-o", "json", "--progress", "quiet")
-	must(t, json.Unmarshal([]byte(out), &list))
+	require.NoError(t, json.Unmarshal([]byte(out), &list))
 	for _, k := range list {
 		if k.Default && k.Flavour == "amd64" {
 			return k.Kernel
@@ -88,9 +91,7 @@ func sameByBuildKit(t *testing.T, root string, local image, layer string) {
 	})
 	cache := cacheWithout(t, local, layer)
 	remote, first := precompiled(t, filepath.Join(scratch(t), "remote"), "--builder", "buildkit="+address, "--cache", cache)
-	if !strings.Contains(first.stderr, "compiling with buildkit "+address) {
-		t.Errorf("it was not the daemon that compiled\n%s", first)
-	}
+	assert.Containsf(t, first.stderr, "compiling with buildkit "+address, "it was not the daemon that compiled %s", first)
 	here, there := local.contents(t, layer), remote.contents(t, layer)
 	for name, sum := range here {
 		if there[name] != sum {
@@ -116,11 +117,10 @@ func sameByBuildKit(t *testing.T, root string, local image, layer string) {
 // cacheWithout returns a copy of driver-build's cache, by hard links, that lacks a layer of an image.
 func cacheWithout(t *testing.T, i image, layer string) string {
 	t.Helper()
-	own, err := os.UserCacheDir()
-	must(t, err)
+	own := require.Value(os.UserCacheDir())(t)
 	dir, err := os.MkdirTemp(own, "driver-build-e2e-*") //nolint:usetesting // hard links need the same file system
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	for _, part := range []string{"bases", "blobs", "documents", "layers", "plans", "tags"} {
 		sh(t, "cp", "-al", filepath.Join(own, "driver-build", part), dir)
 	}
@@ -131,16 +131,13 @@ func cacheWithout(t *testing.T, i image, layer string) string {
 // forget removes the entries of a layer from a cache.
 func forget(t *testing.T, cache string, i image, layer string) {
 	t.Helper()
-	hash, err := i.layer(t, layer).Digest()
-	must(t, err)
-	records, err := filepath.Glob(filepath.Join(cache, "layers", "*.json"))
-	must(t, err)
+	hash := require.Value(i.layer(t, layer).Digest())(t)
+	records := require.Value(filepath.Glob(filepath.Join(cache, "layers", "*.json")))(t)
 	found := 0
 	for _, record := range records {
-		text, err := os.ReadFile(record)
-		must(t, err)
+		text := require.Value(os.ReadFile(record))(t)
 		if strings.Contains(string(text), hash.String()) {
-			must(t, os.Remove(record))
+			require.NoError(t, os.Remove(record))
 			found++
 		}
 	}

@@ -1,13 +1,13 @@
 package e2e
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
@@ -33,9 +33,8 @@ func TestRPMHostile(t *testing.T) {
 		}, 5, []string{"kmod", "sign"}},
 		{"package changed", rocky, func(t *testing.T, _ map[string]string, kmod string) { flip(t, kmod) }, 5, []string{"kmod"}},
 		{"package truncated", rocky, func(t *testing.T, _ map[string]string, kmod string) {
-			info, err := os.Stat(kmod)
-			must(t, err)
-			must(t, os.Truncate(kmod, info.Size()/2))
+			info := require.Value(os.Stat(kmod))(t)
+			require.NoError(t, os.Truncate(kmod, info.Size()/2))
 		}, 5, []string{"kmod"}},
 		{"requirement unresolvable", rocky, func(t *testing.T, r map[string]string, _ string) {
 			remove(t, filepath.Join(r["BaseOS"], "Packages", "jansson-[0-9]*"))
@@ -43,9 +42,8 @@ func TestRPMHostile(t *testing.T) {
 		}, 6, []string{"binutils", "libjansson.so.4"}},
 		{"signed index changed", leap, func(t *testing.T, r map[string]string, _ string) {
 			name := filepath.Join(r["repo"], "repodata/repomd.xml")
-			text, err := os.ReadFile(name)
-			must(t, err)
-			must(t, os.WriteFile(name, append(text, '\n', '\n'), 0o644))
+			text := require.Value(os.ReadFile(name))(t)
+			require.NoError(t, os.WriteFile(name, append(text, '\n', '\n'), 0o644))
 		}, 5, []string{"repo-oss", "repomd.xml"}},
 		{"signature of the index missing", leap, func(t *testing.T, r map[string]string, kmod string) {
 			remove(t, filepath.Join(r["repo"], "repodata/repomd.xml.asc"))
@@ -71,8 +69,8 @@ func TestRPMRollback(t *testing.T) {
 	reindex(t, r["BaseOS"])
 	cache := freshDir(t, "cache")
 	s.command(t, filepath.Join(scratch(t), "new"), "--cache", cache).want(t, 0)
-	must(t, os.RemoveAll(filepath.Join(r["BaseOS"], "repodata")))
-	must(t, os.Rename(old, filepath.Join(r["BaseOS"], "repodata")))
+	require.NoError(t, os.RemoveAll(filepath.Join(r["BaseOS"], "repodata")))
+	require.NoError(t, os.Rename(old, filepath.Join(r["BaseOS"], "repodata")))
 	// otherwise the server would answer that the file is not newer
 	sh(t, "find", r["BaseOS"], "-name", "repomd.xml", "-exec", "touch", "-d", "+1 minute", "{}", "+")
 	refused(t, s, cache, 5, "baseos", "older")
@@ -88,26 +86,21 @@ func refused(t *testing.T, s target, cache string, code int, says ...string) {
 	}
 	last := lastLine(r.stderr)
 	for _, word := range says {
-		if !strings.Contains(last, word) {
-			t.Errorf("the message does not speak of %q: %s", word, last)
-		}
+		assert.Containsf(t, last, word, "the message does not speak of")
 	}
 	t.Logf("exit code %d: %s", r.code, last)
-	if _, err := os.Stat(filepath.Join(out, "index.json")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("there is an image: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(os.Stat(filepath.Join(out, "index.json"))), fs.ErrNotExist, "there is an image")
 }
 
 // copied returns a system whose repositories are copies that a test may change: their folders by the last
 // path element but two, and the package of kmod.
 func copied(t *testing.T, system string) (s target, repositories map[string]string, kmod string) {
 	t.Helper()
-	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: system})
-	must(t, err)
+	repo := require.Value(rpmrepo.Make(t.Context(), rpmrepo.Options{System: system}))(t)
 	www := filepath.Join(scratch(t), "www")
 	sh(t, "cp", "-a", repo.WWW(), www)
 	repositories = map[string]string{}
-	must(t, filepath.WalkDir(www, func(name string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(www, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "repodata" {
 			dir := filepath.Dir(name)
 			parent := filepath.Base(filepath.Dir(dir))
@@ -119,8 +112,7 @@ func copied(t *testing.T, system string) (s target, repositories map[string]stri
 		return err
 	}))
 	for _, dir := range repositories {
-		found, err := filepath.Glob(filepath.Join(dir, "Packages", "kmod-[0-9]*"))
-		must(t, err)
+		found := require.Value(filepath.Glob(filepath.Join(dir, "Packages", "kmod-[0-9]*")))(t)
 		if len(found) == 1 {
 			kmod = found[0]
 		}
@@ -137,20 +129,18 @@ func reindex(t *testing.T, dir string) {
 // flip changes one byte near the end of a file.
 func flip(t *testing.T, name string) {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	must(t, err)
+	data := require.Value(os.ReadFile(name))(t)
 	data[len(data)-100] ^= 0x40
-	must(t, os.WriteFile(name, data, 0o644))
+	require.NoError(t, os.WriteFile(name, data, 0o644))
 }
 
 func remove(t *testing.T, pattern string) {
 	t.Helper()
-	found, err := filepath.Glob(pattern)
-	must(t, err)
+	found := require.Value(filepath.Glob(pattern))(t)
 	if len(found) != 1 {
 		t.Fatalf("%s is %q, want one file", pattern, found)
 	}
-	must(t, os.Remove(found[0]))
+	require.NoError(t, os.Remove(found[0]))
 }
 
 func freshDir(t *testing.T, name string) string {

@@ -11,6 +11,7 @@ import (
 	rpmdb "github.com/knqyf263/go-rpmdb/pkg"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 	"github.com/driver-container/driver-container/distros"
 )
@@ -38,8 +39,7 @@ func Test08RPM(t *testing.T) {
 		i := s.build(t, filepath.Join(workspace(t), "rpm", "rocky9"), "--kernel", release, "--builder", "chroot")
 		command{args: []string{program(t), "verify", i.ref()}}.want(t, 0)
 		root := i.unpack(t)
-		sets, err := filepath.Glob(filepath.Join(root, "usr/share/nvidia-driver/modules/*"))
-		must(t, err)
+		sets := require.Value(filepath.Glob(filepath.Join(root, "usr/share/nvidia-driver/modules/*")))(t)
 		if len(sets) != 1 {
 			t.Fatalf("want one set of modules, have %q", sets)
 		}
@@ -88,7 +88,7 @@ func (s rpmTarget) headers(t *testing.T) []string {
 	var recipe struct {
 		Kernels []struct{ Headers []distros.Package }
 	}
-	must(t, json.Unmarshal([]byte(r.stdout), &recipe))
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &recipe))
 	var list []string
 	for _, k := range recipe.Kernels {
 		for _, p := range k.Headers {
@@ -126,11 +126,9 @@ func (s rpmTarget) installed(t *testing.T, root string) []string {
 	if !s.ndb() {
 		return s.names(s.rpm(root, "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
 	}
-	db, err := rpmdb.Open(filepath.Join(root, "usr/lib/sysimage/rpm/Packages.db"))
-	must(t, err)
+	db := require.Value(rpmdb.Open(filepath.Join(root, "usr/lib/sysimage/rpm/Packages.db")))(t)
 	defer db.Close() //nolint:errcheck // read only
-	packages, err := db.ListPackages()
-	must(t, err)
+	packages := require.Value(db.ListPackages())(t)
 	var list strings.Builder
 	for _, p := range packages {
 		epoch, arch := "", p.Arch

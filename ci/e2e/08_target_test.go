@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 	"github.com/driver-container/driver-container/distros"
 )
@@ -38,8 +39,7 @@ const archiveHost = "archive.example"
 // driver's archive.
 func rpmSystem(t *testing.T, id string, k *rpmrepo.Kernel) rpmTarget {
 	t.Helper()
-	repo, err := rpmrepo.Make(t.Context(), rpmrepo.Options{System: id, Kernel: k})
-	must(t, err)
+	repo := require.Value(rpmrepo.Make(t.Context(), rpmrepo.Options{System: id, Kernel: k}))(t)
 	return rpmTarget{serveTarget(t, id, repo.Base(), repo.WWW()), repo}
 }
 
@@ -47,13 +47,12 @@ func rpmSystem(t *testing.T, id string, k *rpmrepo.Kernel) rpmTarget {
 func serveTarget(t *testing.T, id, base, www string) target {
 	t.Helper()
 	served := scratch(t)
-	hosts, err := os.ReadDir(www)
-	must(t, err)
+	hosts := require.Value(os.ReadDir(www))(t)
 	for _, h := range hosts {
-		must(t, os.Symlink(filepath.Join(www, h.Name()), filepath.Join(served, h.Name())))
+		require.NoError(t, os.Symlink(filepath.Join(www, h.Name()), filepath.Join(served, h.Name())))
 	}
 	archive := driverArchive(t)
-	must(t, os.Symlink(filepath.Dir(archive), filepath.Join(served, archiveHost)))
+	require.NoError(t, os.Symlink(filepath.Dir(archive), filepath.Join(served, archiveHost)))
 	return target{id: id, base: base, proxy: "http_proxy=" + serve(t, rpmrepo.Serve(served)), matrix: archiveMatrix(t, id, archive)}
 }
 
@@ -62,27 +61,24 @@ func serveTarget(t *testing.T, id, base, www string) target {
 func driverArchive(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(workspace(t), "archives")
-	made, err := filepath.Glob(filepath.Join(dir, "*-"+thinDriver+".run"))
-	must(t, err)
+	made := require.Value(filepath.Glob(filepath.Join(dir, "*-"+thinDriver+".run")))(t)
 	if len(made) == 1 {
 		return made[0]
 	}
-	must(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	file := generate(t, debian(t, "debian12", thinDriver).driverTree(t), thinDriver, "zstd", scratch(t))
 	to := filepath.Join(dir, filepath.Base(file))
-	must(t, os.Rename(file, to))
+	require.NoError(t, os.Rename(file, to))
 	return to
 }
 
 // archiveMatrix returns a matrix of one system and the driver, whose archive is on archiveHost.
 func archiveMatrix(t *testing.T, system, archive string) string {
 	t.Helper()
-	f, err := os.Open(archive)
-	must(t, err)
+	f := require.Value(os.Open(archive))(t)
 	defer f.Close() //nolint:errcheck // read only
 	sum := sha256.New()
-	size, err := io.Copy(sum, f)
-	must(t, err)
+	size := require.Value(io.Copy(sum, f))(t)
 	text := fmt.Sprintf(`systems:
   - {id: %s, base: "registry.invalid/base:latest", archs: [amd64], kernels: [6.1]}
 drivers:
@@ -92,15 +88,14 @@ drivers:
       amd64: {url: "http://%s/%s", sha256: %s, size: %d}
 `, system, thinDriver, archiveHost, filepath.Base(archive), hex.EncodeToString(sum.Sum(nil)), size)
 	name := filepath.Join(scratch(t), "matrix.yaml")
-	must(t, os.WriteFile(name, []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
 }
 
 // serve runs a server until the end of the test and returns its address.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	l := require.Value((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()
@@ -145,8 +140,7 @@ func (s rpmTarget) resolver() string {
 // the packages that driver-build requests, including the headers of the newest kernel.
 func (s rpmTarget) reference(t *testing.T) []string {
 	t.Helper()
-	d, err := distros.Lookup(s.id)
-	must(t, err)
+	d := require.Value(distros.Lookup(s.id))(t)
 	root := filepath.Join(scratch(t), "root")
 	sh(t, "cp", "-a", s.repo.Root, root)
 	proxy := strings.TrimPrefix(s.proxy, "http_proxy=")
@@ -172,8 +166,8 @@ func (s rpmTarget) home(t *testing.T, root string) string {
 		path = "/usr/lib/sysimage/rpm"
 	}
 	dir := root + ".home"
-	must(t, os.MkdirAll(dir, 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath "+path+"\n"), 0o644))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".rpmmacros"), []byte("%_dbpath "+path+"\n"), 0o644))
 	return "HOME=" + dir
 }
 

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/aptrepo"
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 	"github.com/driver-container/driver-container/distros"
 )
@@ -20,10 +22,9 @@ import (
 func Test09Ubuntu(t *testing.T) {
 	journey(t)
 	k := lab.Kernel(t, "debian12")
-	repo, err := aptrepo.Make(t.Context(), aptrepo.Options{
+	repo := require.Value(aptrepo.Make(t.Context(), aptrepo.Options{
 		Debian: strings.TrimPrefix(base(t, "debian12", "amd64"), "oci:"), Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release},
-	})
-	must(t, err)
+	}))(t)
 	s := serveTarget(t, "ubuntu24.04", repo.Base(), repo.WWW())
 	t.Run("kernels", func(t *testing.T) { checkUbuntuKernels(t, s) })
 	i := s.build(t, filepath.Join(scratch(t), "dist"))
@@ -31,9 +32,7 @@ func Test09Ubuntu(t *testing.T) {
 	root := i.unpack(t)
 	t.Run("packages", func(t *testing.T) {
 		want, got := s.apt(t, repo), dpkgList(t, root)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("packages: -apt +image\n%s", diff)
-		}
+		assert.Samef(t, want, got, "packages: -apt +image")
 		chroot(root, "apt-get", "check").want(t, 0)
 		if audit := chroot(root, "dpkg", "--audit").want(t, 0); audit.stdout != "" {
 			t.Errorf("dpkg --audit has findings\n%s", audit)
@@ -44,9 +43,7 @@ func Test09Ubuntu(t *testing.T) {
 	})
 	t.Run("precompiled", func(t *testing.T) {
 		i := s.build(t, filepath.Join(workspace(t), "apt", s.id), "--kernel", "latest", "--builder", "chroot")
-		if want := thinDriver + "-" + aptrepo.Newest + "-" + s.id; i.tag != want {
-			t.Errorf("the image is %s, want %s", i.tag, want)
-		}
+		assert.Equalf(t, (thinDriver + "-" + aptrepo.Newest + "-" + s.id), i.tag, "the image is")
 		// Debian's nvidia-persistenced, from which the archive is made, is linked with libtirpc; NVIDIA's own
 		// contains that library.
 		for line := range strings.Lines(command{args: []string{program(t), "verify", i.ref()}}.do(t).stdout) {
@@ -54,8 +51,7 @@ func Test09Ubuntu(t *testing.T) {
 				t.Errorf("driver-build verify: %s", line)
 			}
 		}
-		found, err := filepath.Glob(filepath.Join(i.unpack(t), "usr/share/nvidia-driver/modules/*/nvidia.ko"))
-		must(t, err)
+		found := require.Value(filepath.Glob(filepath.Join(i.unpack(t), "usr/share/nvidia-driver/modules/*/nvidia.ko")))(t)
 		if len(found) != 1 {
 			t.Fatalf("want one nvidia.ko, have %q", found)
 		}
@@ -73,7 +69,7 @@ func checkUbuntuKernels(t *testing.T, s target) {
 		Default         bool
 	}
 	out := command{env: []string{s.proxy}, args: []string{program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.base, "-o", "json", "--progress", "quiet"}}.want(t, 0)
-	must(t, json.Unmarshal([]byte(out.stdout), &list))
+	require.NoError(t, json.Unmarshal([]byte(out.stdout), &list))
 	type kernel struct {
 		flavour string
 		usual   bool
@@ -94,8 +90,7 @@ func checkUbuntuKernels(t *testing.T, s target) {
 // apt lists the packages of the base after apt has installed the packages that driver-build requests.
 func (s target) apt(t *testing.T, repo *aptrepo.Repository) []string {
 	t.Helper()
-	d, err := distros.Lookup(s.id)
-	must(t, err)
+	d := require.Value(distros.Lookup(s.id))(t)
 	root := image{dir: filepath.Join(repo.Dir, "base"), tag: s.id}.unpack(t)
 	const script = `export DEBIAN_FRONTEND=noninteractive
 apt-get -o APT::Sandbox::User=root -q update && exec apt-get -o APT::Sandbox::User=root -qy install --no-install-recommends "$@"`

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // commandLimit bounds each command; the slowest one compiles kernel modules.
@@ -31,11 +34,7 @@ func journey(t *testing.T) string {
 
 func repository(t *testing.T) string {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
+	return require.Value(filepath.Abs("../.."))(t)
 }
 
 // workspace returns the folder that journeys share, for images that several of them use.
@@ -45,7 +44,7 @@ func workspace(t *testing.T) string {
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "driver-e2e")
 	}
-	must(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
@@ -54,12 +53,10 @@ func workspace(t *testing.T) string {
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(workspace(t), "scratch-*") //nolint:usetesting // hard links need the same file system
-	must(t, err)
-	must(t, os.Chmod(dir, 0o755))
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("clean up: %v", err)
-		}
+		assert.NoErrorf(t, os.RemoveAll(dir), "clean up")
 	})
 	return dir
 }
@@ -73,13 +70,6 @@ func program(t *testing.T) string {
 		dir = filepath.Join(repository(t), "bin")
 	}
 	return filepath.Join(dir, "driver-build")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // command is a program to run. Zero values mean: in the workspace, with this process's environment.

@@ -15,6 +15,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -60,23 +62,17 @@ func debian(t *testing.T, system, driver string) image {
 // open reads the image with go-containerregistry.
 func (i image) open(t *testing.T) v1.Image {
 	t.Helper()
-	hash, err := v1.NewHash(i.digest)
-	must(t, err)
-	p, err := layout.FromPath(i.dir)
-	must(t, err)
-	img, err := p.Image(hash)
-	must(t, err)
-	return img
+	hash := require.Value(v1.NewHash(i.digest))(t)
+	p := require.Value(layout.FromPath(i.dir))(t)
+	return require.Value(p.Image(hash))(t)
 }
 
 // layer returns the layer of driver-build that has this name in its history.
 func (i image) layer(t *testing.T, name string) v1.Layer {
 	t.Helper()
 	img := i.open(t)
-	config, err := img.ConfigFile()
-	must(t, err)
-	layers, err := img.Layers()
-	must(t, err)
+	config := require.Value(img.ConfigFile())(t)
+	layers := require.Value(img.Layers())(t)
 	for n, h := range config.History {
 		if strings.HasSuffix(h.CreatedBy, ": "+name) {
 			return layers[n]
@@ -89,9 +85,8 @@ func (i image) layer(t *testing.T, name string) v1.Layer {
 // contents lists a layer: path -> "link TARGET", "dir", or the sha256 of a file.
 func (i image) contents(t *testing.T, name string) map[string]string {
 	t.Helper()
-	r, err := i.layer(t, name).Uncompressed()
-	must(t, err)
-	defer func() { must(t, r.Close()) }()
+	r := require.Value(i.layer(t, name).Uncompressed())(t)
+	defer func() { require.NoError(t, r.Close()) }()
 	all := map[string]string{}
 	tr := tar.NewReader(r)
 	for {
@@ -99,7 +94,7 @@ func (i image) contents(t *testing.T, name string) map[string]string {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		must(t, err)
+		require.NoError(t, err)
 		switch h.Typeflag {
 		case tar.TypeDir:
 			all[path.Clean(h.Name)] = "dir"
@@ -107,8 +102,7 @@ func (i image) contents(t *testing.T, name string) map[string]string {
 			all[path.Clean(h.Name)] = "link " + h.Linkname
 		default:
 			sum := sha256.New()
-			_, err := io.Copy(sum, tr)
-			must(t, err)
+			require.Value(io.Copy(sum, tr))(t)
 			all[path.Clean(h.Name)] = hex.EncodeToString(sum.Sum(nil))
 		}
 	}
@@ -118,10 +112,9 @@ func (i image) contents(t *testing.T, name string) map[string]string {
 func (i image) driverTree(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(scratch(t), i.tag)
-	must(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	for _, name := range []string{"user-mode driver", "kernel sources"} {
-		hash, err := i.layer(t, name).Digest()
-		must(t, err)
+		hash := require.Value(i.layer(t, name).Digest())(t)
 		sh(t, "tar", "-xzf", filepath.Join(i.dir, "blobs", "sha256", hash.Hex), "-C", dir)
 	}
 	return dir

@@ -29,6 +29,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // standInBase returns Debian 11's base with Ubuntu 16.04's name; its only package repository is url, signed
@@ -36,12 +38,9 @@ import (
 func standInBase(t *testing.T, url string, key []byte) string {
 	t.Helper()
 	debian := strings.TrimPrefix(base(t, "debian11", "amd64"), "oci:")
-	index, err := layout.ImageIndexFromPath(debian)
-	must(t, err)
-	manifest, err := index.IndexManifest()
-	must(t, err)
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	must(t, err)
+	index := require.Value(layout.ImageIndexFromPath(debian))(t)
+	manifest := require.Value(index.IndexManifest())(t)
+	img := require.Value(index.Image(manifest.Manifests[0].Digest))(t)
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for name, content := range map[string]string{
@@ -51,19 +50,16 @@ func standInBase(t *testing.T, url string, key []byte) string {
 		"usr/share/keyrings/stand-in.gpg":     string(key),
 		"etc/apt/trusted.gpg.d/.wh..wh..opq":  "",
 	} {
-		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}))
-		_, err := io.WriteString(w, content)
-		must(t, err)
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}))
+		require.Value(io.WriteString(w, content))(t)
 	}
-	must(t, w.Close())
+	require.NoError(t, w.Close())
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
-	must(t, err)
-	img, err = mutate.AppendLayers(img, layer)
-	must(t, err)
+	require.NoError(t, err)
+	img = require.Value(mutate.AppendLayers(img, layer))(t)
 	dir := filepath.Join(scratch(t), "stand-in")
-	p, err := layout.Write(dir, empty.Index)
-	must(t, err)
-	must(t, p.AppendImage(img))
+	p := require.Value(layout.Write(dir, empty.Index))(t)
+	require.NoError(t, p.AppendImage(img))
 	return dir
 }
 
@@ -72,47 +68,41 @@ func standInBase(t *testing.T, url string, key []byte) string {
 func repositoryOf(t *testing.T, dir string, names []string) []byte {
 	t.Helper()
 	pool, dist := filepath.Join(dir, "pool"), filepath.Join(dir, "dists", "xenial")
-	must(t, os.MkdirAll(pool, 0o755))
-	must(t, os.MkdirAll(filepath.Join(dist, "main", "binary-amd64"), 0o755))
+	require.NoError(t, os.MkdirAll(pool, 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dist, "main", "binary-amd64"), 0o755))
 	var packages bytes.Buffer
 	for _, name := range names {
 		control := "Package: " + name + "\nVersion: 1:99-0stand1\nArchitecture: amd64\nMaintainer: e2e <e2e@example.com>\nDescription: stand-in for " + name + "\n"
 		root := scratch(t)
-		must(t, os.MkdirAll(filepath.Join(root, "DEBIAN"), 0o755))
-		must(t, os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644))
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "DEBIAN"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644))
 		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5"}, "make": {"usr/bin/make"}}[name] {
-			must(t, os.MkdirAll(filepath.Join(root, filepath.Dir(program)), 0o755))
-			must(t, os.WriteFile(filepath.Join(root, program), []byte("#!/bin/sh\necho stand-in\n"), 0o755))
+			require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(program)), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(root, program), []byte("#!/bin/sh\necho stand-in\n"), 0o755))
 		}
 		deb := filepath.Join(pool, name+".deb")
 		sh(t, "dpkg-deb", "--root-owner-group", "--build", root, deb)
-		data, err := os.ReadFile(deb)
-		must(t, err)
+		data := require.Value(os.ReadFile(deb))(t)
 		fmt.Fprintf(&packages, "%sFilename: pool/%s.deb\nSize: %d\nSHA256: %s\n\n", control, name, len(data), sum(data))
 	}
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
-	_, err := z.Write(packages.Bytes())
-	must(t, err)
-	must(t, z.Close())
+	require.Value(z.Write(packages.Bytes()))(t)
+	require.NoError(t, z.Close())
 	var release strings.Builder
 	release.WriteString("Origin: e2e\nSuite: xenial\nCodename: xenial\nDate: " + time.Now().UTC().Format(time.RFC1123) + "\nArchitectures: amd64\nComponents: main\nSHA256:\n")
 	for name, data := range map[string][]byte{"main/binary-amd64/Packages": packages.Bytes(), "main/binary-amd64/Packages.gz": zipped.Bytes()} {
-		must(t, os.WriteFile(filepath.Join(dist, name), data, 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dist, name), data, 0o644))
 		fmt.Fprintf(&release, " %s %d %s\n", sum(data), len(data), name)
 	}
-	entity, err := openpgp.NewEntity("e2e", "", "e2e@example.com", nil)
-	must(t, err)
-	signed, err := os.Create(filepath.Join(dist, "InRelease"))
-	must(t, err)
-	plain, err := clearsign.Encode(signed, entity.PrivateKey, nil)
-	must(t, err)
-	_, err = io.WriteString(plain, release.String())
-	must(t, err)
-	must(t, plain.Close())
-	must(t, signed.Close())
+	entity := require.Value(openpgp.NewEntity("e2e", "", "e2e@example.com", nil))(t)
+	signed := require.Value(os.Create(filepath.Join(dist, "InRelease")))(t)
+	plain := require.Value(clearsign.Encode(signed, entity.PrivateKey, nil))(t)
+	require.Value(io.WriteString(plain, release.String()))(t)
+	require.NoError(t, plain.Close())
+	require.NoError(t, signed.Close())
 	var key bytes.Buffer
-	must(t, entity.Serialize(&key))
+	require.NoError(t, entity.Serialize(&key))
 	return key.Bytes()
 }
 
@@ -128,7 +118,7 @@ func renamed(t *testing.T, tree, from, to string) string {
 	t.Helper()
 	dir := filepath.Join(scratch(t), to)
 	padded := append([]byte(to), make([]byte, len(from)-len(to))...)
-	must(t, filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -167,31 +157,26 @@ func renamed(t *testing.T, tree, from, to string) string {
 // (server.pem, server-key.pem).
 func certificates(t *testing.T, dir string) string {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(dir, "trust"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "trust"), 0o755))
 	template := func(n int64) *x509.Certificate {
 		return &x509.Certificate{SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: "e2e " + itoa(int(n))},
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), BasicConstraintsValid: true}
 	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	caKey := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	ca := template(1)
 	ca.IsCA, ca.KeyUsage = true, x509.KeyUsageCertSign
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	must(t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	caDER := require.Value(x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey))(t)
+	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	leaf := template(2)
 	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	leaf.KeyUsage, leaf.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
-	must(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	leafDER := require.Value(x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey))(t)
+	keyDER := require.Value(x509.MarshalPKCS8PrivateKey(key))(t)
 	for name, block := range map[string]pem.Block{
 		"trust/ca.crt": {Type: "CERTIFICATE", Bytes: caDER}, "server.pem": {Type: "CERTIFICATE", Bytes: leafDER},
 		"server-key.pem": {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
 	}
 	return filepath.Join(dir, "trust", "ca.crt")
 }

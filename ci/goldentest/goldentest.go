@@ -6,7 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -15,15 +16,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func Compare(t testing.TB, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (go test -update writes it anew) (-want +got):\n%s", file, d)
-	}
+	want := require.Value(os.ReadFile(file))(t)
+	assert.Samef(t, string(want), got, "%s (go test -update writes it anew) (-want +got)", file)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // tools are the programs that the lab starts, with the Debian package of each.
@@ -46,11 +48,10 @@ func cacheDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_LAB_DIR")
 	if dir == "" {
-		base, err := os.UserCacheDir()
-		must(t, err)
+		base := require.Value(os.UserCacheDir())(t)
 		dir = filepath.Join(base, "driver-build", "lab")
 	}
-	must(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
@@ -59,20 +60,19 @@ func cacheDir(t testing.TB) string {
 func cached(t testing.TB, name string, build func(path string)) string {
 	t.Helper()
 	path := filepath.Join(cacheDir(t), name)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	must(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	lock := require.Value(os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644))(t)
 	defer lock.Close()
-	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
-		must(t, os.Chtimes(path, now, now)) // prune reads these times
+		require.NoError(t, os.Chtimes(path, now, now)) // prune reads these times
 		return path
 	}
 	partial := path + ".partial"
-	must(t, os.RemoveAll(partial))
+	require.NoError(t, os.RemoveAll(partial))
 	build(partial)
-	must(t, os.Rename(partial, path))
+	require.NoError(t, os.Rename(partial, path))
 	return path
 }
 
@@ -81,8 +81,7 @@ func cached(t testing.TB, name string, build func(path string)) string {
 func prune(t testing.TB, pattern string, keep int) {
 	t.Helper()
 	const young = 3 * time.Hour
-	paths, err := filepath.Glob(filepath.Join(cacheDir(t), pattern))
-	must(t, err)
+	paths := require.Value(filepath.Glob(filepath.Join(cacheDir(t), pattern)))(t)
 	times := map[string]time.Time{}
 	for _, p := range paths {
 		if st, err := os.Stat(p); err == nil {
@@ -97,7 +96,7 @@ func prune(t testing.TB, pattern string, keep int) {
 			}
 		}
 		if time.Since(times[oldest]) > young {
-			must(t, errors.Join(os.RemoveAll(oldest), os.RemoveAll(oldest+".lock")))
+			require.NoError(t, errors.Join(os.RemoveAll(oldest), os.RemoveAll(oldest+".lock")))
 		}
 		delete(times, oldest)
 	}

@@ -3,7 +3,6 @@ package lab
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -11,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/wire"
 )
 
@@ -73,19 +71,11 @@ func TestCallFails(t *testing.T) {
 	t.Parallel()
 	silent := func(wire.Request, func(wire.Message)) {}
 	c := fakeAgent(t, silent)
-	if err := c.call(wire.OpRead, wire.File{}, nil, 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer") {
-		t.Errorf("a silent guest: %v", err)
-	}
+	assert.ErrorContainsf(t, c.call(wire.OpRead, wire.File{}, nil, 20*time.Millisecond), "no answer", "a silent guest")
 	c = fakeAgent(t, func(r wire.Request, send func(wire.Message)) { send(wire.Message{ID: r.ID, Error: "no such file"}) })
-	if err := c.call(wire.OpRead, wire.File{}, nil, 5*time.Second); err == nil || !strings.Contains(err.Error(), "no such file") {
-		t.Errorf("an error of the agent: %v", err)
-	}
-	if err := c.call("die", wire.File{}, nil, 5*time.Second); !errors.Is(err, errGone) {
-		t.Errorf("the guest ends during a call: %v", err)
-	}
-	if err := c.call(wire.OpRead, wire.File{}, nil, 5*time.Second); !errors.Is(err, errGone) {
-		t.Errorf("the guest had ended before: %v", err)
-	}
+	assert.ErrorContainsf(t, c.call(wire.OpRead, wire.File{}, nil, 5*time.Second), "no such file", "an error of the agent")
+	assert.ErrorIsf(t, c.call("die", wire.File{}, nil, 5*time.Second), errGone, "the guest ends during a call")
+	assert.ErrorIsf(t, c.call(wire.OpRead, wire.File{}, nil, 5*time.Second), errGone, "the guest had ended before")
 }
 
 // printing returns an agent whose processes print two lines and end with 3; "forever" never ends.
@@ -106,9 +96,7 @@ func TestProcess(t *testing.T) {
 	t.Parallel()
 	c := fakeAgent(t, printing)
 	p := start(t, c, wire.Spec{Args: []string{"x"}})
-	if got := p.WaitLine("^f", time.Second) + " " + p.WaitLine("s.*d", time.Second); got != "first second" {
-		t.Errorf("lines: %q", got)
-	}
+	assert.Equalf(t, "first second", (p.WaitLine("^f", time.Second) + " " + p.WaitLine("s.*d", time.Second)), "lines")
 	if code, out := p.Wait(time.Second); code != 3 || out != "first\nsecond\n" || p.PID != 77 || p.Running() {
 		t.Errorf("code %d, pid %d, %q", code, p.PID, out)
 	}
@@ -138,12 +126,8 @@ func TestContainerSpec(t *testing.T) {
 	c := DriverPod("a", "X=1").Without("/drivers").With(Mount{Host: "/h", Guest: "/g", File: true})
 	c.Args = []string{"--accept-license"}
 	s := c.spec(images)
-	if diff := cmp.Diff([]string{"nvidia-driver", "init", "--accept-license"}, s.Args); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"PATH=/bin", "HOME=/root", "X=1"}, s.Env); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, []string{"nvidia-driver", "init", "--accept-license"}, s.Args)
+	assert.Same(t, []string{"PATH=/bin", "HOME=/root", "X=1"}, s.Env)
 	binds := map[string]wire.Bind{}
 	for _, b := range s.Binds {
 		binds[b.Guest] = b

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestCpio unpacks the archive with the system's cpio program.
@@ -25,9 +26,7 @@ func TestCpio(t *testing.T) {
 	for _, name := range sortedKeys(files) {
 		c.file(name, 0o755, []byte(files[name]))
 	}
-	if err := c.close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.close())
 	if b.Len()%4 != 0 {
 		t.Errorf("%d bytes: a second archive could not follow", b.Len())
 	}
@@ -40,14 +39,10 @@ func TestCpio(t *testing.T) {
 	got := map[string]string{}
 	for name := range files {
 		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		got[name] = string(text)
 	}
-	if diff := cmp.Diff(files, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, files, got)
 	st, err := os.Stat(filepath.Join(dir, "init"))
 	if err != nil || st.Mode() != 0o755 {
 		t.Errorf("init: %v %v", st, err)
@@ -62,7 +57,5 @@ func TestCpioError(t *testing.T) {
 	t.Parallel()
 	c := cpio{w: full{}}
 	c.file("a", 0o644, nil)
-	if err := c.close(); err == nil {
-		t.Error("the writer's error is lost")
-	}
+	assert.Errorf(t, c.close(), "the writer's error is lost")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Firmware starts a guest through UEFI with Secure Boot, instead of QEMU's direct start. This takes some
@@ -46,10 +47,9 @@ func (f *Firmware) arguments(t testing.TB, c *Config, dir, initramfs, kernel str
 	if err != nil {
 		t.Fatalf("the firmware for Secure Boot: %v (package ovmf; ci/e2e/setup installs it)", err)
 	}
-	flash, err := uefi.Append(blank, f.Variables...)
-	must(t, err)
+	flash := require.Value(uefi.Append(blank, f.Variables...))(t)
 	variables := filepath.Join(dir, "variables.fd")
-	must(t, os.WriteFile(variables, flash, 0o644))
+	require.NoError(t, os.WriteFile(variables, flash, 0o644))
 	args := []string{
 		// System management mode prevents the guest from writing the variables directly.
 		"-machine", "q35,smm=on,vmport=off,memory-backend=ram", "-global", "driver=cfi.pflash01,property=secure,value=on",
@@ -81,9 +81,9 @@ func makeESP(t testing.TB, disk, kernel, initramfs, commandLine string) {
 	const size = 96 << 20
 	chain := cached(t, "chain-"+chainRecipe, func(path string) { tool(t, filepath.Join(sourceDir(t), "chain"), path) })
 	grub := disk + ".cfg"
-	must(t, os.WriteFile(grub, fmt.Appendf(nil, grubConfig, commandLine), 0o644))
-	must(t, os.WriteFile(disk, nil, 0o644))
-	must(t, os.Truncate(disk, size))
+	require.NoError(t, os.WriteFile(grub, fmt.Appendf(nil, grubConfig, commandLine), 0o644))
+	require.NoError(t, os.WriteFile(disk, nil, 0o644))
+	require.NoError(t, os.Truncate(disk, size))
 	tool(t, "mkfs.vfat", disk)
 	tool(t, "mmd", "-i", disk, "::/EFI", "::/EFI/BOOT", "::/EFI/debian")
 	for to, from := range map[string]string{

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // secureBoot prints the state of Secure Boot: the firmware's variable, whose first 4 bytes are attributes,
@@ -22,8 +24,7 @@ const unsigned = `f=/lib/modules/$(uname -r)/kernel/drivers/net/dummy.ko; head -
 // TestFirmware: Secure Boot with a key of the test.
 func TestFirmware(t *testing.T) {
 	Gate(t)
-	key, err := uefi.NewKey("lab's own key")
-	must(t, err)
+	key := require.Value(uefi.NewKey("lab's own key"))(t)
 	g := Start(t, Config{
 		Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4},
 		Firmware: &Firmware{Variables: []uefi.Variable{uefi.PK(key.Certificate), uefi.KEK(key.Certificate), uefi.DB(key.Certificate)}},
@@ -34,12 +35,8 @@ func TestFirmware(t *testing.T) {
 		t.Errorf("keys:\n%s", keys)
 	}
 	g.Sh(unsigned)
-	if errno := g.Insert("/tmp/unsigned.ko"); errno != syscall.EKEYREJECTED {
-		t.Errorf("unsigned: %v", errno)
-	}
-	if errno := g.Insert("/tmp/signed.ko"); errno != 0 {
-		t.Errorf("signed by Debian: %v", errno)
-	}
+	assert.Equalf(t, syscall.EKEYREJECTED, g.Insert("/tmp/unsigned.ko"), "unsigned")
+	assert.Equalf(t, 0, g.Insert("/tmp/signed.ko"), "signed by Debian")
 }
 
 // TestRestart: an installed Debian that restarts and keeps its disk.

@@ -140,9 +140,6 @@ func (g *Guest) Reboot(during func(*Console)) {
 	g.setup()
 }
 
-// BootTime returns the time from the start of QEMU to the agent's first message.
-func (g *Guest) BootTime() time.Duration { return g.boot }
-
 // Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
 func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.patience.Limit(quiet) }
 

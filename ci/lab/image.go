@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Image is a container image as a disk.
@@ -57,10 +59,10 @@ func ImageDisk(t testing.TB, layout, tag string) Image {
 	_, hash, _ := strings.Cut(image.Digest, ":")
 	image.Disk = cached(t, "images/"+hash+".erofs", func(path string) {
 		bundle := path + ".d"
-		must(t, os.RemoveAll(bundle))
+		require.NoError(t, os.RemoveAll(bundle))
 		tool(t, "umoci", "unpack", "--image", layout+":"+tag, bundle)
 		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
-		must(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
+		require.NoError(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
 	})
 	prune(t, "images/*.erofs", keepImages)
 	return image
@@ -87,9 +89,6 @@ func blob(layout, digest string) string {
 
 func readJSON(t testing.TB, path string, v any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
-	if err := json.Unmarshal(text, v); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	text := require.Value(os.ReadFile(path))(t)
+	require.NoErrorf(t, json.Unmarshal(text, v), "%s", path)
 }

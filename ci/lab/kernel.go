@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // kernelRecipe is part of the cache's names: increase it when the result of ci/lab/kernel changes.
@@ -46,8 +48,7 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	dir := cached(t, name, func(path string) {
 		tool(t, filepath.Join(sourceDir(t), "kernel"), system, path, strconv.Itoa(nth))
 	})
-	release, err := os.ReadFile(filepath.Join(dir, "release"))
-	must(t, err)
+	release := require.Value(os.ReadFile(filepath.Join(dir, "release")))(t)
 	return &HostKernel{
 		System: system, Release: strings.TrimSpace(string(release)),
 		Root: filepath.Join(dir, "root"), image: filepath.Join(dir, "vmlinux"), signed: filepath.Join(dir, "vmlinuz"), disk: filepath.Join(dir, "host.erofs"),
@@ -57,8 +58,7 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 // Repository returns the project's folder: the nearest one above the test's own that has a go.mod.
 func Repository(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.Abs(".")
-	must(t, err)
+	dir := require.Value(filepath.Abs("."))(t)
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
@@ -80,8 +80,7 @@ func (k *HostKernel) initramfs(t testing.TB, path string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the guest's agent: %v\n%s", err, out)
 	}
-	init, err := os.ReadFile(agent)
-	must(t, err)
+	init := require.Value(os.ReadFile(agent))(t)
 	var b bytes.Buffer
 	c := cpio{w: &b}
 	for _, d := range []string{"dev", "proc", "sys", "newroot", "boot"} {
@@ -90,18 +89,16 @@ func (k *HostKernel) initramfs(t testing.TB, path string) {
 	c.file("init", 0o755, init)
 	c.file("os-release", 0o644, []byte(osRelease(k.System)))
 	modules := filepath.Join(k.Root, "usr/lib/modules", k.Release)
-	dep, err := os.ReadFile(filepath.Join(modules, "modules.dep"))
-	must(t, err)
+	dep := require.Value(os.ReadFile(filepath.Join(modules, "modules.dep")))(t)
 	var order []string
 	for _, file := range loadOrder(string(dep), bootModules) {
-		data, err := os.ReadFile(filepath.Join(modules, file))
-		must(t, err)
+		data := require.Value(os.ReadFile(filepath.Join(modules, file)))(t)
 		order = append(order, filepath.Base(file))
 		c.file("boot/"+filepath.Base(file), 0o644, data)
 	}
 	c.file("boot/order", 0o644, []byte(strings.Join(order, "\n")))
-	must(t, c.close())
-	must(t, os.WriteFile(path, b.Bytes(), 0o644))
+	require.NoError(t, c.close())
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
 }
 
 // osRelease is /etc/os-release of the guest's host.

@@ -245,7 +245,7 @@ func TestGuestDies(t *testing.T) {
 	}
 	c.patience = Measure(time.Since(begin), quietBoot)
 	begin = time.Now()
-	time.AfterFunc(100*time.Millisecond, func() { _ = m.cmd.Process.Kill() })
+	time.AfterFunc(100*time.Millisecond, func() { _ = m.Kill() })
 	p := start(t, c, (Container{Command: []string{"sleep", "1000"}}).spec(nil))
 	if !p.wait(20*time.Second, func() bool { return p.ended }) || p.problem == "" {
 		t.Errorf("ended %v %q", p.ended, p.problem)

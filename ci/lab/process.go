@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -160,7 +161,7 @@ func (p *Process) Running() bool {
 // Signal sends a signal to the first process.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
-	must(p.t, p.client.call(wire.OpSignal, wire.Signal{Process: p.ID, Number: int(s)}, nil, callLimit))
+	require.NoError(p.t, p.client.call(wire.OpSignal, wire.Signal{Process: p.ID, Number: int(s)}, nil, callLimit))
 }
 
 // Kill ends all processes of a container with SIGKILL, unmounts its root and deletes the upper layer, as
@@ -168,7 +169,7 @@ func (p *Process) Signal(s syscall.Signal) {
 // only does the clean-up.
 func (p *Process) Kill() {
 	p.t.Helper()
-	must(p.t, p.client.call(wire.OpDestroy, wire.Signal{Process: p.ID}, nil, destroyLimit))
+	require.NoError(p.t, p.client.call(wire.OpDestroy, wire.Signal{Process: p.ID}, nil, destroyLimit))
 	if !p.wait(callLimit, func() bool { return p.ended }) {
 		p.t.Fatalf("%s: no news of its end", p)
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Renamed returns the kernel with another release, in uname and in the path of its modules. With it a guest
@@ -19,13 +21,12 @@ func (k *HostKernel) Renamed(t testing.TB, release string) *HostKernel {
 	dir := cached(t, "renamed-"+kernelRecipe+"-"+k.Release+"-"+release, func(path string) {
 		root := filepath.Join(path, "root")
 		modules := filepath.Join(root, "usr/lib/modules", release)
-		must(t, os.MkdirAll(filepath.Dir(modules), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Dir(modules), 0o755))
 		tool(t, "cp", "-al", filepath.Join(k.Root, "usr/lib/modules", k.Release), modules)
 		tool(t, "cp", "-al", filepath.Join(k.Root, "usr/bin"), filepath.Join(k.Root, "usr/sbin"), filepath.Join(root, "usr"))
 		tool(t, "rm", "-f", filepath.Join(modules, "build"), filepath.Join(modules, "source"))
-		image, err := os.ReadFile(k.image)
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(path, "vmlinux"), renameUTS(t, image, k.Release, release), 0o644))
+		image := require.Value(os.ReadFile(k.image))(t)
+		require.NoError(t, os.WriteFile(filepath.Join(path, "vmlinux"), renameUTS(t, image, k.Release, release), 0o644))
 		makeErofs(t, root, filepath.Join(path, "host.erofs"))
 	})
 	return &HostKernel{

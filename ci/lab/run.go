@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Exec runs a command in the container with the container's environment, as `kubectl exec` and kubelet's
@@ -32,7 +33,7 @@ func (p *Process) ExecStart(args ...string) *Process {
 func (p *Process) Termination() string {
 	p.t.Helper()
 	var f wire.File
-	must(p.t, p.client.call(wire.OpRead, wire.File{Path: terminationLog(p.spec.PodUID, p.ID)}, &f, callLimit))
+	require.NoError(p.t, p.client.call(wire.OpRead, wire.File{Path: terminationLog(p.spec.PodUID, p.ID)}, &f, callLimit))
 	return string(f.Data)
 }
 
@@ -62,9 +63,7 @@ func start(t testing.TB, c *client, spec wire.Spec) *Process {
 	p := &Process{ID: spec.ID, t: t, client: c, spec: spec, started: time.Now(), news: make(chan struct{})}
 	c.add(p)
 	var answer wire.Started
-	if err := c.call(wire.OpStart, spec, &answer, 2*callLimit); err != nil {
-		t.Fatalf("start %s: %v", strings.Join(spec.Args, " "), err)
-	}
+	require.NoErrorf(t, c.call(wire.OpStart, spec, &answer, 2*callLimit), "start %s", strings.Join(spec.Args, " "))
 	p.PID = answer.PID
 	return p
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestLoadOrder(t *testing.T) {
@@ -22,9 +24,7 @@ kernel/lib/crc16.ko:
 		"kernel/virtio/virtio.ko", "kernel/virtio/virtio_ring.ko", "kernel/virtio/virtio_pci.ko", "kernel/fs/over-lay.ko",
 		"kernel/lib/crc16.ko", "kernel/fs/ext4.ko",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, got)
 }
 
 func TestParseMounts(t *testing.T) {
@@ -43,9 +43,7 @@ func TestParseMounts(t *testing.T) {
 		t.Error(diff, err)
 	}
 	for _, bad := range []string{"x\n", "a b c d e f - g h\n", "1 2 3 / / rw tmpfs tmpfs\n"} {
-		if _, err := parseMounts(bad); err == nil {
-			t.Errorf("%q was accepted", bad)
-		}
+		assert.Errorf(t, assert.Err(parseMounts(bad)), "%q was accepted", bad)
 	}
 }
 

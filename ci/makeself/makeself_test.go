@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/ulikunitz/xz"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	reader "github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -76,9 +77,7 @@ func TestFromTree(t *testing.T) {
 		} else {
 			err = errors.Join(err, os.WriteFile(full, []byte(name), 0o644))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	for _, compression := range []string{"gzip", "xz", "zstd"} {
 		a, skipped, err := FromTree(os.DirFS(dir), "418.226.00", "x86_64")
@@ -87,46 +86,30 @@ func TestFromTree(t *testing.T) {
 		}
 		a.Compression = compression
 		out := filepath.Join(t.TempDir(), a.Name())
-		if err := a.WriteFile(t.Context(), out); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.WriteFile(t.Context(), out))
 		if left, err := os.ReadDir(filepath.Dir(out)); err != nil || len(left) != 1 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
-		if diff := cmp.Diff(want, installed(t, out)); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", compression, diff)
-		}
+		assert.Samef(t, want, installed(t, out), "%s: -want +got", compression)
 	}
 }
 
 // installed reads an archive with the product's reader.
 func installed(t *testing.T, name string) []string {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := require.Value(os.Open(name))(t)
 	defer f.Close()
-	r, err := reader.Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := require.Value(reader.Open(f))(t)
 	var m *reader.Manifest
 	have := make(map[string]bool)
-	_, err = r.Extract(t.Context(), func(name string, _ fs.FileMode, _ int64, content io.Reader) (err error) {
+	require.Value(r.Extract(t.Context(), func(name string, _ fs.FileMode, _ int64, content io.Reader) (err error) {
 		have[name] = true
 		if name == reader.ManifestName {
 			m, err = reader.ParseManifest(name, content)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := m.Install(reader.Layout{LibDir: "usr/lib/x86_64-linux-gnu", FirmwareDir: "usr/share/nvidia-driver/firmware"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	files := require.Value(m.Install(reader.Layout{LibDir: "usr/lib/x86_64-linux-gnu", FirmwareDir: "usr/share/nvidia-driver/firmware"}))(t)
 	var paths []string
 	for _, f := range files {
 		if f.Link != "" {
@@ -147,10 +130,7 @@ func TestDeterministic(t *testing.T) {
 	for range 2 {
 		a := &Archive{Version: "1.2", Arch: "aarch64", Compression: "zstd", Decompressor: []byte("x\ny"), Members: []Member{
 			{Name: "LICENSE", Mode: 0o444, Line: "DOCUMENTATION NVIDIA_GLX-1.0/ MODULE:installer", Size: 3, Open: Bytes([]byte("yes"))}}}
-		data, err := a.Encode(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := require.Value(a.Encode(t.Context()))(t)
 		if last != nil && !bytes.Equal(last, data) {
 			t.Error("two archives of one input differ")
 		}
@@ -170,9 +150,7 @@ func TestWriteFileFails(t *testing.T) {
 		{Compression: "zstd", Members: []Member{{Name: "x", Size: 5, Open: Bytes([]byte("four"))}}},
 		{Compression: "xz", Members: []Member{{Name: "x", Open: func() (io.ReadCloser, error) { return nil, broken }}}},
 	} {
-		if err := a.WriteFile(t.Context(), filepath.Join(dir, "x.run")); err == nil {
-			t.Errorf("%+v was written", a)
-		}
+		assert.Errorf(t, a.WriteFile(t.Context(), filepath.Join(dir, "x.run")), "%+v was written", a)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -188,25 +166,13 @@ func TestWriteFileFails(t *testing.T) {
 func TestXZLibrary(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	w, err := xzLibrary(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte("content")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w := require.Value(xzLibrary(&b))(t)
+	require.Value(w.Write([]byte("content")))(t)
+	require.NoError(t, w.Close())
 	const check = 7 // the byte of the stream header that names the integrity check
 	if b.Bytes()[check] != 0 {
 		t.Errorf("integrity check %d; want none", b.Bytes()[check])
 	}
-	r, err := xz.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(r); err != nil || string(got) != "content" {
-		t.Errorf("read back %q, %v", got, err)
-	}
+	r := require.Value(xz.NewReader(&b))(t)
+	assert.Equalf(t, "content", string(require.Value(io.ReadAll(r))(t)), "read back")
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // long is a sentence of n words, ten columns each.
@@ -16,22 +19,16 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "lint")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600))
 	plain := filepath.Join(dir, "LICENSE")
-	if err := os.WriteFile(plain, []byte("Apache\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(plain, []byte("Apache\n"), 0o600))
 	for name, want := range map[string]kind{
 		"node/stop.go": goSource, "docs/ci.md": markdown, "Makefile": hash, "matrix.yaml": hash, script: hash, plain: none,
 		"deploy/chart/templates/_env.tpl": template, "deploy/chart/templates/rbac.yaml": template, "deploy/chart/values.yaml": hash,
 		"ci/templates/github.yaml": hash, "deploy/chart/templates/NOTES.txt": template,
 		"images/testdata/x.go": none, "go.sum": none, "deploy/manifests/full.yaml": none,
 	} {
-		if got := kindOf(name); got != want {
-			t.Errorf("kindOf(%s) = %d, want %d", name, got, want)
-		}
+		assert.Equalf(t, want, kindOf(name), "kindOf(%s)", name)
 	}
 }
 
@@ -136,9 +133,7 @@ func TestWrap(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "x.go")
-	if err := os.WriteFile(name, []byte("package p\n\n// All but for "+long(12)+"\nvar v int // "+long(16)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte("package p\n\n// All but for "+long(12)+"\nvar v int // "+long(16)+"\n"), 0o600))
 	var out strings.Builder
 	if n, err := run(&out, []string{name}, true); n != 1 || err != nil || !strings.Contains(out.String(), "x.go:5: a line with") {
 		t.Errorf("wrap: %d findings, %v: %s", n, err, out.String())

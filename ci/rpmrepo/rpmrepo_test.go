@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	rpmdb "github.com/knqyf263/go-rpmdb/pkg"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestPlaces(t *testing.T) {
@@ -24,9 +26,7 @@ func TestPlaces(t *testing.T) {
 		"./usr/lib/gcc/x86_64-linux-gnu/12/cc1": "usr/lib/gcc/x86_64-linux-gnu/12/cc1", "./usr/lib/gcc/x86_64-linux-gnu/12/lto1": "",
 		"./usr/share/doc/gcc-12/copyright": "usr/share/licenses/gcc/gcc-12.txt", "./usr/share/doc/gcc-12/changelog.gz": "",
 	} {
-		if got := placeOf(name, "gcc"); got != want {
-			t.Errorf("placeOf(%q) = %q, want %q", name, got, want)
-		}
+		assert.Equalf(t, want, placeOf(name, "gcc"), "placeOf(%q)", name)
 	}
 }
 
@@ -38,9 +38,7 @@ func TestVersions(t *testing.T) {
 	} {
 		var got [3]string
 		got[0], got[1], got[2] = versionOf(debian, ".el9")
-		if got != want {
-			t.Errorf("versionOf(%q) = %q, want %q", debian, got, want)
-		}
+		assert.Equalf(t, want, got, "versionOf(%q)", debian)
 	}
 }
 
@@ -51,19 +49,13 @@ func TestReleases(t *testing.T) {
 		"rocky9": "6.1.0-56.el9_4.x86_64", "rocky8": "6.1.0-56.el8_10.x86_64", "centos7": "6.1.0-56.el7.x86_64",
 		"amzn2023": "6.1.0-56.amzn2023.x86_64", "opensuse-leap15.6": "6.1.0-150600.56-default",
 	} {
-		if got, err := k.ReleaseIn(id); err != nil || got != want {
-			t.Errorf("ReleaseIn(%q) = %q, %v; want %q", id, got, err, want)
-		}
+		assert.Equalf(t, want, require.Value(k.ReleaseIn(id))(t), "ReleaseIn(%q)", id)
 	}
 	if !slices.Contains(Systems(), "rocky9") {
 		t.Errorf("Systems() = %v", Systems())
 	}
-	if _, err := k.ReleaseIn("beos5"); err == nil {
-		t.Error("an unknown system has a kernel")
-	}
-	if _, err := (Kernel{Release: "6.1.0-56.el9.x86_64"}).ReleaseIn("rocky9"); err == nil {
-		t.Error("a kernel that is not Debian's was taken")
-	}
+	assert.Errorf(t, assert.Err(k.ReleaseIn("beos5")), "an unknown system has a kernel")
+	assert.Errorf(t, assert.Err((Kernel{Release: "6.1.0-56.el9.x86_64"}).ReleaseIn("rocky9")), "a kernel that is not Debian's was taken")
 }
 
 // The catalogue is complete: it has every package that another one needs by name, and no two packages have
@@ -98,13 +90,8 @@ func TestNDB(t *testing.T) {
 		records = append(records, record{uint32(n + 1), header("package-" + strings.Repeat("x", n%40))})
 	}
 	file := filepath.Join(t.TempDir(), "Packages.db")
-	if err := os.WriteFile(file, ndbOf(records), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	db, err := rpmdb.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, ndbOf(records), 0o600))
+	db := require.Value(rpmdb.Open(file))(t)
 	defer db.Close() //nolint:errcheck // read only
 	list, err := db.ListPackages()
 	if err != nil || len(list) != len(records) || list[599].Name != "package-"+strings.Repeat("x", 599%40) {
@@ -129,9 +116,7 @@ func header(name string) []byte {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	www := t.TempDir()
-	if err := writeFile(filepath.Join(www, "a.example", "repo", "x"), "text"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeFile(filepath.Join(www, "a.example", "repo", "x"), "text"))
 	for url, want := range map[string]int{
 		"http://a.example/repo/x": 200, "http://a.example:80/repo/x": 200, "http://b.example/repo/x": 404, "http://a.example/../../etc/passwd": 404, "http://../repo/x": 404,
 	} {
@@ -150,30 +135,19 @@ func TestOnce(t *testing.T) {
 	t.Parallel()
 	dir, made := filepath.Join(t.TempDir(), "x"), 0
 	old := filepath.Join(filepath.Dir(dir), "old")
-	if err := os.Mkdir(old, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(old, time.Now(), time.Now().Add(-2*unusedFor)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(old, 0o755))
+	require.NoError(t, os.Chtimes(old, time.Now(), time.Now().Add(-2*unusedFor)))
 	build := func(partial string) error { made++; return writeFile(filepath.Join(partial, "file"), "text") }
 	for range 2 {
-		if err := Once(dir, build); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Once(dir, build))
 	}
 	if err := Once(filepath.Join(filepath.Dir(dir), "y"), func(string) error { return os.ErrInvalid }); err == nil || made != 1 {
 		t.Errorf("made %d times, %v", made, err)
 	}
 	var left []string
-	entries, err := os.ReadDir(filepath.Dir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := require.Value(os.ReadDir(filepath.Dir(dir)))(t)
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if diff := cmp.Diff([]string{"x", "x.lock", "y.lock"}, left); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	assert.Same(t, []string{"x", "x.lock", "y.lock"}, left)
 }

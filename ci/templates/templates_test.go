@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // pipeline is that part of GitLab's language; https://docs.gitlab.com/ci/yaml has all of it. Another key is a
@@ -60,9 +62,7 @@ func load(t *testing.T, file string, into any) {
 	if err == nil {
 		err = yaml.Load(data, into, yaml.WithKnownFields(), yaml.WithUniqueKeys())
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	require.NoErrorf(t, err, "%s", file)
 }
 
 // check finds what GitLab would refuse: a job without a script, a missing stage, a missing template.
@@ -171,9 +171,7 @@ func TestGitHub(t *testing.T) {
 	if err == nil {
 		err = yaml.Load(data, &w)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if w.Permissions == nil || len(w.Permissions) != 0 {
 		t.Errorf("permissions of the workflow: %v", w.Permissions)
 	}

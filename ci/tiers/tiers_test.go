@@ -12,7 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of docs/testing.md")
@@ -98,7 +99,7 @@ func TestNoneIsLost(t *testing.T) {
 		}
 	}
 	asks := regexp.MustCompile(`"DRIVER_E2E"|rpmtest\.Need|lab\.Gate|lab\.Kernel|control\.Start`)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	assert.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, root+"/ci/tiers/") {
 			return err
 		}
@@ -110,10 +111,7 @@ func TestNoneIsLost(t *testing.T) {
 			t.Errorf("%s asks for DRIVER_E2E, and its package is in no tier", path)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 // TestLater: tests that CI leaves out exist, and name what CI runs instead.
@@ -145,18 +143,14 @@ func TestCommand(t *testing.T) {
 	one := tier{Name: "x-y", Packages: []string{"./a"}, Tests: []string{"TestA", "TestB.*"}, Parallel: 2, Later: map[string]string{"TestB.*": "?", "TestA/part": "?"}}
 	got := strings.Join(one.command(false), " ")
 	want := "go test -v -count=1 -vet=off -p=1 -timeout=3h0m0s -parallel=2 -run=^(TestA|TestB.*)$ -skip=^(TestA)$/^part$|^(TestB.*)$ ./a"
-	if got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, got)
 	if whole := strings.Join(one.command(true), " "); strings.Contains(whole, "-skip") {
 		t.Errorf("named: %s", whole)
 	}
 	if one.empty() || !(tier{Tests: []string{"A", "B"}, Later: map[string]string{"A|B": "?"}}).empty() {
 		t.Error("which tier has nothing for CI?")
 	}
-	if _, err := named([]tier{one}, []string{"x", "z"}); err == nil || !strings.Contains(err.Error(), `"z"`) {
-		t.Errorf("a tier that is not there: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(named([]tier{one}, []string{"x", "z"})), `"z"`, "a tier that is not there")
 	if some, err := named([]tier{one, {Name: "xy"}}, []string{"x"}); err != nil || len(some) != 1 {
 		t.Errorf("%v, %v", some, err)
 	}
@@ -167,9 +161,7 @@ func TestReplace(t *testing.T) {
 	table := replace("", "a", "| a | 1 |\n")
 	table = replace(table, "b", "| b | 2 |\n")
 	table = replace(table, "a", "| a | 3 |\n")
-	if diff := cmp.Diff(heading+"| b | 2 |\n| a | 3 |\n", table); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	assert.Same(t, heading+"| b | 2 |\n| a | 3 |\n", table)
 }
 
 // TestDocumentation keeps the table of docs/testing.md the same as tiers.yaml; -update rewrites it.
@@ -189,22 +181,15 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	const begin, end, path = "<!-- tiers: written by go test ./ci/tiers -update -->\n", "<!-- end of tiers -->", root + "/docs/testing.md"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(path))(t)
 	before, rest, ok := strings.Cut(string(text), begin)
 	have, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("%s has no %q and %q", path, begin, end)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+out.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(before+begin+out.String()+end+after), 0o644))
 		return
 	}
-	if diff := cmp.Diff(out.String(), have); diff != "" {
-		t.Errorf("%s is not what tiers.yaml says (make golden rewrites it): -tiers.yaml +page\n%s", path, diff)
-	}
+	assert.Samef(t, out.String(), have, "%s is not what tiers.yaml says (make golden rewrites it): -tiers.yaml +page", path)
 }

@@ -12,6 +12,8 @@ import (
 
 	fast "github.com/mikelolasagasti/xz"
 	slow "github.com/ulikunitz/xz"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // BenchmarkXZ decodes $XZ_FILE with each candidate; the rate counts decoded bytes.
@@ -20,10 +22,7 @@ func BenchmarkXZ(b *testing.B) {
 	if name == "" {
 		b.Skip("XZ_FILE names no file")
 	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := require.Value(os.ReadFile(name))(b)
 	candidates := []struct {
 		name string
 		open func(io.Reader) (io.Reader, error)
@@ -34,14 +33,8 @@ func BenchmarkXZ(b *testing.B) {
 	for _, c := range candidates {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				r, err := c.open(bytes.NewReader(data))
-				if err != nil {
-					b.Fatal(err)
-				}
-				n, err := io.Copy(io.Discard, r)
-				if err != nil {
-					b.Fatal(err)
-				}
+				r := require.Value(c.open(bytes.NewReader(data)))(b)
+				n := require.Value(io.Copy(io.Discard, r))(b)
 				b.SetBytes(n)
 			}
 		})
@@ -54,9 +47,7 @@ func BenchmarkXZ(b *testing.B) {
 			cmd := exec.CommandContext(b.Context(), "xz", "--decompress", "--stdout", "--threads=1")
 			var n counter
 			cmd.Stdin, cmd.Stdout = bytes.NewReader(data), &n
-			if err := cmd.Run(); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, cmd.Run())
 			b.SetBytes(int64(n))
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // app is what all commands share: where they write, and the flags for the cache and the network.
@@ -157,6 +158,9 @@ func (a *app) allMirrors(matrix map[string][]string) (map[string][]string, error
 		host, mirror, ok := strings.Cut(m, "=")
 		if !ok || host == "" || mirror == "" {
 			return nil, usageError{fmt.Errorf("--registry-mirror %q: give HOST=MIRROR, such as docker.io=mirror.example.com:5000", m)}
+		}
+		if err := registry.CheckMirror(host, mirror); err != nil {
+			return nil, usageError{fmt.Errorf("--registry-mirror: %w", err)}
 		}
 		all[host] = append(all[host], mirror)
 	}

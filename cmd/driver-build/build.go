@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -48,17 +49,16 @@ func (o *buildFlags) flags(f *pflag.FlagSet) {
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
-func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p recipe.Options, outs []output, err error) {
+func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p recipe.Options, outs []oci.Output, err error) {
+	o.output.repository = cmp.Or(o.output.repository, d.Repository)
 	if outs, err = o.output.parse(o.dryRun); err != nil {
 		return p, nil, err
 	}
-	o.output.repository = cmp.Or(o.output.repository, d.Repository)
 	if o.output.push && o.output.repository == "" {
 		return p, nil, usageError{errors.New("--push: give --repository REGISTRY/PATH, or defaults.repository in the matrix")}
 	}
-	p, err = planOptions(o.sources, cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH"))
-	if err != nil {
-		return p, nil, usageError{err}
+	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH")); err != nil {
+		return p, nil, err
 	}
 	err = errors.Join(o.kernels.Check(), o.runners.check(getenv), o.signer.check(len(o.kernels.Specs) > 0))
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *app) build(ctx context.Context, o buildFlags) (err error) {
 			fmt.Fprintf(a.stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
 		}
 	}
-	var outs []output
+	var outs []oci.Output
 	if b.Plan, outs, err = o.check(m.Defaults, a.getenv); err != nil {
 		return err
 	}
@@ -94,7 +94,16 @@ func (a *app) build(ctx context.Context, o buildFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	return a.with(ctx, m.Defaults.Mirrors, a.programs(o.entrypoint), func(ctx context.Context, s *session) error {
+	programs := a.programs(o.entrypoint)
+	if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+		return err
+	}
+	return a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) error {
+		if o.output.push && !o.dryRun {
+			if err := s.Registry.CheckPush(ctx, o.output.repository); err != nil {
+				return err
+			}
+		}
 		s.Signer = signer
 		closeRunner := o.runners.attach(s.Builder, func(line string) { _ = s.step("builder", line).End(false, nil) })
 		return errors.Join(a.buildGroups(ctx, s, &b, o, groups, outs), closeRunner())
@@ -103,7 +112,7 @@ func (a *app) build(ctx context.Context, o buildFlags) (err error) {
 
 // groupsFromFlags opens the lock and returns the images that the flags name. It returns none where only the
 // repositories know which kernels are meant: see groupsFromRepositories.
-func groupsFromFlags(b *batch.Batch, outs []output) ([]batch.Group, error) {
+func groupsFromFlags(b *batch.Batch, outs []oci.Output) ([]batch.Group, error) {
 	if err := b.OpenLock(); err != nil || b.NeedsIndex() {
 		return nil, err
 	}
@@ -116,7 +125,7 @@ func groupsFromFlags(b *batch.Batch, outs []output) ([]batch.Group, error) {
 
 // groupsFromRepositories asks the repositories for the kernels where only they know which kernels are meant.
 // It returns groups otherwise.
-func groupsFromRepositories(ctx context.Context, s *session, b *batch.Batch, groups []batch.Group, outs []output) ([]batch.Group, error) {
+func groupsFromRepositories(ctx context.Context, s *session, b *batch.Batch, groups []batch.Group, outs []oci.Output) ([]batch.Group, error) {
 	if !b.NeedsIndex() {
 		return groups, nil
 	}
@@ -128,11 +137,9 @@ func groupsFromRepositories(ctx context.Context, s *session, b *batch.Batch, gro
 }
 
 // checkGroups refuses what the outputs cannot hold.
-func checkGroups(b *batch.Batch, groups []batch.Group, outs []output) error {
-	for _, out := range outs {
-		if err := out.check(len(groups), len(groups[0].Images), b.Plan.Compression == recipe.Zstd); err != nil {
-			return err
-		}
+func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error {
+	if err := checkContent(outs, len(groups), len(groups[0].Images), b.Plan.Compression == recipe.Zstd); err != nil {
+		return err
 	}
 	if b.Plan.Source != "" && len(b.Targets) > 1 {
 		return usageError{errors.New("--source is one archive: it needs one driver and one architecture")}
@@ -141,7 +148,7 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []output) error {
 }
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
-func (a *app) buildGroups(ctx context.Context, s *session, b *batch.Batch, o buildFlags, groups []batch.Group, outs []output) error {
+func (a *app) buildGroups(ctx context.Context, s *session, b *batch.Batch, o buildFlags, groups []batch.Group, outs []oci.Output) error {
 	groups, err := groupsFromRepositories(ctx, s, b, groups, outs)
 	if err != nil {
 		return err

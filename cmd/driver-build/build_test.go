@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -155,4 +157,36 @@ func TestSource(t *testing.T) {
 	}
 	u.cache = t.TempDir()
 	u.run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "-o", "oci:"+u.path("c")).want(t, 5, "driver.run")
+}
+
+// TestBuildKeepsWhatIsThere: an output is written to a pipe and through a link, and neither is replaced.
+func TestBuildKeepsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	pipe, link, file := u.path("pipe"), u.path("link"), u.path("file.tar")
+	for _, err := range []error{unix.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600), os.Symlink(file, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := make(chan []byte, 1)
+	go func() {
+		data, err := os.ReadFile(pipe)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- data
+	}()
+	u.run(t, "--os", "debian12", "--driver", newDriver, "-o", "docker-archive:"+pipe, "-o", "oci-archive:"+link).want(t, 0)
+	if err := os.WriteFile(u.path("read.tar"), <-read, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"docker-archive:" + u.path("read.tar"), "oci-archive:" + file} {
+		u.run(t, "verify", image).want(t, 0)
+	}
+	for name, kind := range map[string]os.FileMode{pipe: os.ModeNamedPipe, link: os.ModeSymlink} {
+		if info, err := os.Lstat(name); err != nil || info.Mode().Type() != kind {
+			t.Errorf("%s is %v, %v", name, info, err)
+		}
+	}
 }

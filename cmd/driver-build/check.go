@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func (a *app) check(ctx context.Context, o checkFlags) error {
 		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: cmp.Or(o.repository, m.Defaults.Repository),
 		Plan: recipe.Options{Mirror: o.mirror}, Given: batch.Given{MatrixFile: o.selection.file, LockFile: o.lock},
 	}
-	if err := b.OpenLock(); err != nil {
+	if err := errors.Join(batch.Sources{Mirror: o.mirror}.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}
 	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
@@ -66,6 +67,11 @@ func (a *app) check(ctx context.Context, o checkFlags) error {
 	}
 	var rows []batch.Checked
 	programs := a.programs(o.entrypoint)
+	if o.entrypoint != "" {
+		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+			return err
+		}
+	}
 	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) (err error) {
 		rows, err = b.Check(ctx, s.Builder, pairs)
 		return err

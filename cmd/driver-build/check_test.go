@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/batch"
@@ -85,9 +86,7 @@ func TestCheckBroken(t *testing.T) {
 			t.Errorf("%s: %+v", pair, row.Image)
 		}
 	}
-	if d := all["418.87.01-ubuntu18.04 amd64"].Archive.Detail; !strings.Contains(d, "has 5 bytes, and should have ") {
-		t.Error(d)
-	}
+	assert.Contains(t, all["418.87.01-ubuntu18.04 amd64"].Archive.Detail, "has 5 bytes, and should have ")
 	u.tool(t, "check -o xml").want(t, 2, "table or json")
 	u.tool(t, "check --os debian").want(t, 2, "debian12")
 }

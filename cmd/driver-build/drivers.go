@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -143,9 +141,9 @@ func (a *app) now() (time.Time, error) {
 	if epoch == "" {
 		return time.Now().UTC().Truncate(time.Second), nil
 	}
-	n, err := strconv.ParseInt(epoch, 10, 64)
-	if err != nil || n < 0 {
-		return time.Time{}, usageError{fmt.Errorf("SOURCE_DATE_EPOCH=%s: %w", epoch, cmp.Or(err, errors.New("it is negative")))}
+	n, err := batch.ParseEpoch(epoch)
+	if err != nil {
+		return time.Time{}, err
 	}
 	return time.Unix(n, 0).UTC(), nil
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -16,9 +18,7 @@ const freshReleases = `{"535": {"type": "lts branch", "driver_info": [{"release_
 
 func (u *user) file(t *testing.T, name, text string) string {
 	t.Helper()
-	if err := os.WriteFile(u.path(name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(u.path(name), []byte(text), 0o600))
 	return u.path(name)
 }
 
@@ -37,9 +37,7 @@ func TestDrivers(t *testing.T) {
 	r := u.tool(t, "drivers --releases none --at 2026-07-01")
 	r.want(t, 0)
 	goldentest.Compare(t, "testdata/drivers.table", r.stdout)
-	if r.stderr != "" {
-		t.Errorf("stderr %q", r.stderr)
-	}
+	assert.Equalf(t, "", r.stderr, "stderr")
 	r = u.tool(t, "drivers r535 418.87.01 --releases none")
 	r.want(t, 2, `no branch "r535" is known: did you mean R535`)
 	r = u.tool(t, "drivers R396 396.1 --releases none")
@@ -49,9 +47,7 @@ func TestDrivers(t *testing.T) {
 	var rows []releases.Coverage
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
 	r.want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
-	if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &rows))
 	for _, b := range rows {
 		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Ended || !b.Lags || b.Matrix[0] != newDriver) {
 			t.Errorf("%+v", b)
@@ -60,9 +56,7 @@ func TestDrivers(t *testing.T) {
 	u.Put("/releases.json", []byte(strings.ReplaceAll(freshReleases, "URL", u.URL)))
 	r = u.tool(t, "drivers --lagging --releases "+u.URL+"/releases.json")
 	r.want(t, 3, "the matrix lags behind: R535 has 535.261.03, newest is 535.400.01, R418 has 418.87.01, newest is 418.226.00")
-	if strings.Count(r.stdout, "\n") != 3 {
-		t.Error(r.stdout)
-	}
+	assert.Equalf(t, 3, strings.Count(r.stdout, "\n"), "%v", r.stdout)
 	// Without a network the last list is used, or else the built-in table; a list that was asked for must be
 	// readable.
 	u.tool(t, "--offline drivers").want(t, 0, "note: NVIDIA's list of releases cannot be had, the built-in table is used")
@@ -75,9 +69,7 @@ func TestDrivers(t *testing.T) {
 		u.tool(t, args).want(t, 2, part)
 	}
 	u.env["SOURCE_DATE_EPOCH"] = "1800000000" // in 2027: nothing lags that has ended either
-	if r := u.tool(t, "drivers R570 --releases none -o json"); !strings.Contains(r.stdout, `"over": true`) {
-		t.Error(r.stdout)
-	}
+	assert.Contains(t, u.tool(t, "drivers R570 --releases none -o json").stdout, `"over": true`)
 	u.env["SOURCE_DATE_EPOCH"] = "x"
 	u.tool(t, "drivers --releases none").want(t, 2, "SOURCE_DATE_EPOCH")
 }

@@ -22,9 +22,11 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -73,6 +75,7 @@ func TestFailures(t *testing.T) {
 		"base not there":   {nil, "--base oci:/no/such/folder", 2, []string{"/no/such/folder"}},
 		"other base":       {nil, "--base WORLD/base/ubuntu16.04:test", 2, []string{"ubuntu 16.04"}},
 		"push 401":         {func(u *user) { u.Fault(refuse(401, "/v2/team/")) }, "--push --repository WORLD/team/driver", 4, []string{"401", "/team/driver"}},
+		"push 403":         {func(u *user) { u.Fault(refuse(403, "/v2/team/driver/blobs/uploads/")) }, "--push --repository WORLD/team/driver", 4, []string{"403", "push WORLD/team/driver"}},
 		"push 500":         {func(u *user) { u.Fault(refuse(500, "/v2/team/driver/manifests/")) }, "--push --repository WORLD/team/driver", 4, []string{"500"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -86,8 +89,18 @@ func TestFailures(t *testing.T) {
 			if !strings.Contains(c.args, "--push") {
 				args = append(args, "-o", "oci:"+out)
 			}
+			before := u.Requests("/v2/base/") + u.Requests("/dists/")
 			r := u.run(t, args...)
+			for i := range c.parts {
+				c.parts[i] = strings.ReplaceAll(c.parts[i], "WORLD", u.Host)
+			}
 			r.want(t, c.code, c.parts...)
+			if refused := what == "push 401" || what == "push 403"; refused && u.Requests("/v2/base/")+u.Requests("/dists/") > before {
+				t.Error("something was read before the push was refused")
+			}
+			if _, text, _ := strings.Cut(r.stderr, "driver-build: "); strings.Count(text, newDriver+"-debian12") > 1 {
+				t.Errorf("the target is named more than once: %s", text)
+			}
 			if r.stdout != "" {
 				t.Errorf("stdout: %q", r.stdout)
 			}
@@ -240,6 +253,7 @@ func TestExitCode(t *testing.T) {
 		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
 		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
 		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
+		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {oci.ErrFormat, 5},
 		{verify.ErrUnfit, 5},
 		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
 		{interrupted{os.Interrupt}, 130}, {interrupted{syscall.SIGTERM}, 143}, {interrupted{strange{}}, 1},

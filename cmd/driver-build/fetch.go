@@ -45,11 +45,10 @@ func (a *app) fetch(ctx context.Context, o fetchFlags) error {
 	if o.only != "" && o.only != "base" {
 		return usageError{fmt.Errorf("--only %q is not known: use base", o.only)}
 	}
-	b.Plan, err = planOptions(o.sources, string(recipe.Full), string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH"))
-	if err == nil {
-		err = o.kernels.Check()
+	if b.Plan, err = o.sources.Options(string(recipe.Full), string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH")); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := o.kernels.Check(); err != nil {
 		return usageError{err}
 	}
 	b.Kernels, b.Given.LockFile = o.kernels.Kernels, o.lock
@@ -57,7 +56,13 @@ func (a *app) fetch(ctx context.Context, o fetchFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.with(ctx, m.Defaults.Mirrors, a.programs(""), func(ctx context.Context, s *session) error {
+	programs := a.programs("")
+	if o.only == "" {
+		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+			return err
+		}
+	}
+	return a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) error {
 		groups, err := groupsFromRepositories(ctx, s, &b, groups, nil)
 		if err != nil {
 			return err

@@ -3,16 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // selectionFlags say which targets of which matrix are meant.
@@ -22,10 +19,10 @@ type selectionFlags struct {
 }
 
 func (s *selectionFlags) flags(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.Systems, "os", nil, "operating system, such as ubuntu16.04 (repeatable)")
-	f.StringArrayVar(&s.Drivers, "driver", nil, "driver version, such as 418.87.01 (repeatable)")
-	f.StringArrayVar(&s.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
-	f.StringArrayVar(&s.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
+	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu16.04 (repeatable)")
+	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 418.87.01 (repeatable)")
+	f.StringSliceVar(&s.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
+	f.StringSliceVar(&s.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
 	f.BoolVar(&s.All, "all", false, "every pair of the matrix that works")
 	f.BoolVar(&s.AllowIncompatible, "allow-incompatible", false, "build against a compatibility rule, with a warning and a label")
 	s.matrixFlag(f)
@@ -67,16 +64,16 @@ func mirrorFlag(f *pflag.FlagSet, value *string) {
 }
 
 // sourceFlags say where the base, the packages and the driver come from.
-type sourceFlags struct{ base, mirror, source string }
+type sourceFlags struct{ batch.Sources }
 
 func (s *sourceFlags) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
-	mirrorFlag(f, &s.mirror)
+	f.StringVar(&s.Base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
+	mirrorFlag(f, &s.Mirror)
 }
 
 // sourceFlag declares --source.
 func (s *sourceFlags) sourceFlag(f *pflag.FlagSet) {
-	f.StringVar(&s.source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
+	f.StringVar(&s.Source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
 }
 
 func lockFlag(f *pflag.FlagSet, value *string) {
@@ -116,32 +113,12 @@ func checkFormat(format string) error {
 type kernelFlags struct{ batch.Kernels }
 
 func (k *kernelFlags) flags(f *pflag.FlagSet) {
-	f.StringArrayVar(&k.Specs, "kernel", nil, "compile the modules for a kernel ahead of time: its release (uname -r), latest, latest:N or all (repeatable)")
-	f.StringArrayVar(&k.Flavours, "kernel-flavour", nil, "kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)")
+	f.StringSliceVar(&k.Specs, "kernel", nil, "compile the modules for a kernel ahead of time: its release (uname -r), latest, latest:N or all (repeatable)")
+	f.StringSliceVar(&k.Flavours, "kernel-flavour", nil, "kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)")
 	f.StringSliceVar(&k.Modules, "modules", nil, "with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the sources offer)")
 	f.BoolVar(&k.Together, "one-image", false, "with --kernel, one image <driver>-<os> for all kernels instead of one <driver>-<kernel>-<os> each")
 	f.BoolVar(&k.Toolchain, "with-toolchain", false, "with --kernel, put compiler and sources in as well, for nodes with other kernels")
 	f.BoolVar(&k.Sources, "with-sources", false, "with --kernel, put the sources of the kernel modules in as well, for drivers that build on them (GDS, GDRCopy)")
-}
-
-// planOptions are the choices for all images; epoch is SOURCE_DATE_EPOCH.
-func planOptions(s sourceFlags, profile, compression, epoch string) (p recipe.Options, err error) {
-	if p.Profile, err = recipe.ParseProfile(profile); err != nil {
-		return p, err
-	}
-	if p.Compression, err = recipe.ParseCompression(compression); err != nil {
-		return p, err
-	}
-	if epoch != "" {
-		if p.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil || p.Epoch < 0 {
-			return p, fmt.Errorf("SOURCE_DATE_EPOCH %q is not a number of seconds", epoch)
-		}
-	}
-	p.Base, p.Mirror = s.base, s.mirror
-	if s.source != "" {
-		p.Source, err = fetch.Address("--source", s.source)
-	}
-	return p, err
 }
 
 // brief cuts the help of flags at the colon.

@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -79,9 +81,7 @@ func (u *user) run(t *testing.T, args ...string) result {
 
 func (u *user) runContext(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
-	if err := os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o644))
 	all := append([]string{}, args...)
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || slices.Contains([]string{"list", "fetch", "kernels"}, args[0]) {
 		if !strings.Contains(strings.Join(args, " "), "--matrix") {
@@ -124,9 +124,7 @@ func (r result) want(t *testing.T, code int, parts ...string) {
 		t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.stdout, r.stderr)
 	}
 	for _, p := range parts {
-		if !strings.Contains(r.stderr, p) {
-			t.Errorf("stderr lacks %q:\n%s", p, r.stderr)
-		}
+		assert.Containsf(t, r.stderr, p, "stderr")
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -77,6 +79,9 @@ func newVerifyCmd(a *app) *cobra.Command {
 
 // withImage opens an image for reading.
 func (a *app) withImage(ctx context.Context, ref, arch string, f func(context.Context, *session, *registry.Base) error) error {
+	if err := errors.Join(matrix.CheckArch(arch), registry.CheckSource(ref)); err != nil {
+		return usageError{err}
+	}
 	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
 		base, err := s.Registry.Base(ctx, ref, arch)
 		if err != nil {

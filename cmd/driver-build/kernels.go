@@ -35,11 +35,11 @@ func newKernelsCmd(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.kernels(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.selection.Systems, "os", nil, "operating system, such as debian12 (repeatable)")
-	f.StringArrayVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
-	f.StringArrayVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
+	f.StringSliceVar(&o.selection.Systems, "os", nil, "operating system, such as debian12 (repeatable)")
+	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
+	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
 	o.selection.matrixFlag(f)
-	f.StringArrayVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
+	f.StringSliceVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	repositoryFlag(f, &o.repository)
 	o.sources.flags(f)
 	f.BoolVar(&o.dates, "dates", false, "ask the mirror for the date of each kernel")
@@ -57,9 +57,9 @@ func (a *app) kernels(ctx context.Context, o kernelListFlags) error {
 	}
 	q := batch.KernelQuery{
 		Matrix: m, Selection: o.selection.Selection, Flavours: o.flavours, Dates: o.dates, Repository: cmp.Or(o.repository, m.Defaults.Repository),
-		Plan: recipe.Options{Base: o.sources.base, Mirror: o.sources.mirror},
+		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror},
 	}
-	if err := q.Check(); err != nil {
+	if err := errors.Join(o.sources.Check(), batch.CheckRepository(q.Repository), q.Check()); err != nil {
 		return err
 	}
 	var rows []batch.OfferedKernel

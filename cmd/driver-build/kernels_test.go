@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 )
 
@@ -51,9 +53,7 @@ func kernelUser(t *testing.T) *user {
 		if err == nil {
 			err = remote.Write(ref, empty.Image)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return u
 }
@@ -87,9 +87,7 @@ func TestKernels(t *testing.T) {
 	if n := u.Requests("/tags/list"); n != 2 {
 		t.Errorf("the tags were listed %d times by 2 calls", n)
 	}
-	if n := u.Requests("/pool/"); n != 0 {
-		t.Errorf("%d packages were asked for", n)
-	}
+	assert.Equalf(t, 0, u.Requests("/pool/"), "packages were asked for")
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/pool/") && !strings.Contains(r.URL.Path, "cloud") {
 			w.Header().Set("Last-Modified", "Sat, 20 Jun 2026 10:00:00 GMT")
@@ -121,18 +119,12 @@ func TestKernelsWithoutRegistry(t *testing.T) {
 	}
 	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none")
 	r.want(t, 0, "note: ")
-	if !strings.Contains(r.stdout, "unknown") {
-		t.Error(r.stdout)
-	}
-	if lines := strings.Count(r.stderr, "\n"); lines != 1 {
-		t.Errorf("quiet: %q", r.stderr)
-	}
+	assert.Contains(t, r.stdout, "unknown")
+	assert.Equalf(t, 1, strings.Count(r.stderr, "\n"), "quiet: %q", r.stderr)
 	online := u.kernels(t, "--os debian12")
 	r = u.kernels(t, "--os debian12 --offline")
 	r.want(t, 0)
-	if r.stdout != online.stdout {
-		t.Errorf("offline: %s", r.stdout)
-	}
+	assert.Equalf(t, online.stdout, r.stdout, "offline")
 	u.kernels(t, "--os debian12 --offline --repository "+u.Host+"/gpu/driver").want(t, 0, "which images exist is not known", "--offline")
 }
 
@@ -161,9 +153,7 @@ func TestKernelsFailures(t *testing.T) {
 	} {
 		r := u.kernels(t, args)
 		r.want(t, tt.code, tt.part)
-		if r.stdout != "" {
-			t.Errorf("%s: %s", args, r.stdout)
-		}
+		assert.Equalf(t, "", r.stdout, "%s", args)
 		if t.Failed() {
 			t.Fatalf("driver-build kernels %s", args)
 		}

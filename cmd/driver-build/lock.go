@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/lockfile"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -69,12 +70,15 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	b.Plan = recipe.Options{Base: o.sources.base, Mirror: o.sources.mirror}
+	if err := o.sources.Check(); err != nil {
+		return err
+	}
+	b.Plan = recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}
 	b.Kernels = o.kernels.Kernels
 	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.file), Update: o.update, Names: names}
 	if !o.check {
-		if err := batch.CheckFolder("--lock", u.File); err != nil {
-			return err
+		if err := outfile.Check(u.File); err != nil {
+			return usageError{fmt.Errorf("--lock: %w", err)}
 		}
 	}
 	if err := u.Read(); err != nil {
@@ -93,7 +97,7 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	}
 	switch {
 	case !o.check:
-		return u.Write(now, changes)
+		return u.Write(ctx, now, changes)
 	case len(changes) > 0:
 		return fmt.Errorf("%s is not up to date: %w", u.File, batch.ErrSomeFailed)
 	}

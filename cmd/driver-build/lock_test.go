@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/lockfile"
 )
 
@@ -19,11 +21,7 @@ func (u *user) tool(t *testing.T, args string) result {
 
 func (u *user) lock(t *testing.T) *lockfile.Lock {
 	t.Helper()
-	l, err := lockfile.Read(u.path("matrix.lock"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return require.Value(lockfile.Read(u.path("matrix.lock"), nil))(t)
 }
 
 func TestToolHelp(t *testing.T) {
@@ -49,10 +47,7 @@ func TestLock(t *testing.T) {
 	if r.stdout == "" || strings.Count(r.stdout, "\n") != 1 || !strings.HasPrefix(r.stdout, "535.261.03-debian12/amd64: new, base ") {
 		t.Errorf("%q", r.stdout)
 	}
-	data, err := os.ReadFile(u.path("matrix.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := require.Value(os.ReadFile(u.path("matrix.lock")))(t)
 	goldentest.Compare(t, "testdata/matrix.lock", u.normal(string(data)))
 	if n := u.Requests("/pool/"); n == 0 {
 		t.Error("the first build downloaded nothing")
@@ -61,9 +56,7 @@ func TestLock(t *testing.T) {
 	indexes := u.Requests("/dists/")
 	second := u.run(t, append(strings.Fields(target), "-o", "oci:"+u.path("two"))...)
 	second.want(t, 0)
-	if first.digest(t) != second.digest(t) {
-		t.Error("the digests differ")
-	}
+	assert.Equalf(t, second.digest(t), first.digest(t), "the digests differ")
 	if n := u.Requests("/dists/"); n != indexes {
 		t.Errorf("%d indexes were asked for", n-indexes)
 	}
@@ -72,9 +65,7 @@ func TestLock(t *testing.T) {
 	u.Fault(refuse(500, ""))
 	third := u.run(t, append(strings.Fields(target), "--offline", "-o", "oci:"+u.path("three"))...)
 	third.want(t, 0)
-	if first.digest(t) != third.digest(t) {
-		t.Error("the digests differ offline")
-	}
+	assert.Equalf(t, third.digest(t), first.digest(t), "the digests differ offline")
 	u.Fault(nil)
 	if r := u.tool(t, "lock --check "+target); r.code != 0 || r.stdout != "" {
 		t.Errorf("check: %+v", r)
@@ -92,9 +83,7 @@ func TestLockUpdate(t *testing.T) {
 	u := newUser(t)
 	target := " --os debian12 --driver " + newDriver
 	u.tool(t, "lock --all").want(t, 0)
-	if n := len(u.lock(t).Targets); n != 6 {
-		t.Errorf("%d targets are locked", n)
-	}
+	assert.Equalf(t, 6, len(u.lock(t).Targets), "targets are locked")
 	before, _ := os.ReadFile(u.path("matrix.lock"))
 	a := u.Archives["debian12"]
 	p := a.Find("libtirpc3", "amd64")
@@ -152,14 +141,10 @@ func TestLockKernels(t *testing.T) {
 	}
 	plain := dry("--kernel latest")
 	u.tool(t, "lock --kernel latest"+target).want(t, 0)
-	if locked := dry("--kernel latest"); locked != plain {
-		t.Error("the recipe from the lock is another one")
-	}
+	assert.Equalf(t, plain, dry("--kernel latest"), "the recipe from the lock is another one")
 	u.offers("debian12", "6.1.0-99-amd64", imagetest.Kernel)
 	for _, flags := range []string{"--kernel latest", "--kernel " + imagetest.Kernel} {
-		if locked := dry(flags); locked != plain {
-			t.Errorf("%s: a newer kernel changed the recipe", flags)
-		}
+		assert.Equalf(t, plain, dry(flags), "%s: a newer kernel changed the recipe", flags)
 	}
 	u.run(t, strings.Fields(target+" --dry-run --kernel latest:2")...).want(t, 2, "--kernel latest:2", "is not locked")
 	u.tool(t, "lock --kernel latest"+target).want(t, 0)
@@ -172,9 +157,7 @@ func TestLockKernels(t *testing.T) {
 		t.Errorf("%v\n%s", l.Names(), r.stdout)
 	}
 	u.tool(t, "lock --kernel all --one-image"+target).want(t, 0)
-	if one := dry("--kernel all --one-image"); !strings.Contains(one, "6.1.0-99-amd64") {
-		t.Error(one)
-	}
+	assert.Contains(t, dry("--kernel all --one-image"), "6.1.0-99-amd64")
 	u.run(t, strings.Fields(target+" --dry-run")...).want(t, 2, "kernel: gone: 6.1.0-99-amd64")
 }
 
@@ -205,9 +188,7 @@ func TestLockForm(t *testing.T) {
 	u.run(t, append(strings.Fields(target), "--mirror", "http://localhost:1/x", "-o", "oci:"+u.path("x"))...).want(t, 2, "mirror: ", "http://localhost:1/x", "HOST/PATH=URL")
 	u.cache = t.TempDir()
 	u.run(t, append(strings.Fields(target), "--mirror", host+"=http://localhost:1", "-o", "oci:"+u.path("x"))...).want(t, 4, "localhost:1")
-	if err := os.WriteFile(u.path("matrix.lock"), append([]byte("<<<<<<< HEAD\n"), data...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(u.path("matrix.lock"), append([]byte("<<<<<<< HEAD\n"), data...), 0o600))
 	u.run(t, strings.Fields(target)...).want(t, 2, "merge", "driver-build lock")
 	u.tool(t, "lock "+target).want(t, 2, "merge")
 	u.tool(t, "lock --update "+target).want(t, 0)

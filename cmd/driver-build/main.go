@@ -10,9 +10,9 @@ import (
 	"log" //nolint:depguard // to silence it
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/memory"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -21,11 +21,13 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/auto"
@@ -39,15 +41,12 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "stopped by signal: " + i.signal.String() }
 
-// memoryLimit keeps the collector ahead of the decoders' buffers: a build stays below 300 MB whatever the
-// driver's size. It is a soft limit, and GOMEMLIMIT overrides it.
-const memoryLimit = 200 << 20
-
 func main() {
 	chroot.Init()             // this process may be the inside of a compile
 	log.SetOutput(io.Discard) // libraries write to it: HTTP/2 a line for each transfer to a BuildKit daemon that is cut off
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
+	if err := memory.Prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "driver-build:", err)
+		os.Exit(exitUnexpected)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -128,6 +127,7 @@ func untrusted(err error) bool {
 		rpm.ErrSignature, rpm.ErrExpired, rpm.ErrIndex, rpm.ErrRollback, rpmdb.ErrFormat,
 		rpmfile.ErrFormat, rpmfile.ErrUnsafePath, rpmfile.ErrSignature, rpmfile.ErrDigest, rpmfile.ErrKey,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
+		driver.ErrContent, rootfs.ErrFormat, rootfs.ErrUnsafePath, rootfs.ErrTooLarge, oci.ErrFormat,
 		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, modsign.ErrRequest,
 	} {
 		if errors.Is(err, e) {

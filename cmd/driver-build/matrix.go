@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -52,7 +52,7 @@ func newAddDriverCmd(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.matrixFile, "matrix", "matrix.yaml", "the version matrix to change")
-	f.StringArrayVar(&o.archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
+	f.StringSliceVar(&o.archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
 	f.StringArrayVar(&o.urls, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
 	f.StringVar(&o.index, "index", "", "FILE or URL of a list of checksums: lines as sha256sum writes them, or the columns of data/checksums.tsv")
 	releasesFlag(f, &o.releases)
@@ -69,6 +69,11 @@ func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 	}
 	if err != nil {
 		return usageError{fmt.Errorf("--matrix: %w", err)}
+	}
+	if !o.dryRun {
+		if err := outfile.CheckEdit(o.matrixFile); err != nil {
+			return usageError{fmt.Errorf("--matrix: %w", err)}
+		}
 	}
 	e := &releases.Entry{Version: o.version, Archs: o.archs, URLs: o.urls, IndexName: o.index}
 	if err := e.Check(o.matrixFile, text); err != nil {
@@ -87,7 +92,7 @@ func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
 		_, err := fmt.Fprint(a.stdout, edit.Diff(o.matrixFile))
 		return err
 	}
-	if err := batch.ReplaceText(o.matrixFile, text, edit.Text); err != nil {
+	if err := outfile.Edit(o.matrixFile, text, edit.Text); err != nil {
 		return fmt.Errorf("write %s: %w", o.matrixFile, err)
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, e.Driver.Version)

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -21,10 +23,7 @@ func (u *user) add(t *testing.T, args string) (r result, text string) {
 	file := u.file(t, "real.yaml", string(drivercontainer.Matrix))
 	u.env["SOURCE_DATE_EPOCH"] = "1800000000"
 	r = call(t.Context(), t, u.env, append(strings.Fields("matrix add-driver "+args), "--matrix", file, "--cache", u.cache, "--progress", "plain")...)
-	after, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := require.Value(os.ReadFile(file))(t)
 	left, err := filepath.Glob(filepath.Join(u.dir, ".real*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -35,18 +34,13 @@ func (u *user) add(t *testing.T, args string) (r result, text string) {
 // kept checks that the text of the matrix did not change.
 func kept(t *testing.T, text string) {
 	t.Helper()
-	if text != string(drivercontainer.Matrix) {
-		t.Error("the file was changed")
-	}
+	assert.Equalf(t, string(drivercontainer.Matrix), text, "the file was changed")
 }
 
 // entry returns the driver that a text has and the project's matrix does not have.
 func entry(t *testing.T, text, version string) matrix.Driver {
 	t.Helper()
-	m, err := matrix.Parse("real.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := require.Value(matrix.Parse("real.yaml", []byte(text)))(t)
 	for _, d := range m.Drivers {
 		if d.Version == version {
 			return d
@@ -118,9 +112,7 @@ func TestAddDriverSources(t *testing.T) {
 	if d := entry(t, text, "535.400.01"); d.Archives["amd64"] != (matrix.Archive{URL: u.URL + name, SHA256: sum, Size: int64(len(data))}) {
 		t.Errorf("%+v", d)
 	}
-	if !strings.Contains(text, "# sha256 from a download alone; added 2027-01-15\n") {
-		t.Errorf("the comment does not say where the checksum comes from:\n%s", text)
-	}
+	assert.Containsf(t, text, "# sha256 from a download alone; added 2027-01-15\n", "the comment does not say where the checksum comes from")
 	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.400.01.run\n"))
 	r, text = u.add(t, "535.400.01"+fresh)
 	r.want(t, 0)
@@ -130,9 +122,7 @@ func TestAddDriverSources(t *testing.T) {
 	u.Put("/index", []byte("535.400.01\tamd64\t/x.run\t"+sum+"\t19\t2\tsomebody,somebody else\n"))
 	r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
 	r.want(t, 0)
-	if !strings.Contains(text, "/index, which names somebody, somebody else, and a download; added") {
-		t.Error(text)
-	}
+	assert.Contains(t, text, "/index, which names somebody, somebody else, and a download; added")
 	// Sources that disagree are refused.
 	for _, wrong := range []string{strings.Repeat("0", 64) + "  NVIDIA-Linux-x86_64-535.400.01.run\n", "535.400.01\tamd64\t/x.run\t" + sum + "\t20\n"} {
 		u.Put("/index", []byte(wrong))

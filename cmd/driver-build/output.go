@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // outputFlags say where images go. The help of --push and --repository is the command's.
@@ -22,71 +23,50 @@ func (o *outputFlags) flags(f *pflag.FlagSet) {
 	f.StringArrayVarP(&o.outputs, "output", "o", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
 }
 
-// parse checks all outputs before anything is done. none says that nothing is written unless an output is
-// named.
-func (o *outputFlags) parse(none bool) ([]output, error) {
-	var outs []output
-	for _, v := range o.outputs {
-		kind, path, ok := strings.Cut(v, ":")
-		if !ok || path == "" {
-			return nil, usageError{fmt.Errorf("--output %q: give oci:DIR, oci-archive:FILE or docker-archive:FILE", v)}
-		}
-		switch kind {
-		case "oci", "oci-archive", "docker-archive":
-			outs = append(outs, output{kind, path})
-		default:
-			return nil, usageError{fmt.Errorf("--output %q: %q is not known: use oci, oci-archive or docker-archive", v, kind)}
-		}
+// parse checks all outputs before anything is done, and the repository. dry says that nothing is written.
+func (o *outputFlags) parse(dry bool) ([]oci.Output, error) {
+	if err := batch.CheckRepository(o.repository); err != nil {
+		return nil, err
 	}
-	if len(outs) == 0 && !o.push && !none {
-		outs = []output{{"oci", "dist"}}
+	outs, err := oci.ParseOutputs(o.outputs)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--output %w", err)}
+	}
+	if dry {
+		return outs, nil
+	}
+	if len(outs) == 0 && !o.push {
+		outs = []oci.Output{{Kind: "oci", Path: "dist"}}
+	}
+	for _, out := range outs {
+		if err := out.Check(); err != nil {
+			return nil, usageError{fmt.Errorf("--output %w", err)}
+		}
 	}
 	return outs, nil
 }
 
-// output is one --output.
-type output struct{ kind, path string }
-
-// check refuses what the format cannot hold. tags is the number of tags, archs that of the architectures of
-// the first tag.
-func (o output) check(tags, archs int, zstd bool) error {
-	switch {
-	case o.kind != "oci" && tags > 1:
-		return usageError{fmt.Errorf("--output %s:%s: an archive holds one image, %d are to be built: use oci:DIR", o.kind, o.path, tags)}
-	case o.kind == "docker-archive" && archs > 1:
-		return usageError{fmt.Errorf("--output %s:%s: docker load knows one architecture: use oci:DIR or oci-archive:FILE", o.kind, o.path)}
-	case o.kind == "docker-archive" && zstd:
-		return usageError{fmt.Errorf("--output %s:%s: docker load cannot read zstd layers: use --compression gzip", o.kind, o.path)}
+// checkContent refuses what the outputs cannot hold.
+func checkContent(outs []oci.Output, tags, archs int, zstd bool) error {
+	for _, out := range outs {
+		if err := out.CheckContent(tags, archs, zstd); err != nil {
+			return usageError{fmt.Errorf("--output %w", err)}
+		}
 	}
 	return nil
 }
 
-// write stores an artifact under its tag and returns the line for stdout, without digest.
-func (o output) write(ctx context.Context, repository, tag string, t oci.Artifact) (string, error) {
-	switch o.kind {
-	case "oci":
-		return "oci:" + o.path + ":" + tag, oci.WriteLayout(ctx, o.path, tag, t)
-	case "oci-archive":
-		return "oci-archive:" + o.path + ":" + tag, oci.WriteOCIArchive(ctx, o.path, tag, t)
-	default:
-		if repository == "" {
-			repository = "driver"
-		}
-		return "docker-archive:" + o.path + ":" + repository + ":" + tag, oci.WriteDockerArchive(ctx, o.path, repository+":"+tag, t)
-	}
-}
-
 // publish writes an artifact to all outputs, pushes it, and prints a line for each.
-func (a *app) publish(ctx context.Context, s *session, o outputFlags, outs []output, tag string, t oci.Artifact) error {
+func (a *app) publish(ctx context.Context, s *session, o outputFlags, outs []oci.Output, tag string, t oci.Artifact) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
 	}
 	for _, out := range outs {
-		step := s.step(tag, "write "+out.kind+":"+out.path)
-		ref, err := out.write(ctx, o.repository, tag, t)
+		step := s.step(tag, "write "+out.String())
+		ref, err := out.Write(ctx, o.repository, tag, t)
 		if step.End(false, err) != nil {
-			return fmt.Errorf("write %s:%s: %w", out.kind, out.path, err)
+			return err
 		}
 		a.result(ref + "@" + digest.String())
 	}
@@ -108,6 +88,14 @@ func newPushCmd(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !oci.IsLocal(args[0]) {
 				return usageError{fmt.Errorf("push %s: give oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE", args[0])}
+			}
+			if oci.IsLocal(args[1]) {
+				return usageError{fmt.Errorf("push to %s: give REGISTRY/PATH:TAG", args[1])}
+			}
+			for _, name := range args {
+				if err := registry.CheckSource(name); err != nil {
+					return usageError{fmt.Errorf("push %w", err)}
+				}
 			}
 			return a.with(cmd.Context(), nil, a.programs(""), func(ctx context.Context, s *session) error {
 				artifact, err := s.Registry.Local(ctx, args[0])

@@ -59,16 +59,19 @@ func (a *app) plan(ctx context.Context, o planFlags) error {
 	if err != nil {
 		return err
 	}
-	b.Plan, err = planOptions(o.sources, cmp.Or(o.content.profile, m.Defaults.Profile), string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH"))
-	if err == nil {
-		err = o.kernels.Check()
+	profile := cmp.Or(o.content.profile, m.Defaults.Profile)
+	if b.Plan, err = o.sources.Options(profile, string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH")); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := o.kernels.Check(); err != nil {
 		return usageError{err}
 	}
 	b.Kernels, b.Given.LockFile, b.Given.Profile = o.kernels.Kernels, o.lock, o.content.profile
 	if b.Repository = cmp.Or(o.repository, m.Defaults.Repository); b.Repository == "" {
 		return usageError{errors.New("give --repository REGISTRY/PATH to look for images in, or defaults.repository in the matrix")}
+	}
+	if err := batch.CheckRepository(b.Repository); err != nil {
+		return err
 	}
 	if err := o.certificate(&b.Plan); err != nil {
 		return usageError{err}
@@ -77,9 +80,13 @@ func (a *app) plan(ctx context.Context, o planFlags) error {
 	if err != nil {
 		return err
 	}
+	programs := a.programs(o.content.entrypoint)
+	if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+		return err
+	}
 	var tasks []batch.Task
 	checked := 0
-	if err := a.with(ctx, m.Defaults.Mirrors, a.programs(o.content.entrypoint), func(ctx context.Context, s *session) (err error) {
+	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) (err error) {
 		tasks, checked, err = b.Due(ctx, s.Builder, groups)
 		return err
 	}); err != nil {

@@ -113,8 +113,10 @@ func TestPlanFailures(t *testing.T) {
 	u.tool(t, "plan --repository localhost:1/x").want(t, 4, "localhost:1")
 	u.plan(t, "--sign-cert x").want(t, 2, "--kernel")
 	u.plan(t, "--kernel latest --sign-cert /no/such").want(t, 2, "/no/such")
-	u.plan(t, "--base oci:/no/such/folder --os debian12 --driver "+newDriver).want(t, 0)
-	if err := os.Mkdir(u.path("a b"), 0o755); err != nil {
+	u.plan(t, "--base oci:/no/such/folder --os debian12 --driver "+newDriver).want(t, 2, "/no/such/folder")
+	layout := strings.TrimSuffix(u.modulesImage(t, "amd64"), ":mine") // no base of debian12
+	u.plan(t, "--base "+layout+" --os debian12 --driver "+newDriver).want(t, 0)
+	if err := os.Rename(strings.TrimPrefix(layout, "oci:"), u.path("a b")); err != nil {
 		t.Fatal(err)
 	}
 	u.run(t, "plan", "--matrix", u.path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.path("a b"), "--os", "debian12", "--driver", newDriver).want(t, 2, "cannot be an argument")

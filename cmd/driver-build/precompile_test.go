@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestKernelTags: which images --kernel means, by the tags of their recipes. The test compiles nothing.
@@ -37,18 +37,14 @@ func TestKernelTags(t *testing.T) {
 				Tag     string
 				Aliases []string
 			}
-			if err := d.Decode(&recipe); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Decode(&recipe))
 			got[strings.Join(append([]string{recipe.Tag}, recipe.Aliases...), " ")] = true
 		}
 		want := map[string]bool{}
 		for _, tags := range c.want {
 			want[tags] = true
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", c.flags, d)
-		}
+		assert.Samef(t, want, got, "%s", c.flags)
 	}
 }
 

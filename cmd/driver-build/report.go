@@ -1,16 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/page"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -55,8 +56,8 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 		return usageError{errors.New("give --html FILE, or --html - for stdout")}
 	}
 	if o.file != "-" {
-		if err := batch.CheckFolder("--html", o.file); err != nil {
-			return err
+		if err := outfile.Check(o.file); err != nil {
+			return usageError{fmt.Errorf("--html: %w", err)}
 		}
 	}
 	selection := o.selection.Selection
@@ -70,17 +71,22 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 		return err
 	}
 	profile := cmp.Or(o.content.profile, m.Defaults.Profile)
-	b.Plan, err = planOptions(sourceFlags{mirror: o.mirror}, profile, string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH"))
-	if err != nil {
-		return usageError{err}
+	if b.Plan, err = (batch.Sources{Mirror: o.mirror}).Options(profile, string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH")); err != nil {
+		return err
 	}
 	pairs, err := batch.Pairs(m, selection)
 	if err != nil {
 		return err
 	}
 	b.Repository, b.Given.LockFile = cmp.Or(o.repository, m.Defaults.Repository), o.lock
-	if err := b.OpenLock(); err != nil {
+	if err := errors.Join(batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
+	}
+	programs := a.programs(o.content.entrypoint)
+	if o.content.entrypoint != "" {
+		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+			return err
+		}
 	}
 	var notes []string
 	if a.offline && b.Repository != "" {
@@ -88,7 +94,7 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
 	var shown page.Report
-	if err := a.with(ctx, m.Defaults.Mirrors, a.programs(o.content.entrypoint), func(ctx context.Context, s *session) error {
+	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) error {
 		known, err := a.knownDrivers(ctx, s, o.releases)
 		if err != nil {
 			return err
@@ -102,19 +108,14 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 	}
 	shown.Notes = slices.Concat(notes, shown.Notes)
 	a.printNotes(shown.Notes)
-	return a.writePage(o.file, shown)
+	return a.writePage(ctx, o.file, shown)
 }
 
-func (a *app) writePage(file string, shown page.Report) error {
-	var b bytes.Buffer
-	if err := page.Write(&b, shown); err != nil {
-		return err
-	}
+func (a *app) writePage(ctx context.Context, file string, shown page.Report) error {
 	if file == "-" {
-		_, err := a.stdout.Write(b.Bytes())
-		return err
+		return page.Write(a.stdout, shown)
 	}
-	if err := batch.WriteFile(file, b.Bytes(), 0o644, nil); err != nil {
+	if err := outfile.Write(ctx, file, func(w io.Writer) error { return page.Write(w, shown) }); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil

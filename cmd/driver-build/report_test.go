@@ -5,6 +5,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // count is how many cells of a page have a state.
@@ -22,22 +25,15 @@ func TestReport(t *testing.T) {
 		file := u.path("page.html")
 		r := u.tool(t, "report --releases none --html "+file+" "+args)
 		r.want(t, 0)
-		if r.stdout != "" {
-			t.Errorf("stdout %q", r.stdout)
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Equalf(t, "", r.stdout, "stdout")
+		text := require.Value(os.ReadFile(file))(t)
 		return string(text)
 	}
 	first := page("")
 	if count(first, "buildable") != 6 || count(first, "excluded") == 0 || !strings.Contains(first, "No registry was asked") || u.Requests("/v2/gpu") != 0 {
 		t.Errorf("without a registry: %d can be built, %d cannot", count(first, "buildable"), count(first, "excluded"))
 	}
-	if again := page(""); again != first {
-		t.Error("the same inputs gave another page")
-	}
+	assert.Equalf(t, first, page(""), "the same inputs gave another page")
 	if empty := page("--repository " + repository); count(empty, "missing") != 6 {
 		t.Errorf("an empty registry: %d are missing", count(empty, "missing"))
 	}
@@ -45,17 +41,13 @@ func TestReport(t *testing.T) {
 	built.want(t, 0)
 	got := page("--repository " + repository)
 	for _, want := range []string{built.digest(t), newDriver + "-debian12", `datetime="2027-01-15T08:00:00Z"`, "As of"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the page lacks %q", want)
-		}
+		assert.Containsf(t, got, want, "the page")
 	}
 	if count(got, "built") != 1 || count(got, "missing") != 5 {
 		t.Errorf("%d built, %d missing", count(got, "built"), count(got, "missing"))
 	}
 	// The base changes: with --compare the image is out of date.
-	if same := page("--compare --repository " + repository); count(same, "built") != 1 {
-		t.Error("what was just built is not up to date")
-	}
+	assert.Equalf(t, 1, count(page("--compare --repository "+repository), "built"), "what was just built is not up to date")
 	p := u.Archives["debian12"].Find("make", "amd64")
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	u.Archives["debian12"].Publish()
@@ -104,10 +96,6 @@ func TestReportFails(t *testing.T) {
 	})
 	r := u.tool(t, "report --html - --releases none --os debian12 --repository "+u.Host+"/gpu/driver")
 	r.want(t, 0, "note: images with compiled modules are not shown")
-	if count(r.stdout, "unknown") != 2 {
-		t.Errorf("%d unknown", count(r.stdout, "unknown"))
-	}
-	if text, err := os.ReadFile(old); err != nil || string(text) != "old" {
-		t.Errorf("the page that was there: %q, %v", text, err)
-	}
+	assert.Equalf(t, 2, count(r.stdout, "unknown"), "unknown")
+	assert.Equalf(t, "old", string(require.Value(os.ReadFile(old))(t)), "the page that was there")
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -32,7 +34,7 @@ func newRootCmd(a *app) *cobra.Command {
 	}
 	cmd.SetOut(a.stdout)
 	cmd.SetErr(a.stderr)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(flagError)
 	cmd.CompletionOptions.HiddenDefaultCmd = false
 	a.globalFlags(cmd.PersistentFlags())
 	o.flags(cmd.Flags())
@@ -60,14 +62,25 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unexpected argument %q: %s", args[0], hint)}
 }
 
-// exactArgs is cobra.ExactArgs with our exit code.
+// exactArgs refuses another number of arguments.
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
-			return usageError{fmt.Errorf("%w: usage: %s", err, cmd.UseLine())}
+		if len(args) != n {
+			return usageError{fmt.Errorf("%s: %d arguments are given, %d are needed: usage: %s", cmd.Name(), len(args), n, cmd.UseLine())}
 		}
 		return nil
 	}
+}
+
+// flagError says what a value has to be, in place of the error of Go's parsers.
+func flagError(_ *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		want := map[string]string{"int": "a whole number", "bool": "true or false", "stringSlice": "values separated by commas, without quotes"}
+		if text, known := want[wrong.GetFlag().Value.Type()]; known {
+			err = fmt.Errorf("--%s %q: give %s", wrong.GetFlag().Name, wrong.GetValue(), text)
+		}
+	}
+	return usageError{err}
 }
 
 func newVersionCmd(a *app) *cobra.Command {

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/lockfile"
 )
 
@@ -43,10 +45,7 @@ func TestRPMLock(t *testing.T) {
 			first.want(t, 0)
 			u.cache = t.TempDir()
 			u.matrix(t, "lock "+target).want(t, 0)
-			l, err := lockfile.Read(u.path("rpm.lock"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := require.Value(lockfile.Read(u.path("rpm.lock"), nil))(t)
 			for _, p := range l.Targets[driver+"-"+id+"/amd64"].Pins.All() {
 				if u.Signed == (len(p.Keys) > 0) || u.SHA512 == (p.SHA512 == "") || u.SHA512 != (p.SHA256 == "") {
 					t.Errorf("%+v", p)
@@ -64,9 +63,7 @@ func TestRPMLock(t *testing.T) {
 			u.Fault(refuse(500, ""))
 			third := u.matrix(t, target+" --offline -o oci:"+u.path("three"))
 			third.want(t, 0)
-			if firstDigest(t, first) != firstDigest(t, third) {
-				t.Error("the digests differ offline")
-			}
+			assert.Equalf(t, firstDigest(t, third), firstDigest(t, first), "the digests differ offline")
 			u.Fault(nil)
 			u.matrix(t, "lock --check "+target).want(t, 0)
 			u.Find("kmod").EVR = "29-1"

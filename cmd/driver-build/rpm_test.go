@@ -10,11 +10,12 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
@@ -41,9 +42,7 @@ func newRPMUser(t *testing.T, id string) *rpmUser {
 func (u *rpmUser) matrix(t *testing.T, words string) result {
 	t.Helper()
 	file := u.path("rpm.yaml")
-	if err := os.WriteFile(file, []byte(u.world.Matrix()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(u.world.Matrix()), 0o600))
 	return u.run(t, append(strings.Fields(words), "--matrix", file)...)
 }
 
@@ -123,12 +122,8 @@ func TestRPMFailures(t *testing.T) {
 			out := u.path("dist")
 			r := u.matrix(t, fmt.Sprintf("--os %s --driver %s -o oci:%s %s", c.id, driver, out, c.args))
 			r.want(t, c.code, c.parts...)
-			if r.stdout != "" {
-				t.Errorf("stdout: %q", r.stdout)
-			}
-			if _, err := os.Stat(out); err == nil {
-				t.Error("an output was begun")
-			}
+			assert.Equalf(t, "", r.stdout, "stdout")
+			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
 			if list := leftovers(t, u.cache); len(list) > 0 {
 				t.Errorf("left behind: %q", list)
 			}
@@ -140,12 +135,9 @@ func TestRPMFailures(t *testing.T) {
 func expired(t *testing.T, lifetime time.Duration) *openpgp.Entity {
 	t.Helper()
 	born := time.Now().AddDate(-1, 0, 0)
-	key, err := openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
+	key := require.Value(openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
 		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(lifetime.Seconds()), Time: func() time.Time { return born },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return key
 }
 
@@ -197,10 +189,7 @@ func TestRPMCommands(t *testing.T) {
 	repository := u.Host + "/team/driver"
 	u.matrix(t, target+" --push --repository "+repository).want(t, 0)
 	digest := func(tag string) string {
-		ref, err := name.ParseReference(repository + ":" + tag)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ref := require.Value(name.ParseReference(repository + ":" + tag))(t)
 		d, err := remote.Head(ref)
 		if err != nil {
 			t.Error(err)
@@ -248,10 +237,6 @@ func TestRPMExitCodes(t *testing.T) {
 	for err := range want {
 		got[err] = exitCode(fmt.Errorf("deep: %w", err))
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	if code := exitCode(fmt.Errorf("deep: %w", &rpm.UnresolvableError{})); code != 6 {
-		t.Errorf("unresolvable: %d", code)
-	}
+	assert.Same(t, want, got)
+	assert.Equalf(t, 6, exitCode(fmt.Errorf("deep: %w", &rpm.UnresolvableError{})), "unresolvable")
 }

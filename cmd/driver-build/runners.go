@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,26 +35,19 @@ func (r *runnerFlags) flags(f *pflag.FlagSet) {
 
 // check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
 // of --builder.
-func (r *runnerFlags) check(getenv func(string) string) error {
-	r.kind = auto.Any
-	for _, v := range r.values {
-		kind, address, given := strings.Cut(v, "=")
-		switch {
-		case !slices.Contains([]string{"auto", "chroot", "buildkit"}, kind) || given && (kind != "buildkit" || address == ""):
-			return fmt.Errorf("--builder %q: give buildkit, buildkit=ADDRESS, chroot or auto", v)
-		case r.kind != auto.Any && r.kind != auto.Kind(kind):
-			return fmt.Errorf("--builder %s and %s: one kind of builder at a time; several BuildKit daemons share the work", r.kind, kind)
-		}
-		r.kind = auto.Kind(kind)
-		if given {
-			r.addresses = append(r.addresses, address)
-		}
-	}
+func (r *runnerFlags) check(getenv func(string) string) (err error) {
 	if r.compiles < 0 || r.compiles > 64 {
 		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
-	if host := getenv("BUILDKIT_HOST"); host != "" && r.kind != auto.Chroot && len(r.addresses) == 0 {
-		r.kind, r.addresses = auto.BuildKit, []string{host}
+	if r.kind, r.addresses, err = auto.Parse(r.values, getenv("BUILDKIT_HOST")); err != nil {
+		return fmt.Errorf("--builder %w", err)
+	}
+	tcp := func(a string) bool { return strings.HasPrefix(a, "tcp://") }
+	if r.tls != buildkit.DefaultTLS() && !slices.ContainsFunc(r.addresses, tcp) {
+		return errors.New("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder buildkit=tcp://HOST:PORT")
+	}
+	if err := buildkit.Check(r.addresses, r.tls); err != nil {
+		return fmt.Errorf("--builder: %w", err)
 	}
 	return nil
 }

@@ -5,9 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
@@ -15,7 +14,11 @@ import (
 
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -44,7 +47,7 @@ func (o *signFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
-	f.StringArrayVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
+	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: the one that the image was built with)")
 	o.output.flags(f)
 	f.BoolVar(&o.output.push, "push", false, "push to the repository")
@@ -61,7 +64,7 @@ func newSignCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-func (o *signFlags) check() (outs []output, err error) {
+func (o *signFlags) check() (outs []oci.Output, err error) {
 	ways := 0
 	for _, given := range []string{o.signer.key, o.export, o.answers} {
 		if given != "" {
@@ -83,17 +86,36 @@ func (o *signFlags) check() (outs []output, err error) {
 		return nil, errors.New("--push: give --repository REGISTRY/PATH")
 	}
 	for _, arch := range o.archs {
-		if !slices.Contains(batch.Archs(), arch) {
-			return nil, fmt.Errorf("--arch %q: there are %s", arch, strings.Join(batch.Archs(), ", "))
+		if err := matrix.CheckArch(arch); err != nil {
+			return nil, fmt.Errorf("--arch: %w", err)
 		}
 	}
-	return o.output.parse(false)
+	for _, tag := range o.tags {
+		if err := imagename.CheckTag(tag); err != nil {
+			return nil, fmt.Errorf("--tag %w", err)
+		}
+	}
+	if o.export != "" {
+		if err := modsign.CheckRequestFolder(o.export); err != nil {
+			return nil, fmt.Errorf("--export: %w", err)
+		}
+	}
+	return o.output.parse(o.export != "")
 }
 
 func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	outs, err := o.check()
+	if err == nil {
+		err = registry.CheckSource(ref)
+	}
 	if err != nil {
 		return usageError{err}
+	}
+	var cert *x509.Certificate
+	if o.answers != "" {
+		if cert, err = o.certificate(); err != nil {
+			return usageError{err}
+		}
 	}
 	signer, closer, err := o.signer.load(a.getenv)
 	if err != nil {
@@ -101,6 +123,11 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
+		if o.output.push {
+			if err := s.Registry.CheckPush(ctx, o.output.repository); err != nil {
+				return err
+			}
+		}
 		all, err := batch.Open(ctx, s.Registry, ref, o.archs)
 		if err != nil {
 			return err
@@ -111,8 +138,8 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 		var how modsign.Signatures
 		if signer != nil {
 			how = modsign.SignWith(signer)
-		} else if how, err = o.read(all); err != nil {
-			return err
+		} else if how, err = modsign.ImportSignatures(o.answers, all, cert); err != nil {
+			return fmt.Errorf("--import: %w", err)
 		}
 		signed, err := batch.Sign(ctx, s.Builder, ref, all, how)
 		if err != nil {
@@ -122,20 +149,19 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 	})
 }
 
-// read reads the signatures of an offline signer.
-func (o *signFlags) read(all map[string]v1.Image) (modsign.Signatures, error) {
+// certificate reads the certificate of an offline signer, and looks for the signer's answers.
+func (o *signFlags) certificate() (*x509.Certificate, error) {
 	certs, err := certificates([]string{o.signer.cert})
 	if err != nil {
-		return modsign.Signatures{}, usageError{err}
+		return nil, err
 	}
 	if len(certs) > 1 {
-		return modsign.Signatures{}, usageError{fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))}
+		return nil, fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))
 	}
-	how, err := modsign.ImportSignatures(o.answers, all, certs[0])
-	if err != nil {
-		return how, fmt.Errorf("--import: %w", err)
+	if _, err := os.Stat(filepath.Join(o.answers, modsign.RequestName)); err != nil {
+		return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
 	}
-	return how, nil
+	return certs[0], nil
 }
 
 func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o signFlags) error {
@@ -149,7 +175,7 @@ func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o
 }
 
 // publishSigned writes the signed image as the main command writes those that it built.
-func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, outs []output, o signFlags) error {
+func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, outs []oci.Output, o signFlags) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
@@ -166,10 +192,8 @@ func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, 
 	if err != nil {
 		return err
 	}
-	for _, out := range outs {
-		if err := out.check(1, len(signed), zstd); err != nil {
-			return err
-		}
+	if err := checkContent(outs, 1, len(signed), zstd); err != nil {
+		return err
 	}
 	for _, tag := range tags {
 		if err := a.publish(ctx, s, o.output, outs, tag, artifact); err != nil {

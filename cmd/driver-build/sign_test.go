@@ -13,8 +13,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/modsign"
@@ -33,14 +35,9 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", modulesSet(t, arch))))
 		all = append(all, img)
 	}
-	artifact, err := images.Combine(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	artifact := require.Value(images.Combine(all))(t)
 	dir := u.path("in-" + strings.Join(arches, "-"))
-	if err := oci.WriteLayout(context.Background(), dir, "mine", artifact); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, oci.WriteLayout(context.Background(), dir, "mine", artifact))
 	return "oci:" + dir + ":mine"
 }
 
@@ -54,21 +51,13 @@ func modulesSet(t *testing.T, arch string) (files []repotest.File) {
 	for _, name := range []string{"nvidia", "nvidia-uvm"} {
 		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, imagetest.Kernel)
 		file := filepath.Join(work, name+".ko")
-		if err := os.WriteFile(file, append(data, arch...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, append(data, arch...), 0o600))
 		sum := sha256.Sum256(append(data, arch...))
 		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: file, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data) + len(arch))})
 	}
-	made, err := kbuild.Cache{Dir: t.TempDir()}.Put(t.Context(), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := require.Value(kbuild.Cache{Dir: t.TempDir()}.Put(t.Context(), set))(t)
 	for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", kbuild.ManifestName} {
-		data, err := os.ReadFile(filepath.Join(made.Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := require.Value(os.ReadFile(filepath.Join(made.Dir, name)))(t)
 		files = append(files, repotest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
 	}
 	return files
@@ -89,9 +78,7 @@ func TestSignCommand(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		r = u.run(t, "inspect", u.Host+"/gpu/driver:a", "--arch", arch)
 		r.want(t, 0)
-		if !strings.Contains(r.stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ") {
-			t.Errorf("%s: %s", arch, r.stdout)
-		}
+		assert.Containsf(t, r.stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
 		if r = u.run(t, "verify", "oci:"+u.path("out")+":a", "--arch", arch, "--sign-cert", cert); strings.Contains(r.stdout, "module-signature") {
 			t.Errorf("%s: %s", arch, r.stdout)
 		}
@@ -168,9 +155,7 @@ func TestSignOffline(t *testing.T) {
 		}
 		r := u.run(t, args...)
 		r.want(t, 0, "4 modules to sign")
-		if strings.TrimSpace(r.stdout) != filepath.Join(dir, modsign.RequestName) {
-			t.Errorf("stdout: %s", r.stdout)
-		}
+		assert.Equalf(t, filepath.Join(dir, modsign.RequestName), strings.TrimSpace(r.stdout), "stdout: %s", r.stdout)
 		for _, m := range readRequest(t, dir).Modules {
 			name := filepath.Join(dir, m.SHA256)
 			if whole {
@@ -181,12 +166,8 @@ func TestSignOffline(t *testing.T) {
 		}
 		r = u.run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "-o", "oci:"+u.path("offline"))
 		r.want(t, 0)
-		if r.digest(t) != want.digest(t) {
-			t.Errorf("whole modules %v: %s, with the key %s", whole, r.stdout, want.stdout)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		assert.Equalf(t, want.digest(t), r.digest(t), "whole modules %v: %s, with the key %s", whole, r.stdout, want.stdout)
+		require.NoError(t, os.RemoveAll(dir))
 	}
 }
 
@@ -196,9 +177,7 @@ func readRequest(t *testing.T, dir string) (q modsign.SigningRequest) {
 	if err == nil {
 		err = json.Unmarshal(text, &q)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return q
 }
 
@@ -213,9 +192,7 @@ func TestSignRefuses(t *testing.T) {
 	u.run(t, "sign", ref, "--import", dir, "--sign-cert", cert).want(t, exitMismatch, "nvidia", ".p7s nor")
 	u.run(t, "sign", another, "--import", dir, "--sign-cert", cert).want(t, exitMismatch, "not for this image")
 	for _, m := range readRequest(t, dir).Modules {
-		if err := os.WriteFile(filepath.Join(dir, m.SHA256+".sig"), []byte("no signature"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, m.SHA256+".sig"), []byte("no signature"), 0o600))
 	}
 	u.run(t, "sign", ref, "--import", dir, "--sign-cert", cert).want(t, exitMismatch, "does not fit the module")
 	if list, err := os.ReadDir("dist"); err == nil {

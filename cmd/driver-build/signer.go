@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -16,10 +14,7 @@ import (
 
 // passphraseVariable and --sign-passphrase-file are the ways to give a passphrase or PIN: an argument would
 // be seen by everybody on the machine.
-const (
-	passphraseVariable = "DRIVER_SIGN_PASSPHRASE"
-	maxPassphrase      = 4 << 10
-)
+const passphraseVariable = "DRIVER_SIGN_PASSPHRASE"
 
 // signerFlags say whose key signs modules.
 type signerFlags struct{ key, cert, passphraseFile string }
@@ -47,6 +42,11 @@ func (s *signerFlags) load(getenv func(string) string) (_ *sign.Signer, closer f
 	if s.key == "" {
 		return nil, none, nil
 	}
+	if s.passphraseFile != "" { // which is not read for a key without a passphrase
+		if _, err := os.Stat(s.passphraseFile); err != nil {
+			return nil, none, fmt.Errorf("--sign-passphrase-file: %w", err)
+		}
+	}
 	if strings.HasPrefix(s.key, "pkcs11:") {
 		signer, token, err := pkcs11.Open(s.key, s.cert, s.passphrase(getenv))
 		if err != nil {
@@ -63,25 +63,12 @@ func (s *signerFlags) load(getenv func(string) string) (_ *sign.Signer, closer f
 
 // passphrase is nil when none was given.
 func (s *signerFlags) passphrase(getenv func(string) string) sign.Passphrase {
-	if s.passphraseFile == "" {
-		text := getenv(passphraseVariable)
-		if text == "" {
-			return nil
-		}
-		return func() ([]byte, error) { return []byte(text), nil }
+	if s.passphraseFile != "" {
+		return sign.PassphraseFile(s.passphraseFile)
 	}
-	return func() ([]byte, error) {
-		f, err := os.Open(s.passphraseFile)
-		if err != nil {
-			return nil, fmt.Errorf("--sign-passphrase-file: %w", err)
-		}
-		data, err := io.ReadAll(io.LimitReader(f, maxPassphrase+1))
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("--sign-passphrase-file: %w", err)
-		}
-		if len(data) > maxPassphrase {
-			return nil, fmt.Errorf("--sign-passphrase-file %s: longer than %d bytes: this is no passphrase", s.passphraseFile, maxPassphrase)
-		}
-		return bytes.TrimRight(data, "\r\n"), nil
+	text := getenv(passphraseVariable)
+	if text == "" {
+		return nil
 	}
+	return func() ([]byte, error) { return []byte(text), nil }
 }

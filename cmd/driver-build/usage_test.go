@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestHelp(t *testing.T) {
@@ -19,9 +21,7 @@ func TestHelp(t *testing.T) {
 			name = "driver-build"
 		}
 		goldentest.Compare(t, "testdata/help-"+name+".txt", r.stdout)
-		if r.stderr != "" {
-			t.Errorf("%s: stderr %q", command, r.stderr)
-		}
+		assert.Equalf(t, "", r.stderr, "%s: stderr", command)
 	}
 	r := call(t.Context(), t, nil, "version")
 	r.want(t, 0)
@@ -30,9 +30,7 @@ func TestHelp(t *testing.T) {
 	}
 	r = call(t.Context(), t, nil, "completion", "bash")
 	r.want(t, 0)
-	if !strings.Contains(r.stdout, "driver-build") {
-		t.Error("no completion")
-	}
+	assert.Containsf(t, r.stdout, "driver-build", "no completion")
 }
 
 func TestList(t *testing.T) {
@@ -53,9 +51,7 @@ func TestList(t *testing.T) {
 	// The matrix in the program itself.
 	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01")
 	r.want(t, 0)
-	if !strings.Contains(r.stdout, "418.87.01-ubuntu16.04") {
-		t.Error(r.stdout)
-	}
+	assert.Contains(t, r.stdout, "418.87.01-ubuntu16.04")
 }
 
 func TestUsage(t *testing.T) {
@@ -63,9 +59,7 @@ func TestUsage(t *testing.T) {
 	u := newUser(t)
 	u.env["SOURCE_DATE_EPOCH"] = ""
 	noCert := u.path("empty.pem")
-	if err := os.WriteFile(noCert, []byte("nothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(noCert, []byte("nothing"), 0o600))
 	good := "--os ubuntu18.04 --driver 418.87.01 "
 	for args, parts := range map[string][]string{
 		"":                                   {"nothing to build", "--all", "driver-build list"},
@@ -106,16 +100,12 @@ func TestUsage(t *testing.T) {
 	} {
 		r := u.run(t, strings.Fields(args)...)
 		r.want(t, 2, parts...)
-		if r.stdout != "" {
-			t.Errorf("%s: stdout %q", args, r.stdout)
-		}
+		assert.Equalf(t, "", r.stdout, "%s: stdout", args)
 		if t.Failed() {
 			t.Fatalf("driver-build %s", args)
 		}
 	}
-	if u.Requests("/dists/") != 0 {
-		t.Error("something was downloaded")
-	}
+	assert.Equalf(t, 0, u.Requests("/dists/"), "something was downloaded")
 	for _, epoch := range []string{"yesterday", "-1"} {
 		u.env["SOURCE_DATE_EPOCH"] = epoch
 		u.run(t, strings.Fields(good)...).want(t, 2, "SOURCE_DATE_EPOCH", epoch)
@@ -137,12 +127,8 @@ drivers:
     archives:
       amd64: {url: https://example.com/x.run, sha256: zz}
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	r := u.run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", file)
 	r.want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:55:", "did you mean ubuntu16.04?", "did you mean amd64?")
-	if n := strings.Count(r.stderr, file+":"); n != 5 {
-		t.Errorf("%d mistakes are shown:\n%s", n, r.stderr)
-	}
+	assert.Equalf(t, 5, strings.Count(r.stderr, file+":"), "mistakes are shown: %s", r.stderr)
 }

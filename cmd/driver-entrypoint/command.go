@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/node/envflags"
 )
 
 // program is what the verbs share.
@@ -55,7 +57,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{envflags.Explain(err)} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; patience is a second one
@@ -68,7 +70,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 		if p.logFormat != "text" && p.logFormat != "json" {
 			return usageError{fmt.Errorf("--log-format is %q; it must be text or json", p.logFormat)}
 		}
-		return nil
+		return checkValues(cmd.Flags())
 	}
 	describeEnvNames(root)
 	return root

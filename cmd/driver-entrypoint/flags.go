@@ -1,7 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,6 +67,28 @@ func describeEnvNames(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		describeEnvNames(sub)
 	}
+}
+
+// kernelRelease is a release; it becomes a part of paths. The kernel's own bound is 64 bytes (__NEW_UTS_LEN).
+var kernelRelease = regexp.MustCompile(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
+
+// checkValues refuses values that are wrong for every verb that has the flag.
+func checkValues(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		switch {
+		case (f.Name == "run-dir" || f.Name == "state-dir") && !filepath.IsAbs(f.Value.String()):
+			errs = append(errs, fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, f.Value))
+		case f.Name == "kernel" && f.Value.String() != "" && !kernelRelease.MatchString(f.Value.String()):
+			errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", f.Value))
+		case f.Name == "timeout" && strings.HasPrefix(f.Value.String(), "-"):
+			errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", f.Value))
+		}
+	})
+	if len(errs) > 0 {
+		return usageError{errors.Join(errs...)}
+	}
+	return nil
 }
 
 // folderFlags are the flags of every verb that looks at the node.

@@ -36,6 +36,13 @@ func TestRun(t *testing.T) {
 		{"status -o json --run-dir /nowhere", nil, 0, `"state": "absent"`, ""},
 		{"status -o yaml", nil, exitUsage, "", "text or json"},
 		{"status", []string{"DRIVER_OUTPUT=yaml"}, exitUsage, "", "text or json"},
+		{"status --run-dir here", nil, exitUsage, "", "--run-dir is"},
+		{"unload --state-dir ../here", nil, exitUsage, "", "--state-dir is"},
+		{"wait-ready --timeout=-1s", nil, exitUsage, "", "must not be negative"},
+		{"init --max-threads many", nil, exitUsage, "", `--max-threads is "many"; it must be a whole number`},
+		{"init", []string{"DRIVER_DRM=maybe"}, exitUsage, "", `DRIVER_DRM="maybe": --drm is "maybe"; it must be true or false`},
+		{"init --metrics-addr :99999", nil, exitUsage, "", "a port below 65536"},
+		{"compile --kernel ../6.1.0", nil, exitUsage, "", "as uname -r prints it"},
 		{"status --frob", nil, exitUsage, "", "unknown flag"},
 		{"status", []string{"DRIVER_LOG_FORMAT=xml"}, exitUsage, "", "--log-format"},
 		{"probe", nil, exitUsage, "", "startup, ready, live"},
@@ -59,6 +66,25 @@ func TestRun(t *testing.T) {
 		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
 			t.Errorf("%q %q: exit code %d, want %d\nstdout %s\nstderr %s", test.args, test.env, code, test.code, stdout.String(), stderr.String())
 		}
+	}
+}
+
+// TestWrongValues: every flag that takes a number, a duration or a switch refuses a word, in a sentence.
+func TestWrongValues(t *testing.T) {
+	t.Parallel()
+	root := (&program{}).command(t.Context())
+	for _, c := range append(root.Commands(), root) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Name == "help" || f.Value.Type() == "string" || f.Value.Type() == "stringSlice" {
+				return
+			}
+			var out, text bytes.Buffer
+			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()))
+			code := run(append(append([]string{"nvidia-driver"}, verb...), "--"+f.Name+"=word"), nil, true, &out, &text)
+			if code != exitUsage || !strings.Contains(text.String(), `--`+f.Name+` is "word"; it must be `) {
+				t.Errorf("%s --%s: exit code %d: %s", c.Name(), f.Name, code, text.String())
+			}
+		})
 	}
 }
 

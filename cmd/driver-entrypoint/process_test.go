@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
@@ -61,26 +63,20 @@ func TestRest(t *testing.T) {
 		t.Error("a passphrase from nowhere")
 	}
 	complete(&c, []string{passphraseEnv + "= secret "})
-	if pass, err := c.SigningPassphrase(); err != nil || string(pass) != " secret " {
-		t.Errorf("%q, %v", pass, err)
-	}
+	assert.Equal(t, " secret ", string(require.Value(c.SigningPassphrase())(t)))
 	c = node.Defaults()
 	c.ModuleType, c.Host = "proprietary", "n1"
 	if complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
 		t.Errorf("a flag counts more: %+v", c)
 	}
-	if got := envflags.Lookup([]string{"A=1", "AB=3", "A=2"}, "A"); got != "2" {
-		t.Error(got)
-	}
+	assert.Equal(t, "2", envflags.Lookup([]string{"A=1", "AB=3", "A=2"}, "A"))
 }
 
 // The first signal ends the service, the second one the patience.
 func TestSecondSignal(t *testing.T) {
 	ctx, patience := signalContexts()
 	send := func() {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGQUIT); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGQUIT))
 	}
 	ends := func(what string, ctx context.Context) {
 		select {
@@ -112,26 +108,17 @@ func TestProbes(t *testing.T) {
 	}
 	dir := t.TempDir()
 	st, err := json.Marshal(status.Snapshot{Schema: status.Schema, State: status.Serving, Ready: true, PID: os.Getpid(), Kernel: "6.1.0-1-amd64"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "driver-status.json"), st, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "driver-status.json"), st, 0o600))
 	// The process that wrote it was killed: it holds no lock.
 	run1(0, "was killed", "status", "--run-dir", dir)
 	run1(0, `"ready": false`, "status", "-o", "json", "--run-dir", dir)
 	run1(exitNotReady, "was killed", "wait-ready", "--timeout", "1ms", "--run-dir", dir)
-	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(dir), Legacy: lock.LegacyPath(dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := require.Value(lock.Acquire(t.Context(), lock.Options{Path: lock.Path(dir), Legacy: lock.LegacyPath(dir)}))(t)
 	run1(0, "6.1.0-1-amd64", "status", "--run-dir", dir)
 	run1(0, `"ready": true`, "status", "-o", "json", "--run-dir", dir)
 	run1(0, "", "wait-ready", "--run-dir", dir)
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Release())
 	run1(0, "", "probe_nvidia_peermem")
 	run1(0, "", "holders")
 	run1(0, "", "holders", "-o", "json")
@@ -140,8 +127,6 @@ func TestProbes(t *testing.T) {
 	run1(exitUsage, "driver-build made", "init", "--accept-license", "--run-dir", dir)
 	run1(exitUsage, "driver-build made", "--accept-license", "--run-dir", dir)
 	run1(exitUsage, "driver-build made", "reload_nvidia_peermem", "--run-dir", dir)
-	if err := os.WriteFile(filepath.Join(dir, "driver-status.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "driver-status.json"), []byte("{"), 0o600))
 	run1(exitFailure, "read the driver's status", "status", "--run-dir", dir)
 }

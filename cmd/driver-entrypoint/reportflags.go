@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -33,8 +34,9 @@ func (r *reportFlags) flags(f *pflag.FlagSet) {
 func (r *reportFlags) check() error {
 	var errs []error
 	if r.metrics != "" {
-		if _, _, err := net.SplitHostPort(r.metrics); err != nil {
-			errs = append(errs, fmt.Errorf("--metrics-addr (DRIVER_METRICS_ADDR) is %q; it must be HOST:PORT or :PORT: %w", r.metrics, err))
+		_, port, err := net.SplitHostPort(r.metrics)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+			errs = append(errs, fmt.Errorf("--metrics-addr (DRIVER_METRICS_ADDR) is %q; it must be HOST:PORT or :PORT, with a port below 65536", r.metrics))
 		}
 	}
 	if r.gpuEvery < 0 {

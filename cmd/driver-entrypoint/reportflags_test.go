@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
@@ -37,19 +39,14 @@ func TestReportFlagsCheck(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	for _, args := range []string{"init --metrics-addr nowhere", "--accept-license --nfd-dir x", "init --gpu-metrics-every -1s"} {
-		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, &stderr, &stderr); code != exitUsage {
-			t.Errorf("%s: %d", args, code)
-		}
+		assert.Equalf(t, exitUsage, run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, &stderr, &stderr), "%s", args)
 	}
 }
 
 // A port that is taken costs the metrics and nothing else.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	var stderr bytes.Buffer
 	p := &program{stderr: &stderr}
@@ -59,26 +56,18 @@ func TestMeasure(t *testing.T) {
 	if text := stderr.String(); !strings.Contains(text, "warning: no metrics: listen tcp") || strings.Count(text, "\n") != 1 {
 		t.Errorf("%s", text)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := free.Addr().String()
 	free.Close()
 	end := p.measure(t.Context(), n, t.TempDir(), reportFlags{metrics: addr})
-	resp, err := new(http.Client).Get("http://" + addr + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := require.Value(new(http.Client).Get("http://" + addr + "/healthz"))(t)
 	text, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "no driver-entrypoint runs") {
 		t.Errorf("%d %s %v", resp.StatusCode, text, err)
 	}
 	end()
-	if _, err := new(http.Client).Get("http://" + addr + "/healthz"); err == nil {
-		t.Error("it goes on serving")
-	}
+	assert.Errorf(t, assert.Err(new(http.Client).Get("http://"+addr+"/healthz")), "it goes on serving")
 }
 
 func TestReporting(t *testing.T) {
@@ -93,9 +82,7 @@ func TestReporting(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	p.reporting(client, kubernetes.NewSafeLoad(client, "node-1", "driver-x"), cfg, reportFlags{safeLoad: true}).Idle(t.Context())
-	if !strings.Contains(stderr.String(), "warning: the request that an earlier container of this pod left was not removed: ") {
-		t.Errorf("%s", stderr.String())
-	}
+	assert.Contains(t, stderr.String(), "warning: the request that an earlier container of this pod left was not removed: ")
 }
 
 // The last word has its time also after the second signal, but less.
@@ -108,9 +95,7 @@ func TestFinalReport(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		return time.Until(deadline).Round(time.Second)
 	}
-	if got := wait(); got != 3*time.Second {
-		t.Error(got)
-	}
+	assert.Equal(t, 3*time.Second, wait())
 	if hasten(); wait() != time.Second {
 		t.Error(wait())
 	}

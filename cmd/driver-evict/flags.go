@@ -65,7 +65,7 @@ func usage(f *pflag.FlagSet) string {
 // parse reads the flags, and the environment for flags that are not given.
 func (s *settings) parse(f *pflag.FlagSet, args, env []string) error {
 	if err := f.Parse(args); err != nil {
-		return fmt.Errorf("%w: %w", evict.ErrConfig, err)
+		return fmt.Errorf("%w: %w", evict.ErrConfig, envflags.Explain(err))
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("%w: driver-evict takes no arguments, but got %q", evict.ErrConfig, f.Args())

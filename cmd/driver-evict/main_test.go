@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/evict"
 )
 
@@ -15,9 +16,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	s, f := newSettings()
 	env := append(podEnv, "DRIVER_EVICT_TIMEOUT=10m", "DRIVER_EVICT_RETRY_AFTER=30s", "DRIVER_EVICT_GRACE_PERIOD=60", "DRIVER_EVICT_FORCE=true", "DRIVER_RUN_DIR=/x")
-	if err := s.parse(f, []string{"--timeout", "7m"}, env); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.parse(f, []string{"--timeout", "7m"}, env))
 	want := evict.Config{Node: "gpu-1", Pod: "driver-abc", Namespace: "nvidia", UID: "u", Run: "/x",
 		Timeout: 7 * time.Minute, RetryAfter: 30 * time.Second, GracePeriod: 60, Force: true}
 	if s.cfg != want || s.server != "https://[fd00::1]:443" || s.account != "/var/run/secrets/kubernetes.io/serviceaccount" {
@@ -39,6 +38,10 @@ func TestRun(t *testing.T) {
 		"argument":        {args: []string{"now"}, code: 2, err: `takes no arguments, but got ["now"]`},
 		"nothing":         {code: 2, err: "POD_UID"},
 		"environment":     {env: append(podEnv, "DRIVER_EVICT_TIMEOUT=soon"), code: 2, err: `DRIVER_EVICT_TIMEOUT="soon"`},
+		"number":          {args: []string{"--grace-period=soon"}, env: podEnv, code: 2, err: `--grace-period is "soon"; it must be a whole number`},
+		"switch":          {args: []string{"--force=maybe"}, env: podEnv, code: 2, err: `--force is "maybe"; it must be true or false`},
+		"duration":        {env: append(podEnv, "DRIVER_EVICT_RETRY_AFTER=30"), code: 2, err: `DRIVER_EVICT_RETRY_AFTER="30": --retry-after is "30"; it must be a duration`},
+		"relative folder": {args: []string{"--run-dir=here"}, env: podEnv, code: 2, err: "--run-dir"},
 		"value":           {args: []string{"--timeout=1s"}, env: podEnv, code: 2, err: "--timeout is 1s"},
 		"log format":      {args: []string{"--log-format=xml"}, env: podEnv, code: 2, err: "--log-format"},
 		"no server":       {env: podEnv[:4], code: 2, err: "KUBERNETES_SERVICE_HOST"},

@@ -10,6 +10,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
@@ -38,7 +39,7 @@ func public(t *testing.T, armoured bool, es ...*openpgp.Entity) []byte {
 			b.WriteString(repotest.Armour(t, openpgp.PublicKeyType, e.Serialize))
 			continue
 		}
-		repotest.Must(t, e.Serialize(&b))
+		require.NoError(t, e.Serialize(&b))
 	}
 	return b.Bytes()
 }
@@ -82,8 +83,7 @@ func (a *archive) publish(t *testing.T, es ...*openpgp.Entity) {
 // options returns options that trust the ed25519 key and read bookworm main.
 func (a *archive) options(t *testing.T) Options {
 	t.Helper()
-	store, err := fetch.OpenStore(t.TempDir())
-	repotest.Must(t, err)
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	return Options{
 		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "amd64", Now: testNow,
 		Sources: []Source{{

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // TestMachine reads the repositories that this machine configures, and compares the result with apt-get's.
@@ -24,8 +24,7 @@ func TestMachine(t *testing.T) {
 		t.Skip("needs the network and a Debian machine: set DRIVER_E2E=1")
 	}
 	root := os.DirFS("/")
-	sources, err := ReadSources(root)
-	repotest.Must(t, err)
+	sources := require.Value(ReadSources(root))(t)
 	sources = slices.DeleteFunc(sources, func(s Source) bool { return !strings.Contains(strings.Join(s.URIs, " "), "debian") })
 	if len(sources) == 0 {
 		t.Skip("no Debian source in /etc/apt")
@@ -34,29 +33,24 @@ func TestMachine(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	store, err := fetch.OpenStore(dir)
-	repotest.Must(t, err)
+	store := require.Value(fetch.OpenStore(dir))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	o := Options{Fetch: &fetch.Client{Store: store}, Root: root, Sources: sources, Arch: runtime.GOARCH, Components: []string{"non-free"}}
 	begin := time.Now()
-	r, err := OpenReleases(ctx, o)
-	repotest.Must(t, err)
+	r := require.Value(OpenReleases(ctx, o))(t)
 	t.Logf("releases: %v, digest %s", time.Since(begin), r.Digest())
 	begin = time.Now()
-	x, err := r.Load(ctx)
-	repotest.Must(t, err)
+	x := require.Value(r.Load(ctx))(t)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	t.Logf("indexes: %v, %d packages, heap %d MB, from the system %d MB", time.Since(begin), x.Len(), m.HeapAlloc>>20, m.Sys>>20)
 	lists := aptUpdate(t)
-	f, err := os.Open("/var/lib/dpkg/status")
-	repotest.Must(t, err)
+	f := require.Value(os.Open("/var/lib/dpkg/status"))(t)
 	defer f.Close() //nolint:errcheck // read only
-	machine, err := dpkg.ReadStatus(f)
-	repotest.Must(t, err)
+	machine := require.Value(dpkg.ReadStatus(f))(t)
 	empty := t.TempDir() + "/status"
-	repotest.Must(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for _, want := range [][]string{
 		{"gcc-12", "make", "libc6-dev", "kmod"},
 		{"openjdk-17-jdk-headless"},
@@ -93,8 +87,7 @@ func TestMachine(t *testing.T) {
 func compareWithApt(t *testing.T, x *Index, installed *dpkg.Status, lists, status string, want []string) {
 	t.Helper()
 	begin := time.Now()
-	got, err := x.Resolve(installed, want)
-	repotest.Must(t, err)
+	got := require.Value(x.Resolve(installed, want))(t)
 	t.Logf("%d packages in %v", len(got), time.Since(begin))
 	apt, ours := aptGet(t, lists, status, want), versions(got)
 	if apt == nil {
@@ -121,7 +114,7 @@ func versions(pkgs []Package) []string {
 func aptUpdate(t *testing.T) (lists string) {
 	t.Helper()
 	lists = t.TempDir()
-	repotest.Must(t, os.Mkdir(lists+"/partial", 0o700))
+	require.NoError(t, os.Mkdir(lists+"/partial", 0o700))
 	if out, err := exec.Command("apt-get", "update", "-o", "Dir::State::lists="+lists, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root").CombinedOutput(); err != nil { //nolint:gosec // the test's own arguments
 		t.Fatalf("apt-get update: %v\n%s", err, out)
 	}

@@ -3,7 +3,7 @@ package apt
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestNames(t *testing.T) {
@@ -17,9 +17,7 @@ func TestNames(t *testing.T) {
 		"zz":             nil,
 		"b":              nil,
 	} {
-		if diff := cmp.Diff(want, x.Names(prefix)); diff != "" {
-			t.Errorf("%q: %s", prefix, diff)
-		}
+		assert.Samef(t, want, x.Names(prefix), "%q", prefix)
 	}
 	if got := indexOf(t).Names("a"); got != nil {
 		t.Errorf("an empty index has %q", got)

@@ -13,6 +13,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -67,8 +69,7 @@ func TestOpen(t *testing.T) {
 					a.Files[strings.Replace(name, "bookworm", "stable", 1)] = data
 				}
 			}
-			x, err := openIndex(t.Context(), o)
-			repotest.Must(t, err)
+			x := require.Value(openIndex(t.Context(), o))(t)
 			got, err := x.Resolve(nil, []string{"a"})
 			if err != nil || short(got) != "a 1, b 1" || x.Len() != 2 {
 				t.Fatalf("Resolve = %q, %v, of %d packages", short(got), err, x.Len())
@@ -151,19 +152,15 @@ func TestDetachedSignature(t *testing.T) {
 				sign = openpgp.ArmoredDetachSign
 			}
 			var sig bytes.Buffer
-			repotest.Must(t, sign(&sig, keys().ed, strings.NewReader(text), repotest.At(testNow)))
+			require.NoError(t, sign(&sig, keys().ed, strings.NewReader(text), repotest.At(testNow)))
 			a.Files[dir+"/Release"], a.Files[dir+"/Release.gpg"] = []byte(text), sig.Bytes()
 			if _, err := openIndex(t.Context(), o); err != nil {
 				t.Error(err)
 			}
 			a.Files[dir+"/Release"] = []byte(text + "\n")
-			if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSignature) {
-				t.Errorf("changed text: %v", err)
-			}
+			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), ErrSignature, "changed text")
 			delete(a.Files, dir+"/Release.gpg")
-			if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
-				t.Errorf("no signature: %v", err)
-			}
+			assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "no signature")
 		})
 	}
 }
@@ -241,8 +238,7 @@ func TestComponentsAreAdded(t *testing.T) {
 	o := a.options(t)
 	o.Sources = append(o.Sources, b.options(t).Sources...)
 	o.Components = []string{"contrib"}
-	x, err := openIndex(t.Context(), o)
-	repotest.Must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	got, err := x.Resolve(nil, []string{"c"})
 	if err != nil || short(got) != "a 1, b 1, c 1" {
 		t.Errorf("Resolve = %q, %v", short(got), err)
@@ -265,8 +261,7 @@ func TestFlatAndAll(t *testing.T) {
 		flat.URIs, flat.Suites, flat.Components = []string{a.URL + "/flat"}, []string{suite}, nil
 		p := o
 		p.Sources = append([]Source{flat}, o.Sources...)
-		x, err := openIndex(t.Context(), p)
-		repotest.Must(t, err)
+		x := require.Value(openIndex(t.Context(), p))(t)
 		got, err := x.Resolve(nil, []string{"d"})
 		if err != nil || short(got) != "d 1, f 1" || got[1].URL != a.URL+"/flat/pool/f_1_amd64.deb" {
 			t.Errorf("Resolve = %+v, %v", got, err)
@@ -292,12 +287,10 @@ func TestDigestAndOffline(t *testing.T) {
 	o := a.options(t)
 	digest := func(o Options) string {
 		t.Helper()
-		r, err := OpenReleases(t.Context(), o)
-		repotest.Must(t, err)
+		r := require.Value(OpenReleases(t.Context(), o))(t)
 		return r.Digest()
 	}
-	first, err := openIndex(t.Context(), o)
-	repotest.Must(t, err)
+	first := require.Value(openIndex(t.Context(), o))(t)
 	o.Now = o.Now.Add(time.Hour)
 	offline := o
 	offline.Fetch = &fetch.Client{Store: o.Fetch.Store, Offline: true}
@@ -365,12 +358,9 @@ func TestCancel(t *testing.T) {
 	a := newArchive(t)
 	a.publish(t, keys().ed)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := OpenReleases(ctx, a.options(t))
-	repotest.Must(t, err)
+	r := require.Value(OpenReleases(ctx, a.options(t)))(t)
 	cancel()
-	if _, err := r.Load(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Load: %v, want context.Canceled", err)
-	}
+	assert.ErrorIsf(t, assert.Err(r.Load(ctx)), context.Canceled, "Load")
 }
 
 func TestMirror(t *testing.T) {
@@ -400,13 +390,9 @@ func TestMirror(t *testing.T) {
 		got := strings.Join(strings.Split(uriList(out), ", "), " ")
 		if err != nil {
 			got = "error"
-			if !errors.Is(err, ErrSources) {
-				t.Errorf("WithMirror(%q): %v", tt.mirror, err)
-			}
+			assert.ErrorIsf(t, err, ErrSources, "WithMirror(%q)", tt.mirror)
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("WithMirror(%q) (-want +got):\n%s", tt.mirror, diff)
-		}
+		assert.Samef(t, tt.want, got, "WithMirror(%q) (-want +got)", tt.mirror)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
@@ -41,8 +43,8 @@ func indexOf(t repotest.Failer, texts ...string) *Index {
 		r := &repo{base: fmt.Sprintf("http://r%d", i), suite: fmt.Sprintf("s%d", i), rel: &release{notAutomatic: backports}}
 		var a arena
 		for p, err := range dpkg.ReadParagraphs(strings.NewReader(control(text))) {
-			repotest.Must(t, err)
-			repotest.Must(t, a.add(p.String(), "amd64", r, "main"))
+			require.NoError(t, err)
+			require.NoError(t, a.add(p.String(), "amd64", r, "main"))
 		}
 		found = append(found, a.entries)
 	}
@@ -51,9 +53,7 @@ func indexOf(t repotest.Failer, texts ...string) *Index {
 }
 
 func statusOf(t repotest.Failer, lines string) *dpkg.Status {
-	st, err := dpkg.ReadStatus(strings.NewReader(control(lines, "Status: install ok installed")))
-	repotest.Must(t, err)
-	return st
+	return require.Value(dpkg.ReadStatus(strings.NewReader(control(lines, "Status: install ok installed"))))(t)
 }
 
 func TestResolve(t *testing.T) {
@@ -101,8 +101,7 @@ func TestResolve(t *testing.T) {
 			t.Parallel()
 			x := indexOf(t, tt.index)
 			for range 3 {
-				got, err := x.Resolve(statusOf(t, tt.status), strings.Fields(tt.want))
-				repotest.Must(t, err)
+				got := require.Value(x.Resolve(statusOf(t, tt.status), strings.Fields(tt.want)))(t)
 				if diff := cmp.Diff(tt.result, short(got)); diff != "" {
 					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
 				}
@@ -177,9 +176,7 @@ func TestUnresolvable(t *testing.T) {
 			if _, ok := errors.AsType[*UnresolvableError](err); !ok {
 				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", got, err)
 			}
-			if diff := cmp.Diff(tt.message, err.Error()); diff != "" {
-				t.Errorf("message (-want +got):\n%s", diff)
-			}
+			assert.Samef(t, tt.message, err.Error(), "message (-want +got)")
 		})
 	}
 }
@@ -188,9 +185,7 @@ func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	x := indexOf(t, "good 1\nbad 1; Depends: ((")
 	for want, target := range map[string]error{"": ErrSources, "a | b": ErrSources, "a(x": ErrSources, "bad": ErrIndex} {
-		if _, err := x.Resolve(nil, []string{want}); !errors.Is(err, target) {
-			t.Errorf("Resolve(%q): %v, want %v", want, err, target)
-		}
+		assert.ErrorIsf(t, assert.Err(x.Resolve(nil, []string{want})), target, "Resolve(%q)", want)
 	}
 	if _, ok := x.Candidate("nothing"); ok {
 		t.Error("a candidate of an unknown package")
@@ -222,9 +217,7 @@ func TestEntriesAreChecked(t *testing.T) {
 		name, _, _ := strings.Cut(field, ":")
 		raw := strings.Replace(control("a 1"), name+":", "X-"+name+":", 1) + field + "\n"
 		e := entry{name: "a", version: "1", raw: strings.ReplaceAll(raw, "\n\n", "\n"), repo: &repo{}}
-		if _, err := e.toPackage(); !errors.Is(err, ErrIndex) {
-			t.Errorf("entry with %q: %v, want ErrIndex", field, err)
-		}
+		assert.ErrorIsf(t, assert.Err(e.toPackage()), ErrIndex, "entry with %q", field)
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestReadSources(t *testing.T) {
@@ -56,8 +55,7 @@ signed-by:
 		"etc/apt/sources.list.d/.hidden.list":  {Data: []byte("nonsense")},
 		"etc/apt/sources.list.d/dir.list/file": {Data: []byte("nonsense")},
 	}
-	got, err := ReadSources(root)
-	repotest.Must(t, err)
+	got := require.Value(ReadSources(root))(t)
 	want := []Source{
 		{Origin: "etc/apt/sources.list:2", URIs: []string{"http://archive.example/ubuntu"}, Suites: []string{"xenial"}, Components: []string{"main", "restricted"}},
 		{
@@ -75,9 +73,7 @@ signed-by:
 		},
 		{Origin: "etc/apt/sources.list.d/z.list:1", URIs: []string{"https://z.example/p"}, Suites: []string{"stable"}, Components: []string{"main"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ReadSources (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, got, "ReadSources (-want +got)")
 	if got, err := ReadSources(fstest.MapFS{}); err != nil || got != nil {
 		t.Errorf("a base without apt: %v, %v", got, err)
 	}

@@ -30,7 +30,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	ahead := readahead.New(&limitReader{in: in, left: maxData})
+	ahead := readahead.New(limited(in, maxData))
 	defer ahead.Stop() // before in is closed: ahead reads from it
 	t := tar.NewReader(ahead)
 	for range maxEntries {
@@ -78,6 +78,9 @@ func checkHeader(h *tar.Header) error {
 	name, err := cleanName(h.Name)
 	if err != nil {
 		return err
+	}
+	if h.Size > maxData {
+		return fmt.Errorf("%.100q: %w: %d bytes, more than %d", h.Name, ErrFormat, h.Size, int64(maxData))
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeSymlink:

@@ -13,9 +13,11 @@ import (
 // Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and have 40000
 // files.
 const (
-	maxControl = 32 << 20 // bytes of control.tar, unpacked; mostly md5sums
-	maxData    = 8 << 30  // bytes of data.tar, unpacked
-	maxEntries = 1 << 20  // members of data.tar
+	maxControl      = 8 << 20 // bytes of control.tar, unpacked; mostly md5sums
+	maxControlFiles = 256     // members of control.tar; packages have about ten
+	maxData         = 4 << 30 // bytes of data.tar, unpacked
+	maxEntries      = 100_000 // members of data.tar
+	maxMembers      = 64      // of the archive itself; packages have three, and perhaps signatures
 )
 
 // ErrUnsafePath says that an archive has a member that would be outside of the folder it is unpacked in, or a
@@ -30,6 +32,17 @@ type Deb struct {
 	ar     *archive
 	ending string // of data.tar
 	done   bool
+}
+
+// Check compares the package's name, version and architecture with those of the index that named it. A
+// package that is another one is ErrFormat.
+func (d *Deb) Check(name, version, arch string) error {
+	for _, field := range []struct{ name, want string }{{"Package", name}, {"Version", version}, {"Architecture", arch}} {
+		if got := d.Control.Get(field.name); got != field.want {
+			return fmt.Errorf("deb: %w: its control file has %s %.100q, the index of the repository %.100q", ErrFormat, field.name, got, field.want)
+		}
+	}
+	return nil
 }
 
 // OpenDeb reads the archive up to the beginning of its data: format version and control.tar. It does not
@@ -51,7 +64,7 @@ func OpenDeb(r io.Reader) (*Deb, error) {
 // next returns the next member, without those that deb(5) tells readers to ignore (names that begin with an
 // underscore).
 func (d *Deb) next(want string) (member, error) {
-	for {
+	for range maxMembers {
 		m, err := d.ar.next()
 		if errors.Is(err, io.EOF) {
 			return m, fmt.Errorf("%w: ends before %s", ErrFormat, want)
@@ -63,10 +76,14 @@ func (d *Deb) next(want string) (member, error) {
 			return m, nil
 		}
 	}
+	return member{}, fmt.Errorf("%w: more than %d members before %s", ErrFormat, maxMembers, want)
 }
 
 func (d *Deb) readVersion() error {
 	m, err := d.ar.next()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: it is empty", ErrFormat)
+	}
 	if err != nil {
 		return fmt.Errorf("first member: %w", err)
 	}
@@ -74,6 +91,9 @@ func (d *Deb) readVersion() error {
 		return fmt.Errorf("%w: the first member is %q (%d bytes), want debian-binary", ErrFormat, m.name, m.size)
 	}
 	text, err := io.ReadAll(d.ar)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
 	if err != nil {
 		return fmt.Errorf("debian-binary: %w", err)
 	}
@@ -97,7 +117,7 @@ func (d *Deb) readControl() error {
 		return fmt.Errorf("%s: %w: %w", m.name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	t := tar.NewReader(&limitReader{in: in, left: maxControl})
+	t := tar.NewReader(limited(in, maxControl))
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -137,7 +157,9 @@ func (d *Deb) addControl(h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
-	d.Files[name] = data
+	if d.Files[name] = data; len(d.Files) > maxControlFiles {
+		return fmt.Errorf("%w: more than %d control files", ErrFormat, maxControlFiles)
+	}
 	return nil
 }
 
@@ -156,13 +178,15 @@ func (d *Deb) findData() error {
 
 // limitReader returns an error, and not io.EOF, when more than the expected bytes are read.
 type limitReader struct {
-	in   io.Reader
-	left int64
+	in         io.Reader
+	left, most int64
 }
+
+func limited(in io.Reader, most int64) *limitReader { return &limitReader{in, most, most} }
 
 func (l *limitReader) Read(p []byte) (int, error) {
 	if l.left <= 0 {
-		return 0, fmt.Errorf("%w: larger than any real package", ErrFormat)
+		return 0, fmt.Errorf("%w: it unpacks to more than %d bytes", ErrFormat, l.most)
 	}
 	n, err := l.in.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)

@@ -128,7 +128,7 @@ func TestDebHostile(t *testing.T) {
 	}{
 		"empty":                 {nil, ErrFormat},
 		"not ar":                {[]byte("PK\x03\x04aaaaaaaaaaaaaa"), ErrFormat},
-		"no members":            {[]byte(arMagic), io.EOF},
+		"no members":            {[]byte(arMagic), ErrFormat},
 		"cut header":            {good[:30], ErrFormat},
 		"cut control":           {good[:200], ErrFormat},
 		"cut data":              {good[:len(good)-2000], ErrFormat},
@@ -185,10 +185,52 @@ func TestDebHostile(t *testing.T) {
 		}
 	}
 	for n := 0; n < len(good); n += 53 {
-		if _, _, err := list(bytes.NewReader(good[:n])); err == nil {
-			t.Errorf("cut to %d of %d bytes: no error", n, len(good))
+		if _, _, err := list(bytes.NewReader(good[:n])); !errors.Is(err, ErrFormat) {
+			t.Errorf("cut to %d of %d bytes: %v; want ErrFormat", n, len(good), err)
 		}
 	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	d, err := OpenDeb(bytes.NewReader(debOf(t)))
+	repotest.Must(t, err)
+	repotest.Must(t, d.Check("hello", "1.0-1", "amd64"))
+	for _, other := range [][3]string{{"hell", "1.0-1", "amd64"}, {"hello", "1.0-2", "amd64"}, {"hello", "1.0-1", "arm64"}, {"hello", "1.0-1", "all"}} {
+		if err := d.Check(other[0], other[1], other[2]); !errors.Is(err, ErrFormat) {
+			t.Errorf("the index says %q: %v; want ErrFormat", other, err)
+		}
+	}
+}
+
+func TestUnpack(t *testing.T) {
+	t.Parallel()
+	for _, ending := range []string{"", ".gz", ".xz", ".zst"} {
+		text := bytes.Repeat([]byte("x"), 100_000)
+		packed := repotest.Compress(t, ending, text)
+		for most, want := range map[int64]error{1 << 20: nil, 99_999: ErrFormat} {
+			r, err := Unpack(bytes.NewReader(packed), ending, most)
+			repotest.Must(t, err)
+			if n, err := io.Copy(io.Discard, r); !errors.Is(err, want) || want == nil && (err != nil || n != 100_000) {
+				t.Errorf("%q, at most %d bytes: %d bytes, %v", ending, most, n, err)
+			}
+			repotest.Must(t, r.Close())
+		}
+		if _, err := all(bytes.NewReader(packed[:len(packed)/2]), ending); !errors.Is(err, ErrFormat) && ending != "" {
+			t.Errorf("%q, half of it: %v; want ErrFormat", ending, err)
+		}
+		if _, err := all(iotest.ErrReader(io.ErrClosedPipe), ending); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%q: %v; want the error of the source", ending, err)
+		}
+	}
+}
+
+func all(r io.Reader, ending string) ([]byte, error) {
+	in, err := Unpack(r, ending, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(in)
 }
 
 // TestDebBuiltByDpkg reads packages that dpkg-deb writes, in each compression.

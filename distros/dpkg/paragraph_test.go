@@ -9,7 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const twoParagraphs = `Package: a
@@ -33,9 +34,7 @@ func readAll(t *testing.T, in string) []Paragraph {
 	t.Helper()
 	var out []Paragraph
 	for p, err := range ReadParagraphs(iotest.OneByteReader(strings.NewReader(in))) {
-		if err != nil {
-			t.Fatalf("%q: %v", in, err)
-		}
+		require.NoErrorf(t, err, "%q", in)
 		out = append(out, p)
 	}
 	return out
@@ -51,9 +50,7 @@ func TestReadParagraphs(t *testing.T) {
 		"Package": "a", "VERSION": "1.0", "description": "short\n long\n .\n more", "Empty": "", "Missing": "", "Conffiles": "\n /etc/a 0123",
 	}
 	for name, value := range want {
-		if v := got[0].Get(name); v != value {
-			t.Errorf("Get(%q) = %q; want %q", name, v, value)
-		}
+		assert.Equalf(t, value, got[0].Get(name), "Get(%q)", name)
 	}
 	if _, ok := got[0].Lookup("empty"); !ok {
 		t.Error("an empty field counts as missing")
@@ -61,12 +58,8 @@ func TestReadParagraphs(t *testing.T) {
 	if _, ok := got[0].Lookup("Missing"); ok {
 		t.Error("a missing field counts as there")
 	}
-	if diff := cmp.Diff([]string{"Package", "Version", "Description", "Empty", "Conffiles"}, got[0].Names()); diff != "" {
-		t.Error(diff)
-	}
-	if v := got[1].String(); v != "package: b\nDepends: c,\n d\n" {
-		t.Errorf("String() = %q", v)
-	}
+	assert.Same(t, []string{"Package", "Version", "Description", "Empty", "Conffiles"}, got[0].Names())
+	assert.Equalf(t, "package: b\nDepends: c,\n d\n", got[1].String(), "String()")
 	for _, in := range []string{"", "\n\n", "# only a comment\n", "#x\n\n#y"} {
 		if got := readAll(t, in); len(got) != 0 {
 			t.Errorf("%q: %d paragraphs; want none", in, len(got))
@@ -119,9 +112,7 @@ func TestParseParagraph(t *testing.T) {
 		t.Errorf("%v, %v", p, err)
 	}
 	for _, in := range []string{"", "A: 1\n\nB: 2\n", "x"} {
-		if _, err := ParseParagraph([]byte(in)); !errors.Is(err, ErrFormat) {
-			t.Errorf("ParseParagraph(%q) = %v; want ErrFormat", in, err)
-		}
+		assert.ErrorIsf(t, assert.Err(ParseParagraph([]byte(in))), ErrFormat, "ParseParagraph(%q)", in)
 	}
 }
 
@@ -130,9 +121,7 @@ func TestParagraphChanges(t *testing.T) {
 	p := readAll(t, twoParagraphs)[0]
 	before := p.String()
 	q := p.Set("version", "2").Set("New", "x").Set("List", "\n a\n b").Without("DESCRIPTION", "Nothing", "Conffiles")
-	if want := "Package: a\nVersion: 2\nEmpty:\nNew: x\nList:\n a\n b\n"; q.String() != want {
-		t.Errorf("got %q; want %q", q.String(), want)
-	}
+	assert.Equal(t, "Package: a\nVersion: 2\nEmpty:\nNew: x\nList:\n a\n b\n", q.String())
 	if p.String() != before || p.Get("Version") != "1.0" {
 		t.Error("the original changed")
 	}
@@ -157,9 +146,7 @@ func FuzzParagraphs(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q is not read again: %v", p.String(), err)
 			}
-			if diff := cmp.Diff(p.Names(), q.Names()); diff != "" {
-				t.Errorf("read again: %s", diff)
-			}
+			assert.Samef(t, p.Names(), q.Names(), "read again")
 			r := render(p.fields)
 			if q, err := ParseParagraph([]byte(r.String())); err != nil || !cmp.Equal(p.fields, q.fields, cmp.AllowUnexported(field{})) {
 				t.Errorf("rendered %q from %q: %v", r.String(), p.String(), err)
@@ -199,7 +186,7 @@ func BenchmarkReadParagraphs(b *testing.B) {
 	for b.Loop() {
 		n := 0
 		for p, err := range ReadParagraphs(strings.NewReader(in)) {
-			repotest.Must(b, err)
+			require.NoError(b, err)
 			if p.Get("Package") != "" && p.Get("SHA256") != "" {
 				n++
 			}

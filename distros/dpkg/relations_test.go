@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestParseRelations(t *testing.T) {
@@ -51,9 +53,7 @@ func TestParseRelationsErrors(t *testing.T) {
 			t.Errorf("ParseRelations(%q) = %q, %v; want ErrFormat", in, got, err)
 		}
 	}
-	if _, err := ParseRelations(strings.Repeat("a,", maxRelations+1), "amd64"); !errors.Is(err, ErrFormat) {
-		t.Errorf("too many: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(ParseRelations(strings.Repeat("a,", maxRelations+1), "amd64")), ErrFormat, "too many")
 }
 
 func TestRelationMatches(t *testing.T) {
@@ -62,9 +62,7 @@ func TestRelationMatches(t *testing.T) {
 		"": {true, true, true}, "<<": {true, false, false}, "<=": {true, true, false}, "=": {false, true, false}, ">=": {false, true, true}, ">>": {false, false, true},
 	} {
 		r := Relation{Name: "x", Op: op, Version: "2.0"}
-		if got := [3]bool{r.Matches("2.0~rc1"), r.Matches("2.0-0"), r.Matches("2.0-1")}; got != want {
-			t.Errorf("(%s 2.0): %v; want %v", op, got, want)
-		}
+		assert.Equalf(t, want, [3]bool{r.Matches("2.0~rc1"), r.Matches("2.0-0"), r.Matches("2.0-1")}, "(%s 2.0)", op)
 	}
 }
 

@@ -1,14 +1,14 @@
 package dpkg
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const testStatus = `Package: base-files
@@ -51,9 +51,7 @@ Version: 1
 
 func readStatus(t *testing.T, in string) *Status {
 	t.Helper()
-	s, err := ReadStatus(strings.NewReader(in))
-	repotest.Must(t, err)
-	return s
+	return require.Value(ReadStatus(strings.NewReader(in)))(t)
 }
 
 func TestStatusLookups(t *testing.T) {
@@ -68,18 +66,14 @@ func TestStatusLookups(t *testing.T) {
 			t.Errorf("Find(%q) = %q, %v; want %q", query, p.Get("Version"), ok, want)
 		}
 	}
-	if got := len(s.Packages()); got != 4 {
-		t.Errorf("%d installed packages; want 4", got)
-	}
+	assert.Equalf(t, 4, len(s.Packages()), "installed packages")
 	for name, want := range map[string]string{"base": "", "virtual": "3", "versioned": "1:2"} {
 		got := s.Provided(name)
 		if len(got) != 1 || string(got[0].Version) != want || got[0].Package.Get("Package") != "base-files" {
 			t.Errorf("Provided(%q) = %v; want version %q", name, got, want)
 		}
 	}
-	if len(s.Provided("base-files")) != 0 {
-		t.Error("a package provides itself")
-	}
+	assert.Equalf(t, 0, len(s.Provided("base-files")), "a package provides itself")
 	var empty Status
 	if _, ok := empty.Find("x", ""); ok || len(empty.Packages()) != 0 || len(empty.With()) != 0 {
 		t.Error("the zero Status is not empty")
@@ -89,9 +83,7 @@ func TestStatusLookups(t *testing.T) {
 func TestReadStatusErrors(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"Version: 1\n", "Package: ../x\nStatus: install ok installed\n", "x", "Package: a\nStatus: install ok installed\nProvides: (\n"} {
-		if _, err := ReadStatus(strings.NewReader(in)); !errors.Is(err, ErrFormat) {
-			t.Errorf("%q: %v; want ErrFormat", in, err)
-		}
+		assert.ErrorIsf(t, assert.Err(ReadStatus(strings.NewReader(in))), ErrFormat, "%q", in)
 	}
 }
 
@@ -99,8 +91,7 @@ func paragraphs(t *testing.T, texts ...string) []Paragraph {
 	t.Helper()
 	var out []Paragraph
 	for _, text := range texts {
-		p, err := ParseParagraph([]byte(text))
-		repotest.Must(t, err)
+		p := require.Value(ParseParagraph([]byte(text)))(t)
 		out = append(out, p)
 	}
 	return out
@@ -109,9 +100,7 @@ func paragraphs(t *testing.T, texts ...string) []Paragraph {
 func TestStatusWith(t *testing.T) {
 	t.Parallel()
 	s := readStatus(t, testStatus)
-	if got := string(s.With()); got != testStatus+"\n" {
-		t.Errorf("nothing added, but the text changed: %q", got)
-	}
+	assert.Equalf(t, testStatus+"\n", string(s.With()), "nothing added, but the text changed")
 	add := paragraphs(t,
 		"Package: make\nVersion: 4.3\nArchitecture: amd64\nFilename: pool/m/make.deb\nSize: 1\nSHA256: 0\nDescription: x\n y\n",
 		"Version: 12.5\nPackage: base-files\nArchitecture: amd64\n",
@@ -167,18 +156,12 @@ Description: x
  y
 
 `
-	if got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
+	assert.Equal(t, want, got)
 	for i, j := 0, len(add)-1; i < j; i, j = i+1, j-1 {
 		add[i], add[j] = add[j], add[i]
 	}
-	if again := string(s.With(add...)); again != got {
-		t.Error("the order of the arguments matters")
-	}
-	if again := string(readStatus(t, got).With(add...)); again != got {
-		t.Error("adding the same again changes the file")
-	}
+	assert.Equalf(t, got, string(s.With(add...)), "the order of the arguments matters")
+	assert.Equalf(t, got, string(readStatus(t, got).With(add...)), "adding the same again changes the file")
 	if got := string(s.With(paragraphs(t, "Package: libx\nVersion: 3\nArchitecture: all\n")...)); strings.Count(got, "Package: libx\n") != 1 {
 		t.Errorf("a package that is not Multi-Arch: same must replace both of libx:\n%s", got)
 	}
@@ -196,9 +179,9 @@ func TestStatusReadByDpkg(t *testing.T) {
 			"Homepage: https://example.org\nTag: x\nSection: devel\nPriority: optional\nFilename: pool/x\nSize: 10\nMD5sum: 0\nSHA256: 0\n",
 		"Package: gcc-12\nVersion: 12.2.0-14\nArchitecture: amd64\nMaintainer: A <a@example.org>\nDescription: compiles\n")...)
 	dir := t.TempDir()
-	repotest.Must(t, os.WriteFile(filepath.Join(dir, "status"), text, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), text, 0o600))
 	for _, sub := range []string{"info", "updates"} {
-		repotest.Must(t, os.Mkdir(filepath.Join(dir, sub), 0o750))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o750))
 	}
 	cmd := exec.CommandContext(t.Context(), "dpkg-query", "--admindir="+dir, "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n")
 	var stderr strings.Builder
@@ -221,9 +204,7 @@ func FuzzStatus(f *testing.F) {
 			return
 		}
 		again, err := ReadStatus(strings.NewReader(string(s.With(s.Packages()...))))
-		if err != nil {
-			t.Fatalf("our own text is not read: %v", err)
-		}
+		require.NoErrorf(t, err, "our own text is not read")
 		for _, p := range s.Packages() {
 			if _, ok := again.Find(p.Get("Package"), ""); !ok {
 				t.Errorf("%q is gone", p.Get("Package"))

@@ -11,7 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestCompare(t *testing.T) {
@@ -53,9 +54,7 @@ func TestCompare(t *testing.T) {
 		for j, b := range order {
 			for _, x := range a {
 				for _, y := range b {
-					if got := Compare(x, y); got != cmp.Compare(i, j) {
-						t.Errorf("Compare(%q, %q) = %d; want %d", x, y, got, cmp.Compare(i, j))
-					}
+					assert.Equalf(t, cmp.Compare(i, j), Compare(x, y), "Compare(%q, %q)", x, y)
 				}
 			}
 		}
@@ -70,9 +69,7 @@ func TestParseVersion(t *testing.T) {
 		}
 	}
 	for _, s := range []string{"", "a1", "1-", ":1", "x:1", "-1:1", "1 2", "1_2", "1-2_3", "1:", "12345678901:1", "1-a:b", "1\n"} {
-		if _, err := ParseVersion(s); err == nil {
-			t.Errorf("ParseVersion(%q) succeeded", s)
-		}
+		assert.Errorf(t, assert.Err(ParseVersion(s)), "ParseVersion(%q) succeeded", s)
 	}
 }
 
@@ -93,9 +90,7 @@ func TestCompareIsAnOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := versions().Draw(t, "a"), versions().Draw(t, "b"), versions().Draw(t, "c")
-		if Compare(a, b) != -Compare(b, a) {
-			t.Errorf("Compare(%q, %q) is not the reverse of Compare(%q, %q)", a, b, b, a)
-		}
+		assert.Equalf(t, -Compare(b, a), Compare(a, b), "Compare(%q, %q) is not the reverse of Compare(%q, %q)", a, b, b, a)
 		if Compare(a, b) <= 0 && Compare(b, c) <= 0 && Compare(a, c) > 0 {
 			t.Errorf("%q <= %q <= %q but not %q <= %q", a, b, c, a, c)
 		}
@@ -127,8 +122,7 @@ func TestCompareLikeDpkg(t *testing.T) {
 		if dpkg --compare-versions "$a" lt "$b"; then echo -1; elif dpkg --compare-versions "$a" eq "$b"; then echo 0; else echo 1; fi
 	done`)
 	cmd.Stdin = &in
-	out, err := cmd.Output()
-	repotest.Must(t, err)
+	out := require.Value(cmd.Output())(t)
 	answers := strings.Fields(string(out))
 	if len(answers) != len(list) {
 		t.Fatalf("%d answers to %d questions", len(answers), len(list))
@@ -145,14 +139,10 @@ func FuzzCompare(f *testing.F) {
 		f.Add(s, "1.0")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if Compare(Version(a), Version(b)) != -Compare(Version(b), Version(a)) {
-			t.Errorf("Compare(%q, %q) depends on the order", a, b)
-		}
+		assert.Equalf(t, -Compare(Version(b), Version(a)), Compare(Version(a), Version(b)), "Compare(%q, %q) depends on the order", a, b)
 		if v, err := ParseVersion(a); err == nil && !slices.Contains([]int{-1, 0, 1}, Compare(v, v)) {
 			t.Errorf("Compare(%q, %q)", a, a)
 		}
-		if Compare(Version(a), Version(a)) != 0 {
-			t.Errorf("%q differs from itself", a)
-		}
+		assert.Equalf(t, 0, Compare(Version(a), Version(a)), "%q differs from itself", a)
 	})
 }

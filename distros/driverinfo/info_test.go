@@ -9,6 +9,9 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func example() Description {
@@ -59,31 +62,18 @@ func TestEncodeRead(t *testing.T) {
 	if err != nil || string(text) != exampleText {
 		t.Fatalf("%v\n%s", err, cmp.Diff(exampleText, string(text)))
 	}
-	got, err := Read(fstest.MapFS{Path: {Data: text}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(example(), got); d != "" {
-		t.Error(d)
-	}
+	got := require.Value(Read(fstest.MapFS{Path: {Data: text}}))(t)
+	assert.Same(t, example(), got)
 	unordered := example()
 	unordered.Schema, unordered.Overridden = 0, []string{"excluded", "excluded"}
 	unordered.Precompiled = []Precompiled{example().Precompiled[1], example().Precompiled[0]}
 	if text, err = unordered.Encode(); err != nil || string(text) != exampleText {
 		t.Errorf("%s, %v", text, err)
 	}
-	if _, err := (Description{}).Encode(); !errors.Is(err, ErrFormat) {
-		t.Errorf("an empty note was written: %v", err)
-	}
-	if d := cmp.Diff([]string{"5.10.0-9-amd64", "5.10.0-32-amd64"}, got.Kernels()); d != "" {
-		t.Error(d)
-	}
-	if _, err := Read(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
-	if _, err := Read(fstest.MapFS{Path: {Mode: fs.ModeDir}}); err == nil {
-		t.Error("a folder was read")
-	}
+	assert.ErrorIsf(t, assert.Err((Description{}).Encode()), ErrFormat, "an empty note was written")
+	assert.Same(t, []string{"5.10.0-9-amd64", "5.10.0-32-amd64"}, got.Kernels())
+	assert.ErrorIsf(t, assert.Err(Read(fstest.MapFS{})), fs.ErrNotExist, "missing")
+	assert.Errorf(t, assert.Err(Read(fstest.MapFS{Path: {Mode: fs.ModeDir}})), "a folder was read")
 	if _, err := Read(fstest.MapFS{Path: {Data: []byte("{}")}}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "build the image again") {
 		t.Errorf("damaged: %v", err)
 	}
@@ -155,9 +145,7 @@ func TestKernelRule(t *testing.T) {
 				t.Errorf("%q: %#v", c.release, err)
 			}
 		}
-		if got != c.want {
-			t.Errorf("%+v of %q:\n%s\nwant\n%s", c.rule, c.release, got, c.want)
-		}
+		assert.Equalf(t, c.want, got, "%+v of %q", c.rule, c.release)
 	}
 }
 
@@ -191,9 +179,7 @@ func TestSeries(t *testing.T) {
 		"6.1.0-38-amd64": "6 1 true", "5.15": "5 15 true", "4.18.0-553.el8": "4 18 true", "6.x": "0 0 false", "": "0 0 false", "-1.2": "0 0 false",
 	} {
 		major, minor, ok := Series(release)
-		if got := fmt.Sprint(major, minor, ok); got != want {
-			t.Errorf("%q: %s, want %s", release, got, want)
-		}
+		assert.Equalf(t, want, fmt.Sprint(major, minor, ok), "%q", release)
 	}
 }
 
@@ -207,13 +193,9 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		text, err := info.Encode()
-		if err != nil {
-			t.Fatalf("%+v cannot be written: %v", info, err)
-		}
+		require.NoErrorf(t, err, "%+v cannot be written", info)
 		again, err := Decode(text)
-		if err != nil {
-			t.Fatalf("%s cannot be read: %v", text, err)
-		}
+		require.NoErrorf(t, err, "%s cannot be read", text)
 		if text2, err := again.Encode(); err != nil || string(text2) != string(text) {
 			t.Errorf("%s, then %s, %v", text, text2, err)
 		}

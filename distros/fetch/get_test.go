@@ -14,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestGet(t *testing.T) {
@@ -38,9 +41,7 @@ func TestGet(t *testing.T) {
 	if !get(t, c, f) {
 		t.Error("the offline Get was not served from the store")
 	}
-	if srv.count() != 1 {
-		t.Errorf("%d requests; want 1", srv.count())
-	}
+	assert.Equalf(t, 1, srv.count(), "requests")
 	if got := srv.request(0).Header.Get("Accept-Encoding"); got != "identity" {
 		t.Errorf("Accept-Encoding = %q; sizes and ranges would be of other bytes", got)
 	}
@@ -149,9 +150,7 @@ func TestGetResumes(t *testing.T) {
 					}
 				}
 				get(t, c, f)
-				if srv.count() != test.requests {
-					t.Errorf("%d requests; want %d", srv.count(), test.requests)
-				}
+				assert.Equalf(t, test.requests, srv.count(), "requests")
 			})
 		}
 	}
@@ -175,13 +174,10 @@ func TestGetResumesLater(t *testing.T) {
 	}
 	checkEmpty(t, c.Store, blobsDir)
 	broken = false
-	store, err := OpenStore(c.Store.dir)
-	must(t, err)
+	store := require.Value(OpenStore(c.Store.dir))(t)
 	later := &Client{Store: store, HTTP: c.HTTP}
 	get(t, later, f)
-	if got := srv.request(1).Header.Get("Range"); got != "bytes=120000-" {
-		t.Errorf("Range of the later client = %q; want bytes=120000-", got)
-	}
+	assert.Equalf(t, "bytes=120000-", srv.request(1).Header.Get("Range"), "Range of the later client")
 }
 
 // A client that was killed between the last byte and the rename has the whole file. It must not request a
@@ -193,13 +189,11 @@ func TestGetWholePartial(t *testing.T) {
 	for _, size := range []int64{1000, 0} {
 		c := newClient(t)
 		path := filepath.Join(c.Store.dir, partialDir, digest(data))
-		must(t, os.WriteFile(path, data, 0o600))
-		must(t, os.WriteFile(path+".json", []byte(`{"url":"`+srv.URL+`"}`), 0o600))
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		require.NoError(t, os.WriteFile(path+".json", []byte(`{"url":"`+srv.URL+`"}`), 0o600))
 		get(t, c, File{URL: srv.URL, SHA256: digest(data), Size: size})
 	}
-	if srv.count() != 1 {
-		t.Errorf("%d requests; want 1, to learn that nothing is missing where the size is unknown", srv.count())
-	}
+	assert.Equalf(t, 1, srv.count(), "requests; want 1, to learn that nothing is missing where the size is unknown")
 }
 
 func TestGetMismatch(t *testing.T) {
@@ -239,9 +233,7 @@ func TestGetMismatch(t *testing.T) {
 			if e.GotSize != int64(len(test.body)) {
 				t.Errorf("GotSize = %d; want %d", e.GotSize, len(test.body))
 			}
-			if srv.count() != 1 {
-				t.Errorf("%d requests; want 1", srv.count())
-			}
+			assert.Equalf(t, 1, srv.count(), "requests")
 			for _, sub := range []string{blobsDir, tmpDir, partialDir} {
 				checkEmpty(t, c.Store, sub)
 			}
@@ -274,9 +266,7 @@ func TestGetStatus(t *testing.T) {
 			if !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "hunter") || strings.Contains(status.URL, "hunter") {
 				t.Errorf("error %q names not the host, or a secret", err)
 			}
-			if srv.count() != test.requests {
-				t.Errorf("%d requests; want %d", srv.count(), test.requests)
-			}
+			assert.Equalf(t, test.requests, srv.count(), "requests")
 		})
 	}
 }
@@ -322,7 +312,7 @@ func TestGetFile(t *testing.T) {
 	t.Parallel()
 	data := content(600_000)
 	path := filepath.Join(t.TempDir(), "a b.run")
-	must(t, os.WriteFile(path, data, 0o600))
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 	c := newClient(t)
 	c.Offline = true // a local file is no download
 	url := "file://" + strings.ReplaceAll(path, " ", "%20")
@@ -345,7 +335,7 @@ func TestGetDamagedBlob(t *testing.T) {
 	f := File{URL: srv.URL, SHA256: digest(data), Size: 1000}
 	get(t, c, f)
 	path := c.Store.Path(f.SHA256)
-	must(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)))
+	require.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 10)))
 	if get(t, c, f) {
 		t.Error("a truncated blob was served")
 	}
@@ -461,7 +451,7 @@ func TestRetryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{Attempts: 4, Backoff: time.Second}
 		u, err := parseURL("https://example.com/x")
-		must(t, err)
+		require.NoError(t, err)
 		resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"60"}}}
 		begin, tries := time.Now(), 0
 		err = c.retry(t.Context(), u, func(context.Context) (bool, error) {
@@ -475,9 +465,7 @@ func TestRetryWaits(t *testing.T) {
 		if took := time.Since(begin); tries != 4 || took < 63*time.Second || took > 66*time.Second {
 			t.Errorf("%d tries in %v; want 4 in 63 to 66 s", tries, took)
 		}
-		if !errors.Is(err, ErrUnreachable) {
-			t.Errorf("retry = %v; want ErrUnreachable", err)
-		}
+		assert.ErrorIsf(t, err, ErrUnreachable, "retry")
 		when := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
 		for header, want := range map[string]time.Duration{when: 90 * time.Second, "999999": maxRetryAfter, "-5": 0, "soon": 0, "": 0} {
 			resp.Header.Set("Retry-After", header)

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestMain lets tests start this binary again as another process that downloads, so that locks, kill -9 and a
@@ -76,9 +79,7 @@ func digest(b []byte) string {
 
 func newStore(t *testing.T) *Store {
 	t.Helper()
-	s, err := OpenStore(t.TempDir())
-	must(t, err)
-	return s
+	return require.Value(OpenStore(t.TempDir()))(t)
 }
 
 func newClient(t *testing.T) *Client {
@@ -141,23 +142,16 @@ func cut(w http.ResponseWriter, data []byte, n int) {
 func get(t *testing.T, c *Client, f File) (cached bool) {
 	t.Helper()
 	path, cached, err := c.Get(t.Context(), f, nil)
-	if err != nil {
-		t.Fatalf("Get(%+v): %v", f, err)
-	}
+	require.NoErrorf(t, err, "Get(%+v)", f)
 	checkBlob(t, c, f, path)
 	return cached
 }
 
 func checkBlob(t *testing.T, c *Client, f File, path string) {
 	t.Helper()
-	if want := c.Store.Path(f.SHA256); path != want {
-		t.Errorf("path = %q; want %q", path, want)
-	}
-	data, err := os.ReadFile(path)
-	must(t, err)
-	if digest(data) != f.SHA256 {
-		t.Errorf("the store holds other bytes than asked for")
-	}
+	assert.Equalf(t, c.Store.Path(f.SHA256), path, "path")
+	data := require.Value(os.ReadFile(path))(t)
+	assert.Equalf(t, f.SHA256, digest(data), "the store holds other bytes than asked for")
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o444 {
 		t.Errorf("mode of blob = %v, %v; want 0444", fi.Mode(), err)
 	}
@@ -168,8 +162,7 @@ func checkBlob(t *testing.T, c *Client, f File, path string) {
 // checkEmpty fails the test when a folder of the store is not empty.
 func checkEmpty(t *testing.T, s *Store, sub string) {
 	t.Helper()
-	entries, err := os.ReadDir(s.dir + "/" + sub)
-	must(t, err)
+	entries := require.Value(os.ReadDir(s.dir + "/" + sub))(t)
 	for _, e := range entries {
 		t.Errorf("left behind: %s/%s", sub, e.Name())
 	}

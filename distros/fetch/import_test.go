@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestImport(t *testing.T) {
@@ -36,7 +38,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("Import = %s, %d, %v; progress %d", sum, size, err, last)
 	}
 	file := filepath.Join(t.TempDir(), "a.run")
-	must(t, os.WriteFile(file, data, 0o600))
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	if sum, _, err := c.Import(t.Context(), "file://"+file, 300_000, nil); err != nil || sum != digest(data) {
 		t.Errorf("a local file: %s, %v", sum, err)
 	}

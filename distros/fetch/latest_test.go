@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestLatest(t *testing.T) {
@@ -57,7 +60,7 @@ func TestLatest(t *testing.T) {
 			status = http.StatusNotFound
 			check("", fs.ErrNotExist)
 			status = 0
-			must(t, os.Remove(c.Store.Path(digest([]byte("two")))))
+			require.NoError(t, os.Remove(c.Store.Path(digest([]byte("two")))))
 			check("two", nil) // a record without its blob must not lead to a 304
 			checkEmpty(t, c.Store, tmpDir)
 		})
@@ -69,17 +72,13 @@ func TestLatestBounds(t *testing.T) {
 	data := content(1000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
 	path := filepath.Join(t.TempDir(), "Release")
-	must(t, os.WriteFile(path, data, 0o600))
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 	c := newClient(t)
 	for _, url := range []string{srv.URL, "file://" + path} {
 		if got, err := c.Latest(t.Context(), url, 1000); err != nil || digest(got) != digest(data) {
 			t.Errorf("Latest(%s, 1000) = %d bytes, %v", url, len(got), err)
 		}
-		if _, err := c.Latest(t.Context(), url, 999); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("Latest(%s, 999) = %v; want ErrTooLarge", url, err)
-		}
+		assert.ErrorIsf(t, assert.Err(c.Latest(t.Context(), url, 999)), ErrTooLarge, "Latest(%s, 999)", url)
 	}
-	if _, err := c.Latest(t.Context(), "file:///nonexistent", 10); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Latest(missing file) = %v; want fs.ErrNotExist", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Latest(t.Context(), "file:///nonexistent", 10)), fs.ErrNotExist, "Latest(missing file)")
 }

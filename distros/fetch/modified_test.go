@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestModified(t *testing.T) {
@@ -41,37 +44,27 @@ func TestModified(t *testing.T) {
 		}
 	}
 	for i := range s.count() {
-		if m := s.request(i).Method; m != http.MethodHead {
-			t.Errorf("request %d is %s", i, m)
-		}
+		assert.Equalf(t, http.MethodHead, s.request(i).Method, "request %d is", i)
 	}
 	if _, err := c.Modified(t.Context(), strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/missing"); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("missing: %v", err)
 	}
-	if _, err := c.Modified(t.Context(), "ftp://x/y"); err == nil {
-		t.Error("an address of another kind was taken")
-	}
+	assert.Errorf(t, assert.Err(c.Modified(t.Context(), "ftp://x/y")), "an address of another kind was taken")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Modified(ctx, s.URL+"/dated"); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Modified(ctx, s.URL+"/dated")), context.Canceled, "cancelled")
 	c.Offline = true
-	if _, err := c.Modified(t.Context(), s.URL+"/dated"); !errors.Is(err, ErrOffline) {
-		t.Errorf("offline: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Modified(t.Context(), s.URL+"/dated")), ErrOffline, "offline")
 }
 
 func TestModifiedFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.deb")
 	when := time.Date(2026, 6, 20, 10, 0, 0, 0, time.UTC)
-	must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, when, when)))
+	require.NoError(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, when, when)))
 	c := newClient(t)
 	if got, err := c.Modified(t.Context(), "file://"+file); err != nil || !got.Equal(when) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := c.Modified(t.Context(), "file://"+file+"x"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Modified(t.Context(), "file://"+file+"x")), fs.ErrNotExist, "missing")
 }

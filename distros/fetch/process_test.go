@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // process prepares a child that downloads one file.
 func process(t *testing.T, store string, f File) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	must(t, err)
+	self := require.Value(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), "FETCH_TEST_CHILD=1", "FETCH_TEST_STORE="+store, "FETCH_TEST_URL="+f.URL,
 		"FETCH_TEST_SHA256="+f.SHA256, "FETCH_TEST_SIZE="+strconv.FormatInt(f.Size, 10))
@@ -41,7 +43,7 @@ func TestTwoProcesses(t *testing.T) {
 	for range 3 {
 		cmd, out := process(t, c.Store.dir, f), &bytes.Buffer{}
 		cmd.Stdout, cmd.Stderr = out, out
-		must(t, cmd.Start())
+		require.NoError(t, cmd.Start())
 		children, outputs = append(children, cmd), append(outputs, out)
 	}
 	get(t, c, f)
@@ -50,9 +52,7 @@ func TestTwoProcesses(t *testing.T) {
 			t.Errorf("process %d: %v\n%s", i, err, outputs[i])
 		}
 	}
-	if srv.count() != 1 {
-		t.Errorf("%d downloads by 4 processes; want 1", srv.count())
-	}
+	assert.Equalf(t, 1, srv.count(), "downloads by 4 processes")
 	checkEmpty(t, c.Store, partialDir)
 }
 
@@ -70,7 +70,7 @@ func TestStuckProcess(t *testing.T) {
 	}
 	defer held.Close() //nolint:errcheck // a test
 	path, _, err := c.Get(t.Context(), File{URL: srv.URL, SHA256: digest(data)}, nil)
-	must(t, err)
+	require.NoError(t, err)
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("content differs, %v", err)
 	}
@@ -93,20 +93,17 @@ func TestKilledProcess(t *testing.T) {
 	c := newClient(t)
 	f := File{URL: srv.URL, SHA256: digest(data), Size: int64(len(data))}
 	cmd := process(t, c.Store.dir, f)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	out := require.Value(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "progress 150000" {
 		t.Log(lines.Text())
 	}
-	must(t, cmd.Process.Signal(syscall.SIGKILL))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait() // killed
 	checkEmpty(t, c.Store, blobsDir)
 	get(t, c, f)
-	if got := srv.request(1).Header.Get("Range"); got != "bytes=150000-" {
-		t.Errorf("Range after the kill = %q; want bytes=150000-", got)
-	}
+	assert.Equalf(t, "bytes=150000-", srv.request(1).Header.Get("Range"), "Range after the kill")
 }
 
 func mountTiny(dir string) error {
@@ -123,7 +120,7 @@ func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	for name, url := range map[string]string{"download": srv.URL, "copy": "file://" + filepath.Join(t.TempDir(), "f")} {
 		if path, ok := strings.CutPrefix(url, "file://"); ok {
-			must(t, os.WriteFile(path, data, 0o600))
+			require.NoError(t, os.WriteFile(path, data, 0o600))
 		}
 		cmd := process(t, dir, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
 		cmd.Env = append(cmd.Env, "FETCH_TEST_TMPFS="+dir)

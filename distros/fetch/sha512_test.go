@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func longDigest(data []byte) string { return fmt.Sprintf("%x", sha512.Sum512(data)) }
@@ -34,9 +37,7 @@ func TestSHA512(t *testing.T) {
 		if err != nil || cached {
 			t.Fatalf("Get = %v, %v", cached, err)
 		}
-		if have, err := os.ReadFile(path); err != nil || digest(have) != digest(data) {
-			t.Errorf("content of %s: %v", path, err)
-		}
+		assert.Equalf(t, digest(data), digest(require.Value(os.ReadFile(path))(t)), "content of %s", path)
 		for _, d := range []string{digest(data), longDigest(data)} {
 			if in, err := c.Store.Open(d); err != nil || !c.Store.Has(d) {
 				t.Errorf("Open(%.8s) = %v", d, err)
@@ -51,7 +52,7 @@ func TestSHA512(t *testing.T) {
 				t.Errorf("second Get = %v, %v", cached, err)
 			}
 		}
-		must(t, os.Remove(c.Store.Path(digest(data))))
+		require.NoError(t, os.Remove(c.Store.Path(digest(data))))
 		if c.Store.Has(longDigest(data)) {
 			t.Error("a link to nothing counts as content")
 		}
@@ -66,7 +67,7 @@ func TestSHA512Refused(t *testing.T) {
 	data := content(1000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
 	local := filepath.Join(t.TempDir(), "x")
-	must(t, os.WriteFile(local, data, 0o600))
+	require.NoError(t, os.WriteFile(local, data, 0o600))
 	c := newClient(t)
 	for _, url := range []string{srv.URL, "file://" + local} {
 		other := longDigest([]byte("x"))
@@ -80,8 +81,8 @@ func TestSHA512Refused(t *testing.T) {
 		if _, _, err := c.Get(t.Context(), File{URL: url, SHA512: longDigest(data)}, nil); err != nil {
 			t.Error(err)
 		}
-		must(t, os.RemoveAll(c.Store.Path(longDigest(data))))
-		must(t, os.Remove(c.Store.Path(digest(data))))
+		require.NoError(t, os.RemoveAll(c.Store.Path(longDigest(data))))
+		require.NoError(t, os.Remove(c.Store.Path(digest(data))))
 	}
 	for _, f := range []File{{}, {SHA512: "x"}, {SHA512: strings.ToUpper(longDigest(data))}, {SHA256: digest(data), SHA512: "x"}, {SHA256: longDigest(data)}} {
 		f.URL = srv.URL

@@ -8,13 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestStat(t *testing.T) {
 	t.Parallel()
 	data := strings.Repeat("x", 12345)
 	file := filepath.Join(t.TempDir(), "driver.run")
-	must(t, os.WriteFile(file, []byte(data), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(data), 0o600))
 	busy := false
 	s := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		switch head := r.Method == http.MethodHead; {
@@ -39,13 +42,9 @@ func TestStat(t *testing.T) {
 	})
 	c := newClient(t)
 	for _, address := range []string{s.URL + "/plain", s.URL + "/busy", s.URL + "/nohead", s.URL + "/silent", "file://" + file} {
-		if size, err := c.Stat(t.Context(), address); err != nil || size != int64(len(data)) {
-			t.Errorf("%s: %d, %v", address, size, err)
-		}
+		assert.Equalf(t, int64(len(data)), require.Value(c.Stat(t.Context(), address))(t), "%s", address)
 	}
-	if size, err := c.Stat(t.Context(), s.URL+"/unknown"); err != nil || size != 0 {
-		t.Errorf("unknown: %d, %v", size, err)
-	}
+	assert.Equalf(t, 0, require.Value(c.Stat(t.Context(), s.URL+"/unknown"))(t), "unknown")
 	for i := range s.count() {
 		if r := s.request(i); r.Method == http.MethodGet && r.Header.Get("Range") != "bytes=0-0" {
 			t.Errorf("request %d gets all of %s", i, r.URL)
@@ -54,14 +53,8 @@ func TestStat(t *testing.T) {
 	if _, err := c.Stat(t.Context(), strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/missing"); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("missing: %v", err)
 	}
-	if _, err := c.Stat(t.Context(), "file:///no/such/file"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
-	if _, err := c.Stat(t.Context(), "ftp://x/y"); err == nil {
-		t.Error("an address of another kind was taken")
-	}
+	assert.ErrorIsf(t, assert.Err(c.Stat(t.Context(), "file:///no/such/file")), fs.ErrNotExist, "no file")
+	assert.Errorf(t, assert.Err(c.Stat(t.Context(), "ftp://x/y")), "an address of another kind was taken")
 	c.Offline = true
-	if _, err := c.Stat(t.Context(), s.URL+"/plain"); !errors.Is(err, ErrOffline) {
-		t.Errorf("offline: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Stat(t.Context(), s.URL+"/plain")), ErrOffline, "offline")
 }

@@ -8,18 +8,18 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for range 2 { // the second time it exists already
-		w, err := s.Create()
-		must(t, err)
+		w := require.Value(s.Create())(t)
 		for _, part := range []string{"hello ", "world"} {
-			if _, err := w.Write([]byte(part)); err != nil {
-				t.Fatal(err)
-			}
+			require.Value(w.Write([]byte(part)))(t)
 		}
 		for range 2 { // a second Commit returns the same
 			sum, size, err := w.Commit()
@@ -27,19 +27,12 @@ func TestWriter(t *testing.T) {
 				t.Errorf("Commit() = %q, %d, %v", sum, size, err)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Errorf("Close after Commit: %v", err)
-		}
-		if _, err := w.Write([]byte("x")); !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("Write after Commit = %v; want fs.ErrClosed", err)
-		}
+		assert.NoErrorf(t, w.Close(), "Close after Commit")
+		assert.ErrorIsf(t, assert.Err(w.Write([]byte("x"))), fs.ErrClosed, "Write after Commit")
 	}
 	sum := digest([]byte("hello world"))
-	f, err := s.Open(sum)
-	must(t, err)
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	f := require.Value(s.Open(sum))(t)
+	assert.NoError(t, f.Close())
 	if fi, err := os.Stat(s.Path(sum)); err != nil || fi.Mode().Perm() != 0o444 {
 		t.Errorf("blob: %v, %v; want mode 0444", fi, err)
 	}
@@ -49,15 +42,10 @@ func TestWriter(t *testing.T) {
 func TestWriterClose(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	w, err := s.Create()
-	must(t, err)
-	if _, err := w.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	w := require.Value(s.Create())(t)
+	require.Value(w.Write([]byte("x")))(t)
 	for range 2 {
-		if err := w.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		assert.NoErrorf(t, w.Close(), "Close")
 	}
 	if _, _, err := w.Commit(); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Commit after Close = %v; want fs.ErrClosed", err)
@@ -94,8 +82,7 @@ func TestWritersAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s, err := OpenStore(dir)
-	must(t, err)
+	s := require.Value(OpenStore(dir))(t)
 	if !s.Has(digest(data)) {
 		t.Error("the content is not there")
 	}
@@ -112,31 +99,24 @@ func TestPathStaysInside(t *testing.T) {
 		if s.Has(name) {
 			t.Errorf("Has(%q)", name)
 		}
-		if _, err := s.Open(name); !errors.Is(err, fs.ErrInvalid) {
-			t.Errorf("Open(%q) = %v; want fs.ErrInvalid", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(s.Open(name)), fs.ErrInvalid, "Open(%q)", name)
 	}
-	if _, err := s.Open(digest(nil)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Open(missing) = %v; want fs.ErrNotExist", err)
-	}
+	assert.ErrorIsf(t, assert.Err(s.Open(digest(nil))), fs.ErrNotExist, "Open(missing)")
 }
 
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	w, err := s.Create()
-	must(t, err)
+	w := require.Value(s.Create())(t)
 	defer w.Close() //nolint:errcheck // a test
 	dead := filepath.Join(s.dir, tmpDir, "dead")
 	fresh, old := filepath.Join(s.dir, partialDir, "fresh"), filepath.Join(s.dir, partialDir, "old")
 	for _, path := range []string{dead, fresh, old} {
-		must(t, os.WriteFile(path, []byte("x"), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
 	past := time.Now().Add(-partialLife - time.Hour)
-	must(t, os.Chtimes(old, past, past))
-	if _, err := OpenStore(s.dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(old, past, past))
+	require.Value(OpenStore(s.dir))(t)
 	for path, want := range map[string]bool{dead: false, old: false, fresh: true, w.file.Name(): true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("after OpenStore, %s exists: %v; want %v", path, err == nil, want)
@@ -150,8 +130,6 @@ func TestSweep(t *testing.T) {
 func TestOpenStoreFails(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
-	if _, err := OpenStore(file); err == nil {
-		t.Error("OpenStore of a file succeeded")
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	assert.Errorf(t, assert.Err(OpenStore(file)), "OpenStore of a file succeeded")
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -26,7 +28,7 @@ func TestDetached(t *testing.T) {
 	good, stranger, old := repotest.Key("test", 0), repotest.Key("test", 0), repotest.Key("test", 2*365*24*time.Hour)
 	sign := func(e *openpgp.Entity, when time.Time) []byte {
 		var b bytes.Buffer
-		must(t, openpgp.DetachSign(&b, e, strings.NewReader("text"), at(when)))
+		require.NoError(t, openpgp.DetachSign(&b, e, strings.NewReader("text"), at(when)))
 		return b.Bytes()
 	}
 	mine, theirs, late := sign(good, testNow), sign(stranger, testNow), sign(old, testNow.AddDate(-2, 0, 0))
@@ -69,16 +71,12 @@ func TestClearsigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := Trust{Keys: openpgp.EntityList{good}, Now: testNow}
-	if text, err := tr.Clearsigned(b.Bytes()); err != nil || string(text) != "text\n" {
-		t.Errorf("%q, %v", text, err)
-	}
+	assert.Equal(t, "text\n", string(require.Value(tr.Clearsigned(b.Bytes()))(t)))
 	for name, data := range map[string]string{
 		"text before": "x\n" + b.String(), "text behind": b.String() + "\nx", "no message": "x",
 		"changed": strings.Replace(b.String(), "text", "Text", 1),
 	} {
-		if _, err := tr.Clearsigned([]byte(data)); !errors.Is(err, ErrSignature) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(tr.Clearsigned([]byte(data))), ErrSignature, "%s", name)
 	}
 }
 
@@ -88,8 +86,7 @@ func TestWeakDigest(t *testing.T) {
 	t.Parallel()
 	c := at(testNow.AddDate(-3, 0, 0))
 	c.RSABits = 2048
-	key, err := openpgp.NewEntity("rsa", "", "rsa@example.com", c)
-	must(t, err)
+	key := require.Value(openpgp.NewEntity("rsa", "", "rsa@example.com", c))(t)
 	if Strong(crypto.SHA1) || Strong(crypto.MD5) || Strong(crypto.RIPEMD160) {
 		t.Error("SHA-1, MD5 or RIPEMD-160 count as strong")
 	}
@@ -105,7 +102,7 @@ func TestWeakDigest(t *testing.T) {
 			t.Fatal(h, err)
 		}
 		var b bytes.Buffer
-		must(t, sig.Serialize(&b))
+		require.NoError(t, sig.Serialize(&b))
 		err := Trust{Now: testNow, Keys: openpgp.EntityList{key}}.Detached([]byte("text"), b.Bytes())
 		if ok != (err == nil) || !ok && (!errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), "weak")) {
 			t.Errorf("%v: %v", h, err)
@@ -119,7 +116,7 @@ func TestReadKeys(t *testing.T) {
 	armoured := func(e *openpgp.Entity) string { return repotest.Armour(t, openpgp.PublicKeyType, e.Serialize) }
 	unreadable := repotest.Armour(t, openpgp.PublicKeyType, func(w io.Writer) error { _, err := w.Write([]byte{0x99, 0, 1, 9}); return err })
 	var binary bytes.Buffer
-	must(t, errors.Join(one.Serialize(&binary), two.Serialize(&binary)))
+	require.NoError(t, errors.Join(one.Serialize(&binary), two.Serialize(&binary)))
 	for name, c := range map[string]struct {
 		data string
 		keys int
@@ -142,21 +139,10 @@ func FuzzTrust(f *testing.F) {
 	f.Add([]byte("-----BEGIN PGP SIGNATURE-----\n\niHUE\n=abcd\n-----END PGP SIGNATURE-----\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tr := Trust{Now: testNow}
-		if _, err := tr.Clearsigned(data); err == nil {
-			t.Error("a signed text was accepted without a key")
-		}
-		if tr.Detached([]byte("text"), data) == nil {
-			t.Error("a signature was accepted without a key")
-		}
+		assert.Errorf(t, assert.Err(tr.Clearsigned(data)), "a signed text was accepted without a key")
+		assert.Errorf(t, tr.Detached([]byte("text"), data), "a signature was accepted without a key")
 		if keys, err := ReadKeys(data); (len(keys) > 0) != (err == nil) && err == nil {
 			t.Error("no keys, no error")
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

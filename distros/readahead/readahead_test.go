@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/iotest"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestReader: the bytes and the error of the source come in order, whatever the sizes.
@@ -35,8 +37,6 @@ func TestReader(t *testing.T) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := New(rand.NewChaCha8([32]byte{}))
-	if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(io.ReadFull(r, make([]byte, 10)))(t)
 	r.Stop()
 }

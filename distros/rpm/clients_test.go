@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -28,18 +30,16 @@ import (
 func certificate(t *testing.T) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "entitlement"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	must(t, err)
+	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
 	if parsed, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	raw := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), parsed
 }
 
@@ -76,17 +76,13 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	r, o, _, _ := subscribed(t)
-	rel, err := OpenReleases(t.Context(), o)
-	must(t, err)
-	x, err := rel.Load(t.Context())
-	must(t, err)
+	rel := require.Value(OpenReleases(t.Context(), o))(t)
+	x := require.Value(rel.Load(t.Context()))(t)
 	checkBasicsSigned(t, x, r.url)
 	p, _ := x.Candidate("gcc")
-	clients, err := OpenClients(o)
-	must(t, err)
+	clients := require.Value(OpenClients(o))(t)
 	for name, c := range map[string]*Clients{"of the releases": rel.Clients(), "without asking": clients} {
-		client, err := c.For(p.URL)
-		must(t, err)
+		client := require.Value(c.For(p.URL))(t)
 		var status *fetch.StatusError
 		if _, err := client.Latest(t.Context(), p.URL, 100); !errors.As(err, &status) || status.Code != http.StatusNotFound {
 			t.Errorf("clients %s: download = %v; want 404, which a client without a certificate does not get", name, err)
@@ -99,9 +95,7 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("clients %s: For(elsewhere) = %v, %v; want the client of the options", name, other, err)
 		}
 	}
-	if _, err := o.Fetch.Latest(t.Context(), p.URL, 100); err == nil {
-		t.Error("a client without a certificate got an answer")
-	}
+	assert.Errorf(t, assert.Err(o.Fetch.Latest(t.Context(), p.URL, 100)), "a client without a certificate got an answer")
 }
 
 func checkBasicsSigned(t *testing.T, x *Index, url string) {
@@ -121,8 +115,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		ReadFile(string) ([]byte, error)
 	})
 	read := func(name string) string {
-		data, err := machine.ReadFile(name)
-		must(t, err)
+		data := require.Value(machine.ReadFile(name))(t)
 		return string(data)
 	}
 	repo, ca := read("run/secrets/redhat.repo"), read("run/secrets/rhsm/ca/ca.pem")
@@ -150,11 +143,8 @@ func TestSubscriptionFiles(t *testing.T) {
 		if c.want == "" {
 			continue
 		}
-		clients, err := OpenClients(o)
-		must(t, err)
-		if _, err := clients.For(r.url + "/x"); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: For = %v; want %q", c.name, err, c.want)
-		}
+		clients := require.Value(OpenClients(o))(t)
+		assert.ErrorContainsf(t, assert.Err(clients.For(r.url+"/x")), c.want, "%s: For", c.name)
 	}
 }
 
@@ -185,12 +175,10 @@ func TestSecrets(t *testing.T) {
 	}))
 	defer server.Close()
 	o := r.options(t)
-	u, err := url.Parse(server.URL + "/os?t0ken")
-	must(t, err)
+	u := require.Value(url.Parse(server.URL + "/os?t0ken"))(t)
 	u.User = url.UserPassword("me", "s3cret")
 	o.Sources[0].BaseURLs = []string{u.String()}
-	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, server.URL+"/os")
 	if len(strange) > 0 {
 		t.Errorf("secrets went to another host: %q", strange)
@@ -217,8 +205,7 @@ func TestProxy(t *testing.T) {
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{"http://repository.example.com/far/os"}
 	o.Sources[0].Proxy = strings.Replace(proxy.URL, "//", "//me:pw@", 1)
-	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, "http://repository.example.com/far/os")
 	if !strings.HasPrefix(used, "Basic ") {
 		t.Errorf("the proxy was told %q", used)
@@ -228,9 +215,7 @@ func TestProxy(t *testing.T) {
 		t.Error(err)
 	}
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, repoconf.ErrSources) {
-		t.Errorf("Open(proxy with a foreign transport) = %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(proxy with a foreign transport)")
 }
 
 func TestNoVerify(t *testing.T) {
@@ -252,9 +237,7 @@ func TestNoVerify(t *testing.T) {
 	}
 	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
 	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, repoconf.ErrSources) {
-		t.Errorf("Open(no CA in PEM) = %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(no CA in PEM)")
 }
 
 // TestOptionsKeyring checks that keys which only a source names count, wherever the base stores them.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -60,8 +62,7 @@ func TestCreaterepo(t *testing.T) {
 				dropXML(t, dir)
 			}
 			url := rpmtest.Serve(t, dir)
-			store, err := fetch.OpenStore(t.TempDir())
-			must(t, err)
+			store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 			root := t.TempDir()
 			key.Write(t, filepath.Join(root, "etc/pki/rpm-gpg"))
 			keyFile := "RPM-GPG-KEY-" + key.Fingerprint[len(key.Fingerprint)-8:]
@@ -70,15 +71,11 @@ func TestCreaterepo(t *testing.T) {
 				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
 			}
 			writeFile(t, filepath.Join(root, config, "r.repo"), text)
-			releases, err := rpm.OpenReleases(t.Context(), rpm.Options{
+			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
 				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(), SQLite: sqlite.Read,
-			})
-			must(t, err)
-			x, err := releases.Load(t.Context())
-			must(t, err)
-			if x.Len() != len(packages) {
-				t.Errorf("Len = %d; want %d", x.Len(), len(packages))
-			}
+			}))(t)
+			x := require.Value(releases.Load(t.Context()))(t)
+			assert.Equalf(t, len(packages), x.Len(), "Len")
 			for _, file := range packages {
 				compare(t, x, s, file, key.Fingerprint)
 			}
@@ -89,13 +86,10 @@ func TestCreaterepo(t *testing.T) {
 // compare opens a package and checks that the index has the same data.
 func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 	t.Helper()
-	in, err := os.Open(file)
-	must(t, err)
+	in := require.Value(os.Open(file))(t)
 	defer in.Close() //nolint:errcheck // read only
-	f, err := rpmfile.Open(in)
-	must(t, err)
-	want, err := f.Header.Metadata()
-	must(t, err)
+	f := require.Value(rpmfile.Open(in))(t)
+	want := require.Value(f.Header.Metadata())(t)
 	got, ok := x.Candidate(want.Name)
 	if !ok {
 		t.Fatalf("no %s in the index", want.Name)
@@ -135,23 +129,20 @@ func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 
 func mustStore(t *testing.T) *fetch.Store {
 	t.Helper()
-	store, err := fetch.OpenStore(t.TempDir())
-	must(t, err)
-	return store
+	return require.Value(fetch.OpenStore(t.TempDir()))(t)
 }
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	must(t, os.WriteFile(name, []byte(text), 0o644))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 // dropXML removes the XML lists of a repository, so that only its databases are left.
 func dropXML(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, "repodata/repomd.xml")
-	data, err := os.ReadFile(name)
-	must(t, err)
+	data := require.Value(os.ReadFile(name))(t)
 	parts := strings.Split(string(data), "<data ")
 	kept := parts[:1]
 	for _, p := range parts[1:] {
@@ -160,11 +151,4 @@ func dropXML(t *testing.T, dir string) {
 		}
 	}
 	writeFile(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

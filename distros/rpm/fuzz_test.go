@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
@@ -46,9 +47,7 @@ func FuzzFilelists(f *testing.F) {
 		}
 		for _, names := range found {
 			for _, n := range names {
-				if n != "/usr/bin/gcc" {
-					t.Errorf("found %q", n)
-				}
+				assert.Equalf(t, "/usr/bin/gcc", n, "found")
 			}
 		}
 	})

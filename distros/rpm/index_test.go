@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -22,7 +23,7 @@ func TestObsoleting(t *testing.T) {
 		for _, o := range p.obsoletes {
 			r.Obsoletes = append(r.Obsoletes, RecordRelation{Name: o})
 		}
-		must(t, b.record(r))
+		require.NoError(t, b.record(r))
 	}
 	x := &Index{arch: "aarch64", entries: b.entries}
 	x.build()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
@@ -90,14 +92,11 @@ func TestOtherMirrorForLists(t *testing.T) {
 	r.Files["/half/repodata/primary.xml.gz"][40] ^= 1
 	o := r.options(t)
 	o.Sources[0].BaseURLs = []string{base + "/half", r.url}
-	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, base+"/half")
 	r.Lock()
 	defer r.Unlock()
-	if r.Requests["/os/repodata/primary.xml.gz"] != 1 {
-		t.Error("the second mirror was not asked")
-	}
+	assert.Equalf(t, 1, r.Requests["/os/repodata/primary.xml.gz"], "the second mirror was not asked")
 }
 
 func TestMirrorOfMirrorList(t *testing.T) {
@@ -108,8 +107,7 @@ func TestMirrorOfMirrorList(t *testing.T) {
 	r.Files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
 	o := r.options(t)
 	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
-	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, r.url)
 }
 
@@ -119,9 +117,7 @@ func FuzzMirrors(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := parseMirrors(data, repoconf.Vars{"basearch": "x86_64"})
 		if err != nil {
-			if !errors.Is(err, repodata.ErrIndex) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, err, repodata.ErrIndex)
 			return
 		}
 		for _, u := range m.folders {

@@ -2,7 +2,6 @@ package rpm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -82,17 +83,14 @@ func TestModules(t *testing.T) {
 			maps.Copy(files, c.files)
 			o := r.options(t)
 			o.Root = textFS(files)
-			x, err := openIndex(t.Context(), o)
-			must(t, err)
+			x := require.Value(openIndex(t.Context(), o))(t)
 			var got []string
 			for _, name := range x.Names("") {
 				for _, p := range x.Versions(name) {
 					got = append(got, p.String())
 				}
 			}
-			if strings.Join(got, ", ") != c.want {
-				t.Errorf("there are %s\nwant      %s", strings.Join(got, ", "), c.want)
-			}
+			assert.Equalf(t, c.want, strings.Join(got, ", "), "there are")
 			if notes := strings.Join(x.Notes(), "\n"); c.note == "" && notes != "" || !strings.Contains(notes, c.note) {
 				t.Errorf("Notes = %q; want %q", notes, c.note)
 			}
@@ -120,9 +118,7 @@ func TestModuleMistakes(t *testing.T) {
 		r := newRepository(t, basics()...)
 		r.Modules = text
 		r.publish(t, testKeys().good)
-		if _, err := openIndex(t.Context(), r.options(t)); !errors.Is(err, repodata.ErrIndex) {
-			t.Errorf("%s: Open = %v; want ErrIndex", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), r.options(t))), repodata.ErrIndex, "%s: Open", name)
 	}
 	for _, text := range []string{"", "\n", "---\n", "# nothing\n", "---\ndocument: modulemd\nversion: 1\ndata: {name: 3}\n", "---\nhello: world\n"} {
 		if docs, err := repodata.ParseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
@@ -154,9 +150,7 @@ func BenchmarkModules(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	start := time.Now()
 	for b.Loop() {
-		if _, err := repodata.ParseModules(bytes.NewReader(text.Bytes())); err != nil {
-			b.Fatal(err)
-		}
+		require.Value(repodata.ParseModules(bytes.NewReader(text.Bytes())))(b)
 	}
 	b.ReportMetric(time.Since(start).Seconds()/float64(b.N), "s/list")
 }
@@ -168,8 +162,6 @@ func TestAccepts(t *testing.T) {
 		have string
 		ok   bool
 	}{{nil, "x", true}, {[]string{"a", "b"}, "b", true}, {[]string{"a"}, "b", false}, {[]string{"-a"}, "b", true}, {[]string{"-a", "-b"}, "b", false}} {
-		if got := accepts(slices.Clone(c.want), c.have); got != c.ok {
-			t.Errorf("accepts(%q, %q) = %v", c.want, c.have, got)
-		}
+		assert.Equalf(t, c.ok, accepts(slices.Clone(c.want), c.have), "accepts(%q, %q)", c.want, c.have)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
@@ -44,8 +44,7 @@ func TestOpen(t *testing.T) {
 				r := newRepository(t, basics()...)
 				r.Ending, r.SHA512 = ending, long
 				r.publish(t, testKeys().stranger, testKeys().good)
-				x, err := openIndex(t.Context(), r.options(t))
-				must(t, err)
+				x := require.Value(openIndex(t.Context(), r.options(t)))(t)
 				if x.Len() != 5 || len(x.Notes()) != 0 || len(x.Digest()) != 64 {
 					t.Errorf("Len, Notes, Digest = %d, %q, %q", x.Len(), x.Notes(), x.Digest())
 				}
@@ -65,9 +64,7 @@ func checkBasics(t *testing.T, x *Index, url string) {
 		Name: "cpp", Version: "2:11.4.1-3.el9", Arch: "x86_64", URL: url + "/Packages/cpp-11.4.1-3.el9.x86_64.rpm",
 		SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("cpp2:11.4.1-3.el9"))), Size: 1234,
 	}
-	if diff := cmp.Diff(want, p.Package); diff != "" {
-		t.Errorf("Candidate(cpp):\n%s", diff)
-	}
+	assert.Samef(t, want, p.Package, "Candidate(cpp)")
 	evr := rpmfile.EVR{Epoch: "2", Version: "11.4.1"}
 	meta := rpmfile.Metadata{
 		Name: "cpp", EVR: rpmfile.EVR{Epoch: "2", Version: "11.4.1", Release: "3.el9"}, Arch: "x86_64",
@@ -76,9 +73,7 @@ func checkBasics(t *testing.T, x *Index, url string) {
 		},
 		Conflicts: []rpmfile.Relation{{Name: "tcc"}}, Obsoletes: []rpmfile.Relation{{Name: "old-cpp", Op: "<", EVR: rpmfile.EVR{Version: "3"}}},
 	}
-	if diff := cmp.Diff(meta, p.Metadata); diff != "" {
-		t.Errorf("Metadata of cpp:\n%s", diff)
-	}
+	assert.Samef(t, meta, p.Metadata, "Metadata of cpp")
 	if p.InstalledSize != 5678 || p.BuildTime.Unix() != 1700000000 || p.Origin != "os" || p.Priority != 99 {
 		t.Errorf("cpp = %+v", p)
 	}
@@ -94,15 +89,12 @@ func checkBasics(t *testing.T, x *Index, url string) {
 		t.Errorf("Versions = %q; want %q", versions, want)
 	}
 	for want, names := range map[string]string{"/usr/bin/gcc": "gcc", "cpp(x86-64) = 2:11.4.1": "cpp", "cpp < 1": "", "cpp >= 11": "cpp cpp"} {
-		req, err := rpmfile.ParseRequirement(want)
-		must(t, err)
+		req := require.Value(rpmfile.ParseRequirement(want))(t)
 		var got []string
 		for _, p := range x.WhatProvides(req.Relation) {
 			got = append(got, p.Name)
 		}
-		if strings.Join(got, " ") != names {
-			t.Errorf("WhatProvides(%s) = %q; want %q", want, got, names)
-		}
+		assert.Equalf(t, names, strings.Join(got, " "), "WhatProvides(%s) = %q", want, got)
 	}
 	if again, _ := x.Candidate("cpp"); again != p {
 		t.Error("a package is not the same pointer twice")
@@ -113,8 +105,7 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
-	x, err := openIndex(t.Context(), r.options(t))
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), r.options(t)))(t)
 	for want, have := range map[string]string{
 		"gcc": "gcc 11.4.1-3.el9 x86_64", "cpp.i686": "cpp 11.4.1-3.el9 i686", "gcc-11.3.1": "gcc 11.3.1-4.el9 x86_64", "gcc = 11.3.1": "gcc 11.3.1-4.el9 x86_64",
 		"gcc-11.3.1-4.el9.x86_64": "gcc 11.3.1-4.el9 x86_64", "cpp-2:11.4.1-3.el9": "cpp 2:11.4.1-3.el9 x86_64", "data.noarch": "data 1-1 noarch",
@@ -130,9 +121,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%s) = %v, %v; want an *UnresolvableError", want, p, err)
 		}
 	}
-	if got := x.Names("c"); !slices.Equal(got, []string{"cpp"}) {
-		t.Errorf("Names(c) = %q", got)
-	}
+	assert.Samef(t, []string{"cpp"}, x.Names("c"), "Names(c)")
 }
 
 func TestFiles(t *testing.T) {
@@ -141,8 +130,7 @@ func TestFiles(t *testing.T) {
 	packages[1].AllFiles = []string{"/usr/bin/as", "/opt/x"}
 	r := newRepository(t, packages...)
 	r.publish(t, testKeys().good)
-	x, err := openIndex(t.Context(), r.options(t))
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), r.options(t)))(t)
 	const list = "/os/repodata/filelists.xml.gz"
 	for _, c := range []struct {
 		file, owner string
@@ -159,9 +147,7 @@ func TestFiles(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.Owners(ctx, "/another"); !errors.Is(err, context.Canceled) {
-		t.Errorf("owners after cancel = %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(x.Owners(ctx, "/another")), context.Canceled, "owners after cancel")
 }
 
 // TestRefused checks what is not accepted, and the error for each case.
@@ -295,8 +281,7 @@ func TestSignedPackages(t *testing.T) {
 			if c.extra {
 				o.Keyrings = [][]byte{[]byte(repotest.Public(t, k.expired))}
 			}
-			x, err := openIndex(t.Context(), o)
-			must(t, err)
+			x := require.Value(openIndex(t.Context(), o))(t)
 			slices.Sort(c.want)
 			if p, _ := x.Candidate("gcc"); !slices.Equal(p.Keys, c.want) {
 				t.Errorf("Keys = %q; want %q", p.Keys, c.want)
@@ -328,24 +313,18 @@ func TestSkipUnavailable(t *testing.T) {
 	unreachable := o.Sources[0]
 	unreachable.ID, unreachable.BaseURLs = "gone", []string{"http://127.0.0.1:1/os"}
 	o.Sources = append(o.Sources, unreachable)
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
-		t.Errorf("Open = %v; want ErrUnreachable", err)
-	}
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "Open")
 	o.Sources[1].SkipUnavailable = true
 	x, err := openIndex(t.Context(), o)
 	if err != nil || len(x.Notes()) != 1 || !strings.Contains(x.Notes()[0], "gone") {
 		t.Fatalf("Open = %v, %v; want a note", x, err)
 	}
 	o.Sources = o.Sources[1:]
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
-		t.Errorf("Open(nothing left) = %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "Open(nothing left)")
 	r.Files["/os/repodata/repomd.xml"] = []byte("<repomd/>")
 	o = r.options(t)
 	o.Sources[0].SkipUnavailable = true
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, ErrSignature) {
-		t.Errorf("Open(forged, skip) = %v; want ErrSignature", err)
-	}
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), ErrSignature, "Open(forged, skip)")
 }
 
 func TestOffline(t *testing.T) {
@@ -353,17 +332,12 @@ func TestOffline(t *testing.T) {
 	r := newRepository(t, basics()...)
 	r.publish(t, testKeys().good)
 	o := r.options(t)
-	if _, err := openIndex(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(openIndex(t.Context(), o))(t)
 	r.Files = map[string][]byte{}
 	o.Fetch.Offline = true
-	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, r.url)
-	if _, err := x.Owners(t.Context(), "/opt/x"); !errors.Is(err, fetch.ErrOffline) {
-		t.Errorf("owners offline = %v; want ErrOffline", err)
-	}
+	assert.ErrorIsf(t, assert.Err(x.Owners(t.Context(), "/opt/x")), fetch.ErrOffline, "owners offline")
 }
 
 func TestRollback(t *testing.T) {
@@ -403,8 +377,7 @@ func TestDigest(t *testing.T) {
 	digest := func(change func(*Options)) string {
 		o := r.options(t)
 		change(&o)
-		rel, err := OpenReleases(t.Context(), o)
-		must(t, err)
+		rel := require.Value(OpenReleases(t.Context(), o))(t)
 		return rel.Digest()
 	}
 	first := digest(func(*Options) {})
@@ -442,8 +415,7 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 	r.publish(t, testKeys().good)
 	o := r.options(t)
 	o.Sources[0].Exclude = []string{"excl*.x86_64"}
-	x, err := openIndex(t.Context(), o)
-	must(t, err)
+	x := require.Value(openIndex(t.Context(), o))(t)
 	for name, why := range map[string]string{"climbs": "above the root", "weak": "does not count", "media": "media", "rich": "rich dependency", "excluded": "exclude=excl*.x86_64"} {
 		if p, ok := x.Candidate(name); ok {
 			t.Errorf("Candidate(%s) = %v", name, p)
@@ -451,9 +423,7 @@ func TestPackagesThatCannotBeUsed(t *testing.T) {
 		if h := x.hidden(rpmfile.Relation{Name: name}); len(h) != 1 || !strings.Contains(h[0].Hidden, why) {
 			t.Errorf("hidden(%s) = %v; want one because of %q", name, h, why)
 		}
-		if _, err := x.Find(name); err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("Find(%s) = %v; want %q", name, err, why)
-		}
+		assert.ErrorContainsf(t, assert.Err(x.Find(name)), why, "Find(%s)", name)
 	}
 	for name, url := range map[string]string{"elsewhere": "https://example.com/pool/a/b+c~1%5E2.rpm", "escaped": r.url + "/a/b%5E1.rpm"} {
 		if p, ok := x.Candidate(name); !ok || p.URL != url {
@@ -485,23 +455,14 @@ func TestPriorities(t *testing.T) {
 		}
 		change(&all[0], &all[1], &all[2])
 		o.Sources = all
-		x, err := openIndex(t.Context(), o)
-		must(t, err)
+		x := require.Value(openIndex(t.Context(), o))(t)
 		p, _ := x.Candidate("x")
 		return p.Version + " " + p.Origin
 	}
-	if got := candidate(func(_, _, _ *repoconf.Source) {}); got != "2-1 b" {
-		t.Errorf("no priorities: %s", got)
-	}
-	if got := candidate(func(a, _, _ *repoconf.Source) { a.Priority = 10 }); got != "1-1 a" {
-		t.Errorf("a has 10: %s", got)
-	}
-	if got := candidate(func(_, _, c *repoconf.Source) { c.Cost = 10 }); got != "2-1 c" {
-		t.Errorf("c is cheaper: %s", got)
-	}
-	if got := candidate(func(_, _, c *repoconf.Source) { c.Include = []string{"y"} }); got != "2-1 b" {
-		t.Errorf("c includes y only: %s", got)
-	}
+	assert.Equalf(t, "2-1 b", candidate(func(_, _, _ *repoconf.Source) {}), "no priorities")
+	assert.Equalf(t, "1-1 a", candidate(func(a, _, _ *repoconf.Source) { a.Priority = 10 }), "a has 10")
+	assert.Equalf(t, "2-1 c", candidate(func(_, _, c *repoconf.Source) { c.Cost = 10 }), "c is cheaper")
+	assert.Equalf(t, "2-1 b", candidate(func(_, _, c *repoconf.Source) { c.Include = []string{"y"} }), "c includes y only")
 }
 
 func TestBadStatusOfList(t *testing.T) {
@@ -510,9 +471,7 @@ func TestBadStatusOfList(t *testing.T) {
 	r.publish(t, testKeys().good)
 	o := r.options(t)
 	o.Fetch.HTTP = &http.Client{Transport: failing{}}
-	if _, err := openIndex(t.Context(), o); !errors.Is(err, fetch.ErrUnreachable) {
-		t.Errorf("Open = %v; want ErrUnreachable", err)
-	}
+	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), fetch.ErrUnreachable, "Open")
 }
 
 type failing struct{}

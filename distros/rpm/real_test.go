@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -17,11 +19,10 @@ import (
 
 func TestRealPrimary(t *testing.T) {
 	t.Parallel()
-	f, err := os.Open("testdata/real/fedora-38-0ad-data.xml")
-	must(t, err)
+	f := require.Value(os.Open("testdata/real/fedora-38-0ad-data.xml"))(t)
 	defer f.Close() //nolint:errcheck // opened for reading
 	b := newBuilder(&repo{source: repoconf.Source{ID: "fedora"}}, "https://example.com/os", "x86_64")
-	must(t, b.readPrimary(f))
+	require.NoError(t, b.readPrimary(f))
 	x := &Index{arch: "x86_64", entries: b.entries}
 	x.build()
 	got, ok := x.Candidate("0ad-data")
@@ -43,7 +44,5 @@ func TestRealPrimary(t *testing.T) {
 		Origin: "fedora", InstalledSize: 3296032344, BuildTime: time.Unix(1674071971, 0),
 	}
 	sameEVR := cmp.Comparer(func(a, b rpmfile.EVR) bool { return rpmfile.Compare(a, b) == 0 })
-	if diff := cmp.Diff(want, got, sameEVR, cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(0), cmpopts.IgnoreFields(Package{}, "Priority")); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, got, sameEVR, cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(0), cmpopts.IgnoreFields(Package{}, "Priority"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
@@ -56,8 +57,7 @@ func (r *repository) publishAt(t *testing.T, dir string, when time.Time, es ...*
 // options returns options that check the signature of repomd.xml with the good key.
 func (r *repository) options(t *testing.T) Options {
 	t.Helper()
-	store, err := fetch.OpenStore(t.TempDir())
-	repotest.Must(t, err)
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	return Options{
 		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "x86_64", Now: testNow,
 		Sources: []repoconf.Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: repotest.Public(t, testKeys().good)}},
@@ -79,11 +79,4 @@ func openIndex(ctx context.Context, o Options) (*Index, error) {
 		return nil, err
 	}
 	return r.Load(ctx)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -74,7 +75,7 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	runtime.ReadMemStats(&before)
 	start := time.Now()
 	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "x86_64")
-	must(t, b.readPrimary(bytes.NewReader(list.Bytes())))
+	require.NoError(t, b.readPrimary(bytes.NewReader(list.Bytes())))
 	x = &Index{arch: "x86_64", entries: b.entries}
 	x.build()
 	took := time.Since(start)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -19,7 +20,7 @@ import (
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
 	errs := each(ctx, jobs/2, len(groups), func(i int) error {
 		if err := f(groups[i]); err != nil {
-			return fmt.Errorf("%s: %w", groups[i].Tag, err)
+			return about(groups[i].Tag, err)
 		}
 		return nil
 	})
@@ -33,6 +34,15 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 		return errors.Join(errs...)
 	}
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, errors.Join(errs...))
+}
+
+// about puts the name of what failed before an error, unless the error's text has it already: the packages
+// below name their target too.
+func about(name string, err error) error {
+	if strings.Contains(err.Error(), name) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by

@@ -47,7 +47,7 @@ func Connect(c Connection) (*images.Builder, error) {
 	}
 	store, err := fetch.OpenStore(c.Cache)
 	if err != nil {
-		return nil, fmt.Errorf("open the cache: %w", err)
+		return nil, matrix.RequestErrorf("open the cache: %w; --cache names its folder", err)
 	}
 	registries, err := registry.New(registry.Options{
 		Store: store, Insecure: c.Insecure, CAFile: c.CAFile, Mirrors: c.Mirrors, Offline: c.Offline, Jobs: c.Jobs, Progress: c.Progress,

@@ -53,6 +53,9 @@ type OfferedKernel struct {
 // Check asks the matrix which systems, architectures and drivers are meant.
 func (q *KernelQuery) Check() error {
 	s := &q.Selection
+	if err := checkKernelFlavours(q.Flavours); err != nil {
+		return &matrix.RequestError{Err: err}
+	}
 	if len(s.Systems) == 0 {
 		return matrix.RequestErrorf("give --os SYSTEM; driver-build list shows the systems there are")
 	}

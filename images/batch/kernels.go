@@ -22,7 +22,10 @@ type Kernels struct {
 	Sources   bool     // the sources of the kernel modules go in as well
 }
 
-var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+var (
+	moduleName    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	kernelFlavour = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+)
 
 // Check finds flags that say nothing without others, and names that cannot be right.
 func (k *Kernels) Check() error {
@@ -40,6 +43,17 @@ func (k *Kernels) Check() error {
 		}
 		return nil
 	}
+	for _, spec := range k.Specs {
+		if recipe.IsListed(spec) {
+			continue
+		}
+		if _, err := recipe.SelectKernels(nil, []string{spec}, nil, ""); err != nil {
+			return fmt.Errorf("--kernel: %w", err)
+		}
+	}
+	if err := checkKernelFlavours(k.Flavours); err != nil {
+		return err
+	}
 	if len(k.Flavours) > 0 && !k.NeedsIndex() {
 		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")
 	}
@@ -50,6 +64,15 @@ func (k *Kernels) Check() error {
 	}
 	if len(k.Modules) > 0 && (!slices.Contains(k.Modules, "nvidia") || !slices.Contains(k.Modules, "nvidia-uvm")) {
 		return errors.New("--modules: nvidia and nvidia-uvm must be among them: nothing works without")
+	}
+	return nil
+}
+
+func checkKernelFlavours(flavours []string) error {
+	for _, f := range flavours {
+		if !kernelFlavour.MatchString(f) {
+			return fmt.Errorf("--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them", f)
+		}
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -36,32 +35,20 @@ func ReadMatrix(file string, embedded []byte) (*matrix.Matrix, error) {
 
 // parseMatrix reads a matrix, and the keys of repositories that it names by file, relative to its own folder.
 func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
-	m, err := matrix.Parse(name, data)
-	if err != nil {
-		return nil, err
-	}
-	for i, system := range m.Systems {
-		for j, rep := range system.Repositories {
-			if rep.Key == "" || strings.Contains(rep.Key, "-----BEGIN") {
-				continue
-			}
-			file := rep.Key
-			if !filepath.IsAbs(file) {
-				file = filepath.Join(filepath.Dir(name), file)
-			}
-			st, err := os.Stat(file)
-			if err == nil && st.Size() > maxKeyFile {
-				err = fmt.Errorf("%s has %d bytes, which is no key", file, st.Size())
-			}
-			var key []byte
-			if err == nil {
-				key, err = os.ReadFile(file)
-			}
-			if err != nil {
-				return nil, matrix.RequestErrorf("%s: key of a repository of %s: %w", name, system.ID, err)
-			}
-			m.Systems[i].Repositories[j].Key = string(key)
+	return matrix.ParseWithKeys(name, data, func(file string) (string, error) {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(name), file)
 		}
-	}
-	return m, nil
+		st, err := os.Stat(file)
+		switch {
+		case err != nil:
+			return "", err
+		case !st.Mode().IsRegular():
+			return "", fmt.Errorf("%s is no regular file", file)
+		case st.Size() > maxKeyFile:
+			return "", fmt.Errorf("%s has %d bytes, which is no key", file, st.Size())
+		}
+		key, err := os.ReadFile(file)
+		return string(key), err
+	})
 }

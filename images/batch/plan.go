@@ -27,6 +27,9 @@ type Task struct {
 // number of all tags. A registry that does not answer is an error: everything would be built again. groups
 // are those of [Batch.Groups], nil where [Batch.NeedsIndex] is true.
 func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, checked int, err error) {
+	if _, err := b.pipelineArguments(); err != nil {
+		return nil, 0, err
+	}
 	s, err := newSurvey(builder)
 	if err != nil {
 		return nil, 0, err
@@ -107,17 +110,27 @@ func (b *Batch) task(g Group, reason string) (Task, error) {
 	for _, k := range t.Kernels { // by name, so that the job builds what was planned
 		words = append(words, "--kernel", k)
 	}
-	words = append(words, b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--modules",
-		"--flavour", "--profile", "--base")...)
+	given, err := b.pipelineArguments()
+	if err != nil {
+		return t, err
+	}
+	t.Args = strings.Join(append(words, given...), " ")
+	return t, nil
+}
+
+// pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
+// single spaces, and a shell takes them as they are.
+func (b *Batch) pipelineArguments() ([]string, error) {
+	words := b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--modules",
+		"--flavour", "--profile", "--base")
 	for _, w := range b.arguments("--mirror") {
 		words = append(words, strings.ReplaceAll(w, " ", ","))
 	}
 	words = append(words, b.arguments("--matrix", "--lock", "--repository")...)
 	for _, w := range words {
 		if strings.ContainsAny(w, " \t\n*?['\"\\") {
-			return t, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)
+			return nil, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)
 		}
 	}
-	t.Args = strings.Join(words, " ")
-	return t, nil
+	return words, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -90,7 +89,7 @@ func (s *survey) find(ctx context.Context, im Image) (recipe.Pins, error) {
 		return pins.Public(), err
 	})
 	if err != nil {
-		return recipe.Pins{}, fmt.Errorf("%s %s: %w", im.Tag(), im.Target.Arch, err)
+		return recipe.Pins{}, about(im.Tag(), err)
 	}
 	return pins, nil
 }

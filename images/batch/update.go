@@ -168,9 +168,9 @@ func (u *LockUpdate) Changes(now *lockfile.Lock) (lines []string) {
 }
 
 // Write writes the new lock, unless the file has it already.
-func (u *LockUpdate) Write(now *lockfile.Lock, changes []string) error {
+func (u *LockUpdate) Write(ctx context.Context, now *lockfile.Lock, changes []string) error {
 	if len(changes) == 0 && u.valid {
 		return nil
 	}
-	return now.Write(u.File)
+	return now.Write(ctx, u.File)
 }

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +17,13 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// maxInflated bounds the one compressed document that is taken out of a package, supported-gpus.json (0.3 MB
-// today).
-const maxInflated = 16 << 20
+// Bounds of what is compressed inside a package, and of a file whose text is replaced.
+const (
+	maxInflated    = 16 << 20 // bytes of supported-gpus.json, which has 0.3 MB today
+	maxKernelTar   = 1 << 30  // bytes of the archive with the kernel sources: 0.2 GB today, of which one binary object has 0.1
+	maxKernelFiles = 20_000   // its members; today's have 1,500
+	maxTemplate    = 1 << 20  // bytes; real ones have some kilobytes
+)
 
 // readDebian reads a driver from Debian's packages into the layout that the .run archive installs: libraries
 // and programs out of the folders that Debian's alternatives lead to, firmware and documents to their places
@@ -105,17 +108,14 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	z, err := gzip.NewReader(r)
+	z, err := dpkg.Unpack(r, ".gz", maxInflated)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, z.Close()) }()
-	data, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
+	data, err := io.ReadAll(z)
 	if err != nil {
 		return err
-	}
-	if len(data) > maxInflated {
-		return fmt.Errorf("larger than %d bytes", maxInflated)
 	}
 	return d.User.AddBytes(name, 0o644, data)
 }
@@ -127,19 +127,26 @@ func (d *Driver) takeKernelTar(ctx context.Context, r *recipe.Recipe, flavour st
 	if err != nil {
 		return err
 	}
-	plain, err := dpkg.Decompress(rootfs.Cancellable(ctx, compressed), ".xz")
+	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, compressed), ".xz", maxKernelTar)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plain.Close()) }()
 	tr := tar.NewReader(plain)
-	for {
+	for range maxKernelFiles {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			_, err = io.Copy(io.Discard, plain) // to the end: only then has its checksum been compared
+			return err
+		}
+		if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: %w", ErrContent, err)
 		}
 		if err != nil {
 			return err
+		}
+		if hdr.Size > maxKernelTar {
+			return fmt.Errorf("%w: %.100s has %d bytes, more than %d", ErrContent, hdr.Name, hdr.Size, maxKernelTar)
 		}
 		parts := strings.SplitN(path.Clean(hdr.Name), "/", 3)
 		if hdr.Typeflag == tar.TypeDir || len(parts) < 3 || strings.HasPrefix(parts[2], "debian/") || parts[2] == "NVIDIA_Changelog" {
@@ -151,4 +158,5 @@ func (d *Driver) takeKernelTar(ctx context.Context, r *recipe.Recipe, flavour st
 			return err
 		}
 	}
+	return fmt.Errorf("%w: more than %d members", ErrContent, maxKernelFiles)
 }

@@ -3,16 +3,22 @@ package driver
 
 import (
 	"context"
-	"debug/elf"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
+
+// ErrContent says that an archive or package, although it is the one that was pinned, is not the driver that
+// it should be: of another version or architecture, incomplete, or damaged inside.
+var ErrContent = errors.New("not the driver that it should be")
 
 // Driver is one release of the driver, unpacked, whatever it came from.
 type Driver struct {
@@ -46,6 +52,9 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 			return err
 		}
 	}
+	if err := checkMachines(user, d.Kernel, r); err != nil {
+		return err
+	}
 	if err := sonameLinks(user, r.LibDir, r.LibDir32); err != nil {
 		return err
 	}
@@ -57,12 +66,12 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 	d.User = user
 	for _, name := range []string{r.LibDir + "/libnvidia-ml.so." + r.Driver, r.LibDir + "/libcuda.so." + r.Driver, "usr/bin/nvidia-smi", recipe.LicenceFile} {
 		if !user.Exists(name) {
-			return fmt.Errorf("the driver's archives have no %s: is this a complete driver %s for %s?", name, r.Driver, r.Arch)
+			return fmt.Errorf("%w: it has no %s: is this a complete driver %s for %s?", ErrContent, name, r.Driver, r.Arch)
 		}
 	}
 	for _, flavour := range r.Flavours {
 		if dir := recipe.KernelDir(r.Driver, flavour); !d.Kernel.Exists(dir + "/Kbuild") {
-			return fmt.Errorf("the driver's archives have no %s sources of the kernel modules (%s/Kbuild)", flavour, dir)
+			return fmt.Errorf("%w: it has no %s sources of the kernel modules (%s/Kbuild)", ErrContent, flavour, dir)
 		}
 	}
 	return nil
@@ -75,15 +84,16 @@ func sonameLinks(tree *rootfs.Tree, dirs ...string) error {
 		if e.Kind != rootfs.File || !strings.Contains(path.Base(e.Path), ".so.") || !underAny(dir, dirs) {
 			continue
 		}
-		soname, err := readSoname(e)
+		f, err := readELF(e)
 		if err != nil {
-			return fmt.Errorf("%s: %w", e.Path, err)
+			return err
 		}
+		soname := f.Soname
 		if soname == "" || soname == path.Base(e.Path) || tree.Exists(path.Join(dir, soname)) {
 			continue
 		}
 		if soname != path.Base(soname) {
-			return fmt.Errorf("%s: its soname %q is a path", e.Path, soname)
+			return fmt.Errorf("%w: the soname %q of %s is a path", ErrContent, soname, e.Path)
 		}
 		if err := tree.AddLink(path.Join(dir, soname), path.Base(e.Path)); err != nil {
 			return err
@@ -101,18 +111,45 @@ func underAny(name string, dirs []string) bool {
 	return false
 }
 
-func readSoname(e *rootfs.Entry) (string, error) {
-	r, err := e.Open()
+// checkMachines compares the processor of the driver's libraries, programs and binary objects with that of
+// the image. Scripts and data, which are no ELF files, have none; a library must be one.
+func checkMachines(user, kernel *rootfs.Tree, r *recipe.Recipe) error {
+	arch, ok := distros.LookupArch(r.Arch)
+	if !ok {
+		return fmt.Errorf("no driver exists for architecture %s", r.Arch)
+	}
+	for _, e := range append(user.All(), kernel.All()...) {
+		want, library := arch.Machine, strings.Contains(path.Base(e.Path), ".so.")
+		switch dir := path.Dir(e.Path); {
+		case e.Kind != rootfs.File:
+			continue
+		case underAny(dir, []string{r.LibDir32}):
+			want = elffile.I386
+		case !underAny(dir, []string{r.LibDir, "usr/bin"}) && path.Base(e.Path) != "nv-kernel.o_binary" && path.Base(e.Path) != "nv-modeset-kernel.o_binary":
+			continue
+		}
+		f, err := readELF(e)
+		if errors.Is(err, elffile.ErrMagic) && !library {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if f.Machine != want {
+			return fmt.Errorf("%w: %s is for %s, the image for %s", ErrContent, e.Path, f.Machine, r.Arch)
+		}
+	}
+	return nil
+}
+
+func readELF(e *rootfs.Entry) (*elffile.File, error) {
+	in, err := e.Open()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	f, err := elf.NewFile(r)
-	if err != nil {
-		return "", fmt.Errorf("not an ELF library: %w", err)
+	f, err := elffile.Read(in, e.Size)
+	if errors.Is(err, elffile.ErrMagic) || errors.Is(err, elffile.ErrFormat) {
+		err = fmt.Errorf("%w: %s: %w", ErrContent, e.Path, err)
 	}
-	names, err := f.DynString(elf.DT_SONAME)
-	if err != nil || len(names) == 0 {
-		return "", err
-	}
-	return names[0], nil
+	return f, err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -44,8 +45,9 @@ func unpackRunfile(ctx context.Context, file string, r *recipe.Recipe, spool *ro
 	if err != nil {
 		return nil, err
 	}
-	if h := run.Header(); h.Version != r.Driver {
-		return nil, fmt.Errorf("the archive is driver %s, not %s: correct its URL in the matrix", h.Version, r.Driver)
+	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
+	if h := run.Header(); h.Version != r.Driver || h.TargetArch != arch.Kernel {
+		return nil, fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, h.Version, h.TargetArch, r.Driver, arch.Kernel)
 	}
 	raw = rootfs.New(spool, nil)
 	var done int64
@@ -67,11 +69,14 @@ func unpackRunfile(ctx context.Context, file string, r *recipe.Recipe, spool *ro
 func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
 	text, err := raw.ReadFile(".manifest")
 	if err != nil {
-		return nil, fmt.Errorf("the archive has no .manifest: %w", err)
+		return nil, fmt.Errorf("%w: the archive has no .manifest: %w", ErrContent, err)
 	}
 	m, err := runfile.ParseManifest(".manifest", bytes.NewReader(text))
 	if err != nil {
 		return nil, err
+	}
+	if m.Version != r.Driver {
+		return nil, fmt.Errorf("%w: .manifest is of driver %s, the head of the archive says %s", ErrContent, m.Version, r.Driver)
 	}
 	files, err := m.Install(runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir})
 	if err != nil {
@@ -98,12 +103,15 @@ func takeRunfile(tree, raw *rootfs.Tree, f runfile.File) error {
 	}
 	e, ok := raw.Lstat(f.Source)
 	if !ok || e.Kind != rootfs.File {
-		return fmt.Errorf("the archive has no member %s", f.Source)
+		return fmt.Errorf("%w: the archive has no member %s", ErrContent, f.Source)
 	}
 	installed := *e
 	installed.Mode = f.Mode
 	if f.Rewrite == nil {
 		return tree.Move(&installed, f.Path)
+	}
+	if e.Size > maxTemplate {
+		return fmt.Errorf("%w: the template %s has %d bytes, more than %d", ErrContent, f.Source, e.Size, maxTemplate)
 	}
 	data, err := raw.ReadFile(f.Source)
 	if err != nil {
@@ -117,7 +125,7 @@ func takeRunfile(tree, raw *rootfs.Tree, f runfile.File) error {
 func takeDocuments(d *Driver, raw *rootfs.Tree) error {
 	licence, ok := raw.Lstat("LICENSE")
 	if !ok {
-		return errors.New("the archive has no LICENSE")
+		return fmt.Errorf("%w: the archive has no LICENSE", ErrContent)
 	}
 	if err := d.User.Move(licence, recipe.LicenceFile); err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -22,9 +24,7 @@ func TestCompressionDoesNotDependOnCores(t *testing.T) {
 	for _, c := range []recipe.Compression{recipe.Gzip, recipe.Zstd} {
 		want := compressed(t, c, plain.Bytes(), 1)
 		for _, cores := range []int{2, 16} {
-			if got := compressed(t, c, plain.Bytes(), cores); got != want {
-				t.Errorf("%s with %d cores gives other bytes than with one", c, cores)
-			}
+			assert.Equalf(t, want, compressed(t, c, plain.Bytes(), cores), "%s with %d cores gives other bytes than with one", c, cores)
 		}
 	}
 }
@@ -34,19 +34,12 @@ func compressed(t *testing.T, c recipe.Compression, plain []byte, cores int) [32
 	before := runtime.GOMAXPROCS(cores)
 	defer runtime.GOMAXPROCS(before)
 	var out bytes.Buffer
-	w, err := compressor(c, &out, cores)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := require.Value(compressor(c, &out, cores))(t)
 	for len(plain) > 0 { // in pieces of another size than the blocks
 		n := min(len(plain), 777_777)
-		if _, err := w.Write(plain[:n]); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(w.Write(plain[:n]))(t)
 		plain = plain[n:]
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	return sha256.Sum256(out.Bytes())
 }

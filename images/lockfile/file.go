@@ -1,11 +1,13 @@
 package lockfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+
+	"github.com/driver-container/driver-container/images/outfile"
 )
 
 // Read reads a file; want is that of Parse. A file that is not there is fs.ErrNotExist.
@@ -22,30 +24,18 @@ func Read(file string, want func(name string) bool) (_ *Lock, err error) {
 	return Parse(file, data, want)
 }
 
-// Write replaces a file as a whole. What was there stays until the new one is on the disk.
-func (l *Lock) Write(file string) (err error) {
+// Write writes the lock to a file, by the rule of package outfile: what was there stays until the new lock is
+// on the disk.
+func (l *Lock) Write(ctx context.Context, file string) error {
 	data, err := l.Encode()
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".tmp-*")
-	if err != nil {
+	if err := outfile.Write(ctx, file, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}); err != nil {
 		return fmt.Errorf("write the lock: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("write the lock: %w", err), os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return nil
 }

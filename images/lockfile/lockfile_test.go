@@ -144,7 +144,7 @@ func TestFile(t *testing.T) {
 	}
 	l := &lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}
 	for range 2 {
-		if err := l.Write(file); err != nil {
+		if err := l.Write(t.Context(), file); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestFile(t *testing.T) {
 	if list, err := os.ReadDir(filepath.Dir(file)); err != nil || len(list) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
-	if err := l.Write(filepath.Join(file, "x")); err == nil {
+	if err := l.Write(t.Context(), filepath.Join(file, "x")); err == nil {
 		t.Error("written below a file")
 	}
 }

@@ -1,14 +1,17 @@
 package matrix
 
 import (
+	"errors"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	goversion "github.com/hashicorp/go-version"
+
+	"github.com/driver-container/driver-container/images/imagename"
 )
 
 // The forms of values. They are narrow on purpose: ids and versions become parts of tags, paths and package
@@ -69,6 +72,9 @@ func kernelSeries(s string) string {
 }
 
 func sha256Text(s string) string {
+	if strings.Trim(s, "0") == "" && s != "" {
+		return "is a placeholder: give the archive's, which driver-build matrix add-driver finds"
+	}
 	return shape(sha256Shape, "is no sha256: 64 hex digits in lower case")(s)
 }
 
@@ -76,6 +82,8 @@ func sha256Text(s string) string {
 func webURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
+	case strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) >= 0:
+		return "has a blank or an unprintable character: write a blank as %20"
 	case err != nil:
 		return "is no URL"
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -113,26 +121,23 @@ func runURL(s string) string {
 
 // baseReference accepts an image reference with a tag or a digest: without one it would mean "latest".
 func baseReference(s string) string {
-	ref, err := name.ParseReference(s)
-	if err != nil {
-		return "is no image reference: " + err.Error()
+	if wrong := nameFault(imagename.CheckImage(s)); wrong != "" {
+		return wrong
 	}
-	if tag, ok := ref.(name.Tag); ok && !strings.HasSuffix(s, ":"+tag.TagStr()) {
+	if !strings.Contains(s, "@") && strings.LastIndexByte(s, ':') < strings.LastIndexByte(s, '/')+1 {
 		return "names neither a tag nor a digest"
 	}
 	return ""
 }
 
-func repositoryName(s string) string {
-	if _, err := name.NewRepository(s); err != nil {
-		return "is no repository, such as registry.example.com/team/driver: " + err.Error()
-	}
-	return ""
-}
+func repositoryName(s string) string { return nameFault(imagename.CheckRepository(s)) }
 
-func registryName(s string) string {
-	if _, err := name.NewRegistry(s); err != nil || s == "" {
-		return "is no registry host, such as registry.example.com:5000"
+func registryName(s string) string { return nameFault(imagename.CheckRegistry(s)) }
+
+// nameFault returns the text of an error of package imagename without the name itself.
+func nameFault(err error) string {
+	if e, ok := errors.AsType[*imagename.Error](err); ok {
+		return e.Fault
 	}
 	return ""
 }

@@ -13,6 +13,8 @@ type decoder struct {
 	file string
 	errs Errors
 	refs []reference // checked when the whole file is read
+
+	readKey func(file string) (string, error) // nil: the names of key files stay
 }
 
 func (d *decoder) errorAt(line, col int, message string) {

@@ -14,10 +14,14 @@ import (
 )
 
 func release(version string) Driver {
+	flavours := []string{Proprietary, Open}
+	if major(version) < firstOpen {
+		flavours = flavours[:1]
+	}
 	return Driver{
 		Version: version, Branch: "R" + version[:3],
 		Archives: map[string]Archive{"amd64": {URL: "https://example.com/" + version + ".run", SHA256: strings.Repeat("ab", 32), Size: 7}},
-		Flavours: []string{Proprietary, Open}, Kernel: KernelLimits{Min: "3.10"},
+		Flavours: flavours, Kernel: KernelLimits{Min: "3.10"},
 	}
 }
 
@@ -60,7 +64,7 @@ const oneSystem = `systems:
 
 func TestAddDriverStyle(t *testing.T) {
 	t.Parallel()
-	archives := "\n    archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("0", 64) + "}}"
+	archives := "\n    archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("1", 64) + "}}"
 	for name, tt := range map[string]struct{ text, want string }{
 		"no empty lines, at the end, no line end": {
 			oneSystem + "drivers:\n  - version: 418.87.01" + archives + "\n  - version: 450.248.02" + archives,
@@ -96,7 +100,7 @@ func TestAddDriverStyle(t *testing.T) {
 
 func TestAddDriverRefuses(t *testing.T) {
 	t.Parallel()
-	flow := oneSystem + "drivers: [{version: 418.87.01, archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("0", 64) + "}}}]\n"
+	flow := oneSystem + "drivers: [{version: 418.87.01, archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("1", 64) + "}}}]\n"
 	if _, err := AddDriver("m", []byte(flow), release("535.54.03"), nil); !errors.Is(err, ErrLayout) {
 		t.Errorf("flow style: %v", err)
 	}
@@ -104,7 +108,7 @@ func TestAddDriverRefuses(t *testing.T) {
 	if _, err := AddDriver("m", []byte(one), release("535.54.03"), nil); !errors.Is(err, ErrLayout) {
 		t.Errorf("an entry in flow style: %v", err)
 	}
-	block := oneSystem + "drivers:\n  - version: 418.87.01\n    archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("0", 64) + "}}\n"
+	block := oneSystem + "drivers:\n  - version: 418.87.01\n    archives: {amd64: {url: https://example.com/a.run, sha256: " + strings.Repeat("1", 64) + "}}\n"
 	if _, err := AddDriver("m", []byte(strings.ReplaceAll(block, "\n", "\r")), release("535.54.03"), nil); !errors.Is(err, ErrLayout) {
 		t.Errorf("lines that end in a carriage return alone: %v", err)
 	}
@@ -132,7 +136,7 @@ func FuzzAddDriver(f *testing.F) {
 	five, err := os.ReadFile("testdata/five.yaml")
 	must(f, err)
 	f.Add(five, "https://example.com/x.run", "'")
-	f.Add([]byte(oneSystem+"drivers:\n- version: 418.87.01\n  archives: {amd64: {url: https://example.com/a.run, sha256: "+strings.Repeat("0", 64)+"}}\n  kernel:\n    max: 5.1\n    reason: |+\n      text\n      # more\n\n\n"), "x", "-")
+	f.Add([]byte(oneSystem+"drivers:\n- version: 418.87.01\n  archives: {amd64: {url: https://example.com/a.run, sha256: "+strings.Repeat("1", 64)+"}}\n  kernel:\n    max: 5.1\n    reason: |+\n      text\n      # more\n\n\n"), "x", "-")
 	f.Fuzz(func(t *testing.T, text []byte, url, reason string) {
 		d := release("535.54.03")
 		d.Archives["amd64"] = Archive{URL: url, SHA256: strings.Repeat("ab", 32)}

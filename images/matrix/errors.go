@@ -72,9 +72,19 @@ type UnknownError struct {
 	Nearest []string // similar names, best first; may be empty
 }
 
-// Error returns the unknown name and the similar ones.
+// Error returns the unknown name and the similar ones, or how to find the names.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("unknown %s %s%s", e.Kind, quoted(e.Name), didYouMean(e.Nearest))
+	hint := didYouMean(e.Nearest)
+	switch {
+	case hint != "":
+	case e.Kind == "architecture":
+		hint = ": it is one of " + strings.Join(knownArchs, ", ")
+	case e.Kind == "flavour":
+		hint = ": it is one of " + strings.Join(knownFlavours, ", ")
+	default:
+		hint = ": driver-build list shows those of the matrix"
+	}
+	return fmt.Sprintf("unknown %s %s%s", e.Kind, quoted(e.Name), hint)
 }
 
 // IncompatibleError says that a pair cannot work, and why.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // embedded returns the matrix that the module embeds.
@@ -24,8 +24,7 @@ func embedded(t *testing.T) *Matrix {
 
 func TestParseFiveMistakes(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("testdata/five.yaml")
-	must(t, err)
+	data := require.Value(os.ReadFile("testdata/five.yaml"))(t)
 	m, err := Parse("five.yaml", data)
 	var errs Errors
 	if m != nil || !errors.As(err, &errs) || len(errs) != 5 {
@@ -63,17 +62,14 @@ func TestEmbedded(t *testing.T) {
 		SHA256: "fe6dcba384d67e906fad3cdc707fb6b0993cf190fc694660b70224d49a69144f",
 		Size:   108968138,
 	}
-	if diff := cmp.Diff(want, archive); diff != "" {
-		t.Errorf("archive of 418.87.01 (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, archive, "archive of 418.87.01 (-want +got)")
 }
 
 // The whole table as users see it: which pairs can be built, and which rule forbids the others.
 func TestEmbeddedPairs(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	targets, err := m.Select(Selection{All: true})
-	must(t, err)
+	targets := require.Value(m.Select(Selection{All: true}))(t)
 	var b strings.Builder
 	for _, target := range targets {
 		b.WriteString(target.Tag() + " " + target.Arch + " " + strings.Join(target.Flavours, ",") + "\n")
@@ -108,9 +104,7 @@ func TestWants(t *testing.T) {
 	}
 	for _, tt := range tests {
 		user, kernel, ok := tt.d.Wants(tt.system, tt.arch)
-		if diff := cmp.Diff([]any{tt.user, tt.kernel, tt.ok}, []any{user, kernel, ok}); diff != "" {
-			t.Errorf("Wants(%s, %s) (-want +got):\n%s", tt.system, tt.arch, diff)
-		}
+		assert.Samef(t, []any{tt.user, tt.kernel, tt.ok}, []any{user, kernel, ok}, "Wants(%s, %s) (-want +got)", tt.system, tt.arch)
 	}
 }
 

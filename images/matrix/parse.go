@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -23,8 +24,12 @@ const (
 //
 // Values are taken as written: the version 418.10 is the text "418.10", not a number. Parse refuses anchors,
 // aliases, explicit tags, and several documents in one file.
-func Parse(name string, data []byte) (*Matrix, error) {
-	d := &decoder{file: name}
+func Parse(name string, data []byte) (*Matrix, error) { return ParseWithKeys(name, data, nil) }
+
+// ParseWithKeys is Parse, and replaces the names of key files of repositories by what readKey reads. An error
+// of readKey is a mistake at the place of the name.
+func ParseWithKeys(name string, data []byte, readKey func(file string) (string, error)) (*Matrix, error) {
+	d := &decoder{file: name, readKey: readKey}
 	root := d.load(data)
 	m := new(Matrix)
 	if root != nil {
@@ -43,8 +48,8 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), maxSize))
 		return nil
 	}
-	if line, col, ok := invalidUTF8(data); ok {
-		d.errorAt(line, col, "not UTF-8")
+	if line, col, fault := invalidText(data); fault != "" {
+		d.errorAt(line, col, fault)
 		return nil
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(
@@ -58,13 +63,13 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
 		return nil
 	} else if err != nil {
-		d.loadErrors(err)
+		d.loadErrors(data, err)
 		return nil
 	}
 	if err := loader.Load(&second); err == nil {
 		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
 	} else if !errors.Is(err, io.EOF) {
-		d.loadErrors(err)
+		d.loadErrors(data, err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
@@ -74,19 +79,37 @@ func (d *decoder) load(data []byte) *yaml.Node {
 }
 
 // loadErrors records the mistakes that the YAML parser found, each with its position.
-func (d *decoder) loadErrors(err error) {
+func (d *decoder) loadErrors(data []byte, err error) {
+	record := func(e *yaml.LoadError) {
+		if col := tabIndent(data, e.Mark.Line); col > 0 {
+			d.errorAt(e.Mark.Line, col, "not valid YAML: a tab in the indentation, which has blanks alone")
+			return
+		}
+		d.errorAt(e.Mark.Line, e.Mark.Column, yamlMessage(e))
+	}
 	var many *yaml.LoadErrors
 	var one *yaml.LoadError
 	switch {
 	case errors.As(err, &many):
 		for _, e := range many.Errors {
-			d.errorAt(e.Mark.Line, e.Mark.Column, yamlMessage(e))
+			record(e)
 		}
 	case errors.As(err, &one):
-		d.errorAt(one.Mark.Line, one.Mark.Column, yamlMessage(one))
+		record(one)
 	default:
 		d.errorAt(0, 0, err.Error())
 	}
+}
+
+// tabIndent returns the column of the first tab in the indentation of a line, 0 for none. The parser's own
+// message does not name the tab.
+func tabIndent(data []byte, line int) int {
+	lines := bytes.Split(data, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return 0
+	}
+	text := lines[line-1]
+	return 1 + bytes.IndexByte(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
 func yamlMessage(e *yaml.LoadError) string {
@@ -96,24 +119,22 @@ func yamlMessage(e *yaml.LoadError) string {
 	return "not valid YAML: " + e.Message
 }
 
-// invalidUTF8 returns the position of the first byte that is not UTF-8, which the YAML parser does not
-// report.
-func invalidUTF8(data []byte) (line, col int, found bool) {
-	if utf8.Valid(data) {
-		return 0, 0, false
-	}
+// invalidText returns the position of the first byte that is not UTF-8, or of the first control character
+// that YAML does not allow: the parser reports neither with its position.
+func invalidText(data []byte) (line, col int, fault string) {
 	line, col = 1, 1
 	for len(data) > 0 {
 		r, n := utf8.DecodeRune(data)
 		switch {
 		case r == utf8.RuneError && n == 1:
-			return line, col, true
+			return line, col, "not UTF-8"
+		case unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' && r != 0x85:
+			return line, col, fmt.Sprintf("the control character %U: remove it", r)
 		case r == '\n':
-			line, col = line+1, 1
-		default:
-			col++
+			line, col = line+1, 0
 		}
+		col++
 		data = data[n:]
 	}
-	return 0, 0, false
+	return 0, 0, ""
 }

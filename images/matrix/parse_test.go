@@ -68,6 +68,17 @@ func TestParseMistakes(t *testing.T) {
 		{"size zero", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: `+goodSum+`, size: 0}`), ""), "greater than 0"},
 		{"size text", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: `+goodSum+`, size: 10MB}`), ""), "greater than 0"},
 		{"url scheme", file(goodSystem, archive(`{url: "ftp://example.com/x.run", sha256: `+goodSum+`}`), ""), "must begin with https://"},
+		{"url blank", file(goodSystem, archive(`{url: "https://example.com/a b.run", sha256: `+goodSum+`}`), ""), "has a blank"},
+		{"sha256 zeros", file(goodSystem, archive(`{url: "https://example.com/x.run", sha256: "`+strings.Repeat("0", 64)+`"}`), ""), "is a placeholder"},
+		{"open too early", file(goodSystem, driverYAML("390.157", ", flavours: [open]"), ""), "driver 390.157 has no open kernel modules"},
+		{"key on the web", file(system(`, repositories: [{uris: ["https://example.com/r"], suites: [s], components: [main], key: "https://example.com/k"}]`), good, ""), "is a web address"},
+		{"tab", "systems:\n\t- id: debian12\n", "m:2:1: not valid YAML: a tab"},
+		{"tab further on", "systems:\n  \t- id: debian12\n", "m:2:3: not valid YAML: a tab"},
+		{"NUL", "systems:\n  - id: deb\x00ian12\n", "m:2:12: the control character U+0000"},
+		{"escape", "# \x1b[2J\n", "m:1:3: the control character U+001B"},
+		{"default repository with scheme", file(goodSystem, good, "defaults: {repository: 'https://h.example/a'}\n"), "give h.example/a"},
+		{"default repository with tag", file(goodSystem, good, "defaults: {repository: 'h.example/a:1'}\n"), "give h.example/a"},
+		{"default repository in upper case", file(goodSystem, good, "defaults: {repository: 'h.example/A'}\n"), "did you mean h.example/a?"},
 		{"url suffix", file(goodSystem, archive(`{url: "https://example.com/x.zip", sha256: `+goodSum+`}`), ""), "must have a path that ends in .run"},
 		{"url host", file(goodSystem, archive(`{url: "https:///x.run", sha256: `+goodSum+`}`), ""), "names no host"},
 		{"url secret", file(goodSystem, archive(`{url: "https://me:pw@example.com/x.run", sha256: `+goodSum+`}`), ""), "no user name or password"},
@@ -124,6 +135,14 @@ func TestParseMistakes(t *testing.T) {
 				t.Errorf("one mistake is reported as %d:\n%v", len(errs), err)
 			}
 		})
+	}
+}
+
+// TestParseTab: a tab inside of a text is no mistake.
+func TestParseTab(t *testing.T) {
+	t.Parallel()
+	if _, err := Parse("m", []byte(file(goodSystem, driverYAML("535.261.03", ""), "exclude:\n  - system: debian12\n    reason: |\n      a\n      \tb\n"))); err != nil {
+		t.Error(err)
 	}
 }
 

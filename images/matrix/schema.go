@@ -49,12 +49,15 @@ func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
 }
 
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
-	var branchAt *yaml.Node
+	var branchAt, flavoursAt *yaml.Node
 	d.mapping(n, "a driver",
 		key{name: "version", required: true, read: d.readDefinition(kindDriver, &to.Version, driverVersion)},
 		key{name: "branch", read: func(n *yaml.Node) { branchAt = n; d.text("branch", &to.Branch)(n) }},
 		key{name: "archives", read: func(n *yaml.Node) { d.archives(&to.Archives, n) }},
-		key{name: "flavours", read: d.texts("flavours", &to.Flavours, oneOf(knownFlavours))},
+		key{name: "flavours", read: func(n *yaml.Node) {
+			flavoursAt = n
+			d.texts("flavours", &to.Flavours, oneOf(knownFlavours))(n)
+		}},
 		key{name: "kernel", read: func(n *yaml.Node) { d.limits(&to.Kernel, n) }},
 		key{name: "debian", read: func(n *yaml.Node) {
 			to.Debian = new(Debian)
@@ -71,6 +74,9 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	to.Branch = want
 	if len(to.Archives) == 0 && to.Debian == nil {
 		d.errorf(n, "driver %s has no source: it needs archives or debian", to.Version)
+	}
+	if slices.Contains(to.Flavours, Open) && major(to.Version) < firstOpen {
+		d.errorf(flavoursAt, "driver %s has no open kernel modules: they came with %d", to.Version, firstOpen)
 	}
 	if len(to.Flavours) == 0 {
 		to.Flavours = []string{Proprietary}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 )
@@ -66,18 +67,35 @@ func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*Incompatib
 
 // unknown returns an error for every name that is not in the matrix.
 func (m *Matrix) unknown(s Selection) error {
+	return errors.Join(
+		checkNames("system", s.Systems, m.systemIDs()), checkNames("driver", s.Drivers, m.versions()),
+		checkNames("architecture", s.Archs, knownArchs), checkNames("flavour", s.Flavours, knownFlavours),
+	)
+}
+
+// CheckArch returns an [UnknownError] for what is no architecture of driver images.
+func CheckArch(arch string) error { return checkNames("architecture", []string{arch}, knownArchs) }
+
+// synonyms are names that other programs use.
+var synonyms = map[string]string{
+	"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "armv8": "arm64", "closed": Proprietary, "kernel-open": Open,
+}
+
+func checkNames(kind string, names, among []string) error {
 	var errs []error
-	look := func(kind string, names, among []string) {
-		for _, n := range names {
-			if !slices.Contains(among, n) {
-				errs = append(errs, &UnknownError{Kind: kind, Name: n, Nearest: distros.Nearest(n, among)})
-			}
+	for _, n := range names {
+		if slices.Contains(among, n) {
+			continue
 		}
+		e := &UnknownError{Kind: kind, Name: n, Nearest: distros.Nearest(n, among)}
+		word := strings.ToLower(n)
+		if same := synonyms[word]; slices.Contains(among, same) {
+			e.Nearest = []string{same}
+		} else if branch, ok := strings.CutPrefix(word, "r"); ok && kind == "driver" {
+			e.Nearest = distros.Nearest(branch, among) // R535
+		}
+		errs = append(errs, e)
 	}
-	look("system", s.Systems, m.systemIDs())
-	look("driver", s.Drivers, m.versions())
-	look("architecture", s.Archs, knownArchs)
-	look("flavour", s.Flavours, knownFlavours)
 	return errors.Join(errs...)
 }
 

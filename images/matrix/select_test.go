@@ -143,12 +143,25 @@ func TestSelectErrors(t *testing.T) {
 	}
 	_, err := m.Select(Selection{Systems: []string{"debain12", "zzz"}, Drivers: []string{"418.87.1"}, Archs: []string{"amd46"}, Flavours: []string{"opn"}})
 	want := `unknown system "debain12" (did you mean debian12 or debian11?)
-unknown system "zzz"
+unknown system "zzz": driver-build list shows those of the matrix
 unknown driver "418.87.1" (did you mean 418.87.01?)
 unknown architecture "amd46" (did you mean amd64?)
 unknown flavour "opn" (did you mean open?)`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("unknown names (-want +got):\n%s", diff)
+	}
+	for _, tt := range []struct {
+		s    Selection
+		want string
+	}{
+		{Selection{Drivers: []string{"R580"}}, "did you mean 580.1?"}, {Selection{Drivers: []string{"latest"}}, "driver-build list"},
+		{Selection{Archs: []string{"x86_64"}}, "did you mean amd64?"}, {Selection{Archs: []string{"AARCH64"}}, "did you mean arm64?"},
+		{Selection{Archs: []string{"mips"}}, "one of amd64, arm64"}, {Selection{Flavours: []string{"closed"}}, "did you mean proprietary?"},
+	} {
+		tt.s.All = true
+		if _, err := m.Select(tt.s); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.s, err, tt.want)
+		}
 	}
 	if unknown, ok := errors.AsType[*UnknownError](err); !ok || unknown.Kind != "system" || unknown.Name != "debain12" {
 		t.Errorf("errors.As = %+v", unknown)

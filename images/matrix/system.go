@@ -1,10 +1,15 @@
 package matrix
 
 import (
+	"strings"
+
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros"
 )
+
+// armour begins a key that is written out.
+const armour = "-----BEGIN"
 
 func (d *decoder) system(to *System, n *yaml.Node) {
 	var repositories []*yaml.Node
@@ -92,7 +97,7 @@ func (d *decoder) repository(to *Repository, n *yaml.Node) {
 			shape(componentShape, "is no name of a repository component"))},
 		key{name: "baseurl", read: d.texts("baseurl", &to.BaseURLs, webURL)},
 		key{name: "gpgkey", read: d.texts("gpgkey", &to.GPGKeys, keyPath)},
-		key{name: "key", read: d.text("key", &to.Key)},
+		key{name: "key", read: d.keyText(&to.Key)},
 	)
 	if n.Kind != yaml.MappingNode || d.tooManyErrors() {
 		return // reported already
@@ -115,6 +120,27 @@ func (d *decoder) repository(to *Repository, n *yaml.Node) {
 	}
 	if !has["baseurl"] && has["gpgkey"] {
 		d.requireKey(n, "gpgkey", "uris", true)
+	}
+}
+
+// keyText reads an armoured key, or the name of a file with one. It refuses web addresses, because nothing
+// proves that a key from the web is authentic.
+func (d *decoder) keyText(to *string) reader {
+	return func(n *yaml.Node) {
+		d.text("key", to, func(s string) string {
+			if strings.Contains(s, "://") && !strings.Contains(s, armour) {
+				return "is a web address, and nothing proves that a key from there is authentic: give a file beside the matrix, or the key itself"
+			}
+			return ""
+		})(n)
+		if *to == "" || strings.Contains(*to, armour) || d.readKey == nil {
+			return
+		}
+		text, err := d.readKey(*to)
+		if err != nil {
+			d.errorf(n, "key %s cannot be read: %v", quoted(*to), err)
+		}
+		*to = text
 	}
 }
 

@@ -120,7 +120,7 @@ func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
 // hasModules reads a layer. A layer of this project that has modules has nothing else. Of any other layer
 // with modules no signed copy can be made, because the modules would have to be separated from the rest.
 func hasModules(ctx context.Context, l v1.Layer) (modules bool, err error) {
-	r, err := l.Uncompressed()
+	r, err := layer.Open(l)
 	if err != nil {
 		return false, err
 	}

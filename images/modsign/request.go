@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -51,6 +53,20 @@ type RequestedModule struct {
 	Digest string `json:"digest"` // of the module with that hash, in hex
 	SHA256 string `json:"sha256"` // of the module; the signature is to be called by it
 	Size   int64  `json:"size"`   // bytes to be signed
+}
+
+// CheckRequestFolder says why RequestSignatures cannot write into dir, before images are read.
+func CheckRequestFolder(dir string) error {
+	list, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return outfile.CheckFolder(filepath.Dir(filepath.Clean(dir)))
+	case err != nil:
+		return err
+	case len(list) > 0:
+		return fmt.Errorf("%s is not empty: give a new folder", dir)
+	}
+	return outfile.CheckFolder(dir)
 }
 
 // RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the
@@ -89,11 +105,17 @@ func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, imag
 	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, RequestName) // complete when it appears
-	if err := errors.Join(os.WriteFile(name+".tmp", append(text, '\n'), 0o600), os.Rename(name+".tmp", name)); err != nil {
+	if err := writeFile(filepath.Join(dir, RequestName), append(text, '\n')); err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
 	return req, nil
+}
+
+func writeFile(path string, data []byte) error {
+	return outfile.Replace(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 }
 
 func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.Set, whole bool) error {
@@ -118,7 +140,7 @@ func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.
 			m.File = sum + ".ko"
 			err = sign.Detach(ctx, f.Path, filepath.Join(dir, m.File))
 		} else {
-			err = os.WriteFile(filepath.Join(dir, m.File), digest, 0o600)
+			err = writeFile(filepath.Join(dir, m.File), digest)
 		}
 		if err != nil {
 			return err

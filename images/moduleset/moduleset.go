@@ -23,9 +23,11 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// maxModule bounds one file of a layer with modules. The largest module of NVIDIA has 65 MB without debug
-// information.
-const maxModule = 1 << 30
+// Bounds of a layer with modules.
+const (
+	maxModule = 1 << 30 // bytes of a file; NVIDIA's largest module has 65 MB without debug information
+	maxFiles  = 2_000   // of sets together; a set has six
+)
 
 // Split returns the folder of a set and the file in it of a path below ModulesDir:
 // "535.261.03-proprietary-...", "nvidia.ko".
@@ -95,11 +97,12 @@ func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuil
 // extract copies the sets of modules of a layer to a folder and names them, in their order. Other files are
 // passed over.
 func extract(ctx context.Context, l v1.Layer, dir string) (names []string, err error) {
-	r, err := l.Uncompressed()
+	r, err := layer.Open(l)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	files := 0
 	buffered := bufio.NewReaderSize(rootfs.Cancellable(ctx, r), 256<<10)
 	for tr := tar.NewReader(buffered); ; {
 		h, err := tr.Next()
@@ -122,7 +125,10 @@ func extract(ctx context.Context, l v1.Layer, dir string) (names []string, err e
 			names = append(names, set)
 		}
 		if h.Size > maxModule {
-			return nil, fmt.Errorf("%s has %d bytes: no module is that large", name, h.Size)
+			return nil, fmt.Errorf("%s: %w: %d bytes, no module is that large", name, rootfs.ErrTooLarge, h.Size)
+		}
+		if files++; files > maxFiles {
+			return nil, fmt.Errorf("%s: %w: more than %d files of modules in a layer", name, rootfs.ErrTooLarge, maxFiles)
 		}
 		if err := copyFile(filepath.Join(dir, set, file), tr); err != nil {
 			return nil, fmt.Errorf("copy %s: %w", name, err)
@@ -154,7 +160,7 @@ func CopyOut(ctx context.Context, tree *rootfs.Tree, from, to string) error {
 			continue
 		}
 		if e.Size > maxModule {
-			return fmt.Errorf("%s has %d bytes: no module is that large", d.Name(), e.Size)
+			return fmt.Errorf("%s: %w: %d bytes, no module is that large", d.Name(), rootfs.ErrTooLarge, e.Size)
 		}
 		r, err := e.Open()
 		if err != nil {

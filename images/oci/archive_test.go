@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -23,8 +25,7 @@ import (
 // open opens an image for linux/amd64 with a store of its own.
 func open(t *testing.T, ref string) (*Image, error) {
 	t.Helper()
-	store, err := fetch.OpenStore(t.TempDir())
-	must(t, err)
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	l, _ := ParseLocal(ref)
 	img, _, err := l.Image(t.Context(), store, "amd64")
 	return img, err
@@ -35,23 +36,19 @@ func TestLayoutDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	img := ocitest.Image(t, "amd64", 1000, "one")
-	must(t, WriteLayout(t.Context(), dir, "x", img))
+	require.NoError(t, WriteLayout(t.Context(), dir, "x", img))
 	m, err := img.Manifest()
-	must(t, err)
+	require.NoError(t, err)
 	flip := func(h v1.Hash) {
 		path := filepath.Join(dir, "blobs", "sha256", h.Hex)
-		b, err := os.ReadFile(path)
-		must(t, err)
+		b := require.Value(os.ReadFile(path))(t)
 		b[len(b)-1] ^= 1
-		must(t, os.WriteFile(path, b, 0o600))
+		require.NoError(t, os.WriteFile(path, b, 0o600))
 	}
 	flip(m.Layers[0].Digest)
-	b, err := open(t, "oci:"+dir)
-	must(t, err)
-	layers, err := b.Layers()
-	must(t, err)
-	r, err := layers[0].Compressed()
-	must(t, err)
+	b := require.Value(open(t, "oci:"+dir))(t)
+	layers := require.Value(b.Layers())(t)
+	r := require.Value(layers[0].Compressed())(t)
 	defer r.Close()
 	err = fetch.Copy(t.Context(), &bytes.Buffer{}, r, nil)
 	ocitest.ErrorAs[*fetch.MismatchError](t, err)
@@ -74,14 +71,12 @@ func writeTestTar(t *testing.T, list ...tarEntry) string {
 		if e.link != "" {
 			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
 		}
-		must(t, w.WriteHeader(h))
-		if _, err := w.Write(e.content); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.WriteHeader(h))
+		require.Value(w.Write(e.content))(t)
 	}
-	must(t, w.Close())
+	require.NoError(t, w.Close())
 	file := filepath.Join(t.TempDir(), "x.tar")
-	must(t, os.WriteFile(file, buf.Bytes(), 0o600))
+	require.NoError(t, os.WriteFile(file, buf.Bytes(), 0o600))
 	return file
 }
 
@@ -91,22 +86,19 @@ func TestDockerArchiveOld(t *testing.T) {
 	one := ocitest.LayerTar(t, "one", 5000)
 	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, HashOf(one), HashOf(one))
 	manifest, err := json.Marshal([]dockerEntry{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
-	must(t, err)
+	require.NoError(t, err)
 	sound := []tarEntry{
 		{name: "b/layer.tar", link: "../a/layer.tar"},
 		{name: "a/layer.tar", content: one},
 		{name: "./c.json", content: config},
 		{name: "manifest.json", content: manifest},
 	}
-	b, err := open(t, "docker-archive:"+writeTestTar(t, sound...))
-	must(t, err)
-	m, err := b.Manifest()
-	must(t, err)
+	b := require.Value(open(t, "docker-archive:"+writeTestTar(t, sound...)))(t)
+	m := require.Value(b.Manifest())(t)
 	if l := m.Layers[1]; l.Digest != HashOf(one) || l.MediaType != types.OCIUncompressedLayer || l.Size != int64(len(one)) {
 		t.Errorf("layer %+v; want the uncompressed tar as it is", l)
 	}
-	layers, err := b.Layers()
-	must(t, err)
+	layers := require.Value(b.Layers())(t)
 	if !bytes.Equal(ocitest.UnpackedBytes(t, layers[0]), one) {
 		t.Error("the layer's content changed")
 	}
@@ -125,10 +117,9 @@ func TestDockerArchiveOld(t *testing.T) {
 		ocitest.ErrorAs[*fetch.MismatchError](t, err)
 	}
 	packed, err := open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, one)})...))
-	must(t, err)
+	require.NoError(t, err)
 	ocitest.SameLayers(t, packed, b)
-	z, err := zstd.NewWriter(nil)
-	must(t, err)
+	z := require.Value(zstd.NewWriter(nil))(t)
 	if packed, err = open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: z.EncodeAll(one, nil)})...)); err != nil {
 		t.Fatal(err)
 	}
@@ -138,16 +129,12 @@ func TestDockerArchiveOld(t *testing.T) {
 		"no layer":       sound[2:],
 		"no manifest":    sound[:3],
 	} {
-		if _, err := open(t, "docker-archive:"+writeTestTar(t, list...)); err == nil {
-			t.Errorf("%s was accepted", name)
-		}
+		assert.Errorf(t, assert.Err(open(t, "docker-archive:"+writeTestTar(t, list...))), "%s was accepted", name)
 	}
 	_, err = openArchive(writeTestTar(t))
-	if err != nil {
-		t.Errorf("an empty tar: %v", err)
-	}
+	assert.NoErrorf(t, err, "an empty tar")
 	gz := filepath.Join(t.TempDir(), "x")
-	must(t, os.WriteFile(gz, ocitest.Gzipped(t, one), 0o600))
+	require.NoError(t, os.WriteFile(gz, ocitest.Gzipped(t, one), 0o600))
 	if _, err := openArchive(gz); err == nil || !strings.Contains(err.Error(), "gunzip") {
 		t.Errorf("a compressed archive: %v; want a hint", err)
 	}

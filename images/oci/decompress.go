@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/klauspost/compress/gzip"
@@ -18,10 +19,14 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
+// ErrFormat says that the compressed content of a layer is damaged.
+var ErrFormat = errors.New("damaged compressed content")
+
 // unpacked reads decompressed content. At the end of the content it reads the rest of the source too, so that
 // a verifying source sees all of its bytes and can report an error.
 type unpacked struct {
 	io.Reader
+	raw    *recorder
 	source io.Reader
 	close  func() error
 }
@@ -29,7 +34,8 @@ type unpacked struct {
 // decompress detects gzip, zstd or neither from the first bytes, because media types can be wrong. After an
 // error the source stays open.
 func decompress(source io.ReadCloser) (io.ReadCloser, error) {
-	in := bufio.NewReaderSize(source, 256<<10)
+	raw := &recorder{Reader: source}
+	in := bufio.NewReaderSize(raw, 256<<10)
 	magic, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -38,17 +44,17 @@ func decompress(source io.ReadCloser) (io.ReadCloser, error) {
 	case bytes.HasPrefix(magic, gzipMagic):
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, err
+			return nil, raw.classify(err)
 		}
-		return &unpacked{z, in, func() error { return errors.Join(z.Close(), source.Close()) }}, nil
+		return &unpacked{z, raw, in, func() error { return errors.Join(z.Close(), source.Close()) }}, nil
 	case bytes.HasPrefix(magic, zstdMagic):
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, err
 		}
-		return &unpacked{z, in, func() error { z.Close(); return source.Close() }}, nil
+		return &unpacked{z, raw, in, func() error { z.Close(); return source.Close() }}, nil
 	}
-	return &unpacked{in, in, source.Close}, nil
+	return &unpacked{in, raw, in, source.Close}, nil
 }
 
 func (u *unpacked) Read(p []byte) (int, error) {
@@ -57,8 +63,32 @@ func (u *unpacked) Read(p []byte) (int, error) {
 		if _, err := io.Copy(io.Discard, u.source); err != nil {
 			return n, err
 		}
+	} else if err != nil {
+		err = u.raw.classify(err)
 	}
 	return n, err
+}
+
+// recorder keeps the error of the source, which decoders may replace by their own.
+type recorder struct {
+	io.Reader
+	err error
+}
+
+func (r *recorder) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// classify returns the source's error, or marks a decoder's error as ErrFormat.
+func (r *recorder) classify(err error) error {
+	if r.err != nil {
+		return r.err
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
 func (u *unpacked) Close() error { return u.close() }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/outfile"
 )
 
 // layoutVersion is the content of the file oci-layout.
@@ -45,7 +46,7 @@ func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
 func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error) {
 	store := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(store, 0o755); err != nil {
-		return diskFull(dir, err)
+		return outfile.DiskFull(dir, err)
 	}
 	unlock, err := lockDir(ctx, dir)
 	if err != nil {
@@ -56,7 +57,7 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error)
 	if err != nil {
 		return err
 	}
-	sweepTemp(store, ".")
+	outfile.Sweep(store, ".")
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(layoutJobs)
 	for _, b := range all.Blobs {
@@ -70,14 +71,21 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error)
 			return err
 		}
 	}
-	if err := replaceFile(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
+	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(withEntry(index, all.Top().Desc, tag))
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, "index.json"), raw)
+	return replaceText(filepath.Join(dir, "index.json"), raw)
+}
+
+func replaceText(path string, text []byte) error {
+	return outfile.Replace(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
 }
 
 // blob returns a document as a blob.
@@ -129,12 +137,12 @@ func layoutBlob(ctx context.Context, dir string, b Blob) error {
 	if intact(ctx, path, b.Desc) {
 		return nil
 	}
-	return writeFile(path, func(w io.Writer) error { return b.copy(ctx, w) })
+	return outfile.Replace(path, func(w io.Writer) error { return b.copy(ctx, w) })
 }
 
 // intact reports whether a file has the content of the descriptor.
 func intact(ctx context.Context, path string, d v1.Descriptor) bool {
-	fi, err := os.Lstat(path)
+	fi, err := os.Stat(path) // layouts of Bazel hold links
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() != d.Size {
 		return false
 	}

@@ -55,6 +55,43 @@ func ParseLocal(text string) (LocalRef, bool) {
 	return l, true
 }
 
+// Check says why the path holds no image, by its index alone.
+func (l LocalRef) Check() error {
+	var err error
+	switch l.kind {
+	case "oci":
+		var index []byte
+		if index, err = readBounded(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
+			err = fmt.Errorf("not an OCI layout: %w", err)
+		} else if err = json.Unmarshal(index, new(v1.IndexManifest)); err != nil {
+			err = fmt.Errorf("index.json is malformed: %w", err)
+		}
+	default:
+		err = l.checkArchive()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.text, err)
+	}
+	return nil
+}
+
+func (l LocalRef) checkArchive() error {
+	if info, err := os.Stat(l.Path); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() { // members are read in place
+		return fmt.Errorf("%s is no regular file", l.Path)
+	}
+	a, err := openArchive(l.Path)
+	if err != nil {
+		return err
+	}
+	first := map[string]string{"oci-archive": "index.json", "docker-archive": "manifest.json"}[l.kind]
+	if _, err := a.find(first); err != nil {
+		return fmt.Errorf("it is no %s: %w", l.kind, err)
+	}
+	return nil
+}
+
 // Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read
 // where it is.
 func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*Image, v1.Hash, error) {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/outfile"
 )
 
 // ErrNotForDocker says that an artifact cannot be written as a docker-archive. The text says why and what to
@@ -21,8 +23,8 @@ import (
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
 // WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag. The same artifact
-// and tag give the same bytes. The file appears when it is complete. After an error, or when ctx ends,
-// nothing is left.
+// and tag give the same bytes. It is written by the rule of package outfile: a file appears
+// when it is complete; after an error, or when ctx ends, nothing is left.
 func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
 	all, err := Collect(t)
 	if err != nil {
@@ -122,7 +124,7 @@ func inline(name string, raw []byte) tarFile {
 // writeTar writes members sorted by name, all with the same time, owner and mode.
 func writeTar(ctx context.Context, file string, members []tarFile) error {
 	slices.SortFunc(members, func(a, b tarFile) int { return strings.Compare(a.name, b.name) })
-	return writeFile(file, func(w io.Writer) error {
+	return outfile.Write(ctx, file, func(w io.Writer) error {
 		tw := tar.NewWriter(w)
 		for _, m := range members {
 			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.Desc.Size, Mode: 0o644}); err != nil {

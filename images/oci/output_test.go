@@ -237,3 +237,68 @@ func TestWriteDockerArchiveRefuses(t *testing.T) {
 		t.Error("a bad name was accepted")
 	}
 }
+
+// TestOutputs: names, and what is known of a place before the work.
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	must(t, WriteLayout(t.Context(), in("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	must(t, os.MkdirAll(in("with:colon"), 0o755))
+	must(t, os.WriteFile(in("file"), nil, 0o600))
+	must(t, os.MkdirAll(in("linked/blobs"), 0o755))
+	must(t, os.Symlink(in("layout/index.json"), in("linked/index.json")))
+	must(t, os.MkdirAll(in("blocked/blobs"), 0o755))
+	must(t, os.WriteFile(in("blocked/blobs/sha256"), nil, 0o600))
+	for text, want := range map[string]string{
+		"oci:" + in("layout"): "", "oci:" + in("new/layout"): "", "oci-archive:" + in("x.tar"): "", "docker-archive:" + in("file"): "", "oci:" + in("with:colon"): "",
+		"oci-archive:" + in("with:colon/x.tar"): "", "docker-archive:/dev/null": "",
+		"": "is not known", "dist": "is not known", "oci:": "no path", "tar:x": "is not known", "oci:a\x00b": "NUL",
+		"oci:" + in("x:tag"): "give oci:" + in("x"), "docker-archive:" + in("x.tar:team/driver:1"): "give docker-archive:" + in("x.tar"), "oci:x:tag": "give oci:x",
+		"oci-archive:" + in("with:colon/x.tar:1"): "give oci-archive:" + in("with:colon/x.tar"),
+		"oci:" + in("file"):                       "no folder", "oci:" + in("file/x"): "no folder", "oci:" + in("linked"): "a link", "oci:" + in("blocked"): "no folder",
+		"oci-archive:" + in("none/x.tar"): "create it first", "oci-archive:" + in("layout"): "a folder", "oci:/proc/x": "/proc",
+	} {
+		o, err := ParseOutput(text)
+		if err == nil {
+			err = o.Check()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := ParseOutputs([]string{"oci:a", "oci-archive:./a"}); err == nil || !strings.Contains(err.Error(), "same path") {
+		t.Errorf("two outputs of one path: %v", err)
+	}
+	if _, err := os.Lstat(in("new")); err == nil || len(leftovers(t, dir)) > 0 {
+		t.Errorf("a check left something behind: %v", leftovers(t, dir))
+	}
+}
+
+// FuzzOutput: what is accepted is one path, which is not that of another output, and reading the same text
+// means the same path once it is there.
+func FuzzOutput(f *testing.F) {
+	for _, s := range []string{"oci:dist", "oci:x:tag", "docker-archive:/tmp/x.tar:a/b:1", "oci-archive:./x/../y.tar", "oci:", "oci::", "oci:a:/b", "tar:x", "oci:\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := ParseOutput(text)
+		if err != nil {
+			if strings.Contains(err.Error(), "\x00") {
+				t.Errorf("%q: the message has a NUL", text)
+			}
+			return
+		}
+		if o.String() != text || o.Path == "" || strings.ContainsRune(o.Path, 0) {
+			t.Errorf("%q: %+v", text, o)
+		}
+		if _, err := os.Lstat(o.Path); err != nil && strings.Contains(filepath.Base(o.Path), ":") {
+			t.Errorf("%q: a tag is taken for a name", text)
+		}
+		l, ok := ParseLocal(text)
+		if !ok || l.Path != o.Path {
+			t.Errorf("%q: written to %q, read from %q", text, o.Path, l.Path)
+		}
+		_ = o.Check()
+	})
+}

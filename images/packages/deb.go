@@ -80,7 +80,7 @@ func DebReader(env Env) Reader {
 	return Reader{env: env, Client: func(string) (*fetch.Client, error) { return env.Fetch, nil }, unpack: unpackDeb}
 }
 
-func unpackDeb(ctx context.Context, file string, _ distros.Package, spool *rootfs.Spool) (u Unpacked, err error) {
+func unpackDeb(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (u Unpacked, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return u, err
@@ -89,7 +89,11 @@ func unpackDeb(ctx context.Context, file string, _ distros.Package, spool *rootf
 	if u.deb, err = dpkg.OpenDeb(rootfs.Cancellable(ctx, f)); err != nil {
 		return u, err
 	}
-	u.Name, u.Version, u.Tree = u.deb.Control.Get("Package"), u.deb.Control.Get("Version"), rootfs.New(spool, nil)
+	// dpkg's database records what the control file says.
+	if err := u.deb.Check(p.Name, p.Version, p.Arch); err != nil {
+		return u, err
+	}
+	u.Name, u.Version, u.Tree = p.Name, p.Version, rootfs.New(spool, nil)
 	return u, u.deb.Data(func(hdr *tar.Header, r io.Reader) error {
 		return u.Tree.Add(hdr, rootfs.Cancellable(ctx, r))
 	})

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // browser looks at pages of a server with Chromium. Everything that Chromium asks the network for goes to
@@ -107,9 +109,7 @@ func (b *browser) measure(t *testing.T, page, scrolls string, width string) (m m
 	if text == nil {
 		t.Fatalf("the frame measured nothing:\n%.500s", dom)
 	}
-	if err := json.Unmarshal([]byte(html.UnescapeString(text[1])), &m); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(html.UnescapeString(text[1])), &m))
 	return m
 }
 
@@ -168,14 +168,9 @@ func checkShots(t *testing.T, b *browser) {
 	for name, size := range map[string]string{"desktop": "1440,1000", "narrow": "500,900"} {
 		file := filepath.Join(dir, name+".png")
 		b.run(t, "/page", "--window-size="+size, "--screenshot="+file)
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := require.Value(os.Open(file))(t)
 		img, err := png.Decode(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(err, f.Close()))
 		colours := map[[3]uint32]int{}
 		for y := range img.Bounds().Dy() {
 			for x := range img.Bounds().Dx() {
@@ -189,10 +184,7 @@ func checkShots(t *testing.T, b *browser) {
 	}
 	file := filepath.Join(dir, "page.pdf")
 	b.run(t, "/page", "--print-to-pdf="+file, "--no-pdf-header-footer")
-	pdf, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pdf := require.Value(os.ReadFile(file))(t)
 	sheet := regexp.MustCompile(`/MediaBox\s*\[0 0 ([0-9.]+) ([0-9.]+)\]`).FindSubmatch(pdf)
 	if len(pdf) < 20_000 || sheet == nil || !bytes.HasPrefix(sheet[1], []byte("84")) || !bytes.HasPrefix(sheet[2], []byte("59")) {
 		t.Errorf("the PDF has %d bytes and the sheet %q, want A4 on its side", len(pdf), sheet)

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func render(t testing.TB, r Report) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Write(&b, r))
 	return b.String()
 }
 
@@ -60,9 +60,7 @@ func TestGolden(t *testing.T) {
 	// The style is style.css, its digest is TestPolicy's.
 	got := regexp.MustCompile(`sha256-.*?=&#39;`).ReplaceAllString(strings.Replace(whole, styleText, "", 1), "sha256-DIGEST=&#39;")
 	goldentest.Compare(t, "testdata/page.html", got)
-	if again := render(t, little()); again != whole {
-		t.Error("the same report gave another page")
-	}
+	assert.Equalf(t, whole, render(t, little()), "the same report gave another page")
 }
 
 // What is in a report stays text: nothing of it becomes an element or an attribute.
@@ -125,16 +123,12 @@ func TestLinks(t *testing.T) {
 			excluded++
 		}
 	}
-	if n := strings.Count(got, `<tr role="row" class="cell" data-state="built"`); n != built {
-		t.Errorf("%d rows are built, want %d", n, built)
-	}
+	assert.Equalf(t, built, strings.Count(got, `<tr role="row" class="cell" data-state="built"`), "rows are built")
 	for _, c := range []struct {
 		n    int
 		name string
 	}{{built, "built"}, {excluded, "excluded"}, {len(r.Cells), "all"}} {
-		if !strings.Contains(got, "<b>"+strconv.Itoa(c.n)+"</b> <span>"+c.name+"</span>") {
-			t.Errorf("the summary does not say %d %s", c.n, c.name)
-		}
+		assert.Containsf(t, got, "<b>"+strconv.Itoa(c.n)+"</b> <span>"+c.name+"</span>", "the summary does not say %d %s", c.n, c.name)
 	}
 }
 
@@ -167,10 +161,7 @@ func contrast(t *testing.T, a, b string) float64 {
 	light := func(hex string) float64 {
 		var sum float64
 		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
-			n, err := strconv.ParseUint(hex[2*i:2*i+2], 16, 8)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := require.Value(strconv.ParseUint(hex[2*i:2*i+2], 16, 8))(t)
 			c := float64(n) / 255
 			if c <= 0.04045 {
 				c /= 12.92

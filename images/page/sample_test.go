@@ -8,6 +8,7 @@ import (
 	"time"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -15,10 +16,7 @@ import (
 // the same every time.
 func sample(t testing.TB) Report {
 	t.Helper()
-	m, err := matrix.Parse("matrix.yaml", drivercontainer.Matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	r := Report{
 		Generated: time.Unix(1_800_000_000, 0), Tool: "driver-build v0.0.0", Matrix: "matrix.yaml", Repository: "registry.example.com/gpu/driver",
 		Notes: []string{"NVIDIA's list of releases cannot be had, the built-in table is used."},
@@ -33,10 +31,7 @@ func sample(t testing.TB) Report {
 	for _, s := range m.Systems {
 		r.Systems = append(r.Systems, System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})
 	}
-	good, err := m.Select(matrix.Selection{All: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := require.Value(m.Select(matrix.Selection{All: true}))(t)
 	for n, g := range good {
 		sum := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(g.Tag()+g.Arch)))
 		c := Cell{

@@ -2,22 +2,20 @@ package recipe
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 )
 
 // offer makes kernels of "release" or, of the default series, "release*".
 func offer(t *testing.T, system string, releases ...string) (list []distros.Kernel) {
 	t.Helper()
-	d, err := distros.Lookup(system)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := require.Value(distros.Lookup(system))(t)
 	for _, text := range releases {
 		release, def := strings.CutSuffix(text, "*")
 		_, flavour, ok := d.KernelOf("linux-headers-" + release)
@@ -58,12 +56,8 @@ func TestSelectKernels(t *testing.T) {
 			t.Errorf("%q, %q: %v %s", tt.specs, tt.flavours, err, diff)
 		}
 	}
-	if debian[0].Release != "6.1.0-9-amd64" {
-		t.Error("the caller's list was sorted")
-	}
-	if got, err := SelectKernels(nil, []string{"6.1.0-38-amd64"}, nil, "amd64"); err != nil || !slices.Equal(got, []string{"6.1.0-38-amd64"}) {
-		t.Errorf("%q, %v", got, err)
-	}
+	assert.Equalf(t, "6.1.0-9-amd64", debian[0].Release, "the caller's list was sorted")
+	assert.Same(t, []string{"6.1.0-38-amd64"}, require.Value(SelectKernels(nil, []string{"6.1.0-38-amd64"}, nil, "amd64"))(t))
 }
 
 func TestSelectKernelsRefuses(t *testing.T) {

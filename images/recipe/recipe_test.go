@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -14,9 +16,7 @@ func TestPreferred(t *testing.T) {
 	t.Parallel()
 	both := []string{"open", "proprietary"}
 	for driver, want := range map[string]string{"535.261.03": "proprietary open", "560.28.03": "open proprietary", "x": "proprietary open"} {
-		if got := strings.Join(PreferredFlavours(both, driver), " "); got != want {
-			t.Errorf("%s: %s, want %s", driver, got, want)
-		}
+		assert.Equalf(t, want, strings.Join(PreferredFlavours(both, driver), " "), "%s", driver)
 	}
 }
 
@@ -32,9 +32,7 @@ func TestParse(t *testing.T) {
 	_, err = ParseProfile("tiny")
 	fails(t, err, "tiny", "full or compute")
 	secret := Recipe{Source: Source{Runfile: &fetch.File{URL: "https://user:secret@example.com/x.run"}}}
-	if got := secret.Public().Source.Runfile.URL; got != "https://example.com/x.run" {
-		t.Error(got)
-	}
+	assert.Equal(t, "https://example.com/x.run", secret.Public().Source.Runfile.URL)
 }
 
 func TestAskKernel(t *testing.T) {
@@ -42,9 +40,7 @@ func TestAskKernel(t *testing.T) {
 	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host", "debian12": "is no release of a kernel of debian12"} {
 		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64", Flavours: []string{"open"}}
 		distro, err := distros.Lookup(system)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		target.Distro = distro
 		_, err = Ask(target, Options{Kernels: []string{"not a kernel"}})
 		if !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), want) {
@@ -61,8 +57,6 @@ func fails(t *testing.T, err error, parts ...string) {
 		return
 	}
 	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%v\nlacks %q", err, p)
-		}
+		assert.Contains(t, err.Error(), p)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
@@ -23,7 +25,7 @@ func TestDescribe(t *testing.T) {
 	}
 	ref := f.host() + "/team/driver:one"
 	digest, _, err := c.Push(t.Context(), ref, img)
-	must(t, err)
+	require.NoError(t, err)
 	d, err := client(t).Describe(t.Context(), ref, "amd64")
 	if err != nil || d.Annotations["content"] != "x" || d.Digest != digest || d.Tag != digest || d.Size < 50 {
 		t.Errorf("%+v, %v", d, err)
@@ -44,10 +46,6 @@ func TestDescribe(t *testing.T) {
 		t.Error(err)
 	}
 	off := client(t, func(o *Options) { o.Offline = true })
-	if _, err := off.Describe(t.Context(), ref, "amd64"); !errors.Is(err, fetch.ErrOffline) {
-		t.Errorf("offline: %v", err)
-	}
-	if _, err := c.Describe(t.Context(), "UPPER/x", "amd64"); err == nil {
-		t.Error("not a reference, but taken")
-	}
+	assert.ErrorIsf(t, assert.Err(off.Describe(t.Context(), ref, "amd64")), fetch.ErrOffline, "offline")
+	assert.Errorf(t, assert.Err(c.Describe(t.Context(), "UPPER/x", "amd64")), "not a reference, but taken")
 }

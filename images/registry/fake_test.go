@@ -18,6 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -216,14 +217,12 @@ func cut(w http.ResponseWriter) {
 // client returns a client with short pauses and a store of its own.
 func client(t *testing.T, change ...func(*Options)) *Client {
 	t.Helper()
-	store, err := fetch.OpenStore(t.TempDir())
-	must(t, err)
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	o := Options{Store: store, Attempts: 4, Backoff: time.Millisecond, Keychain: NoCredentials{}}
 	for _, f := range change {
 		f(&o)
 	}
-	c, err := New(o)
-	must(t, err)
+	c := require.Value(New(o))(t)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -100,9 +102,7 @@ func TestCredentials(t *testing.T) {
 				_, err := c.Base(t.Context(), f.host()+"/library/x:1", "amd64")
 				ocitest.ErrorAs[*Error](t, err)
 				for _, want := range []string{"docker login " + f.host(), "podman login " + f.host()} {
-					if !strings.Contains(err.Error(), want) {
-						t.Errorf("%v does not say %q", err, want)
-					}
+					assert.Contains(t, err.Error(), want)
 				}
 				hidden := base64.StdEncoding.EncodeToString([]byte("me:wrong-" + secret))
 				if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), hidden) {
@@ -219,7 +219,7 @@ func TestPullFaults(t *testing.T) {
 				t.Errorf("%d requests; want %d", n, tc.tries)
 			}
 			if tc.want == "" {
-				must(t, err)
+				require.NoError(t, err)
 				ocitest.SameLayers(t, b.Image, img)
 				return
 			}
@@ -240,8 +240,7 @@ func TestPullResumes(t *testing.T) {
 	f := newFake(t)
 	img := ocitest.Image(t, "amd64", 50000, "one")
 	mustPush(t, f.host()+"/x:1", img)
-	m, err := img.Manifest()
-	must(t, err)
+	m := require.Value(img.Manifest())(t)
 	layer := m.Layers[0]
 	var ranges []string
 	first := faulty(1, layer.Digest.String(), func(w http.ResponseWriter, _ *http.Request) {
@@ -257,9 +256,7 @@ func TestPullResumes(t *testing.T) {
 		}
 		return first(w, r)
 	})
-	if _, err := client(t).Base(t.Context(), f.host()+"/x:1", "amd64"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(client(t).Base(t.Context(), f.host()+"/x:1", "amd64"))(t)
 	if len(ranges) != 2 || ranges[1] != "bytes=20000-" {
 		t.Errorf("ranges %q; want none, then from 20000 on", ranges)
 	}
@@ -299,7 +296,7 @@ func TestPrivateCA(t *testing.T) {
 	t.Cleanup(s.Close)
 	host := strings.TrimPrefix(s.URL, "https://")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	img := ocitest.Image(t, "amd64", 100, "one")
 	for name, with := range map[string]func(*Options){
 		"CA":       func(o *Options) { o.CAFile = ca },
@@ -316,9 +313,7 @@ func TestPrivateCA(t *testing.T) {
 		t.Errorf("after %v: %v; want a hint at --ca, at once", time.Since(start), err)
 	}
 	for _, bad := range []string{filepath.Join(t.TempDir(), "none"), "faults_test.go"} {
-		if _, err := New(Options{Store: client(t).opts.Store, CAFile: bad}); err == nil {
-			t.Errorf("CA file %s was accepted", bad)
-		}
+		assert.Errorf(t, assert.Err(New(Options{Store: client(t).opts.Store, CAFile: bad})), "CA file %s was accepted", bad)
 	}
 }
 
@@ -360,9 +355,7 @@ func TestCredentialsStayAtHome(t *testing.T) {
 	if _, _, err := c.Push(t.Context(), f.host()+"/x:1", img); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Base(t.Context(), f.host()+"/x:1", "amd64"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(c.Base(t.Context(), f.host()+"/x:1", "amd64"))(t)
 	if leaked.Load() != 0 {
 		t.Errorf("credentials went to another host %d times", leaked.Load())
 	}

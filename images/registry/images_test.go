@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -20,7 +21,7 @@ func (NoCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
 func mustPush(t *testing.T, ref string, a oci.Artifact, tags ...string) Stats {
 	t.Helper()
 	got, stats, err := client(t).Push(t.Context(), ref, a, tags...)
-	must(t, err)
+	require.NoError(t, err)
 	if want := ocitest.Digest(t, a); got != want {
 		t.Fatalf("Push = %s; want %s", got, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -20,12 +21,11 @@ func TestLocalIsPushed(t *testing.T) {
 		oci.WriteLayout(t.Context(), layout, "one", img),
 		oci.WriteOCIArchive(t.Context(), archive, "both", index),
 	} {
-		must(t, err)
+		require.NoError(t, err)
 	}
 	c := client(t)
 	for ref, want := range map[string]oci.Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
-		a, err := c.Local(t.Context(), ref)
-		must(t, err)
+		a := require.Value(c.Local(t.Context(), ref))(t)
 		if got, _, err := c.Push(t.Context(), f.host()+"/x:1", a); err != nil || got != ocitest.Digest(t, want) {
 			t.Errorf("Push(Local(%s)) = %s, %v; want %s", ref, got, err, ocitest.Digest(t, want))
 		}

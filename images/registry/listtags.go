@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/imagename"
 )
 
 // Bounds of a listing.
@@ -29,13 +30,16 @@ const (
 // (fs.ErrNotExist) until something is pushed to it. Errors: *Error, fetch.ErrOffline.
 func (c *Client) ListTags(ctx context.Context, repository string) ([]string, error) {
 	const op = "list the tags of"
+	if err := imagename.CheckRepository(repository); err != nil {
+		return nil, fmt.Errorf("%s %w", op, err)
+	}
 	var opts []name.Option
 	if c.opts.Insecure {
 		opts = append(opts, name.Insecure)
 	}
 	repo, err := name.NewRepository(repository, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("%s %q: want REGISTRY/PATH without tag or digest: %w", op, repository, err)
+		return nil, fmt.Errorf("%s %q: %w", op, repository, err)
 	}
 	if c.opts.Offline {
 		return nil, fmt.Errorf("%s %s: %w", op, repository, fetch.ErrOffline)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -40,9 +41,7 @@ func TestListTags(t *testing.T) {
 		}
 	}
 	off := client(t, func(o *Options) { o.Offline = true })
-	if _, err := off.ListTags(t.Context(), f.host()+"/team/driver"); !errors.Is(err, fetch.ErrOffline) {
-		t.Errorf("offline: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(off.ListTags(t.Context(), f.host()+"/team/driver")), fetch.ErrOffline, "offline")
 }
 
 // TestListTagsPages: the pages follow the distribution specification, with an address relative to the server.
@@ -125,7 +124,5 @@ func TestListTagsStops(t *testing.T) {
 		cancel()
 		return false
 	})
-	if _, err := client(t).ListTags(ctx, f.host()+"/x"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.Err(client(t).ListTags(ctx, f.host()+"/x")), context.Canceled)
 }

@@ -9,6 +9,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -25,7 +27,7 @@ func TestBaseLocal(t *testing.T) {
 		oci.WriteOCIArchive(t.Context(), ociFile, "both", index),
 		oci.WriteDockerArchive(t.Context(), docker, "debian:12", amd),
 	} {
-		must(t, err)
+		require.NoError(t, err)
 	}
 	c := client(t, func(o *Options) { o.Offline = true })
 	tests := []struct {
@@ -49,9 +51,7 @@ func TestBaseLocal(t *testing.T) {
 		if !oci.IsLocal(tc.ref) || b.Digest != ocitest.Digest(t, b.Image) || !strings.HasPrefix(b.Name, dir) {
 			t.Errorf("Base(%s) = %s %s; digest of the image %s", tc.ref, b.Name, b.Digest, ocitest.Digest(t, b.Image))
 		}
-		if h, err := c.Resolve(t.Context(), tc.ref, tc.arch); err != nil || h != b.Digest {
-			t.Errorf("Resolve(%s) = %s, %v; want %s", tc.ref, h, err, b.Digest)
-		}
+		assert.Equalf(t, b.Digest, require.Value(c.Resolve(t.Context(), tc.ref, tc.arch))(t), "Resolve(%s)", tc.ref)
 		ocitest.SameLayers(t, b.Image, tc.want)
 		if !strings.HasPrefix(tc.ref, "docker") && b.Digest != ocitest.Digest(t, tc.want) {
 			t.Errorf("Base(%s) = %s; want %s", tc.ref, b.Digest, ocitest.Digest(t, tc.want))
@@ -66,9 +66,7 @@ func TestBaseLocal(t *testing.T) {
 		"docker-archive:" + docker + ":x": "no image x",
 		"oci-archive:" + dir + "/none":    "no such file",
 	} {
-		if _, err := c.Base(t.Context(), ref, "amd64"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Base(%s) = %v; want %q", ref, err, want)
-		}
+		assert.ErrorContainsf(t, assert.Err(c.Base(t.Context(), ref, "amd64")), want, "Base(%s)", ref)
 	}
 	var missing *oci.PlatformError
 	if _, err := c.Base(t.Context(), "docker-archive:"+docker, "arm64"); !errors.As(err, &missing) {
@@ -76,9 +74,8 @@ func TestBaseLocal(t *testing.T) {
 	}
 	// The archive's layers are in the store now.
 	for _, f := range []string{ociFile, docker} {
-		b, err := c.Base(t.Context(), strings.TrimSuffix(filepath.Base(f), ".tar")+"-archive:"+f, "amd64")
-		must(t, err)
-		must(t, os.Remove(f))
+		b := require.Value(c.Base(t.Context(), strings.TrimSuffix(filepath.Base(f), ".tar")+"-archive:"+f, "amd64"))(t)
+		require.NoError(t, os.Remove(f))
 		ocitest.SameLayers(t, b.Image, amd)
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestReferences(t *testing.T) {
@@ -44,8 +46,7 @@ func TestMirrorNames(t *testing.T) {
 	c := client(t, func(o *Options) {
 		o.Mirrors = map[string][]string{"docker.io": {"mirror.example:5000/hub/", "http://10.0.0.1", "https://plainname"}}
 	})
-	r, err := parseReference("debian:12", false)
-	must(t, err)
+	r := require.Value(parseReference("debian:12", false))(t)
 	var got []string
 	for _, e := range c.endpoints(r.repo) {
 		got = append(got, fmt.Sprint(e.repo.Scheme(), " ", e.repo.Name(), " ", e.plain))
@@ -54,17 +55,13 @@ func TestMirrorNames(t *testing.T) {
 		"https mirror.example:5000/hub/library/debian false", "http 10.0.0.1/library/debian true",
 		"https plainname/library/debian false", "https index.docker.io/library/debian false",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, got)
 	for _, bad := range []string{"", "a b", "http://", "mirror.example/UPPER"} {
 		if _, err := New(Options{Store: c.opts.Store, Mirrors: map[string][]string{"docker.io": {bad}}}); err == nil {
 			t.Errorf("mirror %q was accepted", bad)
 		}
 	}
-	if _, err := New(Options{}); err == nil {
-		t.Error("a client without a store was accepted")
-	}
+	assert.Errorf(t, assert.Err(New(Options{})), "a client without a store was accepted")
 }
 
 // Private addresses are not loopback: go-containerregistry would send credentials to them unencrypted.
@@ -74,25 +71,17 @@ func TestPlainHTTP(t *testing.T) {
 		"127.0.0.1": true, "127.8.8.8:5000": true, "[::1]:5000": true, "localhost:5000": true, "a.localhost": true,
 		"10.0.0.1:5000": false, "192.168.1.1": false, "localhost.example": false, "example:5000": false, "169.254.169.254": false,
 	} {
-		if got := isLoopback(host); got != want {
-			t.Errorf("isLoopback(%s) = %v; want %v", host, got, want)
-		}
+		assert.Equalf(t, want, isLoopback(host), "isLoopback(%s)", host)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.0.0.1/v2/", http.NoBody)
-	must(t, err)
+	req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.0.0.1/v2/", http.NoBody))(t)
 	resp, err := (&guard{inner: http.DefaultTransport}).RoundTrip(req)
-	if !errors.Is(err, errPlain) {
-		t.Errorf("plain HTTP to a private address: %v, %v; want errPlain", resp, err)
-	}
+	assert.ErrorIsf(t, err, errPlain, "plain HTTP to a private address: %v", resp)
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
 	for _, to := range []string{"http://169.254.169.254/latest", "http://[fe80::1]/x"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody)
-		must(t, err)
-		if checkRedirect(req, nil) == nil {
-			t.Errorf("a redirect to %s was followed", to)
-		}
+		req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, to, http.NoBody))(t)
+		assert.Errorf(t, checkRedirect(req, nil), "a redirect to %s was followed", to)
 	}
 }
 
@@ -135,25 +124,20 @@ func TestKeychain(t *testing.T) {
 		for host, user := range auths {
 			list = append(list, fmt.Sprintf("%q:{\"auth\":%q}", host, base64.StdEncoding.EncodeToString([]byte(user+":"+secret))))
 		}
-		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		must(t, os.WriteFile(path, []byte(`{"auths":{`+strings.Join(list, ",")+`}}`), 0o600))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(`{"auths":{`+strings.Join(list, ",")+`}}`), 0o600))
 		return path
 	}
 	user := func(ref string) string {
 		t.Helper()
-		repo, err := name.NewRepository(ref)
-		must(t, err)
-		a, err := authn.Resolve(t.Context(), NewKeychain(), repo)
-		must(t, err)
-		cfg, err := authn.Authorization(t.Context(), a)
-		must(t, err)
+		repo := require.Value(name.NewRepository(ref))(t)
+		a := require.Value(authn.Resolve(t.Context(), NewKeychain(), repo))(t)
+		cfg := require.Value(authn.Authorization(t.Context(), a))(t)
 		return cfg.Username
 	}
 	check := func(ref, want string) {
 		t.Helper()
-		if got := user(ref); got != want {
-			t.Errorf("user for %s is %q; want %q", ref, got, want)
-		}
+		assert.Equalf(t, want, user(ref), "user for %s is", ref)
 	}
 	check("a.example/x", "")
 	write(".config/containers/auth.json", map[string]string{"a.example": "config", "b.example/team": "team", "docker.io": "hub"})
@@ -170,9 +154,9 @@ func TestKeychain(t *testing.T) {
 	write(".docker/config.json", map[string]string{"https://d.example/v1/": "old"})
 	check("d.example/x", "old")
 	helper := "#!/bin/sh\nread -r host\necho '{\"Username\":\"helped\",\"Secret\":\"s\"}'\n"
-	must(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(helper), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(helper), 0o700))
 	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
-	must(t, os.WriteFile(filepath.Join(home, ".docker/config.json"), []byte(`{"credHelpers":{"e.example":"test"}}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".docker/config.json"), []byte(`{"credHelpers":{"e.example":"test"}}`), 0o600))
 	check("e.example/x", "helped")
 	check("a.example/x", "run") // also where Docker has a configuration
 	file := write("explicit.json", map[string]string{"c.example": "explicit"})
@@ -180,9 +164,8 @@ func TestKeychain(t *testing.T) {
 	check("c.example/x", "explicit")
 	check("a.example/x", "run")
 
-	must(t, os.WriteFile(file, []byte(`{"auths":{"c.example":{"auth":"`+secret), 0o600))
-	repo, err := name.NewRepository("c.example/x")
-	must(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(`{"auths":{"c.example":{"auth":"`+secret), 0o600))
+	repo := require.Value(name.NewRepository("c.example/x"))(t)
 	if _, err := authn.Resolve(t.Context(), NewKeychain(), repo); err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("a broken file: %v; want an error without its content", err)
 	}
@@ -195,8 +178,6 @@ func TestReceived(t *testing.T) {
 		if !ok {
 			n = -1
 		}
-		if n != want {
-			t.Errorf("received(%q) = %d; want %d", in, n, want)
-		}
+		assert.Equalf(t, want, n, "received(%q)", in)
 	}
 }

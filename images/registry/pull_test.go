@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
@@ -36,28 +36,19 @@ func TestBasePullsOnce(t *testing.T) {
 			states[e.State]++
 		}
 	})
-	base, err := c.Base(t.Context(), ref, "amd64")
-	must(t, err)
+	base := require.Value(c.Base(t.Context(), ref, "amd64"))(t)
 	if base.Name != ref || base.Digest != ocitest.Digest(t, img) {
 		t.Errorf("Base = %s %s; want %s %s", base.Name, base.Digest, ref, ocitest.Digest(t, img))
 	}
 	ocitest.SameLayers(t, base.Image, img)
-	if got := states[Done]; got != 4 {
-		t.Errorf("%d blobs were reported as pulled; want 4", got)
-	}
+	assert.Equalf(t, 4, states[Done], "blobs were reported as pulled")
 	if n := f.count("GET", "/blobs/"); n != 4 {
 		t.Errorf("the first pull got %d blobs; want 4", n)
 	}
 	f.forget()
-	if _, err := c.Base(t.Context(), ref, "amd64"); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"HEAD /v2/library/debian/manifests/12"}, f.log); diff != "" {
-		t.Errorf("requests of the second pull (-want +got):\n%s", diff)
-	}
-	if got := states[Exists]; got != 4 {
-		t.Errorf("%d blobs were reported as there; want 4", got)
-	}
+	require.Value(c.Base(t.Context(), ref, "amd64"))(t)
+	assert.Samef(t, []string{"HEAD /v2/library/debian/manifests/12"}, f.log, "requests of the second pull (-want +got)")
+	assert.Equalf(t, 4, states[Exists], "blobs were reported as there")
 	f.forget()
 	pinned, err := c.Base(t.Context(), ref+"@"+base.Digest.String(), "amd64")
 	if err != nil || pinned.Name != ref || len(f.log) != 0 {
@@ -72,14 +63,11 @@ func TestBaseOffline(t *testing.T) {
 	ref := f.host() + "/x:1"
 	mustPush(t, ref, ocitest.Index(t, img))
 	c := client(t)
-	if _, err := c.Base(t.Context(), ref, "amd64"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(c.Base(t.Context(), ref, "amd64"))(t)
 	f.forget()
 	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
 	for _, r := range []string{ref, f.host() + "/x@" + ocitest.Digest(t, img).String()} {
-		got, err := offline.Base(t.Context(), r, "amd64")
-		must(t, err)
+		got := require.Value(offline.Base(t.Context(), r, "amd64"))(t)
 		ocitest.SameLayers(t, got.Image, img)
 	}
 	for _, r := range []string{f.host() + "/x:2", f.host() + "/x@sha256:" + strings.Repeat("1", 64)} {
@@ -88,15 +76,10 @@ func TestBaseOffline(t *testing.T) {
 		}
 	}
 	// A blob is missing: the pull fails although the rest is there.
-	m, err := img.Manifest()
-	must(t, err)
-	must(t, os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)))
-	if _, err := offline.Base(t.Context(), ref, "amd64"); !errors.Is(err, fetch.ErrOffline) {
-		t.Errorf("Base offline without a layer = %v; want ErrOffline", err)
-	}
-	if len(f.log) != 0 {
-		t.Errorf("requests while offline: %v", f.log)
-	}
+	m := require.Value(img.Manifest())(t)
+	require.NoError(t, os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)))
+	assert.ErrorIsf(t, assert.Err(offline.Base(t.Context(), ref, "amd64")), fetch.ErrOffline, "Base offline without a layer")
+	assert.Equalf(t, 0, len(f.log), "requests while offline: %v", f.log)
 }
 
 func TestBaseWrongArchitecture(t *testing.T) {
@@ -106,9 +89,7 @@ func TestBaseWrongArchitecture(t *testing.T) {
 	mustPush(t, ref, ocitest.Image(t, "arm64", 100, "one"))
 	_, err := client(t).Base(t.Context(), ref, "amd64")
 	want := &oci.PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
-	if diff := cmp.Diff(want, ocitest.ErrorAs[*oci.PlatformError](t, err)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
 }
 
 // Two programs pull the same image into one store: both get it, and each blob is downloaded once.
@@ -133,9 +114,7 @@ func TestBaseAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := f.count("GET", "/blobs/"); n != 4 {
-		t.Errorf("%d blobs were downloaded; want 4", n)
-	}
+	assert.Equalf(t, 4, f.count("GET", "/blobs/"), "blobs were downloaded")
 }
 
 func TestMirrors(t *testing.T) {
@@ -178,15 +157,12 @@ func TestMirrors(t *testing.T) {
 			c := client(t, func(o *Options) {
 				o.Mirrors = map[string][]string{own.host(): {"http://" + mirror.host() + "/cache"}}
 			})
-			b, err := c.Base(t.Context(), own.host()+"/x:1", "amd64")
-			must(t, err)
+			b := require.Value(c.Base(t.Context(), own.host()+"/x:1", "amd64"))(t)
 			if b.Name != own.host()+"/x:1" {
 				t.Errorf("name %s shows the mirror", b.Name)
 			}
 			ocitest.SameLayers(t, b.Image, img)
-			if n := own.count("GET", "/blobs/"); n != tc.blobs {
-				t.Errorf("%d blobs came from the registry itself; want %d", n, tc.blobs)
-			}
+			assert.Equalf(t, tc.blobs, own.count("GET", "/blobs/"), "blobs came from the registry itself")
 		})
 	}
 	t.Run("all fail", func(t *testing.T) {
@@ -203,15 +179,14 @@ func TestMirrors(t *testing.T) {
 func TestTagMemo(t *testing.T) {
 	t.Parallel()
 	c := client(t)
-	r, err := parseReference("debian:12", false)
-	must(t, err)
+	r := require.Value(parseReference("debian:12", false))(t)
 	h := oci.HashOf([]byte("x"))
-	must(t, c.rememberTag(r, h))
+	require.NoError(t, c.rememberTag(r, h))
 	if got, ok := c.recallTag(r); !ok || got != h {
 		t.Errorf("recallTag = %s, %v; want %s", got, ok, h)
 	}
 	for _, bad := range []string{"", "{", `{"name":"docker.io/library/debian:13","digest":"` + h.String() + `"}`} {
-		must(t, os.WriteFile(c.tagFile(r), []byte(bad), 0o600))
+		require.NoError(t, os.WriteFile(c.tagFile(r), []byte(bad), 0o600))
 		if got, ok := c.recallTag(r); ok {
 			t.Errorf("record %q was taken: %s", bad, got)
 		}
@@ -225,13 +200,11 @@ func TestManifestKinds(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	put := func(name, mediaType string, doc any) {
-		raw, err := json.Marshal(doc)
-		must(t, err)
+		raw := require.Value(json.Marshal(doc))(t)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL+"/v2/x/manifests/"+name, strings.NewReader(string(raw)))
-		must(t, err)
+		require.NoError(t, err)
 		req.Header.Set("Content-Type", mediaType)
-		resp, err := f.Client().Do(req)
-		must(t, err)
+		resp := require.Value(f.Client().Do(req))(t)
 		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusCreated {
 			t.Fatalf("put %s: %s %v", name, resp.Status, err)
 		}
@@ -241,8 +214,6 @@ func TestManifestKinds(t *testing.T) {
 	put("odd", "application/vnd.oci.image.manifest.v1+json", map[string]any{"schemaVersion": 2})
 	put("list", "application/vnd.oci.image.manifest.v1+json", []int{1})
 	for name, want := range map[string]string{"old": "2015", "odd": "neither an image nor an index", "list": "malformed"} {
-		if _, err := client(t).Base(t.Context(), f.host()+"/x:"+name, "amd64"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", name, err, want)
-		}
+		assert.ErrorContainsf(t, assert.Err(client(t).Base(t.Context(), f.host()+"/x:"+name, "amd64")), want, "%s", name)
 	}
 }

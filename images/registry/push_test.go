@@ -308,3 +308,43 @@ func TestPushTargets(t *testing.T) {
 		t.Errorf("offline push: %v; want ErrOffline", err)
 	}
 }
+
+// TestCheckPush: the answer is the registry's, and nothing is left there.
+func TestCheckPush(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c := client(t)
+	must(t, c.CheckPush(t.Context(), f.host()+"/team/driver"))
+	if f.count("POST", "/v2/team/driver/blobs/uploads/") != 1 || f.count("DELETE", "/v2/team/driver/blobs/uploads/") != 1 || len(f.uploads) != 0 {
+		t.Errorf("requests %q, uploads %v", f.log, f.uploads)
+	}
+	img := ocitest.Image(t, "amd64", 10, "x")
+	f.forget()
+	if _, _, err := c.Push(t.Context(), f.host()+"/team/driver:1", img); err != nil || f.count("GET", "/v2/") != 0 {
+		t.Errorf("the push logged in again: %v %q", err, f.log)
+	}
+	for code, says := range map[int]string{401: "docker login", 403: "do not allow to push to", 404: "it does not take images there", 405: "405", 500: "500"} {
+		f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost {
+				return false
+			}
+			w.WriteHeader(code)
+			return true
+		})
+		f.forget()
+		err := c.CheckPush(t.Context(), f.host()+"/team/driver")
+		if remote := ocitest.ErrorAs[*Error](t, err); remote == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%d: %v", code, err)
+		}
+		if n := f.count("POST", ""); n != map[bool]int{false: 1, true: 4}[code >= 500] {
+			t.Errorf("%d: %d tries", code, n)
+		}
+	}
+	off := client(t, func(o *Options) { o.Offline = true })
+	if err := off.CheckPush(t.Context(), f.host()+"/team/driver"); !errors.Is(err, fetch.ErrOffline) {
+		t.Errorf("offline: %v", err)
+	}
+	if err := c.CheckPush(t.Context(), f.host()+"/team/driver:1"); err == nil || !strings.Contains(err.Error(), "it has the tag") {
+		t.Errorf("with a tag: %v", err)
+	}
+}

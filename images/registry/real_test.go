@@ -24,6 +24,8 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -36,7 +38,7 @@ func TestRealRegistry(t *testing.T) {
 	if err != nil && os.Getenv("DRIVER_E2E") != "1" {
 		t.Skip("docker-registry is not installed (Debian package docker-registry)")
 	}
-	must(t, err)
+	require.NoError(t, err)
 	host, ca := startRegistry(t, program)
 	proxy := cuttingProxy(t, host, 1<<20)
 	with := func(user login) *Client {
@@ -48,13 +50,12 @@ func TestRealRegistry(t *testing.T) {
 
 	// The proxy breaks the connection once, in the middle of a layer.
 	_, stats, err := me.Push(t.Context(), proxy+"/team/driver:1-os", index)
-	must(t, err)
+	require.NoError(t, err)
 	t.Logf("first push, with a broken connection: %+v", stats)
 	if _, stats, err = me.Push(t.Context(), host+"/team/driver:1-os", index); err != nil || stats.Uploaded+stats.Mounted != 0 || stats.Bytes != 0 {
 		t.Errorf("second push: %+v, %v; want nothing sent", stats, err)
 	}
-	base, err := me.Base(t.Context(), host+"/team/driver:1-os", "amd64")
-	must(t, err)
+	base := require.Value(me.Base(t.Context(), host+"/team/driver:1-os", "amd64"))(t)
 	ocitest.SameLayers(t, base.Image, amd)
 	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", base.Image); err != nil || stats.Mounted != 3 {
 		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
@@ -64,9 +65,7 @@ func TestRealRegistry(t *testing.T) {
 			t.Errorf("pull as %q: %v; want a hint to log in", user.user, err)
 		}
 	}
-	if _, err := me.Base(t.Context(), host+"/team/driver:none", "amd64"); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("pull of a missing tag: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(me.Base(t.Context(), host+"/team/driver:none", "amd64")), "404", "pull of a missing tag")
 }
 
 // startRegistry runs the server. The server chooses its port, and startRegistry reads the port from the
@@ -76,12 +75,11 @@ func startRegistry(t *testing.T, program string) (host, caFile string) {
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, data, 0o600))
+		require.NoError(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	ca, cert, key := certificates(t)
-	hash, err := bcrypt.GenerateFromPassword([]byte(secret), bcrypt.MinCost)
-	must(t, err)
+	hash := require.Value(bcrypt.GenerateFromPassword([]byte(secret), bcrypt.MinCost))(t)
 	config := fmt.Sprintf(`version: 0.1
 log: {level: info}
 storage: {filesystem: {rootdirectory: %q}}
@@ -93,7 +91,7 @@ auth: {htpasswd: {realm: test, path: %q}}
 	cmd.WaitDelay = 5 * time.Second
 	read, logged := io.Pipe()
 	cmd.Stderr, cmd.Stdout = logged, logged
-	must(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { // t.Context() has ended: the server is killed
 		_ = cmd.Wait()
 		_ = logged.Close()
@@ -121,14 +119,12 @@ auth: {htpasswd: {realm: test, path: %q}}
 func certificates(t *testing.T) (ca, cert, key []byte) {
 	t.Helper()
 	sign := func(tmpl, parent *x509.Certificate, priv, signer *ecdsa.PrivateKey) []byte {
-		der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, &priv.PublicKey, signer)
-		must(t, err)
+		der := require.Value(x509.CreateCertificate(rand.Reader, tmpl, parent, &priv.PublicKey, signer))(t)
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	}
 	var keys [2]*ecdsa.PrivateKey
 	for i := range keys {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		must(t, err)
+		k := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		keys[i] = k
 	}
 	root := &x509.Certificate{
@@ -139,8 +135,7 @@ func certificates(t *testing.T) (ca, cert, key []byte) {
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(keys[1])
-	must(t, err)
+	der := require.Value(x509.MarshalPKCS8PrivateKey(keys[1]))(t)
 	return sign(root, root, keys[0], keys[0]), sign(leaf, root, keys[1], keys[0]),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
@@ -148,8 +143,7 @@ func certificates(t *testing.T) (ca, cert, key []byte) {
 // cuttingProxy forwards connections to a server, and breaks the first one that sends more than limit bytes.
 func cuttingProxy(t *testing.T, to string, limit int64) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var cutOnce atomic.Bool
 	go func() {
 		for {

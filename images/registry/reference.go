@@ -6,6 +6,9 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // reference is an image in a registry, as users write it: [host/]path[:tag][@digest].
@@ -18,6 +21,9 @@ type reference struct {
 
 func parseReference(text string, insecure bool) (reference, error) {
 	r := reference{text: text}
+	if err := imagename.CheckImage(text); err != nil {
+		return r, err
+	}
 	var opts []name.Option
 	if insecure {
 		opts = append(opts, name.Insecure)
@@ -26,10 +32,10 @@ func parseReference(text string, insecure bool) (reference, error) {
 	if pinned {
 		d, err := name.NewDigest(text, opts...)
 		if err != nil {
-			return r, fmt.Errorf("%q is not an image reference: %w", text, err)
+			return r, fmt.Errorf("%q is no image reference: %w", text, err)
 		}
 		if r.digest, err = v1.NewHash(digest); err != nil || r.digest.Algorithm != "sha256" {
-			return r, fmt.Errorf("%q is not an image reference: its digest must be sha256 and 64 hex digits", text)
+			return r, fmt.Errorf("%q is no image reference: its digest must be sha256 and 64 hex digits", text)
 		}
 		r.repo = d.Context()
 		if !strings.Contains(before[strings.LastIndex(before, "/")+1:], ":") {
@@ -38,10 +44,19 @@ func parseReference(text string, insecure bool) (reference, error) {
 	}
 	t, err := name.NewTag(before, opts...)
 	if err != nil {
-		return r, fmt.Errorf("%q is not an image reference: %w", text, err)
+		return r, fmt.Errorf("%q is no image reference: %w", text, err)
 	}
 	r.repo, r.tag = t.Context(), t.TagStr()
 	return r, nil
+}
+
+// CheckSource checks the name of an image that Base or Local reads, without network: a reference in a
+// registry must be one, an image on this machine must be there and look like one.
+func CheckSource(ref string) error {
+	if local, ok := oci.ParseLocal(ref); ok {
+		return local.Check()
+	}
+	return imagename.CheckImage(ref)
 }
 
 // canonical returns the full repository:tag, with the name that people use for Docker's registry.
@@ -69,12 +84,21 @@ type endpoint struct {
 	plain bool // plain HTTP is allowed
 }
 
+// CheckMirror checks one mirror of a registry, as Options.Mirrors has it.
+func CheckMirror(host, mirror string) error {
+	_, err := parseMirrors(map[string][]string{host: {mirror}})
+	return err
+}
+
 func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
 	out := map[string][]mirror{}
 	for host, list := range all {
+		if err := imagename.CheckRegistry(host); err != nil {
+			return nil, fmt.Errorf("mirrors of %q: %w", host, err)
+		}
 		reg, err := name.NewRegistry(host)
 		if err != nil {
-			return nil, fmt.Errorf("mirrors of %q: not a registry: %w", host, err)
+			return nil, fmt.Errorf("mirrors of %q: %w", host, err)
 		}
 		for _, text := range list {
 			m, err := parseMirror(text)
@@ -91,6 +115,9 @@ func parseMirror(text string) (mirror, error) {
 	rest, plain := strings.CutPrefix(text, "http://")
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "https://"), "/")
 	host, prefix, _ := strings.Cut(rest, "/")
+	if err := imagename.CheckRegistry(host); err != nil {
+		return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
+	}
 	opts := []name.Option{name.StrictValidation}
 	if plain {
 		opts = append(opts, name.Insecure)
@@ -100,7 +127,7 @@ func parseMirror(text string) (mirror, error) {
 		return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
 	}
 	if prefix != "" {
-		if _, err := name.NewRepository(host+"/"+prefix, opts...); err != nil {
+		if err := imagename.CheckRepository(host + "/" + prefix); err != nil {
 			return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
 		}
 	}

@@ -69,9 +69,9 @@ func (e *Entry) Check(file string, text []byte) error {
 		e.Driver.Flavours = append(e.Driver.Flavours, matrix.Open)
 	}
 	probe := e.Driver
-	probe.Archives = map[string]matrix.Archive{"amd64": {URL: "https://example.com/x.run", SHA256: strings.Repeat("0", 64)}}
+	probe.Archives = map[string]matrix.Archive{"amd64": {URL: "https://example.com/x.run", SHA256: strings.Repeat("1", 64)}}
 	for arch, u := range e.urls {
-		probe.Archives[arch] = matrix.Archive{URL: u, SHA256: strings.Repeat("0", 64)}
+		probe.Archives[arch] = matrix.Archive{URL: u, SHA256: strings.Repeat("1", 64)}
 	}
 	_, err := matrix.AddDriver(file, text, probe, nil)
 	var wrong matrix.Errors

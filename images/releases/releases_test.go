@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
 func builtin(t testing.TB) *Table {
 	t.Helper()
-	table, err := Builtin()
-	must(t, err)
-	return table
+	return require.Value(Builtin())(t)
 }
 
 func TestBuiltin(t *testing.T) {
@@ -37,9 +37,7 @@ func TestBuiltin(t *testing.T) {
 			if _, err := time.Parse(time.DateOnly, r.Date); r.Date != "" && err != nil {
 				t.Errorf("%s: date %q", r.Version, r.Date)
 			}
-			if (r.Kernel == "") != (r.Reason == "") {
-				t.Errorf("%s: kernel %q, reason %q", r.Version, r.Kernel, r.Reason)
-			}
+			assert.Equalf(t, r.Reason == "", r.Kernel == "", "%s: kernel %q, reason %q", r.Version, r.Kernel, r.Reason)
 			for _, a := range r.Archives {
 				archives++
 				if !isRun(a.URL) || !strings.Contains(a.URL, r.Version) || a.From == "" {
@@ -48,9 +46,7 @@ func TestBuiltin(t *testing.T) {
 			}
 		}
 	}
-	if archives != 409 {
-		t.Errorf("%d archives", archives)
-	}
+	assert.Equalf(t, 409, archives, "archives")
 	b, _ := table.Branch("535.1")
 	newest, _ := b.Newest()
 	if b.Kind != LongTerm || b.End != "2026-06" || b.CUDA != "12.2" || b.Kernel != "3.10" || newest.Version != "535.309.01" {
@@ -62,8 +58,7 @@ func TestBuiltin(t *testing.T) {
 func TestAgreesWithMatrix(t *testing.T) {
 	t.Parallel()
 	table := builtin(t)
-	m, err := matrix.Parse("matrix.yaml", drivercontainer.Matrix)
-	must(t, err)
+	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	for _, d := range m.Drivers {
 		r, ok := table.Release(d.Version)
 		if !ok {
@@ -90,11 +85,8 @@ func TestOver(t *testing.T) {
 		{"2026-06", "2026-06-30T23:59:59Z", false}, {"2026-06", "2026-07-01T00:00:00Z", true}, {"2026-12", "2026-12-31T00:00:00Z", false},
 		{"over", "2000-01-01T00:00:00Z", true}, {"", "2100-01-01T00:00:00Z", false}, {"soon", "2100-01-01T00:00:00Z", false},
 	} {
-		at, err := time.Parse(time.RFC3339, tt.at)
-		must(t, err)
-		if got := (Branch{End: tt.end}).Ended(at); got != tt.want {
-			t.Errorf("end %q at %s: %v", tt.end, tt.at, got)
-		}
+		at := require.Value(time.Parse(time.RFC3339, tt.at))(t)
+		assert.Equalf(t, tt.want, (Branch{End: tt.end}).Ended(at), "end %q at %s", tt.end, tt.at)
 	}
 }
 
@@ -128,7 +120,7 @@ const sample = `{
 func TestParse(t *testing.T) {
 	t.Parallel()
 	fresh, notes, err := Parse([]byte(sample))
-	must(t, err)
+	require.NoError(t, err)
 	table := builtin(t).With(fresh)
 	r, ok := table.Release("535.400.01")
 	if want := (Release{Version: "535.400.01", Date: "2026-05-12", Notes: "https://docs.nvidia.com/x/index.html", Archives: []Archive{
@@ -146,9 +138,7 @@ func TestParse(t *testing.T) {
 	}
 	all := strings.Join(notes, "\n")
 	for _, want := range []string{"550.1.1 is not of this branch", `"535.<b>.1" is no driver version`, "it is no release", `left out "extra"`} {
-		if !strings.Contains(all, want) {
-			t.Errorf("notes lack %q:\n%s", want, all)
-		}
+		assert.Containsf(t, all, want, "notes lack")
 	}
 	for _, text := range []string{"", "[]", "{}", `{"535": {}}`, `{"535": 5}`, "<html>", strings.Repeat(" ", MaxSize+1)} {
 		if _, _, err := Parse([]byte(text)); !errors.Is(err, ErrFormat) {
@@ -163,20 +153,15 @@ func TestParseIndex(t *testing.T) {
 	text := "# a comment\n" + sum + "  NVIDIA-Linux-x86_64-535.54.03.run\r\n" + strings.ToUpper(sum) + " *./x/NVIDIA-Linux-aarch64-535.54.03.run\n" +
 		sum + "  NVIDIA-Linux-x86_64-535.54.03-no-compat32.run\n" + "zz  NVIDIA-Linux-x86_64-1.run\n" +
 		"550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + sum + "\t12\t1\tus\x1b[1m\n555.1\tsparc\thttp://x/y.run\t" + sum + "\n560.1\tarm64\tftp://x\t" + sum + "\t-1\n"
-	got, err := ParseIndex([]byte(text))
-	must(t, err)
+	got := require.Value(ParseIndex([]byte(text)))(t)
 	want := []Sum{
 		{Version: "535.54.03", Arch: "amd64", SHA256: sum}, {Version: "535.54.03", Arch: "arm64", SHA256: sum},
 		{Version: "550.54.14", Arch: "amd64", URL: archiveHost + "/tesla/550.54.14/x.run", SHA256: sum, Size: 12, From: "us[1m"},
 		{Version: "560.1", Arch: "arm64", SHA256: sum},
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, got)
 	for _, text := range []string{"", "hello", strings.Repeat("x", MaxSize+1)} {
-		if _, err := ParseIndex([]byte(text)); !errors.Is(err, ErrFormat) {
-			t.Errorf("ParseIndex(%.20q): %v", text, err)
-		}
+		assert.ErrorIsf(t, assert.Err(ParseIndex([]byte(text))), ErrFormat, "ParseIndex(%.20q)", text)
 	}
 }
 
@@ -217,11 +202,4 @@ func FuzzParseIndex(f *testing.F) {
 			}
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

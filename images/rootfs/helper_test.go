@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func newSpool(t testing.TB) *Spool {
 	t.Helper()
-	s, err := NewSpool(t.TempDir())
-	must(t, err)
+	s := require.Value(NewSpool(t.TempDir()))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Close())
 	})
 	return s
 }
@@ -29,9 +29,7 @@ func build(t testing.TB, s *Spool, lower *Tree, lines ...string) *Tree {
 	t.Helper()
 	tree := New(s, lower)
 	for _, line := range lines {
-		if err := add(tree, line); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		require.NoErrorf(t, add(tree, line), "%s", line)
 	}
 	return tree
 }
@@ -72,10 +70,8 @@ func showEntry(t testing.TB, e *Entry) string {
 	case e.ContentOmitted:
 		return e.Path + " (elided)"
 	}
-	r, err := e.Open()
-	must(t, err)
-	b, err := io.ReadAll(r)
-	must(t, err)
+	r := require.Value(e.Open())(t)
+	b := require.Value(io.ReadAll(r))(t)
 	return e.Path + " = " + string(b)
 }
 
@@ -92,12 +88,10 @@ func tarOf(t testing.TB, headers ...tar.Header) []byte {
 		if h.Mode == 0 {
 			h.Mode = 0o644
 		}
-		must(t, w.WriteHeader(&h))
-		if _, err := io.WriteString(w, body); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.WriteHeader(&h))
+		require.Value(io.WriteString(w, body))(t)
 	}
-	must(t, w.Close())
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -120,7 +114,7 @@ func device(name string) tar.Header {
 func written(t testing.TB, tree *Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	must(t, tree.WriteTar(context.Background(), &b, time.Unix(1700000000, 0)))
+	require.NoError(t, tree.WriteTar(context.Background(), &b, time.Unix(1700000000, 0)))
 	return b.Bytes()
 }
 
@@ -128,7 +122,7 @@ func applied(t testing.TB, s *Spool, keep func(string) bool, layers ...[]byte) *
 	t.Helper()
 	tree := New(s, nil)
 	for _, l := range layers {
-		must(t, tree.Apply(context.Background(), bytes.NewReader(l), keep))
+		require.NoError(t, tree.Apply(context.Background(), bytes.NewReader(l), keep))
 	}
 	return tree
 }

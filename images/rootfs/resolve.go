@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxLinks bounds a chain of symbolic links, as the kernel does (MAXSYMLINKS).
-const maxLinks = 40
-
 // Lstat returns the entry of a clean path, without following a link in its last part. Directories without an
 // entry that contain something count as entries with mode 0755.
 func (t *Tree) Lstat(p string) (*Entry, bool) {
@@ -57,12 +54,15 @@ func (t *Tree) Resolve(p string) (string, error) {
 		}
 		next := path.Join(done, part)
 		e, ok := t.Lstat(next)
+		if !ok && !strings.Contains(rest, "..") {
+			return path.Join(next, rest), nil // nothing is below what is missing
+		}
 		if !ok || e.Kind != Link {
 			done = next
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", fmt.Errorf("resolve %s: too many links", p)
+			return "", fmt.Errorf("%w: %.100q: too many links, more than %d", ErrUnsafePath, p, maxLinks)
 		}
 		if strings.HasPrefix(e.Target, "/") {
 			done = "."

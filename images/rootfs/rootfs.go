@@ -7,7 +7,6 @@
 package rootfs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,10 +16,6 @@ import (
 	"strings"
 	"time"
 )
-
-// ErrUnsafePath is the error for a name that is absolute, leaves the tree or goes through something that is
-// not a directory.
-var ErrUnsafePath = errors.New("unsafe path")
 
 // Kind is the type of an entry. Devices, sockets and FIFOs do not belong in a driver image and cannot be
 // added.
@@ -80,12 +75,12 @@ func (t *Tree) All() []*Entry {
 
 // Clean checks a name from an archive and returns it in the form of Entry.Path; "." for the root.
 func Clean(name string) (string, error) {
-	if name == "" || strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) || len(name) > 4096 {
-		return "", fmt.Errorf("%w: %q", ErrUnsafePath, name)
+	if name == "" || strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) || len(name) > maxName {
+		return "", fmt.Errorf("%w: %.100q", ErrUnsafePath, name)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
-			return "", fmt.Errorf("%w: %q", ErrUnsafePath, name)
+			return "", fmt.Errorf("%w: %.100q leaves its folder", ErrUnsafePath, name)
 		}
 	}
 	return path.Clean(name), nil
@@ -118,7 +113,7 @@ func (t *Tree) AddDir(name string, mode fs.FileMode) error {
 	}
 	if e, ok := t.Lstat(p); ok {
 		if e.Kind != Dir {
-			return fmt.Errorf("directory %s: a file of that name is there already", name)
+			return fmt.Errorf("%w: directory %s: a file of that name is there already", ErrFormat, name)
 		}
 		return nil
 	}
@@ -152,7 +147,7 @@ func (t *Tree) AddHardLink(name, existing string) error {
 	}
 	e, ok := t.entries[from]
 	if !ok || e.Kind != File {
-		return fmt.Errorf("hard link %s: %s is not a file of the same archive", name, existing)
+		return fmt.Errorf("%w: hard link %s: %s is not a file of the same archive", ErrFormat, name, existing)
 	}
 	linked := *e
 	linked.Path = p
@@ -203,24 +198,50 @@ func (t *Tree) resolveParent(name string) (string, error) {
 }
 
 func (t *Tree) addEntry(e *Entry) error {
+	if err := checkEntry(e); err != nil {
+		return err
+	}
 	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
-		return fmt.Errorf("%s: a directory that is not empty would be replaced by a file", e.Path)
+		return fmt.Errorf("%w: %s: a directory that is not empty would be replaced by a file", ErrFormat, e.Path)
 	}
 	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
-		return fmt.Errorf("%s: a directory of the base would be replaced by a file", e.Path)
+		return fmt.Errorf("%w: %s: a directory of the base would be replaced by a file", ErrFormat, e.Path)
 	}
-	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
-		if up, ok := t.Lstat(dir); ok && up.Kind != Dir {
-			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, e.Path, dir)
-		}
+	if err := t.checkParents(e.Path); err != nil {
+		return err
+	}
+	if err := t.spool.take(1, int64(len(e.Path)+len(e.Target)), 0); err != nil {
+		return err
 	}
 	t.entries[e.Path] = e
 	for p := e.Path; p != "."; p = path.Dir(p) {
-		dir := path.Dir(p)
+		dir, base := path.Dir(p), path.Base(p)
+		if t.names[dir][base] {
+			break // and so are the folders above it
+		}
 		if t.names[dir] == nil {
+			if err := t.spool.take(1, 0, 0); err != nil { // a folder without an entry needs as much
+				return err
+			}
 			t.names[dir] = map[string]bool{}
 		}
-		t.names[dir][path.Base(p)] = true
+		t.names[dir][base] = true
+	}
+	return nil
+}
+
+// checkParents checks that what is above a path is a directory or does not exist.
+func (t *Tree) checkParents(p string) error {
+	for i := range len(p) {
+		if p[i] != '/' || len(t.names[p[:i]]) > 0 {
+			continue
+		}
+		switch up, ok := t.Lstat(p[:i]); {
+		case !ok:
+			return nil // nothing is below what is missing
+		case up.Kind != Dir:
+			return fmt.Errorf("%w: %s goes through %s, which is no directory", ErrUnsafePath, p, p[:i])
+		}
 	}
 	return nil
 }

@@ -10,6 +10,9 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestClean(t *testing.T) {
@@ -19,12 +22,8 @@ func TestClean(t *testing.T) {
 		"": "", "/a": "", "..": "", "a/../b": "", "a/..": "", "a\x00b": "", strings.Repeat("x", 5000): "",
 	} {
 		got, err := Clean(name)
-		if got != want {
-			t.Errorf("Clean(%.20q) = %q, want %q", name, got, want)
-		}
-		if (want == "") != errors.Is(err, ErrUnsafePath) {
-			t.Errorf("Clean(%.20q): error %v", name, err)
-		}
+		assert.Equalf(t, want, got, "Clean(%.20q)", name)
+		assert.Equalf(t, errors.Is(err, ErrUnsafePath), want == "", "Clean(%.20q): error %v", name, err)
 	}
 }
 
@@ -34,7 +33,7 @@ func TestResolve(t *testing.T) {
 	lower := build(t, s, nil, "usr/lib/", "lib -> usr/lib", "abs -> /usr/lib", "usr/share/doc/", "gone -> usr/lib")
 	tree := build(t, s, lower, "usr/lib/x/f = 1", "up -> ../../../usr", "usr/here -> .", "loop1 -> loop2", "loop2 -> loop1",
 		"self -> self/x", "usr/back -> ../lib", "dangling -> no/such", "chain -> abs/x")
-	must(t, tree.Delete("gone"))
+	require.NoError(t, tree.Delete("gone"))
 	for name, want := range map[string]string{
 		".": ".", "usr": "usr", "lib": "usr/lib", "lib/x/f": "usr/lib/x/f", "abs/x": "usr/lib/x", "up/lib": "usr/lib",
 		"usr/here/here/here/lib": "usr/lib", "usr/back/x": "usr/lib/x", "dangling": "no/such", "dangling/a": "no/such/a",
@@ -45,9 +44,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("Resolve(%s) = %q, %v; want %q", name, got, err, want)
 		}
 	}
-	if _, err := tree.Stat("loop1"); err == nil {
-		t.Error("Stat of a loop succeeded")
-	}
+	assert.Errorf(t, assert.Err(tree.Stat("loop1")), "Stat of a loop succeeded")
 	if _, err := tree.Stat("/lib/x/f"); err != nil {
 		t.Error(err)
 	}
@@ -56,9 +53,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s exists", name)
 		}
 	}
-	if _, err := tree.Stat("no"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Stat of nothing: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(tree.Stat("no")), fs.ErrNotExist, "Stat of nothing")
 }
 
 // TestMergedUsr: a package's files in lib go to usr/lib of a base whose lib is a link, and the link stays.
@@ -68,9 +63,7 @@ func TestMergedUsr(t *testing.T) {
 	base := build(t, s, nil, "usr/lib/libc.so = c", "lib -> usr/lib", "bin -> usr/bin", "usr/bin/sh = sh")
 	tree := build(t, s, base, "lib/", "lib/modprobe.d/", "lib/modprobe.d/a = 1", "bin/kmod = k", "bin/lsmod -> kmod", "bin/kmod2 == bin/kmod")
 	want := []string{"usr/bin/kmod = k", "usr/bin/kmod2 = k", "usr/bin/lsmod -> kmod", "usr/lib/modprobe.d/", "usr/lib/modprobe.d/a = 1"}
-	if d := cmp.Diff(want, show(t, tree)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, show(t, tree))
 	b, err := tree.ReadFile("lib/libc.so")
 	if err != nil || string(b) != "c" {
 		t.Errorf("a file of the base: %q, %v", b, err)
@@ -110,27 +103,17 @@ func TestRefused(t *testing.T) {
 		base := build(t, s, nil, "base/over = 1", "base/lower = 1")
 		tree := build(t, s, base, "f = 1", "d/x = 1", "loop -> loop")
 		err := add(tree, line)
-		if err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v, want %q", line, err, why)
-		}
+		assert.ErrorContainsf(t, err, why, "%s", line)
 	}
 }
 
 func TestAddFileWrongSize(t *testing.T) {
 	t.Parallel()
 	tree := New(newSpool(t), nil)
-	if err := tree.AddFile("a", 0o644, 5, strings.NewReader("1234")); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a short file: %v", err)
-	}
-	if err := tree.AddFile("a", 0o644, -1, strings.NewReader("")); err == nil {
-		t.Error("a negative size was taken")
-	}
-	if err := tree.AddFile("a", 0o644, 3, strings.NewReader("12345")); err != nil {
-		t.Error(err)
-	}
-	if b, err := tree.ReadFile("a"); err != nil || string(b) != "123" {
-		t.Errorf("%q, %v", b, err)
-	}
+	assert.ErrorIsf(t, tree.AddFile("a", 0o644, 5, strings.NewReader("1234")), io.ErrUnexpectedEOF, "a short file")
+	assert.Errorf(t, tree.AddFile("a", 0o644, -1, strings.NewReader("")), "a negative size was taken")
+	assert.NoError(t, tree.AddFile("a", 0o644, 3, strings.NewReader("12345")))
+	assert.Equal(t, "123", string(require.Value(tree.ReadFile("a"))(t)))
 	if tree.Bytes() != 3 || tree.Len() != 1 || !tree.Has("a") || tree.Has("b") {
 		t.Errorf("%d bytes, %d entries", tree.Bytes(), tree.Len())
 	}
@@ -142,26 +125,20 @@ func TestDelete(t *testing.T) {
 	base := build(t, s, nil, "usr/lib/a = 1", "usr/lib/d/x = 1", "lib -> usr/lib", "keep = 1")
 	tree := build(t, s, base, "lib/b = 2", "lib/d/y = 3")
 	for _, name := range []string{"lib/a", "lib/b", "lib/d", "nothing"} {
-		must(t, tree.Delete(name))
+		require.NoError(t, tree.Delete(name))
 	}
-	if d := cmp.Diff([]string{"-usr/lib/a", "-usr/lib/d"}, show(t, tree)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []string{"-usr/lib/a", "-usr/lib/d"}, show(t, tree))
 	for _, name := range []string{"lib/a", "lib/b", "lib/d", "lib/d/x", "lib/d/y"} {
 		if tree.Exists(name) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	if err := tree.Delete("../x"); !errors.Is(err, ErrUnsafePath) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, tree.Delete("../x"), ErrUnsafePath)
 	list, err := tree.ReadDir("usr/lib")
 	if err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}
-	if err := New(s, nil).Delete("x"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, New(s, nil).Delete("x"))
 	if got := names(t, written(t, tree)); !cmp.Equal(got, []string{"usr/lib/.wh.a", "usr/lib/.wh.d"}) {
 		t.Errorf("layer: %q", got)
 	}
@@ -173,14 +150,10 @@ func TestMove(t *testing.T) {
 	from := build(t, s, nil, "a = 1", "l -> a")
 	tree := build(t, s, nil, "lib -> usr/lib")
 	for _, e := range from.All() {
-		must(t, tree.Move(e, "lib/"+e.Path))
+		require.NoError(t, tree.Move(e, "lib/"+e.Path))
 	}
-	if err := tree.Move(from.All()[0], "../x"); !errors.Is(err, ErrUnsafePath) {
-		t.Error(err)
-	}
-	if d := cmp.Diff([]string{"lib -> usr/lib", "usr/lib/a = 1", "usr/lib/l -> a"}, show(t, tree)); d != "" {
-		t.Error(d)
-	}
+	assert.ErrorIs(t, tree.Move(from.All()[0], "../x"), ErrUnsafePath)
+	assert.Same(t, []string{"lib -> usr/lib", "usr/lib/a = 1", "usr/lib/l -> a"}, show(t, tree))
 }
 
 func TestAdd(t *testing.T) {
@@ -191,21 +164,15 @@ func TestAdd(t *testing.T) {
 		{Typeflag: tar.TypeReg, Name: "./d/f", Mode: 0o4755, Size: 2, Uid: 3, Gid: 4},
 		{Typeflag: tar.TypeSymlink, Name: "./d/l", Linkname: "f"}, {Typeflag: tar.TypeLink, Name: "./d/h", Linkname: "./d/f"},
 	} {
-		if err := tree.Add(&h, strings.NewReader("ab")); err != nil {
-			t.Errorf("%s: %v", h.Name, err)
-		}
+		assert.NoErrorf(t, tree.Add(&h, strings.NewReader("ab")), "%s", h.Name)
 	}
-	if d := cmp.Diff([]string{"d/", "d/f = ab", "d/h = ab", "d/l -> f"}, show(t, tree)); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []string{"d/", "d/f = ab", "d/h = ab", "d/l -> f"}, show(t, tree))
 	e, _ := tree.Lstat("d/f")
 	if e.UID != 3 || e.GID != 4 || e.Mode != 0o755|fs.ModeSetuid {
 		t.Errorf("%+v", e)
 	}
 	for _, h := range []tar.Header{device("dev/null"), {Typeflag: tar.TypeFifo, Name: "p"}, {Typeflag: tar.TypeReg, Name: "../x"}} {
-		if err := tree.Add(&h, strings.NewReader("")); !errors.Is(err, ErrUnsafePath) {
-			t.Errorf("%s: %v", h.Name, err)
-		}
+		assert.ErrorIsf(t, tree.Add(&h, strings.NewReader("")), ErrUnsafePath, "%s", h.Name)
 	}
 }
 
@@ -214,26 +181,16 @@ func TestFS(t *testing.T) {
 	s := newSpool(t)
 	base := build(t, s, nil, "etc/os-release = ID=x", "usr/lib/a = 1")
 	tree := build(t, s, base, "etc/apt/sources.list = deb", "usr/lib/b = 22", "empty/")
-	must(t, tree.AddFile("usr/lib/zero", 0o600, 0, strings.NewReader("")))
-	if err := fstest.TestFS(tree.OpenFS(), "etc/os-release", "etc/apt/sources.list", "usr/lib/a", "usr/lib/b", "usr/lib/zero"); err != nil {
-		t.Error(err)
-	}
-	must(t, tree.AddLink("link", "usr/lib"))
+	require.NoError(t, tree.AddFile("usr/lib/zero", 0o600, 0, strings.NewReader("")))
+	assert.NoError(t, fstest.TestFS(tree.OpenFS(), "etc/os-release", "etc/apt/sources.list", "usr/lib/a", "usr/lib/b", "usr/lib/zero"))
+	require.NoError(t, tree.AddLink("link", "usr/lib"))
 	fsys := tree.OpenFS()
-	if b, err := fs.ReadFile(fsys, "link/b"); err != nil || string(b) != "22" {
-		t.Errorf("%q, %v", b, err)
-	}
+	assert.Equal(t, "22", string(require.Value(fs.ReadFile(fsys, "link/b"))(t)))
 	for _, name := range []string{"/abs", "../x", "none", "usr/lib/a/b"} {
-		if _, err := fsys.Open(name); err == nil {
-			t.Errorf("%s was opened", name)
-		}
+		assert.Errorf(t, assert.Err(fsys.Open(name)), "%s was opened", name)
 	}
-	if _, err := tree.ReadDir("usr/lib/a"); err == nil {
-		t.Error("a file was read as a directory")
-	}
-	if _, err := tree.ReadFile("usr/lib"); err == nil {
-		t.Error("a directory was read as a file")
-	}
+	assert.Errorf(t, assert.Err(tree.ReadDir("usr/lib/a")), "a file was read as a directory")
+	assert.Errorf(t, assert.Err(tree.ReadFile("usr/lib")), "a directory was read as a file")
 	list, err := fs.ReadDir(fsys, ".")
 	if err != nil || len(list) != 4 || list[2].Type() != fs.ModeSymlink {
 		t.Errorf("%v, %v", list, err)

@@ -14,9 +14,10 @@ import (
 // driver's size and nothing is left when the process is killed. Several trees may share it, also from several
 // goroutines.
 type Spool struct {
-	mu  sync.Mutex
-	f   *os.File
-	end int64
+	mu   sync.Mutex
+	f    *os.File
+	end  int64
+	left budget
 }
 
 // section is a stretch of the spool, or small content in memory.
@@ -34,15 +35,25 @@ func NewSpool(dir string) (*Spool, error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(fmt.Errorf("unlink the spool file: %w", err), f.Close())
 	}
-	return &Spool{f: f}, nil
+	return &Spool{f: f, left: newBudget()}, nil
 }
 
 // Close frees the space. Trees on this spool can no longer be read.
 func (s *Spool) Close() error { return s.f.Close() }
 
+// take counts what an entry needs against the bounds of the spool.
+func (s *Spool) take(entries, text, content int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left.take(entries, text, content)
+}
+
 func (s *Spool) write(r io.Reader, size int64) (*section, error) {
 	if size < 0 {
-		return nil, fmt.Errorf("negative size %d", size)
+		return nil, fmt.Errorf("%w: negative size %d", ErrFormat, size)
+	}
+	if err := s.take(0, 0, size); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	off := s.end
@@ -52,11 +63,14 @@ func (s *Spool) write(r io.Reader, size int64) (*section, error) {
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, fmt.Errorf("the disk that holds the cache is full: free some space or name another folder with --cache: %w", err)
 	}
+	if err == nil && n != size {
+		err = io.ErrUnexpectedEOF
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%w: %w: %d of %d bytes", ErrFormat, err, n, size)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if n != size {
-		return nil, fmt.Errorf("%w: %d of %d bytes", io.ErrUnexpectedEOF, n, size)
 	}
 	return &section{spool: s, off: off, size: size}, nil
 }

@@ -18,9 +18,9 @@ import (
 const (
 	whiteout      = ".wh."
 	opaque        = ".wh..wh..opq"
+	metadata      = ".wh..wh."
 	paxElided     = "DRIVERBUILD.elided"
 	paxCapability = "SCHILY.xattr.security.capability"
-	maxEntries    = 2 << 20
 )
 
 // WriteTar writes the entries of this tree, without those of the lower one, as an image layer: sorted, with
@@ -104,9 +104,20 @@ func (t *Tree) withParents() []*Entry {
 
 // Apply reads one image layer into the tree, with its whiteouts. keep selects the file contents to keep; nil
 // keeps all. Apply skips device nodes and FIFOs of a base, because nothing reads them.
+//
+// Links in the folders of a name are followed inside the tree, so that lib/x of a layer becomes usr/lib/x
+// over a base with merged /usr, and can lead nowhere else. The last part of a name is replaced, also when it
+// is a link: a folder lib of a layer takes the place of the link. containerd, Docker and podman do the same.
+//
+// Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
+	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error { return t.apply(hdr, r, keep) })
+}
+
+// eachMember calls f for each member of a layer.
+func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Reader) error) error {
 	tr := tar.NewReader(layer)
-	for n := 0; ; n++ {
+	for range maxEntries + 1 {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -115,27 +126,46 @@ func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string
 			err = ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("read layer: %w", err)
+			return fmt.Errorf("read layer: %w", malformed(err))
 		}
-		if n > maxEntries {
-			return fmt.Errorf("read layer: more than %d entries", maxEntries)
-		}
-		if err := t.apply(hdr, tr, keep); err != nil {
-			return fmt.Errorf("read layer: %s: %w", hdr.Name, err)
+		if err := f(detached(hdr), tr); err != nil {
+			return fmt.Errorf("read layer: %.200s: %w", hdr.Name, malformed(err))
 		}
 	}
+	return fmt.Errorf("read layer: %w: more than %d members", ErrTooLarge, maxEntries)
+}
+
+// malformed marks what archive/tar says about a damaged archive; other errors are the reader's own.
+func malformed(err error) error {
+	for _, e := range []error{tar.ErrHeader, tar.ErrFieldTooLong, tar.ErrInsecurePath, io.ErrUnexpectedEOF} {
+		if errors.Is(err, e) && !errors.Is(err, ErrFormat) {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+	}
+	return err
+}
+
+// detached copies the texts that a tree keeps: a name out of a PAX record shares the memory of the whole
+// record, which may have a megabyte.
+func detached(hdr *tar.Header) *tar.Header {
+	if len(hdr.PAXRecords) > 0 {
+		hdr.Name, hdr.Linkname = strings.Clone(hdr.Name), strings.Clone(hdr.Linkname)
+	}
+	return hdr
 }
 
 func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error {
-	name, err := Clean(strings.TrimLeft(hdr.Name, "/"))
-	if err != nil || name == "." {
-		if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" {
-			return nil // the root itself
-		}
+	if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" {
+		return nil // the root itself
+	}
+	name, err := t.resolveParent(strings.TrimLeft(hdr.Name, "/"))
+	if err != nil {
 		return err
 	}
 	dir, base := path.Split(name)
 	switch {
+	case strings.HasPrefix(name, metadata) && base != opaque:
+		return nil // of AUFS, in images of old versions of Docker: of no use without it
 	case base == opaque:
 		top := path.Clean(dir)
 		t.removeEntry(top)
@@ -157,13 +187,13 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	case tar.TypeSymlink:
 		e.Kind, e.Target = Link, hdr.Linkname
 	case tar.TypeLink:
-		target, err := Clean(strings.TrimLeft(hdr.Linkname, "/"))
+		target, err := t.resolveParent(strings.TrimLeft(hdr.Linkname, "/"))
 		if err != nil {
 			return err
 		}
 		from, ok := t.entries[target]
-		if !ok {
-			return fmt.Errorf("hard link to %s, which is not there", target)
+		if !ok || from.Kind == Dir {
+			return fmt.Errorf("%w: hard link to %.100s, which is not there as a file", ErrFormat, target)
 		}
 		linked := *from
 		linked.Path = name
@@ -190,7 +220,7 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 
 // errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
 // of zeros.
-var errSparse = errors.New("sparse files have no place in a layer")
+var errSparse = fmt.Errorf("%w: sparse files have no place in a layer", ErrUnsafePath)
 
 func sparse(hdr *tar.Header) bool {
 	for name := range hdr.PAXRecords {
@@ -206,7 +236,7 @@ func sparse(hdr *tar.Header) bool {
 // anything else, such as a device.
 func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	mode := fileMode(hdr.Mode)
-	switch hdr.Typeflag {
+	switch hdr = detached(hdr); hdr.Typeflag {
 	case tar.TypeDir:
 		return t.AddDir(hdr.Name, mode)
 	case tar.TypeSymlink:
@@ -225,8 +255,8 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 			return err
 		}
 		e := t.entries[p]
-		e.UID, e.GID, e.Capability = hdr.Uid, hdr.Gid, hdr.PAXRecords[paxCapability]
-		return nil
+		e.UID, e.GID, e.Capability = hdr.Uid, hdr.Gid, strings.Clone(hdr.PAXRecords[paxCapability])
+		return checkEntry(e)
 	default:
 		return fmt.Errorf("%s: %w: type %q has no place in an image", hdr.Name, ErrUnsafePath, hdr.Typeflag)
 	}

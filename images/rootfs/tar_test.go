@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,11 @@ func TestApplyHostile(t *testing.T) {
 		"escape by link":       {tarOf(t, hardlink("x", "../../etc/shadow")), "unsafe path"},
 		"hard link to missing": {tarOf(t, hardlink("x", "y")), "which is not there"},
 		"through a file":       {tarOf(t, file("a", "1"), file("a/b", "1")), "no directory"},
-		"through a link":       {tarOf(t, symlink("a", "/etc"), file("a/b", "1")), "no directory"},
+		"through a link":       {tarOf(t, file("f", ""), symlink("a", "/f"), file("a/b", "1")), "no directory"},
+		"through a loop":       {tarOf(t, symlink("a", "b"), symlink("b", "a"), file("a/b", "1")), "too many links"},
+		"hard link to folder":  {tarOf(t, dir("d/"), hardlink("x", "d")), "which is not there"},
+		"whiteout as a folder": {tarOf(t, file(".wh.a/b", "1")), "form of a whiteout"},
+		"sparse":               {tarOf(t, tar.Header{Typeflag: tar.TypeGNUSparse, Name: "x"}), ""},
 		"whiteout of the root": {tarOf(t, file(".wh..", "")), ""},
 		"whiteout of parent":   {tarOf(t, file("a/.wh...", "")), "unsafe path"},
 		"size":                 {huge, "unexpected EOF"},
@@ -76,10 +81,74 @@ func TestApplyHostile(t *testing.T) {
 	} {
 		tree := New(newSpool(t), nil)
 		err := tree.Apply(context.Background(), bytes.NewReader(c.layer), nil)
-		if err == nil || !strings.Contains(err.Error(), c.why) {
-			t.Errorf("%s: %v, want %q", name, err, c.why)
+		if err == nil || !strings.Contains(err.Error(), c.why) || !errors.Is(err, ErrFormat) && !errors.Is(err, ErrUnsafePath) {
+			t.Errorf("%s: %v, want %q, of a kind that says that the content is wrong", name, err, c.why)
 		}
 	}
+}
+
+// TestApplyThroughLinks: links of the layers below are followed in the folders of a name, inside the tree
+// only. The last part of a name is replaced, as containerd, Docker and podman do it.
+func TestApplyThroughLinks(t *testing.T) {
+	t.Parallel()
+	merged := []tar.Header{dir("usr/lib/"), file("usr/lib/old", "1"), symlink("lib", "usr/lib"), symlink("up", "../../../../etc"), symlink("gone", "/srv/none")}
+	for name, c := range map[string]struct {
+		second []tar.Header
+		want   []string
+	}{
+		"file":            {[]tar.Header{file("lib/x", "2")}, []string{"usr/lib/x = 2"}},
+		"folder below":    {[]tar.Header{dir("lib/d/"), file("lib/d/x", "2")}, []string{"usr/lib/d/", "usr/lib/d/x = 2"}},
+		"folder":          {[]tar.Header{dir("lib/"), file("lib/x", "2")}, []string{"-lib", "lib/", "lib/x = 2"}},
+		"link":            {[]tar.Header{symlink("lib/l", "old"), hardlink("lib/h", "lib/old")}, []string{"usr/lib/h = 1", "usr/lib/l -> old"}},
+		"whiteout":        {[]tar.Header{file("lib/.wh.old", "")}, []string{"-usr/lib/old"}},
+		"opaque":          {[]tar.Header{file("lib/.wh..wh..opq", ""), file("lib/x", "2")}, []string{"-usr/lib/old", "usr/lib/x = 2"}},
+		"out of the root": {[]tar.Header{file("up/passwd", "2")}, []string{"etc/passwd = 2"}},
+		"leads nowhere":   {[]tar.Header{file("gone/x", "2")}, []string{"srv/none/x = 2"}},
+		"AUFS":            {[]tar.Header{dir(".wh..wh.plnk/"), file(".wh..wh.plnk/1.2", "x"), file(".wh..wh.aufs", "")}, nil},
+	} {
+		before := show(t, applied(t, newSpool(t), nil, tarOf(t, merged...)))
+		after := show(t, applied(t, newSpool(t), nil, tarOf(t, merged...), tarOf(t, c.second...)))
+		if d := cmp.Diff(c.want, changes(before, after)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// changes returns the lines that are new, and with a minus the paths that are gone.
+func changes(before, after []string) (all []string) {
+	for _, line := range before {
+		if !slices.Contains(after, line) {
+			all = append(all, "-"+strings.Fields(line)[0])
+		}
+	}
+	for _, line := range after {
+		if !slices.Contains(before, line) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// TestNoWhiteouts: what is added to a layer cannot hide files of the layers below it, by any way of adding.
+func TestNoWhiteouts(t *testing.T) {
+	t.Parallel()
+	s := newSpool(t)
+	for _, name := range []string{".wh.x", "usr/.wh.x", "usr/.wh..wh..opq", ".wh.d/x", "a/.wh.d/x"} {
+		for _, line := range []string{name + " = 1", name + " -> x", name + "/", name + " == f"} {
+			tree := build(t, s, nil, "f = 1")
+			if err := add(tree, line); !errors.Is(err, ErrUnsafePath) {
+				t.Errorf("%s: %v; want ErrUnsafePath", line, err)
+			}
+		}
+		tree := build(t, s, nil, "f = 1")
+		if err := tree.Move(tree.All()[0], name); !errors.Is(err, ErrUnsafePath) {
+			t.Errorf("move to %s: %v; want ErrUnsafePath", name, err)
+		}
+		if err := tree.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name}, strings.NewReader("")); !errors.Is(err, ErrUnsafePath) {
+			t.Errorf("%s: %v; want ErrUnsafePath", name, err)
+		}
+	}
+	must(t, add(build(t, s, nil), "usr/.whatever = 1"))
 }
 
 // fix recomputes the checksum of the first header.
@@ -249,6 +318,7 @@ func FuzzApply(f *testing.F) {
 	f.Add(tarOf(f, file(".wh..", ""), device("null")))
 	f.Add(tarOf(f, file("a", "1"), dir("a"), file("a/b", "2"), symlink("a", "x")))
 	f.Add(tarOf(f, file(".wh..wh..opq", ""), file("x", "")))
+	f.Add(tarOf(f, symlink("lib", "usr/lib"), file("lib/x", "1"), symlink("usr/lib/up", "../../.."), file("lib/up/etc/y", "2"), file("lib/.wh.x", "")))
 	f.Fuzz(func(t *testing.T, layer []byte) {
 		s := newSpool(t)
 		tree := New(s, nil)

@@ -3,6 +3,8 @@ package runfile
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // The values come from cksum(1).
@@ -11,9 +13,7 @@ func TestCksum(t *testing.T) {
 	for text, want := range map[string]uint32{"": 4294967295, "123456789": 930766865, "a": 1220704766, "hello\n": 3015617425} {
 		c := newCksum()
 		c.Write([]byte(text))
-		if got := c.Sum32(); got != want {
-			t.Errorf("cksum of %q is %d; want %d", text, got, want)
-		}
+		assert.Equalf(t, want, c.Sum32(), "cksum of %q is", text)
 	}
 }
 
@@ -34,9 +34,7 @@ func TestCksumPieces(t *testing.T) {
 			c.Write(rest[:n])
 			rest = rest[n:]
 		}
-		if c.Sum32() != bytewise.Sum32() {
-			t.Errorf("pieces of %d: %d; want %d", size, c.Sum32(), bytewise.Sum32())
-		}
+		assert.Equalf(t, bytewise.Sum32(), c.Sum32(), "pieces of %d", size)
 	}
 }
 

@@ -13,6 +13,5 @@
 //
 // The package does not write files, does not examine the machine that it runs on, does not verify digests
 // against anything except the archive's own head, and does not make soname links that the manifest lacks:
-// those are tasks of its caller. but the archive's own head, and does not make soname links that the manifest
-// lacks: that is up to its caller.
+// those are tasks of its caller.
 package runfile

@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func (m *Manifest) entry(line int, text string) (Entry, error) {
 	e.Type = words[2]
 	r, known := lookupRule(e.Type)
 	if !known {
-		return e, m.errorf(e, "unknown type: this driver needs a newer version of this program")
+		return e, m.errorf(e, "unknown type: %s", m.whyUnknown())
 	}
 	clean, err := cleanName(e.File)
 	if err != nil {
@@ -50,6 +51,18 @@ func (m *Manifest) entry(line int, text string) (Entry, error) {
 		e.Mode = 0
 	}
 	return e, nil
+}
+
+// oldestDriver is the branch that the table of types begins with.
+const oldestDriver = 384
+
+// whyUnknown says what a type means that is not in the table: the driver is older than the table, or newer.
+func (m *Manifest) whyUnknown() string {
+	branch, _, _ := strings.Cut(m.Version, ".")
+	if n, err := strconv.Atoi(branch); err == nil && n < oldestDriver {
+		return fmt.Sprintf("driver %s is too old: this program reads drivers from %d on", clip(m.Version), oldestDriver)
+	}
+	return "this driver needs a newer version of this program"
 }
 
 func parseMode(s string) (fs.FileMode, error) {

@@ -16,9 +16,9 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -44,9 +44,7 @@ func sample(compression string) *makeself.Archive {
 
 func encode(t testing.TB, a *makeself.Archive) []byte {
 	t.Helper()
-	data, err := a.Encode(t.Context())
-	must(t, err)
-	return data
+	return require.Value(a.Encode(t.Context()))(t)
 }
 
 // extract opens and extracts an archive, and returns the digest of each member.
@@ -79,15 +77,11 @@ func TestRoundTrip(t *testing.T) {
 				a.Decompressor = decompressor
 				data := encode(t, a)
 				got, sums, err := extract(t, iotest.HalfReader(bytes.NewReader(data)), runfile.Limits{})
-				must(t, err)
+				require.NoError(t, err)
 				delete(got, ".manifest")
-				if diff := cmp.Diff(members(t, a), got); diff != "" {
-					t.Errorf("members, -want +got:\n%s", diff)
-				}
+				assert.Samef(t, members(t, a), got, "members, -want +got")
 				digest := sha256.Sum256(data)
-				if want := (runfile.Sums{SHA256: hex.EncodeToString(digest[:]), Size: int64(len(data))}); sums != want {
-					t.Errorf("sums %+v; want %+v", sums, want)
-				}
+				assert.Equalf(t, (runfile.Sums{SHA256: hex.EncodeToString(digest[:]), Size: int64(len(data))}), sums, "sums")
 			})
 		}
 	}
@@ -100,12 +94,9 @@ func members(t *testing.T, a *makeself.Archive) map[string]string {
 		if m.Open == nil {
 			continue
 		}
-		r, err := m.Open()
-		must(t, err)
+		r := require.Value(m.Open())(t)
 		h := sha256.New()
-		if _, err := io.Copy(h, r); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(io.Copy(h, r))(t)
 		want[m.Name] = fmt.Sprintf("%s %x", m.Mode, h.Sum(nil))
 	}
 	return want
@@ -114,18 +105,15 @@ func members(t *testing.T, a *makeself.Archive) map[string]string {
 // The generated manifest installs the files that the generator got.
 func TestRoundTripManifest(t *testing.T) {
 	t.Parallel()
-	x, err := runfile.Open(bytes.NewReader(encode(t, sample("zstd"))))
-	must(t, err)
+	x := require.Value(runfile.Open(bytes.NewReader(encode(t, sample("zstd")))))(t)
 	var m *runfile.Manifest
-	_, err = x.Extract(t.Context(), func(name string, _ fs.FileMode, _ int64, content io.Reader) (err error) {
+	require.Value(x.Extract(t.Context(), func(name string, _ fs.FileMode, _ int64, content io.Reader) (err error) {
 		if name == runfile.ManifestName {
 			m, err = runfile.ParseManifest(name, content)
 		}
 		return err
-	})
-	must(t, err)
-	files, err := m.Install(debian)
-	must(t, err)
+	}))(t)
+	files := require.Value(m.Install(debian))(t)
 	var got []string
 	for _, f := range files {
 		got = append(got, f.Mode.String()+" "+f.Path+" "+f.Source+f.Link)
@@ -138,9 +126,7 @@ func TestRoundTripManifest(t *testing.T) {
 		"-rw-r--r-- usr/src/nvidia-440.44/kernel/empty.h kernel/empty.h",
 		"urwxr-xr-x usr/bin/nvidia-modprobe nvidia-modprobe",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Same(t, want, got)
 }
 
 func TestVariants(t *testing.T) {
@@ -197,10 +183,8 @@ func hostile(t *testing.T, headers ...tar.Header) []byte {
 		if h.Typeflag == 0 {
 			h.Typeflag = tar.TypeReg
 		}
-		must(t, w.WriteHeader(&h))
-		if _, err := w.Write(make([]byte, h.Size)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.WriteHeader(&h))
+		require.Value(w.Write(make([]byte, h.Size)))(t)
 	}
 	return withTar(t, b.Bytes())
 }
@@ -260,7 +244,7 @@ func payloadOf(t *testing.T, h tar.Header) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	h.Typeflag, h.Size = tar.TypeReg, 0
-	must(t, w.WriteHeader(&h))
+	require.NoError(t, w.WriteHeader(&h))
 	return append(b.Bytes(), bytes.Repeat([]byte{1}, 512)...)
 }
 
@@ -301,9 +285,7 @@ func TestExtractStops(t *testing.T) {
 	t.Parallel()
 	data := encode(t, sample("zstd"))
 	open := func(r io.Reader) *runfile.Reader {
-		x, err := runfile.Open(r)
-		must(t, err)
-		return x
+		return require.Value(runfile.Open(r))(t)
 	}
 	ignore := func(string, fs.FileMode, int64, io.Reader) error { return nil }
 
@@ -325,9 +307,7 @@ func TestExtractStops(t *testing.T) {
 	if _, err := x.Extract(t.Context(), ignore); err != nil {
 		t.Errorf("content not read by the callback: %v", err)
 	}
-	if _, err := x.Extract(t.Context(), ignore); err == nil {
-		t.Error("a second Extract succeeded")
-	}
+	assert.Errorf(t, assert.Err(x.Extract(t.Context(), ignore)), "a second Extract succeeded")
 }
 
 // stalling delivers r, then cancels and continues with zeros, slowly.

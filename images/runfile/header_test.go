@@ -6,8 +6,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -56,9 +55,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if diff := cmp.Diff(test.want, r.Header()); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", name, diff)
-		}
+		assert.Samef(t, test.want, r.Header(), "%s: -want +got", name)
 	}
 }
 

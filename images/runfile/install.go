@@ -28,21 +28,6 @@ type File struct {
 	Line int
 }
 
-// NeedsX reports whether only an X server or an X desktop uses the file: drivers and modules of the server,
-// its configuration, nvidia-settings and nvidia-xconfig with their files.
-func (f File) NeedsX() bool {
-	if rules[f.Type].x || f.Tag == "xdriver" || f.Tag == "xutils" {
-		return true
-	}
-	name := path.Base(f.Path)
-	for _, prefix := range []string{"nvidia-settings", "nvidia-xconfig", "libnvidia-gtk", "libnvidia-wayland-client", "libglxserver_nvidia"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // Install returns the driver's files with their paths on a system of that layout, in the manifest's order:
 // both kernel source trees (below usr/src/nvidia-<version>/, each under its own name), firmware, and
 // everything else. Of alternatives it takes the GLVND client libraries and the NEW thread-local storage

@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
 func install(t *testing.T, l runfile.Layout, lines ...string) ([]runfile.File, error) {
 	t.Helper()
-	m, err := runfile.ParseManifest("m", strings.NewReader(manifestHead+strings.Join(lines, "\n")+"\n"))
-	must(t, err)
+	m := require.Value(runfile.ParseManifest("m", strings.NewReader(manifestHead+strings.Join(lines, "\n")+"\n")))(t)
 	return m.Install(l)
 }
 
@@ -94,9 +95,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want a template at %s", line, files, err, test.path)
 			continue
 		}
-		if got := string(files[0].Rewrite([]byte(test.before))); got != test.after {
-			t.Errorf("%s: rewritten to\n%s\nwant\n%s", line, got, test.after)
-		}
+		assert.Equalf(t, test.after, string(files[0].Rewrite([]byte(test.before))), "%s: rewritten to", line)
 	}
 }
 

@@ -2,6 +2,14 @@ package runfile
 
 import "cmp"
 
+// The bounds that count unless the caller of [OpenLimited] gives others.
+const (
+	maxStub    = 16 << 20
+	maxContent = 4 << 30
+	maxMembers = 20_000
+	maxWindow  = 64 << 20
+)
+
 // Limits bounds what an archive can make its reader do. A zero field means the default.
 type Limits struct {
 	// Stub is the most bytes before the payload: shell stub and embedded decompressor. 610.57.04 has 160,635.
@@ -24,9 +32,9 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	l.Stub = cmp.Or(max(l.Stub, 0), 16<<20)
-	l.Content = cmp.Or(max(l.Content, 0), 4<<30)
-	l.Members = cmp.Or(max(l.Members, 0), 20000)
-	l.Window = cmp.Or(l.Window, 64<<20)
+	l.Stub = cmp.Or(max(l.Stub, 0), maxStub)
+	l.Content = cmp.Or(max(l.Content, 0), maxContent)
+	l.Members = cmp.Or(max(l.Members, 0), maxMembers)
+	l.Window = cmp.Or(l.Window, maxWindow)
 	return l
 }

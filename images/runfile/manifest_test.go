@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -53,9 +53,7 @@ func TestParseManifestEntries(t *testing.T) {
 			continue
 		}
 		want.Line = 9
-		if diff := cmp.Diff([]runfile.Entry{want}, m.Entries); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", line, diff)
-		}
+		assert.Samef(t, []runfile.Entry{want}, m.Entries, "%s: -want +got", line)
 	}
 }
 
@@ -87,12 +85,9 @@ func TestInstallGolden(t *testing.T) {
 
 func parseFile(t *testing.T, name string) *runfile.Manifest {
 	t.Helper()
-	f, err := os.Open(name)
-	must(t, err)
+	f := require.Value(os.Open(name))(t)
 	defer f.Close()
-	m, err := runfile.ParseManifest(filepath.Base(name), f)
-	must(t, err)
-	return m
+	return require.Value(runfile.ParseManifest(filepath.Base(name), f))(t)
 }
 
 func render(m *runfile.Manifest, files []runfile.File) string {
@@ -104,9 +99,6 @@ func render(m *runfile.Manifest, files []runfile.File) string {
 			from = "-> " + f.Link
 		}
 		notes := ""
-		if f.NeedsX() {
-			notes += " X"
-		}
 		if f.Rewrite != nil {
 			notes += " template"
 		}
@@ -128,6 +120,8 @@ func TestParseManifestRefuses(t *testing.T) {
 		"version climbs":       {strings.Replace(manifestHead, "440.44", "4/../../etc", 1), "not a driver version", 2},
 		"odd module":           {strings.Replace(manifestHead, "nvidia-uvm", "nvidia;reboot", 1), "not a module name", 4},
 		"unknown type":         {manifestHead + "x 0755 HOLOGRAM_LIB NATIVE\n", "unknown type", 9},
+		"too new":              {strings.Replace(manifestHead, "440.44", "999.10", 1) + "x 0755 HOLOGRAM_LIB NATIVE\n", "a newer version of this program", 9},
+		"too old":              {strings.Replace(manifestHead, "440.44", "340.108", 1) + "x 0755 TLS_OLD NATIVE\n", "driver 340.108 is too old", 9},
 		"prefix alone":         {manifestHead + "x 0755 VGX_ NATIVE\n", "unknown type", 9},
 		"two words":            {manifestHead + "x 0755\n", "2 words", 9},
 		"mode not octal":       {manifestHead + "x 0798 CUDA_ICD\n", "not octal", 9},

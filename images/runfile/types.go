@@ -18,8 +18,6 @@ type rule struct {
 	dest string
 	// base, when set, replaces dest as the directory that the target of a link is relative to.
 	base string
-	// x marks files that only an X server or an X desktop uses.
-	x bool
 	// template marks files whose content must be rewritten.
 	template templateKind
 }
@@ -86,14 +84,14 @@ var rules = map[string]rule{
 	"APPLICATION_PROFILE":        {fields: "P", dest: "usr/share/nvidia/{path}"},
 
 	// X.
-	"XMODULE_SHARED_LIB":      {fields: "P", dest: toXModules, x: true},
-	"XMODULE_SYMLINK":         {fields: "PL", dest: toXModules, x: true},
-	"XMODULE_NEWSYM":          {fields: "PL", dest: toXModules, x: true},
-	"GLX_MODULE_SHARED_LIB":   {fields: "P", dest: toXModules, x: true},
-	"GLX_MODULE_SYMLINK":      {fields: "PL", dest: toXModules, x: true},
-	"XORG_OUTPUTCLASS_CONFIG": {dest: "usr/share/X11/xorg.conf.d", x: true},
-	"DOT_DESKTOP":             {fields: "P", dest: "usr/share/applications", x: true, template: desktopFile},
-	"ICON":                    {fields: "P", dest: "usr/share/icons/hicolor/{path}", x: true},
+	"XMODULE_SHARED_LIB":      {fields: "P", dest: toXModules},
+	"XMODULE_SYMLINK":         {fields: "PL", dest: toXModules},
+	"XMODULE_NEWSYM":          {fields: "PL", dest: toXModules},
+	"GLX_MODULE_SHARED_LIB":   {fields: "P", dest: toXModules},
+	"GLX_MODULE_SYMLINK":      {fields: "PL", dest: toXModules},
+	"XORG_OUTPUTCLASS_CONFIG": {dest: "usr/share/X11/xorg.conf.d"},
+	"DOT_DESKTOP":             {fields: "P", dest: "usr/share/applications", template: desktopFile},
+	"ICON":                    {fields: "P", dest: "usr/share/icons/hicolor/{path}"},
 
 	// Programs and their files.
 	"UTILITY_BINARY":             {dest: toBin},

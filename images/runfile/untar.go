@@ -133,7 +133,8 @@ func cleanName(name string) (string, error) {
 			return "", errors.New("its name climbs out of a directory")
 		}
 	}
-	return path.Clean(name), nil
+	// A copy: a name out of a PAX record shares the memory of the whole record, which may have a megabyte.
+	return path.Clean(strings.Clone(name)), nil
 }
 
 func typeName(flag byte) string {

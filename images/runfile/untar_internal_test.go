@@ -11,6 +11,9 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Fuzzes the tar inside the compression, which the fuzzer of whole archives does not reach because of the
@@ -23,9 +26,7 @@ func FuzzUntar(f *testing.F) {
 	} {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
-		if err := w.WriteHeader(&h); err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, w.WriteHeader(&h))
 		w.Write(make([]byte, h.Size)) //nolint:errcheck // to memory
 		w.Close()                     //nolint:errcheck // to memory
 		f.Add(b.Bytes())
@@ -58,7 +59,5 @@ func TestXZDictionaryIsBounded(t *testing.T) {
 	if err == nil {
 		_, err = io.Copy(io.Discard, d)
 	}
-	if !errors.Is(err, ErrTooLarge) {
-		t.Errorf("error %v; want ErrTooLarge", err)
-	}
+	assert.ErrorIs(t, err, ErrTooLarge)
 }

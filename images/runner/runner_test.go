@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
@@ -26,9 +27,7 @@ func TestCheck(t *testing.T) {
 		return runner.Step{Name: "x", Arch: "amd64", Layers: []v1.Layer{static.NewLayer(nil, types.OCILayer)}, Args: []string{"/bin/x", ""},
 			Env: []string{"PATH=/bin", "HOME=/"}, Output: "/out"}
 	}
-	if err := good().Check(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, good().Check())
 	for why, change := range map[string]func(*runner.Step){
 		"needs a name":      func(s *runner.Step) { s.Name = "" },
 		"no architecture":   func(s *runner.Step) { s.Arch = "" },
@@ -48,9 +47,7 @@ func TestCheck(t *testing.T) {
 	} {
 		s := good()
 		change(&s)
-		if err := s.Check(); err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%v, want %q", err, why)
-		}
+		assert.ErrorContains(t, s.Check(), why)
 	}
 }
 
@@ -69,17 +66,11 @@ func TestLines(t *testing.T) {
 		var said []string
 		l := runner.NewLines(func(s string) { said = append(said, s) })
 		for _, p := range c.in {
-			if n, err := l.Write([]byte(p)); n != len(p) || err != nil {
-				t.Errorf("%s: %d, %v", what, n, err)
-			}
+			assert.Equalf(t, len(p), require.Value(l.Write([]byte(p)))(t), "%s", what)
 		}
 		tail := l.Tail()
-		if d := cmp.Diff(c.want, said); d != "" {
-			t.Errorf("%s: said\n%s", what, d)
-		}
-		if d := cmp.Diff(c.want, tail); d != "" {
-			t.Errorf("%s: tail\n%s", what, d)
-		}
+		assert.Samef(t, c.want, said, "%s: said", what)
+		assert.Samef(t, c.want, tail, "%s: tail", what)
 	}
 	l := runner.NewLines(nil)
 	for i := range 95 {
@@ -102,9 +93,7 @@ func FuzzLines(f *testing.F) {
 		_, _ = l.Write(b[:cut])
 		_, _ = l.Write(b[cut:])
 		l.Tail()
-		if d := cmp.Diff(one, two); d != "" {
-			t.Errorf("cut at %d of %q:\n%s", cut, b, d)
-		}
+		assert.Samef(t, one, two, "cut at %d of %q", cut, b)
 	})
 }
 
@@ -112,17 +101,11 @@ func TestFailedError(t *testing.T) {
 	t.Parallel()
 	why := errors.New("no such file")
 	err := error(&runner.FailedError{Step: "modules", Runner: "chroot", Code: -1, Err: why, Tail: []string{"a", "b"}})
-	if !errors.Is(err, why) {
-		t.Error("the reason is lost")
-	}
+	assert.ErrorIsf(t, err, why, "the reason is lost")
 	const want = "modules: the command in the runner chroot was killed or not started: no such file; its last 2 lines:\n  a\n  b"
-	if err.Error() != want {
-		t.Errorf("%q", err)
-	}
+	assert.Equalf(t, want, err.Error(), "%q", err)
 	err = &runner.FailedError{Step: "modules", Runner: "chroot", Code: 2}
-	if err.Error() != "modules: the command in the runner chroot exited with code 2" {
-		t.Errorf("%q", err)
-	}
+	assert.Equalf(t, "modules: the command in the runner chroot exited with code 2", err.Error(), "%q", err)
 }
 
 func TestCollect(t *testing.T) {
@@ -150,9 +133,7 @@ func TestCollect(t *testing.T) {
 		"too much": {func(r *os.Root) error { return os.Truncate(touch(r, "big"), 17<<30) }, "more than"},
 	} {
 		from, err := os.OpenRoot(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := c.make(from); err != nil {
 			t.Fatal(what, err)
 		}
@@ -169,14 +150,9 @@ func TestCollect(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("enough")
 	cancel(because)
-	from, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := require.Value(os.OpenRoot(t.TempDir()))(t)
 	defer from.Close()
-	if err := runner.Collect(ctx, from, t.TempDir()); !errors.Is(err, because) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, runner.Collect(ctx, from, t.TempDir()), because)
 }
 
 func touch(r *os.Root, name string) string {

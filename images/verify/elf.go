@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"path"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -18,8 +19,8 @@ type library struct {
 	entry   *rootfs.Entry
 	soname  string
 	needed  []string
-	machine elf.Machine
-	class   elf.Class
+	machine elffile.Machine
+	bits    int
 	interp  bool // it asks for a dynamic loader
 }
 
@@ -38,7 +39,7 @@ func driverFiles(tree *rootfs.Tree) ([]library, error) {
 			continue
 		}
 		l, err := readLibrary(e)
-		if errors.Is(err, errNotELF) {
+		if errors.Is(err, elffile.ErrMagic) || errors.Is(err, elffile.ErrFormat) {
 			continue
 		}
 		if err != nil {
@@ -49,40 +50,26 @@ func driverFiles(tree *rootfs.Tree) ([]library, error) {
 	return libs, nil
 }
 
-var errNotELF = errors.New("not an ELF file")
-
 func readLibrary(e *rootfs.Entry) (library, error) {
 	r, err := e.Open()
 	if err != nil {
 		return library{}, err
 	}
-	f, err := elf.NewFile(r)
+	f, err := elffile.Read(r, e.Size)
 	if err != nil {
-		return library{}, fmt.Errorf("%w: %w", errNotELF, err)
+		return library{}, err
 	}
-	l := library{entry: e, machine: f.Machine, class: f.Class}
-	for _, p := range f.Progs {
-		l.interp = l.interp || p.Type == elf.PT_INTERP
-	}
-	if sonames, err := f.DynString(elf.DT_SONAME); err == nil && len(sonames) > 0 {
-		l.soname = sonames[0]
-	}
-	if l.needed, err = f.ImportedLibraries(); err != nil {
-		l.needed = nil // a static program has no dynamic section
-	}
-	return l, nil
+	return library{entry: e, machine: f.Machine, bits: f.Bits, interp: f.Interp, soname: f.Soname, needed: f.Needed}, nil
 }
 
-func (s *subject) machine() elf.Machine {
-	if s.config.Architecture == "arm64" {
-		return elf.EM_AARCH64
-	}
-	return elf.EM_X86_64
+func (s *subject) machine() elffile.Machine {
+	arch, _ := distros.LookupArch(s.config.Architecture)
+	return arch.Machine
 }
 
 func checkMachine(s *subject, find func(Severity, string, string, ...any)) {
 	for _, l := range s.drivers {
-		if l.machine != s.machine() && l.machine != elf.EM_386 {
+		if l.machine != s.machine() && l.machine != elffile.I386 {
 			find(Error, l.entry.Path, "is for %s, the image for %s", l.machine, s.config.Architecture)
 		}
 	}
@@ -90,7 +77,7 @@ func checkMachine(s *subject, find func(Severity, string, string, ...any)) {
 
 func checkSonames(s *subject, find func(Severity, string, string, ...any)) {
 	for _, l := range s.drivers {
-		if l.soname == "" || l.class != elf.ELFCLASS64 {
+		if l.soname == "" || l.bits != 64 {
 			continue
 		}
 		if dir := path.Dir(l.entry.Path); !s.tree.Exists(path.Join(dir, l.soname)) {
@@ -109,7 +96,7 @@ var consumerLibraries = []string{
 func checkNeeded(s *subject, find func(Severity, string, string, ...any)) {
 	dirs := append(s.resolvedDirs(), "usr/lib", "lib")
 	for _, l := range s.drivers {
-		if l.class != elf.ELFCLASS64 {
+		if l.bits != 64 {
 			continue // 32-bit libraries are for containers that bring the 32-bit C library
 		}
 		for _, need := range l.needed {

@@ -9,30 +9,32 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestRemove: folders that a step made unreadable, deeper than a path can name, with links out of them.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	work, outside := t.TempDir(), filepath.Join(t.TempDir(), "precious")
-	must(t, os.WriteFile(outside, []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(outside, []byte("x"), 0o600))
 	f, err := New(work, "step-")
-	must(t, err)
-	root, err := os.OpenRoot(f.Path)
-	must(t, err)
+	require.NoError(t, err)
+	root := require.Value(os.OpenRoot(f.Path))(t)
 	for _, d := range []string{"a/b/c", "locked/inner/more", "gone-1/x"} {
-		must(t, root.MkdirAll(d, 0o755))
+		require.NoError(t, root.MkdirAll(d, 0o755))
 	}
 	err = errors.Join(root.Symlink(filepath.Dir(outside), "a/out"), root.Symlink("../../../..", "a/up"), root.Symlink("/", "gone-2"),
 		root.Link("a/out", "hard"), unix.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600),
 		root.WriteFile("locked/inner/file", nil, 0), root.Chmod("locked/inner", 0), root.Chmod("locked", 0o100))
-	must(t, err)
+	require.NoError(t, err)
 	deep(t, root, 700)
 	for i := range 1100 {
-		must(t, root.WriteFile(fmt.Sprint("a/b/", i), nil, 0o400))
+		require.NoError(t, root.WriteFile(fmt.Sprint("a/b/", i), nil, 0o400))
 	}
 	root.Close()
-	must(t, f.Remove())
+	require.NoError(t, f.Remove())
 	if list, _ := os.ReadDir(work); len(list) > 0 {
 		t.Errorf("left: %v", list)
 	}
@@ -57,7 +59,7 @@ func deep(t *testing.T, root *os.Root, levels int) {
 		at.Close()
 		at = next
 	}
-	must(t, err)
+	require.NoError(t, err)
 	at.Close()
 }
 
@@ -66,10 +68,10 @@ func TestRemoveInterrupted(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	for _, d := range []string{"step-1/gone-1/x/y", "step-1/gone-2/z", "step-1/root/a/b/c", "step-1/root/gone-1/w", "other/kept"} {
-		must(t, os.MkdirAll(filepath.Join(work, d), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(work, d), 0o755))
 	}
-	must(t, os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600))
-	must(t, Sweep(work, "step-", nil))
+	require.NoError(t, os.WriteFile(filepath.Join(work, "step-file"), nil, 0o600))
+	require.NoError(t, Sweep(work, "step-", nil))
 	list, err := filepath.Glob(filepath.Join(work, "*"))
 	if err != nil || strings.Join(list, " ") != filepath.Join(work, "other")+" "+filepath.Join(work, "step-file") {
 		t.Errorf("%q, %v", list, err)
@@ -86,7 +88,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	work, other := t.TempDir(), t.TempDir()
 	precious := filepath.Join(other, "precious")
 	at := filepath.Join(work, "step-1/root/a/mnt")
-	must(t, errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(precious, nil, 0o600)))
+	require.NoError(t, errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(precious, nil, 0o600)))
 	if err := unix.Mount(other, at, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("mount: ", err)
 	}
@@ -95,9 +97,7 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	points, globErr := filepath.Glob(filepath.Join(work, "step-1/*/mnt"))
 	more, _ := filepath.Glob(filepath.Join(work, "step-1/*/*/mnt"))
 	for _, p := range append(points, more...) {
-		if err := unix.Unmount(p, 0); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, unix.Unmount(p, 0))
 	}
 	if err == nil || globErr != nil {
 		t.Error("a mount point was removed")
@@ -105,32 +105,18 @@ func TestRemoveStopsAtMounts(t *testing.T) {
 	if _, err := os.Stat(precious); err != nil {
 		t.Error(err)
 	}
-	if err := Sweep(work, "step-", nil); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, Sweep(work, "step-", nil))
 }
 
 // TestLocks: a folder with an owner stays.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
-	f, err := New(work, "step-")
-	must(t, err)
-	must(t, Sweep(work, "step-", nil))
+	f := require.Value(New(work, "step-"))(t)
+	require.NoError(t, Sweep(work, "step-", nil))
 	if info, err := os.Stat(f.Path); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := f.Remove(); err != nil {
-		t.Error(err)
-	}
-	if _, err := takeLock(f.parent, f.name); err == nil {
-		t.Error("a lock on nothing")
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, f.Remove())
+	assert.Errorf(t, assert.Err(takeLock(f.parent, f.name)), "a lock on nothing")
 }

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // newSet returns a set like those of Compile.
@@ -26,8 +28,7 @@ func newSet(t *testing.T, driver string, names ...string) *Set {
 	}}
 	for _, name := range names {
 		path := write(t, dir, name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
-		f, err := readFile(name, path)
-		must(t, err)
+		f := require.Value(readFile(name, path))(t)
 		s.Modules = append(s.Modules, f)
 	}
 	return s
@@ -44,18 +45,12 @@ func TestCache(t *testing.T) {
 	if _, err := c.Find(ctx, func(Key) bool { return true }); !errors.Is(err, ErrMiss) {
 		t.Fatalf("empty: %v", err)
 	}
-	must(t, c.Prune(1))
-	put, err := c.Put(ctx, set)
-	must(t, err)
-	must(t, os.RemoveAll(set.Dir))
-	got, err := c.Get(ctx, set.Key)
-	must(t, err)
-	if d := cmp.Diff(put, got); d != "" {
-		t.Error(d)
-	}
-	if got.Dir != filepath.Join(c.Dir, set.Key.String()) {
-		t.Errorf("dir %s", got.Dir)
-	}
+	require.NoError(t, c.Prune(1))
+	put := require.Value(c.Put(ctx, set))(t)
+	require.NoError(t, os.RemoveAll(set.Dir))
+	got := require.Value(c.Get(ctx, set.Key))(t)
+	assert.Same(t, put, got)
+	assert.Equalf(t, filepath.Join(c.Dir, set.Key.String()), got.Dir, "dir")
 	for i, f := range got.Modules {
 		if want := set.Modules[i]; f.SHA256 != want.SHA256 || f.Path != filepath.Join(got.Dir, f.Name+".ko") || f.Info.Version != driver {
 			t.Errorf("%+v", f)
@@ -63,9 +58,7 @@ func TestCache(t *testing.T) {
 	}
 	other := set.Key
 	other.Kernel = "build-id 34"
-	if _, err := c.Get(ctx, other); !errors.Is(err, ErrMiss) {
-		t.Errorf("other kernel: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Get(ctx, other)), ErrMiss, "other kernel")
 	if names := list(t, c.Dir); len(names) != 1 {
 		t.Errorf("in the cache: %q", names)
 	}
@@ -75,18 +68,13 @@ func TestPutAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	c := Cache{Dir: t.TempDir()}
-	_, err := c.Put(ctx, newSet(t, driver, "nvidia"))
-	must(t, err)
+	require.Value(c.Put(ctx, newSet(t, driver, "nvidia")))(t)
 	more := newSet(t, driver, "nvidia", "nvidia-peermem")
-	put, err := c.Put(ctx, more)
-	must(t, err)
-	if len(put.Modules) != 2 {
-		t.Errorf("%+v", put)
-	}
+	put := require.Value(c.Put(ctx, more))(t)
+	assert.Equalf(t, 2, len(put.Modules), "%+v", put)
 	kept, err := c.Put(ctx, newSet(t, driver, "nvidia")) // the larger set stays
-	must(t, err)
-	got, err := c.Get(ctx, more.Key)
-	must(t, err)
+	require.NoError(t, err)
+	got := require.Value(c.Get(ctx, more.Key))(t)
 	if len(kept.Modules) != 2 || len(got.Modules) != 2 || len(list(t, c.Dir)) != 1 {
 		t.Errorf("kept %+v, got %+v, %q", kept, got, list(t, c.Dir))
 	}
@@ -97,27 +85,31 @@ func TestCacheDamage(t *testing.T) {
 	edit := func(name string, change func([]byte) []byte) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			t.Helper()
-			raw, err := os.ReadFile(filepath.Join(dir, name))
-			must(t, err)
-			must(t, os.WriteFile(filepath.Join(dir, name), change(raw), 0o644))
+			raw := require.Value(os.ReadFile(filepath.Join(dir, name)))(t)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), change(raw), 0o644))
 		}
 	}
 	for name, harm := range map[string]func(t *testing.T, dir string){
-		"a bit":            edit("nvidia.ko", func(b []byte) []byte { b[len(b)/2] ^= 4; return b }),
-		"cut":              edit("nvidia.ko", func(b []byte) []byte { return b[:len(b)-1] }),
-		"longer":           edit("nvidia.ko", func(b []byte) []byte { return append(b, 0) }),
-		"empty":            edit("nvidia.ko", func([]byte) []byte { return nil }),
-		"a module is gone": func(t *testing.T, dir string) { t.Helper(); must(t, os.Remove(filepath.Join(dir, "nvidia.ko"))) },
+		"a bit":  edit("nvidia.ko", func(b []byte) []byte { b[len(b)/2] ^= 4; return b }),
+		"cut":    edit("nvidia.ko", func(b []byte) []byte { return b[:len(b)-1] }),
+		"longer": edit("nvidia.ko", func(b []byte) []byte { return append(b, 0) }),
+		"empty":  edit("nvidia.ko", func([]byte) []byte { return nil }),
+		"a module is gone": func(t *testing.T, dir string) {
+			t.Helper()
+			require.NoError(t, os.Remove(filepath.Join(dir, "nvidia.ko")))
+		},
 		"manifest cut":     edit(ManifestName, func(b []byte) []byte { return b[:len(b)/2] }),
 		"manifest empty":   edit(ManifestName, func([]byte) []byte { return nil }),
 		"manifest changed": edit(ManifestName, func(b []byte) []byte { return []byte(strings.Replace(string(b), driver, "535.261.04", 1)) }),
-		"manifest is gone": func(t *testing.T, dir string) { t.Helper(); must(t, os.Remove(filepath.Join(dir, ManifestName))) },
+		"manifest is gone": func(t *testing.T, dir string) {
+			t.Helper()
+			require.NoError(t, os.Remove(filepath.Join(dir, ManifestName)))
+		},
 		"manifest of others": func(t *testing.T, dir string) {
 			t.Helper()
 			c := Cache{Dir: t.TempDir()}
-			s, err := c.Put(context.Background(), newSet(t, "470.256.02", "nvidia"))
-			must(t, err)
-			must(t, os.Rename(filepath.Join(s.Dir, ManifestName), filepath.Join(dir, ManifestName)))
+			s := require.Value(c.Put(context.Background(), newSet(t, "470.256.02", "nvidia")))(t)
+			require.NoError(t, os.Rename(filepath.Join(s.Dir, ManifestName), filepath.Join(dir, ManifestName)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,23 +118,21 @@ func TestCacheDamage(t *testing.T) {
 			c := Cache{Dir: t.TempDir()}
 			set := newSet(t, driver, "nvidia")
 			put, err := c.Put(ctx, set)
-			must(t, err)
+			require.NoError(t, err)
 			harm(t, put.Dir)
 			_, err = c.Get(ctx, set.Key)
 			bad, ok := errors.AsType[*CorruptError](err)
 			if !ok || !isDir(bad.Dir) || !strings.HasPrefix(filepath.Base(bad.Dir), badPrefix) {
 				t.Fatalf("error %v, want a CorruptError", err)
 			}
-			if _, err := c.Get(ctx, set.Key); !errors.Is(err, ErrMiss) {
-				t.Errorf("then: %v", err)
-			}
+			assert.ErrorIs(t, assert.Err(c.Get(ctx, set.Key)), ErrMiss)
 			if _, err := c.Put(ctx, set); err != nil {
 				t.Error(err)
 			}
 			if _, err := c.Get(ctx, set.Key); err != nil {
 				t.Error(err)
 			}
-			must(t, c.Prune(1))
+			require.NoError(t, c.Prune(1))
 			if names := list(t, c.Dir); len(names) != 1 {
 				t.Errorf("after Prune: %q", names)
 			}
@@ -156,10 +146,9 @@ func TestFindAndPrune(t *testing.T) {
 	c := Cache{Dir: t.TempDir()}
 	begin := time.Now().Add(-time.Hour)
 	for i, version := range []string{"470.1", "470.2", "535.1", "535.2"} {
-		s, err := c.Put(ctx, newSet(t, version, "nvidia"))
-		must(t, err)
+		s := require.Value(c.Put(ctx, newSet(t, version, "nvidia")))(t)
 		at := begin.Add(time.Duration(i) * time.Minute)
-		must(t, os.Chtimes(s.Dir, at, at))
+		require.NoError(t, os.Chtimes(s.Dir, at, at))
 	}
 	branch := func(b string) func(Key) bool { return func(k Key) bool { return strings.HasPrefix(k.Driver, b) } }
 	find := func(b string) string {
@@ -169,20 +158,15 @@ func TestFindAndPrune(t *testing.T) {
 		}
 		return s.Key.Driver
 	}
-	if got := find("470"); got != "470.2" {
-		t.Errorf("found %s", got)
-	}
-	s, err := c.Find(ctx, branch("535"))
-	must(t, err)
-	must(t, os.WriteFile(s.Modules[0].Path, []byte("harm"), 0o644))
+	assert.Equalf(t, "470.2", find("470"), "found")
+	s := require.Value(c.Find(ctx, branch("535")))(t)
+	require.NoError(t, os.WriteFile(s.Modules[0].Path, []byte("harm"), 0o644))
 	if got := find("535"); got != "535.1" { // the damaged one is skipped
 		t.Errorf("found %s", got)
 	}
 	write(t, c.Dir, tempPrefix+"left/nvidia.ko", "")
-	must(t, c.Prune(2))
-	if got := find("470.1"); got != ErrMiss.Error() {
-		t.Errorf("found %s", got)
-	}
+	require.NoError(t, c.Prune(2))
+	assert.Equalf(t, ErrMiss.Error(), find("470.1"), "found")
 	if got := find("470"); got != "470.2" { // the most recently used
 		t.Errorf("found %s", got)
 	}
@@ -212,9 +196,7 @@ func TestPutErrors(t *testing.T) {
 	} {
 		s := newSet(t, driver, "nvidia")
 		tt.change(s)
-		if _, err := c.Put(tt.ctx, s); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		assert.ErrorContainsf(t, assert.Err(c.Put(tt.ctx, s)), tt.want, "%s", tt.name)
 		if names := list(t, c.Dir); len(names) != 0 {
 			t.Errorf("%s: left %q", tt.name, names)
 		}
@@ -237,28 +219,21 @@ func TestFullDisk(t *testing.T) {
 		}
 		return
 	}
-	must(t, unix.Mount("small", dir, "tmpfs", 0, "size=64k"))
+	require.NoError(t, unix.Mount("small", dir, "tmpfs", 0, "size=64k"))
 	set := newSet(t, driver, "nvidia")
-	big, err := os.OpenFile(set.Modules[0].Path, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
-	_, err = big.Write(make([]byte, 100<<10))
-	must(t, err)
-	must(t, big.Close())
-	set.Modules[0], err = readFile("nvidia", set.Modules[0].Path)
-	must(t, err)
+	big := require.Value(os.OpenFile(set.Modules[0].Path, os.O_APPEND|os.O_WRONLY, 0))(t)
+	require.Value(big.Write(make([]byte, 100<<10)))(t)
+	require.NoError(t, big.Close())
+	set.Modules[0] = require.Value(readFile("nvidia", set.Modules[0].Path))(t)
 	c := Cache{Dir: filepath.Join(dir, "modules")}
-	if _, err := c.Put(context.Background(), set); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("Put: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Put(context.Background(), set)), unix.ENOSPC, "Put")
 	if names := list(t, c.Dir); len(names) != 0 {
 		t.Errorf("Put left %q", names)
 	}
 	b := newBench(t, goodMake)
 	write(t, b.job.Source, "nvidia/nv-kernel.o_binary", string(make([]byte, 100<<10)))
 	b.job.Work = dir
-	if _, err := Compile(context.Background(), b.job); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("Compile: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(Compile(context.Background(), b.job)), unix.ENOSPC, "Compile")
 	if left, _ := filepath.Glob(filepath.Join(dir, scratch, "*")); len(left) > 0 {
 		t.Errorf("Compile left %q", left)
 	}
@@ -270,9 +245,8 @@ func TestReadOnlyCache(t *testing.T) {
 	ctx := context.Background()
 	c := Cache{Dir: t.TempDir()}
 	set := newSet(t, driver, "nvidia")
-	_, err := c.Put(ctx, set)
-	must(t, err)
-	must(t, os.Chmod(c.Dir, 0o555)) // root can write nevertheless; the test then repeats the usual case
+	require.Value(c.Put(ctx, set))(t)
+	require.NoError(t, os.Chmod(c.Dir, 0o555)) // root can write nevertheless; the test then repeats the usual case
 	t.Cleanup(func() { os.Chmod(c.Dir, 0o755) })
 	if _, err := c.Get(ctx, set.Key); err != nil {
 		t.Error(err)
@@ -281,8 +255,7 @@ func TestReadOnlyCache(t *testing.T) {
 
 func FuzzManifest(f *testing.F) {
 	m := &manifest{Schema: manifestSchema, Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []manifestModule{{Name: "nvidia", Size: 1, SHA256: strings.Repeat("a", 64)}}}
-	raw, err := m.seal()
-	must(f, err)
+	raw := require.Value(m.seal())(f)
 	f.Add(raw)
 	f.Add([]byte(`{"sha256":"","manifest":{}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -294,9 +267,7 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		for _, file := range m.set("/cache").Modules {
-			if filepath.Dir(file.Path) != "/cache" {
-				t.Errorf("path %s", file.Path)
-			}
+			assert.Equalf(t, "/cache", filepath.Dir(file.Path), "path %s", file.Path)
 		}
 	})
 }
@@ -317,16 +288,12 @@ func list(t *testing.T, dir string) []string {
 func BenchmarkGet(b *testing.B) {
 	dir := b.TempDir()
 	path := filepath.Join(dir, "nvidia.ko")
-	must(b, os.WriteFile(path, append(module("nvidia", driver, release), make([]byte, 64<<20)...), 0o644))
-	f, err := readFile("nvidia", path)
-	must(b, err)
+	require.NoError(b, os.WriteFile(path, append(module("nvidia", driver, release), make([]byte, 64<<20)...), 0o644))
+	f := require.Value(readFile("nvidia", path))(b)
 	c := Cache{Dir: filepath.Join(dir, "cache")}
-	s, err := c.Put(context.Background(), &Set{Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []File{f}})
-	must(b, err)
+	s := require.Value(c.Put(context.Background(), &Set{Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []File{f}}))(b)
 	for b.Loop() {
-		if _, err := c.Get(context.Background(), s.Key); err != nil {
-			b.Fatal(err)
-		}
+		require.Value(c.Get(context.Background(), s.Key))(b)
 	}
 	fmt.Fprintln(b.Output(), s.Dir)
 }
@@ -338,9 +305,8 @@ func TestCacheHas(t *testing.T) {
 	if c.Has(func(Key) bool { return true }) {
 		t.Error("an empty cache has something")
 	}
-	s, err := c.Put(t.Context(), newSet(t, driver, "nvidia"))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.Dir, "nvidia.ko"), []byte("damaged"), 0o600))
+	s := require.Value(c.Put(t.Context(), newSet(t, driver, "nvidia")))(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "nvidia.ko"), []byte("damaged"), 0o600))
 	if !c.Has(func(k Key) bool { return k.Driver == driver }) || c.Has(func(k Key) bool { return k.Driver == "1" }) {
 		t.Error("it has what it has not, or the reverse")
 	}

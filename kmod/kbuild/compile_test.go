@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // The fake make prints what the real one prints, and takes finished modules.
@@ -32,14 +34,9 @@ func TestCompile(t *testing.T) {
 	var steps []string
 	b.job.Progress = func(done, total int, what string) { steps = append(steps, fmt.Sprint(done, "/", total, " ", what)) }
 	before := snapshot(t, b.job.Source)
-	set, err := Compile(context.Background(), b.job)
-	must(t, err)
-	if d := cmp.Diff(before, snapshot(t, b.job.Source)); d != "" {
-		t.Errorf("the sources changed: %s", d)
-	}
-	if d := cmp.Diff([]string{"1/11 CONFTEST one", "2/11 CC nvidia/nv.o", "3/11 CC nvidia/nv-pci.o", "11/11 done"}, steps); d != "" {
-		t.Error(d)
-	}
+	set := require.Value(Compile(context.Background(), b.job))(t)
+	assert.Samef(t, before, snapshot(t, b.job.Source), "the sources changed")
+	assert.Same(t, []string{"1/11 CONFTEST one", "2/11 CC nvidia/nv.o", "3/11 CC nvidia/nv-pci.o", "11/11 done"}, steps)
 	var names []string
 	for _, f := range set.Modules {
 		names = append(names, f.Name+" "+f.Info.Name+" "+f.Info.Version+" "+f.Info.Release())
@@ -47,9 +44,7 @@ func TestCompile(t *testing.T) {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
-	if d := cmp.Diff([]string{"nvidia nvidia 535.261.03 " + release, "nvidia-uvm nvidia_uvm 535.261.03 " + release}, names); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []string{"nvidia nvidia 535.261.03 " + release, "nvidia-uvm nvidia_uvm 535.261.03 " + release}, names)
 	if _, ok := set.File("nvidia_uvm"); !ok {
 		t.Error("no nvidia_uvm in the set")
 	}
@@ -71,15 +66,11 @@ func TestCompile(t *testing.T) {
 func checkCall(t *testing.T, b bench, set *Set) {
 	t.Helper()
 	source := filepath.Join(b.job.Work, scratch, scratchSource)
-	args, err := os.ReadFile(filepath.Join(b.kos, "args"))
-	must(t, err)
+	args := require.Value(os.ReadFile(filepath.Join(b.kos, "args")))(t)
 	want := "-C " + source + " -j2 modules KERNEL_UNAME=" + release + " SYSSRC=" + b.job.Headers.Source + " SYSOUT=" + b.job.Headers.Build +
 		" CC=" + b.tools + "/gcc-12 IGNORE_CC_MISMATCH=1 NV_KERNEL_MODULES=nvidia nvidia-uvm\n"
-	if d := cmp.Diff(want, string(args)); d != "" {
-		t.Error(d)
-	}
-	raw, err := os.ReadFile(filepath.Join(b.kos, "env"))
-	must(t, err)
+	assert.Same(t, want, string(args))
+	raw := require.Value(os.ReadFile(filepath.Join(b.kos, "env")))(t)
 	env := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	env = slices.DeleteFunc(env, func(v string) bool { // the shell sets these itself
 		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "OLDPWD=") || strings.HasPrefix(v, "_=") || strings.HasPrefix(v, "SHLVL=")
@@ -87,9 +78,7 @@ func checkCall(t *testing.T, b bench, set *Set) {
 	wantEnv := b.job.environment(filepath.Join(b.job.Work, scratch))
 	slices.Sort(env)
 	slices.Sort(wantEnv)
-	if d := cmp.Diff(wantEnv, env); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, wantEnv, env)
 	if key := set.Key.String(); !strings.HasPrefix(key, "535.261.03-proprietary-"+release+"-") {
 		t.Errorf("key %s", key)
 	}
@@ -148,9 +137,7 @@ func TestCompileErrors(t *testing.T) {
 		}, "killed 2 of its programs for want of memory; out of memory"},
 		{"the disk is full", "echo 'x.s: Fatal error: write failed: No space left on device'; exit 1", nil,
 			func(t *testing.T, err error) {
-				if !errors.Is(compileError(t, err), unix.ENOSPC) {
-					t.Error("not ENOSPC")
-				}
+				assert.ErrorIsf(t, compileError(t, err), unix.ENOSPC, "not ENOSPC")
 			}, "free some space"},
 		{"strip fails", goodMake, func(t *testing.T, b *bench) {
 			write(t, b.tools, "strip", "#!/bin/sh\necho bad file\nexit 1\n")
@@ -229,8 +216,7 @@ func TestCompileStop(t *testing.T) {
 // running returns the processes, except zombies, that work in a folder.
 func running(t *testing.T, dir string) []string {
 	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/cwd")
-	must(t, err)
+	all := require.Value(filepath.Glob("/proc/[0-9]*/cwd"))(t)
 	var found []string
 	for _, link := range all {
 		if cwd, err := os.Readlink(link); err == nil && strings.HasPrefix(cwd, filepath.Dir(dir)) {
@@ -244,10 +230,8 @@ func TestCompileTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, goodMake)
 	_, unlock, err := prepare(b.job.Work)
-	must(t, err)
-	if _, err := Compile(context.Background(), b.job); !errors.Is(err, ErrBusy) {
-		t.Errorf("error %v", err)
-	}
+	require.NoError(t, err)
+	assert.ErrorIs(t, assert.Err(Compile(context.Background(), b.job)), ErrBusy)
 	unlock()
 	write(t, b.job.Work, scratch+"/source/left", "by a killed one")
 	if _, err := Compile(context.Background(), b.job); err != nil {
@@ -263,9 +247,7 @@ func TestPrefixMaps(t *testing.T) {
 		{"gcc 4.8.5", "/", ""}, {"clang 9.0.0", "/", ""}, {"", "/", ""},
 	} {
 		j := Job{Driver: "1.2", Compiler: Compiler{Version: tt.compiler}, Headers: Headers{root: tt.root}}
-		if got := j.prefixMaps("/w"); got != tt.want {
-			t.Errorf("%s: %q", tt.compiler, got)
-		}
+		assert.Equalf(t, tt.want, j.prefixMaps("/w"), "%s", tt.compiler)
 	}
 }
 
@@ -284,9 +266,7 @@ func TestKilledWords(t *testing.T) {
 		"nvidia/nv.c:1: error: 'isKilled' undeclared":                     false,
 		"nvidia/nv.c:1: note: a task that is Killed":                      false,
 	} {
-		if got := killed.MatchString(text); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
+		assert.Equalf(t, want, killed.MatchString(text), "%q", text)
 	}
 }
 
@@ -294,7 +274,7 @@ func TestKilledWords(t *testing.T) {
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			raw, err := os.ReadFile(path)
 			all[path] = string(raw)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestParseVersion(t *testing.T) {
@@ -86,11 +87,9 @@ func TestFindCompiler(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			require.NoError(t, err)
 			got.Path = filepath.Base(got.Path)
-			if d := cmp.Diff(tt.want, got); d != "" {
-				t.Error(d)
-			}
+			assert.Same(t, tt.want, got)
 		})
 	}
 	t.Run("cancelled", func(t *testing.T) {
@@ -99,8 +98,6 @@ func TestFindCompiler(t *testing.T) {
 		write(t, dir, "gcc", gcc("12.2.0"))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := FindCompiler(ctx, Headers{}, dir); !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
-		}
+		assert.ErrorIs(t, assert.Err(FindCompiler(ctx, Headers{}, dir)), context.Canceled)
 	})
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // splitHost returns a host with headers in Debian's layout: three folders that lead to each other.
@@ -24,7 +27,7 @@ func splitHost(t *testing.T) string {
 		"usr/lib/elsewhere": "not a header",
 	} {
 		to := filepath.Join(host, path)
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o755)))
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o755)))
 	}
 	for link, target := range map[string]string{
 		"lib": "usr/lib",
@@ -34,41 +37,30 @@ func splitHost(t *testing.T) string {
 		"usr/lib/modules/6.1.0-1-amd64/source":         "/usr/src/linux-headers-6.1.0-1-common",
 	} {
 		to := filepath.Join(host, link)
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Symlink(target, to)))
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Symlink(target, to)))
 	}
 	return host
 }
 
 func TestCopyHeaders(t *testing.T) {
 	t.Parallel()
-	h, err := FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}})
-	must(t, err)
+	h := require.Value(FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}}))(t)
 	dir := filepath.Join(t.TempDir(), "headers")
-	copied, err := h.Copy(context.Background(), dir)
-	must(t, err)
+	copied := require.Value(h.Copy(context.Background(), dir))(t)
 	if copied.Release != h.Release || copied.Origin != "host" || copied.CompilerText != h.CompilerText ||
 		copied.Build != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-amd64") || copied.Source != filepath.Join(dir, "usr/src/linux-headers-6.1.0-1-common") {
 		t.Errorf("copied %+v", copied)
 	}
-	if text, err := os.ReadFile(filepath.Join(copied.Build, "scripts/mod/modpost")); err != nil || string(text) != "ELF" {
-		t.Errorf("modpost: %q, %v", text, err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "usr/lib/elsewhere")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("more was copied than the headers: %v", err)
-	}
+	assert.Equalf(t, "ELF", string(require.Value(os.ReadFile(filepath.Join(copied.Build, "scripts/mod/modpost")))(t)), "modpost")
+	assert.ErrorIsf(t, assert.Err(os.Stat(filepath.Join(dir, "usr/lib/elsewhere"))), os.ErrNotExist, "more was copied than the headers")
 }
 
 func TestCopyHeadersStops(t *testing.T) {
 	t.Parallel()
-	h, err := FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}})
-	must(t, err)
+	h := require.Value(FindHeaders("6.1.0-1-amd64", []Root{{Dir: splitHost(t), Name: "host"}}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	dir := filepath.Join(t.TempDir(), "headers")
-	if _, err := h.Copy(ctx, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something is left: %v", err)
-	}
+	assert.ErrorIs(t, assert.Err(h.Copy(ctx, dir)), context.Canceled)
+	assert.ErrorIsf(t, assert.Err(os.Stat(dir)), os.ErrNotExist, "something is left")
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestFindHeaders(t *testing.T) {
@@ -24,17 +26,17 @@ func TestFindHeaders(t *testing.T) {
 		}, ""},
 		{"Debian without the links in lib/modules", func(t *testing.T, root string) {
 			debianTree(t, root)
-			must(t, os.RemoveAll(filepath.Join(root, "usr/lib/modules")))
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "usr/lib/modules")))
 		}, Headers{
 			Release: release, Build: "usr/src/linux-headers-" + release, Source: "usr/src/linux-headers-6.1.0-56-common", CompilerText: debianText, Origin: "here",
 		}, ""},
 		{"Debian without the common part", func(t *testing.T, root string) {
 			debianTree(t, root)
-			must(t, os.RemoveAll(filepath.Join(root, "usr/src/linux-headers-6.1.0-56-common")))
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "usr/src/linux-headers-6.1.0-56-common")))
 		}, Headers{}, "here: /usr/src/linux-headers-6.1.0-56-amd64: the part with the plain headers"},
 		{"Debian without linux-kbuild", func(t *testing.T, root string) {
 			debianTree(t, root)
-			must(t, os.RemoveAll(filepath.Join(root, "usr/lib/linux-kbuild-6.1")))
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "usr/lib/linux-kbuild-6.1")))
 		}, Headers{}, "scripts/mod/modpost is missing"},
 		{"Red Hat, one folder, old compiler text", func(t *testing.T, root string) {
 			dir := "usr/src/kernels/" + release
@@ -71,16 +73,12 @@ func TestFindHeaders(t *testing.T) {
 				if !ok || !strings.Contains(err.Error(), tt.looked) {
 					t.Fatalf("error %v, want a NoHeadersError with %q", err, tt.looked)
 				}
-				if missing.Release != release {
-					t.Errorf("release %q", missing.Release)
-				}
+				assert.Equalf(t, release, missing.Release, "release")
 				return
 			}
-			must(t, err)
+			require.NoError(t, err)
 			tt.want.Build, tt.want.Source = filepath.Join(root, tt.want.Build), filepath.Join(root, tt.want.Source)
-			if d := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Headers{})); d != "" {
-				t.Error(d)
-			}
+			assert.Same(t, tt.want, got, cmpopts.IgnoreUnexported(Headers{}))
 		})
 	}
 }
@@ -88,9 +86,7 @@ func TestFindHeaders(t *testing.T) {
 func TestFindHeadersBadRelease(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "..", "../../etc", "6.1/..", "a b"} {
-		if _, err := FindHeaders(bad, []Root{{"/", "image"}}); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
+		assert.Errorf(t, assert.Err(FindHeaders(bad, []Root{{"/", "image"}})), "%q", bad)
 	}
 }
 
@@ -98,13 +94,9 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	debianTree(t, root)
-	h, err := FindHeaders(release, []Root{{root, "host"}})
-	must(t, err)
-	got, err := h.Config("CONFIG_MODULE_SIG_HASH", "CONFIG_MODULES", "CONFIG_NOT_SET")
-	must(t, err)
-	if d := cmp.Diff(map[string]string{"CONFIG_MODULE_SIG_HASH": "sha256", "CONFIG_MODULES": "y"}, got); d != "" {
-		t.Error(d)
-	}
+	h := require.Value(FindHeaders(release, []Root{{root, "host"}}))(t)
+	got := require.Value(h.Config("CONFIG_MODULE_SIG_HASH", "CONFIG_MODULES", "CONFIG_NOT_SET"))(t)
+	assert.Same(t, map[string]string{"CONFIG_MODULE_SIG_HASH": "sha256", "CONFIG_MODULES": "y"}, got)
 }
 
 func TestLink(t *testing.T) {
@@ -114,23 +106,17 @@ func TestLink(t *testing.T) {
 	write(t, image, "lib", "-> usr/lib")
 	write(t, image, "usr/lib/", "")
 	kept := write(t, image, "usr/src/linux-headers-"+release+"/own", "the image's own")
-	h, err := FindHeaders(release, []Root{{image, "image"}, {host, "host"}})
-	must(t, err)
-	made, err := h.Link(image)
-	must(t, err)
+	h := require.Value(FindHeaders(release, []Root{{image, "image"}, {host, "host"}}))(t)
+	made := require.Value(h.Link(image))(t)
 	want := map[string]string{
 		"usr/lib/modules/" + release + "/build":  "usr/src/linux-headers-" + release,
 		"usr/lib/modules/" + release + "/source": "usr/src/linux-headers-6.1.0-56-common",
 		"usr/src/linux-headers-6.1.0-56-common":  "usr/src/linux-headers-6.1.0-56-common",
 	}
 	for link, target := range want {
-		if got, err := os.Readlink(filepath.Join(image, link)); err != nil || got != filepath.Join(host, target) {
-			t.Errorf("%s -> %s, %v", link, got, err)
-		}
+		assert.Equalf(t, filepath.Join(host, target), require.Value(os.Readlink(filepath.Join(image, link)))(t), "%s ->", link)
 	}
-	if len(made) != len(want) {
-		t.Errorf("made %q", made)
-	}
+	assert.Equalf(t, len(want), len(made), "made %q", made)
 	if _, err := os.Stat(kept); err != nil {
 		t.Error(err)
 	}

@@ -10,19 +10,21 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // write writes a file and its folders. A name that ends in "/" is a folder, a text "-> target" makes a link.
 func write(t *testing.T, root, name, text string) string {
 	t.Helper()
 	path := filepath.Join(root, name)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	if target, ok := strings.CutPrefix(text, "-> "); ok {
-		must(t, os.Symlink(target, path))
+		require.NoError(t, os.Symlink(target, path))
 		return path
 	}
 	if strings.HasSuffix(name, "/") {
-		must(t, os.MkdirAll(path, 0o755))
+		require.NoError(t, os.MkdirAll(path, 0o755))
 		return path
 	}
 	mode := os.FileMode(0o644)
@@ -32,15 +34,8 @@ func write(t *testing.T, root, name, text string) string {
 	// A child that another test forks now would have the file open for writing, and the program could not start.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	must(t, os.WriteFile(path, []byte(text), mode))
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
 	return path
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 const (
@@ -146,10 +141,8 @@ func newBench(t *testing.T, script string) bench {
 	work := write(t, dir, "work/", "")
 	root := filepath.Join(dir, "root")
 	wholeTree(t, root, "usr/src/kernels/"+release, release)
-	h, err := FindHeaders(release, []Root{{root, "image"}})
-	must(t, err)
-	c, err := FindCompiler(context.Background(), h, b.tools)
-	must(t, err)
+	h := require.Value(FindHeaders(release, []Root{{root, "image"}}))(t)
+	c := require.Value(FindCompiler(context.Background(), h, b.tools))(t)
 	b.job = Job{
 		Source: source, Driver: driver, Flavour: "proprietary", Kernel: "build-id 1234", Headers: h, Compiler: c, Jobs: 2,
 		Modules: []string{"nvidia", "nvidia-uvm"}, Work: filepath.Clean(work), Log: filepath.Join(dir, "log"),

@@ -3,6 +3,8 @@ package kbuild
 import (
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestJobs(t *testing.T) {
@@ -70,11 +72,7 @@ func TestOOMKills(t *testing.T) {
 		for file, text := range files {
 			write(t, dir, file, text)
 		}
-		if n := (Limits{Proc: dir, Cgroup: dir}).oomKills(); n != 2 {
-			t.Errorf("%s: %d", name, n)
-		}
+		assert.Equalf(t, 2, (Limits{Proc: dir, Cgroup: dir}).oomKills(), "%s", name)
 	}
-	if n := (Limits{Proc: t.TempDir()}).oomKills(); n != -1 {
-		t.Errorf("unknown: %d", n)
-	}
+	assert.Equalf(t, -1, (Limits{Proc: t.TempDir()}).oomKills(), "unknown")
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestKeyString(t *testing.T) {
@@ -45,16 +48,11 @@ func TestKernelID(t *testing.T) {
 	write(t, dir, "sys/kernel/osrelease", release+"\n")
 	notes := append(note("Linux\x00", 0x100, "6.1"), note("GNU\x00", 3, "\x01\x02\x03\x04\x05\x06\x07\x08")...)
 	write(t, dir, "kernel/notes", string(append(note("Xen\x00", 6, "abcde"), notes...)))
-	if id, err := KernelID(release, Headers{}, dir, dir); err != nil || id != "build-id 0102030405060708" {
-		t.Errorf("running: %q, %v", id, err)
-	}
-	if _, err := KernelID("5.10.0", Headers{}, dir, dir); err == nil {
-		t.Error("another kernel without headers: no error")
-	}
+	assert.Equalf(t, "build-id 0102030405060708", require.Value(KernelID(release, Headers{}, dir, dir))(t), "running")
+	assert.Errorf(t, assert.Err(KernelID("5.10.0", Headers{}, dir, dir)), "another kernel without headers")
 	root := t.TempDir()
 	wholeTree(t, root, "usr/src/kernels/5.10.0", "5.10.0")
-	h, err := FindHeaders("5.10.0", []Root{{root, "image"}})
-	must(t, err)
+	h := require.Value(FindHeaders("5.10.0", []Root{{root, "image"}}))(t)
 	first, err := KernelID("5.10.0", h, dir, dir)
 	if err != nil || !strings.HasPrefix(first, "headers ") {
 		t.Errorf("headers: %q, %v", first, err)

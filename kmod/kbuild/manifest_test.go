@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestFileCRC(t *testing.T) {
@@ -16,9 +18,8 @@ func TestFileCRC(t *testing.T) {
 		content := make([]byte, size)
 		_, _ = random.Read(content) // never fails
 		path := filepath.Join(t.TempDir(), "file")
-		must(t, os.WriteFile(path, content, 0o644))
-		f, err := os.Open(path)
-		must(t, err)
+		require.NoError(t, os.WriteFile(path, content, 0o644))
+		f := require.Value(os.Open(path))(t)
 		defer f.Close()
 		want := crc64.Checksum(content, crc64.MakeTable(crc64.ECMA))
 		if got, ok, err := fileCRC(t.Context(), f, int64(size)); got != want || !ok || err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestOutputErrors(t *testing.T) {
@@ -37,13 +39,9 @@ func TestOutputErrors(t *testing.T) {
 	if !slices.Equal(o.errors, want) {
 		t.Errorf("errors %q", o.errors)
 	}
-	if log.String() != text {
-		t.Error("the log differs from the output")
-	}
+	assert.Equalf(t, text, log.String(), "the log differs from the output")
 	if len(o.tail) != 10 || o.tail[9] != "no end" || len(o.tail[8]) != maxLine {
 		t.Errorf("tail of %d lines: %q", len(o.tail), o.tail)
 	}
-	if o.done != 1 {
-		t.Errorf("%d steps", o.done)
-	}
+	assert.Equalf(t, 1, o.done, "steps")
 }

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func appendTo(t testing.TB, path, text string) {
@@ -21,15 +23,14 @@ func appendTo(t testing.TB, path, text string) {
 	if err == nil {
 		err = f.Close()
 	}
-	must(t, err)
+	require.NoError(t, err)
 }
 
 func TestMark(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kmsg")
 	appendTo(t, path, "6,1,100,-;before\n")
-	m, err := Open(path)
-	must(t, err)
+	m := require.Value(Open(path))(t)
 	defer m.Close()
 	if got := m.Lines(); got != nil {
 		t.Errorf("Lines = %q before anything was logged; want none", got)
@@ -39,13 +40,9 @@ func TestMark(t *testing.T) {
 		"30,3,300,-;systemd: not the kernel\ngarbage\n4,4,400,-,caller=T1;back\\x5cslash \\x1b[31m\\xc3\\xa4;x\n4,5,5")
 	want := []string{"NVRM: The NVIDIA Tesla K80 GPU installed in this system is", "NVRM:  supported through the NVIDIA 470.xx Legacy drivers.",
 		`back\slash ?[31mä;x`}
-	if diff := cmp.Diff(want, m.Lines()); diff != "" {
-		t.Errorf("Lines (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, want, m.Lines(), "Lines (-want +got)")
 	appendTo(t, path, "00,-;half a line ago\n")
-	if diff := cmp.Diff(append(want, "half a line ago"), m.Lines()); diff != "" {
-		t.Errorf("Lines (-want +got):\n%s", diff)
-	}
+	assert.Samef(t, append(want, "half a line ago"), m.Lines(), "Lines (-want +got)")
 	for i := range 2 * maxKmsgLines {
 		appendTo(t, path, fmt.Sprintf("4,5,500,-;line %d\n", i))
 	}
@@ -83,12 +80,9 @@ func TestMarkOfTheKernel(t *testing.T) {
 	if got := m.Lines(); strings.Contains(strings.Join(got, "\n"), words) { // a process wrote it, not the kernel
 		t.Errorf("Lines = %q; want none of a process", got)
 	}
-	raw, err := Open("")
-	must(t, err)
+	raw := require.Value(Open(""))(t)
 	defer raw.Close()
-	if _, err := w.WriteString("<6>" + words); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(w.WriteString("<6>" + words))(t)
 	if facility, text := lastRecord(t, raw); facility == 0 || text != words {
 		t.Errorf("the record after the mark is %q of facility %d; want %q of a process", text, facility, words)
 	}
@@ -126,9 +120,7 @@ func FuzzKmsg(f *testing.F) {
 			pieces.take([]byte(rest[:n]))
 			rest = rest[n:]
 		}
-		if diff := cmp.Diff(whole.lines, pieces.lines); diff != "" {
-			t.Errorf("other lines when read in pieces of %d (-whole +pieces):\n%s", cut, diff)
-		}
+		assert.Samef(t, whole.lines, pieces.lines, "other lines when read in pieces of %d (-whole +pieces)", cut)
 		for _, l := range whole.lines {
 			if l == "" || len(l) > maxKmsgLine || strings.ContainsFunc(l, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 				t.Errorf("line %q is empty, too long or not printable", l)
@@ -138,10 +130,3 @@ func FuzzKmsg(f *testing.F) {
 }
 
 func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

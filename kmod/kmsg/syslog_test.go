@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestSyslog(t *testing.T) {
@@ -17,12 +18,8 @@ func TestSyslog(t *testing.T) {
 		"<30>[   51.000000] systemd[1]: not the kernel\ngarbage\n<x>y\n<6>[   52.0][    T1] with its caller\n<5>without a time\n<5>[drm] a word\n"
 	want := []string{"NVRM: The NVIDIA Tesla K80 GPU installed in this system is", "NVRM:  supported through the NVIDIA 470.xx Legacy drivers.",
 		"with its caller", "without a time", "[drm] a word"}
-	if got := sinceTail(before, syslogTail(before)); got != "" {
-		t.Errorf("%q before anything was logged", got)
-	}
-	if diff := cmp.Diff(want, parseSyslog(sinceTail(before+after, syslogTail(before)))); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equalf(t, "", sinceTail(before, syslogTail(before)), "before anything was logged")
+	assert.Same(t, want, parseSyslog(sinceTail(before+after, syslogTail(before))))
 	if got := sinceTail(after, syslogTail(before)); got != after { // the log was overwritten in between
 		t.Errorf("%q", got)
 	}
@@ -54,8 +51,7 @@ func TestSyslogOfThisKernel(t *testing.T) {
 	if _, err := kmsg.WriteString(word + "\n"); err != nil {
 		t.Skip(err)
 	}
-	again, err := readSyslog()
-	must(t, err)
+	again := require.Value(readSyslog())(t)
 	news := sinceTail(again, syslogTail(text))
 	if !strings.Contains(news, word) || len(news) >= len(again) {
 		t.Errorf("%.300q of %d bytes, want %q", news, len(again), word)

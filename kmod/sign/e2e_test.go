@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // realTier skips the test unless the real tier was requested.
@@ -67,11 +70,8 @@ func sameSignature(t *testing.T, what string, got, want []byte, s *Signer, hash 
 		t.Errorf("%s: %v", what, err)
 	}
 	infos, err := decode(want)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	a, err := algorithmOf(hash)
-	must(t, err)
+	require.NoErrorf(t, err, "%s", what)
+	a := require.Value(algorithmOf(hash))(t)
 	again, err := encode(s.Certificate, a, infos[0].signature)
 	if err != nil || !bytes.Equal(again, want) {
 		t.Errorf("%s: the message around the signature differs: %v\n got %x\nwant %x", what, err, again, want)
@@ -82,22 +82,19 @@ func TestRealTools(t *testing.T) {
 	realTier(t)
 	tool, dir := signFile(t), t.TempDir()
 	for kind, key := range newKeys(t, dir) {
-		s, err := LoadSigner(key, key+".crt", nil)
-		must(t, err)
+		s := require.Value(LoadSigner(key, key+".crt", nil))(t)
 		for _, name := range []string{"sha224", "sha256", "sha384", "sha512", "sha3-256", "sha3-384", "sha3-512"} {
-			hash, err := ParseHash(name)
-			must(t, err)
+			hash := require.Value(ParseHash(name))(t)
 			what := kind + " " + name
 			module := write(t, "x.ko", testModule)
-			mine, err := s.SignFile(t.Context(), module, hash)
-			must(t, err)
+			mine := require.Value(s.SignFile(t.Context(), module, hash))(t)
 			// openssl 3.0 has no ECDSA with SHA-3 in CMS.
 			if !strings.HasPrefix(name, "sha3") || strings.HasPrefix(kind, "rsa") {
 				run(t, "openssl", "cms", "-sign", "-binary", "-noattr", "-nocerts", "-md", name, "-in", module, "-inkey", key, "-signer", key+".crt",
 					"-outform", "DER", "-out", module+".cms")
 				sameSignature(t, what+" openssl", mine, read(t, module+".cms"), s, hash)
 				run(t, tool, name, key, key+".crt", module, module+".theirs")
-				must(t, Attach(t.Context(), module, module+".ours", mine))
+				require.NoError(t, Attach(t.Context(), module, module+".ours", mine))
 				if theirs := read(t, module+".theirs"); strings.HasPrefix(kind, "rsa") && !bytes.Equal(theirs, read(t, module+".ours")) {
 					t.Errorf("%s: the file differs from sign-file's", what)
 				}
@@ -105,7 +102,7 @@ func TestRealTools(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				// openssl accepts our signature.
-				must(t, os.WriteFile(module+".p7s", mine, 0o600))
+				require.NoError(t, os.WriteFile(module+".p7s", mine, 0o600))
 				run(t, "openssl", "cms", "-verify", "-binary", "-content", module, "-inform", "DER", "-in", module+".p7s", "-certfile", key+".crt",
 					"-noverify", "-purpose", "any", "-out", "/dev/null")
 			}
@@ -118,8 +115,7 @@ func TestRealTools(t *testing.T) {
 func TestRealForms(t *testing.T) {
 	realTier(t)
 	key := newKeys(t, t.TempDir())["rsa2048"]
-	certs, err := LoadCertificates(key + ".crt")
-	must(t, err)
+	certs := require.Value(LoadCertificates(key + ".crt"))(t)
 	for name, c := range map[string]struct {
 		args []string
 		want error
@@ -135,9 +131,7 @@ func TestRealForms(t *testing.T) {
 		module := write(t, "x.ko", testModule)
 		run(t, "openssl", append([]string{"cms", "-sign", "-binary", "-in", module, "-signer", key + ".crt", "-inkey", key, "-outform", "DER", "-out", module + ".p7s"}, c.args...)...)
 		der := read(t, module+".p7s")
-		if _, err := Verify(t.Context(), bytes.NewReader(testModule), der, certs); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", name, err, c.want)
-		}
+		assert.ErrorIsf(t, assert.Err(Verify(t.Context(), bytes.NewReader(testModule), der, certs)), c.want, "%s", name)
 	}
 }
 
@@ -164,15 +158,14 @@ func TestRealKeys(t *testing.T) {
 // TestRealDebianModule describes a module that Debian signed, if the lab has left one.
 func TestRealDebianModule(t *testing.T) {
 	realTier(t)
-	home, err := os.UserHomeDir()
-	must(t, err)
+	home := require.Value(os.UserHomeDir())(t)
 	all, err := filepath.Glob(filepath.Join(home, ".cache/driver-build/lab/*/root/usr/lib/modules/*/kernel/net/key/af_key.ko"))
 	if err != nil || len(all) == 0 {
 		t.Skipf("the lab has no kernel in its cache (%v)", err)
 	}
 	for _, path := range all {
 		f, size, err := open(path)
-		must(t, err)
+		require.NoError(t, err)
 		_, der, err := Split(f, size)
 		f.Close()
 		if err != nil || der == nil {
@@ -183,8 +176,6 @@ func TestRealDebianModule(t *testing.T) {
 			t.Errorf("%s: %+v, %v", path, d, err)
 		}
 		t.Logf("%s: %+v", path, d)
-		if _, err := VerifyFile(t.Context(), path, []*x509.Certificate{keys()["rsa"].Certificate}); !errors.Is(err, ErrForeign) {
-			t.Errorf("%s: %v; want ErrForeign", path, err)
-		}
+		assert.ErrorIsf(t, assert.Err(VerifyFile(t.Context(), path, []*x509.Certificate{keys()["rsa"].Certificate})), ErrForeign, "%s", path)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // keys of the tests. Making an RSA key takes long, so there is one.
@@ -57,15 +59,13 @@ func newCert(key crypto.Signer, serial int64) *x509.Certificate {
 func write(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(path, content, 0o640))
+	require.NoError(t, os.WriteFile(path, content, 0o640))
 	return path
 }
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	must(t, err)
-	return b
+	return require.Value(os.ReadFile(path))(t)
 }
 
 func pemOf(label string, der []byte) []byte {
@@ -74,11 +74,4 @@ func pemOf(label string, der []byte) []byte {
 
 func signed(module, der []byte) []byte {
 	return append(append([]byte{}, module...), signatureBytes(der)...)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func phrase(s string) Passphrase { return func() ([]byte, error) { return []byte(s), nil } }
@@ -19,12 +22,9 @@ func TestLoadSigner(t *testing.T) {
 	t.Parallel()
 	r, e := keys()["rsa"], keys()["p256"]
 	pkcs8 := func(s *Signer) []byte {
-		b, err := x509.MarshalPKCS8PrivateKey(s.Key)
-		must(t, err)
-		return b
+		return require.Value(x509.MarshalPKCS8PrivateKey(s.Key))(t)
 	}
-	sec1, err := x509.MarshalECPrivateKey(e.Key.(*ecdsa.PrivateKey))
-	must(t, err)
+	sec1 := require.Value(x509.MarshalECPrivateKey(e.Key.(*ecdsa.PrivateKey)))(t)
 	pkcs1 := x509.MarshalPKCS1PrivateKey(r.Key.(*rsa.PrivateKey))
 	rCert, eCert := pemOf("CERTIFICATE", r.Certificate.Raw), pemOf("CERTIFICATE", e.Certificate.Raw)
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, []byte("text\n")) }
@@ -62,9 +62,7 @@ func TestLoadEncrypted(t *testing.T) {
 		if s, err := LoadSigner("testdata/"+file, c.cert, phrase(c.phrase)); err != nil || s.Certificate.Subject.CommonName != "Key of the tests" {
 			t.Errorf("%s: %v", file, err)
 		}
-		if _, err := LoadSigner("testdata/"+file, c.cert, phrase("wrong")); !errors.Is(err, ErrPassphrase) {
-			t.Errorf("%s with a wrong passphrase: %v; want ErrPassphrase", file, err)
-		}
+		assert.ErrorIsf(t, assert.Err(LoadSigner("testdata/"+file, c.cert, phrase("wrong"))), ErrPassphrase, "%s with a wrong passphrase", file)
 		if _, err := LoadSigner("testdata/"+file, c.cert, nil); !errors.Is(err, ErrPassphrase) && file != "empty.p12" {
 			t.Errorf("%s without a passphrase: %v; want ErrPassphrase", file, err)
 		}
@@ -108,18 +106,12 @@ func TestLoadRefuses(t *testing.T) {
 			certFile = write(t, "cert", c.cert)
 		}
 		_, err := LoadSigner(write(t, "key", c.key), certFile, nil)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want %q", name, err, c.want)
-		}
+		assert.ErrorContainsf(t, err, c.want, "%s", name)
 	}
-	if _, err := LoadSigner("/none", cert, nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(LoadSigner("/none", cert, nil)), os.ErrNotExist, "no file")
 	pipe := cert + ".pipe"
-	must(t, unix.Mkfifo(pipe, 0o600))
-	if _, err := LoadSigner(pipe, cert, nil); err == nil || !strings.Contains(err.Error(), "regular") {
-		t.Errorf("a pipe: %v", err)
-	}
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	assert.ErrorContainsf(t, assert.Err(LoadSigner(pipe, cert, nil)), "regular", "a pipe")
 }
 
 func TestLoadCertificates(t *testing.T) {

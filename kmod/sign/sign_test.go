@@ -16,15 +16,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 var testModule = bytes.Repeat([]byte("\x7fELF a module "), 1000)
 
 func mustSign(t testing.TB, s *Signer, module []byte, hash crypto.Hash) []byte {
 	t.Helper()
-	der, err := s.Sign(t.Context(), bytes.NewReader(module), hash)
-	must(t, err)
-	return der
+	return require.Value(s.Sign(t.Context(), bytes.NewReader(module), hash))(t)
 }
 
 func TestSignAndVerify(t *testing.T) {
@@ -32,8 +33,7 @@ func TestSignAndVerify(t *testing.T) {
 	other := keys()["other"].Certificate
 	for name, s := range keys() {
 		for _, h := range []string{"sha224", "sha256", "sha384", "sha512", "sha3-256", "sha3-384", "sha3-512"} {
-			hash, err := ParseHash(h)
-			must(t, err)
+			hash := require.Value(ParseHash(h))(t)
 			der := mustSign(t, s, testModule, hash)
 			got, err := Verify(t.Context(), bytes.NewReader(testModule), der, []*x509.Certificate{newCert(keys()["rsa"].Key, 5), s.Certificate})
 			if err != nil || got != s.Certificate {
@@ -126,12 +126,9 @@ func TestWrap(t *testing.T) {
 	digest := crypto.SHA512.New()
 	digest.Write(testModule)
 	for name, s := range keys() {
-		raw, err := s.Key.Sign(rand.Reader, digest.Sum(nil), crypto.SHA512)
-		must(t, err)
+		raw := require.Value(s.Key.Sign(rand.Reader, digest.Sum(nil), crypto.SHA512))(t)
 		der, err := Wrap(s.Certificate, crypto.SHA512, digest.Sum(nil), raw)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		require.NoErrorf(t, err, "%s", name)
 		if name == "rsa" && !bytes.Equal(der, mustSign(t, s, testModule, crypto.SHA512)) {
 			t.Error("Wrap and Sign differ")
 		}
@@ -177,9 +174,7 @@ func TestParseHash(t *testing.T) {
 			t.Errorf("ParseHash(%q) = %v; want an error that says what there is", name, err)
 		}
 	}
-	if _, err := keys()["p256"].Sign(t.Context(), bytes.NewReader(nil), crypto.SHA1); err == nil {
-		t.Error("Sign with SHA-1 works")
-	}
+	assert.Errorf(t, assert.Err(keys()["p256"].Sign(t.Context(), bytes.NewReader(nil), crypto.SHA1)), "Sign with SHA-1 works")
 	// Old kernels' own modules are signed with it, so it can be checked.
 	if der, err := encode(keys()["p256"].Certificate, algorithms[len(algorithms)-1], []byte{1}); err != nil {
 		t.Error(err)
@@ -205,14 +200,10 @@ func TestSignFails(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
-	if _, err := s.Sign(ctx, endless{}, crypto.SHA256); !errors.Is(err, enough) {
-		t.Errorf("Sign after the context's end: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(s.Sign(ctx, endless{}, crypto.SHA256)), enough, "Sign after the context's end")
 	if _, err := Verify(ctx, endless{}, mustSign(t, s, testModule, crypto.SHA256), []*x509.Certificate{s.Certificate}); !errors.Is(err, enough) {
 		t.Errorf("Verify after the context's end: %v", err)
 	}
 	var none *Signer
-	if _, err := none.Sign(t.Context(), endless{}, crypto.SHA256); err == nil {
-		t.Error("a nil Signer signs")
-	}
+	assert.Errorf(t, assert.Err(none.Sign(t.Context(), endless{}, crypto.SHA256)), "a nil Signer signs")
 }

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestSplit(t *testing.T) {
@@ -68,9 +70,7 @@ func TestAttach(t *testing.T) {
 			t.Errorf("%s: SignFile: %v, or another signature", name, err)
 		}
 		for _, to := range []string{filepath.Join(t.TempDir(), "y.ko"), from} {
-			if err := Attach(t.Context(), from, to, der); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			require.NoErrorf(t, Attach(t.Context(), from, to, der), "%s", name)
 			if !bytes.Equal(read(t, to), want) {
 				t.Errorf("%s: Attach did not write the module and one signature", name)
 			}
@@ -105,9 +105,7 @@ func TestDetachAndDigest(t *testing.T) {
 	if _, _, err := Digest(t.Context(), none, crypto.SHA256); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Digest of nothing: %v", err)
 	}
-	if err := Detach(t.Context(), none, none); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Detach of nothing: %v", err)
-	}
+	assert.ErrorIsf(t, Detach(t.Context(), none, none), os.ErrNotExist, "Detach of nothing")
 }
 
 func TestAttachRefuses(t *testing.T) {
@@ -132,18 +130,12 @@ func TestAttachRefuses(t *testing.T) {
 	} {
 		from := write(t, "x.ko", c.content)
 		to := filepath.Join(t.TempDir(), "y.ko")
-		if err := Attach(t.Context(), from, to, c.der); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want %q", name, err, c.want)
-		}
-		if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: the file is there: %v", name, err)
-		}
+		assert.ErrorContainsf(t, Attach(t.Context(), from, to, c.der), c.want, "%s", name)
+		assert.ErrorIsf(t, assert.Err(os.Stat(to)), os.ErrNotExist, "%s: the file is there", name)
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe.ko")
-	must(t, unix.Mkfifo(pipe, 0o600))
-	if err := Attach(t.Context(), pipe, pipe, der); err == nil || !strings.Contains(err.Error(), "regular") {
-		t.Errorf("a pipe: %v", err)
-	}
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	assert.ErrorContainsf(t, Attach(t.Context(), pipe, pipe, der), "regular", "a pipe")
 }
 
 func TestAttachCancelled(t *testing.T) {
@@ -152,9 +144,7 @@ func TestAttachCancelled(t *testing.T) {
 	path := write(t, "x.ko", testModule)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Attach(ctx, path, path, der); !errors.Is(err, context.Canceled) {
-		t.Errorf("Attach = %v; want context.Canceled", err)
-	}
+	assert.ErrorIsf(t, Attach(ctx, path, path, der), context.Canceled, "Attach")
 	names, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(names) != 1 || !bytes.Equal(read(t, path), testModule) {
 		t.Errorf("the file was changed, or something is left over: %v, %v", names, err)

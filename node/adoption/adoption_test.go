@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -81,8 +82,6 @@ func TestCompare(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" || !errors.Is(err, c.err) {
 			t.Errorf("%s: %v\n%s", name, err, diff)
 		}
-		if got.Whole() != (got.Adopted && len(got.Reasons) == 0) {
-			t.Errorf("%s: whole %v", name, got.Whole())
-		}
+		assert.Equalf(t, got.Adopted && len(got.Reasons) == 0, got.Whole(), "%s: whole", name)
 	}
 }

@@ -3,6 +3,7 @@ package adoption
 import (
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -19,8 +20,6 @@ func TestForeign(t *testing.T) {
 		{"nvidia_uvm", "470.256.02", false},
 		{"nvidia_uvm", "535.261.03", true},
 	} {
-		if got := foreign(kmod.Module{Name: c.module, Version: c.version}, "470.256.02"); got != c.want {
-			t.Errorf("foreign(%s %q) is %v", c.module, c.version, got)
-		}
+		assert.Equalf(t, c.want, foreign(kmod.Module{Name: c.module, Version: c.version}, "470.256.02"), "foreign(%s %q) is", c.module, c.version)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -139,10 +140,7 @@ func spec(name, what string, files ...string) Spec {
 
 func started(t *testing.T, l *logtest.Log, tm timing, specs ...Spec) *Supervisor {
 	t.Helper()
-	s, err := start(t.Context(), l.Logger(), tm, specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := require.Value(start(t.Context(), l.Logger(), tm, specs))(t)
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	return s
 }
@@ -170,11 +168,7 @@ func eventually(t *testing.T, s *Supervisor, what string, f func([]State) bool) 
 
 func pidOf(t *testing.T, file string) int {
 	t.Helper()
-	pid, err := readPID(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
+	return require.Value(readPID(file))(t)
 }
 
 func in(t *testing.T, names ...string) []string {

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -21,20 +23,13 @@ func TestLeftovers(t *testing.T) {
 	f := in(t, "a.pid", "foreign.pid", "junk.pid")
 	old := spec("old", "fork", f[0])
 	var l logtest.Log
-	p, err := launch(t.Context(), t.Context(), old.withDefaults(), quickly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := require.Value(launch(t.Context(), t.Context(), old.withDefaults(), quickly))(t)
 	left := p.members[0].pid
 	foreign := exec.CommandContext(t.Context(), "sleep", "60")
-	if err := foreign.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, foreign.Start())
 	defer func() { _ = foreign.Process.Kill(); _ = foreign.Wait() }()
 	for file, text := range map[string]string{f[1]: strconv.Itoa(foreign.Process.Pid), f[2]: "junk\x00"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	s := started(t, &l, quickly, spec("a", "fork", f[0]), spec("b", "fork", f[1]), spec("c", "fork", f[2]))
 	if alive(left) {
@@ -56,10 +51,7 @@ func TestLeftovers(t *testing.T) {
 func TestFollowWithoutPidfd(t *testing.T) {
 	t.Parallel()
 	f := in(t, "a.pid")
-	p, err := launch(t.Context(), t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := require.Value(launch(t.Context(), t.Context(), spec("a", "fork", f[0]).withDefaults(), quickly))(t)
 	m := &member{pid: p.members[0].pid, begun: p.members[0].begun, done: make(chan struct{}), quit: make(chan struct{})}
 	other := &member{pid: m.pid, begun: m.begun, done: make(chan struct{}), quit: make(chan struct{})}
 	go m.watch()
@@ -71,9 +63,7 @@ func TestFollowWithoutPidfd(t *testing.T) {
 	if !m.alive() || stranger.alive() {
 		t.Error("a process with the same number and another start time got the signal")
 	}
-	if err := p.terminate(t.Context(), 5*time.Second); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, p.terminate(t.Context(), 5*time.Second))
 	select {
 	case <-m.done:
 	case <-time.After(2 * watchInterval):
@@ -91,31 +81,19 @@ func TestParsePID(t *testing.T) {
 	}
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readPID(fifo); err == nil {
-		t.Error("fifo: no error")
-	}
-	if _, err := readPID(dir); err == nil {
-		t.Error("folder: no error")
-	}
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	assert.Errorf(t, assert.Err(readPID(fifo)), "fifo")
+	assert.Errorf(t, assert.Err(readPID(dir)), "folder")
 }
 
 func TestTail(t *testing.T) {
 	t.Parallel()
 	tl, w, err := newTail()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range 100 {
-		if _, err := w.WriteString("line " + strconv.Itoa(i) + "\x1b[0m\n\n"); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(w.WriteString("line " + strconv.Itoa(i) + "\x1b[0m\n\n"))(t)
 	}
-	if _, err := w.WriteString(strings.Repeat("x", 9000) + "\nend"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(w.WriteString(strings.Repeat("x", 9000) + "\nend"))(t)
 	began := time.Now()
 	tl.close() // w stays open, as when another process has it
 	got := tl.last()

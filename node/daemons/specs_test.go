@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // machine creates an image and a machine under one folder.
@@ -18,12 +21,8 @@ func machine(t *testing.T, files map[string]string) Facts {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
 	}
 	return Facts{
 		Root: filepath.Join(dir, "root"), Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"),
@@ -91,22 +90,12 @@ func TestFabricConfiguration(t *testing.T) {
 	t.Parallel()
 	f := machine(t, join(image, switches))
 	f.Fabric = map[string]string{"LOG_LEVEL": "2", "NEW": "a=b", "ALSO": ""}
-	specs, err := FabricManager(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	specs := require.Value(FabricManager(f))(t)
 	s := specs[0]
-	if err := s.Before(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Before(t.Context()))
 	config := filepath.Join(f.Work, "fabricmanager.cfg")
-	got, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff("LOG_LEVEL=2\nDAEMONIZE=1\nFABRIC_MODE=0\nALSO=\nNEW=a=b\n", string(got)); d != "" {
-		t.Error(d)
-	}
+	got := require.Value(os.ReadFile(config))(t)
+	assert.Same(t, "LOG_LEVEL=2\nDAEMONIZE=1\nFABRIC_MODE=0\nALSO=\nNEW=a=b\n", string(got))
 	if d := cmp.Diff([]string{"-c", config}, s.Args); d != "" || !s.Required || s.After != nil {
 		t.Error(d)
 	}
@@ -120,9 +109,7 @@ func TestNVLink5(t *testing.T) {
 	f := machine(t, join(image, five, map[string]string{"root/usr/bin/nvidia-smi": "#!/bin/sh\necho $1 >>\"${0%/*}/reset\"\nexit 3\n"}))
 	f.Fabric = map[string]string{"FABRIC_MODE": "1"}
 	specs, err := FabricManager(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := specs[0]
 	began := time.Now()
 	err = s.Before(t.Context())
@@ -130,19 +117,13 @@ func TestNVLink5(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	for _, m := range []string{"mlx5_core", "ib_umad"} {
-		if err := os.MkdirAll(filepath.Join(f.Sys, "module", m), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(f.Sys, "module", m), 0o755))
 	}
-	if err := s.Before(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Before(t.Context()))
 	if !slices.Contains(s.Args, s.PIDFile) || len(s.Also) != 1 || !slices.Contains(s.Args, s.Also[0]) || s.StartWait <= f.Wait {
 		t.Errorf("%+v", s.Args)
 	}
-	if err := s.After(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("reset: %v", err)
-	}
+	assert.ErrorContainsf(t, s.After(t.Context()), "exit status 3", "reset")
 	if got, err := os.ReadFile(filepath.Join(f.Root, "usr/bin/reset")); string(got) != "-r\n" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -162,22 +143,16 @@ func TestPersistencedAndVGPU(t *testing.T) {
 	for _, s := range specs {
 		names = append(names, s.Name)
 		if s.Before != nil {
-			if err := s.Before(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, s.Before(t.Context()))
 		}
 	}
-	if d := cmp.Diff([]string{"nvidia-persistenced", "nvidia-gridd", "nvidia-topologyd"}, names); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, []string{"nvidia-persistenced", "nvidia-gridd", "nvidia-topologyd"}, names)
 	for file, want := range map[string]string{"etc/nvidia/gridd.conf": "FeatureType=1\n", "etc/nvidia/ClientConfigToken/a.tok": "token"} {
 		if got, err := os.ReadFile(filepath.Join(f.Root, file)); string(got) != want {
 			t.Errorf("%s: %q, %v", file, got, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(f.Root, "etc/nvidia/ClientConfigToken/..data")); err == nil {
-		t.Error("the ConfigMap's own link was copied")
-	}
+	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(f.Root, "etc/nvidia/ClientConfigToken/..data"))), "the ConfigMap's own link was copied")
 }
 
 func FuzzApply(f *testing.F) {

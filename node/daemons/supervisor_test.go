@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -35,9 +37,7 @@ func TestStartAndStop(t *testing.T) {
 		t.Errorf("PIDs %v, want %v", pids, want)
 	}
 	for range 2 {
-		if err := s.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Stop(t.Context()))
 	}
 	if slices.ContainsFunc(pids, alive) {
 		t.Errorf("still alive among %v", pids)
@@ -65,9 +65,7 @@ func TestKilledFiveTimes(t *testing.T) {
 		before := s.States()
 		killed := []int{before[0].PID, before[1].PID, pidOf(t, f[2])} // of the last daemon the companion process: both have to be new
 		for _, pid := range killed {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 		}
 		after := eventually(t, s, "up again", func(st []State) bool {
 			return !slices.ContainsFunc(st, func(s State) bool { return !ready(s) || s.Restarts != i })
@@ -79,9 +77,7 @@ func TestKilledFiveTimes(t *testing.T) {
 		}
 	}
 	for _, want := range []string{logtest.DaemonDown + "plain pause=20ms: process", "signal: killed: hello\n", "pause=160ms", logtest.DaemonDown + "forking pause=20ms: process"} {
-		if !strings.Contains(l.String(), want) {
-			t.Errorf("never said %q:\n%s", want, &l)
-		}
+		assert.Contains(t, l.String(), want)
 	}
 }
 
@@ -106,9 +102,7 @@ func TestPauses(t *testing.T) {
 		if strings.Contains(l.String(), "pause=160ms") {
 			t.Errorf("longer than the longest:\n%s", &l)
 		}
-		if err := s.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Stop(t.Context()))
 	}
 }
 
@@ -167,9 +161,7 @@ func TestNeverStarts(t *testing.T) {
 					t.Errorf("daemon %d is left", pid)
 				}
 			}
-			if out := l.String(); !strings.Contains(out, "ready daemon=first") {
-				t.Error(out)
-			}
+			assert.Contains(t, l.String(), "ready daemon=first")
 		})
 	}
 }
@@ -192,18 +184,14 @@ func TestOptional(t *testing.T) {
 	if st[0].Ready || !strings.Contains(st[0].Reason, "no such file") || strings.Contains(st[0].Reason, "\n") {
 		t.Errorf("%+v", st[0])
 	}
-	if err := os.WriteFile(f[0], nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(f[0], nil, 0o600))
 	for range 2 {
 		st = eventually(t, sup, "up", func(st []State) bool { return ready(st[0]) && (st[0].PID != 0) })
 		n := st[0].Restarts
 		_ = unix.Kill(st[0].PID, unix.SIGKILL)
 		eventually(t, sup, "restarted", func(st []State) bool { return st[0].Restarts > n && ready(st[0]) })
 	}
-	if err := sup.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sup.Stop(t.Context()))
 	if ran != 1 || !strings.Contains(l.String(), "daemon=late: after failed") {
 		t.Errorf("After ran %d times:\n%s", ran, &l)
 	}
@@ -239,9 +227,7 @@ func TestDeaf(t *testing.T) {
 		pids := s.PIDs()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		began := time.Now()
-		if err := s.Stop(ctx); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Stop(ctx))
 		cancel()
 		if d := time.Since(began); d < 90*time.Millisecond || d > 2*time.Second {
 			t.Errorf("took %v", d)
@@ -278,15 +264,11 @@ func TestNoDaemons(t *testing.T) {
 	if err != nil || len(s.States()) != 0 || len(s.PIDs()) != 0 {
 		t.Fatal(err)
 	}
-	if err := s.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Stop(t.Context()))
 }
 
 func TestDown(t *testing.T) {
 	t.Parallel()
 	got := Down([]State{{Name: "a", Ready: true}, {Name: "b", Reason: "it ended"}, {Name: "c", Reason: "no socket"}})
-	if got != "b is not running: it ended; c is not running: no socket" {
-		t.Error(got)
-	}
+	assert.Equal(t, "b is not running: it ended; c is not running: no socket", got)
 }

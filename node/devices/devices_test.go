@@ -5,20 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, os.WriteFile(path, []byte(text), 0o644))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 func pci(t *testing.T, sys, addr, vendor, class, driver string) {
@@ -28,7 +22,7 @@ func pci(t *testing.T, sys, addr, vendor, class, driver string) {
 		write(t, filepath.Join(dir, name), text+"\n")
 	}
 	if driver != "" {
-		check(t, os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(dir, "driver")))
+		require.NoError(t, os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(dir, "driver")))
 	}
 }
 
@@ -41,21 +35,16 @@ func TestPCI(t *testing.T) {
 	pci(t, sys, "0000:06:00.0", "0x1002", "0x030000", "amdgpu")
 	pci(t, sys, "0000:c1:00.0", "0x10de", "0x068000", "nvidia-nvswitch")
 	pci(t, sys, "0000:d1:00.0", "0x15b3", "0x020700", "mlx5_core")
-	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/0000:e1:00.0"), 0o755)) // a device that disappears during the scan
-	check(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/not-an-address"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/0000:e1:00.0"), 0o755)) // a device that disappears during the scan
+	require.NoError(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/not-an-address"), 0o755))
 
-	gpus, err := GPUs(sys)
-	check(t, err)
+	gpus := require.Value(GPUs(sys))(t)
 	gpu := GPU{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, SubVendor: 0x10de, SubDevice: 0x12a2, Class: 0x030000}
 	second := gpu
 	second.Address, second.Class, second.Driver = "0000:af:00.0", 0x030200, "nvidia"
-	if diff := cmp.Diff([]GPU{gpu, second}, gpus); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, []GPU{gpu, second}, gpus)
 	for vendor, want := range map[uint16]bool{Mellanox: true, NVIDIA: true, 0x8086: false} {
-		if got, err := HasVendor(sys, vendor); err != nil || got != want {
-			t.Errorf("vendor %04x: %v, %v", vendor, got, err)
-		}
+		assert.Equalf(t, want, require.Value(HasVendor(sys, vendor))(t), "vendor %04x", vendor)
 	}
 }
 
@@ -67,9 +56,7 @@ func TestPCIWithoutBusAndWithNonsense(t *testing.T) {
 	for name, vendor := range map[string]string{"words": "NVIDIA", "too long": "0x10de0000000000000000000000000000000000000000000000000000000000000000000"} {
 		sys := t.TempDir()
 		pci(t, sys, "0000:05:00.0", vendor, "0x030000", "")
-		if _, err := GPUs(sys); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		assert.Errorf(t, assert.Err(GPUs(sys)), "%s: accepted", name)
 	}
 }
 
@@ -88,7 +75,5 @@ func TestHostDev(t *testing.T) {
 			t.Errorf("%v, %v, want %v of\n%s", got, err, want, text)
 		}
 	}
-	if _, err := HostDev(t.TempDir()); err == nil {
-		t.Error("without procfs: no error")
-	}
+	assert.Errorf(t, assert.Err(HostDev(t.TempDir())), "without procfs")
 }

@@ -4,7 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Texts of the driver, release 535, before and after the first initialisation.
@@ -42,11 +43,8 @@ func TestListed(t *testing.T) {
 	write(t, filepath.Join(gpus, "no-address/information"), used)
 	want := []ListedGPU{{Address: "0000:05:00.0"},
 		{Address: "0000:af:00.0", Model: "Tesla T4", UUID: "GPU-8a3c1f2e-0d4b-4a56-9c7e-1b2d3f405162", Excluded: true}}
-	got, err := n.Listed()
-	check(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	got := require.Value(n.Listed())(t)
+	assert.Same(t, want, got)
 }
 
 func FuzzListed(f *testing.F) {

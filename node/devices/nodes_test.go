@@ -3,17 +3,17 @@ package devices
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const majors = `Character devices:
@@ -44,7 +44,7 @@ func loaded(t *testing.T) Nodes {
 		t.Skip("device nodes need root")
 	}
 	n := Nodes{t.TempDir(), t.TempDir(), t.TempDir()}
-	check(t, os.Chmod(n.Dev, 0o755))
+	require.NoError(t, os.Chmod(n.Dev, 0o755))
 	for name, text := range map[string]string{
 		"devices":              majors,
 		"driver/nvidia/params": "ModifyDeviceFiles: 1\nDeviceFileUID: 3\nDeviceFileGID: 4\nDeviceFileMode: 432\nRmMsg: \"\"\n",
@@ -68,13 +68,13 @@ func loaded(t *testing.T) Nodes {
 func dev(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	check(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		rel, _ := filepath.Rel(dir, p)
 		var st unix.Stat_t
-		check(t, unix.Lstat(p, &st))
+		require.NoError(t, unix.Lstat(p, &st))
 		found[rel] = fmt.Sprintf("%o %d:%d %d:%d", st.Mode&0o777, st.Uid, st.Gid, unix.Major(st.Rdev), unix.Minor(st.Rdev))
 		if target, err := os.Readlink(p); err == nil {
 			found[rel] = target
@@ -100,29 +100,22 @@ var complete = map[string]string{
 func TestCreateAndRemove(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
-	created, err := n.Create(t.Context())
-	check(t, err)
-	if diff := cmp.Diff(complete, dev(t, n.Dev)); diff != "" {
-		t.Error(diff)
-	}
+	created := require.Value(n.Create(t.Context()))(t)
+	assert.Same(t, complete, dev(t, n.Dev))
 	if again, err := n.Create(t.Context()); err != nil || len(again) > 0 {
 		t.Errorf("second: %v, %v", again, err)
 	}
-	text, err := json.Marshal(created)
-	check(t, err)
+	text := require.Value(json.Marshal(created))(t)
 	var back []Node
-	check(t, json.Unmarshal(text, &back))
-	check(t, n.Remove(back))
-	if left := list(t, n.Dev); !slices.Equal(left, []string{"char"}) {
-		t.Errorf("left: %q", left)
-	}
-	check(t, n.Remove(back))
+	require.NoError(t, json.Unmarshal(text, &back))
+	require.NoError(t, n.Remove(back))
+	assert.Samef(t, []string{"char"}, list(t, n.Dev), "left")
+	require.NoError(t, n.Remove(back))
 }
 
 func list(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	check(t, err)
+	entries := require.Value(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -135,51 +128,41 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	n := loaded(t)
 	at := func(name string) string { return filepath.Join(n.Dev, name) }
 	mknod := func(name string, major, minor uint32) {
-		check(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
-		check(t, unix.Mknod(at(name), unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))))
+		require.NoError(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
+		require.NoError(t, unix.Mknod(at(name), unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))))
 	}
 	mknod("nvidiactl", 195, 255) // right: kept with its mode
 	mknod("nvidia-uvm", 509, 0)  // of an earlier load
 	write(t, at("nvidia0"), "a regular file")
-	check(t, os.Symlink("nvidiactl", at("nvidia2")))
+	require.NoError(t, os.Symlink("nvidiactl", at("nvidia2")))
 	mknod("elsewhere", 195, 254)
-	check(t, os.MkdirAll(at("char"), 0o755))
-	check(t, os.Symlink("../elsewhere", at("char/195:254"))) // leads to the right device: kept
-	check(t, os.Symlink("/run/nvidia/driver/dev/nvidia0", at("char/195:0")))
+	require.NoError(t, os.MkdirAll(at("char"), 0o755))
+	require.NoError(t, os.Symlink("../elsewhere", at("char/195:254"))) // leads to the right device: kept
+	require.NoError(t, os.Symlink("/run/nvidia/driver/dev/nvidia0", at("char/195:0")))
 
-	created, err := n.Create(t.Context())
-	check(t, err)
+	created := require.Value(n.Create(t.Context()))(t)
 	want := map[string]string{"elsewhere": "600 0:0 195:254"}
 	maps.Copy(want, complete)
 	want["nvidiactl"], want["char/195:254"] = "600 0:0 195:255", "../elsewhere"
-	if diff := cmp.Diff(want, dev(t, n.Dev)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, dev(t, n.Dev))
 	// What others put in place since then stays, and what existed before stays, too.
-	check(t, os.Remove(at("nvidia2")))
+	require.NoError(t, os.Remove(at("nvidia2")))
 	write(t, at("nvidia2"), "theirs")
-	check(t, n.Remove(created))
-	if diff := cmp.Diff([]string{"char", "elsewhere", "nvidia2", "nvidiactl"}, list(t, n.Dev)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"195:254"}, list(t, at("char"))); diff != "" {
-		t.Error(diff)
-	}
+	require.NoError(t, n.Remove(created))
+	assert.Same(t, []string{"char", "elsewhere", "nvidia2", "nvidiactl"}, list(t, n.Dev))
+	assert.Same(t, []string{"195:254"}, list(t, at("char")))
 }
 
 func TestCreateOlderDrivers(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
 	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
-	check(t, os.RemoveAll(filepath.Join(n.Proc, "driver/nvidia/gpus")))
-	check(t, os.Remove(filepath.Join(n.Proc, "driver/nvidia/params")))
-	_, err := n.Create(t.Context())
-	check(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Join(n.Proc, "driver/nvidia/gpus")))
+	require.NoError(t, os.Remove(filepath.Join(n.Proc, "driver/nvidia/params")))
+	require.Value(n.Create(t.Context()))(t)
 	want := map[string]string{"nvidiactl": "666 0:0 195:255", "char/195:255": "../nvidiactl"}
-	if diff := cmp.Diff(want, dev(t, n.Dev)); diff != "" {
-		t.Error(diff)
-	}
-	check(t, os.MkdirAll(filepath.Join(n.Sys, "module/nvidia_modeset"), 0o755))
+	assert.Same(t, want, dev(t, n.Dev))
+	require.NoError(t, os.MkdirAll(filepath.Join(n.Sys, "module/nvidia_modeset"), 0o755))
 	created, err := n.Create(t.Context())
 	if err != nil || len(created) != 1 || created[0].Minor != 254 {
 		t.Errorf("with nvidia-modeset: %+v, %v", created, err)
@@ -201,40 +184,30 @@ func TestCreateFails(t *testing.T) {
 	n := loaded(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := n.Create(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	check(t, os.MkdirAll(filepath.Join(n.Dev, "nvidia-uvm"), 0o755)) // a folder cannot be replaced by a node
+	assert.ErrorIsf(t, assert.Err(n.Create(ctx)), context.Canceled, "cancelled")
+	require.NoError(t, os.MkdirAll(filepath.Join(n.Dev, "nvidia-uvm"), 0o755)) // a folder cannot be replaced by a node
 	created, err := n.Create(t.Context())
 	if err == nil || len(created) != 4 {
 		t.Errorf("a folder in the way: %v, %+v", err, created)
 	}
-	check(t, n.Remove(created))
-	if left := list(t, n.Dev); !slices.Equal(left, []string{"char", "nvidia-uvm"}) {
-		t.Errorf("left: %q", left)
-	}
+	require.NoError(t, n.Remove(created))
+	assert.Samef(t, []string{"char", "nvidia-uvm"}, list(t, n.Dev), "left")
 	write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
-	if _, err := n.Create(t.Context()); err == nil {
-		t.Error("a minor that is no number was accepted")
-	}
+	assert.Errorf(t, assert.Err(n.Create(t.Context())), "a minor that is no number was accepted")
 	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
-	if _, err := n.Create(t.Context()); !errors.Is(err, ErrNoDriver) {
-		t.Errorf("no module: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(n.Create(t.Context())), ErrNoDriver, "no module")
 }
 
 func TestRemoveStaysInside(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
 	other := filepath.Join(t.TempDir(), "null")
-	check(t, unix.Mknod(other, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	require.NoError(t, unix.Mknod(other, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
 	for _, node := range []Node{
 		{Path: other, Major: 1, Minor: 3, Made: true},
 		{Path: filepath.Join(n.Dev, "x"), Major: 1, Minor: 3, Link: other},
 	} {
-		if err := n.Remove([]Node{node}); err == nil {
-			t.Errorf("%+v was accepted", node)
-		}
+		assert.Errorf(t, n.Remove([]Node{node}), "%+v was accepted", node)
 	}
 	if _, err := os.Lstat(other); err != nil {
 		t.Error(err)

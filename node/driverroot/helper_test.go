@@ -8,12 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -65,8 +66,8 @@ func needRoot(t *testing.T) {
 func sharedRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	check(t, unix.Mount("run", dir, "tmpfs", 0, ""))
-	check(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	require.NoError(t, unix.Mount("run", dir, "tmpfs", 0, ""))
+	require.NoError(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
 	t.Cleanup(func() {
 		for unix.Unmount(dir, unix.MNT_DETACH) == nil {
 			continue
@@ -75,25 +76,18 @@ func sharedRun(t *testing.T) string {
 	return dir
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, dir, name, text string, mode os.FileMode) {
 	t.Helper()
 	name = filepath.Join(dir, name)
-	check(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	check(t, os.WriteFile(name, []byte(text), mode))
-	check(t, os.Chmod(name, mode))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(text), mode))
+	require.NoError(t, os.Chmod(name, mode))
 }
 
 func link(t *testing.T, dir, target, name string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-	check(t, os.Symlink(target, filepath.Join(dir, name)))
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 }
 
 // image makes the root of a small driver image in dir, in driver-build's layout for Debian 12.
@@ -101,7 +95,7 @@ func image(t *testing.T, dir string) string {
 	t.Helper()
 	const lib = "usr/lib/x86_64-linux-gnu/"
 	for _, d := range []string{"proc", "sys/bus/pci/devices", "dev/pts", "run/lock", "tmp", "var/tmp", "var/cache/apt", "usr/lib/gcc/12", "usr/share/doc/x", "usr/share/man/man1"} {
-		check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	link(t, dir, "usr/lib", "lib")
 	link(t, dir, "usr/sbin", "sbin")
@@ -135,20 +129,17 @@ func testRoot(t *testing.T) Root {
 
 func mounted(t *testing.T, r Root) Staged {
 	t.Helper()
-	s, err := r.Stage(t.Context())
-	check(t, err)
-	check(t, s.Mount(t.Context()))
+	s := require.Value(r.Stage(t.Context()))(t)
+	require.NoError(t, s.Mount(t.Context()))
 	return s
 }
 
 func points(t *testing.T, r Root) []string {
 	t.Helper()
-	mounts, err := r.Mounts()
-	check(t, err)
+	mounts := require.Value(r.Mounts())(t)
 	var found []string
 	for _, m := range mounts {
-		rel, err := filepath.Rel(r.Target, m.Point)
-		check(t, err)
+		rel := require.Value(filepath.Rel(r.Target, m.Point))(t)
 		found = append(found, rel)
 	}
 	return found
@@ -156,8 +147,7 @@ func points(t *testing.T, r Root) []string {
 
 func list(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	check(t, err)
+	entries := require.Value(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -168,11 +158,10 @@ func list(t *testing.T, dir string) []string {
 // holdFile starts a process that keeps a file open until the test ends, and returns when the file is open.
 func holdFile(t *testing.T, path string) (release func()) {
 	t.Helper()
-	f, err := os.Open(path)
-	check(t, err)
+	f := require.Value(os.Open(path))(t)
 	cmd := exec.Command("sleep", "60")
 	cmd.ExtraFiles = []*os.File{f}
-	check(t, cmd.Start())
+	require.NoError(t, cmd.Start())
 	f.Close()
 	var done bool
 	release = func() {
@@ -198,7 +187,5 @@ func waitFor(t *testing.T, what string, f func() bool) {
 
 func contains(t *testing.T, text, part string) {
 	t.Helper()
-	if !strings.Contains(text, part) {
-		t.Errorf("%q does not contain %q", text, part)
-	}
+	assert.Contains(t, text, part)
 }

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // linkRoot is a testRoot that is served by a link. In these tests only the part of a privileged container
@@ -24,9 +26,8 @@ func linkRoot(t *testing.T) Root {
 
 func leadTo(t *testing.T, r Root) Staged {
 	t.Helper()
-	s, err := r.Stage(t.Context())
-	check(t, err)
-	check(t, s.Link(t.Context()))
+	s := require.Value(r.Stage(t.Context()))(t)
+	require.NoError(t, s.Link(t.Context()))
 	return s
 }
 
@@ -34,9 +35,7 @@ func TestLink(t *testing.T) {
 	needRoot(t)
 	r := linkRoot(t)
 	s := leadTo(t, r)
-	if got, err := r.Linked(); got != s.Dir || err != nil {
-		t.Errorf("links to %q, %v", got, err)
-	}
+	assert.Equalf(t, s.Dir, require.Value(r.Linked())(t), "links to")
 	if found := inside.Lint(s.Dir, r.Version, true); len(found) > 0 {
 		t.Errorf("findings: %q", found)
 	}
@@ -52,28 +51,25 @@ func TestLink(t *testing.T) {
 	if got := list(t, filepath.Dir(r.Target)); len(got) != 1 {
 		t.Errorf("beside the link: %q", got)
 	}
-	check(t, s.Link(t.Context())) // a second call
-	check(t, r.Prune(0))
+	require.NoError(t, s.Link(t.Context())) // a second call
+	require.NoError(t, r.Prune(0))
 	// Another version replaces it atomically; a consumer that has the older root open keeps it.
-	old, err := os.OpenRoot(r.Target)
-	check(t, err)
+	old := require.Value(os.OpenRoot(r.Target))(t)
 	defer old.Close()
 	newer := r
 	newer.ID = strings.Repeat("a", 64)
 	second := leadTo(t, newer)
-	if got, err := r.Linked(); got != second.Dir || err != nil {
-		t.Errorf("links to %q, %v", got, err)
-	}
-	check(t, checkLibraries(old, testVersion))
+	assert.Equalf(t, second.Dir, require.Value(r.Linked())(t), "links to")
+	require.NoError(t, checkLibraries(old, testVersion))
 	if ok, why := r.AdoptableLink(); !ok || !strings.Contains(why, "another build") {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
-	check(t, r.Prune(0)) // ours is the older one: the newer one is linked
+	require.NoError(t, r.Prune(0)) // ours is the older one: the newer one is linked
 	if ok, why := newer.AdoptableLink(); !ok {
 		t.Errorf("pruned what is served: %s", why)
 	}
-	check(t, newer.Unlink())
-	check(t, newer.Unlink())
+	require.NoError(t, newer.Unlink())
+	require.NoError(t, newer.Unlink())
 	if got := list(t, filepath.Dir(r.Target)); len(got) != 0 {
 		t.Errorf("left: %q", got)
 	}
@@ -89,15 +85,18 @@ func TestLinkReplaces(t *testing.T) {
 		put  func(t *testing.T, target string)
 		want error
 	}{
-		"an empty folder": {func(t *testing.T, target string) { t.Helper(); check(t, os.Mkdir(target, 0o755)) }, nil},
-		"the kubelet's":   {func(t *testing.T, target string) { t.Helper(); check(t, os.MkdirAll(target+"/lib/firmware", 0o755)) }, nil},
+		"an empty folder": {func(t *testing.T, target string) { t.Helper(); require.NoError(t, os.Mkdir(target, 0o755)) }, nil},
+		"the kubelet's": {func(t *testing.T, target string) {
+			t.Helper()
+			require.NoError(t, os.MkdirAll(target+"/lib/firmware", 0o755))
+		}, nil},
 		"a dangling link": {func(t *testing.T, target string) {
 			t.Helper()
 			link(t, filepath.Dir(target), "/x/roots/470.256.02-0123456789ab", "driver")
 		}, nil},
 		"what a kill left": {func(t *testing.T, target string) {
 			t.Helper()
-			check(t, os.MkdirAll(filepath.Dir(target)+"/.driver.tmp/lib", 0o755))
+			require.NoError(t, os.MkdirAll(filepath.Dir(target)+"/.driver.tmp/lib", 0o755))
 		}, nil},
 		"somebody's files": {func(t *testing.T, target string) { t.Helper(); write(t, target, "usr/lib/libcuda.so", "x", 0o644) }, ErrNotOurs},
 		"somebody's link":  {func(t *testing.T, target string) { t.Helper(); link(t, filepath.Dir(target), "/opt/driver", "driver") }, ErrNotOurs},
@@ -111,16 +110,12 @@ func TestLinkReplaces(t *testing.T) {
 			needRoot(t)
 			r := linkRoot(t)
 			c.put(t, r.Target)
-			s, err := r.Stage(t.Context())
-			check(t, err)
+			s := require.Value(r.Stage(t.Context()))(t)
 			if err := s.Link(t.Context()); !errors.Is(err, c.want) {
 				t.Fatalf("%v, want %v", err, c.want)
 			}
-			got, err := r.Linked()
-			check(t, err)
-			if (got == s.Dir) != (c.want == nil) {
-				t.Errorf("links to %q", got)
-			}
+			got := require.Value(r.Linked())(t)
+			assert.Equalf(t, c.want == nil, got == s.Dir, "links to %q", got)
 			if left := list(t, filepath.Dir(r.Target)); c.want == nil && len(left) != 1 {
 				t.Errorf("left: %q", left)
 			}
@@ -131,45 +126,37 @@ func TestLinkReplaces(t *testing.T) {
 func TestLinkRefuses(t *testing.T) {
 	needRoot(t)
 	r := linkRoot(t)
-	s, err := r.Stage(t.Context())
-	check(t, err)
+	s := require.Value(r.Stage(t.Context()))(t)
 	for _, edit := range []func(*Root){func(r *Root) { r.HostDev = false }, func(r *Root) { r.Storage = "" }} {
 		other := s
 		edit(&other.Root)
-		if err := other.Link(t.Context()); !errors.Is(err, ErrNotLinkable) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, other.Link(t.Context()), ErrNotLinkable)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Link(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, s.Link(ctx), context.Canceled)
 	// A privileged container's mount stays.
 	mount := r
 	mount.NoMounts = false
-	check(t, Staged{Root: mount, Dir: s.Dir}.Mount(t.Context()))
+	require.NoError(t, Staged{Root: mount, Dir: s.Dir}.Mount(t.Context()))
 	var mounted *MountedError
 	if err := s.Link(t.Context()); !errors.As(err, &mounted) {
 		t.Error(err)
 	}
-	_, err = mount.Unmount(t.Context())
-	check(t, err)
-	check(t, s.Link(t.Context()))
+	require.Value(mount.Unmount(t.Context()))(t)
+	require.NoError(t, s.Link(t.Context()))
 	// A root in which somebody created device files is not usable for consumers that look at the host's.
 	write(t, s.Dir, "dev/nvidia0", "", 0o644)
 	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "folder dev") {
 		t.Errorf("%v, %s", ok, why)
 	}
-	if err := s.Link(t.Context()); !errors.Is(err, unix.ENOTEMPTY) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, s.Link(t.Context()), unix.ENOTEMPTY)
 	elsewhere := r
 	elsewhere.Storage = t.TempDir()
 	if ok, why := elsewhere.AdoptableLink(); ok || !strings.Contains(why, "not in the storage") {
 		t.Errorf("%v, %s", ok, why)
 	}
-	check(t, os.RemoveAll(s.Dir))
+	require.NoError(t, os.RemoveAll(s.Dir))
 	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "cannot be read") {
 		t.Errorf("%v, %s", ok, why)
 	}
@@ -182,12 +169,11 @@ func TestLinkAndMountTakeTurns(t *testing.T) {
 	leadTo(t, r)
 	mount := r
 	mount.NoMounts = false
-	check(t, mount.Unlink())
+	require.NoError(t, mount.Unlink())
 	mounted(t, mount)
 	if ok, why := mount.Adoptable(); !ok {
 		t.Error(why)
 	}
-	_, err := mount.Unmount(t.Context())
-	check(t, err)
+	require.Value(mount.Unmount(t.Context()))(t)
 	leadTo(t, r)
 }

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const release = "6.1.0-38-amd64"
@@ -24,39 +26,32 @@ func TestAddModules(t *testing.T) {
 		write(t, made, name+".ko", "\x7fELF "+name, 0o644)
 		files = append(files, Module{filepath.Join(made, name+".ko"), "digest of " + name})
 	}
-	check(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, s.AddModules(t.Context(), release, files))
 	at := filepath.Join(r.Target, "lib/modules", release)
-	got, err := os.ReadFile(filepath.Join(at, "modules.dep"))
-	check(t, err)
+	got := require.Value(os.ReadFile(filepath.Join(at, "modules.dep")))(t)
 	want := "updates/nvidia/nvidia-drm.ko: updates/nvidia/nvidia-modeset.ko updates/nvidia/nvidia.ko\n" +
 		"updates/nvidia/nvidia-modeset.ko: updates/nvidia/nvidia.ko\nupdates/nvidia/nvidia-uvm.ko: updates/nvidia/nvidia.ko\nupdates/nvidia/nvidia.ko:\n"
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, string(got))
 	ko := filepath.Join(at, "updates/nvidia/nvidia.ko")
 	old := time.Unix(1, 0)
-	check(t, os.Chtimes(ko, old, old))
-	check(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, os.Chtimes(ko, old, old))
+	require.NoError(t, s.AddModules(t.Context(), release, files))
 	if st, err := os.Stat(ko); err != nil || !st.ModTime().Equal(old) {
 		t.Errorf("the same modules were written again: %v", err)
 	}
 	files[0].SHA256 = "another"
-	check(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, s.AddModules(t.Context(), release, files))
 	if st, err := os.Stat(ko); err != nil || st.ModTime().Equal(old) {
 		t.Errorf("another module was not written: %v", err)
 	}
-	check(t, os.Truncate(ko, 1))
-	check(t, s.AddModules(t.Context(), release, files))
+	require.NoError(t, os.Truncate(ko, 1))
+	require.NoError(t, s.AddModules(t.Context(), release, files))
 	if st, err := os.Stat(ko); err != nil || st.Size() == 1 {
 		t.Errorf("a damaged module was not written: %v", err)
 	}
-	if err := s.AddModules(t.Context(), "../../etc", files); err == nil {
-		t.Error("a release that is a path was accepted")
-	}
+	assert.Errorf(t, s.AddModules(t.Context(), "../../etc", files), "a release that is a path was accepted")
 	files[0].Path = filepath.Join(made, "none.ko")
-	if err := s.AddModules(t.Context(), release, files); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	assert.ErrorIsf(t, s.AddModules(t.Context(), release, files), fs.ErrNotExist, "a file that is not there")
 }
 
 // The host's /lib/modules in the container must not be written to.
@@ -65,13 +60,13 @@ func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/modules")
-	check(t, os.MkdirAll(over, 0o755))
-	check(t, unix.Mount("host", over, "tmpfs", 0, ""))
+	require.NoError(t, os.MkdirAll(over, 0o755))
+	require.NoError(t, unix.Mount("host", over, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
 	s := mounted(t, r)
 	made := t.TempDir()
 	write(t, made, "nvidia.ko", "\x7fELF", 0o644)
-	check(t, s.AddModules(t.Context(), release, []Module{{filepath.Join(made, "nvidia.ko"), "x"}}))
+	require.NoError(t, s.AddModules(t.Context(), release, []Module{{filepath.Join(made, "nvidia.ko"), "x"}}))
 	if names := list(t, over); len(names) > 0 {
 		t.Errorf("written to the host: %q", names)
 	}
@@ -98,14 +93,10 @@ func TestSetFirmwarePath(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		now := func() string { text, _ := os.ReadFile(filepath.Join(sys, file)); return string(text) }
-		if now() != c.after {
-			t.Errorf("%s: %q, want %q", name, now(), c.after)
-		}
-		check(t, undo())
-		if now() != c.undone {
-			t.Errorf("%s: undone to %q, want %q", name, now(), c.undone)
-		}
-		check(t, undo())
+		assert.Equalf(t, c.after, now(), "%s", name)
+		require.NoError(t, undo())
+		assert.Equalf(t, c.undone, now(), "%s: undone to", name)
+		require.NoError(t, undo())
 	}
 	undo, err := SetFirmwarePath(t.TempDir(), "/run/nvidia/driver")
 	if !errors.Is(err, fs.ErrNotExist) || undo() != nil {
@@ -118,10 +109,9 @@ func TestUndoKeepsWhatSomebodySetMeanwhile(t *testing.T) {
 	sys := t.TempDir()
 	const file = "module/firmware_class/parameters/path"
 	write(t, sys, file, "\n", 0o644)
-	undo, err := SetFirmwarePath(sys, "/run/nvidia/driver")
-	check(t, err)
+	undo := require.Value(SetFirmwarePath(sys, "/run/nvidia/driver"))(t)
 	write(t, sys, file, "/theirs\n", 0o644)
-	check(t, undo())
+	require.NoError(t, undo())
 	if text, _ := os.ReadFile(filepath.Join(sys, file)); string(text) != "/theirs\n" {
 		t.Errorf("changed to %q", text)
 	}
@@ -130,17 +120,19 @@ func TestUndoKeepsWhatSomebodySetMeanwhile(t *testing.T) {
 func TestServeFirmware(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(string){
-		"split lib":       func(dir string) { check(t, os.MkdirAll(dir+"/lib", 0o755)) },
-		"merged lib":      func(dir string) { link(t, dir, "usr/lib", "lib"); check(t, os.MkdirAll(dir+"/usr/lib", 0o755)) },
+		"split lib": func(dir string) { require.NoError(t, os.MkdirAll(dir+"/lib", 0o755)) },
+		"merged lib": func(dir string) {
+			link(t, dir, "usr/lib", "lib")
+			require.NoError(t, os.MkdirAll(dir+"/usr/lib", 0o755))
+		},
 		"an absolute one": func(dir string) { link(t, dir, "/"+firmwareDir+"/"+testVersion, "lib/firmware/nvidia/"+testVersion) },
 	} {
 		dir := t.TempDir()
 		prepare(dir)
 		write(t, dir, firmwareDir+"/"+testVersion+"/gsp.bin", "x", 0o644)
-		root, err := os.OpenRoot(dir)
-		check(t, err)
-		check(t, serveFirmware(root, testVersion))
-		check(t, serveFirmware(root, testVersion))
+		root := require.Value(os.OpenRoot(dir))(t)
+		require.NoError(t, serveFirmware(root, testVersion))
+		require.NoError(t, serveFirmware(root, testVersion))
 		if _, err := root.Stat("lib/firmware/nvidia/" + testVersion + "/gsp.bin"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -25,9 +26,7 @@ func TestMountStaged(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
 	s := mounted(t, r)
-	if diff := cmp.Diff(everyMount, points(t, r)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, everyMount, points(t, r))
 	if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
 		t.Errorf("findings: %q", found)
 	}
@@ -44,7 +43,7 @@ func TestMountStaged(t *testing.T) {
 		t.Errorf("a second mount: %v", err)
 	}
 	// The container ends, the root stays.
-	check(t, os.RemoveAll(r.Image))
+	require.NoError(t, os.RemoveAll(r.Image))
 	if ok, why := r.Adoptable(); !ok {
 		t.Errorf("without the container: %s", why)
 	}
@@ -64,9 +63,7 @@ func TestDeviceFilesInTheRoot(t *testing.T) {
 				r.Storage = ""
 			}
 			mounted(t, r)
-			if diff := cmp.Diff(everyMount, points(t, r)); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, everyMount, points(t, r))
 			if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
 				t.Errorf("findings: %q", found)
 			}
@@ -77,8 +74,7 @@ func TestDeviceFilesInTheRoot(t *testing.T) {
 			if ok, why := r.Adoptable(); !ok {
 				t.Errorf("not adoptable: %s", why)
 			}
-			_, err := r.Unmount(t.Context())
-			check(t, err)
+			require.Value(r.Unmount(t.Context()))(t)
 		})
 	}
 }
@@ -89,7 +85,7 @@ func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/firmware")
-	check(t, unix.Mount("volume", over, "tmpfs", 0, ""))
+	require.NoError(t, unix.Mount("volume", over, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
 	mounted(t, r)
 	if _, err := os.Stat(filepath.Join(r.Target, "lib/firmware/nvidia", testVersion, "gsp_ga10x.bin")); err != nil {
@@ -102,9 +98,9 @@ func TestSharedPropagation(t *testing.T) {
 	r := testRoot(t)
 	// The storage is shared as well, as on a host where systemd shares all mounts: submounts must not appear
 	// there.
-	check(t, os.MkdirAll(r.Storage, 0o755))
-	check(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
-	check(t, unix.Mount("", r.Storage, "", unix.MS_SHARED, ""))
+	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
+	require.NoError(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
+	require.NoError(t, unix.Mount("", r.Storage, "", unix.MS_SHARED, ""))
 	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
 	ask, answer := peer(t)
 
@@ -116,8 +112,7 @@ func TestSharedPropagation(t *testing.T) {
 	if used, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, s.Dir) }); err != nil || len(used) > 0 {
 		t.Errorf("mounts in the storage: %v %v", used, err)
 	}
-	_, err := r.Unmount(t.Context())
-	check(t, err)
+	require.Value(r.Unmount(t.Context()))(t)
 	ask <- r.Target
 	if got := <-answer; got != 0 {
 		t.Errorf("after unmounting, a peer sees %d mounts", got)
@@ -141,7 +136,7 @@ func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 			answers <- n
 		}
 	})
-	check(t, <-ready)
+	require.NoError(t, <-ready)
 	t.Cleanup(func() { close(questions) })
 	return questions, answers
 }
@@ -149,9 +144,8 @@ func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 func TestNotShared(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
-	check(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
-	s, err := r.Stage(t.Context())
-	check(t, err)
+	require.NoError(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
+	s := require.Value(r.Stage(t.Context()))(t)
 	var warning *NotSharedError
 	if err := s.Mount(t.Context()); !errors.As(err, &warning) || len(points(t, r)) != len(everyMount) {
 		t.Errorf("mount: %v", err)
@@ -165,18 +159,16 @@ func TestUnmountStackedStaleAndForeign(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
 	s := mounted(t, r)
-	check(t, unix.Mount(s.Dir, r.Target, "", unix.MS_BIND, "")) // second layer
-	check(t, unix.Mount("x", filepath.Join(r.Target, "tmp"), "tmpfs", 0, ""))
+	require.NoError(t, unix.Mount(s.Dir, r.Target, "", unix.MS_BIND, "")) // second layer
+	require.NoError(t, unix.Mount("x", filepath.Join(r.Target, "tmp"), "tmpfs", 0, ""))
 	gone := filepath.Join(t.TempDir(), "gone")
-	check(t, os.Mkdir(gone, 0o755))
-	check(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, "")) // third layer, whose source is removed
-	check(t, os.Remove(gone))
+	require.NoError(t, os.Mkdir(gone, 0o755))
+	require.NoError(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, "")) // third layer, whose source is removed
+	require.NoError(t, os.Remove(gone))
 	if ok, why := r.Adoptable(); ok || why != "3 layers are mounted there" {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
-	if err := r.Refresh(t.Context()); err == nil {
-		t.Error("refresh of three layers succeeded")
-	}
+	assert.Errorf(t, r.Refresh(t.Context()), "refresh of three layers succeeded")
 	lazy, err := r.Unmount(t.Context())
 	if err != nil || len(lazy) > 0 {
 		t.Errorf("unmount: %v, lazy %q", err, lazy)
@@ -184,22 +176,22 @@ func TestUnmountStackedStaleAndForeign(t *testing.T) {
 	if left := points(t, r); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	check(t, s.Mount(t.Context()))
+	require.NoError(t, s.Mount(t.Context()))
 }
 
 func TestStaleLayerAlone(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
 	gone := filepath.Join(t.TempDir(), "gone")
-	check(t, os.Mkdir(gone, 0o755))
-	check(t, os.Mkdir(r.Target, 0o755))
-	check(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, ""))
+	require.NoError(t, os.Mkdir(gone, 0o755))
+	require.NoError(t, os.Mkdir(r.Target, 0o755))
+	require.NoError(t, unix.Mount(gone, r.Target, "", unix.MS_BIND, ""))
 	if ok, why := r.Adoptable(); ok {
 		t.Error("an empty folder is adoptable")
 	} else {
 		contains(t, why, "no libraries")
 	}
-	check(t, os.Remove(gone))
+	require.NoError(t, os.Remove(gone))
 	if ok, why := r.Adoptable(); ok {
 		t.Error("a removed folder is adoptable")
 	} else {
@@ -209,8 +201,7 @@ func TestStaleLayerAlone(t *testing.T) {
 	if err != nil || len(mounts) != 1 || !mounts[0].Deleted() {
 		t.Errorf("mounts: %+v, %v", mounts, err)
 	}
-	_, err = r.Unmount(t.Context())
-	check(t, err)
+	require.Value(r.Unmount(t.Context()))(t)
 	mounted(t, r)
 }
 
@@ -239,9 +230,7 @@ func TestUnmountBusy(t *testing.T) {
 	if took := time.Since(started); err != nil || took < busyFor {
 		t.Errorf("after %v: %v", took, err)
 	}
-	if diff := cmp.Diff([]string{r.Target}, lazy); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, []string{r.Target}, lazy)
 	if left := points(t, r); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
@@ -250,35 +239,29 @@ func TestUnmountBusy(t *testing.T) {
 func TestMountFailureLeavesNothing(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
-	check(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
-	s, err := r.Stage(t.Context())
-	check(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
+	s := require.Value(r.Stage(t.Context()))(t)
 	before := allMounts(t)
 	if err := s.Mount(t.Context()); err == nil || !errors.Is(err, unix.ENOENT) {
 		t.Errorf("mount: %v", err)
 	}
-	if diff := cmp.Diff(before, allMounts(t)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, before, allMounts(t))
 	// A link in the root must not lead a mount out of it.
-	check(t, os.RemoveAll(filepath.Join(s.Dir, "run")))
-	check(t, os.Symlink("/run", filepath.Join(s.Dir, "run")))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.Dir, "run")))
+	require.NoError(t, os.Symlink("/run", filepath.Join(s.Dir, "run")))
 	if err := s.Mount(t.Context()); err == nil {
 		t.Error("mounted through a link")
 	} else {
 		contains(t, err.Error(), "is not a folder")
 	}
-	if diff := cmp.Diff(before, allMounts(t)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, before, allMounts(t))
 }
 
 // allMounts returns the mounts of this test: other tests run at the same time.
 func allMounts(t *testing.T) []string {
 	t.Helper()
 	base := filepath.Dir(t.TempDir())
-	mounts, err := mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, base) })
-	check(t, err)
+	mounts := require.Value(mounttable.Read(func(p string) bool { return mounttable.AtOrBelow(p, base) }))(t)
 	var found []string
 	for _, m := range mounts {
 		found = append(found, m.Point+" "+m.Root)
@@ -289,11 +272,9 @@ func allMounts(t *testing.T) []string {
 func TestNamespaceOfProcessIsUntouched(t *testing.T) {
 	needRoot(t)
 	dir := image(t, t.TempDir())
-	before, err := os.Readlink("/proc/self/ns/mnt")
-	check(t, err)
+	before := require.Value(os.Readlink("/proc/self/ns/mnt"))(t)
 	for range 2 * runtime.NumCPU() {
-		f, err := bareView(dir)
-		check(t, err)
+		f := require.Value(bareView(dir))(t)
 		f.Close()
 	}
 	if after, _ := os.Readlink("/proc/self/ns/mnt"); after != before {
@@ -305,21 +286,17 @@ func TestRefresh(t *testing.T) {
 	needRoot(t)
 	r := testRoot(t)
 	mounted(t, r)
-	before, err := r.Mounts()
-	check(t, err)
+	before := require.Value(r.Mounts())(t)
 	// Nothing changed: nothing is done.
-	check(t, r.Refresh(t.Context()))
-	after, err := r.Mounts()
-	check(t, err)
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Error(diff)
-	}
+	require.NoError(t, r.Refresh(t.Context()))
+	after := require.Value(r.Mounts())(t)
+	assert.Same(t, before, after)
 	// Another container of the same image starts.
 	next := r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
 	write(t, next.Image, "dev/nvidia7", "", 0o600)
-	check(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
-	check(t, next.Refresh(t.Context()))
+	require.NoError(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
+	require.NoError(t, next.Refresh(t.Context()))
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
 		t.Error(err)
 	}
@@ -328,18 +305,13 @@ func TestRefresh(t *testing.T) {
 	}
 	// A root that an older version of this program mounted, without dev and sys, gets them.
 	for _, dir := range []string{"dev", "sys"} {
-		check(t, unix.Unmount(filepath.Join(r.Target, dir), 0))
-		check(t, os.Remove(filepath.Join(r.Target, dir)))
+		require.NoError(t, unix.Unmount(filepath.Join(r.Target, dir), 0))
+		require.NoError(t, os.Remove(filepath.Join(r.Target, dir)))
 	}
-	check(t, next.Refresh(t.Context()))
-	if diff := cmp.Diff(everyMount, points(t, r)); diff != "" {
-		t.Error(diff)
-	}
-	after, err = r.Mounts()
-	check(t, err)
-	if after[0].ID != before[0].ID {
-		t.Error("the base mount is another")
-	}
+	require.NoError(t, next.Refresh(t.Context()))
+	assert.Same(t, everyMount, points(t, r))
+	after = require.Value(r.Mounts())(t)
+	assert.Equalf(t, before[0].ID, after[0].ID, "the base mount is another")
 }
 
 // The host's /dev in a root outlives the container, and the next container keeps that mount: programs that
@@ -359,8 +331,7 @@ func TestHostDevStays(t *testing.T) {
 	r := testRoot(t)
 	end := hostDev(r.Image)
 	mounted(t, r)
-	before, err := r.Mounts()
-	check(t, err)
+	before := require.Value(r.Mounts())(t)
 	end() // with its container
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/null")); err != nil {
 		t.Error(err)
@@ -368,9 +339,8 @@ func TestHostDevStays(t *testing.T) {
 	next := r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
 	hostDev(next.Image)
-	check(t, next.Refresh(t.Context()))
-	after, err := r.Mounts()
-	check(t, err)
+	require.NoError(t, next.Refresh(t.Context()))
+	after := require.Value(r.Mounts())(t)
 	id := func(mounts []mounttable.Mount) int {
 		return mounts[slices.IndexFunc(mounts, func(m mounttable.Mount) bool { return filepath.Base(m.Point) == "dev" })].ID
 	}

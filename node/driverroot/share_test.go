@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -27,29 +29,29 @@ func layered(t *testing.T, dir string) (r Root, base, upper string) {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"base", "driver", "upper", "work", "merged"} {
-		check(t, os.MkdirAll(at(name), 0o755))
+		require.NoError(t, os.MkdirAll(at(name), 0o755))
 	}
 	image(t, at("base"))
 	write(t, at("base"), "usr/bin/big", big, 0o755)
 	write(t, at("base"), "usr/bin/script", "#!/bin/sh", 0o755)
 	write(t, at("base"), "usr/bin/su", big, 0o4755)
-	check(t, unix.Chmod(at("base/usr/bin/su"), 0o4755))
+	require.NoError(t, unix.Chmod(at("base/usr/bin/su"), 0o4755))
 	write(t, at("base"), "usr/bin/ping", big, 0o755)
-	check(t, unix.Setxattr(at("base/usr/bin/ping"), "security.capability", []byte(capability), 0))
+	require.NoError(t, unix.Setxattr(at("base/usr/bin/ping"), "security.capability", []byte(capability), 0))
 	write(t, at("base"), "etc/big", big, 0o644)
 	write(t, at("base"), "usr/src/big", big, 0o644)
 	// usr/share/one is in this layer only.
 	for _, name := range []string{"usr/share/one/a", "usr/share/one/sub/b", "usr/share/one/odd/c"} {
 		write(t, at("base"), name, name, 0o644)
 	}
-	check(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
-	check(t, unix.Mknod(at("base/usr/share/one/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
+	require.NoError(t, unix.Mknod(at("base/usr/share/one/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	for _, name := range []string{"open", "hidden", "edited", "removed", "touched"} {
 		write(t, at("base"), testLib+name, "base "+big, 0o644)
 	}
 	write(t, at("driver"), testLib+"hidden", "driver "+big, 0o644)
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("driver"), at("base"), at("upper"), at("work"))
-	check(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
+	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
 	r = Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, HostDev: true, init: "/proc/self",
 		Target: filepath.Join(sharedRun(t), "driver"), Log: logtest.New(t)}
@@ -61,8 +63,7 @@ func stageLog(t *testing.T, r Root) (Staged, string) {
 	t.Helper()
 	var log logtest.Log
 	r.Log = log.Logger()
-	s, err := r.Stage(t.Context())
-	check(t, err)
+	s := require.Value(r.Stage(t.Context()))(t)
 	t.Log(strings.TrimSpace(log.String()))
 	return s, log.String()
 }
@@ -71,12 +72,11 @@ func TestStageLinks(t *testing.T) {
 	needRoot(t)
 	r, base, upper := layered(t, t.TempDir())
 	edited := filepath.Join(r.Image, testLib, "edited")
-	st, err := os.Stat(edited)
-	check(t, err)
-	check(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644)) // inode number, size and time stay
-	check(t, os.Chtimes(edited, st.ModTime(), st.ModTime()))
-	check(t, os.Remove(filepath.Join(r.Image, testLib, "removed")))
-	check(t, os.Chmod(filepath.Join(r.Image, testLib, "touched"), 0o600))
+	st := require.Value(os.Stat(edited))(t)
+	require.NoError(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644)) // inode number, size and time stay
+	require.NoError(t, os.Chtimes(edited, st.ModTime(), st.ModTime()))
+	require.NoError(t, os.Remove(filepath.Join(r.Image, testLib, "removed")))
+	require.NoError(t, os.Chmod(filepath.Join(r.Image, testLib, "touched"), 0o600))
 	if _, err := os.Lstat(filepath.Join(upper, testLib, "removed")); err != nil {
 		t.Fatal(err) // the whiteout
 	}
@@ -91,39 +91,32 @@ func TestStageLinks(t *testing.T) {
 			t.Errorf("%s: %.300s", name, diff)
 		}
 	}
-	if got[testLib+"removed"] != "" {
-		t.Error("a removed file is there")
-	}
+	assert.Equalf(t, "", got[testLib+"removed"], "a removed file is there")
 	for name, linked := range map[string]bool{
 		"usr/bin/big": true, "usr/bin/ping": true, testLib + "open": true, testLib + "libcuda.so." + testVersion: true,
 		"usr/share/one/sub/b": true, "usr/share/one/odd/c": false,
 		"usr/bin/script": false, "usr/bin/su": false, "etc/big": false, "usr/src/big": false,
 		testLib + "hidden": false, testLib + "edited": false, testLib + "touched": false,
 	} {
-		if is := isSameFile(filepath.Join(base, name), filepath.Join(s.Dir, name)); is != linked {
-			t.Errorf("%s is linked: %v", name, is)
-		}
+		assert.Equalf(t, linked, isSameFile(filepath.Join(base, name), filepath.Join(s.Dir, name)), "%s is linked", name)
 	}
 	if !isSameFile(filepath.Join(filepath.Dir(base), "driver", testLib, "hidden"), filepath.Join(s.Dir, testLib, "hidden")) {
 		t.Error("the upper layer's file is not linked")
 	}
 
 	// A linked root serves, is reused, outlives its image, and its removal harms no layer.
-	check(t, s.Mount(t.Context()))
+	require.NoError(t, s.Mount(t.Context()))
 	if ok, why := r.Adoptable(); !ok {
 		t.Error(why)
 	}
-	_, err = r.Unmount(t.Context())
-	check(t, err)
+	require.Value(r.Unmount(t.Context()))(t)
 	before := describe(t, base)[testLib+"hidden"]
 	again, err := r.Stage(t.Context())
 	if err != nil || !again.Reused {
 		t.Errorf("second: %+v, %v", again, err)
 	}
-	check(t, r.removeTree(s.Dir))
-	if after := describe(t, base)[testLib+"hidden"]; after != before {
-		t.Error("the layer changed")
-	}
+	require.NoError(t, r.removeTree(s.Dir))
+	assert.Equalf(t, before, describe(t, base)[testLib+"hidden"], "the layer changed")
 	if n := describe(t, base); strings.Contains(n[testLib+"open"], "linked with") {
 		t.Error("a link is left")
 	}
@@ -139,11 +132,11 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 		"no process of the host": {func(_ *testing.T, r *Root) { r.init = "/nowhere" }, "open the host's root"},
 		"a host without the layers": {func(t *testing.T, r *Root) {
 			r.init = t.TempDir()
-			check(t, os.Mkdir(filepath.Join(r.init, "root"), 0o755))
+			require.NoError(t, os.Mkdir(filepath.Join(r.init, "root"), 0o755))
 		}, "none of the image's layers"},
 		"another file system": {func(t *testing.T, r *Root) {
-			check(t, os.MkdirAll(r.Storage, 0o755))
-			check(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
+			require.NoError(t, os.MkdirAll(r.Storage, 0o755))
+			require.NoError(t, unix.Mount("storage", r.Storage, "tmpfs", 0, ""))
 			t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
 		}, "another file system"},
 	} {
@@ -154,9 +147,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 			s, log := stageLog(t, r)
 			contains(t, log, c.why)
 			contains(t, log, " shared=0 ")
-			if text, err := os.ReadFile(filepath.Join(s.Dir, "usr/bin/big")); err != nil || string(text) != big {
-				t.Errorf("the copy: %v", err)
-			}
+			assert.Equalf(t, big, string(require.Value(os.ReadFile(filepath.Join(s.Dir, "usr/bin/big")))(t)), "the copy")
 			if isSameFile(filepath.Join(base, "usr/bin/big"), filepath.Join(s.Dir, "usr/bin/big")) {
 				t.Error("it is linked")
 			}
@@ -170,8 +161,8 @@ func TestStageLinksThroughAVolume(t *testing.T) {
 	needRoot(t)
 	r, base, _ := layered(t, t.TempDir())
 	volume := t.TempDir()
-	check(t, os.MkdirAll(r.Storage, 0o755))
-	check(t, unix.Mount(r.Storage, volume, "", unix.MS_BIND, ""))
+	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
+	require.NoError(t, unix.Mount(r.Storage, volume, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
 	r.Storage = volume
 	s, _ := stageLog(t, r)
@@ -202,17 +193,13 @@ func TestStageClones(t *testing.T) {
 			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 			r, base, _ := layered(t, dir)
 			edited := filepath.Join(r.Image, testLib, "edited")
-			check(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644))
+			require.NoError(t, os.WriteFile(edited, []byte("EDIT "+big), 0o644))
 			s, log := stageLog(t, r)
 			contains(t, log, " shared=235") // also files that must not be linked
 			for name, want := range map[string]string{"usr/bin/su": big, testLib + "hidden": "driver " + big, testLib + "edited": "EDIT " + big} {
-				if text, err := os.ReadFile(filepath.Join(s.Dir, name)); err != nil || string(text) != want {
-					t.Errorf("%s differs, %v", name, err)
-				}
+				assert.Equalf(t, want, string(require.Value(os.ReadFile(filepath.Join(s.Dir, name)))(t)), "%s differs", name)
 			}
-			if diff := cmp.Diff(describe(t, r.Image)["usr/bin/ping"], describe(t, s.Dir)["usr/bin/ping"]); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, describe(t, r.Image)["usr/bin/ping"], describe(t, s.Dir)["usr/bin/ping"])
 			write(t, s.Dir, "usr/bin/big", "changed", 0o755)
 			if text, err := os.ReadFile(filepath.Join(base, "usr/bin/big")); err != nil || string(text) != big {
 				t.Error("a change of the root changed the layer")
@@ -226,11 +213,9 @@ func TestWhiteoutOfNothing(t *testing.T) {
 	needRoot(t)
 	for _, init := range []string{"/proc/self", "/nowhere"} {
 		r, base, _ := layered(t, t.TempDir())
-		check(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))
+		require.NoError(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))
 		r.init = init
 		s, _ := stageLog(t, r)
-		if diff := cmp.Diff([]string{"a", "null", "odd", "sub"}, list(t, filepath.Join(s.Dir, "usr/share/one"))); diff != "" {
-			t.Errorf("%s: %s", init, diff)
-		}
+		assert.Samef(t, []string{"a", "null", "odd", "sub"}, list(t, filepath.Join(s.Dir, "usr/share/one")), "%s", init)
 	}
 }

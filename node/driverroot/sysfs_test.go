@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // The sysfs of a privileged pod with a network of its own, as containerd makes it: the sandbox mounts it
@@ -20,9 +22,7 @@ func TestSysfsOfAPod(t *testing.T) {
 	sandbox, container := t.TempDir(), t.TempDir()
 	var err error
 	onOwnThread(func() { err = sysfsOfAPod(sandbox, container) })
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func sysfsOfAPod(sandbox, container string) error {

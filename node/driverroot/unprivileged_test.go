@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging"
 )
 
@@ -64,20 +65,20 @@ func TestUnprivileged(t *testing.T) {
 			needRoot(t)
 			dir := t.TempDir()
 			r, base, _ := layered(t, dir)
-			check(t, os.Lchown(filepath.Join(base, "etc/big"), 0, 42))
-			check(t, os.Chmod(filepath.Join(base, "etc/big"), 0o2755|os.ModeSetgid))
-			check(t, unix.Chmod(filepath.Join(base, "etc/big"), 0o2755))
-			check(t, os.Symlink("big", filepath.Join(base, "etc/other")))
-			check(t, os.Lchown(filepath.Join(base, "etc/other"), 1000, 1000))
+			require.NoError(t, os.Lchown(filepath.Join(base, "etc/big"), 0, 42))
+			require.NoError(t, os.Chmod(filepath.Join(base, "etc/big"), 0o2755|os.ModeSetgid))
+			require.NoError(t, unix.Chmod(filepath.Join(base, "etc/big"), 0o2755))
+			require.NoError(t, os.Symlink("big", filepath.Join(base, "etc/other")))
+			require.NoError(t, os.Lchown(filepath.Join(base, "etc/other"), 1000, 1000))
 			// Mounts of the runtime and the pod.
 			for _, dir := range []string{"usr/lib/modules", "proc"} {
-				check(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
-				check(t, unix.Mount("pod", filepath.Join(r.Image, dir), "tmpfs", 0, ""))
+				require.NoError(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
+				require.NoError(t, unix.Mount("pod", filepath.Join(r.Image, dir), "tmpfs", 0, ""))
 			}
 			write(t, r.Image, "usr/lib/modules/6.1.0/nvidia.ko", "the host's", 0o644)
 			hosts := filepath.Join(t.TempDir(), "hosts")
-			check(t, os.WriteFile(hosts, []byte("the pod's"), 0o644))
-			check(t, unix.Mount(hosts, filepath.Join(r.Image, "etc/hosts"), "", unix.MS_BIND, ""))
+			require.NoError(t, os.WriteFile(hosts, []byte("the pod's"), 0o644))
+			require.NoError(t, unix.Mount(hosts, filepath.Join(r.Image, "etc/hosts"), "", unix.MS_BIND, ""))
 			t.Cleanup(func() {
 				for _, dir := range []string{"usr/lib/modules", "proc", "etc/hosts"} {
 					_ = unix.Unmount(filepath.Join(r.Image, dir), unix.MNT_DETACH)
@@ -101,7 +102,7 @@ func TestUnprivileged(t *testing.T) {
 				t.Errorf("shared with the layer: %v", is)
 			}
 			var st unix.Stat_t
-			check(t, unix.Stat(filepath.Join(target, "etc/big"), &st))
+			require.NoError(t, unix.Stat(filepath.Join(target, "etc/big"), &st))
 			if st.Gid != 0 || st.Mode&0o7777 != 0o755 {
 				t.Errorf("a file that may not be given away is of group %d, mode %o", st.Gid, st.Mode&0o7777)
 			}

@@ -3,6 +3,7 @@
 package envflags
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,13 +23,33 @@ func (n Names) Set(flags *pflag.FlagSet, env []string) (err error) {
 		for _, name := range n[f.Name] {
 			if value := Lookup(env, name); value != "" {
 				if serr := flags.Set(f.Name, value); serr != nil {
-					err = fmt.Errorf("environment variable %s=%q: %w", name, value, serr)
+					err = fmt.Errorf("environment variable %s=%q: %w", name, value, Explain(serr))
 				}
 				return
 			}
 		}
 	})
 	return err
+}
+
+// wants are the values that flags of a type take.
+var wants = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a duration, such as 90s, 5m or 1h30m",
+	"stringSlice": "values separated by commas, without quotes",
+}
+
+// Explain says what a value has to be, in place of the error of Go's parsers. It returns other errors as they
+// are.
+func Explain(err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	want, ok := wants[wrong.GetFlag().Value.Type()]
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("--%s is %q; it must be %s", wrong.GetFlag().Name, wrong.GetValue(), want)
 }
 
 // Describe adds "(env NAME)" to the usage of a flag.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -50,24 +51,14 @@ func TestUpgrade(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second)
 		b.pristine(false)
-		if got := b.names(); got != survivors {
-			t.Errorf("left: %s, want %s", got, survivors)
-		}
-		if n := b.see().patches; n != 3 {
-			t.Errorf("%d patches of the node, not take, release and put back", n)
-		}
-		if got := b.reasons(); got != "Started Done" {
-			t.Errorf("Events: %s", got)
-		}
+		assert.Equalf(t, survivors, b.names(), "left")
+		assert.Equalf(t, 3, b.see().patches, "patches of the node, not take, release and put back")
+		assert.Equalf(t, "Started Done", b.reasons(), "Events")
 		calls := b.see().calls
 		t.Logf("%d calls of the API for an upgrade", calls)
 		time.Sleep(time.Hour)
-		if n := b.see().calls - calls; n != 0 {
-			t.Errorf("%d calls of the API while the driver serves", n)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		assert.Equalf(t, 0, (b.see().calls - calls), "calls of the API while the driver serves")
+		assert.NoError(t, stop())
 	})
 }
 
@@ -137,9 +128,7 @@ func TestBudgetFromTheStart(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		b.pristine(false)
-		if got := b.names(); got != survivors {
-			t.Errorf("left: %s", got)
-		}
+		assert.Equalf(t, survivors, b.names(), "left")
 	})
 }
 
@@ -225,9 +214,7 @@ func TestHolders(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		b.pristine(false)
-		if !strings.Contains(b.messages(), "in use by team/monitor, which no eviction ends") {
-			t.Errorf("log:\n%s", b.messages())
-		}
+		assert.Containsf(t, b.messages(), "in use by team/monitor, which no eviction ends", "log")
 		patches := b.see().patches
 		time.Sleep(90 * time.Second) // without the annotation: the driver was allowed to continue and still waits
 		if b.see().patches == patches {
@@ -272,9 +259,7 @@ func TestStopped(t *testing.T) {
 			time.Sleep(time.Duration(second) * time.Second)
 			err := stop()
 			cancel()
-			if err != nil {
-				t.Errorf("after %d s: %v", second, err)
-			}
+			assert.NoErrorf(t, err, "after %d s", second)
 			b.pristine(false)
 		})
 	}
@@ -369,9 +354,7 @@ func TestNoCluster(t *testing.T) {
 				b.locked(func() { away = false })
 				time.Sleep(time.Minute)
 				b.pristine(false)
-				if got := b.names(); got != survivors {
-					t.Errorf("left: %s", got)
-				}
+				assert.Equalf(t, survivors, b.names(), "left")
 			})
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const nodeName = "gpu-1"
@@ -62,10 +64,7 @@ func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
 
 // client returns the real client, connected to this server.
 func (c *cluster) client() *rest.RESTClient {
-	core, err := newClient(rest.Config{Host: "http://cluster.test", Transport: c, QPS: 1000, Burst: 1000})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	core := require.Value(newClient(rest.Config{Host: "http://cluster.test", Transport: c, QPS: 1000, Burst: 1000}))(c.t)
 	return core
 }
 

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestEvictionAnswers(t *testing.T) {
@@ -81,9 +83,7 @@ func TestGracePeriod(t *testing.T) {
 			b := newBench(t, pod("train", "Job", gpu("nvidia.com/gpu")))
 			b.node["spec"].(map[string]any)["unschedulable"] = true
 			b.cfg.GracePeriod = seconds
-			if err := b.agent().evict(t.Context(), b.pods[0], false); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.agent().evict(t.Context(), b.pods[0], false))
 			got := b.grace
 			if seconds < 0 && got != nil || seconds >= 0 && (got == nil || *got != seconds) {
 				t.Errorf("%d: sent %v", seconds, got)

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
@@ -154,9 +156,7 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	b.d = newDriver(t, b.cluster)
 	b.cfg = Defaults()
 	b.cfg.Node, b.cfg.Pod, b.cfg.Namespace, b.cfg.UID, b.cfg.Run = nodeName, b.d.name, "nvidia", "uid-driver-abc", b.d.run
-	if err := b.cfg.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.cfg.Check())
 	b.pods = append(b.pods, pod("driver-abc", "DaemonSet", selector(deployPrefix+"driver", "true")))
 	b.bump()
 	return b
@@ -196,9 +196,7 @@ func (b *bench) pristine(cordonedBefore bool) {
 			b.t.Errorf("label %s is %q, it was %q", key, got.labels[key], value)
 		}
 	}
-	if text := got.annotations[Annotation]; text != "" {
-		b.t.Errorf("the record stands: %s", text)
-	}
+	assert.Equalf(b.t, "", got.annotations[Annotation], "the record stands")
 	if got.cordoned != cordonedBefore {
 		b.t.Errorf("cordoned: %v, it was %v", got.cordoned, cordonedBefore)
 	}

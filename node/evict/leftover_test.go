@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -106,9 +107,7 @@ func TestKilledForGood(t *testing.T) {
 				defer b.start()()
 				time.Sleep(2 * time.Minute)
 				b.pristine(false)
-				if !strings.Contains(b.messages(), "put back what pod nvidia/driver-abc had left") {
-					t.Errorf("log:\n%s", b.messages())
-				}
+				assert.Containsf(t, b.messages(), "put back what pod nvidia/driver-abc had left", "log")
 				if driverState == status.Waiting && b.d.now() != status.Serving {
 					t.Errorf("the new pod's driver is %s", b.d.now())
 				}
@@ -200,9 +199,7 @@ func TestPutBackFails(t *testing.T) {
 				b.locked(func() { away = false })
 				time.Sleep(time.Minute)
 				b.pristine(false)
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, stop())
 			})
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestClassify(t *testing.T) {
@@ -61,8 +63,6 @@ func TestClassify(t *testing.T) {
 			holders[tc.pod.UID] = true
 		}
 		c := Config{UID: "uid-me", Force: tc.force}
-		if got := c.classify(tc.pod, holders, pausedLabels); got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, c.classify(tc.pod, holders, pausedLabels), "%s", name)
 	}
 }

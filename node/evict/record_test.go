@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestPausedValue(t *testing.T) {
@@ -16,9 +18,7 @@ func TestPausedValue(t *testing.T) {
 		"": "", "false": "false", "true": pausedSuffix, pausedSuffix: pausedSuffix, "pre-installed": "pre-installed_" + pausedSuffix,
 		"team-a": "team-a_" + pausedSuffix, "team-a_" + pausedSuffix: "team-a_" + pausedSuffix, long: pausedSuffix,
 	} {
-		if got := pausedValue(value); got != want {
-			t.Errorf("%q becomes %q, want %q", value, got, want)
-		}
+		assert.Equalf(t, want, pausedValue(value), "%q becomes", value)
 	}
 }
 
@@ -28,9 +28,7 @@ func TestToPause(t *testing.T) {
 		deployPrefix + "driver": "true", deployPrefix + "dra-driver": "true", deployPrefix + "node-status-exporter": "true", deployPrefix + "dcgm": "false", deployPrefix + "nvsm": "",
 		deployPrefix + "mig-manager": pausedSuffix, deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", "nvidia.com/gpu.present": "true",
 	})
-	if diff := cmp.Diff(map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, got)
 }
 
 func TestParseRecord(t *testing.T) {
@@ -50,9 +48,7 @@ func TestParseRecord(t *testing.T) {
 		"no label value":    {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"a b"}}`, "never paused"},
 		"paused before":     {`{"labels":{"nvidia.com/gpu.deploy.dcgm":"` + pausedSuffix + `"}}`, "never paused"},
 	} {
-		if _, err := parseRecord(tc[0]); err == nil || !strings.Contains(err.Error(), tc[1]) {
-			t.Errorf("%s: %v, want %q", name, err, tc[1])
-		}
+		assert.ErrorContainsf(t, assert.Err(parseRecord(tc[0])), tc[1], "%s", name)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -20,9 +22,7 @@ func TestWatch(t *testing.T) {
 	w := watch{run: run, log: log.Logger()}
 	put := func(text string) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(path+".tmp", []byte(text), 0o644), os.Rename(path+".tmp", path)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.WriteFile(path+".tmp", []byte(text), 0o644), os.Rename(path+".tmp", path)))
 	}
 	if st := w.read(); st.State != "" || len(log.Lines()) > 0 {
 		t.Errorf("no file: %+v, %q", st, log.Lines())
@@ -45,9 +45,7 @@ func TestWatch(t *testing.T) {
 	if st := w.read(); st.State != "" || len(log.Lines()) != 2 || !strings.Contains(log.Lines()[1], "schema 99") {
 		t.Errorf("of another version: %+v, %q", st, log.Lines())
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	if st := w.read(); st.State != "" || len(log.Lines()) != 2 {
 		t.Errorf("gone: %+v, %q", st, log.Lines())
 	}
@@ -57,9 +55,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	good := Defaults()
 	good.Node, good.Pod, good.Namespace, good.UID = "n", "p", "ns", "u"
-	if err := good.Check(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, good.Check())
 	for want, edit := range map[string]func(*Config){
 		"--node-name (NODE_NAME) is empty": func(c *Config) { c.Node = "" },
 		"field metadata.uid":               func(c *Config) { c.UID = "" },
@@ -88,11 +84,7 @@ func TestConnect(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"token", "ca.crt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("no certificate"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("no certificate"), 0o600))
 	}
-	if _, err := Connect("https://127.0.0.1:1", dir, "x"); !errors.Is(err, ErrConfig) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.Err(Connect("https://127.0.0.1:1", dir, "x")), ErrConfig)
 }

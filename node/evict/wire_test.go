@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // object decodes an object that was sent in whichever encoding the client chose.
@@ -30,9 +32,7 @@ func (c *cluster) object(r *http.Request, into runtime.Object) {
 // body decodes a patch and fails on fields that its type does not have.
 func (c *cluster) body(r *http.Request, into any) {
 	c.t.Helper()
-	if got := r.Header.Get("Content-Type"); got != "application/merge-patch+json" {
-		c.t.Errorf("%s %s is %s", r.Method, r.URL.Path, got)
-	}
+	assert.Equalf(c.t, "application/merge-patch+json", r.Header.Get("Content-Type"), "%s %s is", r.Method, r.URL.Path)
 	data, err := io.ReadAll(r.Body)
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -56,18 +55,14 @@ func TestParseConf(t *testing.T) {
 			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("error %v; want %q", err, test.err)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, test.want, got)
 		})
 	}
 	var many strings.Builder
 	for n := range maxValues + 1 {
 		fmt.Fprintf(&many, "Acquire::%d \"x\";\n", n)
 	}
-	if err := (conf{}).parse(many.String()); err == nil || !strings.Contains(err.Error(), "too many") {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, (conf{}).parse(many.String()), "too many")
 }
 
 func TestReadConf(t *testing.T) {
@@ -83,9 +78,7 @@ func TestReadConf(t *testing.T) {
 	}
 	var log logtest.Log
 	got := readConf(root, log.Logger())
-	if diff := cmp.Diff(conf{"acquire::http::proxy": "mounted", "acquire::a": "2", "acquire::b": "1"}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, conf{"acquire::http::proxy": "mounted", "acquire::a": "2", "acquire::b": "1"}, got)
 	if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "50broken.conf: line 2: a quote") || !strings.Contains(said[1], "98big: it has more than") {
 		t.Errorf("%q", said)
 	}
@@ -140,9 +133,7 @@ func TestParseLogins(t *testing.T) {
 			}
 		})
 	}
-	if _, err := parseLogins(strings.Repeat("machine a ", maxLogins+1)); err == nil {
-		t.Error("no bound")
-	}
+	assert.Errorf(t, assert.Err(parseLogins(strings.Repeat("machine a ", maxLogins+1))), "no bound")
 }
 
 func FuzzParseLogins(f *testing.F) {

@@ -78,8 +78,8 @@ func (f *debManager) members(in io.Reader, p item, add func(h *tar.Header, r io.
 	if err != nil {
 		return err
 	}
-	if d.Control.Get("Package") != p.Name {
-		return fmt.Errorf("%w: it calls itself %q", ErrPackage, d.Control.Get("Package"))
+	if err := d.Check(p.Name, p.Version, p.Arch); err != nil {
+		return fmt.Errorf("%w: %w", ErrPackage, err)
 	}
 	return d.Data(add)
 }

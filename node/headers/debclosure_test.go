@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -83,24 +83,20 @@ func TestClosure(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			d, err := distros.Lookup("debian12")
-			must(t, err)
+			d := require.Value(distros.Lookup("debian12"))(t)
 			var st *dpkg.Status
 			if test.status != "" {
-				st, err = dpkg.ReadStatus(strings.NewReader(test.status))
-				must(t, err)
+				st = require.Value(dpkg.ReadStatus(strings.NewReader(test.status)))(t)
 			}
 			i := newImage(t)
 			f := debManager{fetcher: &fetcher{Options: i.options()}}
 			f.Distro, f.Release = d, test.release
 			p, err := f.closure(test.x, st, d.Headers(test.release), "amd64", &UnavailableError{Release: test.release})
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("%v; want an error with %q", err, test.err)
-				}
+				assert.ErrorContainsf(t, err, test.err, "want an error with")
 				return
 			}
-			must(t, err)
+			require.NoError(t, err)
 			var got []string
 			upgrades := map[string]bool{}
 			for _, pkg := range p.packages {
@@ -109,9 +105,7 @@ func TestClosure(t *testing.T) {
 					upgrades[pkg.Name] = true
 				}
 			}
-			if diff := cmp.Diff(test.want, strings.Join(got, ",")); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, test.want, strings.Join(got, ","))
 			if !strings.Contains(i.log(), test.missing) || test.missing == "" && i.log() != "" {
 				t.Errorf("it said %q; want %q", i.log(), test.missing)
 			}
@@ -131,23 +125,18 @@ func TestClosureIsBounded(t *testing.T) {
 	}
 	i := newImage(t)
 	f := debManager{fetcher: &fetcher{Options: i.options()}}
-	if _, err := f.closure(s, nil, []string{"linux-headers-1"}, "amd64", &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, assert.Err(f.closure(s, nil, []string{"linux-headers-1"}, "amd64", &UnavailableError{})), "more than 50 packages")
 }
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	d, err := distros.Lookup("ubuntu22.04")
-	must(t, err)
+	d := require.Value(distros.Lookup("ubuntu22.04"))(t)
 	x := fakeIndex{
 		"linux-headers-5.15.0-100-generic 1:", "linux-headers-5.15.0-103-generic 1:", "linux-headers-5.15.0-104-lowlatency 1:",
 		"linux-headers-generic 1: linux-headers-5.15.0-190-generic", "linux-headers-5.15.0-190-generic 1:", "linux-headers-5.19.0-102-generic 1:",
 	}
 	want := "5.15.0-103-generic 5.15.0-100-generic 5.19.0-102-generic 5.15.0-190-generic"
-	if got := strings.Join(nearest(x, d, "5.15.0-102-generic"), " "); got != want {
-		t.Errorf("got %q; want %q", got, want)
-	}
+	assert.Equal(t, want, strings.Join(nearest(x, d, "5.15.0-102-generic"), " "))
 	for _, release := range []string{"99999999999999999999.0-x", "5", "5.15.0-9-unheard-of"} {
 		if got := nearest(x, d, release); len(got) > 0 {
 			t.Errorf("%s: %q", release, got)

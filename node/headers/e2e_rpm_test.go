@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
@@ -67,7 +68,7 @@ func TestRealRPM(t *testing.T) {
 			test.repository.Packages = rpms
 			url := rpmtest.Serve(t, test.repository.Create(t, t.TempDir()))
 			i := newRPMImage(t, "")
-			must(t, os.Remove(filepath.Join(i.dir, "etc/yum.repos.d/test.repo")))
+			require.NoError(t, os.Remove(filepath.Join(i.dir, "etc/yum.repos.d/test.repo")))
 			i.write("etc/os-release", "ID=\""+test.system+"\"\nVERSION_ID=\""+test.version+"\"\n")
 			i.write("etc/pki/rpm-gpg/KEY", string(key.Public))
 			i.write(filepath.Join(test.folder, "real.repo"), strings.ReplaceAll(test.repo, "URL", url))
@@ -75,10 +76,7 @@ func TestRealRPM(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
 				t.Fatal(err, diff, i.log())
 			}
-			found, err := kbuild.FindHeaders(test.release, []kbuild.Root{{Dir: i.dir, Name: "image"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := require.Value(kbuild.FindHeaders(test.release, []kbuild.Root{{Dir: i.dir, Name: "image"}}))(t)
 			t.Logf("kmod/kbuild found %+v", found)
 		})
 	}

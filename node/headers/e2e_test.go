@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -38,10 +40,7 @@ func TestRealArchive(t *testing.T) {
 	peak := watchMemory(t)
 	begin := time.Now()
 	o := Options{Root: root, Release: release, Store: t.TempDir(), Log: logtest.New(t)}
-	installed, err := Fetch(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	installed := require.Value(Fetch(ctx, o))(t)
 	took := time.Since(begin)
 	high := peak()
 	runtime.ReadMemStats(&after)
@@ -56,9 +55,7 @@ func TestRealArchive(t *testing.T) {
 		t.Errorf("utsrelease.h is %q, %v", got, err)
 	}
 	found, err := kbuild.FindHeaders(release, []kbuild.Root{{Dir: root, Name: "image"}})
-	if err != nil {
-		t.Errorf("kmod/kbuild does not take them: %v", err)
-	}
+	assert.NoErrorf(t, err, "kmod/kbuild does not take them")
 	t.Logf("kmod/kbuild found %+v", found)
 	resolves(t, root, "lib/modules/"+release+"/build", "usr/src/linux-headers-"+release+"/scripts", "usr/src/linux-headers-"+release+"/tools")
 
@@ -71,9 +68,7 @@ func TestRealArchive(t *testing.T) {
 	o.Release = strings.Replace(release, "6.1.0-", "6.1.0-1", 1)
 	_, err = Fetch(ctx, o)
 	t.Logf("a kernel that no longer exists: %v", err)
-	if err == nil || !strings.Contains(err.Error(), release) {
-		t.Errorf("the error does not name %s: %v", release, err)
-	}
+	assert.ErrorContainsf(t, err, release, "the error does not name")
 }
 
 // resolves checks that links have existing targets when the root is the root.
@@ -93,10 +88,7 @@ func realRoot(t *testing.T, system string) string {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to unpack a system")
 	}
-	out, err := exec.Command("../../ci/base", system).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := require.Value(exec.Command("../../ci/base", system).Output())(t)
 	layout := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
 	var index, manifest struct {
 		Manifests []struct{ Digest string }
@@ -107,9 +99,7 @@ func realRoot(t *testing.T, system string) string {
 		if err == nil {
 			err = json.Unmarshal(data, into)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	blob := func(digest string) string { return "blobs/" + strings.Replace(digest, ":", "/", 1) }
 	read("index.json", &index)
@@ -127,23 +117,14 @@ func realRoot(t *testing.T, system string) string {
 // leave it out.
 func newestRelease(ctx context.Context, t *testing.T, root string) string {
 	t.Helper()
-	store, err := fetch.OpenStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	files := os.DirFS(root)
 	d, err := distros.FromOSRelease(files)
 	if err != nil || d.ID() != "debian12" {
 		t.Fatal(d, err)
 	}
-	releases, err := apt.OpenReleases(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Arch: "amd64"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := releases.Load(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	releases := require.Value(apt.OpenReleases(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Arch: "amd64"}))(t)
+	x := require.Value(releases.Load(ctx))(t)
 	release := current(x, "6.1.0-1-amd64")
 	if !regexp.MustCompile(`^6\.1\.0-[0-9]+-amd64$`).MatchString(release) {
 		t.Fatalf("the newest kernel is %q", release)

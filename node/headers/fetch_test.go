@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
@@ -63,9 +65,7 @@ func TestFetch(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Fatal(err, diff)
 	}
-	if diff := cmp.Diff(debianTree, i.list()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, debianTree, i.list())
 	fixdep := filepath.Join(i.dir, "lib/linux-kbuild-6.1/scripts/basic/fixdep")
 	fi, err := os.Stat(fixdep)
 	if err != nil || fi.Mode() != 0o755 || fi.ModTime().Unix() != 1700000000 {
@@ -85,9 +85,7 @@ func TestFetch(t *testing.T) {
 	if n := a.count("/debian/pool/linux-kbuild-6.1_6.1.147-1_amd64.deb"); n != 1 {
 		t.Errorf("downloaded %d times", n)
 	}
-	if i.read("var/lib/dpkg/status") != status {
-		t.Error("dpkg's database was changed")
-	}
+	assert.Equalf(t, status, i.read("var/lib/dpkg/status"), "dpkg's database was changed")
 }
 
 // Downloads without a store leave nothing behind.
@@ -97,9 +95,7 @@ func TestFetchTemporaryStore(t *testing.T) {
 	i := newImage(t, newArchive(t, debian(testRelease, "1")...).start().server.URL)
 	o := i.options()
 	o.Store = ""
-	if _, err := Fetch(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(Fetch(t.Context(), o))(t)
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
@@ -123,13 +119,9 @@ func TestUnavailable(t *testing.T) {
 		Release: testRelease, Package: "linux-headers-6.1.0-38-amd64", Looked: []string{a.server.URL + "/debian bookworm main"},
 		Nearest: []string{"6.1.0-37-amd64", "6.1.0-35-amd64", "6.1.0-50-amd64", "6.12.9-amd64"},
 	}
-	if diff := cmp.Diff(want, e); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, e)
 	for _, part := range []string{"6.1.0-38-amd64", "snapshot archives", "its /usr at /host/usr", "image with modules", "there are headers for 6.1.0-37-amd64"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q is not in %v", part, err)
-		}
+		assert.Contains(t, err.Error(), part)
 	}
 }
 
@@ -160,9 +152,7 @@ func TestUnavailableBeforeAsking(t *testing.T) {
 	}
 	i := newImage(t)
 	i.write("etc/os-release", "ID=plan9\n")
-	if _, err := i.fetch(); err == nil || !strings.Contains(err.Error(), "plan9") {
-		t.Errorf("unknown system: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(i.fetch()), "plan9", "unknown system")
 }
 
 // A repository that cannot be used does not hide the others.
@@ -186,9 +176,7 @@ func TestLeftOut(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		for _, part := range []string{gone.server.URL + "/debian bookworm", forged.server.URL, "no trusted signature", expired.server.URL, "expired"} {
-			if !strings.Contains(i.log(), part) {
-				t.Errorf("%q is not in what it said:\n%s", part, i.log())
-			}
+			assert.Containsf(t, i.log(), part, "is not in what it said")
 		}
 	})
 	t.Run("none is good", func(t *testing.T) {
@@ -281,7 +269,5 @@ func TestFlatFolder(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	i.write("etc/apt/sources.list", "deb file:"+i.dir+"/repo ./\n")
-	if _, err := i.fetch(); err == nil {
-		t.Error("taken without a signature")
-	}
+	assert.Errorf(t, assert.Err(i.fetch()), "taken without a signature")
 }

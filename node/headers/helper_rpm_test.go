@@ -8,6 +8,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
@@ -27,9 +28,9 @@ func newRPMImage(t testing.TB, repo string) *image {
 	t.Helper()
 	i := &image{t: t, dir: t.TempDir(), env: map[string]string{}}
 	for _, d := range []string{"usr/lib", "usr/src/kernels", "tmp"} {
-		must(t, os.MkdirAll(filepath.Join(i.dir, d), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(i.dir, d), 0o755))
 	}
-	must(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
+	require.NoError(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
 	i.write("etc/os-release", "ID=\"rocky\"\nVERSION_ID=\"9.4\"\n")
 	i.write("etc/pki/rpm-gpg/RPM-GPG-KEY-test", repotest.Public(t, signer()))
 	i.write("etc/yum.repos.d/test.repo", repo)

@@ -14,19 +14,13 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const testRelease = "6.1.0-38-amd64"
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 var signer = sync.OnceValue(func() *openpgp.Entity { return repotest.Key("test", 0) })
 
@@ -90,13 +84,13 @@ func newImage(t testing.TB, urls ...string) *image {
 	t.Helper()
 	i := &image{t: t, dir: t.TempDir(), env: map[string]string{}}
 	for _, d := range []string{"usr/lib", "usr/src", "etc/apt/trusted.gpg.d", "var/lib/dpkg", "tmp"} {
-		must(t, os.MkdirAll(filepath.Join(i.dir, d), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(i.dir, d), 0o755))
 	}
-	must(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
+	require.NoError(t, os.Symlink("usr/lib", filepath.Join(i.dir, "lib")))
 	i.write("etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n")
 	i.write("var/lib/dpkg/status", status("libc6 2.36-9+deb12u10", "gcc-12 12.2.0-14", "libelf1 0.188-2.1"))
 	var key bytes.Buffer
-	must(t, signer().Serialize(&key))
+	require.NoError(t, signer().Serialize(&key))
 	i.write("etc/apt/trusted.gpg.d/test.gpg", key.String())
 	var list strings.Builder
 	for _, u := range urls {
@@ -118,8 +112,8 @@ func status(packages ...string) string {
 func (i *image) write(name, text string) {
 	i.t.Helper()
 	file := filepath.Join(i.dir, name)
-	must(i.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(i.t, os.WriteFile(file, []byte(text), 0o644))
+	require.NoError(i.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(i.t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 func (i *image) read(name string) string {

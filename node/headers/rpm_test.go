@@ -12,6 +12,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -40,9 +42,7 @@ func TestFetchRPM(t *testing.T) {
 		if diff := cmp.Diff([]string{"kernel-devel 5.14.0-427.13.1.el9_4"}, got); err != nil || diff != "" {
 			t.Fatal(err, diff, i.log())
 		}
-		if diff := cmp.Diff(rockyTree, i.list()); diff != "" {
-			t.Error(diff)
-		}
+		assert.Same(t, rockyTree, i.list())
 	}
 	if fi, err := os.Stat(filepath.Join(i.dir, "usr/src/kernels", rockyRelease, "scripts/basic/fixdep")); err != nil || fi.Mode() != 0o755 || fi.ModTime().Unix() != 1700000000 {
 		t.Errorf("fixdep: %v, %v", fi, err)
@@ -76,18 +76,14 @@ func TestReleaseVersions(t *testing.T) {
 			if test.vars != "" {
 				i.write("etc/dnf/vars/releasever", test.vars+"\n")
 			}
-			if _, err := i.fetchRelease(rockyRelease); err != nil {
-				t.Fatal(err)
-			}
+			require.Value(i.fetchRelease(rockyRelease))(t)
 			var asked []string
 			for _, v := range []string{"9.4-site", "9-vault", "8-vault", "9.4", "9"} {
 				if a.count("/el/"+v+"/x86_64/repodata/repomd.xml") > 0 {
 					asked = append(asked, v)
 				}
 			}
-			if got := strings.Join(asked, " "); got != test.want {
-				t.Errorf("asked for %s; want %s", got, test.want)
-			}
+			assert.Equalf(t, test.want, strings.Join(asked, " "), "asked for")
 		})
 	}
 }
@@ -114,7 +110,7 @@ func TestExtraRepositories(t *testing.T) {
 func TestSignedPackages(t *testing.T) {
 	t.Parallel()
 	stranger, err := openpgp.NewEntity("stranger", "", "s@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().AddDate(0, 0, -2) }})
-	must(t, err)
+	require.NoError(t, err)
 	const repo = "[test]\nbaseurl=%s/el/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n"
 	for _, test := range []struct {
 		name  string
@@ -211,9 +207,7 @@ func TestUnavailableRPM(t *testing.T) {
 		t.Error(diff, e.Failed)
 	}
 	for _, text := range []string{"there is no kernel-devel-uname-r = " + rockyRelease, "could not be used", "/etc/yum.repos.d", "vaults"} {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%v does not say %q", err, text)
-		}
+		assert.Contains(t, err.Error(), text)
 	}
 }
 
@@ -272,7 +266,5 @@ func TestFetchSUSE(t *testing.T) {
 		"usr/lib/modules/" + release + "/build -> /usr/src/linux-" + version + "-obj/x86_64/default", "usr/lib/modules/" + release + "/source -> /usr/src/linux-" + version,
 		obj + "include/config/kernel.release", obj + "include/generated/utsrelease.h", src + "Makefile",
 	}
-	if diff := cmp.Diff(want, i.list()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, i.list())
 }

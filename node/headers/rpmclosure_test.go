@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -32,20 +32,17 @@ func newFakeRPMIndex(t testing.TB, lines ...string) fakeRPMIndex {
 		name, version, _ := strings.Cut(head, " ")
 		arch := version[strings.LastIndexByte(version, '.')+1:]
 		version = strings.TrimSuffix(version, "."+arch)
-		evr, err := rpmfile.ParseEVR(version)
-		must(t, err)
+		evr := require.Value(rpmfile.ParseEVR(version))(t)
 		p := &rpm.Package{Package: distros.Package{Name: name, Version: version, Arch: arch}, Metadata: rpmfile.Metadata{Name: name, EVR: evr, Arch: arch}}
 		for text := range strings.SplitSeq(provides+","+name+" = "+version, ",") {
 			if text = strings.TrimSpace(text); text != "" {
-				r, err := rpmfile.ParseRequirement(text)
-				must(t, err)
+				r := require.Value(rpmfile.ParseRequirement(text))(t)
 				p.Metadata.Provides = append(p.Metadata.Provides, r.Relation)
 			}
 		}
 		for text := range strings.SplitSeq(requires, ",") {
 			if text = strings.TrimSpace(text); text != "" {
-				r, err := rpmfile.ParseRequirement(text)
-				must(t, err)
+				r := require.Value(rpmfile.ParseRequirement(text))(t)
 				p.Metadata.Requires = append(p.Metadata.Requires, r)
 			}
 		}
@@ -66,8 +63,7 @@ func (r fakeRPMIndex) WhatProvides(want rpmfile.Relation) []*rpm.Package {
 
 func rpmManagerOf(t testing.TB, system, release string) *rpmManager {
 	t.Helper()
-	d, err := distros.Lookup(system)
-	must(t, err)
+	d := require.Value(distros.Lookup(system))(t)
 	return &rpmManager{fetcher: &fetcher{Options: Options{Release: release}}, distro: d.(distros.RPM), arch: "x86_64"}
 }
 
@@ -107,21 +103,17 @@ func TestRPMClosure(t *testing.T) {
 			f := rpmManagerOf(t, test.system, test.release)
 			p, err := f.closure(test.x, f.distro.Headers(test.release), &UnavailableError{Release: test.release})
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("%v; want %q", err, test.err)
-				}
+				assert.ErrorContains(t, err, test.err)
 				return
 			}
-			must(t, err)
+			require.NoError(t, err)
 			var got []string
 			if p != nil {
 				for _, pkg := range p.packages {
 					got = append(got, label(pkg.Package))
 				}
 			}
-			if diff := cmp.Diff(test.want, strings.Join(got, ",")); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, test.want, strings.Join(got, ","))
 		})
 	}
 }
@@ -137,9 +129,7 @@ func TestRPMClosureIsBounded(t *testing.T) {
 	if _, err := f.closure(newFakeRPMIndex(t, lines...), []string{"kernel-devel-uname-r = 5.14.0"}, &UnavailableError{}); err == nil || !strings.Contains(err.Error(), "more than 50 packages") {
 		t.Error(err)
 	}
-	if _, err := f.closure(nil, []string{"(a"}, &UnavailableError{}); err == nil {
-		t.Error("a broken requirement is none")
-	}
+	assert.Errorf(t, assert.Err(f.closure(nil, []string{"(a"}, &UnavailableError{})), "a broken requirement is none")
 }
 
 // A subscription as the container runtime mounts it: certificates of the client and of the server.
@@ -167,18 +157,14 @@ func TestSubscription(t *testing.T) {
 
 func clientCertificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
-	must(t, err)
-	parsed, err := x509.ParseCertificate(der)
-	must(t, err)
-	secret, err := x509.MarshalECPrivateKey(private)
-	must(t, err)
+	der := require.Value(x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private))(t)
+	parsed := require.Value(x509.ParseCertificate(der))(t)
+	secret := require.Value(x509.MarshalECPrivateKey(private))(t)
 	pool = x509.NewCertPool()
 	pool.AddCert(parsed)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})), pool

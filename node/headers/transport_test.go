@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -49,9 +51,8 @@ func TestProxies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := conf{}
-			must(t, c.parse(test.conf))
-			logins, err := parseLogins(test.logins)
-			must(t, err)
+			require.NoError(t, c.parse(test.conf))
+			logins := require.Value(parseLogins(test.logins))(t)
 			p := proxies{conf: c, logins: logins, env: environment(func(name string) string {
 				for pair := range strings.FieldsSeq(test.env) {
 					if v, ok := strings.CutPrefix(pair, name+"="); ok {
@@ -60,8 +61,7 @@ func TestProxies(t *testing.T) {
 				}
 				return ""
 			})}
-			u, err := url.Parse(test.url)
-			must(t, err)
+			u := require.Value(url.Parse(test.url))(t)
 			got, err := p.choose(&http.Request{URL: u})
 			if test.want == "error" {
 				if err == nil || strings.Contains(err.Error(), "secret") {
@@ -152,9 +152,7 @@ func TestFetchWithMountedCertificate(t *testing.T) {
 		t.Error(err)
 	}
 	for _, part := range []string{"certificates not used path=usr/local/share/ca-certificates/README: it holds no certificate", "here it stays on: mount the authority's certificate"} {
-		if !strings.Contains(i.log(), part) {
-			t.Errorf("%q is not in %s", part, i.log())
-		}
+		assert.Contains(t, i.log(), part)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/repotest"
@@ -79,25 +81,18 @@ func TestRefused(t *testing.T) {
 
 func TestLeftOutOfPackages(t *testing.T) {
 	t.Parallel()
-	i, err := hostile(t, nil,
+	i := require.Value(hostile(t, nil,
 		repotest.File{Name: "./usr/bin/gcc", Body: "x", Mode: 0o755}, repotest.File{Name: "./etc/passwd", Body: "x"}, repotest.File{Name: "./lib/modules/other/build", Link: "/usr/src"},
 		repotest.File{Name: "./usr/src/nvidia-535/nv.c", Body: "x"}, repotest.File{Name: "./usr/lib/libc.so.6", Body: "x"},
-		repotest.File{Name: here + "copy", Type: tar.TypeLink, Link: here + "Makefile"})
-	if err != nil {
-		t.Fatal(err)
-	}
+		repotest.File{Name: here + "copy", Type: tar.TypeLink, Link: here + "Makefile"}))(t)
 	var more []string
 	for _, name := range i.list() {
 		if !strings.Contains(strings.Join(debianTree, "\n")+"\n", name+"\n") {
 			more = append(more, name)
 		}
 	}
-	if diff := cmp.Diff([]string{"usr/src/linux-headers-6.1.0-38-amd64/copy"}, more); diff != "" {
-		t.Error(diff)
-	}
-	if i.read("usr/src/linux-headers-6.1.0-38-amd64/copy") != "include ../\n" {
-		t.Error("the hard link has other content")
-	}
+	assert.Same(t, []string{"usr/src/linux-headers-6.1.0-38-amd64/copy"}, more)
+	assert.Equalf(t, "include ../\n", i.read("usr/src/linux-headers-6.1.0-38-amd64/copy"), "the hard link has other content")
 	if !strings.Contains(i.log(), `left out package="linux-headers-6.1.0-38-amd64 1": ["etc/passwd" "lib/modules/other/build" "usr/bin/gcc"] and more`) {
 		t.Errorf("it said %s", i.log())
 	}
@@ -113,11 +108,11 @@ func TestInTheWay(t *testing.T) {
 		},
 		"a link": func(i *image) {
 			i.write("mine/x", "mine")
-			must(i.t, os.Symlink("../../mine", filepath.Join(i.dir, "usr/src/linux-headers-6.1.0-38-common")))
+			require.NoError(i.t, os.Symlink("../../mine", filepath.Join(i.dir, "usr/src/linux-headers-6.1.0-38-common")))
 		},
 		"another link": func(i *image) {
 			i.write("usr/src/linux-headers-6.1.0-38-amd64/x", "")
-			must(i.t, os.Symlink("/usr", filepath.Join(i.dir, "usr/src/linux-headers-6.1.0-38-amd64/scripts")))
+			require.NoError(i.t, os.Symlink("/usr", filepath.Join(i.dir, "usr/src/linux-headers-6.1.0-38-amd64/scripts")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,9 +124,7 @@ func TestInTheWay(t *testing.T) {
 			}
 			left := strings.Join(i.list(), "\n")
 			for _, name := range before {
-				if !strings.Contains(left, name) {
-					t.Errorf("%s is gone", name)
-				}
+				assert.Containsf(t, left, name, "is gone")
 			}
 			if strings.Contains(left, "utsrelease.h") || strings.Contains(left, temporary) {
 				t.Errorf("left %s", left)
@@ -144,16 +137,13 @@ func TestInTheWay(t *testing.T) {
 // corrected.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	i, err := hostile(t, func(i *image) {
+	i := require.Value(hostile(t, func(i *image) {
 		i.write("var/lib/dpkg/status", status("libc6 2.36", "linux-kbuild-6.1 0.9"))
 		i.write("usr/lib/linux-kbuild-6.1/scripts/basic/fixdep", "old")
 		i.write("usr/lib/linux-kbuild-6.1/scripts/old", "old")
-		must(i.t, os.MkdirAll(filepath.Join(i.dir, "lib/modules", testRelease), 0o755))
-		must(i.t, os.Symlink("/nowhere", filepath.Join(i.dir, "lib/modules", testRelease, "build")))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+		require.NoError(i.t, os.MkdirAll(filepath.Join(i.dir, "lib/modules", testRelease), 0o755))
+		require.NoError(i.t, os.Symlink("/nowhere", filepath.Join(i.dir, "lib/modules", testRelease, "build")))
+	}))(t)
 	if i.read("usr/lib/linux-kbuild-6.1/scripts/basic/fixdep") != "fixdep of 1" || i.read("usr/lib/linux-kbuild-6.1/scripts/old") != "old" {
 		t.Error("the tools are not the new ones")
 	}
@@ -182,9 +172,7 @@ func TestBrokenPackages(t *testing.T) {
 			test.change(debs)
 			i := newImage(t, newArchive(t, debs...).start().server.URL)
 			_, err := i.fetch()
-			if !errors.Is(err, test.want) {
-				t.Errorf("%v; want %v", err, test.want)
-			}
+			assert.ErrorIs(t, err, test.want)
 			if left := i.list(); len(left) > 0 {
 				t.Errorf("left %q", left)
 			}
@@ -212,42 +200,35 @@ func TestReadOnlyModules(t *testing.T) {
 		t.Skip("needs root to mount")
 	}
 	runtime.LockOSThread() // and never unlocked: the thread with its own mounts ends with the test
-	must(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
+	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	i := newImage(t)
-	must(t, os.MkdirAll(filepath.Join(i.dir, "usr/lib/modules"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(i.dir, "usr/lib/modules"), 0o755))
 	modules, src := filepath.Join(i.dir, "usr/lib/modules"), filepath.Join(i.dir, "usr/src")
-	must(t, unix.Mount("tmpfs", modules, "tmpfs", unix.MS_RDONLY, ""))
-	defer func() { must(t, unix.Unmount(modules, unix.MNT_DETACH)) }()
-	root, err := os.OpenRoot(i.dir)
-	must(t, err)
+	require.NoError(t, unix.Mount("tmpfs", modules, "tmpfs", unix.MS_RDONLY, ""))
+	defer func() { require.NoError(t, unix.Unmount(modules, unix.MNT_DETACH)) }()
+	root := require.Value(os.OpenRoot(i.dir))(t)
 	defer root.Close()
 	tr := &tree{root: root, release: testRelease, log: i.options().Log}
 	for _, e := range debian(testRelease, "1")[0].Files {
 		h, r, err := member(t, e)
-		must(t, err)
-		if err := tr.member(h, r, map[string]bool{}); err != nil {
-			t.Fatalf("%s: %v", e.Name, err)
-		}
+		require.NoError(t, err)
+		require.NoErrorf(t, tr.member(h, r, map[string]bool{}), "%s", e.Name)
 	}
-	must(t, tr.publish())
-	must(t, tr.close(false))
+	require.NoError(t, tr.publish())
+	require.NoError(t, tr.close(false))
 	if !strings.Contains(i.read("usr/src/linux-headers-6.1.0-38-amd64/include/generated/utsrelease.h"), testRelease) {
 		t.Error("the headers are not there")
 	}
-	if !strings.Contains(i.log(), "not written: the file system is read-only path=/lib/modules/6.1.0-38-amd64/build") {
-		t.Errorf("it said %q", i.log())
-	}
+	assert.Containsf(t, i.log(), "not written: the file system is read-only path=/lib/modules/6.1.0-38-amd64/build", "it said")
 
-	must(t, unix.Mount("tmpfs", src, "tmpfs", unix.MS_RDONLY, ""))
-	defer func() { must(t, unix.Unmount(src, unix.MNT_DETACH)) }()
+	require.NoError(t, unix.Mount("tmpfs", src, "tmpfs", unix.MS_RDONLY, ""))
+	defer func() { require.NoError(t, unix.Unmount(src, unix.MNT_DETACH)) }()
 	tr = &tree{root: root, release: testRelease, log: i.options().Log}
 	h, r, err := member(t, repotest.File{Name: here + "x", Body: "x"})
-	must(t, err)
-	if err := tr.member(h, r, nil); !errors.Is(err, syscall.EROFS) {
-		t.Error(err)
-	}
-	must(t, tr.close(true))
+	require.NoError(t, err)
+	assert.ErrorIs(t, tr.member(h, r, nil), syscall.EROFS)
+	require.NoError(t, tr.close(true))
 }
 
 // member passes an repotest.File through tar, with its name cleaned like dpkg does.

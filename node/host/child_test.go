@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -92,9 +94,7 @@ func TestNewOutsideOfAnImage(t *testing.T) {
 func TestMountedIsAMountPoint(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{"/proc": true, "/proc/self": false, "/nonexistent": false, t.TempDir(): false} {
-		if got, err := mounted(path); got != want || err != nil {
-			t.Errorf("%s: %v, %v", path, got, err)
-		}
+		assert.Equalf(t, want, require.Value(mounted(path))(t), "%s", path)
 	}
 	if release, err := kernelRelease(); err != nil || release == "" {
 		t.Errorf("%q, %v", release, err)

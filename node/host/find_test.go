@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -18,12 +19,8 @@ func TestDamagedImage(t *testing.T) {
 	t.Parallel()
 	s := signing(t, "")
 	set, err := kbuild.Cache{Dir: s.image}.Put(t.Context(), made(t, imageKernel))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(set.Modules[0].Path, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(set.Modules[0].Path, []byte("x"), 0o600))
 	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
 	_, _, err = s.Find(t.Context(), w)
 	if corrupt, ok := errors.AsType[*kbuild.CorruptError](err); !errors.Is(err, kbuild.ErrMiss) || !ok || !strings.HasPrefix(corrupt.Dir, s.image) {
@@ -37,9 +34,7 @@ func TestDamagedImage(t *testing.T) {
 	if s.cached(w.Flavour, w.Release) {
 		t.Error("the cache is empty")
 	}
-	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
 	if _, source, err := s.Find(t.Context(), w); err != nil || source != status.FromCache || !s.cached(w.Flavour, w.Release) {
 		t.Errorf("from %s, %v", source, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
@@ -31,20 +33,12 @@ func TestDeleteInChild(t *testing.T) {
 	t.Parallel()
 	m := &modules{release: "r"}
 	for name, want := range map[string]error{"nvidia_uvm": nil, "busy": kmod.ErrInUse, "absent": fs.ErrNotExist} {
-		if err := m.Delete(t.Context(), name); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", name, err, want)
-		}
+		assert.ErrorIsf(t, m.Delete(t.Context(), name), want, "%s", name)
 	}
-	if err := m.Delete(t.Context(), "broken"); err == nil || !strings.Contains(err.Error(), "unload broken: child") {
-		t.Errorf("broken: %v", err)
-	}
-	if got := m.state("no_such_module"); got != "unknown" {
-		t.Error(got)
-	}
+	assert.ErrorContainsf(t, m.Delete(t.Context(), "broken"), "unload broken: child", "broken")
+	assert.Equal(t, "unknown", m.state("no_such_module"))
 	if _, err := os.Stat("/proc/driver/nvidia/version"); err != nil {
-		if _, err := m.Flavour(); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("no driver: %v", err)
-		}
+		assert.ErrorIsf(t, assert.Err(m.Flavour()), fs.ErrNotExist, "no driver")
 	}
 	if inserted, err := m.InsertInTree(t.Context()); err != nil || len(inserted) > 0 {
 		t.Errorf("nothing to insert: %v, %v", inserted, err)
@@ -56,32 +50,22 @@ func TestNodeLock(t *testing.T) {
 	cfg := node.Defaults()
 	cfg.Run, cfg.Pod = t.TempDir(), "pod"
 	l := &locker{cfg: cfg, log: logtest.New(t)}
-	held, err := l.Acquire(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := require.Value(l.Acquire(t.Context(), nil))(t)
 	if who, yes, err := lock.Peek(lock.Path(cfg.Run)); !yes || who.Pod != "pod" || err != nil {
 		t.Errorf("%v, %v, %v", who, yes, err)
 	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, held.Release())
 }
 
 func TestHardware(t *testing.T) {
 	t.Parallel()
 	cfg := node.Defaults()
 	cfg.Run, cfg.StateDir, cfg.Drivers = t.TempDir(), t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600))
 	info := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
 	m := &hardware{cfg: cfg, info: info, release: "0.0.0-none", supply: &supply{cfg: cfg, info: info, log: logtest.New(t)},
 		supported: func() (preflight.Supported, error) { return preflight.Supported{}, fs.ErrNotExist }}
-	gpus, err := m.GPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := require.Value(m.GPUs())(t)
 	if _, err := m.Mellanox(); err != nil {
 		t.Error(err)
 	}
@@ -104,9 +88,7 @@ func TestHardware(t *testing.T) {
 	if m.Reasons("0000:05:00.0") != nil {
 		t.Error("nothing was asked, there are reasons")
 	}
-	if err := m.RemoveNodes(nil); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, m.RemoveNodes(nil))
 	m.supported = func() (preflight.Supported, error) { return preflight.Supported{}, errors.New("damaged") }
 	if _, _, err := m.Flavour([]devices.GPU{{}}, m.release, "auto"); err == nil {
 		t.Error("a damaged list of GPUs, no error")
@@ -129,17 +111,13 @@ func TestServes(t *testing.T) {
 	}
 	see(imageKernel, driverinfo.Open)
 	see("6.1.0-1-amd64")
-	if _, err := s.Keep(t.Context(), made(t, imageKernel)); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
 	see(imageKernel, driverinfo.Open, driverinfo.Proprietary)
 	if got, _, err := m.Flavour(nil, imageKernel, "auto"); err != nil || got != driverinfo.Proprietary {
 		t.Errorf("%s, %v", got, err)
 	}
 	set, _, err := s.Find(t.Context(), node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	q := node.Question{Want: node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm"}}, Set: set, Source: status.FromCache}
 	for _, c := range m.Preflight(t.Context(), q) {
 		if c.Name == preflight.Available && (c.Status != preflight.OK || !strings.Contains(c.Finding, "cache")) ||
@@ -159,14 +137,9 @@ func TestDaemonStarter(t *testing.T) {
 	}
 	cfg := node.Defaults()
 	cfg.VGPU, cfg.Drivers = true, t.TempDir()
-	d, err := (&daemonStarter{cfg: cfg, log: logtest.New(t)}).Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := require.Value((&daemonStarter{cfg: cfg, log: logtest.New(t)}).Start(t.Context()))(t)
 	if got := d.PIDs(); len(got) > 0 {
 		t.Errorf("%v", got)
 	}
-	if err := d.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, d.Stop(t.Context()))
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -31,16 +33,12 @@ func put(t *testing.T, root, name, text string) string {
 	if strings.HasPrefix(text, "#!") {
 		mode = 0o755
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	// A child that another test forks in the meantime would have the file open for writing, and the program
 	// could not start.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
 	return path
 }
 
@@ -71,11 +69,8 @@ func elfModule(name, version, release string) string {
 func builder(t *testing.T, script string) ImageCompile {
 	t.Helper()
 	root := t.TempDir()
-	info, err := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
-		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := require.Value(driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
+		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}.Encode())(t)
 	put(t, root, driverinfo.Path, string(info))
 	source := "usr/src/nvidia-" + v535 + "/kernel/"
 	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h"} {
@@ -112,10 +107,7 @@ func TestCompileInto(t *testing.T) {
 	t.Parallel()
 	c := builder(t, "cp KOS/*.ko .")
 	var log logtest.Log
-	set, err := CompileForImage(t.Context(), c, log.Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := require.Value(CompileForImage(t.Context(), c, log.Logger()))(t)
 	line := logtest.Compiling + `535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=\d+ `
 	if !regexp.MustCompile(line).MatchString(log.String()) {
 		t.Errorf("no line like %q in\n%s", line, &log)
@@ -123,9 +115,7 @@ func TestCompileInto(t *testing.T) {
 	if !slices.Equal(names(set), loadOrder) || set.SigHash != "sha256" || set.Dir != filepath.Join(c.Dir, set.Key.String()) || !strings.HasPrefix(set.Key.Kernel, "headers ") {
 		t.Errorf("%+v", set)
 	}
-	if _, err := os.Stat(c.scratch); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the scratch folder is left: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(os.Stat(c.scratch)), fs.ErrNotExist, "the scratch folder is left")
 	found, err := kbuild.Cache{Dir: c.Dir}.Get(t.Context(), set.Key)
 	if err != nil || len(found.Modules) != 5 {
 		t.Errorf("%+v, %v", found, err)
@@ -163,18 +153,14 @@ func TestCompileIntoRefuses(t *testing.T) {
 		if err == nil || !c.is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
-		if _, err := os.Stat(good.Dir); err == nil {
-			t.Error("something was left in the output")
-		}
+		assert.Errorf(t, assert.Err(os.Stat(good.Dir)), "something was left in the output")
 		if c.want == "nv.c:1: error: no such thing" && !slices.Contains(log.Lines(), "| "+c.want) {
 			t.Errorf("the compiler's words are not said: %q", log.Lines())
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := CompileForImage(ctx, good, logtest.New(t)); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(CompileForImage(ctx, good, logtest.New(t))), context.Canceled, "cancelled")
 }
 
 func isConfig(err error) bool { return errors.Is(err, node.ErrConfig) }

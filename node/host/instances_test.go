@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -28,25 +28,17 @@ func TestInstances(t *testing.T) {
 		"40": {"nvidia-driver\x00-a\x00", ""}, "self": {"nvidia-driver\x00init\x00", ""},
 	} {
 		dir := filepath.Join(proc, pid)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(dir, 0o700))
 		for name, text := range map[string]string{"cmdline": p[0], "cgroup": p[1], "comm": "nvidia-driver\n"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(proc, "1/root/var/log/pods/gpu_driver-x_"+uid), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "1/root/var/log/pods/gpu_driver-x_"+uid), 0o700))
 	want := []kmod.Holder{
 		{PID: 11, Command: "nvidia-driver", Container: id("a"), Pod: uid, PodName: "driver-x", PodNamespace: "gpu"},
 		{PID: 20, Command: "nvidia-driver", Container: id("b")}, {PID: 40, Command: "nvidia-driver"},
 	}
-	if diff := cmp.Diff(want, Instances(proc)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Same(t, want, Instances(proc))
 	if got := Instances("/proc/nowhere"); got != nil {
 		t.Errorf("%v", got)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
 )
@@ -23,19 +25,13 @@ func TestKernelHook(t *testing.T) {
 	put := func(path, text string, mode os.FileMode) {
 		t.Helper()
 		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
 	}
 	put("bin/nsenter", "#!/bin/sh\nprintf '%s|' \"$@\" >>"+dir+"/entered\nexit 12\n", 0o700)
 	put("bin/readlink", "#!/bin/sh\ncat "+dir+"/exe\n", 0o700)
 	put("hooks/x", "", 0o600)
-	if err := h.WriteKernelHook(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.WriteKernelHook())
 	if info, err := os.Stat(h.path); err != nil || info.Mode().Perm() != 0o755 {
 		t.Fatalf("%v, %v", info, err)
 	}
@@ -61,20 +57,14 @@ func TestKernelHook(t *testing.T) {
 		put("driver-status.json", test.status, 0o600)
 		put("nvidia-driver.pid", test.pid, 0o600)
 		put("exe", test.exe, 0o600)
-		if got := run("6.1.0-40-amd64"); got != "" {
-			t.Errorf("%s: entered: %s", name, got)
-		}
+		assert.Equalf(t, "", run("6.1.0-40-amd64"), "%s: entered", name)
 	}
 	put("driver-status.json", ready, 0o600)
 	put("nvidia-driver.pid", pid+"\n", 0o600)
 	put("exe", program, 0o600)
-	if got := run(); got != "" {
-		t.Errorf("without a kernel: %s", got)
-	}
+	assert.Equalf(t, "", run(), "without a kernel")
 	want := "-t|" + pid + "|-m|--|/usr/local/bin/nvidia-driver|compile|--kernel-module-type|auto|--state-dir|/var/lib/it's|--drivers-dir|/drivers|--rdma|--module-signing-key|/keys/k|--kernel|6.1.0-40-amd64|"
-	if got := run("6.1.0-40-amd64", "/boot/vmlinuz-6.1.0-40-amd64"); got != want {
-		t.Errorf("entered with\n%s\nwant\n%s", got, want)
-	}
+	assert.Equalf(t, want, run("6.1.0-40-amd64", "/boot/vmlinuz-6.1.0-40-amd64"), "entered with")
 	if err := h.RemoveKernelHook(); err != nil || h.RemoveKernelHook() != nil {
 		t.Error(err)
 	}
@@ -100,7 +90,5 @@ func TestNoKernelHook(t *testing.T) {
 		t.Errorf("an image that compiles nothing: %+v, %v", h, err)
 	}
 	h = kernelHook{path: "/proc/nowhere/x"}
-	if h.WriteKernelHook() == nil {
-		t.Error("a folder that cannot be written: no error")
-	}
+	assert.Errorf(t, h.WriteKernelHook(), "a folder that cannot be written")
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -24,28 +26,18 @@ func TestMountedRootWithoutStorage(t *testing.T) {
 	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
 	var log logtest.Log
 	r, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, log.Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, m := t.Context(), r.(*mountedRoot)
 	if dir, err := m.Stage(ctx); dir != "" || err != nil || len(log.Lines()) != 1 {
 		t.Errorf("staged %q, %v, said %q", dir, err, log.Lines())
 	}
-	if n, err := m.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d mounts, %v", n, err)
-	}
+	assert.Equalf(t, 0, require.Value(m.Mounted())(t), "mounts")
 	if ok, why := m.Adopt(ctx); ok || why == "" {
 		t.Errorf("adopted nothing: %q", why)
 	}
-	if err := m.MountOld(ctx, "/var/lib/nvidia-driver/roots/x"); err == nil {
-		t.Error("a root that was not staged here, no error")
-	}
-	if err := errors.Join(m.Unmount(ctx), m.Prune(ctx)); err != nil {
-		t.Error(err)
-	}
-	if err := m.shared(fs.ErrInvalid); !errors.Is(err, fs.ErrInvalid) {
-		t.Error(err)
-	}
+	assert.Errorf(t, m.MountOld(ctx, "/var/lib/nvidia-driver/roots/x"), "a root that was not staged here")
+	assert.NoError(t, errors.Join(m.Unmount(ctx), m.Prune(ctx)))
+	assert.ErrorIs(t, m.shared(fs.ErrInvalid), fs.ErrInvalid)
 }
 
 // newLinked returns a linked root in its own folders: real files, a real link.
@@ -54,14 +46,10 @@ func newLinked(t *testing.T, storage, run, version, id string) *linkedRoot {
 	image := t.TempDir()
 	const lib = "usr/lib/x86_64-linux-gnu"
 	for _, dir := range []string{lib, "usr/share/nvidia-driver", "usr/bin"} {
-		if err := os.MkdirAll(filepath.Join(image, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(image, dir), 0o755))
 	}
 	for _, name := range []string{lib + "/libcuda.so." + version, lib + "/libnvidia-ml.so." + version, "usr/bin/nvidia-smi"} {
-		if err := os.WriteFile(filepath.Join(image, name), []byte("\x7fELF"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(image, name), []byte("\x7fELF"), 0o600))
 	}
 	return &linkedRoot{&stagedRoot{log: logtest.New(t), release: "6.1.0-38-amd64", root: driverroot.Root{
 		Target: filepath.Join(run, "driver"), Image: image, Storage: storage, ID: strings.Repeat(id, 64), Version: version, HostDev: true, NoMounts: true, Log: logtest.New(t),
@@ -77,12 +65,8 @@ func serveLinked(t *testing.T, l *linkedRoot) string {
 		module := filepath.Join(t.TempDir(), "nvidia.ko")
 		err = errors.Join(os.WriteFile(module, []byte("module"), 0o600), l.AddModules(ctx, []kbuild.File{{Name: "nvidia", Path: module, SHA256: "0"}}), l.Mount(ctx))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := l.Mounted(); n != 1 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	require.NoError(t, err)
+	assert.Equalf(t, 1, require.Value(l.Mounted())(t), "layers")
 	return dir
 }
 
@@ -112,24 +96,12 @@ func TestLinkedRoot(t *testing.T) {
 		t.Error("adopted another version")
 	}
 	dir := serveLinked(t, l)
-	if got, err := os.Readlink(filepath.Join(run, "driver")); got != dir || err != nil {
-		t.Errorf("leads to %q, %v", got, err)
-	}
-	if err := errors.Join(l.Unmount(ctx), l.MountOld(ctx, oldDir)); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.Readlink(filepath.Join(run, "driver")); got != oldDir || err != nil {
-		t.Errorf("leads to %q, %v", got, err)
-	}
-	if err := l.MountOld(ctx, "/elsewhere/470"); err == nil {
-		t.Error("served what was not staged here")
-	}
-	if err := errors.Join(l.Prune(ctx), l.Unmount(ctx), l.Unmount(ctx)); err != nil {
-		t.Error(err)
-	}
-	if n, err := l.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	assert.Equalf(t, dir, require.Value(os.Readlink(filepath.Join(run, "driver")))(t), "leads to")
+	require.NoError(t, errors.Join(l.Unmount(ctx), l.MountOld(ctx, oldDir)))
+	assert.Equalf(t, oldDir, require.Value(os.Readlink(filepath.Join(run, "driver")))(t), "leads to")
+	assert.Errorf(t, l.MountOld(ctx, "/elsewhere/470"), "served what was not staged here")
+	assert.NoError(t, errors.Join(l.Prune(ctx), l.Unmount(ctx), l.Unmount(ctx)))
+	assert.Equalf(t, 0, require.Value(l.Mounted())(t), "layers")
 	if left, err := filepath.Glob(filepath.Join(run, "*")); len(left) > 0 || err != nil {
 		t.Errorf("left: %q, %v", left, err)
 	}
@@ -142,18 +114,12 @@ func TestRootsOfBothKinds(t *testing.T) {
 	l := newLinked(t, t.TempDir(), t.TempDir(), v535, "c")
 	serveLinked(t, l)
 	m := &mountedRoot{l.stagedRoot}
-	if n, err := m.Mounted(); n != 1 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	assert.Equalf(t, 1, require.Value(m.Mounted())(t), "layers")
 	if ok, why := m.Adopt(t.Context()); ok || why == "" {
 		t.Error("adopted a link")
 	}
-	if err := m.Unmount(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := m.Mounted(); n != 0 || err != nil {
-		t.Errorf("%d layers, %v", n, err)
-	}
+	require.NoError(t, m.Unmount(t.Context()))
+	assert.Equalf(t, 0, require.Value(m.Mounted())(t), "layers")
 	mounted := &driverroot.MountedError{Target: "/run/nvidia/driver", Mounts: []mounttable.Mount{{Point: "/run/nvidia/driver", Source: "/dev/sda"}}}
 	if err := foreignMount(mounted); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "umount -R /run/nvidia/driver") {
 		t.Error(err)
@@ -180,19 +146,11 @@ func TestLinkable(t *testing.T) {
 	want(root(dir, false), "host's /dev")
 	want(root(dir+"/gone", true), "no such file")
 	want(root(dir, true), "is another one on the host")
-	if err := os.MkdirAll(filepath.Dir(there), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(dir, there); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(there), 0o755))
+	require.NoError(t, os.Symlink(dir, there))
 	want(root(dir, true), "")
-	if err := os.Remove(there); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(there, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(there))
+	require.NoError(t, os.Mkdir(there, 0o755))
 	want(root(dir, true), "is another one on the host")
 	cfg := node.Defaults()
 	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), t.TempDir()
@@ -200,9 +158,7 @@ func TestLinkable(t *testing.T) {
 		t.Error(err)
 	}
 	cfg.RootKind = "copy"
-	if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "DRIVER_ROOT_KIND") {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, cfg.Check(), "DRIVER_ROOT_KIND")
 }
 
 // TestMayOpen checks that only EPERM, the answer of the cgroup of devices, counts as a refusal, and not a
@@ -217,7 +173,5 @@ func TestMayOpen(t *testing.T) {
 	if _, err := os.Stat("/proc/driver/nvidia"); err == nil {
 		t.Skip("there is a driver here")
 	}
-	if _, err := answerFromProcfs(); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.Err(answerFromProcfs()), fs.ErrNotExist)
 }

@@ -6,14 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestOFED(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	if name, err := ofed(root, "x86_64", "6.1.0-1-amd64"); name != "" || err != nil {
-		t.Errorf("without Mellanox's driver: %q, %v", name, err)
-	}
+	assert.Equalf(t, "", require.Value(ofed(root, "x86_64", "6.1.0-1-amd64"))(t), "without Mellanox's driver")
 	symvers := filepath.Join(root, ofedContainer, "x86_64/6.1.0-1-amd64/Module.symvers")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(symvers), 0o755), os.MkdirAll(filepath.Join(root, "usr/src"), 0o755), os.WriteFile(symvers, []byte("0x1"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -22,12 +23,8 @@ func TestOFED(t *testing.T) {
 	if err != nil || !strings.HasPrefix(first, "ofa_kernel-") {
 		t.Fatalf("%q, %v", first, err)
 	}
-	if link, err := os.Readlink(filepath.Join(root, ofedSource)); err != nil || link != "/"+ofedContainer {
-		t.Errorf("link %q, %v", link, err)
-	}
-	if err := os.WriteFile(symvers, []byte("0x2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.Equalf(t, "/"+ofedContainer, require.Value(os.Readlink(filepath.Join(root, ofedSource)))(t), "link")
+	require.NoError(t, os.WriteFile(symvers, []byte("0x2"), 0o600))
 	if second, err := ofed(root, "x86_64", "6.1.0-1-amd64"); err != nil || second == first {
 		t.Errorf("another driver has the same name: %q, %v", second, err)
 	}

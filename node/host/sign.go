@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -34,30 +33,13 @@ func loadSigner(cfg node.Config, log *slog.Logger) (*sign.Signer, error) {
 	}
 	pass := sign.Passphrase(cfg.SigningPassphrase)
 	if cfg.SigningPassphraseFile != "" {
-		pass = func() ([]byte, error) { return readPassphrase(cfg.SigningPassphraseFile) }
+		pass = sign.PassphraseFile(cfg.SigningPassphraseFile)
 	}
 	signer, err := sign.LoadSigner(cfg.SigningKey, cfg.SigningCert, pass)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the key that is to sign modules: %w", node.ErrConfig, err)
 	}
 	return signer, nil
-}
-
-// readPassphrase reads a file without its trailing end of line.
-func readPassphrase(path string) (pass []byte, err error) {
-	const most = 4 << 10
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if pass, err = io.ReadAll(io.LimitReader(f, most+1)); err != nil {
-		return nil, err
-	}
-	if len(pass) > most {
-		return nil, fmt.Errorf("%s is larger than %d bytes: it should hold a passphrase only", path, most)
-	}
-	return bytes.TrimRight(pass, "\r\n"), nil
 }
 
 // Signer returns the certificate of the mounted key, except for modules that this key has signed, and for

@@ -99,20 +99,6 @@ func TestLoadSigner(t *testing.T) {
 	}
 }
 
-func TestReadPassphrase(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if got, err := readPassphrase(put(t, dir, "a", " pass word \r\n")); err != nil || string(got) != " pass word " {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := readPassphrase(put(t, dir, "b", strings.Repeat("x", 5000))); err == nil || strings.Contains(err.Error(), "xxx") {
-		t.Errorf("a large one: %v", err)
-	}
-	if _, err := readPassphrase(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("none: %v", err)
-	}
-}
-
 // signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -20,10 +22,7 @@ import (
 // it was not compiled for another build of that release.
 func TestFindInTheCache(t *testing.T) {
 	t.Parallel()
-	running, err := kernelRelease()
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := require.Value(kernelRelease())(t)
 	const elsewhere = "6.1.0-99-elsewhere"
 	ours, err := kbuild.KernelID(running, kbuild.Headers{}, "", "")
 	hasID := err == nil
@@ -53,9 +52,7 @@ func TestFindInTheCache(t *testing.T) {
 			if set.Key.Kernel == "" {
 				set.Key.Kernel = "headers 12" // this kernel does not show its build id
 			}
-			if _, err := s.Keep(t.Context(), set); err != nil {
-				t.Fatal(err)
-			}
+			require.Value(s.Keep(t.Context(), set))(t)
 			got, source, err := s.Find(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: test.release})
 			switch {
 			case test.found && (err != nil || source != "cache" || len(got.Modules) != 1):
@@ -71,9 +68,7 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 	t.Helper()
 	path := put(t, t.TempDir(), "nvidia.ko", "nvidia"+v535)
 	sum, size, err := kbuild.Digest(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	info := kmod.Info{Name: "nvidia", Version: v535, SrcVersion: "NVIDIA" + v535}
 	return &kbuild.Set{Dir: filepath.Dir(path), Key: k, Modules: []kbuild.File{{Name: "nvidia", Path: path, SHA256: sum, Size: size, Info: info}}}
 }
@@ -83,12 +78,8 @@ func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
 	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
 	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(set.Modules[0].Path, []byte("xxxxxxxxxxxxxxxx"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(set.Modules[0].Path, []byte("xxxxxxxxxxxxxxxx"), 0o600))
 	want := node.Want{Driver: v535, Flavour: "open", Release: "r"}
 	for range 2 {
 		if found, _, err := s.Find(t.Context(), want); !errors.Is(err, kbuild.ErrMiss) && !errors.As(err, new(*kbuild.CorruptError)) {
@@ -107,9 +98,7 @@ func TestProgress(t *testing.T) {
 			step(done, 800, "CC [M]  nvidia/nv.o")
 		}
 		line := regexp.MustCompile(logtest.Progress + `\d0s step="CC \[M\]  nvidia/nv\.o"\n`)
-		if n := len(line.FindAllString(log.String(), -1)); n != 2 {
-			t.Errorf("%d lines:\n%s", n, &log)
-		}
+		assert.Equalf(t, 2, len(line.FindAllString(log.String(), -1)), "lines: %s", &log)
 	})
 }
 

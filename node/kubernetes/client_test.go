@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
 )
 
@@ -37,17 +39,11 @@ func TestInCluster(t *testing.T) {
 		c := InCluster(func(name string) string {
 			return map[string]string{"KUBERNETES_SERVICE_HOST": env[0], "KUBERNETES_SERVICE_PORT": env[1]}[name]
 		})
-		if c.server != want {
-			t.Errorf("%q: %q", env, c.server)
-		}
+		assert.Equalf(t, want, c.server, "%q", env)
 	}
-	if got := New("", "/nowhere").Namespace(); got != "" {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, "", New("", "/nowhere").Namespace())
 	s, c := start(t)
-	if c.Namespace() != "gpu" {
-		t.Errorf("%q in %s", c.Namespace(), s.Folder)
-	}
+	assert.Equalf(t, "gpu", c.Namespace(), "in %s", s.Folder)
 }
 
 // Callers can tell each kind of failure from the others.
@@ -90,13 +86,9 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			_, err := test.prepare(t, apitest.New(t)).Annotation(t.Context(), testNode, "x")
 			for _, is := range test.is {
-				if !errors.Is(err, is) {
-					t.Errorf("%v is not %v", err, is)
-				}
+				assert.ErrorIs(t, err, is)
 			}
-			if err == nil || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("%v, want %q", err, test.text)
-			}
+			assert.ErrorContains(t, err, test.text)
 		})
 	}
 	s, c := start(t)
@@ -108,9 +100,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("no name: %v", err)
 		}
 	}
-	if _, err := c.Annotation(t.Context(), "../pods", "x"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a name that leaves its place: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Annotation(t.Context(), "../pods", "x")), ErrNotFound, "a name that leaves its place")
 	s.Do(func(st *apitest.State) {
 		if last := st.Requests[len(st.Requests)-1]; last != "GET /api/v1/nodes/../pods" { // one element, escaped, in the request
 			t.Errorf("%q", last)
@@ -124,10 +114,7 @@ func second(_ string, err error) error { return err }
 // apitest have the same one, so another is needed.
 func strangerOf(t *testing.T, s *apitest.Server) string {
 	t.Helper()
-	token, err := os.ReadFile(filepath.Join(s.Folder, "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := require.Value(os.ReadFile(filepath.Join(s.Folder, "token")))(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "token"), string(token))
 	write(t, filepath.Join(dir, "ca.crt"), otherAuthority)
@@ -136,9 +123,7 @@ func strangerOf(t *testing.T, s *apitest.Server) string {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // The kubelet replaces the token, and sometimes the authorities, while the pod runs.
@@ -146,26 +131,15 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	s, c := start(t)
 	ask := func() error { return c.Annotate(t.Context(), testNode, "x", "y") }
-	if err := ask(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ask())
 	s.SetToken(t, "token-2")
-	if err := ask(); err != nil {
-		t.Errorf("new token: %v", err)
-	}
+	assert.NoErrorf(t, ask(), "new token")
 	ca := filepath.Join(s.Folder, "ca.crt")
-	good, err := os.ReadFile(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := require.Value(os.ReadFile(ca))(t)
 	write(t, ca, otherAuthority)
-	if err := ask(); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("other authorities: %v", err)
-	}
+	assert.ErrorIsf(t, ask(), ErrUnreachable, "other authorities")
 	write(t, ca, otherAuthority+string(good))
-	if err := ask(); err != nil {
-		t.Errorf("both authorities: %v", err)
-	}
+	assert.NoErrorf(t, ask(), "both authorities")
 }
 
 // A server that answers nonsense, too much or never, or redirects.
@@ -213,9 +187,7 @@ func TestHostileServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := New(real1.URL, real1.Folder).Annotate(ctx, testNode, "x", "y"); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, New(real1.URL, real1.Folder).Annotate(ctx, testNode, "x", "y"), context.Canceled, "cancelled")
 }
 
 func FuzzMessage(f *testing.F) {

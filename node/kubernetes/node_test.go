@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -16,9 +18,7 @@ func TestCondition(t *testing.T) {
 	s.Do(func(st *apitest.State) { st.Conditions = []map[string]any{{"type": "Ready", "status": "True"}} })
 	set := func(now time.Time, cond Condition) {
 		t.Helper()
-		if err := c.SetCondition(t.Context(), testNode, now, cond); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.SetCondition(t.Context(), testNode, now, cond))
 	}
 	set(noon, Condition{Type: condType, Status: "True", Reason: "Serving", Message: "it serves", Changed: noon})
 	set(noon.Add(time.Minute), Condition{Type: condType, Status: "True", Reason: "Serving", Message: strings.Repeat("é", 2000)})
@@ -30,9 +30,7 @@ func TestCondition(t *testing.T) {
 		t.Errorf("other conditions: %v", other)
 	}
 	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes/status"} })
-	if err := c.SetCondition(t.Context(), testNode, noon, Condition{Type: condType, Status: "False"}); !errors.Is(err, ErrForbidden) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, c.SetCondition(t.Context(), testNode, noon, Condition{Type: condType, Status: "False"}), ErrForbidden)
 }
 
 func TestRemoveAnnotation(t *testing.T) {
@@ -56,13 +54,9 @@ func TestRemoveAnnotation(t *testing.T) {
 				}
 			}
 		})
-		if err := c.RemoveAnnotation(t.Context(), testNode, key, "me"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoErrorf(t, c.RemoveAnnotation(t.Context(), testNode, key, "me"), "%s", name)
 		s.Do(func(st *apitest.State) {
-			if st.Annotations[key] != test.want {
-				t.Errorf("%s: %q", name, st.Annotations)
-			}
+			assert.Equalf(t, test.want, st.Annotations[key], "%s: %q", name, st.Annotations)
 		})
 	}
 }
@@ -85,21 +79,15 @@ func TestSafeLoad(t *testing.T) {
 	}
 	ask := func(want bool) {
 		t.Helper()
-		if granted, err := safe.Ask(t.Context()); err != nil || granted != want {
-			t.Errorf("granted %v, %v", granted, err)
-		}
+		assert.Equalf(t, want, require.Value(safe.Ask(t.Context()))(t), "granted")
 	}
 	set("dead-pod")
 	ask(false)
-	if value() != "driver-x" {
-		t.Errorf("another pod's is not replaced: %q", value())
-	}
+	assert.Equalf(t, "driver-x", value(), "another pod's is not replaced")
 	ask(false)
 	set("someone")
 	ask(false)
-	if value() != "driver-x" {
-		t.Errorf("not set again: %q", value())
-	}
+	assert.Equalf(t, "driver-x", value(), "not set again")
 	set("")
 	ask(true)
 	if err := safe.Withdraw(t.Context()); err != nil || value() != "" {
@@ -120,9 +108,7 @@ func TestSafeLoad(t *testing.T) {
 		t.Errorf("no pod: %v", err)
 	}
 	s.Do(func(st *apitest.State) { st.Denied = []string{"patch nodes"} })
-	if _, err := NewSafeLoad(c, testNode, "y").Ask(t.Context()); !errors.Is(err, ErrForbidden) {
-		t.Errorf("not allowed: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(NewSafeLoad(c, testNode, "y").Ask(t.Context())), ErrForbidden, "not allowed")
 	s.Do(func(st *apitest.State) { st.Denied, st.Down = nil, true })
 	if granted, err := safe.Ask(t.Context()); granted || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("down: %v, %v", granted, err)

@@ -1,10 +1,10 @@
 package kubernetes
 
 import (
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
 )
 
@@ -26,7 +26,5 @@ func TestGrace(t *testing.T) {
 		}
 	}
 	s.Do(func(st *apitest.State) { st.Denied = []string{"get pods"} })
-	if _, err := c.Grace(t.Context(), "gpu", "serving"); !errors.Is(err, ErrForbidden) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, assert.Err(c.Grace(t.Context(), "gpu", "serving")), ErrForbidden)
 }

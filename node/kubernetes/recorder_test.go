@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
 )
 
@@ -23,9 +25,7 @@ func TestRecorder(t *testing.T) {
 		for _, e := range events {
 			r.Record(e)
 		}
-		if err := r.Send(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Send(t.Context(), false))
 	}
 	reported := func(want ...string) {
 		t.Helper()
@@ -61,9 +61,7 @@ func TestRecorder(t *testing.T) {
 	for name := range 2 * maxEntries {
 		r.Record(Event{About: pod, Reason: strings.Repeat("x", name+1)})
 	}
-	if len(r.entries) != maxEntries {
-		t.Errorf("%d entries", len(r.entries))
-	}
+	assert.Equalf(t, maxEntries, len(r.entries), "entries")
 }
 
 // Events that could not be sent stay pending; those that can never be sent return the reason.
@@ -83,8 +81,6 @@ func TestRecorderFails(t *testing.T) {
 	for _, about := range []Object{Pod("", "x", ""), Pod("gpu", "", ""), Node("")} {
 		r := &Recorder{Client: c, Now: func() time.Time { return noon }}
 		r.Record(Event{About: about, Reason: "A"})
-		if err := r.Send(t.Context(), false); !errors.Is(err, ErrNoCluster) {
-			t.Errorf("%+v: %v", about, err)
-		}
+		assert.ErrorIsf(t, r.Send(t.Context(), false), ErrNoCluster, "%+v", about)
 	}
 }

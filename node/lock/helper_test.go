@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging"
 )
 
@@ -66,17 +67,9 @@ type process struct {
 
 func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := require.Value(cmd.StdoutPipe())(t)
+	in := require.Value(cmd.StdinPipe())(t)
+	require.NoError(t, cmd.Start())
 	p := &process{cmd, bufio.NewScanner(out), in}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return p
@@ -108,9 +101,6 @@ if flock -n 3; then echo $$ >&3; echo held $$; cat >/dev/null; else echo refused
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := require.Value(os.ReadFile(path))(t)
 	return string(b)
 }

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -22,11 +24,7 @@ func noContext() context.Context { return context.Background() }
 
 func acquire(t *testing.T, o Options) *Lock {
 	t.Helper()
-	l, err := Acquire(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return require.Value(Acquire(t.Context(), o))(t)
 }
 
 func TestAcquireAndRelease(t *testing.T) {
@@ -42,34 +40,22 @@ func TestAcquireAndRelease(t *testing.T) {
 	if err != nil || !held || h.PID != os.Getpid() || h.Pod != "gpu/a" || h.Image != "driver:1" || h.Host != "n" || time.Since(h.Since) > time.Minute {
 		t.Errorf("Peek: %+v, %v, %v", h, held, err)
 	}
-	if err := l.Lost(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, l.Lost())
 	before, _ := os.Stat(o.Path)
 	for range 2 {
-		if err := l.Release(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, l.Release())
 	}
 	after, err := os.Stat(o.Path)
 	if err != nil || !os.SameFile(before, after) || after.Size() != 0 {
 		t.Errorf("our own file must stay, empty: %v", err)
 	}
-	if _, err := os.Lstat(o.Legacy); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("legacy file stays: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(os.Lstat(o.Legacy)), os.ErrNotExist, "legacy file stays")
 	if h, held, err := Peek(o.Path); held || err != nil {
 		t.Errorf("Peek after release: %v, %v, %v", h, held, err)
 	}
-	if err := l.Lost(); err != nil {
-		t.Errorf("released: %v", err)
-	}
-	if err := l.Retake(); err != nil {
-		t.Errorf("released: %v", err)
-	}
-	if err := acquire(t, o).Release(); err != nil {
-		t.Error(err)
-	}
+	assert.NoErrorf(t, l.Lost(), "released")
+	assert.NoErrorf(t, l.Retake(), "released")
+	assert.NoError(t, acquire(t, o).Release())
 }
 
 // Another instance of ours holds the lock: Acquire waits, names the holder, and takes the lock when that
@@ -97,9 +83,7 @@ func TestTakeOver(t *testing.T) {
 			if n := len(regexp.MustCompile(want).FindAllString(l.String(), -1)); n < 2 || n > 6 {
 				t.Errorf("said %d times %q:\n%s", n, want, &l)
 			}
-			if err := got.Release(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, got.Release())
 		})
 	}
 }
@@ -127,9 +111,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 	if read(t, o.Path) != content || read(t, o.Legacy) != pid {
 		t.Error("who lost has written into the winner's files")
 	}
-	if _, err := Acquire(ctx, options(t.TempDir())); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled before: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(Acquire(ctx, options(t.TempDir()))), context.Canceled, "cancelled before")
 }
 
 // While NVIDIA's container holds the lock, Acquire waits and does not touch NVIDIA's file. While we hold it,
@@ -160,9 +142,7 @@ func TestTheirScript(t *testing.T) {
 	o.Timeout = 5 * time.Second
 	l := acquire(t, o)
 	defer l.Release()
-	if got := startNVIDIAScript(t, dir).line(t); got != "refused" {
-		t.Errorf("ours holds, their script says %q", got)
-	}
+	assert.Equalf(t, "refused", startNVIDIAScript(t, dir).line(t), "ours holds, their script says")
 	if out, err := exec.Command("flock", "-n", o.Path, "true").CombinedOutput(); err == nil {
 		t.Errorf("flock -n on our file: %s", out)
 	}
@@ -190,21 +170,13 @@ func TestUnlinkedByForce(t *testing.T) {
 	for end := time.Now().Add(3 * time.Second); l.Lost() != nil && time.Now().Before(end); time.Sleep(7 * time.Millisecond) {
 		_ = l.Retake() // the attempts of the other instance come in between sometimes
 	}
-	if err := l.Lost(); err != nil {
-		t.Errorf("after Retake: %v", err)
-	}
+	assert.NoErrorf(t, l.Lost(), "after Retake")
 	if h, held, err := Peek(o.Path); !held || h.PID != os.Getpid() || err != nil {
 		t.Errorf("Peek: %v %v %v", h, held, err)
 	}
-	if got := startNVIDIAScript(t, dir).line(t); got != "refused" {
-		t.Errorf("their script: %s", got)
-	}
-	if err := l.Release(); err != nil {
-		t.Error(err)
-	}
-	if got := other.line(t); got != "held" {
-		t.Errorf("the next one says %q", got)
-	}
+	assert.Equalf(t, "refused", startNVIDIAScript(t, dir).line(t), "their script")
+	assert.NoError(t, l.Release())
+	assert.Equalf(t, "held", other.line(t), "the next one says")
 }
 
 // A daemon of NVIDIA's container inherited the lock and outlives the container: Acquire waits for the daemon
@@ -214,9 +186,7 @@ func TestTheirOrphan(t *testing.T) {
 	dir := t.TempDir()
 	other := start(t, exec.Command("sh", "-c", `exec 3> "$0/nvidia-driver.pid"; flock -n 3; echo $$ >&3; sleep 30 >/dev/null & echo $!`, dir))
 	var orphan int
-	if _, err := fmt.Sscan(other.line(t), &orphan); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(fmt.Sscan(other.line(t), &orphan))(t)
 	defer func() { _ = unix.Kill(orphan, unix.SIGKILL) }()
 	_ = other.Process.Kill()
 	_ = other.Wait()
@@ -242,12 +212,8 @@ func TestLegacyTakenByOther(t *testing.T) {
 	if err := l.Lost(); !errors.As(err, &lost) || lost.Path != o.Legacy || lost.Gone || !strings.Contains(err.Error(), "fuser") {
 		t.Errorf("Lost: %v", err)
 	}
-	if err := l.Retake(); !errors.Is(err, ErrHeld) {
-		t.Errorf("Retake: %v", err)
-	}
-	if err := l.Release(); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorIsf(t, l.Retake(), ErrHeld, "Retake")
+	assert.NoError(t, l.Release())
 	if _, err := os.Stat(o.Legacy); err != nil {
 		t.Errorf("their file was removed: %v", err)
 	}
@@ -259,26 +225,20 @@ func TestDaemonDoesNotInherit(t *testing.T) {
 	dir := t.TempDir()
 	other := startInstance(t, dir, "LOCK_TEST_DAEMON=1")
 	var pid int
-	if _, err := fmt.Sscanf(other.line(t), "daemon %d", &pid); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(fmt.Sscanf(other.line(t), "daemon %d", &pid))(t)
 	defer func() { _ = unix.Kill(pid, syscall.SIGKILL) }()
 	other.line(t)
 	_ = other.Process.Kill()
 	o := options(dir)
 	o.Timeout = 5 * time.Second
 	defer acquire(t, o).Release()
-	if err := unix.Kill(pid, 0); err != nil {
-		t.Errorf("the daemon is gone, so nothing was shown: %v", err)
-	}
+	assert.NoErrorf(t, unix.Kill(pid, 0), "the daemon is gone, so nothing was shown")
 }
 
 func remove(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
-		if err := os.Remove(p); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(p))
 	}
 }
 
@@ -295,21 +255,15 @@ func TestHostileFiles(t *testing.T) {
 			if legacy {
 				path = o.Legacy
 			}
-			if err := makeIt(path); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, makeIt(path))
 			if _, err := Acquire(t.Context(), o); err == nil || errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "take the driver's lock") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Acquire(t.Context(), options(filepath.Join(file, "x"))); err == nil || !strings.Contains(err.Error(), "mounted and writable") {
-		t.Errorf("no folder: %v", err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	assert.ErrorContainsf(t, assert.Err(Acquire(t.Context(), options(filepath.Join(file, "x")))), "mounted and writable", "no folder")
 	if _, _, err := Peek(filepath.Join(file, "x")); err == nil {
 		t.Error("Peek below a file: no error")
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestParse(t *testing.T) {
@@ -40,9 +43,7 @@ func TestLocked(t *testing.T) {
 		"lock:\n":           false,
 		"pos:\t0\nflags: 0": false,
 	} {
-		if got := hasExclusiveFlock([]byte(info)); got != want {
-			t.Errorf("%q: %v", info, got)
-		}
+		assert.Equalf(t, want, hasExclusiveFlock([]byte(info)), "%q", info)
 	}
 }
 
@@ -54,10 +55,7 @@ func FuzzParse(f *testing.F) {
 		if h.PID < 0 || strings.ContainsAny(h.String(), "\n\x1b") {
 			t.Errorf("%q: %q", b, h)
 		}
-		out, err := json.Marshal(h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := require.Value(json.Marshal(h))(t)
 		if again := parse(out); again.PID != h.PID || again.Pod != h.Pod || !again.Since.Equal(h.Since) {
 			t.Errorf("%q: %v, then %v", b, h, again)
 		}

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/slogtest"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestHandlers(t *testing.T) {
@@ -26,9 +29,7 @@ func TestHandlers(t *testing.T) {
 
 func parseJSON(t *testing.T, line string) map[string]any {
 	var record map[string]any
-	if err := json.Unmarshal([]byte(line), &record); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(line), &record))
 	return record
 }
 
@@ -80,9 +81,7 @@ func TestLines(t *testing.T) {
 		if _, rest, timed := strings.Cut(got, "Z "); timed {
 			got = rest
 		}
-		if got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		assert.Equal(t, c.want, got)
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
@@ -52,9 +51,7 @@ func TestCollect(t *testing.T) {
 	for _, s := range []string{"starting", "serving", "degraded", "stopping", "detached", "restored", "absent", "failed"} {
 		want["state{state="+s+"}"] = 0
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, got)
 }
 
 // Unknown values have no series; a successful start shows its image and how long it took.
@@ -117,7 +114,5 @@ func TestStates(t *testing.T) {
 			}
 		}
 	})
-	if len(seen) != 9 {
-		t.Error(seen)
-	}
+	assert.Equalf(t, 9, len(seen), "%v", seen)
 }

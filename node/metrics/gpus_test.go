@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -68,9 +69,7 @@ func TestAskedOnlyWhenScraped(t *testing.T) {
 		g := newGPUs(a, 30*time.Second)
 		time.Sleep(time.Hour)
 		for i, want := range []int{1, 1, 1, 2, 2, 2, 3} { // one scrape every ten seconds
-			if got := used(t.Context(), g); got != want {
-				t.Errorf("scrape %d: %d, want %d", i, got, want)
-			}
+			assert.Equalf(t, want, used(t.Context(), g), "scrape %d", i)
 			time.Sleep(11 * time.Second)
 		}
 		time.Sleep(30 * time.Second)
@@ -132,18 +131,12 @@ func TestNotAsked(t *testing.T) {
 		if got := used(t.Context(), newGPUs(a, 0)); got != -1 || a.count() != 0 {
 			t.Error(got, a.count())
 		}
-		if got := used(t.Context(), &gpus{every: time.Second, now: time.Now}); got != -1 {
-			t.Error(got)
-		}
+		assert.Equal(t, -1, used(t.Context(), &gpus{every: time.Second, now: time.Now}))
 		g := newGPUs(a, time.Second)
-		if got := used(t.Context(), g); got != 1 {
-			t.Error(got)
-		}
+		assert.Equal(t, 1, used(t.Context(), g))
 		time.Sleep(time.Minute)
 		a.set(0, probe.ErrBusy) // the previous answer stays until it is too old
-		if got := used(t.Context(), g); got != 1 {
-			t.Error(got)
-		}
+		assert.Equal(t, 1, used(t.Context(), g))
 		for _, err := range []error{status.ErrNotReady, probe.ErrEnded} {
 			time.Sleep(time.Minute)
 			a.set(0, err)
@@ -159,9 +152,7 @@ func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asker{takes: time.Hour}
 		g := newGPUs(a, time.Second)
-		if got := used(t.Context(), g); got != -1 {
-			t.Error(got)
-		}
+		assert.Equal(t, -1, used(t.Context(), g))
 		began := time.Now()
 		g.stop()
 		if got, ok := g.last(); time.Since(began) > 0 || !ok || got.ok {

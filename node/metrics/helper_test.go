@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
@@ -65,13 +67,8 @@ func steady(st status.Snapshot) Source {
 func series(t *testing.T, c *collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(c); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, registry.Register(c))
+	families := require.Value(registry.Gather())(t)
 	all := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -95,9 +92,7 @@ func names(all map[string]float64) []string { return slices.Sorted(maps.Keys(all
 func serve(t *testing.T, s *Server) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
@@ -105,9 +100,7 @@ func serve(t *testing.T, s *Server) string {
 		cancel()
 		select {
 		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 		case <-time.After(5 * time.Second):
 			t.Error("the server does not end")
 		}
@@ -118,18 +111,9 @@ func serve(t *testing.T, s *Server) string {
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	resp := require.Value(http.DefaultTransport.RoundTrip(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := require.Value(io.ReadAll(io.LimitReader(resp.Body, 1<<20)))(t)
 	return resp.StatusCode, string(body)
 }

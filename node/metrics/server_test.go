@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -40,11 +42,7 @@ func TestServe(t *testing.T) {
 
 func request(t *testing.T, method, url string) *http.Request {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return req
+	return require.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("x")))(t)
 }
 
 func TestNotReady(t *testing.T) {
@@ -68,9 +66,7 @@ func TestNotReady(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	source := steady(serving())
 	slow := &asker{takes: time.Hour}
 	source.GPUs = slow.query
@@ -79,13 +75,9 @@ func TestServeEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- New(source, Options{GPUEvery: time.Second}).Serve(ctx, listener) }()
 	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // on the loopback
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
-	if _, err := conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(conn.Write([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")))(t)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if slow.count() > 0 || time.Now().After(end) {
 			break
@@ -96,15 +88,11 @@ func TestServeEnds(t *testing.T) {
 	if err := <-ended; err != nil || time.Since(began) > time.Second {
 		t.Error(err, time.Since(began))
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection is still open")
 	}
-	if err := New(source, Options{}).Serve(t.Context(), listener); err == nil || !strings.Contains(err.Error(), "serve metrics on 127.0.0.1:") {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, New(source, Options{}).Serve(t.Context(), listener), "serve metrics on 127.0.0.1:")
 }
 
 // Clients that keep connections open without sending anything do not lock out others for long.
@@ -113,9 +101,7 @@ func TestSilentConnections(t *testing.T) {
 	url := serve(t, New(steady(status.Snapshot{}), Options{}))
 	for range maxConnections + 4 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // on the loopback
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer conn.Close()
 	}
 	began := time.Now()

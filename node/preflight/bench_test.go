@@ -16,34 +16,22 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // newSigner returns a key with a self-signed certificate; without id the certificate has no subject key id.
 func newSigner(t *testing.T, name string, serial int64, id []byte, issuer *sign.Signer) *sign.Signer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, SubjectKeyId: id}
 	parent, by := template, crypto.Signer(key)
 	if issuer != nil {
 		parent, by = issuer.Certificate, issuer.Key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sign.NewSigner(key, cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	der := require.Value(x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by))(t)
+	cert := require.Value(x509.ParseCertificate(der))(t)
+	return require.Value(sign.NewSigner(key, cert))(t)
 }
 
 // bench makes modules and provides the kernel's keys.
@@ -68,9 +56,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) write(name string, data []byte) string {
 	b.t.Helper()
 	path := filepath.Join(b.dir, name)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -80,18 +66,10 @@ var plainModule = bytes.Repeat([]byte("\x7fELF module "), 500)
 func (b *bench) signed(by *sign.Signer, hash crypto.Hash, edit func([]byte) []byte) string {
 	b.t.Helper()
 	from := b.write("plain.ko", plainModule)
-	der, err := by.SignFile(b.t.Context(), from, hash)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	der := require.Value(by.SignFile(b.t.Context(), from, hash))(b.t)
 	to := filepath.Join(b.dir, "nvidia.ko")
-	if err := sign.Attach(b.t.Context(), from, to, der); err != nil {
-		b.t.Fatal(err)
-	}
-	data, err := os.ReadFile(to)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, sign.Attach(b.t.Context(), from, to, der))
+	data := require.Value(os.ReadFile(to))(b.t)
 	if edit != nil {
 		data = edit(data)
 	}
@@ -155,16 +133,10 @@ const tail = 12 + 28 // the description of a signature, and the line of text
 
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return require.Value(os.ReadFile(path))(t)
 }
 
 func (m *machine) gone(name string) {
 	m.t.Helper()
-	if err := os.Remove(filepath.Join(m.dir, name)); err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, os.Remove(filepath.Join(m.dir, name)))
 }

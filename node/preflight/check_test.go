@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
@@ -268,9 +270,7 @@ func TestChecks(t *testing.T) {
 			if got.Status != c.status || !strings.Contains(finding, c.find) || !strings.Contains(fix, c.fix) {
 				t.Errorf("%s: %s (%s)\nwant %s: %s (%s)", got.Status, finding, fix, c.status, c.find, c.fix)
 			}
-			if (got.Status == Blocked || got.Status == Warning) != (fix != "") {
-				t.Errorf("%s with fix %q", got.Status, fix)
-			}
+			assert.Equalf(t, fix != "", got.Status == Blocked || got.Status == Warning, "%s with fix %q", got.Status, fix)
 		})
 	}
 	for _, s := range steps() {
@@ -290,13 +290,9 @@ func TestGood(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if err := Blocking(checks); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, Blocking(checks))
 	var b bytes.Buffer
-	if err := Table(&b, checks); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Table(&b, checks))
 	goldentest.Compare(t, "testdata/good.txt", m.rename(b.String()))
 }
 
@@ -313,22 +309,16 @@ func TestBad(t *testing.T) {
 	in.Info.Kernel.Max = "5.15"
 	checks := Run(t.Context(), in)
 	var b bytes.Buffer
-	if err := Table(&b, checks); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Table(&b, checks))
 	text, err := json.MarshalIndent(checks[:9], "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = Blocking(checks)
 	goldentest.Compare(t, "testdata/bad.txt", m.rename(fmt.Sprintf("%s\n%v\n\n%s\n", b.String(), err, text)))
 	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !blocked.Has(Signing) || blocked.Has(RDMADevices) {
 		t.Errorf("%#v", err)
 	}
 	b.Reset()
-	if err := Table(&b, []Check{{Name: "gpu", Status: Warning, Finding: "a\x1b[31m\nb", Fix: "do it"}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Table(&b, []Check{{Name: "gpu", Status: Warning, Finding: "a\x1b[31m\nb", Fix: "do it"}}))
 	goldentest.Compare(t, "testdata/warning.txt", b.String())
 }
 

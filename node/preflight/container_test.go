@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // variant has the capabilities of the documented variant: SYS_MODULE, MKNOD, SYS_PTRACE, DAC_READ_SEARCH.
@@ -65,12 +67,8 @@ func TestRunLinkedIsTheHosts(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	there := filepath.Join(in.Host, in.RunDir)
-	if err := os.MkdirAll(filepath.Dir(there), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(in.RunDir, there); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(there), 0o755))
+	require.NoError(t, os.Symlink(in.RunDir, there))
 	if got := find(t, Run(t.Context(), in), RunShared); got.Status != OK {
 		t.Errorf("%+v", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
@@ -89,9 +90,7 @@ func (m *machine) write(name, body string) {
 			err = os.WriteFile(file, []byte(body), 0o600)
 		}
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 }
 
 // rename makes the text of a run the same in every folder.
@@ -121,11 +120,7 @@ const listText = `{"chips": [
 
 func list(t *testing.T, text string) Supported {
 	t.Helper()
-	s, err := ParseSupported([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return require.Value(ParseSupported([]byte(text)))(t)
 }
 
 func image() driverinfo.Description {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -104,16 +106,12 @@ func TestEnrol(t *testing.T) {
 		!strings.Contains(fix, "switch Secure Boot off") || m.rename(got.Signatures.Enrol) != command || strings.Contains(fix, "waiting") {
 		t.Errorf("%s, %+v", fix, got.Signatures)
 	}
-	if want := `the modules are signed by "Somebody else" (key ff, sha256), a key that the kernel does not know`; !strings.Contains(got.Finding, want) {
-		t.Errorf("%s, want %s", got.Finding, want)
-	}
+	assert.Contains(t, got.Finding, `the modules are signed by "Somebody else" (key ff, sha256), a key that the kernel does not know`)
 	m.write("sys/firmware/efi/efivars/MokNew-605dab50-e046-4300-abb6-3dd810dd8b23", "x")
 	if got = judged(t, in); !strings.Contains(got.Fix, "waiting to be confirmed") {
 		t.Error(got.Fix)
 	}
-	if err := os.RemoveAll(filepath.Join(m.dir, "sys/firmware")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Join(m.dir, "sys/firmware")))
 	if got = judged(t, in); !strings.Contains(got.Fix, "not started by UEFI") || got.Signatures.Enrol != "" || !strings.Contains(got.Fix, "switch module.sig_enforce off") {
 		t.Error(got.Fix)
 	}
@@ -244,9 +242,7 @@ func TestThisKernel(t *testing.T) {
 	in.defaults()
 	k := in.readKeys()
 	t.Logf("keyrings seen %v, exact %v, %v", k.seen, k.exact, k.keys)
-	if _, err := members(-99); err == nil {
-		t.Error("a keyring that does not exist has members")
-	}
+	assert.Errorf(t, assert.Err(members(-99)), "a keyring that does not exist has members")
 }
 
 // FuzzParseKey: no line causes a panic, and names are fit for a terminal.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node/devices"
 )
@@ -23,9 +25,7 @@ const newList = `{"chips": [
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	s := list(t, listText)
-	if s.Len() != 8 {
-		t.Errorf("%d rows", s.Len())
-	}
+	assert.Equalf(t, 8, s.Len(), "rows")
 	for _, c := range []struct {
 		gpu  devices.GPU
 		want Chip
@@ -50,17 +50,13 @@ func TestLookup(t *testing.T) {
 
 func TestReadSupported(t *testing.T) {
 	t.Parallel()
-	if _, err := ReadSupported(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(ReadSupported(filepath.Join(t.TempDir(), "none"))), fs.ErrNotExist, "missing")
 	file := filepath.Join(t.TempDir(), "list")
 	for text, want := range map[string]string{
 		listText: "", `{}`: "", "[]": "not a list of GPUs", `{"chips": [` + strings.Repeat("{},", maxRows) + "{}]}": "more than",
 		strings.Repeat(" ", maxList+1): "larger than",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		_, err := ReadSupported(file)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20s: %v, want %q", text, err, want)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestParseSMI(t *testing.T) {
@@ -93,9 +95,7 @@ func TestSysfs(t *testing.T) {
 func TestLastLine(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"": "no output", "a\nb\r\n\n": "b", "\x1b[1mx\x1b[0m": "[1mx[0m", strings.Repeat("é", 400): strings.Repeat("é", 150)} {
-		if got := lastLine([]byte(in)); got != want {
-			t.Errorf("%.20q: %q", in, got)
-		}
+		assert.Equalf(t, want, lastLine([]byte(in)), "%.20q", in)
 	}
 }
 
@@ -151,8 +151,6 @@ func TestAt(t *testing.T) {
 		{"00000000:05:00.0", "0000:05:00.0", true}, {"0000:05:00.0", "0000:05:00.0", true}, {"0000:AF:00.0", "0000:af:00.0", true},
 		{"10000:05:00.0", "00010000:05:00.0", true}, {"0001:05:00.0", "0000:05:00.0", false}, {"0000:06:00.0", "0000:05:00.0", false}, {"", "0000:05:00.0", false},
 	} {
-		if got := (Device{PCI: test.a}).At(test.b); got != test.want {
-			t.Errorf("At(%q, %q) = %v", test.a, test.b, got)
-		}
+		assert.Equalf(t, test.want, (Device{PCI: test.a}).At(test.b), "At(%q, %q)", test.a, test.b)
 	}
 }

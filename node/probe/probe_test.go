@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -61,9 +62,7 @@ func TestAsk(t *testing.T) {
 				t.Errorf("Err %q, want %q in it", got.Err, c.text)
 			}
 			got.Err = ""
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
-			}
+			assert.Same(t, c.want, got)
 		})
 	}
 }
@@ -154,10 +153,7 @@ func TestAbandoned(t *testing.T) {
 // The number of descriptors must not grow: a node asks for months.
 func TestNoLeak(t *testing.T) {
 	count := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := require.Value(os.ReadDir("/proc/self/fd"))(t)
 		return len(entries)
 	}
 	var p Prober

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // usageOptions are for children that answer only when they are asked for memory and utilisation.
@@ -63,9 +65,7 @@ func TestEndUsage(t *testing.T) {
 	if took := time.Since(began); took > time.Second || running(t, "sleep 64.25") {
 		t.Errorf("took %v, or the child is still there", took)
 	}
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, (<-failed), context.Canceled)
 	o := usageOptions("0 x")
 	o.Probe, o.SMI = "/nonexistent", os.Args[0]
 	if a, err := p.AskUsage(t.Context(), o); !errors.Is(err, ErrEnded) || len(a.Devices) > 0 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestLabels(t *testing.T) {
@@ -34,9 +35,7 @@ func TestLabels(t *testing.T) {
 			p + "version.full": "x-.y", p + "version.revision": "x-.y", p + "flavour": "a-b",
 		}},
 	} {
-		if diff := cmp.Diff(test.want, labelsOf(test.version, test.flavour, test.gpus)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.Samef(t, test.want, labelsOf(test.version, test.flavour, test.gpus), "%s (-want +got)", name)
 	}
 }
 
@@ -64,9 +63,7 @@ func TestWrite(t *testing.T) {
 	path := filepath.Join(dir, labelsFile)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	must(writeLabels(dir, map[string]string{"b": "2", "a": "1"}))
 	text, err := os.ReadFile(path)
@@ -86,9 +83,7 @@ func TestWrite(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if err := writeLabels("/proc/nowhere", nil); err == nil || !strings.Contains(err.Error(), "mounted") {
-		t.Errorf("no folder: %v", err)
-	}
+	assert.ErrorContainsf(t, writeLabels("/proc/nowhere", nil), "mounted", "no folder")
 	must(os.Mkdir(path, 0o700))
 	must(os.WriteFile(filepath.Join(path, "x"), nil, 0o600))
 	if writeLabels(dir, nil) == nil || removeLabels(dir) == nil {
@@ -105,12 +100,8 @@ func TestModel(t *testing.T) {
 	put := func(address, text string) {
 		t.Helper()
 		dir := filepath.Join(proc, "driver/nvidia/gpus", address)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "information"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "information"), []byte(text), 0o600))
 	}
 	put("0000:05:00.0", "Model: \t\t Tesla T4\nIRQ:   \t\t 11\n")
 	put("0000:06:00.0", "Model: \t\t Unknown\n")
@@ -118,13 +109,9 @@ func TestModel(t *testing.T) {
 	for address, want := range map[string]string{
 		"0000:05:00.0": "Tesla T4", "0000:06:00.0": "10de:1eb8", "0000:07:00.0": "10de:1eb8", "0000:08:00.0": "10de:1eb8", "../../../x": "10de:1eb8",
 	} {
-		if got := gpuModel("", proc, address, "10de:1eb8"); got != want {
-			t.Errorf("%s: %q, want %q", address, got, want)
-		}
+		assert.Equalf(t, want, gpuModel("", proc, address, "10de:1eb8"), "%s", address)
 	}
-	if got := gpuModel("NVIDIA A2", proc, "0000:05:00.0", "x"); got != "NVIDIA A2" {
-		t.Error(got)
-	}
+	assert.Equal(t, "NVIDIA A2", gpuModel("NVIDIA A2", proc, "0000:05:00.0", "x"))
 }
 
 func FuzzModel(f *testing.F) {

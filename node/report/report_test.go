@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/kubernetes/apitest"
@@ -62,9 +64,7 @@ func (b *bench) labels(t *testing.T) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return ""
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -86,9 +86,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("an instance without the lock speaks of the node: %v", c)
 	}
 	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "recover"})
-	if got := b.condition(); got != "False Starting phase recover" {
-		t.Error(got)
-	}
+	assert.Equal(t, "False Starting phase recover", b.condition())
 	compiling := status.Snapshot{State: status.Starting, Phase: "modules", Wanted: "535.261.03", Kernel: "6.1.0"}
 	b.see(t, time.Second, compiling)
 	if at := b.next(); !at.Equal(b.clock.Add(compileWait)) {
@@ -102,9 +100,7 @@ func TestLife(t *testing.T) {
 	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "load"})
 	b.see(t, time.Second, serves)
 	const text = "driver 535.261.03 (open modules, from the cache) serves kernel 6.1.0, 1 of 2 GPUs work; the start took 1.75s"
-	if got := b.condition(); got != "True Serving "+text {
-		t.Error(got)
-	}
+	assert.Equal(t, "True Serving "+text, b.condition())
 	if got := b.labels(t); !strings.Contains(got, "nvidia.com/driver.gpu.working=1\n") || !strings.Contains(got, "nvidia.com/driver.version.full=535.261.03\n") {
 		t.Error(got)
 	}
@@ -134,9 +130,7 @@ func TestLife(t *testing.T) {
 	if got := b.server.Told(); !slices.Equal(got, want) {
 		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if b.said.String() != "" {
-		t.Errorf("warnings: %s", &b.said)
-	}
+	assert.Equalf(t, "", b.said.String(), "warnings")
 }
 
 // TestEnds checks condition and labels for each way in which a life may end.
@@ -158,9 +152,7 @@ func TestEnds(t *testing.T) {
 		}
 		b.st = test.st
 		b.Close(t.Context())
-		if got := b.condition(); got != test.condition {
-			t.Errorf("%s: condition %s", test.st.State, got)
-		}
+		assert.Equalf(t, test.condition, b.condition(), "%s: condition", test.st.State)
 		if got := b.labels(t); (got == "") != (test.label == "") || !strings.Contains(got, "version.major="+test.label) && test.label != "" {
 			t.Errorf("%s: labels %q", test.st.State, got)
 		}
@@ -207,9 +199,7 @@ func TestHeartbeat(t *testing.T) {
 	for range 7 {
 		b.see(t, 10*time.Minute, waits)
 	}
-	if told := strings.Join(b.server.Told(), "\n"); !strings.Contains(told, "Pod Warning WaitingForHolders x9: b") {
-		t.Errorf("a state that lasts is forgotten: %s", told)
-	}
+	assert.Containsf(t, strings.Join(b.server.Told(), "\n"), "Pod Warning WaitingForHolders x9: b", "a state that lasts is forgotten")
 }
 
 // TestRefused checks missing rights and a server that is down: one warning each, rare attempts, and the other
@@ -229,9 +219,7 @@ func TestRefused(t *testing.T) {
 	b.see(t, time.Second, serves)
 	b.server.Do(func(st *apitest.State) { st.Down = false })
 	b.see(t, time.Second, serves)
-	if got := b.condition(); got != "<nil> <nil> <nil>" {
-		t.Errorf("it does not pause: %s", got)
-	}
+	assert.Equalf(t, "<nil> <nil> <nil>", b.condition(), "it does not pause")
 	b.see(t, mostWait, serves)
 	if got := b.condition(); !strings.HasPrefix(got, "True Serving") || !strings.Contains(b.said.String(), "reporting works again feature=\"the node condition") {
 		t.Errorf("%s, said %s", got, &b.said)

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestExitCode(t *testing.T) {
@@ -48,9 +51,7 @@ func TestWorkerCannotStart(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(string(out), "error: cannot start the worker, nothing was done path=/nonexistent: no such file") {
 		t.Errorf("got %d, %q", got, out)
 	}
-	if got := Run(nil, Options{}); got != 1 {
-		t.Errorf("no arguments: got %d", got)
-	}
+	assert.Equalf(t, 1, Run(nil, Options{}), "no arguments")
 }
 
 // The worker must not see the marker, and a marker of another process does not make a worker.
@@ -71,26 +72,17 @@ func TestMarker(t *testing.T) {
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	cmd := shim(t, "signals")
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	pipe := require.Value(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(pipe)
 	lines.Scan()
 	for _, s := range []int{1, 2, 3, 10, 12, 14, 18, 20, 28, 40, 64, 15} {
-		if err := cmd.Process.Signal(syscall.Signal(s)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Process.Signal(syscall.Signal(s)))
 		if !lines.Scan() || lines.Text() != strconv.Itoa(s) {
 			t.Fatalf("signal %d: worker got %q", s, lines.Text())
 		}
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, cmd.Wait())
 }
 
 func TestOrphansAreReaped(t *testing.T) {
@@ -106,18 +98,14 @@ func TestOrphansAreReaped(t *testing.T) {
 func TestRemains(t *testing.T) {
 	t.Parallel()
 	foreign := exec.CommandContext(t.Context(), "sleep", "60")
-	if err := foreign.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, foreign.Start())
 	defer func() { _ = foreign.Process.Kill(); _ = foreign.Wait() }()
 	for _, trap := range []string{"exit", ""} { // "" ignores SIGTERM
 		var out bytes.Buffer
 		cmd := shim(t, "leave", trap)
 		cmd.Stdout = &out
 		began := time.Now()
-		if err := cmd.Run(); err != nil {
-			t.Errorf("trap %q: %v", trap, err)
-		}
+		assert.NoErrorf(t, cmd.Run(), "trap %q", trap)
 		pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
 		if err != nil || alive(pid) {
 			t.Errorf("trap %q: process %s is alive, %v", trap, out.String(), err)
@@ -135,26 +123,17 @@ func TestRemains(t *testing.T) {
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	cmd := shim(t, "wait")
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	pipe := require.Value(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(pipe)
 	lines.Scan()
 	var pid int
-	if _, err := fmt.Sscanf(lines.Text(), "ready %d", &pid); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(fmt.Sscanf(lines.Text(), "ready %d", &pid))(t)
 	time.Sleep(50 * time.Millisecond) // the thread that started the worker must not be a short-lived one
 	if !alive(pid) {
 		t.Fatal("the worker ended on its own")
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Kill())
 	if !lines.Scan() || lines.Text() != "15" {
 		t.Errorf("worker got %q", lines.Text())
 	}
@@ -185,9 +164,7 @@ func TestDescendants(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 60 & wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	eventually(t, "the shell and its child are found", func() bool {
 		n := 0
 		for _, pid := range (remains{proc: "/proc"}).descendants() {

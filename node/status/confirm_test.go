@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
@@ -35,9 +36,7 @@ func (s seen) system(t *testing.T, run string) kmod.System {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		name = filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)))
 	}
 	for name, text := range s.sys {
 		write("sys/"+name, text)
@@ -45,9 +44,7 @@ func (s seen) system(t *testing.T, run string) kmod.System {
 	write("proc/self/mountinfo", strings.ReplaceAll(s.mounts, "RUN", run))
 	write("proc/modules", "")
 	if s.link != "" {
-		if err := os.Symlink(s.link, RootPath(run)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(s.link, RootPath(run)))
 	}
 	return kmod.System{Sys: dir + "/sys", Proc: dir + "/proc"}
 }
@@ -93,9 +90,7 @@ func TestConfirm(t *testing.T) {
 				defer unlock(t, acquire(t, run, s.holder))
 			}
 			if s.gone {
-				if err := os.Remove(lock.Path(run)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Remove(lock.Path(run)))
 			}
 			err := st.Confirm(run, s.system(t, run))
 			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), c.want)) {

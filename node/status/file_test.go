@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
@@ -38,12 +40,8 @@ func sample() Snapshot {
 func TestStatusFile(t *testing.T) {
 	t.Parallel()
 	file := Folder(t.TempDir())
-	if _, err := file.Load(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
-	if err := file.Save(sample()); err != nil {
-		t.Fatal(err)
-	}
+	assert.ErrorIsf(t, assert.Err(file.Load()), fs.ErrNotExist, "no file")
+	require.NoError(t, file.Save(sample()))
 	got, err := file.Load()
 	if diff := cmp.Diff(sample(), got); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
@@ -63,9 +61,7 @@ func TestReadStatusRefuses(t *testing.T) {
 		`{"schema":1,"pid":"x"}`: "cannot unmarshal", `{"schema":1}` + strings.Repeat(" ", 1<<20): "bytes",
 	} {
 		file := Folder(t.TempDir())
-		if err := os.WriteFile(filepath.Join(string(file), fileName), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(string(file), fileName), []byte(text), 0o600))
 		if st, err := file.Load(); err == nil || !strings.Contains(err.Error(), want) || st.Schema != 0 {
 			t.Errorf("%.20q: %v, want %q", text, err, want)
 		}
@@ -73,17 +69,12 @@ func TestReadStatusRefuses(t *testing.T) {
 }
 
 func FuzzReadStatus(f *testing.F) {
-	seed, err := json.Marshal(sample())
-	if err != nil {
-		f.Fatal(err)
-	}
+	seed := require.Value(json.Marshal(sample()))(f)
 	f.Add(seed)
 	f.Add([]byte(`{"schema":1}`))
 	file := Folder(f.TempDir())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(filepath.Join(string(file), fileName), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(string(file), fileName), data, 0o600))
 		if st, err := file.Load(); err != nil && st.Schema != 0 {
 			t.Error("an error with a status")
 		}

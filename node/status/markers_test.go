@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestLeftovers checks that the files of an instance which was killed while it wrote are removed, and that
@@ -13,34 +16,20 @@ import (
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	m := Markers{Run: t.TempDir()}
-	if err := m.NotReady(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.NotReady())
 	for _, name := range []string{".tmp-driver-status.json123", "validations/.tmp-.driver-daemons-status9", "validations/.tmp-other1"} {
-		if err := os.WriteFile(filepath.Join(m.Run, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(m.Run, name), nil, 0o600))
 	}
-	if err := m.RemoveUnfinished(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.RemoveUnfinished())
 	var got []string
 	for _, pattern := range []string{"*", "validations/*"} {
-		found, err := filepath.Glob(filepath.Join(m.Run, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := require.Value(filepath.Glob(filepath.Join(m.Run, pattern)))(t)
 		for _, f := range found {
-			name, err := filepath.Rel(m.Run, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			name := require.Value(filepath.Rel(m.Run, f))(t)
 			got = append(got, name)
 		}
 	}
-	if diff := cmp.Diff([]string{"validations", "validations/.driver-daemons-status", "validations/.tmp-other1"}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, []string{"validations", "validations/.driver-daemons-status", "validations/.tmp-other1"}, got)
 }
 
 func TestMarkers(t *testing.T) {
@@ -62,9 +51,7 @@ func TestMarkers(t *testing.T) {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	must(m.NotReady())
 	see("starting", "NotReady\n", "-", "-")
@@ -85,10 +72,6 @@ func TestMarkers(t *testing.T) {
 	must(m.Remove())
 	must(m.Remove())
 	see("gone", "-", "-", "-")
-	if err := MarkStarted("/proc/nowhere", os.Getenv); err == nil {
-		t.Error("no folder, no error")
-	}
-	if err := (Markers{Run: "/proc/nowhere"}).NotReady(); err == nil {
-		t.Error("no folder, no error")
-	}
+	assert.Errorf(t, MarkStarted("/proc/nowhere", os.Getenv), "no folder")
+	assert.Errorf(t, (Markers{Run: "/proc/nowhere"}).NotReady(), "no folder")
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -31,14 +33,10 @@ func TestMine(t *testing.T) {
 	}
 	save := func(st Snapshot) {
 		t.Helper()
-		if err := file.Save(st); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, file.Save(st))
 	}
 	check("no instance", "no driver-entrypoint runs in this container")
-	if err := os.WriteFile(instance, []byte("mine\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(instance, []byte("mine\n"), 0o600))
 	check("nothing written", "has not begun")
 	st := Snapshot{Schema: Schema, Instance: "mine", State: Starting, Phase: "modules"}
 	save(st)
@@ -67,34 +65,22 @@ func TestMine(t *testing.T) {
 func acquire(t *testing.T, run string, pid int) *lock.Lock {
 	t.Helper()
 	l, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: pid, Pod: "other-pod"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
 func unlock(t *testing.T, l *lock.Lock) {
 	t.Helper()
-	if err := l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Release())
 }
 
 func TestAlive(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "instance")
-	if err := Alive(file, noon); err == nil || !strings.Contains(err.Error(), "no driver-entrypoint runs") {
-		t.Errorf("no file: %v", err)
-	}
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, noon, noon)); err != nil {
-		t.Fatal(err)
-	}
-	if err := Alive(file, noon.Add(time.Minute)); err != nil {
-		t.Error(err)
-	}
-	if err := Alive(file, noon.Add(2*time.Minute)); err == nil || !strings.Contains(err.Error(), "no sign of life for 2m0s") {
-		t.Errorf("silent: %v", err)
-	}
+	assert.ErrorContainsf(t, Alive(file, noon), "no driver-entrypoint runs", "no file")
+	require.NoError(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, noon, noon)))
+	assert.NoError(t, Alive(file, noon.Add(time.Minute)))
+	assert.ErrorContainsf(t, Alive(file, noon.Add(2*time.Minute)), "no sign of life for 2m0s", "silent")
 }
 
 func TestWaitReady(t *testing.T) {
@@ -107,14 +93,10 @@ func TestWaitReady(t *testing.T) {
 			for i, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
 				time.Sleep(10 * time.Second)
 				st.Schema, st.PID = Schema, i
-				if err := Folder(run).Save(st); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, Folder(run).Save(st))
 			}
 		}()
-		if err := WaitReady(t.Context(), run, kmod.System{}, log.Logger()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, WaitReady(t.Context(), run, kmod.System{}, log.Logger()))
 		if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "no driver container has run") || !strings.Contains(said[1], "phase load") {
 			t.Errorf("said %q", said)
 		}
@@ -130,19 +112,9 @@ func TestPeermemMissing(t *testing.T) {
 	t.Parallel()
 	sys := t.TempDir()
 	s := kmod.System{Sys: sys, Proc: t.TempDir()}
-	if err := PeermemMissing(s); err != nil {
-		t.Errorf("no Mellanox: %v", err)
-	}
-	if err := os.MkdirAll(filepath.Join(sys, "module", "mlx5_core"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := PeermemMissing(s); !errors.Is(err, ErrNotReady) {
-		t.Errorf("missing: %v", err)
-	}
-	if err := os.MkdirAll(filepath.Join(sys, "module", "nvidia_peermem"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := PeermemMissing(s); err != nil {
-		t.Errorf("there: %v", err)
-	}
+	assert.NoErrorf(t, PeermemMissing(s), "no Mellanox")
+	require.NoError(t, os.MkdirAll(filepath.Join(sys, "module", "mlx5_core"), 0o755))
+	assert.ErrorIsf(t, PeermemMissing(s), ErrNotReady, "missing")
+	require.NoError(t, os.MkdirAll(filepath.Join(sys, "module", "nvidia_peermem"), 0o755))
+	assert.NoErrorf(t, PeermemMissing(s), "there")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
@@ -15,16 +16,12 @@ func TestWriteText(t *testing.T) {
 	t.Parallel()
 	run := t.TempDir()
 	held, err := lock.Acquire(t.Context(), lock.Options{Path: lock.Path(run), Legacy: lock.LegacyPath(run), Self: lock.Holder{PID: 7, Pod: "gpu/driver-old", Since: noon}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out bytes.Buffer
 	write := func(what string, st Snapshot, instances ...kmod.Holder) {
 		t.Helper()
 		fmt.Fprintf(&out, "--- %s\n", what)
-		if err := WriteText(&out, st, run, instances); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, WriteText(&out, st, run, instances))
 	}
 	write("degraded, and another one waits", sample(), kmod.Holder{PID: 7, Container: "a"}, kmod.Holder{PID: 9, Container: "b", Pod: "uid", PodName: "driver-new", PodNamespace: "gpu"},
 		kmod.Holder{PID: 10, Container: "c", PodName: "driver-old", PodNamespace: "gpu"}, kmod.Holder{PID: 11}, kmod.Holder{PID: 12, Container: "a"})
@@ -34,9 +31,7 @@ func TestWriteText(t *testing.T) {
 	write("waiting for safe load", Snapshot{State: Waiting, WaitsFor: ForSafeLoad, Phase: "replace", Reason: "waiting for safe load"})
 	write("stopping", Snapshot{State: Stopping, Holders: holders[:1]})
 	write("compiling", Snapshot{State: Starting, Phase: "modules"})
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, held.Release())
 	write("serving, killed", Snapshot{State: Serving})
 	write("failed", Snapshot{State: Failed, Reason: "no", LastFailure: &Failure{Time: noon, Wanted: "535.261.03", Pod: "gpu/driver-x", Reason: "no"}})
 	write("absent", Snapshot{Schema: Schema, State: Absent})

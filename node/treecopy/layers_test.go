@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestMain runs the tests in a mount namespace of their own: their mounts are not visible outside.
@@ -37,18 +39,11 @@ func needRoot(t *testing.T) {
 	t.Parallel()
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, dir, name, text string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, os.WriteFile(path, []byte(text), mode))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
 }
 
 // Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
@@ -60,19 +55,24 @@ func TestLinkOfWhatChanges(t *testing.T) {
 	var shown unix.Stat_t
 	for name, change := range map[string]func(file string){
 		"written": func(file string) { // with the same size and time
-			st, err := os.Stat(file)
-			check(t, err)
-			check(t, os.WriteFile(file, []byte("changed!"), 0o644))
-			check(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
+			st := require.Value(os.Stat(file))(t)
+			require.NoError(t, os.WriteFile(file, []byte("changed!"), 0o644))
+			require.NoError(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
 		},
-		"grown":    func(file string) { check(t, os.Truncate(file, 1<<20)) },
-		"replaced": func(file string) { write(t, dir, "new", "original", 0o644); check(t, os.Rename(dir+"/new", file)) },
-		"mode":     func(file string) { check(t, os.Chmod(file, 0o600)) },
-		"a link":   func(file string) { check(t, os.Remove(file)); check(t, os.Symlink("/etc/passwd", file)) },
-		"gone":     func(file string) { check(t, os.Remove(file)) },
+		"grown": func(file string) { require.NoError(t, os.Truncate(file, 1<<20)) },
+		"replaced": func(file string) {
+			write(t, dir, "new", "original", 0o644)
+			require.NoError(t, os.Rename(dir+"/new", file))
+		},
+		"mode": func(file string) { require.NoError(t, os.Chmod(file, 0o600)) },
+		"a link": func(file string) {
+			require.NoError(t, os.Remove(file))
+			require.NoError(t, os.Symlink("/etc/passwd", file))
+		},
+		"gone": func(file string) { require.NoError(t, os.Remove(file)) },
 	} {
 		write(t, dir, name, "original", 0o644)
-		check(t, unix.Stat(filepath.Join(dir, name), &shown))
+		require.NoError(t, unix.Stat(filepath.Join(dir, name), &shown))
 		l := &Layers{metacopy: true}
 		if l.find([]*os.File{lower}, name, &shown) == nil {
 			t.Fatalf("%s: not found as it is", name)
@@ -97,9 +97,9 @@ func TestMetacopyIsNotTaken(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	write(t, dir, "lib", "data", 0o644)
-	check(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
+	require.NoError(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
 	var shown unix.Stat_t
-	check(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
+	require.NoError(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
 	lowers := []*os.File{open(t, dir)}
 	if (&Layers{metacopy: true}).find(lowers, "lib", &shown) != nil || (&Layers{}).find(lowers, "lib", &shown) == nil {
 		t.Error("a file without its data was taken")
@@ -108,8 +108,7 @@ func TestMetacopyIsNotTaken(t *testing.T) {
 
 func open(t *testing.T, dir string) *os.File {
 	t.Helper()
-	f, err := os.Open(dir)
-	check(t, err)
+	f := require.Value(os.Open(dir))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -120,21 +119,20 @@ func TestOnly(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"base", "top", "upper", "work", "merged"} {
-		check(t, os.Mkdir(at(name), 0o755))
+		require.NoError(t, os.Mkdir(at(name), 0o755))
 	}
 	for _, name := range []string{"base/usr/lib/a", "top/usr/lib/b", "base/usr/share/one/sub/b", "base/usr/share/one/odd/c", "base/usr/bin/sh"} {
 		write(t, dir, name, name, 0o644)
 	}
-	check(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
+	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("top"), at("base"), at("upper"), at("work"))
-	check(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
+	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
-	l, err := openLayers("/proc/self", at("merged"))
-	check(t, err)
+	l := require.Value(openLayers("/proc/self", at("merged")))(t)
 	defer l.Close()
 	ask := func(path string) bool {
 		var st unix.Stat_t
-		check(t, unix.Lstat(filepath.Join(at("merged"), path), &st))
+		require.NoError(t, unix.Lstat(filepath.Join(at("merged"), path), &st))
 		f := l.only(having(l.lowers, path), path, &st)
 		if f != nil {
 			f.Close()
@@ -146,13 +144,13 @@ func TestOnly(t *testing.T) {
 			t.Errorf("%s is in one layer only: %v", path, !want)
 		}
 	}
-	check(t, os.Chmod(at("base/usr/share/one"), 0o700)) // differs from what the overlay showed a moment ago
+	require.NoError(t, os.Chmod(at("base/usr/share/one"), 0o700)) // differs from what the overlay showed a moment ago
 	var st unix.Stat_t
-	check(t, unix.Lstat(at("base/usr/bin"), &st))
+	require.NoError(t, unix.Lstat(at("base/usr/bin"), &st))
 	if l.only(having(l.lowers, "usr/share/one"), "usr/share/one", &st) != nil {
 		t.Error("another folder than the overlay's was taken")
 	}
-	check(t, os.Remove(at("merged/usr/share/one/sub/b")))
+	require.NoError(t, os.Remove(at("merged/usr/share/one/sub/b")))
 	if ask("usr/share/one") {
 		t.Error("the container changed it")
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestOverlayLowers(t *testing.T) {
@@ -35,12 +35,8 @@ func TestOverlayLowers(t *testing.T) {
 		"too many":          {"lowerdir=" + strings.Repeat("/a:", maxLayers) + "/a", nil},
 	} {
 		got, upper := overlayLowers(c.options)
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-		if want := len(got) > 0 && strings.Contains(c.options, "upperdir="); want != filepath.IsAbs(upper) {
-			t.Errorf("%s: upper %q", name, upper)
-		}
+		assert.Samef(t, c.want, got, "%s", name)
+		assert.Equalf(t, filepath.IsAbs(upper), (len(got) > 0 && strings.Contains(c.options, "upperdir=")), "%s: upper %q", name, upper)
 	}
 	if !metacopy("rw,metacopy=on") || metacopy("rw,metacopy=off") {
 		t.Error("the option metacopy is not understood")

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // buildLimit is five times the duration of building everything on two idle cores.
@@ -30,11 +32,7 @@ func Gate(t testing.TB) {
 func Bin(t testing.TB) string {
 	t.Helper()
 	Gate(t)
-	dir, err := bin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return require.Value(bin())(t)
 }
 
 var bin = sync.OnceValues(func() (string, error) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // commandLimit bounds every command; helm's waits for a roll-out have shorter limits of their own.
@@ -54,10 +56,10 @@ func (p *Plane) TryHelm(args ...string) (string, error) {
 func (p *Plane) As(user string, groups ...string) *Plane {
 	p.t.Helper()
 	home, err := os.MkdirTemp(p.dir, "user-") //nolint:usetesting // inside the plane's folder, which is removed with the plane
-	must(p.t, err)
+	require.NoError(p.t, err)
 	other := *p
 	other.home, other.config = home, filepath.Join(home, "kubeconfig")
-	must(p.t, p.pki.kubeconfig(other.config, p.server, "admin", &identity{user, groups}))
+	require.NoError(p.t, p.pki.kubeconfig(other.config, p.server, "admin", &identity{user, groups}))
 	return &other
 }
 
@@ -83,7 +85,7 @@ func (p *Plane) Wait(limit time.Duration, what string, check func() error) {
 
 func (p *Plane) need(out string, err error) string {
 	p.t.Helper()
-	must(p.t, err)
+	require.NoError(p.t, err)
 	return out
 }
 

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestMain(m *testing.M) {
@@ -51,9 +54,7 @@ func TestAPIServer(t *testing.T) {
 	if got, err := nobody.TryKubectl("get", "pods", "-A"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		t.Errorf("a service account without rights: got %q, %v; want Forbidden", got, err)
 	}
-	if _, err := p.KubectlInput("{", "create", "-f", "-"); err == nil {
-		t.Error("half an object is accepted")
-	}
+	assert.Errorf(t, assert.Err(p.KubectlInput("{", "create", "-f", "-")), "half an object is accepted")
 	if got := p.Helm("version", "--short"); !strings.HasPrefix(got, "v4.") {
 		t.Errorf("helm version says %q", got)
 	}
@@ -74,9 +75,7 @@ func TestAdmission(t *testing.T) {
 	}
 	p.Kubectl("run", "x", "--image=x")
 	for _, name := range []string{"one", "two"} {
-		if _, err := p.KubectlInput(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "`+name+`"}}`, "create", "-f", "-"); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(p.KubectlInput(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "`+name+`"}}`, "create", "-f", "-"))(t)
 	}
 	kubelet := p.As("system:node:one", "system:nodes", "system:authenticated")
 	kubelet.Kubectl("label", "node", "one", "example.com/x=y")
@@ -102,9 +101,7 @@ func TestNodes(t *testing.T) {
 	}
 	set := `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"x": "y"}},
 "template": {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}}}`
-	if _, err := p.KubectlInput(set, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(p.KubectlInput(set, "apply", "-f", "-"))(t)
 	p.Kubectl("rollout", "status", "daemonset/x", "--timeout=60s")
 	if got := strings.Fields(p.Kubectl("get", "pods", "-o", "name")); len(got) != 3 {
 		t.Errorf("pods: %q; want one for each of 3 nodes", got)

@@ -7,22 +7,17 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestPKI opens a connection whose two ends check each other with the files.
 func TestPKI(t *testing.T) {
 	t.Parallel()
-	p, err := NewPKI(t.TempDir(), "10.0.2.15", "api.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Client("node", "system:node:one", "system:nodes"); err != nil {
-		t.Fatal(err)
-	}
-	authority, err := os.ReadFile(p.Path("ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := require.Value(NewPKI(t.TempDir(), "10.0.2.15", "api.example.com"))(t)
+	require.NoError(t, p.Client("node", "system:node:one", "system:nodes"))
+	authority := require.Value(os.ReadFile(p.Path("ca.crt")))(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
 	for _, tc := range []struct {
@@ -38,25 +33,18 @@ func TestPKI(t *testing.T) {
 		{"node", "", x509.ExtKeyUsageServerAuth, false},
 	} {
 		pair, err := tls.LoadX509KeyPair(p.Path(tc.name+".crt"), p.Path(tc.name+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, at := range []time.Duration{-20 * time.Hour, 0, 9 * 365 * 24 * time.Hour} {
 			_, err = pair.Leaf.Verify(x509.VerifyOptions{
 				Roots: pool, DNSName: tc.host, KeyUsages: []x509.ExtKeyUsage{tc.usage}, CurrentTime: time.Now().Add(at),
 			})
-			if (err == nil) != tc.good {
-				t.Errorf("%s for %q, usage %v, at %s: got %v; good should be %v", tc.name, tc.host, tc.usage, at, err, tc.good)
-			}
+			assert.Equalf(t, tc.good, err == nil, "%s for %q, usage %v, at %s: got %v; good should be", tc.name, tc.host, tc.usage, at, err)
 		}
 		if tc.name == "node" && (pair.Leaf.Subject.CommonName != "system:node:one" || pair.Leaf.Subject.Organization[0] != "system:nodes") {
 			t.Errorf("the node's subject is %s", pair.Leaf.Subject)
 		}
 	}
-	tokens, err := os.ReadFile(p.Path("sa.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := require.Value(os.ReadFile(p.Path("sa.pub")))(t)
 	if block, _ := pem.Decode(tokens); block == nil || block.Type != "PUBLIC KEY" {
 		t.Errorf("sa.pub is %q", tokens)
 	}

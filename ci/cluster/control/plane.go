@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Config says what runs besides etcd and the API server.
@@ -44,11 +45,10 @@ func Start(t testing.TB, config Config) *Plane {
 	t.Helper()
 	p := &Plane{t: t, bin: Bin(t)}
 	dir, err := os.MkdirTemp("", "plane-") //nolint:usetesting // t.TempDir has the test's name in it, too long for a socket's
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	p.dir, p.home = dir, dir
-	p.pki, err = NewPKI(p.path("pki"), "127.0.0.1", "localhost", serviceAddress)
-	must(t, err)
+	p.pki = require.Value(NewPKI(p.path("pki"), "127.0.0.1", "localhost", serviceAddress))(t)
 	p.startEtcd()
 	begin := time.Now()
 	p.startAPI()
@@ -63,13 +63,11 @@ func Start(t testing.TB, config Config) *Plane {
 		})
 	}
 	if config.Scheduler {
-		args, err := p.schedulerArgs()
-		must(t, err)
+		args := require.Value(p.schedulerArgs())(t)
 		p.run("kube-scheduler", args...)
 	}
 	if config.KWOK {
-		args, err := p.kwokArgs()
-		must(t, err)
+		args := require.Value(p.kwokArgs())(t)
 		p.run("kwok", args...)
 	}
 	return p
@@ -80,8 +78,7 @@ func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 // run starts a program that runs until the test ends.
 func (p *Plane) run(name string, args ...string) *process {
 	p.t.Helper()
-	proc, err := start(p.dir, p.bin, name, args...)
-	must(p.t, err)
+	proc := require.Value(start(p.dir, p.bin, name, args...))(p.t)
 	p.keep(proc)
 	return proc
 }
@@ -99,11 +96,10 @@ func (p *Plane) keep(proc *process) {
 
 func (p *Plane) startEtcd() {
 	p.t.Helper()
-	err := p.run("etcd", p.etcdArgs()...).await(p.t.Context(), func(context.Context) error {
+	require.NoError(p.t, p.run("etcd", p.etcdArgs()...).await(p.t.Context(), func(context.Context) error {
 		_, err := os.Stat(p.path("etcd.sock"))
 		return err
-	})
-	must(p.t, err)
+	}))
 }
 
 // startAPI finds a port for the API server. The API server does not take an open socket, so another process
@@ -114,11 +110,9 @@ func (p *Plane) startAPI() {
 	defer client.CloseIdleConnections()
 	var failed error
 	for range 3 {
-		port, err := freePort()
-		must(p.t, err)
+		port := require.Value(freePort())(p.t)
 		p.server = fmt.Sprintf("https://127.0.0.1:%d", port)
-		proc, err := start(p.dir, p.bin, "kube-apiserver", p.apiserverArgs(port)...)
-		must(p.t, err)
+		proc := require.Value(start(p.dir, p.bin, "kube-apiserver", p.apiserverArgs(port)...))(p.t)
 		failed = proc.await(p.t.Context(), func(ctx context.Context) error { return get(ctx, client, p.server+"/readyz") })
 		if failed == nil {
 			p.keep(proc)
@@ -135,8 +129,7 @@ func (p *Plane) startAPI() {
 // client trusts the plane's authority and has no identity: /readyz is open to everyone.
 func (p *Plane) client() *http.Client {
 	p.t.Helper()
-	pem, err := os.ReadFile(p.pki.Path("ca.crt"))
-	must(p.t, err)
+	pem := require.Value(os.ReadFile(p.pki.Path("ca.crt")))(p.t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
 	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
@@ -166,7 +159,7 @@ func (p *Plane) identities() {
 		"admin": {"admin", "system:masters"}, "kwok": {"kwok", "system:masters"},
 		"controllers": {"system:kube-controller-manager"}, "scheduler": {"system:kube-scheduler"},
 	} {
-		must(p.t, p.pki.Kubeconfig(p.path(name+".kubeconfig"), p.server, name, who[0], slices.Clone(who[1:])...))
+		require.NoError(p.t, p.pki.Kubeconfig(p.path(name+".kubeconfig"), p.server, name, who[0], slices.Clone(who[1:])...))
 	}
 }
 
@@ -177,11 +170,4 @@ func freePort() (int, error) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port //nolint:errcheck // a TCP listener's address is one
 	return port, listener.Close()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

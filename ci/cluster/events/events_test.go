@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -57,9 +59,7 @@ metadata: {name: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
 subjects: [{kind: ServiceAccount, name: driver, namespace: gpu}]
 `, name, rule)
-	if _, err := p.KubectlInput(text, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(p.KubectlInput(text, "apply", "-f", "-"))(t)
 }
 
 // account returns the folder that Kubernetes would mount into the pod.
@@ -69,15 +69,10 @@ func account(t *testing.T, p *control.Plane) (server, dir string) {
 	view := func(field string) string {
 		return p.Kubectl("config", "view", "--raw", "--minify", "-o", "jsonpath={"+field+"}")
 	}
-	ca, err := base64.StdEncoding.DecodeString(view(".clusters[0].cluster.certificate-authority-data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := require.Value(base64.StdEncoding.DecodeString(view(".clusters[0].cluster.certificate-authority-data")))(t)
 	token := p.Kubectl("create", "token", "driver", "-n", "gpu")
 	for name, text := range map[string]string{"ca.crt": string(ca), "token": token, "namespace": "gpu"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return view(".clusters[0].cluster.server"), dir
 }
@@ -133,9 +128,7 @@ func withoutRights(t *testing.T, client *kubernetes.Client) {
 	if len(d.said.Lines()) != 2 || !strings.Contains(text, `cannot patch resource "nodes/status"`) || !strings.Contains(text, `cannot create resource "events"`) {
 		t.Errorf("said\n%s", text)
 	}
-	if _, err := kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context()); !errors.Is(err, kubernetes.ErrForbidden) {
-		t.Errorf("safe load: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(kubernetes.NewSafeLoad(client, "node-1", "driver-x").Ask(t.Context())), kubernetes.ErrForbidden, "safe load")
 }
 
 func options(client *kubernetes.Client, d *driver, uid string) report.Options {
@@ -169,9 +162,7 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	see := func(text string, wants ...string) {
 		t.Helper()
 		for _, want := range wants {
-			if !strings.Contains(text, want) {
-				t.Errorf("%q is not in\n%s", want, text)
-			}
+			assert.Contains(t, text, want)
 		}
 	}
 	p.Wait(20*time.Second, "the last Event", func() error {
@@ -189,9 +180,7 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	r.Close(closing)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
-	if warnings := d.said.String(); warnings != "" {
-		t.Errorf("warnings: %s", warnings)
-	}
+	assert.Equalf(t, "", d.said.String(), "warnings")
 }
 
 // safeLoad tests the handshake; kubectl takes the part of the controller.
@@ -219,13 +208,9 @@ func safeLoad(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 	safe = kubernetes.NewSafeLoad(client, "node-1", "driver-y")
 	ask(false)
 	value("driver-y")
-	if err := safe.Withdraw(context.Background()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, safe.Withdraw(context.Background()))
 	value("")
 	p.Kubectl("annotate", "node", "node-1", status.SafeLoadAnnotation+"=someone")
-	if err := safe.Withdraw(context.Background()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, safe.Withdraw(context.Background()))
 	value("someone")
 }

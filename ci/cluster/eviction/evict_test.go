@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -84,9 +86,7 @@ func testUpgrade(t *testing.T, s *stage) {
 	if got := e.Kubectl("describe", "pod", pod.Name, "-n", space); !strings.Contains(got, "GPUEvictionDone") {
 		t.Errorf("kubectl describe pod does not show the Events:\n%s", got)
 	}
-	if got := e.Kubectl("describe", "node", e.name); !strings.Contains(got, "GPUEvictionDone") {
-		t.Errorf("kubectl describe node does not show the Events:\n%s", got)
-	}
+	assert.Containsf(t, e.Kubectl("describe", "node", e.name), "GPUEvictionDone", "kubectl describe node does not show the Events")
 	all, anon = a.memory()
 	t.Logf("after an upgrade: %d MiB resident, %d of them its own", all, anon)
 	a.stop()
@@ -195,9 +195,7 @@ func testStopped(t *testing.T, s *stage) {
 func testAlone(t *testing.T, s *stage) {
 	e := s.site(t, "alone", 0)
 	_, err := e.KubectlInput(`{apiVersion: v1, kind: Pod, metadata: {name: notebook, namespace: team}, spec: {nodeName: alone, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}`, "apply", "-f", "-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pod := e.driverPod()
 	e.start(pod, "", "")
 	defer e.driver(pod)()
@@ -220,13 +218,8 @@ func testRights(t *testing.T, s *stage) {
 	e.account = "nothing"
 	e.Kubectl("create", "serviceaccount", "nothing", "-n", space)
 	_, err := e.KubectlInput(`{apiVersion: v1, kind: Pod, metadata: {name: nobody, namespace: `+space+`}, spec: {serviceAccountName: nothing, nodeName: rights, containers: [{name: c, image: none}]}}`, "apply", "-f", "-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody, err := e.core.Pods(space).Get(t.Context(), "nobody", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	nobody := require.Value(e.core.Pods(space).Get(t.Context(), "nobody", metav1.GetOptions{}))(t)
 	for _, p := range must(e.pods()) {
 		if len(p.Spec.InitContainers) > 0 {
 			nobody.Spec.InitContainers = p.Spec.InitContainers

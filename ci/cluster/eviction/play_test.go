@@ -17,6 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -44,9 +46,7 @@ func (e *site) driver(pod *corev1.Pod) (end func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		e.status(pod.Name, status.Waiting, "replace")
-		if err := e.annotate(pod.Name); err != nil {
-			e.t.Error(err)
-		}
+		assert.NoError(e.t, e.annotate(pod.Name))
 		for n := e.node(); n.Annotations[status.SafeLoadAnnotation] == pod.Name; n = e.node() {
 			if !sleep(ctx, 300*time.Millisecond) {
 				return
@@ -121,9 +121,7 @@ func (e *site) start(pod *corev1.Pod, server, ca string) *agent {
 	a.cmd.Env = chartEnv(e.t, pod)
 	a.cmd.Stdout, a.cmd.Stderr = a, a
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := a.cmd.Start(); err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, a.cmd.Start())
 	go func() { a.err = a.cmd.Wait(); close(a.done) }()
 	e.t.Cleanup(func() {
 		a.kill()
@@ -181,10 +179,7 @@ func (a *agent) stop() {
 // file.
 func (a *agent) memory() (all, anon int) {
 	a.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid)))(a.t)
 	for line := range strings.Lines(string(text)) {
 		var kb int
 		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kb); err == nil {

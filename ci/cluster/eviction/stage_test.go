@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -56,9 +57,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg.QPS, cfg.Burst = 1000, 1000
 	if s.core, err = corev1client.NewForConfig(cfg); err != nil {
 		t.Fatal(err)
@@ -66,9 +65,7 @@ func newStage(t *testing.T) *stage {
 	s.Helm("install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",
 		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "nfd.enabled=false")
 	s.Kubectl("create", "namespace", team)
-	if _, err := s.KubectlInput(daemons, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(s.KubectlInput(daemons, "apply", "-f", "-"))(t)
 	s.account = strings.TrimSpace(s.Kubectl("get", "daemonset", "-n", space, "-o", "jsonpath={.items[0].spec.template.spec.serviceAccountName}"))
 	s.ca = s.Kubectl("get", "configmap", "kube-root-ca.crt", "-n", space, "-o", `jsonpath={.data.ca\.crt}`)
 	return s
@@ -95,9 +92,7 @@ func (s *stage) site(t *testing.T, name string, users int) *site {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsBefore(name)}}
 	n.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
 	n.Status.Allocatable = n.Status.Capacity
-	if _, err := s.core.Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(s.core.Nodes().Create(t.Context(), n, metav1.CreateOptions{}))(t)
 	e.deployment("train-"+name, name, users)
 	e.Wait(limit, "pods on "+name, func() error {
 		counts, err := e.counts()
@@ -114,9 +109,7 @@ func (e *site) deployment(name, site string, replicas int, finalizers ...string)
 	e.t.Helper()
 	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, namespace: team}, spec: {replicas: %[3]d, selector: {matchLabels: {app: %[1]s}},
 		template: {metadata: {labels: {app: %[1]s}, finalizers: [%[4]s]}, spec: {nodeSelector: {site: %[2]q}, containers: [{name: c, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}`, name, site, replicas, strings.Join(finalizers, ", ")), "apply", "-f", "-")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 }
 
 // budget lets the given number of a deployment's pods be unavailable; it waits until the controller has
@@ -124,9 +117,7 @@ func (e *site) deployment(name, site string, replicas int, finalizers ...string)
 func (e *site) budget(name string, away int) {
 	e.t.Helper()
 	_, err := e.KubectlInput(fmt.Sprintf(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: %[1]s-pdb, namespace: team}, spec: {maxUnavailable: %[2]d, selector: {matchLabels: {app: %[1]s}}}}`, name, away), "apply", "-f", "-")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 	e.Wait(limit, "the budget of "+name, func() error {
 		got := e.Kubectl("get", "pdb", name+"-pdb", "-n", team, "-o", "jsonpath={.status.observedGeneration}={.metadata.generation} {.status.disruptionsAllowed}")
 		if parts := strings.Fields(got); len(parts) != 2 || parts[1] != fmt.Sprint(away) {
@@ -178,10 +169,7 @@ func (e *site) driverPod() *corev1.Pod {
 
 func (e *site) node() *corev1.Node {
 	e.t.Helper()
-	n, err := e.core.Nodes().Get(context.Background(), e.name, metav1.GetOptions{})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	n := require.Value(e.core.Nodes().Get(context.Background(), e.name, metav1.GetOptions{}))(e.t)
 	return n
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -47,10 +48,7 @@ type wire struct {
 
 func newWire(t *testing.T, server, ca string, cut func(step string, answered bool) bool) *wire {
 	t.Helper()
-	target, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := require.Value(url.Parse(server))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}

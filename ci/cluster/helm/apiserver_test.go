@@ -12,7 +12,9 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestAPIServer sends every object of every rendered variant to a real API server, which checks all of it and
@@ -27,9 +29,7 @@ func TestAPIServer(t *testing.T) {
 			t.Run(filepath.Base(dir)+" "+base(path), func(t *testing.T) {
 				// strict: a field that does not exist is an error. Warnings are: deprecated, or ignored, or Pod Security.
 				out, err := p.With(t).TryKubectl("apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", path)
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				t.Log(out)
 			})
 		}
@@ -65,9 +65,7 @@ func podSecurity(t *testing.T, p *control.Plane) {
 				}
 				_, err := p.KubectlInput(pod, "create", "--dry-run=server", "-n", "baseline", "-f", "-")
 				for _, want := range append([]string{`violates PodSecurity "baseline:latest"`}, tc.reasons...) {
-					if err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("baseline: got %v; want %q", err, want)
-					}
+					assert.ErrorContainsf(t, err, want, "baseline")
 				}
 				if err != nil && tc.values == "least-privilege" && strings.Contains(err.Error(), "privileged (container") {
 					t.Errorf("it is privileged: %v", err)
@@ -96,9 +94,7 @@ func pods(t *testing.T, p *control.Plane, path string) []string {
 		case err != nil:
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(whole, &object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(whole, &object))
 		for _, item := range append(object.Items, whole) {
 			var set apps.DaemonSet
 			if err := json.Unmarshal(item, &set); err != nil || set.Kind != "DaemonSet" {
@@ -107,10 +103,7 @@ func pods(t *testing.T, p *control.Plane, path string) []string {
 			pod := core.Pod{ObjectMeta: set.Spec.Template.ObjectMeta, Spec: set.Spec.Template.Spec}
 			pod.APIVersion, pod.Kind, pod.Name = "v1", "Pod", set.Name
 			pod.Spec.ServiceAccountName = "default" // the only one that exists
-			text, err := json.Marshal(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := require.Value(json.Marshal(pod))(t)
 			found = append(found, string(text))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -57,30 +58,21 @@ func apply(t *testing.T, p *control.Plane, object string) {
 func get[T any](t *testing.T, p *control.Plane, args ...string) T {
 	t.Helper()
 	var v T
-	if err := json.Unmarshal([]byte(p.Kubectl(append([]string{"get", "-o", "json"}, args...)...)), &v); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(p.Kubectl(append([]string{"get", "-o", "json"}, args...)...)), &v))
 	return v
 }
 
 // restConfig returns the plane's configuration for Go clients, without a client-side limit on requests.
 func restConfig(t *testing.T, p *control.Plane) *rest.Config {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := require.Value(clientcmd.BuildConfigFromFlags("", p.Kubeconfig()))(t)
 	config.QPS = -1
 	return config
 }
 
 func clientset(t *testing.T, p *control.Plane) *kubernetes.Clientset {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(restConfig(t, p))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return require.Value(kubernetes.NewForConfig(restConfig(t, p)))(t)
 }
 
 // monitoring installs the definitions of the Prometheus Operator's objects, from the operator's own release.
@@ -96,9 +88,7 @@ func monitoring(t *testing.T, p *control.Plane) {
 		t.Fatalf("download %s: %v\n%s", module, err, out)
 	}
 	var found struct{ Dir string }
-	if err := json.Unmarshal(out, &found); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(out, &found))
 	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
 		p.Kubectl("create", "-f", filepath.Join(found.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+".yaml"))
 		p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/"+kind+".monitoring.coreos.com")
@@ -107,10 +97,7 @@ func monitoring(t *testing.T, p *control.Plane) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := require.Value(os.ReadFile(path))(t)
 	return string(data)
 }
 
@@ -134,7 +121,5 @@ func each[T any](t *testing.T, items []T, work func(context.Context, T) error) {
 	for _, item := range items {
 		group.Go(func() error { return work(ctx, item) })
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, group.Wait())
 }

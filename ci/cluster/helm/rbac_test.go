@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Rights as the documentation names them: "verb resource @namespace", where @* is every namespace or none.
@@ -87,9 +88,7 @@ type question struct {
 func questions(t *testing.T, client *kubernetes.Clientset) []question {
 	t.Helper()
 	_, lists, err := client.Discovery().ServerGroupsAndResources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Users and groups can be impersonated, and are no objects.
 	all := []question{{"*", "*", true}, {"", "users", false}, {"", "groups", false}}
 	for _, list := range lists {
@@ -222,27 +221,18 @@ func requests(own string) []request {
 func try(t *testing.T, p *control.Plane, r request) bool {
 	t.Helper()
 	config := restConfig(t, p)
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := require.Value(rest.HTTPClientFor(config))(t)
 	defer client.CloseIdleConnections()
 	url := config.Host + r.path
 	if r.method != http.MethodGet {
 		url += "?dryRun=All"
 	}
-	req, err := http.NewRequestWithContext(t.Context(), r.method, url, bytes.NewBufferString(r.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := require.Value(http.NewRequestWithContext(t.Context(), r.method, url, bytes.NewBufferString(r.body)))(t)
 	req.Header.Set("Content-Type", map[string]string{http.MethodPatch: "application/merge-patch+json"}[r.method])
 	if r.method != http.MethodPatch {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := require.Value(client.Do(req))(t)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	switch {

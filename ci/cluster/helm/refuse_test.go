@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 )
 
@@ -98,9 +99,7 @@ func TestRefused(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%q are accepted:\n%s", tc.values, out)
 			}
-			if !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%q: got %v; want %q", tc.values, err, tc.want)
-			}
+			assert.Containsf(t, err.Error(), tc.want, "%q", tc.values)
 		})
 	}
 }

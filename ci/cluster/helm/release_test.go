@@ -14,7 +14,9 @@ import (
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // previous is the chart of the version before. When the chart gets a new version, put its predecessor here:
@@ -37,9 +39,7 @@ func node(t *testing.T, p *control.Plane, name string, labels map[string]string)
 	t.Helper()
 	n := core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{core.LabelHostname: name, core.LabelOSStable: "linux"}}}
 	maps.Copy(n.Labels, labels)
-	if _, err := clientset(t, p).CoreV1().Nodes().Create(t.Context(), &n, meta.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(clientset(t, p).CoreV1().Nodes().Create(t.Context(), &n, meta.CreateOptions{}))(t)
 }
 
 // inventory lists all objects of the cluster, except those that controllers make and remove by themselves.
@@ -81,9 +81,7 @@ func TestRelease(t *testing.T) {
 		minimal("image.tag=550.163.01-debian12", "evictGPUPods=true", "nodeCondition=true", "rbac.ownNodeOnly=true", "networkPolicy.enabled=true", "metrics.service=true", "moduleParameters.nvidia.NVreg_X=1")...)...)
 	second := set(t, p)
 	images(t, p, "registry.example.com/driver:550.163.01-debian12")
-	if second.UID != first.UID {
-		t.Error("the upgrade has made another DaemonSet: for a time there were two")
-	}
+	assert.Equalf(t, first.UID, second.UID, "the upgrade has made another DaemonSet: for a time there were two")
 	if diff := cmp.Diff(first.Spec.Selector, second.Spec.Selector); diff != "" {
 		t.Errorf("the selector has changed, which Kubernetes refuses for a DaemonSet that is there (-before +after):\n%s", diff)
 	}
@@ -92,9 +90,7 @@ func TestRelease(t *testing.T) {
 	}
 
 	p.Helm("rollback", "gpu", "1", "-n", "gpu", "--wait", "--timeout=5m")
-	if diff := cmp.Diff(first.Spec, set(t, p).Spec); diff != "" {
-		t.Errorf("rolled back, the DaemonSet is not as it was (-first +now):\n%s", diff)
-	}
+	assert.Samef(t, first.Spec, set(t, p).Spec, "rolled back, the DaemonSet is not as it was (-first +now)")
 	images(t, p, "registry.example.com/driver:535.261.03-debian12")
 
 	p.Helm("uninstall", "gpu", "-n", "gpu", "--wait", "--timeout=5m")
@@ -137,9 +133,7 @@ func TestOnePodPerNode(t *testing.T) {
 	p.Wait(settle, "the second release's pods wait", func() error {
 		return phases(t, p, "second", core.PodPending, "didn't satisfy existing pods anti-affinity rules", "didn't match pod anti-affinity rules")
 	})
-	if err := phases(t, p, "first", core.PodRunning); err != nil {
-		t.Errorf("the first release's pods: %v", err)
-	}
+	assert.NoErrorf(t, phases(t, p, "first", core.PodRunning), "the first release's pods")
 	p.Helm("uninstall", "gpu", "-n", "first")
 	p.Wait(settle, "the second release's pods run", func() error { return phases(t, p, "second", core.PodRunning) })
 	if got := p.Kubectl("get", "pods", "-A", "-o", "name", "--field-selector", "spec.nodeName=without-gpu"); got != "" {

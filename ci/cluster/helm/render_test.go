@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -40,10 +41,7 @@ func TestGolden(t *testing.T) {
 	for _, values := range glob(t, "testdata/values/*.yaml") {
 		t.Run(base(values), func(t *testing.T) {
 			t.Parallel()
-			got, err := template(t, "--values", values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := require.Value(template(t, "--values", values))(t)
 			goldentest.Compare(t, filepath.Join("testdata/golden", filepath.Base(values)), got)
 		})
 	}
@@ -86,10 +84,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := template(t, setFlags(append([]string{"image.repository=registry.example.com/driver"}, tc.values...)...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := require.Value(template(t, setFlags(append([]string{"image.repository=registry.example.com/driver"}, tc.values...)...)...))(t)
 			var warnings []string
 			for line := range strings.Lines(out) {
 				if strings.HasPrefix(line, "# WARNING") {
@@ -111,10 +106,7 @@ func TestKernelTag(t *testing.T) {
 	} {
 		t.Run(kernel, func(t *testing.T) {
 			t.Parallel()
-			out, err := template(t, minimal("image.tag=535.261.03", "os=debian12", "precompiled.enabled=true", "kernel="+kernel)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := require.Value(template(t, minimal("image.tag=535.261.03", "os=debian12", "precompiled.enabled=true", "kernel="+kernel)...))(t)
 			if want := fmt.Sprintf("image: %q", "registry.example.com/driver:535.261.03-"+distros.KernelTag(kernel)+"-debian12"); !strings.Contains(out, want) {
 				t.Errorf("there is no %s in:\n%s", want, out)
 			}

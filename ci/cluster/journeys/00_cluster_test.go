@@ -1,9 +1,9 @@
 package journeys
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 )
@@ -16,8 +16,6 @@ func Test00Cluster(t *testing.T) {
 	c.Apply(`{apiVersion: v1, kind: Pod, metadata: {name: holder}, spec: {terminationGracePeriodSeconds: 5, containers: [
 		{name: holder, image: ` + cluster.HolderImage + `, args: [/dev/null], resources: {limits: {nvidia.com/gpu: 1}}}]}}`)
 	c.Kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=2m")
-	if out := c.Kubectl("logs", "holder"); !strings.Contains(out, "holding /dev/null") {
-		t.Errorf("the pod says %q", out)
-	}
+	assert.Containsf(t, c.Kubectl("logs", "holder"), "holding /dev/null", "the pod says")
 	c.Kubectl("delete", "pod", "holder")
 }

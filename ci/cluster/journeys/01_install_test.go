@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
@@ -22,9 +23,7 @@ func Test01Install(t *testing.T) {
 
 	modules := c.Node("cut -d' ' -f1 /proc/modules")
 	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
-		if !strings.Contains(modules, name+"\n") {
-			t.Errorf("module %s is not loaded:\n%s", name, modules)
-		}
+		assert.Containsf(t, modules, name+"\n", "module %s is not loaded", name)
 	}
 	if up := c.Status().Up; up == nil || up.Source != "image" || up.Flavour != "proprietary" {
 		t.Errorf("what is up: %+v", up)

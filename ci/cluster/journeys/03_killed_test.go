@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/node/status"
@@ -38,9 +39,7 @@ func Test03Killed(t *testing.T) {
 		if got := cluster.Restarts([]corev1.Pod{again}); again.Name != pod.Name || got != n+1 {
 			t.Errorf("after SIGKILL number %d pod %s (was %s) has %d restarts", n+1, again.Name, pod.Name, got)
 		}
-		if log := c.Logs(again, driverCtr); !strings.Contains(log, "adopt") {
-			t.Errorf("the second container does not say that it adopts the driver:\n%s", log)
-		}
+		assert.Containsf(t, c.Logs(again, driverCtr), "adopt", "the second container does not say that it adopts the driver")
 	}
 	if got := loads(t, c); got != 1 {
 		t.Errorf("drivers were loaded %d times, want once", got)

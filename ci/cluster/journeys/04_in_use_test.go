@@ -1,10 +1,10 @@
 package journeys
 
 import (
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -33,12 +33,8 @@ func Test04InUse(t *testing.T) {
 	waitEvent(t, c, "Node", cluster.NodeName, "WaitingForHolders", name)
 	waitCondition(c, "False", "Waiting", name)
 	out := c.Kubectl("exec", "-n", namespace, pod.Name, "-c", driverCtr, "--", "nvidia-driver", "status")
-	if !strings.Contains(out, "kubectl delete pod -n "+work+" "+holder.Name) {
-		t.Errorf("nvidia-driver status does not say what to do: %s", out)
-	}
-	if out := c.Logs(pod, driverCtr); !strings.Contains(out, name) {
-		t.Errorf("the log does not name %s: %s", name, out)
-	}
+	assert.Containsf(t, out, "kubectl delete pod -n "+work+" "+holder.Name, "nvidia-driver status does not say what to do")
+	assert.Containsf(t, c.Logs(pod, driverCtr), name, "the log does not name")
 	if p, _ := podOf(c, "nvidia-driver"); cluster.Ready(p) || c.Loaded() != cluster.Older {
 		t.Errorf("while it waits: %s is loaded, %s", c.Loaded(), cluster.Summary(c.DriverPods()))
 	}
@@ -67,9 +63,7 @@ func Test04SafeLoad(t *testing.T) {
 	waitStatus(c, startWait, "the driver waits for safe load", func(st status.Snapshot) bool {
 		return st.Pod == pod.Name && st.State == status.Waiting && st.WaitsFor == status.ForSafeLoad && heldBy(st, holder)
 	})
-	if asker := annotation(c, status.SafeLoadAnnotation); asker != pod.Name {
-		t.Errorf("the annotation says %q, want %s", asker, pod.Name)
-	}
+	assert.Equalf(t, pod.Name, annotation(c, status.SafeLoadAnnotation), "the annotation says")
 	waitEvent(t, c, "Pod", pod.Name, "WaitingForSafeLoad", status.SafeLoadAnnotation)
 
 	c.Kubectl("drain", cluster.NodeName, "--ignore-daemonsets", "--pod-selector=app=training", "--timeout=2m")
@@ -80,8 +74,6 @@ func Test04SafeLoad(t *testing.T) {
 	waitServing(t, c, cluster.Older)
 	c.Kubectl("uncordon", cluster.NodeName)
 	training.waitHolding(c)
-	if asker := annotation(c, status.SafeLoadAnnotation); asker != "" {
-		t.Errorf("after it: the annotation says %q", asker)
-	}
+	assert.Equalf(t, "", annotation(c, status.SafeLoadAnnotation), "after it: the annotation says")
 	noRestarts(t, c)
 }

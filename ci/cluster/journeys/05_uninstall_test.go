@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -28,9 +29,7 @@ func inventory(t *testing.T, c *cluster.Cluster) []string {
 		true`)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var n corev1.Node
-	if err := json.Unmarshal([]byte(c.Kubectl("get", "node", cluster.NodeName, "-o", "json")), &n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(c.Kubectl("get", "node", cluster.NodeName, "-o", "json")), &n))
 	for key, value := range n.Labels {
 		lines = append(lines, "label "+key+"="+value)
 	}
@@ -127,9 +126,7 @@ func Test05InUse(t *testing.T) {
 	if st.State != status.Detached || st.Ready || len(st.Holders) != 1 || st.Holders[0].PodName != "user" || !strings.Contains(st.Reason, "default/user") {
 		t.Errorf("the status is %s, ready %t: %s, holders %+v", st.State, st.Ready, st.Reason, st.Holders)
 	}
-	if diff := cmp.Diff(up, st.Up); diff != "" {
-		t.Errorf("what is up has changed:\n%s", diff)
-	}
+	assert.Samef(t, up, st.Up, "what is up has changed")
 	if c.Loaded() != cluster.Newer {
 		t.Errorf("%q is loaded", c.Loaded())
 	}
@@ -138,9 +135,7 @@ func Test05InUse(t *testing.T) {
 	helmInstall(t, c, "nvidia-driver", cluster.Newer, quick...)
 	pod := waitServing(t, c, cluster.Newer)
 	noRestarts(t, c)
-	if log := c.Logs(pod, driverCtr); !strings.Contains(log, "adopt") {
-		t.Errorf("the pod does not say that it adopts the driver:\n%s", log)
-	}
+	assert.Containsf(t, c.Logs(pod, driverCtr), "adopt", "the pod does not say that it adopts the driver")
 	if n := loads(t, c); n != 1 {
 		t.Errorf("drivers were loaded %d times, want once", n)
 	}

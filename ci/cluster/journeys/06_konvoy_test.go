@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/cluster/sample"
 )
@@ -38,9 +39,7 @@ func Test06Konvoy(t *testing.T) {
 	if out := c.Logs(pod, driverCtr); strings.Contains(out, "means accepting its license") {
 		t.Errorf("the licence was accepted with -a, but the log says: %s", out)
 	}
-	if out := c.Node("ls -A /etc/kernel/postinst.d"); out != "" {
-		t.Errorf("a hook for new kernels that can do nothing: %s", out)
-	}
+	assert.Equalf(t, "", c.Node("ls -A /etc/kernel/postinst.d"), "a hook for new kernels that can do nothing")
 
 	applyKonvoy(t, c, cluster.Newer)
 	c.Wait(startWait, "the newer driver serves", func() error { return wantServes(c, cluster.Newer) })

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
@@ -60,9 +61,7 @@ func Test07BadInput(t *testing.T) {
 		return errors.New(cluster.Summary(c.DriverPods()))
 	})
 	for _, want := range []string{"this image has modules for kernels " + otherKernel, "this node runs " + c.KernelRelease(), "driver-build --kernel"} {
-		if !strings.Contains(ended.Message, want) {
-			t.Errorf("the termination message does not say %q: %s", want, ended.Message)
-		}
+		assert.Containsf(t, ended.Message, want, "the termination message does not say")
 	}
 	if out := c.Node("cat /proc/modules | grep ^nvidia; grep ' /run/nvidia/' /proc/mounts; ls /dev | grep nvidia; true"); out != "" {
 		t.Errorf("the node was touched: %s", out)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 )
 
@@ -68,9 +69,7 @@ func Test08Tells(t *testing.T) {
 	}
 	for _, label := range []string{"version.full=535.261.03", "version.major=535", "version.minor=261", "version.revision=03", "flavour=proprietary", "gpu.count=1",
 		"gpu.model=10de-1eb8"} { // its name is known after it has been initialised
-		if out := c.Node("cat " + featureFile); !strings.Contains(out, "nvidia.com/driver."+label+"\n") {
-			t.Errorf("no label %s in\n%s", label, out)
-		}
+		assert.Containsf(t, c.Node("cat "+featureFile), "nvidia.com/driver."+label+"\n", "no label %s", label)
 	}
 	wantSamples(t, fetch(c, pod, "/metrics"), `info\{.*driver="535.261.03".*\} 1`, `state\{state="serving"\} 1`, `state\{state="failed"\} 0`, `ready 1`, `gpus_expected 1`,
 		`gpus_working 0`, `phase_duration_seconds\{phase="load"\} [0-9.e-]+`, `blocked_unloads_total 0`)
@@ -87,11 +86,7 @@ func Test08Tells(t *testing.T) {
 	uninstall(c, "nvidia-driver")
 	waitEvent(t, c, "Node", cluster.NodeName, "Stopped")
 	waitCondition(c, "False", "Stopped")
-	if out := c.Node("ls " + featureFile + " 2>&1 || true"); !strings.Contains(out, "No such file") {
-		t.Errorf("labels are still there: %s", out)
-	}
+	assert.Containsf(t, c.Node("ls "+featureFile+" 2>&1 || true"), "No such file", "labels are still there")
 	c.Kubectl("patch", "node", cluster.NodeName, "--subresource=status", "-p", `{"status":{"conditions":[{"type":"NVIDIADriverReady","$patch":"delete"}]}}`)
-	if is := condition(c); is != "" {
-		t.Errorf("the condition is still there: %s", is)
-	}
+	assert.Equalf(t, "", condition(c), "the condition is still there")
 }

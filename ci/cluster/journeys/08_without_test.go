@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/cluster/sample"
 )
@@ -25,12 +26,8 @@ func Test08Without(t *testing.T) {
 			t.Errorf("%d warnings about %s, want one, in\n%s", n, feature, log)
 		}
 	}
-	if !strings.Contains(log, "forbidden") {
-		t.Errorf("no warning has the server's reason:\n%s", log)
-	}
-	if is := condition(c); is != "" {
-		t.Errorf("there is a condition: %s", is)
-	}
+	assert.Containsf(t, log, "forbidden", "no warning has the server's reason")
+	assert.Equalf(t, "", condition(c), "there is a condition")
 	if out := c.Node("cat " + featureFile + "; ls " + statePath + " 2>&1 || true"); !strings.Contains(out, "nvidia.com/driver.version.full="+cluster.Older+"\n") || !strings.Contains(out, "No such file") {
 		t.Errorf("labels and storage: %s", out)
 	}
@@ -63,9 +60,7 @@ func Test08Revoked(t *testing.T) {
 		}
 		return nil
 	})
-	if is := condition(c); is != "True Serving" {
-		t.Errorf("the condition is %q", is)
-	}
+	assert.Equalf(t, "True Serving", condition(c), "the condition is")
 	// Reports that need none of the removed rights continue.
 	waitEvent(t, c, "Pod", pod.Name, "Degraded")
 	noRestarts(t, c)

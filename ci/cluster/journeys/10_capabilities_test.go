@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 )
@@ -46,9 +47,7 @@ func Test10Capabilities(t *testing.T) {
 			end := l.without(need.drop, need.skip)
 			defer end()
 			if !need.serves {
-				if text := l.lastWords(); !strings.Contains(text, need.says) {
-					t.Errorf("last words: %s", text)
-				}
+				assert.Containsf(t, l.lastWords(), need.says, "last words")
 				return
 			}
 			pod := l.ready(cluster.Newer)

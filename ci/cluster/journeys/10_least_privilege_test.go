@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/node/status"
@@ -117,9 +118,7 @@ func Test10LeastPrivilege(t *testing.T) {
 	if len(st.GPUs) != 1 || !st.GPUs[0].Works || !strings.Contains(strings.Join(st.Warnings, "\n"), "the GPUs are not asked") {
 		t.Errorf("GPUs %+v, warnings %q", st.GPUs, st.Warnings)
 	}
-	if out := l.Kubectl("exec", "-n", leastSpace, pod.Name, "--", "nvidia-driver", "status"); !strings.Contains(out, "the GPUs are not asked") {
-		t.Errorf("status: %s", out)
-	}
+	assert.Containsf(t, l.Kubectl("exec", "-n", leastSpace, pod.Name, "--", "nvidia-driver", "status"), "the GPUs are not asked", "status")
 
 	// An upgrade waits for the GPU's user, names the pod, and continues when the pod has ended. Pods that have
 	// the older root keep it.
@@ -148,9 +147,7 @@ func Test10LeastPrivilege(t *testing.T) {
 		}
 		return nil
 	})
-	if log := l.Logs(l.DriverPods()[0], "nvidia-driver-ctr"); !strings.Contains(log, "adopting it") {
-		t.Errorf("the second container does not adopt the driver:\n%s", log)
-	}
+	assert.Containsf(t, l.Logs(l.DriverPods()[0], "nvidia-driver-ctr"), "adopting it", "the second container does not adopt the driver")
 	l.wantLink(cluster.Newer)
 
 	l.Helm("uninstall", "gpu", "--namespace", leastSpace)
@@ -180,9 +177,7 @@ func wantConfined(t *testing.T, l least, pod corev1.Pod) {
 	const five = "0000000408090004" // SYSLOG, MKNOD, SYS_PTRACE, SYS_MODULE, DAC_READ_SEARCH
 	out := l.Node(fmt.Sprintf("grep -E '^(CapEff|CapBnd|CapPrm|Seccomp|NoNewPrivs):' /proc/%d/status", l.Status().PID))
 	for _, line := range []string{"CapPrm:\t" + five, "CapEff:\t" + five, "CapBnd:\t" + five, "NoNewPrivs:\t1", "Seccomp:\t2"} {
-		if !strings.Contains(out, line+"\n") {
-			t.Errorf("not %q: %s", line, out)
-		}
+		assert.Containsf(t, out, line+"\n", "not %q", line)
 	}
 	if out, err := l.TryKubectl("exec", "-n", pod.Namespace, pod.Name, "--", "dd", "if=/dev/nvidiactl", "count=0"); err == nil {
 		t.Errorf("the container may open device files: %s", out)

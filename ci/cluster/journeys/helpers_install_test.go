@@ -12,8 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -28,11 +30,7 @@ const (
 // chartDir is the chart under test.
 func chartDir(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../../deploy/chart")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return require.Value(filepath.Abs("../../../deploy/chart"))(t)
 }
 
 // values select a driver's image, on a node without node feature discovery, whose GPU never initialises. More
@@ -76,9 +74,7 @@ func waitServing(t *testing.T, c *cluster.Cluster, driver string) corev1.Pod {
 	_, tag := c.ImageRef(driver)
 	pod := c.WaitDriver(startWait, tag)
 	t.Logf("driver %s is ready after %s", driver, time.Since(begin).Round(100*time.Millisecond))
-	if loaded := c.Loaded(); loaded != driver {
-		t.Errorf("loaded is %q, want %s", loaded, driver)
-	}
+	assert.Equalf(t, driver, c.Loaded(), "loaded is")
 	if st := c.Status(); st.State != status.Serving || !st.Ready || st.Pod != pod.Name || st.Up == nil || st.Up.Version != driver {
 		t.Errorf("the status does not fit: %+v", st)
 	}
@@ -100,11 +96,7 @@ func noRestarts(t *testing.T, c *cluster.Cluster) {
 func loads(t *testing.T, c *cluster.Cluster) int {
 	t.Helper()
 	out := strings.TrimSpace(c.Node("dmesg | grep -c 'NVRM: loading' || true"))
-	n, err := strconv.Atoi(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return require.Value(strconv.Atoi(out))(t)
 }
 
 // podOf returns the one driver pod of a release that is not being deleted; ok is false while there is none.
@@ -184,7 +176,5 @@ func applyPod(c *cluster.Cluster, name, device string) {
 func wantRootWorks(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	out := c.Node("test -c /dev/nvidia0; root=/run/nvidia/driver; LD_PRELOAD=$root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 $root/usr/bin/nvidia-smi; echo code $?; chroot $root nvidia-smi; echo code $?")
-	if strings.Count(out, "code 6") != 2 {
-		t.Errorf("the driver root does not work on the node: %s", out)
-	}
+	assert.Equalf(t, 2, strings.Count(out, "code 6"), "the driver root does not work on the node: %s", out)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const (
@@ -79,9 +80,7 @@ func newServer(t *testing.T, p *control.Plane) server {
 		return p.Kubectl("config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster."+field+"}")
 	}
 	authority, err := base64.StdEncoding.DecodeString(strings.TrimSpace(view("certificate-authority-data")))
-	if err != nil {
-		t.Fatalf("read the authority in the kubeconfig: %v", err)
-	}
+	require.NoErrorf(t, err, "read the authority in the kubeconfig")
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authority) {
 		t.Fatal("the kubeconfig has no authority")
@@ -94,19 +93,13 @@ func newServer(t *testing.T, p *control.Plane) server {
 func (s server) patch(t *testing.T, token, path, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.url+"/api/v1/nodes/"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	request.Header.Set("Content-Type", "application/strategic-merge-patch+json")
 	response, err := s.client.Do(request)
-	if err != nil {
-		t.Fatalf("patch node %s: %v", path, err)
-	}
+	require.NoErrorf(t, err, "patch node %s", path)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		t.Fatalf("read the answer to a patch of node %s: %v", path, err)
-	}
+	require.NoErrorf(t, err, "read the answer to a patch of node %s", path)
 	return response.StatusCode, string(text)
 }

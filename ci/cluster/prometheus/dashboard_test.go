@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const monitoring = "../../../deploy/monitoring/"
@@ -44,14 +46,9 @@ type panel struct {
 
 func read(t *testing.T) dashboard {
 	t.Helper()
-	text, err := os.ReadFile(monitoring + "dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(monitoring + "dashboard.json"))(t)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &d))
 	return d
 }
 
@@ -145,14 +142,9 @@ type rules struct {
 
 func readRules(t *testing.T) rules {
 	t.Helper()
-	text, err := os.ReadFile(monitoring + "alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(monitoring + "alerts.yaml"))(t)
 	var r rules
-	if err := yaml.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(text, &r))
 	if len(r.Groups) != 1 || len(r.Groups[0].Rules) < 8 {
 		t.Fatalf("%+v", r)
 	}
@@ -173,19 +165,13 @@ func TestMetricsExist(t *testing.T) {
 	name := regexp.MustCompile(`\b(nvidia_driver|process|go)_[a-z0-9_]+\b`)
 	asked := read(t).expressions()
 	for _, v := range read(t).Templating.List {
-		text, err := json.Marshal(v.Query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.Value(json.Marshal(v.Query))(t)
 		asked = append(asked, string(text))
 	}
 	for _, r := range readRules(t).Groups[0].Rules {
 		asked = append(asked, r.Expr, r.Annotations["description"])
 	}
-	docs, err := os.ReadFile("../../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := require.Value(os.ReadFile("../../../docs/metrics.md"))(t)
 	for _, text := range append(asked, string(docs)) {
 		for _, n := range name.FindAllString(text, -1) {
 			if _, ok := served[n]; !ok {

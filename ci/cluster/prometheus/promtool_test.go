@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // gate skips tests that need Debian's package prometheus.
@@ -63,21 +65,13 @@ func TestRules(t *testing.T) {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
-	text, err := os.ReadFile(monitoring + "alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := os.ReadFile(monitoring + "alerts_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(monitoring + "alerts.yaml"))(t)
+	tests := require.Value(os.ReadFile(monitoring + "alerts_test.yaml"))(t)
 	for _, r := range readRules(t).Groups[0].Rules {
 		dir := t.TempDir()
 		mute := strings.Replace(string(text), "- alert: "+r.Alert+"\n", "- alert: "+r.Alert+"Not\n", 1)
 		for name, data := range map[string][]byte{"alerts.yaml": []byte(mute), "alerts_test.yaml": tests} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		}
 		if out, err := promtool(t, dir, nil, "test", "rules", "alerts_test.yaml"); err == nil {
 			t.Errorf("without %s the tests pass: %s", r.Alert, out)
@@ -90,10 +84,7 @@ func TestRules(t *testing.T) {
 func TestDocumentedConfiguration(t *testing.T) {
 	t.Parallel()
 	gate(t)
-	docs, err := os.ReadFile("../../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := require.Value(os.ReadFile("../../../docs/metrics.md"))(t)
 	_, rest, ok := strings.Cut(string(docs), "```yaml\n")
 	config, _, closed := strings.Cut(rest, "```")
 	const discovery = "kubernetes_sd_configs: [{role: pod}]"
@@ -102,9 +93,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 	config = strings.Replace(config, discovery, "static_configs: [{targets: [localhost:9835]}]", 1)
 	path := filepath.Join(t.TempDir(), "prometheus.yml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	if out, err := promtool(t, ".", nil, "check", "config", path); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

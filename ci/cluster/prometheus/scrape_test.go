@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // server is a Prometheus process of the test.
@@ -29,9 +31,7 @@ func start(t *testing.T, config string) server {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	if out, err := promtool(t, dir, nil, "check", "config", path); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -59,9 +59,7 @@ func start(t *testing.T, config string) server {
 func unused(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -127,10 +125,7 @@ func (s server) until(expr string, n int) []sample {
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	gate(t)
-	alerts, err := filepath.Abs(monitoring + "alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	alerts := require.Value(filepath.Abs(monitoring + "alerts.yaml"))(t)
 	var config strings.Builder
 	fmt.Fprintf(&config, "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)
 	for node, address := range map[string]string{"good": serve(t, serving()), "bad": serve(t, waiting()), "gone": unused(t)} {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // node is a folder with the files of a node.
@@ -13,12 +15,8 @@ func node(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	return root
 }
@@ -35,9 +33,7 @@ func TestTake(t *testing.T) {
 		"proc/12/comm": "nvidia-driver\n", "proc/12/fdinfo/5": "lock:\t1: FLOCK  ADVISORY  WRITE 12 00:1a:2 0 EOF\n",
 		"proc/12/fd/x": "", "proc/13/comm": "other\n",
 	})
-	if err := os.Symlink("/run/nvidia/driver-entrypoint.lock", filepath.Join(root, "proc/12/fd/5")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("/run/nvidia/driver-entrypoint.lock", filepath.Join(root, "proc/12/fd/5")))
 	s, ok := (&Taker{Root: root}).Take()
 	if !ok || s.State != "serving" || s.Up != "535.261.03" || s.Loaded != s.Up || s.Mounts != 1 || len(s.Root) != 1 || s.Root[0] != s.Up ||
 		len(s.Lockers) != 1 || s.Lockers[0] != "12" {

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const spec = `{"cdiVersion":"0.3.0","kind":"management.nvidia.com/gpu",
@@ -20,18 +23,13 @@ const spec = `{"cdiVersion":"0.3.0","kind":"management.nvidia.com/gpu",
 
 func TestInventory(t *testing.T) {
 	t.Parallel()
-	s, err := ParseSpec([]byte(spec))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := require.Value(ParseSpec([]byte(spec)))(t)
 	want := Inventory{
 		Devices: []string{"/dev/nvidia0", "/dev/nvidiactl"}, Libraries: []string{"libcuda.so.535.1"},
 		Links: []string{"libcuda.so.VERSION::/usr/lib/libcuda.so.1"}, Binaries: []string{"nvidia-smi"},
 		Firmware: []string{"gsp_tu10x.bin"}, Other: []string{"/run/nvidia-persistenced/socket"}, Hooks: []string{"create-symlinks"},
 	}
-	if diff := cmp.Diff(want, s.Inventory("535.1")); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, s.Inventory("535.1"))
 }
 
 func TestParseSpecRefuses(t *testing.T) {
@@ -66,9 +64,7 @@ free text
 `
 	want := []string{"Missing libnvidia-nvvm70.so.*", "failed: \"a\"\nb", "short", `"no end`}
 	got := Warnings([]byte(log))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, got)
 	c := Client{Warnings: append(got, "1", "2", "3", "4", "5", "6", "7", "Could not locate nvidia-imex: x")}
 	c.judge()
 	if want := []string{"it warns: failed: \"a\"; b", "it warns: short", "it warns: \"no end", "it warns: 1", "it warns: 2", "it warns: 3", "it warns: 4", "it warns: 5", "and 2 warnings more"}; !cmp.Equal(want, c.Problems) {
@@ -92,27 +88,16 @@ func TestExpect(t *testing.T) {
 		"usr/lib/firmware/nvidia/535.1/README",
 	} {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
 	}
-	if err := os.Symlink("usr/lib", filepath.Join(root, "lib")); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Expect(root, "535.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("usr/lib", filepath.Join(root, "lib")))
+	got := require.Value(Expect(root, "535.1"))(t)
 	want := Inventory{
 		Libraries: []string{"libcuda.so.535.1", "libnvidia-ml.so.535.1", "libvdpau_nvidia.so.535.1"},
 		Binaries:  []string{"nvidia-debugdump", "nvidia-smi"}, Firmware: []string{"gsp_tu10x.bin"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, got)
 	c := Client{Found: Inventory{Libraries: []string{"libcuda.so.470.2", "libvdpau_nvidia.so.535.1"}, Binaries: want.Binaries, Firmware: want.Firmware}}
 	c.compare(want, "535.1")
 	if want := []string{"2 of 3 libraries are not found: libcuda.so.535.1 libnvidia-ml.so.535.1", "libcuda.so.470.2 is of another version than 535.1"}; !cmp.Equal(want, c.Problems) {

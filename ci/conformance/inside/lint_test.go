@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const lintVersion = "535.261.03"
@@ -16,7 +17,7 @@ func served(t *testing.T) string {
 	dir := t.TempDir()
 	const lib = "usr/lib/x86_64-linux-gnu/"
 	for _, d := range append([]string{"proc"}, socketDirs...) {
-		check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	for name, target := range map[string]string{"lib": "usr/lib", "sbin": "usr/sbin", "bin": "usr/bin", "usr/sbin/modprobe": "/bin/kmod",
 		"usr/lib/firmware/nvidia/" + lintVersion: "../../../share/nvidia-driver/firmware/nvidia/" + lintVersion} {
@@ -43,14 +44,14 @@ func check(t *testing.T, err error) {
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	name = filepath.Join(dir, name)
-	check(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	check(t, os.WriteFile(name, []byte(text), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o755))
 }
 
 func link(t *testing.T, dir, target, name string) {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-	check(t, os.Symlink(target, filepath.Join(dir, name)))
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 }
 
 func TestLint(t *testing.T) {
@@ -59,18 +60,18 @@ func TestLint(t *testing.T) {
 	gone := func(names ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			for _, name := range names {
-				check(t, os.RemoveAll(filepath.Join(dir, name)))
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
 			}
 		}
 	}
 	relink := func(target, name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			check(t, os.RemoveAll(filepath.Join(dir, name)))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
 			link(t, dir, target, name)
 		}
 	}
 	folder := func(name string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) { check(t, os.MkdirAll(filepath.Join(dir, name), 0o755)) }
+		return func(t *testing.T, dir string) { require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755)) }
 	}
 	file := func(name, text string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) { write(t, dir, name, text) }
@@ -109,9 +110,7 @@ func TestLint(t *testing.T) {
 			t.Parallel()
 			dir := served(t)
 			c.change(t, dir)
-			if diff := cmp.Diff(c.want, Lint(dir, lintVersion, c.hostDev)); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, c.want, Lint(dir, lintVersion, c.hostDev))
 		})
 	}
 	if found := Lint(filepath.Join(t.TempDir(), "none"), lintVersion, true); len(found) != 1 {

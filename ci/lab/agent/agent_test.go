@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // talk is the test's end of a server's port.
@@ -28,9 +30,7 @@ func newTalk(t *testing.T) *talk {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
-	if err := ours.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ours.SetDeadline(time.Now().Add(20*time.Second)))
 	s := &server{port: theirs, processes: map[string]*process{}}
 	go func() { _ = s.loop(theirs) }() // until the pipe is closed
 	return &talk{t: t, conn: ours, in: bufio.NewReader(ours)}
@@ -38,31 +38,18 @@ func newTalk(t *testing.T) *talk {
 
 func (k *talk) next() wire.Message {
 	k.t.Helper()
-	line, err := k.in.ReadBytes('\n')
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	line := require.Value(k.in.ReadBytes('\n'))(k.t)
 	var m wire.Message
-	if err := json.Unmarshal(line, &m); err != nil {
-		k.t.Fatal(err)
-	}
+	require.NoError(k.t, json.Unmarshal(line, &m))
 	return m
 }
 
 func (k *talk) ask(op string, body any) wire.Message {
 	k.t.Helper()
 	k.id++
-	text, err := json.Marshal(body)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	line, err := json.Marshal(wire.Request{ID: k.id, Op: op, Body: text})
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	if _, err := k.conn.Write(append(line, '\n')); err != nil {
-		k.t.Fatal(err)
-	}
+	text := require.Value(json.Marshal(body))(k.t)
+	line := require.Value(json.Marshal(wire.Request{ID: k.id, Op: op, Body: text}))(k.t)
+	require.Value(k.conn.Write(append(line, '\n')))(k.t)
 	for {
 		m := k.next()
 		if m.ID == k.id {
@@ -107,16 +94,12 @@ func TestProcesses(t *testing.T) {
 		t.Error("a signal to a process that has ended was accepted")
 	}
 	k.ask(wire.OpStart, wire.Spec{ID: "q", Args: []string{"sleep", "1000"}, Env: env})
-	if m := k.ask(wire.OpSignal, wire.Signal{Process: "q", Number: 15}); m.Error != "" {
-		t.Error(m.Error)
-	}
+	assert.Equal(t, "", k.ask(wire.OpSignal, wire.Signal{Process: "q", Number: 15}).Error)
 	if _, code := k.end("q"); code != 128+15 {
 		t.Errorf("ended by a signal: %d", code)
 	}
 	k.ask(wire.OpStart, wire.Spec{ID: "r", Args: []string{"sleep", "1000"}, Env: env})
-	if m := k.ask(wire.OpDestroy, wire.Signal{Process: "r"}); m.Error != "" {
-		t.Error(m.Error)
-	}
+	assert.Equal(t, "", k.ask(wire.OpDestroy, wire.Signal{Process: "r"}).Error)
 	if _, code := k.end("r"); code != 128+9 {
 		t.Errorf("destroyed: %d", code)
 	}
@@ -142,28 +125,20 @@ func TestFiles(t *testing.T) {
 	if m := k.ask(wire.OpWrite, wire.File{Path: path, Data: []byte("x"), Mode: 0o600}); m.Error != "" {
 		t.Fatal(m.Error)
 	}
-	if err := os.Symlink("b", filepath.Join(dir, "a/link")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("b", filepath.Join(dir, "a/link")))
 	var f wire.File
 	if err := json.Unmarshal(k.ask(wire.OpRead, wire.File{Path: path}).Body, &f); err != nil || string(f.Data) != "x" {
 		t.Errorf("read %q: %v", f.Data, err)
 	}
 	var entries []wire.Entry
-	if err := json.Unmarshal(k.ask(wire.OpList, wire.File{Path: filepath.Join(dir, "a")}).Body, &entries); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(k.ask(wire.OpList, wire.File{Path: filepath.Join(dir, "a")}).Body, &entries))
 	want := []wire.Entry{
 		{Path: filepath.Join(dir, "a"), Mode: "drwxr-xr-x"}, {Path: path, Mode: "-rw-------", Size: 1},
 		{Path: filepath.Join(dir, "a/link"), Mode: "Lrwxrwxrwx", Link: "b"},
 	}
-	if diff := cmp.Diff(want, entries); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, entries)
 	k.ask(wire.OpRemove, wire.File{Path: filepath.Join(dir, "a")})
-	if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
-		t.Error("not removed")
-	}
+	assert.Errorf(t, assert.Err(os.Stat(filepath.Join(dir, "a"))), "not removed")
 }
 
 func TestRefused(t *testing.T) {
@@ -177,9 +152,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s was accepted", op)
 		}
 	}
-	if m := k.ask(wire.OpStart, wire.Spec{ID: "y", Args: []string{"/no/such/program"}}); !strings.Contains(m.Error, "no such file") {
-		t.Errorf("start: %q", m.Error)
-	}
+	assert.Containsf(t, k.ask(wire.OpStart, wire.Spec{ID: "y", Args: []string{"/no/such/program"}}).Error, "no such file", "start")
 	if m := k.ask(wire.OpStart, wire.Spec{ID: "z", Args: []string{"true"}, Join: "unknown"}); m.Error == "" {
 		t.Error("joined an unknown container")
 	}

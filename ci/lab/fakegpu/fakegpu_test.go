@@ -2,7 +2,6 @@ package fakegpu
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -10,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // qemu is the test's replacement for QEMU at its end of the socket.
@@ -20,18 +22,10 @@ type qemu struct {
 
 func connect(t *testing.T, m Model) (*qemu, *GPU) {
 	t.Helper()
-	g, err := Serve(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.FileConn(g.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := require.Value(Serve(m))(t)
+	conn := require.Value(net.FileConn(g.File))(t)
 	g.File.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 	t.Cleanup(func() { conn.Close(); g.Close() })
 	return &qemu{t, conn}, g
 }
@@ -48,18 +42,14 @@ func message(cmd int32, body ...any) []byte {
 
 func (q *qemu) send(cmd int32, body ...any) {
 	q.t.Helper()
-	if _, err := q.conn.Write(message(cmd, body...)); err != nil {
-		q.t.Fatal(err)
-	}
+	require.Value(q.conn.Write(message(cmd, body...)))(q.t)
 }
 
 func (q *qemu) ask(cmd int32, body ...any) uint64 {
 	q.t.Helper()
 	q.send(cmd, body...)
 	var answer [24]byte
-	if _, err := io.ReadFull(q.conn, answer[:]); err != nil {
-		q.t.Fatal(err)
-	}
+	require.Value(io.ReadFull(q.conn, answer[:]))(q.t)
 	if answer[0] != cmdReturn || answer[8] != 8 {
 		q.t.Fatalf("answer %x", answer)
 	}
@@ -79,21 +69,13 @@ func TestIdentity(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			q, _ := connect(t, m)
-			if got := q.config(0, 4); got != uint64(m.Device)<<16|0x10de {
-				t.Errorf("id %#x", got)
-			}
-			if got := q.config(8, 4) >> 8; got != uint64(m.Class) {
-				t.Errorf("class %#x", got)
-			}
+			assert.Equalf(t, uint64(m.Device)<<16|0x10de, q.config(0, 4), "id")
+			assert.Equalf(t, uint64(m.Class), (q.config(8, 4) >> 8), "class")
 			const base = 0xf0000000
 			q.setConfig(0x10, base, 4)
 			q.setMemory(base, 0x12345678, 4) // the identity is read only
-			if got := q.memory(base, 4); got != uint64(m.Boot0) {
-				t.Errorf("BOOT_0 %#x", got)
-			}
-			if got := q.memory(base+0xa00, 4); got != uint64(m.Boot42) {
-				t.Errorf("BOOT_42 %#x", got)
-			}
+			assert.Equalf(t, uint64(m.Boot0), q.memory(base, 4), "BOOT_0")
+			assert.Equalf(t, uint64(m.Boot42), q.memory(base+0xa00, 4), "BOOT_42")
 		})
 	}
 }
@@ -111,22 +93,12 @@ func TestBARs(t *testing.T) {
 		q.setConfig(at, uint32(0xe0000000+i<<27), 4)
 	}
 	q.setMemory(0xe0001000, 0xcafe, 4)
-	if got := q.memory(0xe0001000, 4); got != 0xcafe {
-		t.Errorf("BAR0 is not memory: %#x", got)
-	}
-	if got := q.memory(0xe0001001, 1); got != 0xca {
-		t.Errorf("a byte of it: %#x", got)
-	}
-	if got := q.memory(0xe0000ffc, 8); got != 0xcafe<<32 {
-		t.Errorf("two words of it: %#x", got)
-	}
+	assert.Equalf(t, 0xcafe, q.memory(0xe0001000, 4), "BAR0 is not memory")
+	assert.Equalf(t, 0xca, q.memory(0xe0001001, 1), "a byte of it")
+	assert.Equalf(t, 0xcafe<<32, q.memory(0xe0000ffc, 8), "two words of it")
 	q.setMemory(0xe8000000, 1, 4)
-	if got := q.memory(0xe8000000, 4); got != 0 {
-		t.Errorf("BAR1 keeps %#x", got)
-	}
-	if got := q.memory(0x1000, 4); got != 0 {
-		t.Errorf("no BAR is there: %#x", got)
-	}
+	assert.Equalf(t, 0, q.memory(0xe8000000, 4), "BAR1 keeps")
+	assert.Equalf(t, 0, q.memory(0x1000, 4), "no BAR is there")
 }
 
 // TestCapabilities: the driver refuses a device without MSI-X.
@@ -143,16 +115,10 @@ func TestCapabilities(t *testing.T) {
 		}
 	}
 	q.setConfig(4, 0x0507, 2)
-	if got := q.config(4, 2); got != 0x0507 {
-		t.Errorf("command %#x", got)
-	}
+	assert.Equalf(t, 0x0507, q.config(4, 2), "command")
 	q.ask(cmdReset)
-	if got := q.config(4, 2); got != 0 {
-		t.Errorf("command after a reset %#x", got)
-	}
-	if got := q.config(0xfe, 4); got != 0xffffffff {
-		t.Errorf("beyond the end %#x", got)
-	}
+	assert.Equalf(t, 0, q.config(4, 2), "command after a reset")
+	assert.Equalf(t, 0xffffffff, q.config(0xfe, 4), "beyond the end")
 }
 
 // TestDescriptors: descriptors are closed if they come with a message that needs no answer.
@@ -160,9 +126,7 @@ func TestDescriptors(t *testing.T) {
 	t.Parallel()
 	q, _ := connect(t, T4)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer r.Close()
 	conn, ok := q.conn.(*net.UnixConn)
 	if !ok {
@@ -173,15 +137,9 @@ func TestDescriptors(t *testing.T) {
 	}
 	w.Close()
 	q.send(cmdSetIRQ, uint64(0))
-	if got := q.config(0, 2); got != 0x10de {
-		t.Errorf("after messages without an answer: %#x", got)
-	}
-	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the descriptor is still open: %v", err)
-	}
+	assert.Equalf(t, 0x10de, q.config(0, 2), "after messages without an answer")
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(5*time.Second)))
+	assert.ErrorIsf(t, assert.Err(r.Read(make([]byte, 1))), io.EOF, "the descriptor is still open")
 }
 
 func TestBrokenProtocol(t *testing.T) {
@@ -194,13 +152,9 @@ func TestBrokenProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q, g := connect(t, T4)
-			if _, err := q.conn.Write(bytes); err != nil {
-				t.Fatal(err)
-			}
+			require.Value(q.conn.Write(bytes))(t)
 			_, _ = q.conn.Read(make([]byte, 1)) // returns when the function under test hangs up, or when the other end is closed
-			if err := g.Close(); err == nil {
-				t.Error("it was accepted")
-			}
+			assert.Errorf(t, g.Close(), "it was accepted")
 		})
 	}
 }
@@ -209,12 +163,8 @@ func TestQEMUEnds(t *testing.T) {
 	t.Parallel()
 	q, g := connect(t, T4)
 	q.conn.Close()
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := g.Close(); err != nil {
-		t.Errorf("a second time: %v", err)
-	}
+	assert.NoError(t, g.Close())
+	assert.NoErrorf(t, g.Close(), "a second time")
 }
 
 func FuzzHandle(f *testing.F) {
@@ -227,8 +177,6 @@ func FuzzHandle(f *testing.F) {
 		if _, _, err := g.handle(cmd, data); err != nil {
 			return
 		}
-		if got := g.readConfig(0, 4); got != 0x1eb810de {
-			t.Errorf("the guest changed the identity: %#x", got)
-		}
+		assert.Equalf(t, 0x1eb810de, g.readConfig(0, 4), "the guest changed the identity")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
@@ -51,9 +52,7 @@ func secondStart(t *testing.T, g *lab.Guest) time.Duration {
 	if out := p.Output(); strings.Contains(out, "compil") || strings.Contains(out, "driver root staged") {
 		t.Errorf("it compiled or copied:\n%s", out)
 	}
-	if logs := g.Sh("ls /var/lib/nvidia-driver/log 2>/dev/null || true"); logs != "" {
-		t.Errorf("a compile left its log: %s", logs)
-	}
+	assert.Equalf(t, "", g.Sh("ls /var/lib/nvidia-driver/log 2>/dev/null || true"), "a compile left its log")
 	stops(t, p, 0)
 	return took
 }

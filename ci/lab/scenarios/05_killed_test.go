@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -82,10 +83,7 @@ func notOurs(t *testing.T, g *lab.Guest) {
 	path := "/run/nvidia/driver-status.json"
 	st := statusOf(t, g)
 	st.Up.Modules[0].SrcVersion = "0123456789ABCDEF01234567" // as if the dead container had loaded modules of another build
-	text, err := json.Marshal(st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(json.Marshal(st))(t)
 	g.Write(path, string(text), 0)
 	p = ready(t, g, driver("535"))
 	contains(t, p.Output(), `has to be replaced: nvidia was loaded by somebody else \(srcversion [0-9A-F]+, ours was 0123456789ABCDEF01234567\)`)

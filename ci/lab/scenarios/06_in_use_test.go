@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
@@ -161,9 +162,7 @@ func left(t *testing.T, g *lab.Guest, p, host, inPod *lab.Process, serving snaps
 // ended, too.
 func readable(t *testing.T, g *lab.Guest) {
 	t.Helper()
-	if n := roots(g); n != 1 {
-		t.Errorf("%d roots are mounted", n)
-	}
+	assert.Equalf(t, 1, roots(g), "roots are mounted")
 	g.Sh(`cd /run/nvidia/driver && ls usr/bin/nvidia-smi && cat usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03 >/dev/null`)
 }
 

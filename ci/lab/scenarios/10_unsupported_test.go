@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 )
 
@@ -25,9 +26,7 @@ func Test10NoHeaders(t *testing.T) {
 	fails(t, g, driver("535"), 11, 2*time.Minute,
 		`asking the system's repositories`, `no headers for kernel `+release+` from the package repositories`, `could not be used: .*`,
 		`run with hostPID or mount its /usr at /host/usr, or use an image with modules for this kernel`)
-	if left := g.Sh("find /var/lib/nvidia-driver -type f"); left != "" {
-		t.Errorf("left on the host's storage:\n%s", left)
-	}
+	assert.Equalf(t, "", g.Sh("find /var/lib/nvidia-driver -type f"), "left on the host's storage")
 }
 
 // The compiler itself reports why 418 cannot work on kernel 6.1: the image's compiler is too old for an

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
@@ -80,11 +81,7 @@ func Test12Parameters(t *testing.T) {
 	wantParameters(t, g, parameter{nvidiaParams, "EnableMSI: 1"}, parameter{nvidiaParams, "DeviceFileMode: 438"},
 		parameter{nvidiaParams, `RegistryDwords: ""`}, parameter{nvidiaParams, "DynamicPowerManagement: 2"},
 		parameter{uvmParams + "uvm_perf_prefetch_threshold", "70"}, parameter{uvmParams + "uvm_global_oversubscription", "1"})
-	if mode := g.Sh("stat -c %a /run/nvidia/driver/dev/nvidiactl"); mode != "666" {
-		t.Errorf("DeviceFileMode is the default again, the device files have %q", mode)
-	}
-	if n := roots(g); n != 1 {
-		t.Errorf("%d roots are mounted", n)
-	}
+	assert.Equalf(t, "666", g.Sh("stat -c %a /run/nvidia/driver/dev/nvidiactl"), "DeviceFileMode is the default again, the device files have")
+	assert.Equalf(t, 1, roots(g), "roots are mounted")
 	stops(t, third, 0)
 }

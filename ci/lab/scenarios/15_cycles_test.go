@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const cycles = 20
@@ -99,8 +100,6 @@ func used(t *testing.T, g *lab.Guest) int {
 func number(t *testing.T, g *lab.Guest, script string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(g.Sh(script)))
-	if err != nil {
-		t.Fatalf("%s: %v", script, err)
-	}
+	require.NoErrorf(t, err, "%s", script)
 	return n
 }

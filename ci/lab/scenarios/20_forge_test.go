@@ -17,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -36,10 +37,7 @@ const forgedDir = "/forged" // in the guest, a folder with a module cache for ea
 func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) string {
 	t.Helper()
 	cache := kbuild.Cache{Dir: p.modules(t, kernel, closed)}
-	unsigned, err := cache.Find(t.Context(), func(kbuild.Key) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	unsigned := require.Value(cache.Find(t.Context(), func(kbuild.Key) bool { return true }))(t)
 	disk := t.TempDir()
 	for _, f := range sets {
 		set := unsigned
@@ -47,28 +45,20 @@ func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) stri
 			set = f.signed(t, unsigned)
 		}
 		// The cache's own digests are right, even if the signatures are wrong.
-		if _, err := (kbuild.Cache{Dir: filepath.Join(disk, f.name)}).Put(t.Context(), set); err != nil {
-			t.Fatal(err)
-		}
+		require.Value((kbuild.Cache{Dir: filepath.Join(disk, f.name)}).Put(t.Context(), set))(t)
 	}
 	return lab.TreeDisk(t, disk)
 }
 
 func (f forged) signed(t *testing.T, unsigned *kbuild.Set) *kbuild.Set {
 	t.Helper()
-	signer, err := sign.NewSigner(f.key.Private, f.key.Certificate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := require.Value(sign.NewSigner(f.key.Private, f.key.Certificate))(t)
 	if f.hash == 0 {
 		f.hash = crypto.SHA256
 	}
-	set, err := unsigned.Sign(t.Context(), t.TempDir(), f.key.Certificate, func(ctx context.Context, m kbuild.File) ([]byte, error) {
+	set := require.Value(unsigned.Sign(t.Context(), t.TempDir(), f.key.Certificate, func(ctx context.Context, m kbuild.File) ([]byte, error) {
 		return signer.SignFile(ctx, m.Path, f.hash)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if f.damage == nil {
 		return set
 	}
@@ -86,37 +76,23 @@ func (f forged) signed(t *testing.T, unsigned *kbuild.Set) *kbuild.Set {
 
 func fileDigest(t *testing.T, path string) (int64, string) {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := require.Value(os.Open(path))(t)
 	defer file.Close()
 	h := sha256.New()
-	n, err := io.Copy(h, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := require.Value(io.Copy(h, file))(t)
 	return n, hex.EncodeToString(h.Sum(nil))
 }
 
 // edit opens a signed module and passes the signature, and its offset, to do.
 func edit(t *testing.T, path string, do func(f *os.File, content int64, der []byte) error) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := require.Value(os.OpenFile(path, os.O_RDWR, 0))(t)
+	info := require.Value(f.Stat())(t)
 	content, der, err := sign.Split(f, info.Size())
 	if err == nil {
 		err = do(f, content, der)
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	require.NoErrorf(t, errors.Join(err, f.Close()), "%s", path)
 }
 
 // flip changes one bit.
@@ -167,11 +143,7 @@ func stripped(t *testing.T, path string) { t.Helper(); run(t, "strip", "-g", pat
 // newKey makes a key whose certificate has this name.
 func newKey(t *testing.T, name string) *uefi.Key {
 	t.Helper()
-	k, err := uefi.NewKey(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return require.Value(uefi.NewKey(name))(t)
 }
 
 // with returns a driver's pod whose module cache is one of the forged ones; it serves the image's own root
@@ -210,9 +182,6 @@ func contained(text, expression string) bool { return regexp.MustCompile(express
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(path))(t)
 	return string(text)
 }

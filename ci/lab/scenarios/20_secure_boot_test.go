@@ -2,11 +2,11 @@ package scenarios
 
 import (
 	"crypto"
-	"errors"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 )
@@ -114,9 +114,7 @@ func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	if module == "" {
 		module = "nvidia"
 	}
-	if err := inserts(g, r.name, module); !errors.Is(err, r.errno) {
-		t.Errorf("%s: the kernel said %v, not %v", r.name, err, r.errno)
-	}
+	assert.ErrorIsf(t, inserts(g, r.name, module), r.errno, "%s: the kernel said", r.name)
 	predicts(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
 	fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)
 	if r.loading != "" {

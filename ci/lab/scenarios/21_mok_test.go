@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 const toolsDir = "/mokutil" // in the guest
@@ -73,18 +74,14 @@ func program(t *testing.T, name string) string {
 		t.Fatalf("%v (ci/e2e/setup installs it)", err)
 	}
 	out, err := exec.CommandContext(t.Context(), "ldd", path).Output()
-	if err != nil {
-		t.Fatalf("ldd %s: %v", path, err)
-	}
+	require.NoErrorf(t, err, "ldd %s", path)
 	dir := t.TempDir()
 	files := map[string]string{path: "bin"}
 	for _, library := range regexp.MustCompile(`/\S+\.so\S*`).FindAllString(string(out), -1) {
 		files[library] = "lib"
 	}
 	for from, to := range files {
-		if err := os.MkdirAll(filepath.Join(dir, to), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, to), 0o755))
 		run(t, "cp", "-L", from, filepath.Join(dir, to))
 	}
 	return dir

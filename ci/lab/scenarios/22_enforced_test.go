@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 )
@@ -63,7 +64,5 @@ func Test22SetupMode(t *testing.T) {
 	predicts(t, g, with("535", "foreign"), 0, `module-signing +ok +`+demand+`the modules are signed by "A stranger's modules"`)
 	predicts(t, g, with("535", "unsigned"), 0, `module-signing +ok +`+demand+`the modules have no signature`)
 	g.Module("drm")
-	if err := inserts(g, "foreign", "nvidia"); err != nil {
-		t.Errorf("signed by a stranger: %v", err)
-	}
+	assert.NoErrorf(t, inserts(g, "foreign", "nvidia"), "signed by a stranger")
 }

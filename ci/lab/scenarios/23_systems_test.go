@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -27,10 +29,7 @@ func journeyImage(t *testing.T, journey, family, system string) (disk lab.Image,
 			t.Fatalf("the journey that makes the image: %v\n%s", err, out)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "index.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.Value(os.ReadFile(filepath.Join(dir, "index.json")))(t)
 	_, rest, found := strings.Cut(string(text), `"`+d535.driver+"-")
 	tag, _, _ := strings.Cut(rest, `"`)
 	release, ours := strings.CutSuffix(tag, "-"+system)
@@ -81,9 +80,7 @@ func Test23Systems(t *testing.T) {
 			if after := look(g); after.withoutLock() != before.withoutLock() {
 				t.Errorf("before %+v\nafter %+v", before, after)
 			}
-			if driverLoaded(g) != "" {
-				t.Errorf("the driver is still loaded: %s", driverLoaded(g))
-			}
+			assert.Equalf(t, "", driverLoaded(g), "the driver is still loaded")
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
@@ -63,9 +64,7 @@ func workspace(t *testing.T) string {
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "driver-e2e")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
@@ -99,9 +98,7 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 	}
 	t.Logf("compiled %s (%s) for %s in %s", p.driver, flavour, kernel.Release, time.Since(begin).Round(time.Second))
 	set, err := cache.Find(t.Context(), match)
-	if err != nil {
-		t.Fatalf("the compile left nothing in its cache: %v", err)
-	}
+	require.NoErrorf(t, err, "the compile left nothing in its cache")
 	return only(t, set)
 }
 
@@ -115,13 +112,9 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 	for _, m := range []struct{ from, to string }{{kernel.Root, "host"}, {"/proc", "proc"}, {"/dev", "dev"}, {"/sys", "sys"}, {state, "var/lib/nvidia-driver"}} {
 		to := filepath.Join(root, m.to)
 		for _, dir := range []string{m.from, to} {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(dir, 0o755))
 		}
-		if err := syscall.Mount(m.from, to, "", syscall.MS_BIND, ""); err != nil {
-			t.Fatalf("bind %s: %v", m.from, err)
-		}
+		require.NoErrorf(t, syscall.Mount(m.from, to, "", syscall.MS_BIND, ""), "bind %s", m.from)
 		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
 	}
 	return exec.CommandContext(t.Context(), "chroot", root, "nvidia-driver", "compile", "--kernel", kernel.Release,
@@ -132,9 +125,7 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 func only(t *testing.T, set *kbuild.Set) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(cacheDir(t), "only-*") //nolint:usetesting // hard links need the same file system
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	run(t, "cp", "-al", set.Dir, dir)
 	return dir
@@ -144,10 +135,7 @@ func cacheDir(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("DRIVER_LAB_DIR")
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
+		cache := require.Value(os.UserCacheDir())(t)
 		dir = filepath.Join(cache, "driver-build", "lab")
 	}
 	return dir
@@ -254,9 +242,7 @@ func statusOf(t *testing.T, g *lab.Guest) status.Snapshot {
 	if !g.Exists(path) {
 		return st
 	}
-	if err := json.Unmarshal([]byte(g.Read(path)), &st); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	require.NoErrorf(t, json.Unmarshal([]byte(g.Read(path)), &st), "%s", path)
 	return st
 }
 

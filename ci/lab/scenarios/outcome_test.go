@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -86,9 +87,7 @@ func serving(t *testing.T, g *lab.Guest, version string) {
 	if v, n := driverLoaded(g), roots(g); v != version || n != 1 {
 		t.Errorf("driver %q is loaded, %d roots are mounted; want %s and one", v, n, version)
 	}
-	if got := strings.Join(g.Driver(), " "); got != "nvidia nvidia_modeset nvidia_uvm" {
-		t.Errorf("modules %s", got)
-	}
+	assert.Equalf(t, "nvidia nvidia_modeset nvidia_uvm", strings.Join(g.Driver(), " "), "modules")
 	if !g.Exists("/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so." + version) {
 		t.Errorf("the root has no libnvidia-ml.so.%s", version)
 	}

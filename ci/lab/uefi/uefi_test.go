@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // empty returns a flash whose store has this many bytes and no variable.
@@ -27,41 +30,22 @@ func empty(size int) []byte {
 
 func newKey(t testing.TB, name string) *Key {
 	t.Helper()
-	k, err := NewKey(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return require.Value(NewKey(name))(t)
 }
 
 func TestAppendAndRead(t *testing.T) {
 	t.Parallel()
 	a, b := newKey(t, "a").Certificate, newKey(t, "b").Certificate
-	first, err := Append(empty(8000), PK(a), DB(a, b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	flash, err := Append(first, MokList(b), MokSBState())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(flash)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]Variable{PK(a), DB(a, b), MokList(b), MokSBState()}, got); diff != "" {
-		t.Error(diff)
-	}
+	first := require.Value(Append(empty(8000), PK(a), DB(a, b)))(t)
+	flash := require.Value(Append(first, MokList(b), MokSBState()))(t)
+	got := require.Value(Read(flash))(t)
+	assert.Same(t, []Variable{PK(a), DB(a, b), MokList(b), MokSBState()}, got)
 	certs, err := Certificates(got[1].Data)
 	if diff := cmp.Diff([][]byte{a.Raw, b.Raw}, certs); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	if _, err := Append(flash, PK(b)); err == nil || !strings.Contains(err.Error(), "there already") {
-		t.Errorf("a second PK: %v", err)
-	}
-	if _, err := Append(empty(500), PK(b)); err == nil || !strings.Contains(err.Error(), "are free") {
-		t.Errorf("a store that is too small: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(Append(flash, PK(b))), "there already", "a second PK")
+	assert.ErrorContainsf(t, assert.Err(Append(empty(500), PK(b))), "are free", "a store that is too small")
 	if got, want := Global.String(), "8be4df61-93ca-11d2-aa0d-00e098032b8c"; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -69,10 +53,7 @@ func TestAppendAndRead(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	t.Parallel()
-	good, err := Append(empty(1000), Variable{Name: "x", Data: []byte("value")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := require.Value(Append(empty(1000), Variable{Name: "x", Data: []byte("value")}))(t)
 	for name, damage := range map[string]func(b []byte) []byte{
 		"empty":     func([]byte) []byte { return nil },
 		"cut":       func(b []byte) []byte { return b[:500] },
@@ -81,9 +62,7 @@ func TestMalformed(t *testing.T) {
 		"name size": func(b []byte) []byte { b[100+36] = 3; return b },
 		"data size": func(b []byte) []byte { b[100+43] = 0x7f; return b },
 	} {
-		if _, err := Read(damage(bytes.Clone(good))); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.ErrorIsf(t, assert.Err(Read(damage(bytes.Clone(good)))), ErrFormat, "%s", name)
 	}
 	deleted := bytes.Clone(good)
 	deleted[100+2] = 0x3d
@@ -107,22 +86,13 @@ func TestOVMF(t *testing.T) {
 		t.Skip("the package ovmf is not installed")
 	}
 	cert := newKey(t, "site").Certificate
-	flash, err := Append(blank, PK(cert), KEK(cert), DB(cert), DBX(cert))
-	if err != nil {
-		t.Fatal(err)
-	}
+	flash := require.Value(Append(blank, PK(cert), KEK(cert), DB(cert), DBX(cert)))(t)
 	all, err := Read(flash)
 	if err != nil || len(all) != 4 || len(flash) != len(blank) {
 		t.Fatalf("%d variables: %v", len(all), err)
 	}
-	microsoft, err := os.ReadFile(dir + "OVMF_VARS_4M.ms.fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err = Read(microsoft)
-	if err != nil {
-		t.Fatal(err)
-	}
+	microsoft := require.Value(os.ReadFile(dir + "OVMF_VARS_4M.ms.fd"))(t)
+	all = require.Value(Read(microsoft))(t)
 	for _, v := range all {
 		if v.Name == "db" && v.Vendor == ImageSecurity {
 			certs, err := Certificates(v.Data)
@@ -150,28 +120,19 @@ func TestSignatureList(t *testing.T) {
 	dir := t.TempDir()
 	k := newKey(t, "compared")
 	_, cert, err := k.Write(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := filepath.Join(dir, "list")
 	if text, err := exec.CommandContext(t.Context(), "cert-to-efi-sig-list", "-g", owner.String(), cert, out).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	want, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, signatureList([]*x509.Certificate{k.Certificate})); diff != "" {
-		t.Error(diff)
-	}
+	want := require.Value(os.ReadFile(out))(t)
+	assert.Same(t, want, signatureList([]*x509.Certificate{k.Certificate}))
 }
 
 // FuzzRead: no input makes the readers panic, and variables that were read can be written and read again.
 func FuzzRead(f *testing.F) {
 	good, err := Append(empty(300), Variable{Name: "db", Vendor: ImageSecurity, Attributes: 0x27, Data: []byte("some value")}, MokSBState())
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(good)
 	f.Add(signatureList([]*x509.Certificate{{Raw: []byte("a")}, {Raw: []byte("certificate")}}))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -5,15 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"LICENSE": "text", "copyright": "text"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	out := filepath.Join(t.TempDir(), "x.run")
 	var stdout, stderr strings.Builder
@@ -25,8 +26,6 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	for _, args := range [][]string{{}, {"--tree", dir}, {"--tree", dir, "--version", "1", "more"}, {"--tree", dir + "/no", "--version", "1"}, {"--what"}} {
-		if err := run(t.Context(), args, &stdout, &stderr); err == nil {
-			t.Errorf("%v succeeded", args)
-		}
+		assert.Errorf(t, run(t.Context(), args, &stdout, &stderr), "%v succeeded", args)
 	}
 }

@@ -4,6 +4,7 @@ package debtest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 // Package is a .deb: its control paragraph without a final newline, other control files, and its files.
 type Package struct {
 	Control   string
+	Inside    string // the control file in the package, if it is not the index's
 	Extra     map[string]string
 	Files     []repotest.File
 	Raw       bool                // the names of Files begin with "./", and no folders are added
@@ -37,7 +39,7 @@ func (p Package) Field(name string) string {
 // with xz, like Debian's packages; the data of others are not, because the encoder is slow.
 func (p Package) Bytes(t testing.TB) []byte {
 	t.Helper()
-	control := []repotest.File{{Name: "control", Body: p.Control + "\n"}}
+	control := []repotest.File{{Name: "control", Body: cmp.Or(p.Inside, p.Control) + "\n"}}
 	for _, name := range slices.Sorted(maps.Keys(p.Extra)) {
 		control = append(control, repotest.File{Name: name, Body: p.Extra[name]})
 	}

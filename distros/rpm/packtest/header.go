@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Entry is a value in a header: a string (type 6), or a slice of strings (8), bytes (7) or numbers of 16 (3),
@@ -49,7 +49,7 @@ func (e Entry) encode(t testing.TB) (count int, data []byte) {
 		return len(v), []byte(strings.Join(v, "\x00") + "\x00")
 	}
 	var b bytes.Buffer
-	repotest.Must(t, binary.Write(&b, binary.BigEndian, e.Value))
+	require.NoError(t, binary.Write(&b, binary.BigEndian, e.Value))
 	return reflect.ValueOf(e.Value).Len(), b.Bytes()
 }
 

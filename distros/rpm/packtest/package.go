@@ -18,6 +18,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/cpio"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -129,8 +130,8 @@ func SignAt(t testing.TB, e *openpgp.Entity, data []byte, when time.Time) []byte
 	h := crypto.SHA256.New()
 	h.Write(data)
 	var b bytes.Buffer
-	repotest.Must(t, s.Sign(h, e.PrivateKey, nil))
-	repotest.Must(t, s.Serialize(&b))
+	require.NoError(t, s.Sign(h, e.PrivateKey, nil))
+	require.NoError(t, s.Serialize(&b))
 	return b.Bytes()
 }
 
@@ -161,11 +162,10 @@ func (p Package) CPIO(t testing.TB) []byte {
 		if f.Inode != 0 && slices.ContainsFunc(p.Files[n+1:], func(o repotest.File) bool { return o.Inode == f.Inode }) {
 			body = ""
 		}
-		repotest.Must(t, w.WriteHeader(&cpio.Header{Name: "." + pathOf(f), Mode: cpio.FileMode(modeOf(f)), Size: int64(len(body)), Links: 1}))
-		_, err := io.WriteString(w, body)
-		repotest.Must(t, err)
+		require.NoError(t, w.WriteHeader(&cpio.Header{Name: "." + pathOf(f), Mode: cpio.FileMode(modeOf(f)), Size: int64(len(body)), Links: 1}))
+		require.Value(io.WriteString(w, body))(t)
 	}
-	repotest.Must(t, w.Close())
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }
 

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestReadDisabled(t *testing.T) {
@@ -20,17 +21,13 @@ func TestReadDisabled(t *testing.T) {
 		"etc/yum.repos.d/nowhere.repo": {Data: []byte("[nowhere]\nenabled=0\n")},
 	}
 	got, err := ReadDisabled(root, Vars{"basearch": "x86_64", "releasever": "9.4"}, "C7.7.1908-base", "eus", "base", "nowhere", "missing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var names []string
 	for _, s := range got {
 		names = append(names, s.ID+" "+strings.Join(s.BaseURLs, " "))
 	}
 	want := []string{"eus http://mounted.example.com/9.4", "C7.7.1908-base http://example.com/7.7.1908/os/x86_64"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, want, names)
 	if len(got) == 2 && (!got[1].GPGCheck || len(got[1].GPGKeys) != 1) {
 		t.Errorf("%+v", got[1])
 	}
@@ -38,7 +35,5 @@ func TestReadDisabled(t *testing.T) {
 		t.Errorf("without ids: %v, %v", got, err)
 	}
 	root["etc/yum.repos.d/bad.repo"] = &fstest.MapFile{Data: []byte("[a\n")}
-	if _, err := ReadDisabled(root, nil, "a"); err == nil || !strings.Contains(err.Error(), "bad.repo:1") {
-		t.Errorf("a broken file: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(ReadDisabled(root, nil, "a")), "bad.repo:1", "a broken file")
 }

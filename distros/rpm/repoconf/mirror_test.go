@@ -1,10 +1,11 @@
 package repoconf
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func TestWithMirror(t *testing.T) {
@@ -26,9 +27,7 @@ func TestWithMirror(t *testing.T) {
 	} {
 		got, err := WithMirror(sources, mirror)
 		if want == nil {
-			if !errors.Is(err, ErrSources) {
-				t.Errorf("WithMirror(%q) = %v; want ErrSources", mirror, err)
-			}
+			assert.ErrorIsf(t, err, ErrSources, "WithMirror(%q)", mirror)
 			continue
 		}
 		var urls []string
@@ -39,9 +38,7 @@ func TestWithMirror(t *testing.T) {
 			t.Errorf("WithMirror(%q) = %q, %v; want %q", mirror, urls, err, want)
 		}
 	}
-	if sources[0].BaseURLs[0] != "https://dl.example.com/pub/rocky/9/BaseOS/x86_64/os" {
-		t.Error("WithMirror changed its input")
-	}
+	assert.Equalf(t, "https://dl.example.com/pub/rocky/9/BaseOS/x86_64/os", sources[0].BaseURLs[0], "WithMirror changed its input")
 }
 
 // TestMirrorSecrets checks that no message contains credentials.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -115,10 +117,7 @@ func TestReadSources(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ReadSources(rootOf(c.files), c.vars)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := require.Value(ReadSources(rootOf(c.files), c.vars))(t)
 			for i := range got {
 				got[i].Origin = ""
 			}
@@ -155,10 +154,7 @@ func TestReadVars(t *testing.T) {
 	provides := func(name, version string, rels ...string) rpmfile.Metadata {
 		m := rpmfile.Metadata{Name: name, EVR: rpmfile.EVR{Version: version, Release: "1"}}
 		for _, r := range rels {
-			req, err := rpmfile.ParseRequirement(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := require.Value(rpmfile.ParseRequirement(r))(t)
 			m.Provides = append(m.Provides, req.Relation)
 		}
 		return m
@@ -180,13 +176,8 @@ func TestReadVars(t *testing.T) {
 		{"nothing", nil, nil, Vars{}},
 	} {
 		c.want["arch"], c.want["basearch"] = "x86_64", "x86_64"
-		got, err := ReadVars(rootOf(c.files), c.installed, "x86_64")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s: ReadVars:\n%s", c.name, diff)
-		}
+		got := require.Value(ReadVars(rootOf(c.files), c.installed, "x86_64"))(t)
+		assert.Samef(t, c.want, got, "%s: ReadVars", c.name)
 	}
 }
 
@@ -214,9 +205,7 @@ func FuzzSources(f *testing.F) {
 		}
 		sources, err := ReadSources(rootOf(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
 		if err != nil {
-			if !errors.Is(err, ErrSources) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, err, ErrSources)
 			return
 		}
 		for i := range sources {

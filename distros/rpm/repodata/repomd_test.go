@@ -1,11 +1,13 @@
 package repodata
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestJoin(t *testing.T) {
@@ -42,9 +44,7 @@ func FuzzRepomd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		md, err := ParseRepomd(data)
 		if err != nil {
-			if !errors.Is(err, ErrIndex) {
-				t.Error(err)
-			}
+			assert.ErrorIs(t, err, ErrIndex)
 			return
 		}
 		for kind, l := range md.Lists {
@@ -70,14 +70,9 @@ func TestRealRepomd(t *testing.T) {
 		{"fedora-38-repomd.xml", "1681418230", 1681418230, "repodata/f6dee453a7f8", 18320782, 167638461, false, true},
 		{"centos-stream-9-appstream.xml", "9-stream", 1736761573, "repodata/c03bb2ebc33b", 3597627, 51840420, true, false},
 	} {
-		text, err := os.ReadFile(filepath.Join("testdata/real", tt.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.Value(os.ReadFile(filepath.Join("testdata/real", tt.file)))(t)
 		r, err := ParseRepomd(text)
-		if err != nil {
-			t.Fatalf("%s: %v", tt.file, err)
-		}
+		require.NoErrorf(t, err, "%s", tt.file)
 		l, ok := r.primary()
 		if !ok || l.Href[:len(tt.primary)] != tt.primary || filepath.Ext(l.Href) != ".gz" || l.Sum.Size != tt.size || l.Unpacked.Size != tt.open || l.Unpacked.SHA256 == "" {
 			t.Errorf("%s: primary list %+v", tt.file, l)

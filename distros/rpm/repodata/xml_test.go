@@ -7,6 +7,9 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // tokens returns the content of a document in one line.
@@ -44,9 +47,7 @@ func TestXML(t *testing.T) {
 		"<a>\n &gt;x&quot;&apos; é </a>\n":                           `<a"\n >x\"' é ">`,
 		``:                                                           ``, ` `: ``,
 	} {
-		if got, err := tokens(in); err != nil || got != want {
-			t.Errorf("tokens(%s) = %s, %v; want %s", in, got, err, want)
-		}
+		assert.Equalf(t, want, require.Value(tokens(in))(t), "tokens(%s)", in)
 	}
 	for _, in := range []string{
 		`<a>`, `</a>`, `<a b>`, `<a b=c>`, `<a b="c>`, `<a>&x;</a>`, `<a>&#0;</a>`, `<a>&#x110000;</a>`, `<a>&#;</a>`, `<a>&`, `<>`, `<a`, `<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>`, `<a><!-- x`, `<a><!-->`,

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -22,7 +22,7 @@ func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS 
 	b := map[string]backend{"bdb": bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
 	d := &Database{folder: folders[1], backend: b}
 	changed, _, err := d.With(headers)
-	must(t, err)
+	require.NoError(t, err)
 	return apply(fstest.MapFS{}, changed, nil)
 }
 
@@ -70,12 +70,8 @@ func TestWith(t *testing.T) {
 					t.Errorf("With changed its database to %v", got)
 				}
 				now := read(t, apply(base, changed, removed))
-				if diff := cmp.Diff(test.want, names(now.Packages())); diff != "" {
-					t.Error(diff)
-				}
-				if want := uint32(len(test.have) + len(test.add)); now.last != want {
-					t.Errorf("last number %d, want %d", now.last, want)
-				}
+				assert.Same(t, test.want, names(now.Packages()))
+				assert.Equalf(t, uint32(len(test.have)+len(test.add)), now.last, "last number")
 			})
 		}
 	}
@@ -86,7 +82,7 @@ func TestInstallOnlyProvides(t *testing.T) {
 	for provides, want := range map[string]bool{"installonlypkg(kernel-module)": true, "multiversion(kernel)": true, "kmod(nvidia.ko)": false} {
 		base := system(t, "ndb", made(t, "kmod 1-1 x86_64", provides))
 		changed, _, err := read(t, base).With([]*rpmfile.Header{made(t, "kmod 2-1 x86_64", provides)})
-		must(t, err)
+		require.NoError(t, err)
 		if got := len(read(t, apply(base, changed, nil)).Packages()); (got == 2) != want {
 			t.Errorf("%s: %d packages", provides, got)
 		}
@@ -145,7 +141,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%s in %s: %v", d.Kind(), d.folder, names(d.Packages()))
 	}
 	changed, removed, err := d.With(nil)
-	must(t, err)
+	require.NoError(t, err)
 	var files []string
 	for name := range changed {
 		files = append(files, name)
@@ -164,24 +160,21 @@ func TestKeys(t *testing.T) {
 	armoured := "-----BEGIN PGP PUBLIC KEY BLOCK-----\n...\n"
 	entries := func(name, text string) *rpmfile.Header {
 		h, err := made(t, name+" 1-1").With(rpmfile.Entry{Tag: rpmfile.TagDescription, Type: rpmfile.TypeI18NString, Value: []string{text}})
-		must(t, err)
+		require.NoError(t, err)
 		return h
 	}
 	d := read(t, system(t, "bdb", entries("gpg-pubkey", armoured), entries("other", armoured), entries("gpg-pubkey2", "(none)")))
-	if diff := cmp.Diff([][]byte{[]byte(armoured)}, d.Keys()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, [][]byte{[]byte(armoured)}, d.Keys())
 }
 
 func TestObsoletes(t *testing.T) {
 	t.Parallel()
 	obsoleting := func(name, version string, sense uint32) *rpmfile.Header {
-		h, err := made(t, "new 1-1 x86_64").With(
+		h := require.Value(made(t, "new 1-1 x86_64").With(
 			rpmfile.Entry{Tag: rpmfile.TagObsoleteName, Type: rpmfile.TypeStringArray, Value: []string{name}},
 			rpmfile.Entry{Tag: rpmfile.TagObsoleteVersion, Type: rpmfile.TypeStringArray, Value: []string{version}},
 			rpmfile.Entry{Tag: rpmfile.TagObsoleteFlags, Type: rpmfile.TypeInt32, Value: []uint32{sense}},
-		)
-		must(t, err)
+		))(t)
 		return h
 	}
 	const less = 2 // RPMSENSE_LESS
@@ -199,13 +192,10 @@ func TestObsoletes(t *testing.T) {
 		{"newer version", []*rpmfile.Header{made(t, "other 2-1 x86_64")}, []string{"other 1-1 x86_64"}},
 	} {
 		d := read(t, base)
-		replaced, err := d.Replaced(test.add)
-		must(t, err)
-		if diff := cmp.Diff(test.replaced, names(replaced)); diff != "" {
-			t.Errorf("%s: %s", test.name, diff)
-		}
+		replaced := require.Value(d.Replaced(test.add))(t)
+		assert.Samef(t, test.replaced, names(replaced), "%s", test.name)
 		changed, _, err := d.With(test.add)
-		must(t, err)
+		require.NoError(t, err)
 		if got, want := len(read(t, apply(base, changed, nil)).Packages()), 2+len(test.add)-len(test.replaced); got != want {
 			t.Errorf("%s: %d packages, want %d", test.name, got, want)
 		}

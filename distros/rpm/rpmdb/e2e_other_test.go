@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
@@ -56,7 +56,7 @@ func (o otherRPM) test(t *testing.T, files []string) {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(root, filepath.Base(file)), data, 0o644)
 			}
-			must(t, err)
+			require.NoError(t, err)
 			args = append(args, "/"+filepath.Base(file))
 		}
 		if out := rpm(args...); out != "" {
@@ -82,21 +82,15 @@ func (o otherRPM) test(t *testing.T, files []string) {
 		"-V --nodeps tool":                     "",
 		"--verifydb":                           "",
 	} {
-		if got := rpm(strings.Fields(question)...); got != want {
-			t.Errorf("rpm %s: %s, want %s", question, got, want)
-		}
+		assert.Equalf(t, want, rpm(strings.Fields(question)...), "rpm %s", question)
 	}
 	if now, _ := os.ReadFile(filepath.Join(root, folders[0], "Index.db")); !bytes.Equal(now, index) {
 		t.Error("rpm made Index.db again")
 	}
 	install(files[4])
 	rpm("-e", "--nodeps", "--noscripts", "tool")
-	if got := rpm("-qa", "--qf", "%{name} %{dbinstance}\n"); got != "base 2\nlater 5\nlib 4" {
-		t.Errorf("after rpm installed and erased: %s", got)
-	}
-	if diff := cmp.Diff([]string{"base 1-1 noarch", "lib 1.1-1.el9 x86_64", "later 1-1 x86_64"}, names(read(t, os.DirFS(root)).Packages())); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equalf(t, "base 2\nlater 5\nlib 4", rpm("-qa", "--qf", "%{name} %{dbinstance}\n"), "after rpm installed and erased")
+	assert.Same(t, []string{"base 1-1 noarch", "lib 1.1-1.el9 x86_64", "later 1-1 x86_64"}, names(read(t, os.DirFS(root)).Packages()))
 	if b.kind() == "ndb" {
 		compareNDBIndex(t, root, rpm)
 	}
@@ -108,13 +102,11 @@ func compareNDBIndex(t *testing.T, root string, rpm func(...string) string) {
 	t.Helper()
 	folder := filepath.Join(root, folders[0])
 	d := read(t, rooted(sqliteFile, systemFile(t, "fedora35-plus-mongo/"+sqliteFile)))
-	written, err := ndb{}.write(d.packages, d.last)
-	must(t, err)
-	must(t, os.Remove(filepath.Join(folder, "Index.db")))
-	must(t, os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644))
+	written := require.Value(ndb{}.write(d.packages, d.last))(t)
+	require.NoError(t, os.Remove(filepath.Join(folder, "Index.db")))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "Packages.db"), written["Packages.db"], 0o644))
 	rpm("-qa")
-	theirs, err := os.ReadFile(filepath.Join(folder, "Index.db"))
-	must(t, err)
+	theirs := require.Value(os.ReadFile(filepath.Join(folder, "Index.db")))(t)
 	want, got := readNDBIndex(t, theirs), readNDBIndex(t, written["Index.db"])
 	if !slices.Equal(want, got) {
 		t.Errorf("Index.db: rpm has %d entries, we %d", len(want), len(got))

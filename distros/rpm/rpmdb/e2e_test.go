@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
@@ -58,12 +60,10 @@ var questions = [][]string{
 // unpack installs the files of a package and returns its record.
 func unpack(t *testing.T, root, file string) *rpmfile.Header {
 	t.Helper()
-	in, err := os.Open(file)
-	must(t, err)
+	in := require.Value(os.Open(file))(t)
 	defer in.Close()
-	f, err := rpmfile.Open(in)
-	must(t, err)
-	err = f.Payload(func(h *tar.Header, r io.Reader) error {
+	f := require.Value(rpmfile.Open(in))(t)
+	require.NoError(t, f.Payload(func(h *tar.Header, r io.Reader) error {
 		name := filepath.Join(root, h.Name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
@@ -82,11 +82,8 @@ func unpack(t *testing.T, root, file string) *rpmfile.Header {
 			err = os.Chtimes(name, h.ModTime, h.ModTime)
 		}
 		return err
-	})
-	must(t, err)
-	h, err := f.InstalledHeader(time.Unix(1700000000, 0), 3, nil)
-	must(t, err)
-	return h
+	}))
+	return require.Value(f.InstalledHeader(time.Unix(1700000000, 0), 3, nil))(t)
 }
 
 // recordIn installs files into a system with this project's code.
@@ -98,12 +95,12 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 		headers = append(headers, unpack(t, root, f))
 	}
 	changed, removed, err := d.With(headers)
-	must(t, err)
+	require.NoError(t, err)
 	for _, name := range removed {
-		must(t, os.Remove(filepath.Join(root, name)))
+		require.NoError(t, os.Remove(filepath.Join(root, name)))
 	}
 	for name, data := range changed {
-		must(t, os.WriteFile(filepath.Join(root, name), data, 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), data, 0o644))
 	}
 	return read(t, os.DirFS(root))
 }
@@ -121,26 +118,19 @@ func TestRPM(t *testing.T) {
 	ours.Install(t, files[:2]...)
 	recordIn(t, ours.Dir, files[2:4]...)
 	for _, q := range questions {
-		if diff := cmp.Diff(ask(t, theirs.Dir, nil, q), ask(t, ours.Dir, nil, q)); diff != "" {
-			t.Errorf("rpm %v (-rpm's +ours):\n%s", q, diff)
-		}
+		assert.Samef(t, ask(t, theirs.Dir, nil, q), ask(t, ours.Dir, nil, q), "rpm %v (-rpm's +ours)", q)
 	}
 	rows := func(r *rpmtest.Root) []string { // without those of the time of installation
-		data, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
-		must(t, err)
+		data := require.Value(os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile)))(t)
 		return slices.DeleteFunc(tables(t, data), func(line string) bool { return strings.HasPrefix(line, "Installtid ") })
 	}
-	if diff := cmp.Diff(rows(theirs), rows(ours)); diff != "" {
-		t.Errorf("indexes (-rpm's +ours):\n%s", diff)
-	}
+	assert.Samef(t, rows(theirs), rows(ours), "indexes (-rpm's +ours)")
 	ours.Install(t, files[4])
 	ours.RPM(t, "-e", "--nodeps", "--noscripts", "tool")
 	if diff := cmp.Diff([]string{"base-1-1.noarch", "later-1-1.x86_64", "lib-2:1.1-1.el9.x86_64"}, sorted(ours.Installed(t))); diff != "" {
 		t.Errorf("after rpm installed and erased:\n%s", diff)
 	}
-	if out := ask(t, ours.Dir, nil, []string{"-V", "later"}); out != "" {
-		t.Error(out)
-	}
+	assert.Equal(t, "", ask(t, ours.Dir, nil, []string{"-V", "later"}))
 }
 
 // TestRPMIndexes lets the real rpm index a database that this package wrote, and compares the indexes.
@@ -149,14 +139,10 @@ func TestRPMIndexes(t *testing.T) {
 	files := rpmtest.Build(t, packages...)
 	r := rpmtest.NewRoot(t, "sqlite", "")
 	d := recordIn(t, r.Dir, files...)
-	again, err := sqlite{}.write(renumbered(d.packages), uint32(len(d.packages)))
-	must(t, err)
+	again := require.Value(sqlite{}.write(renumbered(d.packages), uint32(len(d.packages))))(t)
 	r.RPM(t, "--rebuilddb")
-	theirs, err := os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile))
-	must(t, err)
-	if diff := cmp.Diff(tables(t, theirs), tables(t, again[sqliteFile])); diff != "" {
-		t.Errorf("(-rpm +ours)\n%s", diff)
-	}
+	theirs := require.Value(os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile)))(t)
+	assert.Samef(t, tables(t, theirs), tables(t, again[sqliteFile]), "(-rpm +ours)")
 }
 
 // renumbered returns packages with the numbers that rpm --rebuilddb assigns.
@@ -192,7 +178,7 @@ func TestBDBTools(t *testing.T) {
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		dir := t.TempDir()
 		folder := filepath.Join(dir, "var/lib/rpm")
-		must(t, os.MkdirAll(folder, 0o755))
+		require.NoError(t, os.MkdirAll(folder, 0o755))
 		var dump strings.Builder
 		word := func(n uint32) []byte { b := make([]byte, 4); order.PutUint32(b, n); return b }
 		fmt.Fprintf(&dump, "VERSION=3\nformat=bytevalue\ntype=hash\ndb_lorder=%d\ndb_pagesize=4096\nHEADER=END\n %x\n %x\n", map[bool]int{true: 1234, false: 4321}[order == binary.LittleEndian], word(0), word(9))
@@ -205,15 +191,11 @@ func TestBDBTools(t *testing.T) {
 			t.Fatalf("db5.3_load: %v\n%s", err, out)
 		}
 		d := recordIn(t, dir, files[2:4]...)
-		if got := []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}; !slices.Equal(got, []uint32{11, 3, 10, 11}) {
-			t.Errorf("numbers %v", got)
-		}
+		assert.Samef(t, []uint32{11, 3, 10, 11}, []uint32{d.last, d.packages[0].number, d.packages[1].number, d.packages[2].number}, "numbers")
 		if out, err := exec.CommandContext(t.Context(), "db5.3_verify", filepath.Join(folder, "Packages")).CombinedOutput(); err != nil {
 			t.Errorf("db5.3_verify: %v\n%s", err, out)
 		}
 		want := "base-1-1.noarch\nlib-1.1-1.el9.x86_64\ntool-1.5-3.x86_64"
-		if got := ask(t, dir, []string{"--define", "_db_backend bdb_ro"}, []string{"-qa"}); got != want {
-			t.Errorf("rpm -qa: %s", got)
-		}
+		assert.Equalf(t, want, ask(t, dir, []string{"--define", "_db_backend bdb_ro"}, []string{"-qa"}), "rpm -qa")
 	}
 }

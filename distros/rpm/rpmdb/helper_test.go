@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -25,9 +26,7 @@ func systemFile(t testing.TB, name string) []byte {
 	if err != nil || dir == "" {
 		t.Skipf("the sources of %s are not here: %v", known, err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "pkg", "testdata", name))
-	must(t, err)
-	return data
+	return require.Value(os.ReadFile(filepath.Join(dir, "pkg", "testdata", name)))(t)
 }
 
 // rooted returns a system whose database is one file.
@@ -41,9 +40,7 @@ func rooted(file string, data []byte) fstest.MapFS {
 
 func read(t testing.TB, root fs.FS) *Database {
 	t.Helper()
-	d, err := Read(root)
-	must(t, err)
-	return d
+	return require.Value(Read(root))(t)
 }
 
 // apply applies the result of With to root, as its caller does.
@@ -95,11 +92,4 @@ func bytesOf(headers []*rpmfile.Header) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

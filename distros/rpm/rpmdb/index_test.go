@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -25,9 +26,7 @@ func TestRichNames(t *testing.T) {
 		"((a if b) and (b if a))":           {"!a", "!b", "a", "b"},
 		"(a if (b unless c else d) else e)": {"!b", "!c", "!d", "a", "b", "c", "d", "e"},
 	} {
-		if diff := cmp.Diff(want, richNames(text)); diff != "" {
-			t.Errorf("%s:\n%s", text, diff)
-		}
+		assert.Samef(t, want, richNames(text), "%s", text)
 	}
 }
 

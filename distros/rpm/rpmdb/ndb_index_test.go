@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -92,8 +94,7 @@ func TestNDBIndex(t *testing.T) {
 		packages = append(packages, pkg{number: number, header: header(t,
 			rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})})
 	}
-	data, err := writeNDBIndex(packages, 1)
-	must(t, err)
+	data := require.Value(writeNDBIndex(packages, 1))(t)
 	got := readNDBIndex(t, data)
 	var expect []string
 	for _, p := range packages {
@@ -115,18 +116,13 @@ func TestNDBCollisions(t *testing.T) {
 	names := slices.Repeat([]string{"__init__.py"}, 100000)
 	h := header(t, rpmfile.Entry{Tag: rpmfile.TagBaseNames, Type: rpmfile.TypeStringArray, Value: names})
 	i := slices.IndexFunc(indexes, func(x index) bool { return x.tag == rpmfile.TagBaseNames })
-	data, err := newNDBTable([]pkg{{number: 1, header: h}}, indexes[i])
-	must(t, err)
-	if used := binary.LittleEndian.Uint32(data[16:]); used != 100000 {
-		t.Errorf("%d postings", used)
-	}
+	data := require.Value(newNDBTable([]pkg{{number: 1, header: h}}, indexes[i]))(t)
+	assert.Equalf(t, 100000, binary.LittleEndian.Uint32(data[16:]), "postings")
 }
 
 // header returns a header with entries and without a region.
 func header(t testing.TB, entries ...rpmfile.Entry) *rpmfile.Header {
 	t.Helper()
 	slices.SortFunc(entries, func(a, b rpmfile.Entry) int { return cmp.Compare(a.Tag, b.Tag) })
-	h, err := new(rpmfile.Header).With(entries...)
-	must(t, err)
-	return h
+	return require.Value(new(rpmfile.Header).With(entries...))(t)
 }

@@ -19,6 +19,7 @@ import (
 	knownndb "github.com/knqyf263/go-rpmdb/pkg/ndb"
 	knownsqlite "github.com/knqyf263/go-rpmdb/pkg/sqlite3"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -90,7 +91,7 @@ func slow(t *testing.T, name string) {
 func readKnown(t *testing.T, file string, data []byte) []string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), file)
-	must(t, os.WriteFile(name, data, 0o600))
+	require.NoError(t, os.WriteFile(name, data, 0o600))
 	var db interface{ Read() <-chan knowndb.Entry }
 	var err error
 	switch file {
@@ -101,7 +102,7 @@ func readKnown(t *testing.T, file string, data []byte) []string {
 	default:
 		db, err = knownsqlite.Open(name)
 	}
-	must(t, err)
+	require.NoError(t, err)
 	var out []string
 	for e := range db.Read() {
 		if e.Err != nil {
@@ -124,7 +125,7 @@ func TestSQLiteIndexes(t *testing.T) {
 			data := systemFile(t, name+"/"+sqliteFile)
 			d := read(t, rooted(sqliteFile, data))
 			changed, _, err := d.With(nil)
-			must(t, err)
+			require.NoError(t, err)
 			ours := changed["var/lib/rpm/"+sqliteFile]
 			if !bytes.HasPrefix(ours, []byte("SQLite format 3\x00\x10\x00\x01\x01")) { // pages of 4096, no write-ahead log
 				t.Errorf("begins with %x", ours[:20])
@@ -142,7 +143,7 @@ func tables(t *testing.T, data []byte) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	file := filepath.Join(t.TempDir(), sqliteFile)
-	must(t, os.WriteFile(file, data, 0o600))
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	var out []string
 	list := func(conn *sql.Conn, query string) error {
 		rows, err := conn.QueryContext(ctx, query)
@@ -159,7 +160,7 @@ func tables(t *testing.T, data []byte) []string {
 		}
 		return rows.Err()
 	}
-	err := withSQLite(ctx, file, nil, func(conn *sql.Conn) error {
+	require.NoError(t, withSQLite(ctx, file, nil, func(conn *sql.Conn) error {
 		if err := list(conn, "SELECT type||' '||name||' '||tbl_name||' '||coalesce(sql,'') FROM sqlite_master WHERE name != 'sqlite_stat1'"); err != nil {
 			return err
 		}
@@ -169,8 +170,7 @@ func tables(t *testing.T, data []byte) []string {
 			}
 		}
 		return list(conn, "SELECT name||' '||seq FROM sqlite_sequence")
-	})
-	must(t, err)
+	}))
 	slices.Sort(out)
 	return out
 }

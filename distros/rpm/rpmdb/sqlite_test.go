@@ -11,6 +11,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -20,22 +22,20 @@ func sqliteWith(t testing.TB, pragmas []string, statements ...string) string {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := withSQLite(ctx, filepath.Join(dir, sqliteFile), pragmas, func(conn *sql.Conn) error {
+	require.NoError(t, withSQLite(ctx, filepath.Join(dir, sqliteFile), pragmas, func(conn *sql.Conn) error {
 		for _, s := range statements {
 			if _, err := conn.ExecContext(ctx, s); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	return dir
 }
 
 func fileOf(t testing.TB, dir, name string) *fstest.MapFile {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	must(t, err)
+	data := require.Value(os.ReadFile(filepath.Join(dir, name)))(t)
 	return &fstest.MapFile{Data: data}
 }
 
@@ -60,9 +60,7 @@ func TestSQLiteHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			system := fstest.MapFS{"var/lib/rpm/" + sqliteFile: fileOf(t, sqliteWith(t, nil, statements...), sqliteFile)}
-			if _, err := Read(system); !errors.Is(err, ErrFormat) {
-				t.Errorf("got %v, want ErrFormat", err)
-			}
+			assert.ErrorIs(t, assert.Err(Read(system)), ErrFormat)
 		})
 	}
 }
@@ -88,18 +86,14 @@ func TestSQLiteLog(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	require.NoError(t, err)
 	d := read(t, system)
-	if got := names(d.Packages()); !slices.Equal(got, []string{"a 1-1 noarch"}) {
-		t.Errorf("packages: %v", got)
-	}
+	assert.Samef(t, []string{"a 1-1 noarch"}, names(d.Packages()), "packages")
 	changed, removed, err := d.With([]*rpmfile.Header{made(t, "b 1-1 noarch")})
 	if want := []string{"var/lib/rpm/rpmdb.sqlite-shm", "var/lib/rpm/rpmdb.sqlite-wal"}; err != nil || !slices.Equal(removed, want) {
 		t.Errorf("removed %v, want %v (%v)", removed, want, err)
 	}
-	if got := names(read(t, apply(system, changed, removed)).Packages()); !slices.Equal(got, []string{"a 1-1 noarch", "b 1-1 noarch"}) {
-		t.Errorf("after With: %v", got)
-	}
+	assert.Samef(t, []string{"a 1-1 noarch", "b 1-1 noarch"}, names(read(t, apply(system, changed, removed)).Packages()), "after With")
 }
 
 // TestSQLiteTrigger has a trigger that adds a package on every write; the result must not contain it.
@@ -109,10 +103,8 @@ func TestSQLiteTrigger(t *testing.T) {
 		"CREATE TRIGGER evil AFTER INSERT ON Packages BEGIN INSERT INTO Packages VALUES(new.hnum+100, new.blob); END")
 	system := fstest.MapFS{"var/lib/rpm/" + sqliteFile: fileOf(t, dir, sqliteFile)}
 	changed, removed, err := read(t, system).With([]*rpmfile.Header{made(t, "a 1-1 noarch")})
-	must(t, err)
-	if got := names(read(t, apply(system, changed, removed)).Packages()); !slices.Equal(got, []string{"a 1-1 noarch"}) {
-		t.Errorf("packages: %v", got)
-	}
+	require.NoError(t, err)
+	assert.Samef(t, []string{"a 1-1 noarch"}, names(read(t, apply(system, changed, removed)).Packages()), "packages")
 }
 
 // TestSQLiteJournal has a journal that names a file, which SQLite would delete if it rolled back.

@@ -11,6 +11,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
@@ -18,9 +19,7 @@ import (
 // region encodes entries as rpmbuild does: all of them in an immutable region.
 func region(t testing.TB, tag Tag, entries ...Entry) *Header {
 	t.Helper()
-	h, err := ParseHeader(packtest.Region(t, uint32(tag), plain(entries)...))
-	repotest.Must(t, err)
-	return h
+	return require.Value(ParseHeader(packtest.Region(t, uint32(tag), plain(entries)...)))(t)
 }
 
 func plain(entries []Entry) (all []packtest.Entry) {
@@ -65,8 +64,7 @@ func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
 	if c.Algorithm == 0 {
 		c.Algorithm = packet.PubKeyAlgoEdDSA // fast to generate
 	}
-	e, err := openpgp.NewEntity("Test", "", "test@example.org", &c)
-	repotest.Must(t, err)
+	e := require.Value(openpgp.NewEntity("Test", "", "test@example.org", &c))(t)
 	return e, ring(t, e)
 }
 
@@ -74,18 +72,16 @@ func ring(t testing.TB, all ...*openpgp.Entity) Keyring {
 	t.Helper()
 	var b bytes.Buffer
 	for _, e := range all {
-		repotest.Must(t, e.Serialize(&b))
+		require.NoError(t, e.Serialize(&b))
 	}
-	k, err := ReadKeyring(b.Bytes())
-	repotest.Must(t, err)
-	return k
+	return require.Value(ReadKeyring(b.Bytes()))(t)
 }
 
 // sign returns a detached signature.
 func sign(t testing.TB, e *openpgp.Entity, data []byte, c packet.Config) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	repotest.Must(t, openpgp.DetachSign(&b, e, bytes.NewReader(data), &c))
+	require.NoError(t, openpgp.DetachSign(&b, e, bytes.NewReader(data), &c))
 	return b.Bytes()
 }
 
@@ -104,7 +100,5 @@ func at(when time.Time) func() time.Time { return func() time.Time { return when
 
 func readFile(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	repotest.Must(t, err)
-	return data
+	return require.Value(os.ReadFile(name))(t)
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
@@ -58,7 +59,7 @@ func TestVersionsReal(t *testing.T) {
 		fmt.Fprintf(&in, "%s %s\n", hex.EncodeToString([]byte(p[0])), hex.EncodeToString([]byte(p[1])))
 	}
 	dir := t.TempDir()
-	repotest.Must(t, os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pairs"), []byte(in.String()), 0o600))
 	// rpm.vercmp of 4.18 takes whole versions with epoch and release, so the versions above have neither hyphens
 	// nor leading "digits:".
 	script := `local function text(h) return (h:gsub("..", function(x) return string.char(tonumber(x, 16)) end)) end
@@ -70,7 +71,7 @@ for line in io.lines("` + dir + `/pairs") do
 end
 out:close()`
 	file := filepath.Join(dir, "compare.lua")
-	repotest.Must(t, os.WriteFile(file, []byte(script), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
 	rpmtest.Run(t, nil, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
 	out := strings.Fields(string(readFile(t, filepath.Join(dir, "answers"))))
 	if len(out) != len(pairs) {
@@ -82,8 +83,7 @@ out:close()`
 			continue
 		}
 		compared++
-		want, err := strconv.Atoi(out[i])
-		repotest.Must(t, err)
+		want := require.Value(strconv.Atoi(out[i]))(t)
 		if got := Compare(splitEVR(p[0]), splitEVR(p[1])); got != sign3(want) {
 			if wrong++; wrong < 20 {
 				t.Errorf("%q and %q: %d, librpm says %d", p[0], p[1], got, want)
@@ -198,7 +198,7 @@ func makeReal(t *testing.T) (map[string]string, *rpmtest.Key) {
 	t.Helper()
 	files, key, dir := map[string]string{}, rpmtest.NewKey(t, rpmtest.KeyOptions{Algorithm: "rsa3072"}), t.TempDir()
 	spec := filepath.Join(dir, "everything.spec")
-	repotest.Must(t, os.WriteFile(spec, []byte(testSpec), 0o600))
+	require.NoError(t, os.WriteFile(spec, []byte(testSpec), 0o600))
 	for _, how := range []string{"w9.gzdio", "w6.xzdio", "w7.lzdio", "w9.bzdio", "w19.zstdio", "w.ufdio"} {
 		out := filepath.Join(dir, how)
 		rpmtest.Run(t, []string{"HOME=" + dir}, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
@@ -218,17 +218,14 @@ func makeReal(t *testing.T) (map[string]string, *rpmtest.Key) {
 func TestPackagesReal(t *testing.T) {
 	rpmtest.Need(t, "rpmbuild", "rpmsign", "gpg", "rpm", "rpm2cpio", "cpio", "sqlite3")
 	files, key := makeReal(t)
-	keys, err := ReadKeyring(key.Public)
-	repotest.Must(t, err)
+	keys := require.Value(ReadKeyring(key.Public))(t)
 	for how, name := range files {
 		t.Run(how, func(t *testing.T) {
 			f := opened(t, readFile(t, name))
-			if got, err := f.Verify(keys, nil); err != nil || got != keys.Fingerprints()[0] {
-				t.Errorf("Verify = %q, %v", got, err)
-			}
+			assert.Equalf(t, keys.Fingerprints()[0], require.Value(f.Verify(keys, nil))(t), "Verify")
 			tree := map[string]*tar.Header{}
 			bodies := map[string][]byte{}
-			repotest.Must(t, f.Payload(func(h *tar.Header, r io.Reader) error {
+			require.NoError(t, f.Payload(func(h *tar.Header, r io.Reader) error {
 				tree[h.Name] = h
 				body, err := io.ReadAll(r)
 				bodies[h.Name] = body
@@ -253,9 +250,7 @@ func compareWithCPIO(t *testing.T, name string, tree map[string]*tar.Header) {
 	}
 	slices.Sort(want)
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("cpio -t: %s", diff)
-	}
+	assert.Samef(t, want, got, "cpio -t")
 }
 
 // compareWithDump compares the header's data of each file.
@@ -281,15 +276,12 @@ func compareWithDump(t *testing.T, name string, f *File) {
 		}
 		got = append(got, fmt.Sprintf("%s %d %d %s %#o %s %s %d 0 %d %s", x.path, x.size, x.mtime, digest, x.mode, x.user, x.group, config, 0, target))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rpm -qp --dump: %s", diff)
-	}
+	assert.Samef(t, want, got, "rpm -qp --dump")
 }
 
 func compareWithDependencies(t *testing.T, name string, f *File) {
 	t.Helper()
-	m, err := f.Header.Metadata()
-	repotest.Must(t, err)
+	m := require.Value(f.Header.Metadata())(t)
 	var requires, provides []string
 	for _, x := range m.Requires {
 		requires = append(requires, x.String())
@@ -302,9 +294,7 @@ func compareWithDependencies(t *testing.T, name string, f *File) {
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "rpmlib(") })
 		slices.Sort(want)
 		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("rpm -qp %s: %s", flag, diff)
-		}
+		assert.Samef(t, want, got, "rpm -qp %s", flag)
 	}
 	if want := strings.TrimSpace(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{NAME} %{EVR} %{ARCH}", name)); want != m.Name+" "+m.EVR.String()+" "+m.Arch {
 		t.Errorf("rpm says %s, Metadata %s %s %s", want, m.Name, m.EVR, m.Arch)
@@ -319,13 +309,11 @@ func compareWithInstalled(t *testing.T, name string, f *File, tree map[string]*t
 	rpmtest.Run(t, nil, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--nodeps", "--nosignature", "-i", name)
 	text := strings.TrimSpace(rpmtest.Run(t, nil, "sqlite3", filepath.Join(root, "var/lib/rpm/rpmdb.sqlite"), "select hex(blob) from Packages"))
 	blob, err := hex.DecodeString(text)
-	repotest.Must(t, err)
-	theirs, err := ParseHeader(blob)
-	repotest.Must(t, err)
+	require.NoError(t, err)
+	theirs := require.Value(ParseHeader(blob))(t)
 	when, _ := theirs.Int(TagInstallTime)
 	colour, _ := theirs.Int(TagInstallColor)
-	ours, err := f.InstalledHeader(time.Unix(int64(when), 0), uint32(colour), nil)
-	repotest.Must(t, err)
+	ours := require.Value(f.InstalledHeader(time.Unix(int64(when), 0), uint32(colour), nil))(t)
 	// The transaction's number is its start time, which may be a second earlier.
 	tid, _ := theirs.Int(TagInstallTID)
 	if ours, err = ours.With(Entry{TagInstallTID, TypeInt32, []uint32{uint32(tid)}}); err != nil {
@@ -357,9 +345,7 @@ func compareWithInstalled(t *testing.T, name string, f *File, tree map[string]*t
 				t.Errorf("%s: capabilities %x, rpm sets %x", name, want, attr[:n])
 			}
 		case tar.TypeSymlink:
-			if target, err := os.Readlink(file); err != nil || target != h.Linkname {
-				t.Errorf("%s: link to %q, %v; want %q", name, h.Linkname, err, target)
-			}
+			assert.Equalf(t, h.Linkname, require.Value(os.Readlink(file))(t), "%s: link to", name)
 		case tar.TypeLink:
 			if other, err := os.Lstat(filepath.Join(root, h.Linkname)); err != nil || !os.SameFile(s, other) {
 				t.Errorf("%s is not %s: %v", name, h.Linkname, err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 // ordered lists versions: each line is newer than the one before, and the versions of one line are equal. The
@@ -58,9 +60,7 @@ func TestCompareVersions(t *testing.T) {
 			}
 			for _, a := range line {
 				for _, b := range other {
-					if got := CompareVersions(a, b); got != want {
-						t.Errorf("CompareVersions(%q, %q) = %d, want %d", a, b, got, want)
-					}
+					assert.Equalf(t, want, CompareVersions(a, b), "CompareVersions(%q, %q)", a, b)
 				}
 			}
 		}
@@ -154,9 +154,7 @@ func TestMatches(t *testing.T) {
 		{"kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64", "kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64", true},
 		{"kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64", "kernel-devel-uname-r = 5.14.0-427.13.1.el9_4.x86_64+debug", false},
 	} {
-		if got := relation(t, c.want).Matches(relation(t, c.have)); got != c.ok {
-			t.Errorf("%q met by %q: %v, want %v", c.want, c.have, got, c.ok)
-		}
+		assert.Equalf(t, c.ok, relation(t, c.want).Matches(relation(t, c.have)), "%q met by %q", c.want, c.have)
 	}
 }
 
@@ -187,9 +185,7 @@ func TestParseRequirement(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%q: %s", text, diff)
-		}
+		assert.Samef(t, want, got, "%q", text)
 		again, err := ParseRequirement(got.String())
 		if err != nil || cmp.Diff(got, again) != "" {
 			t.Errorf("%q: its text %q reads as %v, %v", text, got, again, err)

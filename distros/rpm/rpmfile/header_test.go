@@ -3,6 +3,7 @@ package rpmfile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -209,4 +210,23 @@ func FuzzParseHeader(f *testing.F) {
 			t.Fatal("With changed something")
 		}
 	})
+}
+
+// TestPaths: names share folders, so a small header can have long paths, and the archive names files too.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	const folder = 1 << 20
+	names := slices.Repeat([]string{"f"}, maxPaths/folder)
+	h, err := ParseHeader(packtest.Region(t, packtest.Immutable,
+		packtest.Entry{Tag: uint32(TagDirNames), Value: []string{"/" + strings.Repeat("d", folder)}},
+		packtest.Entry{Tag: uint32(TagBaseNames), Value: names},
+		packtest.Entry{Tag: uint32(TagDirIndexes), Value: make([]uint32, len(names))}))
+	repotest.Must(t, err)
+	if _, err := h.paths(); !errors.Is(err, ErrFormat) {
+		t.Errorf("paths of more than %d bytes: %v; want ErrFormat", maxPaths, err)
+	}
+	member := cpioMagic + strings.Repeat("00000000", 11) + fmt.Sprintf("%08x", maxCPIOName+1) + "00000000"
+	if _, err := (&archive{in: strings.NewReader(member + strings.Repeat("n", maxCPIOName+1))}).next(); !errors.Is(err, ErrFormat) {
+		t.Errorf("a name of %d bytes: %v; want ErrFormat", maxCPIOName+1, err)
+	}
 }

@@ -14,7 +14,8 @@ import (
 
 // Bounds for one payload. The largest packages in a driver image are below 1 GiB unpacked.
 const (
-	maxUnpacked = 8 << 30 // bytes of all files
+	maxUnpacked = 4 << 30 // bytes of all files
+	maxFiles    = 100_000 // of the header; kernel-devel has 20000
 	memberExtra = 256     // bytes of a member besides its name and content
 	tailExtra   = 64 << 10
 )
@@ -72,11 +73,15 @@ type payload struct {
 // it with the first.
 type linkGroup struct {
 	members int
+	last    int   // the last of them in the header
 	waiting []int // names that occurred before the content
 	primary int   // the name under which the content was passed on; -1 before that
 }
 
 func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload, error) {
+	if len(f.files) > maxFiles {
+		return nil, fmt.Errorf("%w: %d files, at most %d are read", ErrFormat, len(f.files), maxFiles)
+	}
 	p := &payload{f: f, add: add, names: make([]string, len(f.files)), byName: map[string]int{}, seen: make([]bool, len(f.files)), groups: map[[2]uint64]*linkGroup{}, limit: tailExtra}
 	for i, x := range f.files {
 		name, err := cleanName(x.path)
@@ -100,7 +105,7 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 					g = &linkGroup{primary: -1}
 					p.groups[x.id] = g
 				}
-				g.members++
+				g.members, g.last = g.members+1, i
 			}
 		case modeLink:
 			p.limit += int64(len(x.target))
@@ -244,12 +249,8 @@ func (p *payload) strippedSize(i int) int64 {
 	case modeLink:
 		return int64(len(x.target))
 	case modeRegular:
-		if g := p.groups[x.id]; g != nil && g.members > 1 {
-			for _, later := range p.f.files[i+1:] {
-				if later.id == x.id && later.kind() == modeRegular && !later.ghost() {
-					return 0
-				}
-			}
+		if g := p.groups[x.id]; g != nil && i < g.last {
+			return 0
 		}
 		return x.size
 	}

@@ -18,6 +18,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
@@ -83,15 +85,9 @@ func TestPayload(t *testing.T) {
 		data := recipe{items: goodItems(), compressor: how}.build(t)
 		for name, r := range map[string]io.Reader{"plain": bytes.NewReader(data), "byte by byte": iotest.OneByteReader(bytes.NewReader(data))} {
 			f, got, err := list(r)
-			if err != nil {
-				t.Fatalf("%q %s: %v", how, name, err)
-			}
-			if diff := gocmp.Diff(goodList, got); diff != "" {
-				t.Errorf("%q %s: %s", how, name, diff)
-			}
-			if err := f.Payload(nil); err == nil {
-				t.Errorf("%q: Payload a second time succeeded", how)
-			}
+			require.NoErrorf(t, err, "%q %s", how, name)
+			assert.Samef(t, goodList, got, "%q %s", how, name)
+			assert.Errorf(t, f.Payload(nil), "%q: Payload a second time succeeded", how)
 			m, err := f.Header.Metadata()
 			if err != nil || m.Name != "hello" || m.EVR.String() != "1.0-2.el9" || len(m.Files) != len(goodItems()) {
 				t.Errorf("metadata %v, %v", m, err)
@@ -140,14 +136,12 @@ func TestPayloadStripped(t *testing.T) {
 func TestPayloadStopsWithCaller(t *testing.T) {
 	t.Parallel()
 	data := recipe{items: goodItems(), compressor: "zstd"}.build(t)
-	f, err := Open(bytes.NewReader(data))
-	repotest.Must(t, err)
+	f := require.Value(Open(bytes.NewReader(data)))(t)
 	stop := errors.New("enough")
 	if err := f.Payload(func(*tar.Header, io.Reader) error { return stop }); !errors.Is(err, stop) || errors.Is(err, ErrFormat) {
 		t.Errorf("Payload = %v; want the callback's error", err)
 	}
-	f, err = Open(bytes.NewReader(data))
-	repotest.Must(t, err)
+	f = require.Value(Open(bytes.NewReader(data)))(t)
 	n := 0
 	// the second call reads nothing
 	if err := f.Payload(func(*tar.Header, io.Reader) error { n++; return nil }); err != nil || n != len(goodList) {
@@ -180,12 +174,10 @@ func archiveOf(entries ...*cpio.Header) func(testing.TB) []byte {
 		w := cpio.NewWriter(&b)
 		for _, h := range entries {
 			body := strings.Repeat("x", int(h.Size))
-			repotest.Must(t, w.WriteHeader(h))
-			if _, err := io.WriteString(w, body); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.WriteHeader(h))
+			require.Value(io.WriteString(w, body))(t)
 		}
-		repotest.Must(t, w.Close())
+		require.NoError(t, w.Close())
 		return b.Bytes()
 	}
 }
@@ -286,8 +278,7 @@ func TestOpenHostile(t *testing.T) {
 	}
 	header := bytes.LastIndex(good, []byte(headerMagic))
 	inside := opened(t, good).Header
-	outside, err := inside.With(Entry{TagVendor, TypeString, "not signed"})
-	repotest.Must(t, err)
+	outside := require.Value(inside.With(Entry{TagVendor, TypeString, "not signed"}))(t)
 	dribble := slices.Concat(good[:header+8], outside.Bytes(), good[header+8+len(inside.Bytes()):])
 	tests := map[string]struct {
 		in   []byte
@@ -310,9 +301,7 @@ func TestOpenHostile(t *testing.T) {
 		"signature header as header": {change(header+16, "\x00\x00\x00\x3e"), ErrFormat},
 	}
 	for name, c := range tests {
-		if _, err := Open(bytes.NewReader(c.in)); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		assert.ErrorIsf(t, assert.Err(Open(bytes.NewReader(c.in))), c.want, "%s", name)
 	}
 }
 
@@ -347,17 +336,14 @@ func TestCapabilities(t *testing.T) {
 func TestInstalledHeader(t *testing.T) {
 	t.Parallel()
 	f, _, err := list(bytes.NewReader(recipe{items: goodItems()}.build(t)))
-	repotest.Must(t, err)
-	h, err := f.InstalledHeader(time.Unix(1700000000, 5), 3, func(p string) bool { return p == "/usr/bin/a b" })
-	repotest.Must(t, err)
+	require.NoError(t, err)
+	h := require.Value(f.InstalledHeader(time.Unix(1700000000, 5), 3, func(p string) bool { return p == "/usr/bin/a b" }))(t)
 	states := make([]uint64, len(goodItems()))
 	states[3] = 2 // of "a b", which was left out
 	for tag, want := range map[Tag][]uint64{
 		TagInstallTime: {1700000000}, TagInstallTID: {1700000000}, TagInstallColor: {3}, TagFileStates: states, TagSigSize: f.Signature.Ints(SigTagSize),
 	} {
-		if diff := gocmp.Diff(want, h.Ints(tag)); diff != "" {
-			t.Errorf("tag %d: %s", tag, diff)
-		}
+		assert.Samef(t, want, h.Ints(tag), "tag %d", tag)
 	}
 	if h.Text(TagSHA256Header) != f.Signature.Text(TagSHA256Header) || !bytes.Equal(h.Binary(TagSigMD5), f.Signature.Binary(SigTagMD5)) || h.Text(TagName) != "hello" {
 		t.Error("digests or name are missing")

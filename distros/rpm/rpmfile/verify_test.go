@@ -22,6 +22,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/rpm"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
@@ -33,9 +35,7 @@ func discard(*tar.Header, io.Reader) error { return nil }
 
 func opened(t testing.TB, data []byte) *File {
 	t.Helper()
-	f, err := Open(bytes.NewReader(data))
-	repotest.Must(t, err)
-	return f
+	return require.Value(Open(bytes.NewReader(data)))(t)
 }
 
 func TestVerify(t *testing.T) {
@@ -109,7 +109,7 @@ func TestVerify(t *testing.T) {
 			t.Parallel()
 			f := opened(t, c.r.build(t))
 			check(t, f, c.keys, c.prints, c.want, c.word)
-			repotest.Must(t, f.Payload(discard))
+			require.NoError(t, f.Payload(discard))
 			check(t, f, c.keys, c.prints, c.want, c.word)
 		})
 	}
@@ -128,7 +128,7 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 func textSigned(t *testing.T, e *openpgp.Entity) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	repotest.Must(t, openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil))
+	require.NoError(t, openpgp.DetachSignText(&b, e, strings.NewReader("x"), nil))
 	return b.Bytes()
 }
 
@@ -137,7 +137,7 @@ func TestVerifySubkey(t *testing.T) {
 	c := packet.Config{Time: at(day)}
 	e, _ := signer(t, c)
 	c.Algorithm = packet.PubKeyAlgoEdDSA
-	repotest.Must(t, e.AddSigningSubkey(&c))
+	require.NoError(t, e.AddSigningSubkey(&c))
 	keys := ring(t, e)
 	sub := e.Subkeys[len(e.Subkeys)-1].PublicKey
 	data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
@@ -161,9 +161,7 @@ func TestVerifyRevoked(t *testing.T) {
 	} {
 		e, before := signer(t, packet.Config{Time: at(day)})
 		data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(c.signed))})}.build(t)
-		if err := e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}))
 		after := ring(t, e)
 		check(t, opened(t, data), before, nil, nil, before.Fingerprints()[0])
 		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy with the revocation is enough
@@ -184,8 +182,7 @@ func v3Signed(t testing.TB, key *packet.PrivateKey, data []byte, number byte, h 
 	w.Write(data)
 	w.Write(trailer)
 	sum := w.Sum(nil)
-	mpi, err := rsa.SignPKCS1v15(rand.Reader, key.PrivateKey.(*rsa.PrivateKey), h, sum)
-	repotest.Must(t, err)
+	mpi := require.Value(rsa.SignPKCS1v15(rand.Reader, key.PrivateKey.(*rsa.PrivateKey), h, sum))(t)
 	mpi = bytes.TrimLeft(mpi, "\x00")
 	bits := len(mpi) * 8
 	for first := mpi[0]; first&0x80 == 0; first <<= 1 {
@@ -238,7 +235,7 @@ func TestVerifyLegacy(t *testing.T) {
 	}}
 	f := opened(t, r.build(t))
 	check(t, f, keys, nil, ErrSignature, "read the payload")
-	repotest.Must(t, f.Payload(discard))
+	require.NoError(t, f.Payload(discard))
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
 	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest has not changed
 	check(t, f, Keyring{}, nil, ErrSignature, "not among")
@@ -247,7 +244,7 @@ func TestVerifyLegacy(t *testing.T) {
 		return []Entry{{TagRSAHeader, TypeBinary, sign(t, e, header, c)}, {SigTagPGP, TypeBinary, sign(t, e, []byte("other"), c)}}
 	}
 	f = opened(t, r.build(t))
-	repotest.Must(t, f.Payload(discard))
+	require.NoError(t, f.Payload(discard))
 	if got, err := f.Verify(keys, nil); err == nil {
 		t.Errorf("signed by %s, and nothing binds the payload", got)
 	}
@@ -259,7 +256,7 @@ func TestReadKeyring(t *testing.T) {
 	b, _ := signer(t, packet.Config{Time: at(day)})
 	binaryKeys, armoured := &bytes.Buffer{}, &bytes.Buffer{}
 	for _, e := range []*openpgp.Entity{a, b} {
-		repotest.Must(t, e.Serialize(binaryKeys))
+		require.NoError(t, e.Serialize(binaryKeys))
 		fmt.Fprintln(armoured, "text between the blocks")
 		w, err := armor.Encode(armoured, openpgp.PublicKeyType, nil)
 		if err == nil {
@@ -268,7 +265,7 @@ func TestReadKeyring(t *testing.T) {
 		if err == nil {
 			err = w.Close()
 		}
-		repotest.Must(t, err)
+		require.NoError(t, err)
 		fmt.Fprintln(armoured)
 	}
 	want := []string{fingerprint(a.PrimaryKey), fingerprint(b.PrimaryKey)}
@@ -340,9 +337,7 @@ func TestRealPackages(t *testing.T) {
 			if err == nil {
 				_, err = f.Verify(keys, nil)
 			}
-			if err == nil {
-				t.Errorf("%s: a changed header is verified", name)
-			}
+			assert.Errorf(t, err, "%s: a changed header is verified", name)
 		}
 	}
 }
@@ -350,8 +345,7 @@ func TestRealPackages(t *testing.T) {
 // compareWithOther compares the whole header with the result of another library.
 func compareWithOther(t *testing.T, data []byte, h *Header) {
 	t.Helper()
-	other, err := rpm.Read(bytes.NewReader(data))
-	repotest.Must(t, err)
+	other := require.Value(rpm.Read(bytes.NewReader(data)))(t)
 	for tag, value := range other.Header.Tags {
 		if isRegion(Tag(tag)) {
 			continue

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Key is a gpg key that signs packages and repositories. It has no passphrase and is removed after the test.
@@ -33,9 +35,7 @@ func NewKey(t testing.TB, o KeyOptions) *Key {
 	t.Helper()
 	// Not t.TempDir: the path of the agent's socket must fit in 108 bytes.
 	home, err := os.MkdirTemp("", "gpg") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	k := &Key{home: home, at: o.Created}
 	t.Cleanup(func() {
 		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // it is fine if nothing runs
@@ -90,10 +90,7 @@ func (k *Key) SignV3(t testing.TB, packages ...string) {
 
 func (k *Key) sign(t testing.TB, packages []string, more ...string) {
 	t.Helper()
-	gpg, err := exec.LookPath("gpg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpg := require.Value(exec.LookPath("gpg"))(t)
 	args := []string{"--addsign", "--define", "__gpg " + gpg, "--define", "_gpg_name " + k.Fingerprint, "--define", "_gpg_path " + k.home}
 	args = append(args, "--define", "_gpg_sign_cmd_extra_args "+strings.Join(k.flags(), " "))
 	Run(t, []string{"GNUPGHOME=" + k.home}, "rpmsign", append(append(args, more...), packages...)...)
@@ -109,11 +106,7 @@ func (k *Key) Detach(t testing.TB, file string) {
 func (k *Key) Write(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "RPM-GPG-KEY-"+k.Fingerprint[len(k.Fingerprint)-8:])
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, k.Public, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(path, k.Public, 0o644))
 	return path
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Repository describes a repository that createrepo_c makes.
@@ -27,16 +29,12 @@ type Repository struct {
 func (r Repository) Create(t testing.TB, dir string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(dir, "repository") //nolint:usetesting // below the folder that the caller wants
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // servers of other users read it
 		t.Fatal(err)
 	}
 	folder := filepath.Join(dir, "Packages")
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(folder, 0o755))
 	for _, p := range r.Packages {
 		linkOrCopy(t, p, filepath.Join(folder, filepath.Base(p)))
 	}
@@ -72,15 +70,11 @@ func (r Repository) Index(t testing.TB, dir string) {
 	Run(t, nil, "createrepo_c", append(args, dir)...)
 	repodata := filepath.Join(dir, "repodata")
 	if zstandard {
-		if err := recompress(repodata); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, recompress(repodata))
 	}
 	if r.Modules != "" {
 		file := filepath.Join(t.TempDir(), "modules.yaml")
-		if err := os.WriteFile(file, []byte(r.Modules), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(r.Modules), 0o644))
 		Run(t, nil, "modifyrepo_c", "--mdtype=modules", "--checksum", checksum, file, repodata)
 	}
 	r.SignIndex(t, dir)
@@ -95,9 +89,7 @@ func (r Repository) SignIndex(t testing.TB, dir string) {
 	repomd := filepath.Join(dir, "repodata", "repomd.xml")
 	r.Key.Detach(t, repomd)
 	if r.PublishKey {
-		if err := os.WriteFile(repomd+".key", r.Key.Public, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(repomd+".key", r.Key.Public, 0o644))
 	}
 }
 
@@ -119,19 +111,12 @@ func linkOrCopy(t testing.TB, from, to string) {
 		return
 	}
 	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer in.Close() //nolint:errcheck // read only
-	out, err := os.Create(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := require.Value(os.Create(to))(t)
 	_, err = io.Copy(out, in)
 	if e := out.Close(); err == nil {
 		err = e
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Root is a system in a folder.
@@ -26,9 +28,7 @@ func NewRoot(t testing.TB, backend, dbpath string) *Root {
 	if r.DBPath == "" {
 		r.DBPath = "/var/lib/rpm"
 	}
-	if err := os.MkdirAll(filepath.Join(r.Dir, r.DBPath), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(r.Dir, r.DBPath), 0o755))
 	if out := r.RPM(t, "--initdb"); strings.Contains(out, "_db_backend") {
 		t.Skipf("this rpm does not write databases of the kind %s: %s", r.Backend, strings.TrimSpace(out))
 	}
@@ -61,16 +61,4 @@ func (r *Root) Installed(t testing.TB) []string {
 		}
 	}
 	return out
-}
-
-// Write writes a file of the system.
-func (r *Root) Write(t testing.TB, name, body string) {
-	t.Helper()
-	path := filepath.Join(r.Dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

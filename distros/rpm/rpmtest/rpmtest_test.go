@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestEverything makes one of each kind and checks it with rpm.
@@ -55,12 +56,8 @@ func checkRoot(t *testing.T, root *Root, packages ...string) {
 	root.Install(t, packages...)
 	got := root.Installed(t)
 	slices.Sort(got)
-	if diff := cmp.Diff([]string{"a-1:2.0-3.el9.x86_64", "b-1-1.noarch"}, got); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
-	}
-	if body, err := os.ReadFile(filepath.Join(root.Dir, "usr/bin/c")); err != nil || string(body) != "hello" {
-		t.Errorf("usr/bin/c: %q, %v", body, err)
-	}
+	assert.Samef(t, []string{"a-1:2.0-3.el9.x86_64", "b-1-1.noarch"}, got, "installed (-want +got)")
+	assert.Equalf(t, "hello", string(require.Value(os.ReadFile(filepath.Join(root.Dir, "usr/bin/c")))(t)), "usr/bin/c")
 	if out := root.RPM(t, "-V", "a", "b", "--nodeps"); strings.TrimSpace(out) != "" {
 		t.Errorf("rpm -V: %s", out)
 	}

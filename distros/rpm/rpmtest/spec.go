@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // spec is one spec file. Each package is a subpackage of it.
@@ -33,9 +35,7 @@ func (s *spec) takes(p Package) bool {
 func (s *spec) write(t testing.TB, packages []Package) string {
 	t.Helper()
 	tree := filepath.Join(s.dir, "tree")
-	if err := os.MkdirAll(tree, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(tree, 0o755))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%%define _rpmdir %s\n%%define _binary_payload %s\n", s.dir, s.payload)
 	fmt.Fprintf(&b, "Name: layer%s\nVersion: 0\nRelease: 0\nSummary: none\nLicense: none\n%%description\nnone\n", filepath.Base(s.dir))
@@ -47,9 +47,7 @@ func (s *spec) write(t testing.TB, packages []Package) string {
 		p := packages[i]
 		fmt.Fprintf(&b, "%%files -n %s\n", p.Name)
 		for _, f := range p.Files {
-			if err := f.make(tree); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, f.make(tree))
 			b.WriteString(f.line())
 		}
 		if p.Post != "" {
@@ -57,9 +55,7 @@ func (s *spec) write(t testing.TB, packages []Package) string {
 		}
 	}
 	path := filepath.Join(s.dir, "layer.spec")
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644))
 	return path
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -45,8 +47,7 @@ type referenceAnswer struct {
 // askDNF lets dnf resolve the cases.
 func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
 	t.Helper()
-	in, err := json.Marshal(cases)
-	must(t, err)
+	in := require.Value(json.Marshal(cases))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "/usr/bin/python3", "testdata/dnf_reference.py")
@@ -69,7 +70,7 @@ func askDNF(t testing.TB, cases []referenceCase) [][]referenceAnswer {
 func referenceHome(t testing.TB) string {
 	t.Helper()
 	home := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(home, ".rpmmacros"), []byte("%_dbpath /var/lib/rpm\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".rpmmacros"), []byte("%_dbpath /var/lib/rpm\n"), 0o644))
 	return home
 }
 
@@ -207,29 +208,21 @@ func TestRealRepository(t *testing.T) {
 	root.Install(t, packages[6:]...)
 	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
 	dir := rpmtest.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
-	store, err := fetch.OpenStore(t.TempDir())
-	must(t, err)
-	releases, err := rpm.OpenReleases(t.Context(), rpm.Options{
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
+	releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
 		Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root.Dir), Arch: "x86_64",
 		Sources: []repoconf.Source{{ID: "r", Name: "r", BaseURLs: []string{rpmtest.Serve(t, dir)}, RepoGPGCheck: true, Key: string(key.Public)}},
-	})
-	must(t, err)
-	x, err := releases.Load(t.Context())
-	must(t, err)
-	db, err := rpmdb.Read(os.DirFS(root.Dir))
-	must(t, err)
+	}))(t)
+	x := require.Value(releases.Load(t.Context()))(t)
+	db := require.Value(rpmdb.Read(os.DirFS(root.Dir)))(t)
 	var installed []rpmfile.Metadata
 	for _, h := range db.Packages() {
-		m, err := h.Metadata()
-		must(t, err)
+		m := require.Value(h.Metadata())(t)
 		installed = append(installed, m)
 	}
-	got, err := Resolve(t.Context(), x, installed, []string{"a"})
-	must(t, err)
+	got := require.Value(Resolve(t.Context(), x, installed, []string{"a"}))(t)
 	want := "a 1-1, b 1-1.noarch, c 1-1, glibc 2-1<1-1, glibc-common 2-1<1-1, glibc-devel 2-1"
-	if short(got) != want {
-		t.Errorf("Resolve(a) = %q, want %q", short(got), want)
-	}
+	assert.Equalf(t, want, short(got), "Resolve(a)")
 	theirs := askDNF(t, []referenceCase{{
 		Root: root.Dir, Cache: t.TempDir(), Repos: []referenceRepo{{ID: "r", URL: dir, Priority: 99}}, Wants: [][]string{{"a"}},
 	}})[0][0]

@@ -10,6 +10,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -26,8 +28,7 @@ func described(t failer, lines string) []rpm.Package {
 		if len(words) < 3 {
 			continue
 		}
-		evr, err := rpmfile.ParseEVR(words[1])
-		must(t, err)
+		evr := require.Value(rpmfile.ParseEVR(words[1]))(t)
 		m := rpmfile.Metadata{Name: words[0], EVR: evr, Arch: words[2]}
 		m.Provides = []rpmfile.Relation{{Name: m.Name, Op: "=", EVR: evr}}
 		p := rpm.Package{Origin: "r", Priority: 99}
@@ -192,8 +193,7 @@ func TestResolve(t *testing.T) {
 			t.Parallel()
 			x := newRepositories("x86_64", described(t, tt.index))
 			for range 3 {
-				got, err := Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want))
-				must(t, err)
+				got := require.Value(Resolve(context.Background(), x, metadataOf(described(t, tt.system)), wants(tt.want)))(t)
 				if diff := gocmp.Diff(tt.result, short(got)); diff != "" {
 					t.Fatalf("Resolve(%s) (-want +got):\n%s", tt.want, diff)
 				}
@@ -274,9 +274,7 @@ func TestUnresolvable(t *testing.T) {
 			if !errors.As(err, &un) {
 				t.Fatalf("Resolve = %v, %v; want an UnresolvableError", short(got), err)
 			}
-			if diff := gocmp.Diff(tt.message, err.Error()); diff != "" {
-				t.Errorf("message (-want +got):\n%s", diff)
-			}
+			assert.Samef(t, tt.message, err.Error(), "message (-want +got)")
 		})
 	}
 }
@@ -285,15 +283,11 @@ func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	x := newRepositories("x86_64", described(t, "a 1-1"))
 	for _, want := range []string{"", "a >", "(a or", "a=1"} {
-		if _, err := Resolve(context.Background(), x, nil, []string{want}); !errors.Is(err, repoconf.ErrSources) {
-			t.Errorf("Resolve(%q): %v, want ErrSources", want, err)
-		}
+		assert.ErrorIsf(t, assert.Err(Resolve(context.Background(), x, nil, []string{want})), repoconf.ErrSources, "Resolve(%q)", want)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Resolve(ctx, x, nil, []string{"a"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Resolve when cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(Resolve(ctx, x, nil, []string{"a"})), context.Canceled, "Resolve when cancelled")
 }
 
 // TestOrderDoesNotMatter checks that the result depends neither on the order of the database nor on that of
@@ -371,11 +365,4 @@ func TestArchitectures(t *testing.T) {
 type failer interface {
 	Helper()
 	Fatal(args ...any)
-}
-
-func must(t failer, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
@@ -34,10 +35,10 @@ func (p zypperPackage) String() string { return fmt.Sprintf("%s %s %s", p.Name, 
 func prepareZypper(t testing.TB, w *world, home string) {
 	t.Helper()
 	dir := filepath.Join(w.reference.Root, "etc/zypp/repos.d")
-	must(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for _, r := range w.reference.Repos {
 		text := fmt.Sprintf("[%s]\nname=%[1]s\nenabled=1\nautorefresh=0\nbaseurl=file://%s\ntype=rpm-md\ngpgcheck=0\npriority=%d\n", r.ID, r.URL, r.Priority)
-		must(t, os.WriteFile(filepath.Join(dir, r.ID+".repo"), []byte(text), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, r.ID+".repo"), []byte(text), 0o644))
 	}
 	if out, err := zypper(t, w, home, "refresh"); err != nil {
 		t.Fatalf("zypper refresh: %v\n%s", err, out)

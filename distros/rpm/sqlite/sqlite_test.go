@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm"
 )
 
@@ -38,25 +38,21 @@ INSERT INTO files VALUES ('/usr/bin/gcc', 'file', 2), ('/bin/bash', 'file', 1), 
 func database(t testing.TB, statements ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "primary.sqlite")
-	db, err := sql.Open("sqlite", "file:"+name)
-	must(t, err)
+	db := require.Value(sql.Open("sqlite", "file:"+name))(t)
 	for _, s := range statements {
-		if _, err := db.ExecContext(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(db.ExecContext(t.Context(), s))(t)
 	}
-	must(t, db.Close())
+	require.NoError(t, db.Close())
 	return name
 }
 
 func TestRead(t *testing.T) {
 	t.Parallel()
 	var got []rpm.Record
-	err := Read(t.Context(), database(t, schema, rows), func(r rpm.Record) error {
+	require.NoError(t, Read(t.Context(), database(t, schema, rows), func(r rpm.Record) error {
 		got = append(got, r)
 		return nil
-	})
-	must(t, err)
+	}))
 	want := []rpm.Record{
 		{
 			Name: "bash", Arch: "x86_64", Version: "4.2", Release: "1", ChecksumType: "sha256", Checksum: "bb", Location: "bash.rpm", Size: 7, Installed: 8,
@@ -70,9 +66,7 @@ func TestRead(t *testing.T) {
 			Obsoletes: []rpm.RecordRelation{{Name: "egcs", Flags: "LT", Epoch: "0", Version: "2"}},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Read:\n%s", diff)
-	}
+	assert.Samef(t, want, got, "Read")
 }
 
 func TestReadRefuses(t *testing.T) {
@@ -87,51 +81,35 @@ func TestReadRefuses(t *testing.T) {
 		"other types":    {schema, rows, "UPDATE packages SET time_build = 'x'"},
 		"key is a text":  {schema, rows, "UPDATE files SET pkgKey = 'x'"},
 	} {
-		if err := Read(t.Context(), database(t, statements...), none); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		assert.Errorf(t, Read(t.Context(), database(t, statements...), none), "%s: accepted", name)
 	}
 	garbage := filepath.Join(t.TempDir(), "x")
-	must(t, os.WriteFile(garbage, []byte("hello, this is no database"), 0o600))
+	require.NoError(t, os.WriteFile(garbage, []byte("hello, this is no database"), 0o600))
 	for _, name := range []string{garbage, "/nonexistent/x"} {
-		if err := Read(t.Context(), name, none); !errors.Is(err, ErrSchema) {
-			t.Errorf("Read(%s) = %v; want ErrSchema", name, err)
-		}
+		assert.ErrorIsf(t, Read(t.Context(), name, none), ErrSchema, "Read(%s)", name)
 	}
 	stop := errors.New("stop")
 	good := database(t, schema, rows)
-	if err := Read(t.Context(), good, func(rpm.Record) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("Read(add fails) = %v", err)
-	}
+	assert.ErrorIsf(t, Read(t.Context(), good, func(rpm.Record) error { return stop }), stop, "Read(add fails)")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Read(ctx, good, none); !errors.Is(err, context.Canceled) {
-		t.Errorf("Read(cancelled) = %v", err)
-	}
+	assert.ErrorIsf(t, Read(ctx, good, none), context.Canceled, "Read(cancelled)")
 }
 
 // FuzzRead changes bytes of a database: Read must end without a panic.
 func FuzzRead(f *testing.F) {
-	good, err := os.ReadFile(database(f, schema, rows))
-	must(f, err)
+	good := require.Value(os.ReadFile(database(f, schema, rows)))(f)
 	f.Add(uint16(100), []byte{0xff, 0}, uint16(4000))
 	f.Add(uint16(28), []byte{0, 0, 0, 1}, uint16(9000))
 	f.Fuzz(func(t *testing.T, at uint16, patch []byte, length uint16) {
 		data := append([]byte{}, good[:min(len(good), int(length)+512)]...)
 		copy(data[min(len(data), int(at)):], patch)
 		name := filepath.Join(t.TempDir(), "x")
-		must(t, os.WriteFile(name, data, 0o600))
+		require.NoError(t, os.WriteFile(name, data, 0o600))
 		n := 0
 		_ = Read(t.Context(), name, func(rpm.Record) error { n++; return nil }) //nolint:errcheck // an error is as good as a result
 		if n > 1000 {
 			t.Errorf("%d packages of a file of %d bytes", n, len(data))
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // LayerTar returns a tar with one file of n bytes that do not compress.
@@ -24,20 +26,12 @@ func LayerTar(t testing.TB, name string, n int) []byte {
 	content := make([]byte, n)
 	seed := [32]byte{}
 	copy(seed[:], name)
-	if _, err := rand.NewChaCha8(seed).Read(content); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(rand.NewChaCha8(seed).Read(content))(t)
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(n), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(n), Mode: 0o644, Typeflag: tar.TypeReg}))
+	require.Value(w.Write(content))(t)
+	require.NoError(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -46,15 +40,9 @@ func Gzipped(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w, err := gzip.NewWriterLevel(&buf, gzip.NoCompression) // fast; the content does not compress anyway
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.Value(w.Write(b))(t)
+	require.NoError(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -62,17 +50,12 @@ func Gzipped(t *testing.T, b []byte) []byte {
 func Image(t *testing.T, arch string, size int, names ...string) v1.Image {
 	t.Helper()
 	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
-	img, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	img = require.Value(mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}}))(t)
 	for _, n := range names {
 		packed := Gzipped(t, LayerTar(t, n, size))
 		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil },
 			tarball.WithMediaType(types.OCILayer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if img, err = mutate.AppendLayers(img, l); err != nil {
 			t.Fatal(err)
 		}
@@ -85,10 +68,7 @@ func Index(t *testing.T, images ...v1.Image) v1.ImageIndex {
 	t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
-		cf, err := img.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		cf := require.Value(img.ConfigFile())(t)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: cf.Platform()}})
 	}
 	return index
@@ -97,24 +77,14 @@ func Index(t *testing.T, images ...v1.Image) v1.ImageIndex {
 // Digest is that of an image, an index or a layer.
 func Digest(t *testing.T, a interface{ Digest() (v1.Hash, error) }) v1.Hash {
 	t.Helper()
-	h, err := a.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return require.Value(a.Digest())(t)
 }
 
 // SameLayers reads both images whole: the content must be equal.
 func SameLayers(t *testing.T, got, want v1.Image) {
 	t.Helper()
-	a, err := got.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := want.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := require.Value(got.Layers())(t)
+	b := require.Value(want.Layers())(t)
 	if len(a) != len(b) {
 		t.Fatalf("%d layers; want %d", len(a), len(b))
 	}
@@ -128,16 +98,9 @@ func SameLayers(t *testing.T, got, want v1.Image) {
 // UnpackedBytes reads a layer.
 func UnpackedBytes(t *testing.T, l v1.Layer) []byte {
 	t.Helper()
-	r, err := l.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := require.Value(l.Uncompressed())(t)
 	defer r.Close()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return require.Value(io.ReadAll(r))(t)
 }
 
 // ZstdLayer is an empty layer of zstd.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/driver-container/driver-container/images/runner"
@@ -27,6 +29,29 @@ const (
 	BuildKit Kind = "buildkit"
 	Chroot   Kind = "chroot"
 )
+
+// Parse reads the words that choose a kind: auto, chroot, buildkit or buildkit=ADDRESS. host is one more
+// address, for builds that name neither an address nor a chroot; "" is none. Parse looks for nothing.
+func Parse(words []string, host string) (kind Kind, addresses []string, err error) {
+	kind = Any
+	for _, w := range words {
+		k, address, given := strings.Cut(w, "=")
+		switch {
+		case !slices.Contains([]Kind{Any, Chroot, BuildKit}, Kind(k)) || given && (Kind(k) != BuildKit || address == ""):
+			return kind, nil, fmt.Errorf("%q: give buildkit, buildkit=ADDRESS, chroot or auto", w)
+		case kind != Any && kind != Kind(k):
+			return kind, nil, fmt.Errorf("%s and %s: one kind of builder at a time; several BuildKit daemons share the work", kind, k)
+		}
+		kind = Kind(k)
+		if given {
+			addresses = append(addresses, address)
+		}
+	}
+	if host != "" && kind != Chroot && len(addresses) == 0 {
+		return BuildKit, []string{host}, nil
+	}
+	return kind, addresses, nil
+}
 
 // Options say what to look for.
 type Options struct {

@@ -18,6 +18,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -59,8 +61,7 @@ type testDaemon struct {
 // leave nothing behind.
 func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 	t.Helper()
-	program, err := built()
-	must(t, err)
+	program := require.Value(built())(t)
 	if dir == "" {
 		dir = t.TempDir() // short enough for a socket: 107 bytes
 	}
@@ -74,10 +75,9 @@ func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 		"--oci-worker-binary=runc", "--oci-worker-net=host", "--oci-worker-snapshotter=" + snapshotter()}, flags...)
 	d.cmd = exec.Command(program, args...)
 	d.cmd.Env = append(os.Environ(), "BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1")
-	log, err := os.Create(dir + "/log")
-	must(t, err)
+	log := require.Value(os.Create(dir + "/log"))(t)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	must(t, errors.Join(d.cmd.Start(), log.Close()))
+	require.NoError(t, errors.Join(d.cmd.Start(), log.Close()))
 	t.Cleanup(func() { d.end(t) })
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if err := reachable(t.Context(), "unix://"+dir+"/s"); err == nil {
@@ -141,8 +141,7 @@ func (d *testDaemon) end(t *testing.T) {
 func (d *testDaemon) processes(t *testing.T) []int {
 	t.Helper()
 	var list []int
-	files, err := filepath.Glob("/proc/[0-9]*/mountinfo")
-	must(t, err)
+	files := require.Value(filepath.Glob("/proc/[0-9]*/mountinfo"))(t)
 	self, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -159,12 +158,9 @@ func (d *testDaemon) processes(t *testing.T) []int {
 // pool opens a pool and closes it at the end of the test.
 func pool(t *testing.T, addresses ...string) *Pool {
 	t.Helper()
-	p, err := New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }})
-	must(t, err)
+	p := require.Value(New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }}))(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.Close())
 	})
 	return p
 }

@@ -2,6 +2,8 @@ package buildkit
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +38,44 @@ func DefaultTLS() TLS {
 		CA: os.Getenv("BUILDKIT_TLS_CACERT"), Cert: os.Getenv("BUILDKIT_TLS_CERT"), Key: os.Getenv("BUILDKIT_TLS_KEY"),
 		ServerName: os.Getenv("BUILDKIT_TLS_SERVERNAME"), Dir: os.Getenv("BUILDKIT_TLS_DIR"),
 	}
+}
+
+// Check finds mistakes in addresses, and in the files of the TLS if an address needs it, without network.
+func Check(addresses []string, t TLS) error {
+	for _, address := range addresses {
+		u, err := checkAddress(address)
+		if err == nil && u.Scheme == "tcp" {
+			err = t.check()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check reads the files.
+func (t TLS) check() error {
+	t, err := t.resolve()
+	if err != nil {
+		return err
+	}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return fmt.Errorf("read the authority of a buildkitd's certificate: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return fmt.Errorf("read the authority of a buildkitd's certificate: %s holds no PEM certificate", t.CA)
+		}
+	}
+	if t.Cert == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
+		return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
+	}
+	return nil
 }
 
 // schemes are the forms of addresses, and what each must have after the slashes.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -48,7 +50,7 @@ func TestTLSFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"ca.pem", "cert.pem", "key.pem"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	got, err := TLS{Dir: dir, ServerName: "x"}.resolve()
 	want := TLS{CA: dir + "/ca.pem", Cert: dir + "/cert.pem", Key: dir + "/key.pem", ServerName: "x", Dir: dir}
@@ -56,9 +58,7 @@ func TestTLSFiles(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	for _, bad := range []TLS{{Dir: dir, CA: "x"}, {Cert: "x"}, {Key: "x"}, {Dir: t.TempDir()}} {
-		if _, err := bad.resolve(); err == nil {
-			t.Errorf("%+v was accepted", bad)
-		}
+		assert.Errorf(t, assert.Err(bad.resolve()), "%+v was accepted", bad)
 	}
 	if _, err := New(t.Context(), Options{Addresses: []string{"tcp://127.0.0.1:1"}, TLS: TLS{CA: dir + "/none"}}); err == nil || errors.Is(err, runner.ErrUnavailable) {
 		t.Errorf("a CA that is not there: %v", err)
@@ -68,8 +68,7 @@ func TestTLSFiles(t *testing.T) {
 // TestUnreachable: the error when nothing, or another server, is at an address.
 func TestUnreachable(t *testing.T) {
 	noLeaks(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed := l.Addr().String()
 	l.Close()
 	for address, says := range map[string]string{
@@ -88,26 +87,18 @@ func TestUnreachable(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("because")
 	cancel(because)
-	if err := reachable(ctx, "unix:///none"); !errors.Is(err, because) {
-		t.Errorf("cancelled: %v", err)
-	}
+	assert.ErrorIsf(t, reachable(ctx, "unix:///none"), because, "cancelled")
 }
 
 func TestDefaults(t *testing.T) {
 	t.Setenv("BUILDKIT_HOST", "")
-	if got := DefaultAddress(); got != "unix:///run/buildkit/buildkitd.sock" {
-		t.Error(got)
-	}
+	assert.Equal(t, "unix:///run/buildkit/buildkitd.sock", DefaultAddress())
 	t.Setenv("BUILDKIT_HOST", "tcp://x:1")
-	if got := DefaultAddress(); got != "tcp://x:1" {
-		t.Error(got)
-	}
+	assert.Equal(t, "tcp://x:1", DefaultAddress())
 	for _, name := range []string{"CACERT", "CERT", "KEY", "SERVERNAME", "DIR"} {
 		t.Setenv("BUILDKIT_TLS_"+name, strings.ToLower(name))
 	}
-	if d := cmp.Diff(TLS{CA: "cacert", Cert: "cert", Key: "key", ServerName: "servername", Dir: "dir"}, DefaultTLS()); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, TLS{CA: "cacert", Cert: "cert", Key: "key", ServerName: "servername", Dir: "dir"}, DefaultTLS())
 }
 
 // reachable connects to one daemon and closes the connection.

@@ -12,9 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -91,11 +92,9 @@ func fakes(t *testing.T, list ...*fake) *Pool {
 	for i, f := range list {
 		p.add(string(rune('a'+i)), f)
 	}
-	must(t, p.probeAll(t.Context()))
+	require.NoError(t, p.probeAll(t.Context()))
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.Close())
 	})
 	return p
 }
@@ -149,9 +148,7 @@ func TestPoolOutcomes(t *testing.T) {
 			c.a.do, c.b.do = c.doA, c.doB
 			dir := t.TempDir()
 			err := fakes(t, c.a, c.b).Run(t.Context(), someStep(t, c.arch), dir, nil)
-			if d := cmp.Diff(c.solves, []int{c.a.count(), c.b.count()}); d != "" {
-				t.Errorf("attempts (-want +got):\n%s", d)
-			}
+			assert.Samef(t, c.solves, []int{c.a.count(), c.b.count()}, "attempts (-want +got)")
 			left := len(names(t, dir))
 			if c.says == nil {
 				if err != nil || left != 1 {
@@ -173,9 +170,7 @@ func TestPoolOutcomes(t *testing.T) {
 
 func names(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
-	list, err := os.ReadDir(dir)
-	must(t, err)
-	return list
+	return require.Value(os.ReadDir(dir))(t)
 }
 
 // TestPoolRest: a lost daemon gets no steps for a while. The pool asks it again afterwards, or at once when
@@ -188,13 +183,11 @@ func TestPoolRest(t *testing.T) {
 		s := someStep(t, "amd64")
 		again := func() {
 			t.Helper()
-			must(t, p.Run(t.Context(), s, t.TempDir(), nil))
+			require.NoError(t, p.Run(t.Context(), s, t.TempDir(), nil))
 		}
 		check := func(what string, want ...int) {
 			t.Helper()
-			if d := cmp.Diff(want, []int{a.count(), b.count()}); d != "" {
-				t.Errorf("%s (-want +got):\n%s", what, d)
-			}
+			assert.Samef(t, want, []int{a.count(), b.count()}, "%s (-want +got)", what)
 		}
 		a.do = lost("a")
 		again()
@@ -234,15 +227,11 @@ func TestPoolLoad(t *testing.T) {
 		var all sync.WaitGroup
 		for range 12 {
 			all.Go(func() {
-				if err := p.Run(t.Context(), someStep(t, "amd64"), t.TempDir(), nil); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, p.Run(t.Context(), someStep(t, "amd64"), t.TempDir(), nil))
 			})
 		}
 		synctest.Wait()
-		if d := cmp.Diff([]int{3, 9}, []int{small.count(), large.count()}); d != "" {
-			t.Errorf("shares (-want +got):\n%s", d)
-		}
+		assert.Samef(t, []int{3, 9}, []int{small.count(), large.count()}, "shares (-want +got)")
 		close(release)
 		all.Wait()
 		for _, m := range p.members {
@@ -265,24 +254,16 @@ func TestPoolCancel(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		because := errors.New("because")
 		time.AfterFunc(time.Second, func() { cancel(because) })
-		if err := p.Run(ctx, someStep(t, "amd64"), t.TempDir(), nil); !errors.Is(err, because) {
-			t.Errorf("cancelled: %v", err)
-		}
+		assert.ErrorIsf(t, p.Run(ctx, someStep(t, "amd64"), t.TempDir(), nil), because, "cancelled")
 		if b.count() > 0 {
 			t.Error("a cancelled step was tried again")
 		}
 		done := make(chan error)
 		go func() { done <- p.Run(t.Context(), someStep(t, "amd64"), t.TempDir(), nil) }()
 		synctest.Wait()
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, errClosed) {
-			t.Errorf("closed under a step: %v", err)
-		}
-		if err := p.Run(t.Context(), someStep(t, "amd64"), t.TempDir(), nil); !errors.Is(err, errClosed) {
-			t.Errorf("closed: %v", err)
-		}
+		assert.NoError(t, p.Close())
+		assert.ErrorIsf(t, (<-done), errClosed, "closed under a step")
+		assert.ErrorIsf(t, p.Run(t.Context(), someStep(t, "amd64"), t.TempDir(), nil), errClosed, "closed")
 	})
 }
 
@@ -291,11 +272,9 @@ func TestPoolSay(t *testing.T) {
 	a, b := amd64(), amd64()
 	a.do = lost("a")
 	var lines []string
-	must(t, fakes(t, a, b).Run(t.Context(), someStep(t, "amd64"), t.TempDir(), func(line string) { lines = append(lines, line) }))
+	require.NoError(t, fakes(t, a, b).Run(t.Context(), someStep(t, "amd64"), t.TempDir(), func(line string) { lines = append(lines, line) }))
 	want := []string{"started", "buildkitd at a was lost while it worked: EOF", "started"}
-	if d := cmp.Diff(want, lines); d != "" {
-		t.Errorf("lines (-want +got):\n%s", d)
-	}
+	assert.Samef(t, want, lines, "lines (-want +got)")
 }
 
 // TestPoolAsk: when a pool is opened, some daemons may be unreachable, but not all.
@@ -322,8 +301,6 @@ func TestPoolAsk(t *testing.T) {
 		if c.err && (!errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "0 is away") || !strings.Contains(err.Error(), "1 is away")) {
 			t.Errorf("%v", err)
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.Close())
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -44,8 +46,7 @@ func proxy(t *testing.T, d *testDaemon) (address string, toDaemon *atomic.Int64)
 	t.Helper()
 	toDaemon = &atomic.Int64{}
 	socket := filepath.Join(t.TempDir(), "p")
-	l, err := net.Listen("unix", socket)
-	must(t, err)
+	l := require.Value(net.Listen("unix", socket))(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -107,7 +108,7 @@ func TestRealCache(t *testing.T) {
 		s.Memory = 1 << 30
 		dir := t.TempDir()
 		var lines []string
-		must(t, p.Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }))
+		require.NoError(t, p.Run(t.Context(), s, dir, func(line string) { lines = append(lines, line) }))
 		took, n := time.Since(begin), sent.Load()-before
 		t.Logf("%s: %v, %d bytes sent", c.name, took, n)
 		if n < c.min || n > c.max {
@@ -117,15 +118,11 @@ func TestRealCache(t *testing.T) {
 		if c.cached {
 			want = []string{"cached"}
 		}
-		if d := cmp.Diff(want, lines); d != "" {
-			t.Errorf("%s: lines (-want +got):\n%s", c.name, d)
-		}
+		assert.Samef(t, want, lines, "%s: lines (-want +got)", c.name)
 		if d := cmp.Diff(map[string]string{"x": strings.TrimPrefix(c.args[1], "/out/x=")}, runnertest.Files(t, dir)); d != "" {
 			t.Errorf("%s: result (-want +got):\n%s", c.name, d)
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, p.Close())
 	}
 }
 
@@ -138,15 +135,11 @@ func TestRealOverhead(t *testing.T) {
 	p := pool(t, d.address)
 	for i := range 5 {
 		begin := time.Now()
-		if _, err := run(t, p, step(t, program, "write", fmt.Sprintf("/out/x=%d", i))); err != nil {
-			t.Fatal(err)
-		}
+		require.Value(run(t, p, step(t, program, "write", fmt.Sprintf("/out/x=%d", i))))(t)
 		t.Logf("step %d: %v", i, time.Since(begin))
 	}
 	begin := time.Now()
-	if _, err := run(t, p, step(t, program, "write", "/out/x=0")); err != nil {
-		t.Fatal(err)
-	}
+	require.Value(run(t, p, step(t, program, "write", "/out/x=0")))(t)
 	t.Logf("cached: %v", time.Since(begin))
 }
 
@@ -170,9 +163,7 @@ func TestRealDeath(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v, having said %q", err, lines)
 		}
-		if d := cmp.Diff(map[string]string{"name": "x"}, runnertest.Files(t, dir)); d != "" {
-			t.Errorf("result (-want +got):\n%s", d)
-		}
+		assert.Samef(t, map[string]string{"name": "x"}, runnertest.Files(t, dir), "result (-want +got)")
 		if text := strings.Join(lines, "\n"); strings.Count(text, "started") != 2 || !strings.Contains(text, first.address+" was lost") {
 			t.Errorf("lines: %q", lines)
 		}
@@ -209,9 +200,7 @@ func TestRealFullDisk(t *testing.T) {
 		t.Skip("mount a small tmpfs: ", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
+		assert.NoErrorf(t, syscall.Unmount(dir, 0), "unmount %s", dir)
 	})
 	small, large := startDaemon(t, dir), startDaemon(t, "")
 	program, big := runnertest.ProgramLayer(t), randomLayer(t, 40<<20)
@@ -222,9 +211,7 @@ func TestRealFullDisk(t *testing.T) {
 		t.Errorf("alone: %v", err)
 	}
 	t.Log(err)
-	if len(lines) != 1 {
-		t.Errorf("alone: tried more than once: %q", lines)
-	}
+	assert.Equalf(t, 1, len(lines), "alone: tried more than once: %q", lines)
 	lines, err = run(t, pool(t, small.address, large.address), s)
 	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "is full") {
 		t.Errorf("with another one: %v, %q", err, lines)
@@ -282,9 +269,7 @@ func TestRealShare(t *testing.T) {
 			defer func() { <-turn }()
 			name := fmt.Sprint(i)
 			dir := t.TempDir()
-			if err := p.Run(t.Context(), step(t, program, "meet", name), dir, nil); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, p.Run(t.Context(), step(t, program, "meet", name), dir, nil))
 			if got := runnertest.Files(t, dir); got["name"] != name {
 				t.Errorf("result of %d: %v", i, got)
 			}
@@ -314,9 +299,7 @@ func TestRealInterrupted(t *testing.T) {
 	defer idle()
 	all.Go(func() {
 		err := p.Run(busy, step(t, runnertest.ProgramLayer(t), "sleep"), t.TempDir(), func(string) { close(started) })
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, context.Canceled)
 	})
 	<-started
 	ctx, cancel := context.WithCancel(t.Context())
@@ -373,22 +356,18 @@ func TestRealCommand(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
-	program, err := built()
-	must(t, err)
+	program := require.Value(built())(t)
 	bin := t.TempDir()
 	pid := filepath.Join(bin, "pid")
 	script := fmt.Sprintf("#!/bin/sh\nset -e\n[ \"$1 $2 $3 $4 $5\" = '-l me -- builder buildctl' ]\nshift 5\necho $$ >%s\nexec %s \"$@\"\n", pid, filepath.Join(filepath.Dir(program), "buildctl"))
-	must(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	p := pool(t, "ssh://me@builder"+strings.TrimPrefix(d.address, "unix://"))
 	if lines, err := run(t, p, step(t, runnertest.ProgramLayer(t), "exit", "0", "hello")); err != nil || len(lines) != 1 {
 		t.Errorf("%v, %q", err, lines)
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	b, err := os.ReadFile(pid)
-	must(t, err)
+	assert.NoError(t, p.Close())
+	b := require.Value(os.ReadFile(pid))(t)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err != nil {
 			break

@@ -12,13 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/moby/buildkit/client"
 	gateway "github.com/moby/buildkit/frontend/gateway/pb"
 	"github.com/opencontainers/go-digest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -34,12 +35,10 @@ func archive(t testing.TB, list ...tar.Header) []byte {
 			content, h.Linkname = h.Linkname, ""
 			h.Size = int64(len(content))
 		}
-		must(t, w.WriteHeader(&h))
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.WriteHeader(&h))
+		require.Value(io.WriteString(w, content))(t)
 	}
-	must(t, w.Close())
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -65,15 +64,12 @@ func receive(dir string, b []byte) error {
 func TestResult(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	err := receive(dir, archive(t,
+	require.NoError(t, receive(dir, archive(t,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o700},
 		tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o700},
 		file("d/a", "1"), file("e/f/b", "2"),
-		tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "d/a"}))
-	must(t, err)
-	if d := cmp.Diff(map[string]string{"d/": "", "d/a": "1", "e/": "", "e/f/": "", "e/f/b": "2", "twin": "1"}, runnertest.Files(t, dir)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+		tar.Header{Name: "twin", Typeflag: tar.TypeLink, Linkname: "d/a"})))
+	assert.Same(t, map[string]string{"d/": "", "d/a": "1", "e/": "", "e/f/": "", "e/f/b": "2", "twin": "1"}, runnertest.Files(t, dir))
 }
 
 func TestResultRefused(t *testing.T) {
@@ -112,27 +108,14 @@ func TestResultEnds(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
 	r := newResult(dir)
-	if err := r.close(); !errors.Is(err, errIncomplete) {
-		t.Errorf("nothing came: %v", err)
-	}
-	if _, err := r.open(); err == nil {
-		t.Error("a result began after its end")
-	}
+	assert.ErrorIsf(t, r.close(), errIncomplete, "nothing came")
+	assert.Errorf(t, assert.Err(r.open()), "a result began after its end")
 	r = newResult(dir)
-	w, err := r.open()
-	must(t, err)
-	if _, err := r.open(); err == nil {
-		t.Error("a second result")
-	}
-	if _, err := w.Write(archive(t, file("a", strings.Repeat("x", 2000)))[:1000]); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.close(); !errors.Is(err, errIncomplete) {
-		t.Errorf("stopped in the middle: %v", err)
-	}
-	if _, err := w.Write([]byte("more")); err == nil {
-		t.Error("more was taken after the end")
-	}
+	w := require.Value(r.open())(t)
+	assert.Errorf(t, assert.Err(r.open()), "a second result")
+	require.Value(w.Write(archive(t, file("a", strings.Repeat("x", 2000)))[:1000]))(t)
+	assert.ErrorIsf(t, r.close(), errIncomplete, "stopped in the middle")
+	assert.Errorf(t, assert.Err(w.Write([]byte("more"))), "more was taken after the end")
 }
 
 // FuzzUnpack: no archive writes outside of the folder, or makes anything except regular files and folders.
@@ -143,20 +126,17 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		top := t.TempDir()
 		dir := filepath.Join(top, "result")
-		must(t, os.Mkdir(dir, 0o755))
+		require.NoError(t, os.Mkdir(dir, 0o755))
 		_ = unpack(bytes.NewReader(b), dir)
 		if list, _ := os.ReadDir(top); len(list) != 1 {
 			t.Errorf("it wrote outside: %v", list)
 		}
-		err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		assert.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && !d.Type().IsRegular() {
 				err = fmt.Errorf("%s is a %v", p, d.Type())
 			}
 			return err
-		})
-		if err != nil {
-			t.Error(err)
-		}
+		}))
 	})
 }
 
@@ -178,12 +158,8 @@ func TestOutput(t *testing.T) {
 	o.take(&client.SolveStatus{Logs: []*client.VertexLog{log(vertex, 2, strings.Repeat("x", maxPart+1))}})
 	tail := o.tail()
 	want := []string{"one", "err one", "two", "err two", "odd", strings.Repeat("x", maxPart), "xend"}
-	if d := cmp.Diff(append([]string{"cached"}, want...), lines); d != "" {
-		t.Errorf("lines (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(want, tail); d != "" {
-		t.Errorf("tail (-want +got):\n%s", d)
-	}
+	assert.Samef(t, append([]string{"cached"}, want...), lines, "lines (-want +got)")
+	assert.Samef(t, want, tail, "tail (-want +got)")
 }
 
 // TestExplain: which errors are the step's, and which the daemon's.
@@ -240,8 +216,6 @@ func TestExplain(t *testing.T) {
 		"context deadline exceeded":                                                            "firewall",
 		"tls: failed to verify certificate: x509: certificate signed by unknown authority (x)": "CACERT",
 	} {
-		if got := advice(errors.New(text)); !strings.Contains(got, says) {
-			t.Errorf("advice about %q: %q", text, got)
-		}
+		assert.Containsf(t, advice(errors.New(text)), says, "advice about %q", text)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +22,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -52,19 +53,14 @@ func (l *filed) Compressed() (io.ReadCloser, error) { return os.Open(l.path) }
 
 func compressed(t *testing.T, l v1.Layer) []byte {
 	t.Helper()
-	rc, err := l.Compressed()
-	must(t, err)
+	rc := require.Value(l.Compressed())(t)
 	defer rc.Close()
-	b, err := io.ReadAll(rc)
-	must(t, err)
-	return b
+	return require.Value(io.ReadAll(rc))(t)
 }
 
 func mustRoot(t *testing.T, arch string, layers ...v1.Layer) *root {
 	t.Helper()
-	r, err := newRoot(arch, layers)
-	must(t, err)
-	return r
+	return require.Value(newRoot(arch, layers))(t)
 }
 
 // TestRoot: equal layers give an equal root, and the manifest is valid.
@@ -81,9 +77,9 @@ func TestRoot(t *testing.T) {
 		}
 	}
 	var m ocispecs.Manifest
-	must(t, json.Unmarshal(one.small[one.manifest], &m))
+	require.NoError(t, json.Unmarshal(one.small[one.manifest], &m))
 	var c ocispecs.Image
-	must(t, json.Unmarshal(one.small[m.Config.Digest], &c))
+	require.NoError(t, json.Unmarshal(one.small[m.Config.Digest], &c))
 	sum, _ := b.Digest()
 	diff, _ := b.DiffID()
 	if len(m.Layers) != 2 || string(m.Layers[1].Digest) != sum.String() || string(c.RootFS.DiffIDs[1]) != diff.String() || c.OS != "linux" || c.Architecture != "amd64" {
@@ -110,7 +106,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1")}
 	f := &filed{Layer: runnertest.Layer(t, "b = 1"), path: filepath.Join(t.TempDir(), "blob")}
-	must(t, os.WriteFile(f.path, compressed(t, f.Layer), 0o600))
+	require.NoError(t, os.WriteFile(f.path, compressed(t, f.Layer), 0o600))
 	var told []string
 	sp := &spool{dir: t.TempDir()}
 	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, notify: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
@@ -142,9 +138,7 @@ func TestStore(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if len(told) != 2 {
-		t.Errorf("told %q", told)
-	}
+	assert.Equalf(t, 2, len(told), "told %q", told)
 	if left, _ := os.ReadDir(sp.dir); len(left) > 0 {
 		t.Errorf("files with names in the spool: %v", left)
 	}
@@ -158,9 +152,7 @@ func TestStore(t *testing.T) {
 	if _, err := s.Writer(t.Context()); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("Writer: %v", err)
 	}
-	if err := sp.close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sp.close())
 }
 
 // TestSpoolDamaged: a layer that does not match its digest is refused here, with an explanation; the next
@@ -171,24 +163,15 @@ func TestSpoolDamaged(t *testing.T) {
 	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, notify: func(string) {}, told: map[digest.Digest]bool{}}
 	sum, _ := l.Digest()
 	desc := ocispecs.Descriptor{Digest: digest.Digest(sum.String())}
-	if _, err := s.ReaderAt(t.Context(), desc); err == nil || !strings.Contains(err.Error(), sum.String()) {
-		t.Errorf("damaged: %v", err)
-	}
-	if s.failure() == nil {
-		t.Error("the failure was not kept for the step's error")
-	}
+	assert.ErrorContainsf(t, assert.Err(s.ReaderAt(t.Context(), desc)), sum.String(), "damaged")
+	assert.Errorf(t, s.failure(), "the failure was not kept for the step's error")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("because")
 	cancel(because)
 	l.bytes = nil
-	if _, err := s.ReaderAt(ctx, desc); !errors.Is(err, because) {
-		t.Errorf("cancelled: %v", err)
-	}
-	r, err := s.ReaderAt(t.Context(), desc)
-	must(t, err)
-	if err := errors.Join(r.Close(), s.spool.close()); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorIsf(t, assert.Err(s.ReaderAt(ctx, desc)), because, "cancelled")
+	r := require.Value(s.ReaderAt(t.Context(), desc))(t)
+	assert.NoError(t, errors.Join(r.Close(), s.spool.close()))
 }
 
 // TestDefinition: the request for a step.
@@ -197,12 +180,12 @@ func TestDefinition(t *testing.T) {
 	r := mustRoot(t, "arm64", runnertest.Layer(t, "a = 1"))
 	s := runner.Step{Name: "some step", Arch: "arm64", Args: []string{"/bin/x", "", "a b"}, Env: []string{"PATH=/p", "HOME=/", "ODD= a=b ü"}, Output: "/out/put", Memory: 1 << 30}
 	def, exec, err := definition(t.Context(), s, r, true)
-	must(t, err)
+	require.NoError(t, err)
 	var sources []string
 	var seen bool
 	for _, b := range def.Def {
 		var op pb.Op
-		must(t, op.UnmarshalVT(b))
+		require.NoError(t, op.UnmarshalVT(b))
 		if src := op.GetSource(); src != nil {
 			sources = append(sources, src.Identifier)
 			if src.Attrs[pb.AttrOCILayoutStoreID] != storeID || src.Attrs[pb.AttrOCILayoutSessionID] != "" {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -46,30 +46,26 @@ func (a *authority) issue(t *testing.T, dir, name string, usage x509.ExtKeyUsage
 
 func certificate(t *testing.T, certFile, keyFile string, c *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c.SerialNumber = big.NewInt(time.Now().UnixNano())
 	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	parent, signer := c, key
 	if by != nil {
 		parent, signer = by.cert, by.key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	must(t, err)
+	der := require.Value(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(t)
 	write(t, certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	if keyFile != "" {
-		b, err := x509.MarshalPKCS8PrivateKey(key)
-		must(t, err)
+		b := require.Value(x509.MarshalPKCS8PrivateKey(key))(t)
 		write(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}))
 	}
-	parsed, err := x509.ParseCertificate(der)
-	must(t, err)
+	parsed := require.Value(x509.ParseCertificate(der))(t)
 	return parsed, key
 }
 
 func write(t *testing.T, file string, b []byte) {
 	t.Helper()
-	must(t, os.WriteFile(file, b, 0o600))
+	require.NoError(t, os.WriteFile(file, b, 0o600))
 }
 
 // TestRealTLS: a daemon that verifies client certificates, and the message for every mistake.
@@ -81,8 +77,7 @@ func TestRealTLS(t *testing.T) {
 	ours.issue(t, dir, "daemon", x509.ExtKeyUsageServerAuth)
 	ours.issue(t, dir, "tls", x509.ExtKeyUsageClientAuth)
 	theirs.issue(t, dir, "stranger", x509.ExtKeyUsageClientAuth)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	host := l.Addr().String()
 	l.Close()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -114,14 +109,8 @@ func TestRealTLS(t *testing.T) {
 			continue
 		}
 		lines, err := run(t, p, step(t, runnertest.ProgramLayer(t), "exit", "0", "hello", c.name))
-		if err != nil {
-			t.Error(err)
-		}
-		if d := cmp.Diff([]string{"hello", c.name}, lines); d != "" {
-			t.Errorf("lines (-want +got):\n%s", d)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
+		assert.Samef(t, []string{"hello", c.name}, lines, "lines (-want +got)")
+		assert.NoError(t, p.Close())
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestSearchCgroups looks for a parent in folders that imitate cgroups. TestMemory shows that the kernel
@@ -31,7 +34,7 @@ func TestSearchCgroups(t *testing.T) {
 		mount := t.TempDir()
 		for name, content := range c.files {
 			file := filepath.Join(mount, name)
-			must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)))
+			require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)))
 		}
 		got := searchCgroups(mount, c.own)
 		want := ""
@@ -48,7 +51,7 @@ func TestCgroupFiles(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x")
 	write := func(s string) string {
-		must(t, os.WriteFile(file, []byte(s), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(s), 0o600))
 		return file
 	}
 	mount, err := cgroupMount(write("31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n40 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n"))
@@ -62,10 +65,6 @@ func TestCgroupFiles(t *testing.T) {
 	if err != nil || own != "/user.slice/s.scope" {
 		t.Errorf("%q, %v", own, err)
 	}
-	if _, err := ownCgroup(write("0::/../outside\n")); err == nil {
-		t.Error("a cgroup outside of the namespace")
-	}
-	if err := removeCgroup(t.TempDir()); err == nil {
-		t.Error("a folder that is none of ours was removed")
-	}
+	assert.Errorf(t, assert.Err(ownCgroup(write("0::/../outside\n"))), "a cgroup outside of the namespace")
+	assert.Errorf(t, removeCgroup(t.TempDir()), "a folder that is none of ours was removed")
 }

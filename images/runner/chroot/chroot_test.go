@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
@@ -65,9 +66,7 @@ func open(t *testing.T) (*chroot.Runner, string) {
 
 func openIn(t *testing.T, work string) *chroot.Runner {
 	t.Helper()
-	r, err := chroot.New(chroot.Options{Work: work})
-	must(t, err)
-	return r
+	return require.Value(chroot.New(chroot.Options{Work: work}))(t)
 }
 
 func TestConformance(t *testing.T) {
@@ -82,9 +81,7 @@ func TestConformance(t *testing.T) {
 // leftovers returns what steps have left in a work folder.
 func leftovers(t *testing.T, work string) []string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(work, "*"))
-	must(t, err)
-	return list
+	return require.Value(filepath.Glob(filepath.Join(work, "*")))(t)
 }
 
 // TestWorld: the part of a step's view that is particular to a chroot.
@@ -93,12 +90,12 @@ func TestWorld(t *testing.T) {
 	r, work := open(t)
 	// The process that starts driver-build may have left files open in it.
 	leak, err := syscall.Open("/etc/passwd", syscall.O_RDONLY, 0) // without close-on-exec
-	must(t, err)
+	require.NoError(t, err)
 	defer syscall.Close(leak)
 	dir := t.TempDir()
-	must(t, r.Run(t.Context(), runnertest.Step(t, programLayer(t), nil, "report"), dir, nil))
+	require.NoError(t, r.Run(t.Context(), runnertest.Step(t, programLayer(t), nil, "report"), dir, nil))
 	var got map[string]any
-	must(t, json.Unmarshal([]byte(runnertest.Files(t, dir)["report.json"]), &got))
+	require.NoError(t, json.Unmarshal([]byte(runnertest.Files(t, dir)["report.json"]), &got))
 	for k, want := range map[string]string{"NoNewPrivs": "1", "CapEff": "0000000000000000", "CapBnd": "0000000000000000"} {
 		if got[k] != want {
 			t.Errorf("%s: %v", k, got[k])
@@ -114,12 +111,10 @@ func TestWorld(t *testing.T) {
 	}
 	limits := strings.Join(strings.Fields(got["limits"].(string)), " ")
 	var files syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
 	n := min(files.Max, 65536)
 	for _, want := range []string{"Max core file size 0 0", fmt.Sprintf("Max open files %d %d", n, n)} {
-		if !strings.Contains(limits, want) {
-			t.Errorf("no %q in %s", want, limits)
-		}
+		assert.Contains(t, limits, want)
 	}
 	if left := leftovers(t, work); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
@@ -133,11 +128,9 @@ func TestMounts(t *testing.T) {
 	prog := programLayer(t)
 	dir := t.TempDir()
 	links := runnertest.Layer(t, "proc -> /etc", "dev -> ../../../../dev", "tmp = a file", "etc/", "etc/hostname = x")
-	must(t, r.Run(t.Context(), runnertest.Step(t, prog, []v1.Layer{links}, "mounts"), dir, nil))
+	require.NoError(t, r.Run(t.Context(), runnertest.Step(t, prog, []v1.Layer{links}, "mounts"), dir, nil))
 	want := "/\n/tmp\n/dev\n/dev/null\n/dev/zero\n/dev/full\n/dev/random\n/dev/urandom\n/proc\n"
-	if d := cmp.Diff(want, runnertest.Files(t, dir)["mounts"]); d != "" {
-		t.Error(d)
-	}
+	assert.Same(t, want, runnertest.Files(t, dir)["mounts"])
 	for _, file := range []string{"/proc/sys/kernel/domainname", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/self/oom_score_adj"} {
 		if _, err := os.Stat(file); err != nil {
 			continue // this kernel has no such file
@@ -187,14 +180,10 @@ func TestUnavailable(t *testing.T) {
 	if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "BuildKit") {
 		t.Errorf("another architecture: %v", err)
 	}
-	if _, err := chroot.New(chroot.Options{}); err == nil {
-		t.Error("no folder to work in")
-	}
+	assert.Errorf(t, assert.Err(chroot.New(chroot.Options{})), "no folder to work in")
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
-	if _, err := chroot.New(chroot.Options{Work: file}); err == nil {
-		t.Error("a file to work in")
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	assert.Errorf(t, assert.Err(chroot.New(chroot.Options{Work: file})), "a file to work in")
 }
 
 // TestMemory: without a cgroup the limit holds for each process, with one for all together.
@@ -209,9 +198,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	step.Args[2] = fmt.Sprint(20 << 20)
-	if err := r.Run(t.Context(), step, t.TempDir(), nil); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.Run(t.Context(), step, t.TempDir(), nil))
 }
 
 // TestCancelLeavesNothing: after a cancel no process of the step runs, nothing is mounted, the folder is
@@ -231,9 +218,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 		at = time.Now()
 		cancel()
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, err, context.Canceled)
 	t.Logf("cancelled in %v", time.Since(at))
 	checkNothing(t, work)
 	if left := leftovers(t, work); len(left) > 0 {
@@ -246,8 +231,7 @@ func checkNothing(t *testing.T, work string) {
 	if p := processes(t, work); len(p) > 0 {
 		t.Errorf("still running: %q", p)
 	}
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
+	b := require.Value(os.ReadFile("/proc/self/mountinfo"))(t)
 	if strings.Contains(string(b), work) {
 		t.Errorf("still mounted: %s", b)
 	}
@@ -257,8 +241,7 @@ func checkNothing(t *testing.T, work string) {
 // step has one, whatever its name, because its root is a mount.
 func processes(t *testing.T, work string) []string {
 	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/mountinfo")
-	must(t, err)
+	all := require.Value(filepath.Glob("/proc/[0-9]*/mountinfo"))(t)
 	var found []string
 	for _, file := range all {
 		b, err := os.ReadFile(file)
@@ -269,11 +252,4 @@ func processes(t *testing.T, work string) []string {
 		found = append(found, filepath.Base(filepath.Dir(file))+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
 	}
 	return found
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

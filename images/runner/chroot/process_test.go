@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -39,7 +40,7 @@ func victim(t *testing.T, work, program string) *exec.Cmd {
 	if err == nil {
 		err = cmd.Start()
 	}
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "started\n" {
@@ -51,7 +52,7 @@ func victim(t *testing.T, work, program string) *exec.Cmd {
 func programFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "step")
-	must(t, os.WriteFile(file, program(t), 0o755))
+	require.NoError(t, os.WriteFile(file, program(t), 0o755))
 	return file
 }
 
@@ -68,7 +69,7 @@ func TestKilledOwner(t *testing.T) {
 	if left := leftovers(t, work); len(left) != 1 {
 		t.Errorf("folders of a living owner: %q", left)
 	}
-	must(t, cmd.Process.Signal(syscall.SIGKILL))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	at := time.Now()
 	for len(processes(t, work)) > 0 && time.Since(at) < 2*time.Second {
@@ -96,10 +97,10 @@ func TestUnprivileged(t *testing.T) {
 	}
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	binary, step, tmp := filepath.Join(dir, "tests"), filepath.Join(dir, "step"), filepath.Join(dir, "tmp")
-	must(t, errors.Join(copyFile("/proc/self/exe", binary), os.WriteFile(step, program(t), 0o755),
+	require.NoError(t, errors.Join(copyFile("/proc/self/exe", binary), os.WriteFile(step, program(t), 0o755),
 		os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755)))
 	cmd := exec.Command(binary, "-test.v", "-test.timeout=4m",
 		"-test.run=^(TestConformance|TestWorld|TestMounts|TestCancelLeavesNothing|TestRemove)$")

@@ -9,13 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
@@ -25,9 +25,8 @@ func unpacked(t testing.TB, layers ...v1.Layer) (files []string, root string, er
 	t.Helper()
 	top := t.TempDir()
 	root = filepath.Join(top, "root")
-	must(t, errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(top, "outside"), []byte("outside"), 0o600)))
-	r, err := os.OpenRoot(root)
-	must(t, err)
+	require.NoError(t, errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(top, "outside"), []byte("outside"), 0o600)))
+	r := require.Value(os.OpenRoot(root))(t)
 	defer r.Close()
 	_, err = unpack(context.Background(), r, runner.Step{Layers: layers, Output: "/out"})
 	files = listed(t, root)
@@ -40,7 +39,7 @@ func unpacked(t testing.TB, layers ...v1.Layer) (files []string, root string, er
 func listed(t testing.TB, dir string) []string {
 	t.Helper()
 	var list []string
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == dir {
 			return err
 		}
@@ -65,8 +64,7 @@ func listed(t testing.TB, dir string) []string {
 		}
 		list = append(list, name)
 		return nil
-	})
-	must(t, err)
+	}))
 	slices.Sort(list)
 	return list
 }
@@ -99,9 +97,7 @@ func TestEscapes(t *testing.T) {
 		}
 		want := append([]string{"dev/", "out/", "proc/", "sys/", "tmp/"}, c.want...)
 		slices.Sort(want)
-		if d := cmp.Diff(want, files); d != "" {
-			t.Errorf("%s:\n%s", what, d)
-		}
+		assert.Samef(t, want, files, "%s", what)
 	}
 }
 
@@ -138,13 +134,10 @@ func TestRefusedLayers(t *testing.T) {
 
 func TestOutputUnderLink(t *testing.T) {
 	t.Parallel()
-	r, err := os.OpenRoot(t.TempDir())
-	must(t, err)
+	r := require.Value(os.OpenRoot(t.TempDir()))(t)
 	defer r.Close()
 	s := runner.Step{Layers: layers(t, []string{"var/", "var/tmp -> ../tmp"}), Output: "/var/tmp/out"}
-	if _, err := unpack(t.Context(), r, s); err == nil || !strings.Contains(err.Error(), "/tmp/out") {
-		t.Errorf("an output that a mount covers: %v", err)
-	}
+	assert.ErrorContainsf(t, assert.Err(unpack(t.Context(), r, s)), "/tmp/out", "an output that a mount covers")
 }
 
 // TestMembers: modes, times, and members that do not belong in a root.
@@ -159,17 +152,14 @@ func TestMembers(t *testing.T) {
 		{Typeflag: tar.TypeReg, Name: "ro/x", Mode: 0o444, ModTime: when}, {Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3},
 		{Typeflag: tar.TypeBlock, Name: "sda", Devmajor: 8}, {Typeflag: tar.TypeFifo, Name: "fifo"}, {Typeflag: tar.TypeDir, Name: "./"},
 	} {
-		must(t, w.WriteHeader(&h))
+		require.NoError(t, w.WriteHeader(&h))
 	}
-	must(t, w.Close())
+	require.NoError(t, w.Close())
 	files, root, err := unpacked(t, runnertest.TarLayer(t, b.Bytes()))
-	must(t, err)
-	if d := cmp.Diff([]string{"dev/", "out/", "proc/", "ro/", "ro/x = ", "secret = ", "suid = ", "sys/", "tmp/"}, files); d != "" {
-		t.Error(d)
-	}
+	require.NoError(t, err)
+	assert.Same(t, []string{"dev/", "out/", "proc/", "ro/", "ro/x = ", "secret = ", "suid = ", "sys/", "tmp/"}, files)
 	for name, mode := range map[string]fs.FileMode{"suid": 0o755, "secret": 0o600, "ro": 0o755 | fs.ModeDir, "ro/x": 0o644} {
-		info, err := os.Stat(filepath.Join(root, name))
-		must(t, err)
+		info := require.Value(os.Stat(filepath.Join(root, name)))(t)
 		if info.Mode() != mode || info.Mode().IsRegular() && !info.ModTime().Equal(when) {
 			t.Errorf("%s: %v %v", name, info.Mode(), info.ModTime())
 		}
@@ -186,11 +176,4 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		unpacked(t, runnertest.TarLayer(t, one), runnertest.TarLayer(t, two))
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -167,9 +168,7 @@ func testCancelled(t *testing.T, s *suite) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("too late")
 	cancel(because)
-	if err := s.runner.Run(ctx, s.step(t, nil, "write", "/out/x=1"), t.TempDir(), nil); !errors.Is(err, because) {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorIs(t, s.runner.Run(ctx, s.step(t, nil, "write", "/out/x=1"), t.TempDir(), nil), because)
 }
 
 func testTwoAtOnce(t *testing.T, s *suite) {

@@ -12,6 +12,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Layer returns a layer made of lines: "path = content", "path * content" for a program, "path -> target" for
@@ -24,11 +26,8 @@ func Layer(t testing.TB, lines ...string) v1.Layer {
 // TarLayer returns a layer made of an archive.
 func TarLayer(t testing.TB, archive []byte) v1.Layer {
 	t.Helper()
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
-		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := require.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil },
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed)))(t)
 	return l
 }
 
@@ -39,16 +38,12 @@ func Tar(t testing.TB, lines ...string) []byte {
 	w := tar.NewWriter(&b)
 	for _, line := range lines {
 		hdr, content := member(line)
-		if err := w.WriteHeader(&hdr); err != nil {
-			t.Fatalf("%.40s: %v", line, err)
-		}
+		require.NoErrorf(t, w.WriteHeader(&hdr), "%.40s", line)
 		if _, err := io.WriteString(w, content); err != nil {
 			t.Fatalf("%.40s: %v", line, err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }
 

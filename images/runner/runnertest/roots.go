@@ -2,10 +2,11 @@ package runnertest
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/ci/assert"
 )
 
 func testResult(t *testing.T, s *suite) {
@@ -37,18 +38,14 @@ func testModes(t *testing.T, s *suite) {
 
 func testRefusedResults(t *testing.T, s *suite) {
 	_, err := s.fails(t, s.step(t, nil, "symlink", "/etc/passwd", "/out/link"))
-	if !strings.Contains(err.Error(), "link") {
-		t.Errorf("a link in the result: %v", err)
-	}
+	assert.Containsf(t, err.Error(), "link", "a link in the result")
 }
 
 func testOutputOfLayer(t *testing.T, s *suite) {
 	step := s.step(t, []v1.Layer{Layer(t, "out/", "out/stale = 1", "out/sub/", "out/sub/stale = 2", "var/", "data/", "var/link -> ../data")}, "tree", "/out")
 	files, _ := s.run(t, step)
 	diff(t, "output at the start", []string{"/out/"}, decode[[]string](t, files, "tree.json"))
-	if len(files) != 1 {
-		t.Errorf("result: %v", files)
-	}
+	assert.Equalf(t, 1, len(files), "result: %v", files)
 	step = s.step(t, step.Layers[1:], "write", "/data/new/x=1")
 	step.Output = "/var/link/new" // missing, and reached through a link of the root
 	files, _ = s.run(t, step)

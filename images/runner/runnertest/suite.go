@@ -20,9 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 )
 
@@ -94,9 +95,7 @@ func (s *suite) run(t *testing.T, step runner.Step) (files map[string]string, li
 	t.Helper()
 	dir := t.TempDir()
 	lines, err := s.try(t, step, dir)
-	if err != nil {
-		t.Fatalf("Run: %v", err)
-	}
+	require.NoErrorf(t, err, "Run")
 	return Files(t, dir), lines
 }
 
@@ -136,7 +135,7 @@ func (s *suite) try(t *testing.T, step runner.Step, dir string) ([]string, error
 func Files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 		if err != nil || p == dir {
 			return err
 		}
@@ -158,10 +157,7 @@ func Files(t testing.TB, dir string) map[string]string {
 		b, err := os.ReadFile(p)
 		files[name] = string(b)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -176,9 +172,7 @@ func decode[T any](t *testing.T, files map[string]string, name string) (v T) {
 
 func diff(t *testing.T, what string, want, got any) {
 	t.Helper()
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", what, d)
-	}
+	assert.Samef(t, want, got, "%s (-want +got)", what)
 }
 
 // ProgramEnv names a file with the built program of the suite, for a machine or a user without the Go
@@ -202,18 +196,12 @@ func Program(t testing.TB) []byte {
 		}
 		dir := t.TempDir()
 		built = filepath.Join(dir, "step")
-		if err := os.WriteFile(filepath.Join(dir, "main.go"), stepSource, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), stepSource, 0o600))
 		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "main.go")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GO111MODULE=off")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("build the program of the steps: %v\n%s", err, out)
 		}
 	}
-	b, err := os.ReadFile(built)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return require.Value(os.ReadFile(built))(t)
 }

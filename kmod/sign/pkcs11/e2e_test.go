@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -34,7 +36,7 @@ func token(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	conf := "directories.tokendir = " + filepath.Join(dir, "tokens") + "\nobjectstore.backend = file\nlog.level = ERROR\n"
-	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "tokens"), 0o700), os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600),
+	require.NoError(t, errors.Join(os.Mkdir(filepath.Join(dir, "tokens"), 0o700), os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600),
 		os.WriteFile(filepath.Join(dir, "pin"), []byte("1234\n"), 0o600)))
 	t.Setenv("SOFTHSM2_CONF", filepath.Join(dir, "conf"))
 	for _, label := range []string{"site", "other"} {
@@ -83,8 +85,7 @@ func TestRealToken(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		own, err := sign.LoadSigner(filepath.Join(dir, c.key+".key"), filepath.Join(dir, c.key+".crt"), nil)
-		must(t, err)
+		own := require.Value(sign.LoadSigner(filepath.Join(dir, c.key+".key"), filepath.Join(dir, c.key+".crt"), nil))(t)
 		for _, hash := range []crypto.Hash{crypto.SHA256, crypto.SHA512} {
 			der, err := s.Sign(t.Context(), bytes.NewReader(module), hash)
 			if err != nil {
@@ -107,9 +108,7 @@ func TestRealToken(t *testing.T) {
 		if err == nil {
 			_, err = s.Sign(t.Context(), bytes.NewReader(module), crypto.SHA256)
 		}
-		if err := errors.Join(err, closer.Close()); err != nil {
-			t.Errorf("%s, twice: %v", name, err)
-		}
+		assert.NoErrorf(t, errors.Join(err, closer.Close()), "%s, twice", name)
 	}
 	t.Setenv("PIN", "1234")
 	toolSigns(t, dir, module)
@@ -142,14 +141,12 @@ func toolSigns(t *testing.T, dir string, module []byte) {
 		"p256":    {"--id", "02", "--mechanism", "ECDSA", "--signature-format", "openssl", "--input-file", filepath.Join(dir, "x.digest")},
 	} {
 		for suffix, content := range input {
-			must(t, os.WriteFile(filepath.Join(dir, "x."+suffix), content, 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "x."+suffix), content, 0o600))
 		}
 		out := filepath.Join(dir, key+".sig")
 		run(t, "pkcs11-tool", append([]string{"--module", library, "--token-label", "site", "--login", "--pin", "env:PIN", "--sign", "--output-file", out}, args...)...)
-		certs, err := sign.LoadCertificates(filepath.Join(dir, key+".crt"))
-		must(t, err)
-		plain, err := os.ReadFile(out)
-		must(t, err)
+		certs := require.Value(sign.LoadCertificates(filepath.Join(dir, key+".crt")))(t)
+		plain := require.Value(os.ReadFile(out))(t)
 		if _, err := sign.Wrap(certs[0], crypto.SHA256, digest[:], plain); err != nil {
 			t.Errorf("%s by pkcs11-tool: %v", key, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestParse(t *testing.T) {
@@ -64,7 +66,7 @@ func TestPIN(t *testing.T) {
 	t.Parallel()
 	file := func(content string) string {
 		path := filepath.Join(t.TempDir(), "pin")
-		must(t, os.WriteFile(path, []byte(content), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	gone := errors.New("gone")
@@ -112,11 +114,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("parse(%q) = %+v", text, u)
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Server is the API server. Change its fields only through Do.
@@ -66,9 +68,7 @@ func (s *Server) SetToken(t testing.TB, token string) {
 
 func (s *Server) put(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.Folder, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.Folder, name), []byte(text), 0o600))
 }
 
 // Do reads or changes the state.

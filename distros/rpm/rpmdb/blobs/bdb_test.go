@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // sample returns packages whose headers have sizes around the limits of pages.
@@ -30,9 +33,7 @@ func TestBDBRoundTrip(t *testing.T) {
 				want := sample(size)
 				data := WriteBDB(want, BDBLayout{Order: order, PageSize: size})
 				got, meta, err := ReadBDB(data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				slices.SortFunc(got.Records, func(a, b Record) int { return int(a.Number) - int(b.Number) })
 				same := func(a, b Record) bool { return a.Number == b.Number && bytes.Equal(a.Blob, b.Blob) }
 				if got.Last != want.Last || meta.Order != order || meta.PageSize != size || !slices.EqualFunc(got.Records, want.Records, same) {
@@ -125,9 +126,7 @@ func FuzzReadBDB(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, meta, err := ReadBDB(data)
 		if err != nil {
-			if !errors.Is(err, ErrFormat) {
-				t.Errorf("not ErrFormat: %v", err)
-			}
+			assert.ErrorIsf(t, err, ErrFormat, "not ErrFormat")
 			return
 		}
 		again, _, err := ReadBDB(WriteBDB(c, meta))

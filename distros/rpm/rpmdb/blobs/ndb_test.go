@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestNDBRoundTrip(t *testing.T) {
@@ -20,9 +23,7 @@ func TestNDBRoundTrip(t *testing.T) {
 		}
 		data := WriteNDB(want, 42)
 		got, head, err := ReadNDB(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if head != 42 || got.Last != want.Last || len(got.Records) != n {
 			t.Errorf("%d records, last %d, generation %d, want %d, %d, 42", len(got.Records), got.Last, head, n, want.Last)
 		}
@@ -87,9 +88,7 @@ func FuzzReadNDB(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, head, err := ReadNDB(data)
 		if err != nil {
-			if !errors.Is(err, ErrFormat) {
-				t.Errorf("not ErrFormat: %v", err)
-			}
+			assert.ErrorIsf(t, err, ErrFormat, "not ErrFormat")
 			return
 		}
 		again, _, err := ReadNDB(WriteNDB(c, head))

@@ -1,4 +1,4 @@
-package batch
+package outfile
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 )
 
 // A link stays a link, and a change of somebody else is not lost.
-func TestReplaceText(t *testing.T) {
+func TestEdit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
@@ -18,7 +18,7 @@ func TestReplaceText(t *testing.T) {
 	if err := os.Symlink("file", link); err != nil {
 		t.Fatal(err)
 	}
-	if err := ReplaceText(link, []byte("old"), []byte("new")); err != nil {
+	if err := Edit(link, []byte("old"), []byte("new")); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(link)
@@ -28,7 +28,7 @@ func TestReplaceText(t *testing.T) {
 	if info, err = os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := ReplaceText(file, []byte("old"), []byte("lost")); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+	if err := Edit(file, []byte("old"), []byte("lost")); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
 		t.Errorf("a change of the meantime: %v", err)
 	}
 	if text, err := os.ReadFile(link); err != nil || string(text) != "new" {
@@ -36,5 +36,13 @@ func TestReplaceText(t *testing.T) {
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
 		t.Errorf("%v, %v", all, err)
+	}
+	if err := CheckEdit(link); err != nil {
+		t.Error(err)
+	}
+	for path, want := range map[string]string{"/dev/null": "no regular file", dir: "no regular file", filepath.Join(dir, "none", "x"): "create it first"} {
+		if err := CheckEdit(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
 	}
 }

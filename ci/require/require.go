@@ -1,0 +1,36 @@
+// Package require ends a test at an error that it did not expect. Package assert reports one and goes on.
+package require
+
+import "fmt"
+
+// T is what the package needs of a test: those of the packages testing and rapid have it.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// NoError ends the test if there is an error.
+func NoError(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NoErrorf ends the test if there is an error, and says what failed.
+func NoErrorf(t T, err error, format string, args ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(fmt.Sprintf(format, args...) + ": " + err.Error())
+	}
+}
+
+// Value returns the value of a call, and ends the test if the call failed:
+// data := require.Value(os.ReadFile(path))(t).
+func Value[V any](v V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		NoError(t, err)
+		return v
+	}
+}

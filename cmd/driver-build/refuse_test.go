@@ -1,0 +1,232 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
+)
+
+// good are command lines that --offline alone keeps from working.
+var good = map[string]string{
+	"":      "--os debian12 --driver 535.261.03",
+	"check": "", "plan": "--repository h.example/a", "list": "", "lock": "", "report": "--html -", "drivers": "", "version": "",
+	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
+	"inspect": "h.example/a:1", "verify": "h.example/a:1", "push": "oci:LAYOUT h.example/a:1",
+	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",
+	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
+}
+
+// wrong are values that each flag refuses, in each command that has it; switches need none. Further
+// flags that the value needs follow it, for commands that have them. Words in capitals are files that
+// the test creates.
+var wrong = map[string][]string{
+	"os":                   {"debian99", "debian12,", "Debian 12", "debian12 --os bookworm", `"debian12`},
+	"driver":               {"latest", "R999", "535", "535.261.03,", "../x"},
+	"arch":                 {"x86_64", "mips", "amd64,aarch64"},
+	"flavour":              {"closed", "Open"},
+	"matrix":               {"/nope.yaml", "FOLDER", "GARBAGE", "/dev/null"},
+	"profile":              {"tiny"},
+	"compression":          {"lz4"},
+	"base":                 {"/srv/base", "./base", "https://h.example/a:1", "Debian:12", "h.example:x/a", "oci:/nope", "oci:GARBAGE", "oci-archive:GARBAGE", "oci-archive:/nope", "oci-archive:FOLDER", "docker-archive:EMPTY", "oci-archive:/dev/null"},
+	"mirror":               {"notaurl", "ftp://h.example/", "https://", "debian=notaurl", "http://a.example/,http://b.example/", "file:"},
+	"source":               {"/nope.run", "FOLDER", "ftp://h.example/x.run", "https:///x.run", "://"},
+	"lock":                 {"/nope/x.lock", "FOLDER", "GARBAGE"},
+	"entrypoint":           {"/nope", "FOLDER", "GARBAGE"},
+	"output":               {"dist", "oci:", "tar:x", "oci:x:tag", "oci-archive:x.tar:1", "oci:GARBAGE", "oci:GARBAGE/x", "oci-archive:/nope/x.tar", "oci-archive:GARBAGE/x", "oci-archive:FOLDER", "oci-archive:x/", "docker-archive:/proc/x.tar", "oci:/proc/x", "oci-archive:/sys/x.tar", "oci:/dev/full", "oci-archive:DANGLING", "oci:BADLAYOUT", "oci:a -o oci-archive:a", "oci-archive:SOCKET"},
+	"repository":           {"h.example/a:1", "h.example/A", "https://h.example/a", "http://h.example/a", "h.example/a@sha256:00", "oci:dist", "/srv/a", "h.example:/a", "h.example//a"},
+	"cache":                {"GARBAGE", "/proc/x", "/dev/null/x"},
+	"jobs":                 {"0", "65", "many", "99999999999999999999"},
+	"progress":             {"loud"},
+	"ca":                   {"/nope", "FOLDER", "GARBAGE"},
+	"registry-mirror":      {"x", "=x", "x=", "docker.io=https:", "https://h.example=x", "docker.io=m.example/A"},
+	"kernel":               {"newest", "latest:0", "*", "latest --kernel bad*", "6.1.0-1-amd64,"},
+	"kernel-flavour":       {"a/b", "a* --kernel latest"},
+	"modules":              {"nvidia", "../x --kernel latest", "nvidia --kernel latest"},
+	"builder":              {"docker", "chroot=x", "buildkit=", "buildkit=nowhere", "buildkit=tcp://h.example", "chroot --builder buildkit"},
+	"builder-ca":           {"/nope", "/nope --builder buildkit=tcp://h.example:1", "GARBAGE --builder buildkit=tcp://h.example:1"},
+	"builder-cert":         {"/nope", "/nope --builder buildkit=tcp://h.example:1 --builder-key /nope"},
+	"builder-key":          {"/nope", "/nope --builder buildkit=tcp://h.example:1 --builder-cert /nope"},
+	"builder-name":         {"x"},
+	"compiles":             {"-1", "65", "x"},
+	"sign-key":             {"/nope --kernel latest", "FOLDER --kernel latest", "GARBAGE --kernel latest", "pkcs11:x=y --kernel latest"},
+	"sign-cert":            {"/nope", "GARBAGE --kernel latest"},
+	"sign-passphrase-file": {"/nope"},
+	"format":               {"xml", ""},
+	"at":                   {"yesterday", "2026-13-01"},
+	"releases":             {"/nope.json", "FOLDER", "ftp://h.example/x"},
+	"index":                {"/nope", "ftp://h.example/x"},
+	"url":                  {"notaurl", "ftp://h.example/x.run", "amd46=https://h.example/x.run", "https://h.example/a b.run"},
+	"only":                 {"half"},
+	"export":               {"FOLDER", "GARBAGE", "/proc/x/y"},
+	"import":               {"/nope", "EMPTYFOLDER"},
+	"tag":                  {"a b", "a:b", "", "-x"},
+	"html":                 {"", "/nope/x.html", "FOLDER", "/proc/x.html", "GARBAGE/x"},
+}
+
+// anything are flags whose values cannot be wrong.
+var anything = []string{"title", "help"}
+
+// TestWrongValues: each flag of each command refuses wrong values with exit code 2, names the flag or the
+// value, and begins nothing.
+func TestWrongValues(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := &wrongValues{dir: dir, files: wrongFiles(t, dir), binaries: programs(t), root: newRootCmd(&app{})}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() != "completion" && c.Name() != "help" {
+			w.command(t, c)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(w.root)
+	if left, err := filepath.Glob(filepath.Join(dir, "cache", "*", "*", "*")); err != nil || len(left) > 0 {
+		t.Errorf("something was read: %v, %v", left, err)
+	}
+}
+
+type wrongValues struct {
+	dir      string
+	files    *strings.Replacer
+	binaries batch.Programs
+	root     *cobra.Command
+}
+
+// command tries all flags of a command.
+func (w *wrongValues) command(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	name := strings.TrimSpace(strings.TrimPrefix(c.CommandPath(), "driver-build"))
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.AddFlagSet(c.Flags())
+	if name == "fetch" { // the flags of all commands are the same
+		flags.AddFlagSet(w.root.PersistentFlags())
+	}
+	flags.VisitAll(func(f *pflag.Flag) {
+		base, ok := good[name+" "+f.Name]
+		if !ok {
+			base, ok = good[name]
+		}
+		values := wrong[f.Name]
+		if f.Value.Type() == "bool" {
+			values = []string{"maybe"}
+		}
+		if !ok || len(values) == 0 && !slices.Contains(anything, f.Name) {
+			t.Errorf("%s --%s: the table lacks it", name, f.Name)
+		}
+		for _, value := range values {
+			w.refuses(t, c, strings.Fields(name+" "+base), f, value)
+		}
+	})
+}
+
+func (w *wrongValues) refuses(t *testing.T, c *cobra.Command, base []string, f *pflag.Flag, value string) {
+	t.Helper()
+	value, rest, _ := strings.Cut(value, " --")
+	args := append(slices.Clone(base), "--offline")
+	if f.Name != "progress" {
+		args = append(args, "--progress=plain")
+	}
+	if c.Flags().Lookup("matrix") != nil && f.Name != "matrix" {
+		args = append(args, "--matrix=MATRIX")
+	}
+	args = append(args, "--"+f.Name+"="+value)
+	for _, extra := range strings.Split(rest, " --") {
+		if flag, _, _ := strings.Cut(extra, " "); c.Flags().Lookup(flag) != nil {
+			args = append(args, strings.Fields("--"+extra)...)
+		}
+	}
+	if f.Name != "cache" {
+		args = append(args, "--cache=CACHE")
+	}
+	for i := range args {
+		args[i] = w.files.Replace(args[i])
+	}
+	var stdout, stderr safeBuffer
+	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }, binaries: w.binaries}
+	if f.Name == "entrypoint" {
+		a.binaries = nil
+	}
+	code, text := run(t.Context(), a, args), stderr.String()
+	named := strings.Contains(text, "--"+f.Name) || f.Shorthand != "" && strings.Contains(text, "-"+f.Shorthand+" ")
+	for _, word := range strings.Fields(strings.ReplaceAll(w.files.Replace(value+" "+rest), ",", " ")) {
+		named = named || strings.Contains(text, word)
+	}
+	if strings.HasSuffix(value, ",") {
+		named = strings.Contains(text, `""`)
+	}
+	if code != 2 || !named || strings.Contains(text, "strconv.") || stdout.String() != "" {
+		t.Errorf("driver-build %q: exit code %d\n%s%s", args, code, stdout.String(), text)
+	}
+}
+
+// wrongFiles makes the files that the table means by words in capitals.
+func wrongFiles(t *testing.T, dir string) *strings.Replacer {
+	t.Helper()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, key := certificate(t)
+	for name, text := range map[string]string{
+		"folder/x": "x", "bad/index.json": "x", "garbage": "garbage\n", "empty": "", "key": key + cert, "cert": cert,
+		"matrix": "systems:\n  - {id: debian12, base: \"debian:12\", archs: [amd64], kernels: [6.1]}\ndrivers:\n" +
+			"  - version: 535.261.03\n    archives:\n      amd64: {url: https://h.example/x.run, sha256: " + strings.Repeat("1", 64) + "}\n",
+		"asked/request.json": "{}",
+	} {
+		check(os.MkdirAll(filepath.Dir(path(name)), 0o700))
+		check(os.WriteFile(path(name), []byte(text), 0o600))
+	}
+	check(os.Mkdir(path("none"), 0o700))
+	check(os.Symlink("nowhere", path("dangling")))
+	check(oci.WriteLayout(t.Context(), path("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	l, err := net.Listen("unix", path("socket"))
+	check(err)
+	t.Cleanup(func() { _ = l.Close() })
+	return strings.NewReplacer("EMPTYFOLDER", path("none"), "FOLDER", path("folder"), "BADLAYOUT", path("bad"), "LAYOUT", path("layout"),
+		"GARBAGE", path("garbage"), "EMPTY", path("empty"), "DANGLING", path("dangling"), "SOCKET", path("socket"), "KEY", path("key"),
+		"CERT", path("cert"), "MATRIX", path("matrix"), "ASKED", path("asked"), "CACHE", path("cache"))
+}
+
+// certificate is a key of a signer and its certificate, in PEM.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), SubjectKeyId: []byte{1}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
+}

@@ -1,0 +1,103 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Sources say where base, packages and driver come from instead of what the matrix says.
+type Sources struct {
+	Base   string // as registry.Client.Base takes it
+	Mirror string // of packages: words as repoconf.WithMirror takes them
+	Source string // of the driver's archive: URL or file
+}
+
+// Check finds mistakes in the sources without network: what is no name, no URL, or not there.
+func (s Sources) Check() error {
+	if s.Base != "" {
+		if err := registry.CheckSource(s.Base); err != nil {
+			return matrix.RequestErrorf("--base: %w", err)
+		}
+	}
+	if _, err := repoconf.ParseMirror(s.Mirror); err != nil { // the words are the same for deb packages
+		return matrix.RequestErrorf("--mirror: %w", err)
+	}
+	for _, word := range strings.FieldsFunc(s.Mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) }) {
+		if from, to, ok := strings.Cut(word, "="); ok && !strings.Contains(from, "?") {
+			word = to
+		}
+		if err := fetch.CheckURL(word); err != nil {
+			return matrix.RequestErrorf("--mirror %w", err)
+		}
+	}
+	return nil
+}
+
+// Options are the choices for all images: the sources, profile, compression, and SOURCE_DATE_EPOCH as epoch.
+func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, err error) {
+	if err := s.Check(); err != nil {
+		return o, err
+	}
+	o.Base, o.Mirror = s.Base, s.Mirror
+	if o.Profile, err = recipe.ParseProfile(profile); err != nil {
+		return o, &matrix.RequestError{Err: err}
+	}
+	if o.Compression, err = recipe.ParseCompression(compression); err != nil {
+		return o, &matrix.RequestError{Err: err}
+	}
+	if epoch != "" {
+		if o.Epoch, err = ParseEpoch(epoch); err != nil {
+			return o, err
+		}
+	}
+	if s.Source != "" {
+		if o.Source, err = fetch.Address("--source", s.Source); err != nil {
+			return o, &matrix.RequestError{Err: err}
+		}
+	}
+	return o, nil
+}
+
+// ParseEpoch parses SOURCE_DATE_EPOCH: seconds since 1970.
+func ParseEpoch(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, matrix.RequestErrorf("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", text)
+	}
+	return n, nil
+}
+
+// CheckRepository refuses a text that cannot be the repository of images; "" is none.
+func CheckRepository(repository string) error {
+	if repository == "" {
+		return nil
+	}
+	if err := imagename.CheckRepository(repository); err != nil {
+		return matrix.RequestErrorf("--repository %w", err)
+	}
+	return nil
+}
+
+// CheckPrograms finds the programs for the images of all targets before anything is downloaded for them.
+func CheckPrograms(find Programs, targets []matrix.Target) error {
+	var checked []string
+	for _, t := range targets {
+		if slices.Contains(checked, t.Arch) {
+			continue
+		}
+		checked = append(checked, t.Arch)
+		if _, err := find(t.Arch); err != nil {
+			return &matrix.RequestError{Err: fmt.Errorf("the programs for the image: %w", err)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// Package imagename checks the names of images, repositories and registries as users write them. It names the
+// usual mistakes (a scheme, a path of this machine, upper case, a tag where none belongs) before a registry
+// is asked, and it asks none. The names themselves are those of go-containerregistry.
+package imagename
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// maxName bounds a name; longer ones are no names. Registries accept 255 bytes of a repository and 128
+// of a tag.
+const maxName = 1024
+
+// The shapes are those of the OCI distribution specification, "Pulling manifests": of <name>, and of a tag as
+// <reference>.
+var (
+	pathShape = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	tagShape  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+)
+
+// Error is a mistake in a name.
+type Error struct {
+	Name  string // as written
+	Fault string // "is no ...: reason"
+}
+
+// Error returns the name, cut to a readable length, and the fault.
+func (e *Error) Error() string {
+	const most = 200
+	if len(e.Name) > most {
+		return fmt.Sprintf("%q... %s", e.Name[:most], e.Fault)
+	}
+	return fmt.Sprintf("%q %s", e.Name, e.Fault)
+}
+
+// CheckImage accepts [REGISTRY/]PATH[:TAG][@DIGEST]. Its error is an *Error.
+func CheckImage(text string) error {
+	if err := checkImage(text); err != nil {
+		return &Error{text, "is no image reference: " + err.Error()}
+	}
+	return nil
+}
+
+func checkImage(text string) error {
+	if err := check(text); err != nil {
+		return err
+	}
+	before, digest, pinned := strings.Cut(text, "@")
+	if pinned {
+		if h, err := v1.NewHash(digest); err != nil || h.Algorithm != "sha256" {
+			return errors.New("its digest must be sha256: and 64 hex digits")
+		}
+	}
+	t, err := name.NewTag(before)
+	if err == nil && !tagShape.MatchString(t.TagStr()) {
+		err = fmt.Errorf("%q is no tag", t.TagStr())
+	}
+	return err
+}
+
+// CheckTag accepts the tag of an image. Its error is an *Error.
+func CheckTag(text string) error {
+	if !tagShape.MatchString(text) {
+		return &Error{text, "is no tag: it has 1 to 128 of A-Z a-z 0-9 . _ - and does not begin with . or -"}
+	}
+	return nil
+}
+
+// CheckRepository accepts [REGISTRY/]PATH, without a tag and without a digest. Its error is an *Error.
+func CheckRepository(text string) error {
+	if err := checkRepository(text); err != nil {
+		return &Error{text, "is no repository REGISTRY/PATH: " + err.Error()}
+	}
+	return nil
+}
+
+func checkRepository(text string) error {
+	if err := check(text); err != nil {
+		return err
+	}
+	if before, _, ok := strings.Cut(text, "@"); ok {
+		return fmt.Errorf("it has a digest, which only an image has: give %s", before)
+	}
+	if i := strings.LastIndexByte(text, ':'); i > strings.LastIndexByte(text, '/') {
+		return fmt.Errorf("it has the tag %q, which belongs to an image: give %s", text[i+1:], text[:i])
+	}
+	_, err := name.NewRepository(text)
+	return err
+}
+
+// CheckRegistry accepts HOST[:PORT]. Its error is an *Error.
+func CheckRegistry(text string) error {
+	if err := checkRegistry(text); err != nil {
+		return &Error{text, "is no registry host, such as registry.example.com:5000: " + err.Error()}
+	}
+	return nil
+}
+
+func checkRegistry(text string) error {
+	if text == "" {
+		return errors.New("it is empty")
+	}
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		return fmt.Errorf("a registry is named without scheme: give %s", rest)
+	}
+	if err := check(text + "/x"); err != nil {
+		return err
+	}
+	if strings.ContainsAny(text, "/@") {
+		return errors.New("it has more than a host and a port")
+	}
+	_, err := name.NewRegistry(text)
+	return err
+}
+
+// check finds what people write instead of a name.
+func check(text string) error {
+	_, rest, scheme := strings.Cut(text, "://")
+	switch {
+	case text == "":
+		return errors.New("it is empty")
+	case len(text) > maxName:
+		return fmt.Errorf("it has %d bytes", len(text))
+	case strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) >= 0:
+		return errors.New("it has a blank or an unprintable character")
+	case scheme:
+		return fmt.Errorf("a name has no scheme: give %s (a registry without TLS needs --insecure-registry)", rest)
+	case strings.HasPrefix(text, "/"), strings.HasPrefix(text, "./"), strings.HasPrefix(text, "../"), strings.HasPrefix(text, "~"):
+		return errors.New("it is a path of this machine, where an image is oci:DIR, oci-archive:FILE or docker-archive:FILE")
+	}
+	host, path, ok := strings.Cut(text, "/")
+	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		host, path = "", text // an image of Docker's registry
+	}
+	if err := checkPort(host); err != nil {
+		return err
+	}
+	path, _, _ = strings.Cut(path, "@")
+	if i := strings.LastIndexByte(path, ':'); i > strings.LastIndexByte(path, '/') {
+		path = path[:i] // tags may have upper case
+	}
+	if lower := strings.ToLower(path); path != lower {
+		return fmt.Errorf("registries accept no upper case in a path: did you mean %s?", strings.Replace(text, path, lower, 1))
+	}
+	if !pathShape.MatchString(path) {
+		return fmt.Errorf("%q is no path in a registry: words of a-z and 0-9, with single . _ - between them, separated by /", path)
+	}
+	return nil
+}
+
+// checkPort refuses "https:" and other hosts whose port is no number: go-containerregistry takes them.
+func checkPort(host string) error {
+	if !strings.Contains(host, ":") {
+		return nil
+	}
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		return nil
+	}
+	h, port, err := net.SplitHostPort(host)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || h == "" {
+		return fmt.Errorf("%q is no host, or its port is no number from 1 to 65535", host)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+// Package outfile writes the files that a user named: archives, locks, pages, matrices. One rule holds for
+// all of them:
+//
+//   - A regular file, or a name that is free, gets its content whole or not at all: temporary file, fsync,
+//     rename. The permission bits of a file that is replaced stay.
+//   - A link to a regular file is followed: the file that it leads to is replaced, and the link stays. A link
+//     that leads nowhere is refused.
+//   - A named pipe or a character device is written to.
+//   - Everything else is refused: folders, block devices, sockets.
+//
+// The package knows no formats.
+package outfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPrefix bounds the part of a name that its temporary file repeats: a name may have 255 bytes.
+const maxPrefix = 200
+
+// Check says why Write cannot write to path, before the work on the content begins. In a folder it creates a
+// temporary file and removes it: permission bits say little about root, /proc or a read-only file system.
+func Check(path string) error {
+	file, stream, err := find(path)
+	switch {
+	case err != nil:
+		return err
+	case stream:
+		if err := unix.Access(path, unix.W_OK); err != nil {
+			return fmt.Errorf("%s cannot be written to: %w", path, err)
+		}
+		return nil
+	}
+	return CheckFolder(filepath.Dir(file))
+}
+
+// CheckReplace says why Replace cannot write to path, as Check does for Write.
+func CheckReplace(path string) error {
+	if _, err := replaceable(path); err != nil {
+		return err
+	}
+	return CheckFolder(filepath.Dir(path))
+}
+
+// CheckFolder says why no file can be created in a folder.
+func CheckFolder(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the folder %s does not exist: create it first", dir)
+	case err != nil:
+		return fmt.Errorf("the folder %s cannot be used: %w", dir, reason(err))
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	}
+	f, err := os.CreateTemp(dir, ".driver-build.tmp-*")
+	if err != nil {
+		return fmt.Errorf("no file can be created in %s: %w", dir, DiskFull(dir, reason(err)))
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// Write lets fill write the content of path, by the rule of the package. After an error a file is as it was.
+func Write(ctx context.Context, path string, fill func(io.Writer) error) error {
+	file, stream, err := find(path)
+	switch {
+	case err != nil:
+		return err
+	case stream:
+		return writeStream(ctx, path, fill)
+	}
+	return Replace(file, fill)
+}
+
+// Replace writes a regular file, or one that does not exist yet, whole or not at all. It follows no link and
+// refuses everything else. The temporary file is locked while it is written, so that Sweep recognises the
+// file of a killed process by its free lock.
+func Replace(path string, fill func(io.Writer) error) (err error) {
+	mode, err := replaceable(path)
+	if err != nil {
+		return err
+	}
+	dir, base := filepath.Split(path)
+	dir = filepath.Clean(dir)
+	prefix := "." + base[:min(len(base), maxPrefix)] + ".tmp-"
+	Sweep(dir, prefix)
+	f, err := os.CreateTemp(dir, prefix+"*")
+	if err != nil {
+		return DiskFull(dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = DiskFull(dir, errors.Join(err, ignoreClosed(f.Close()), os.Remove(f.Name())))
+		}
+	}()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil && !errors.Is(err, unix.ENOTSUP) {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	if err := fill(f); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Sync()); err != nil {
+		return err
+	}
+	// Again, because the content may have taken minutes. What appears between this and the rename is lost.
+	if _, err := replaceable(path); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// replaceable returns the mode of a file that may be replaced, or created.
+func replaceable(path string) (fs.FileMode, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0o644, nil
+	case err != nil:
+		return 0, err
+	case !info.Mode().IsRegular():
+		return 0, refuse(path, info.Mode())
+	}
+	return info.Mode().Perm(), nil
+}
+
+// find returns the file that a path means, and whether it is one to write to instead of one to replace.
+func find(path string) (file string, stream bool, err error) {
+	if strings.HasSuffix(path, "/") {
+		return "", false, fmt.Errorf("%s is the name of a folder: give the name of a file", path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(path); err == nil {
+			return "", false, fmt.Errorf("%s is a link that leads nowhere: remove it, or create what it leads to", path)
+		}
+		return path, false, nil
+	case errors.Is(err, unix.ENOTDIR):
+		return "", false, fmt.Errorf("%s is no folder", filepath.Dir(path))
+	case err != nil:
+		return "", false, fmt.Errorf("%s cannot be used: %w", path, reason(err))
+	case info.Mode().IsRegular():
+		file, err = filepath.EvalSymlinks(path)
+		if err == nil && isMount(file) {
+			err = fmt.Errorf("%s is mounted by itself, so that no other file can take its place: mount its folder instead", path)
+		}
+		return file, false, err
+	case info.Mode()&fs.ModeNamedPipe != 0, info.Mode()&fs.ModeCharDevice != 0:
+		return path, true, nil
+	}
+	return "", false, refuse(path, info.Mode())
+}
+
+// isMount reports whether a file is a mount, as single files of a container often are. A rename over it would
+// fail with EBUSY. Kernels before 5.8 do not say.
+func isMount(path string) bool {
+	var st unix.Statx_t
+	return unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BASIC_STATS, &st) == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+func refuse(path string, mode fs.FileMode) error {
+	what := "no regular file"
+	switch {
+	case mode.IsDir():
+		what = "a folder"
+	case mode&fs.ModeSymlink != 0:
+		what = "a link"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a pipe"
+	case mode&fs.ModeDevice != 0:
+		what = "a device"
+	}
+	return fmt.Errorf("%s is %s, which is not replaced: give the name of a file", path, what)
+}
+
+// DiskFull adds what to do to the error of a full disk; path is on that disk.
+func DiskFull(path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("the disk that holds %s is full: free some space or write elsewhere: %w", path, err)
+	}
+	return err
+}
+
+// reason is the error below a path error: the messages above name the path already.
+func reason(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,33 @@
+package outfile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sweep removes temporary files that no process writes any more. It reports no errors, because it only tidies
+// up. It keeps files of the last second, because a new file exists for a moment before it is locked.
+func Sweep(dir, prefix string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil || !fi.Mode().IsRegular() || !strings.HasPrefix(e.Name(), prefix) || time.Since(fi.ModTime()) < time.Second {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.Remove(f.Name())
+		}
+		_ = f.Close()
+	}
+}
