@@ -21,8 +21,9 @@ type namedLayer struct {
 }
 
 // assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever
-// format the base has; a Docker layer and an OCI layer are the same bytes under two media types.
-func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Image, error) {
+// format the base has; a Docker layer and an OCI layer are the same bytes under two media types. fileList is
+// the digest of the list of files.
+func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList string) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
@@ -44,6 +45,7 @@ func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Image, e
 	if err != nil {
 		return nil, err
 	}
+	labels[recipe.LabelFiles] = fileList
 	config.Architecture, config.OS, config.Variant = r.Arch, "linux", baseConfig.Variant
 	config.Created = v1.Time{Time: r.Time()}
 	config.Config = v1.Config{

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -98,7 +99,25 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
 	layers = append(layers, modules...)
-	return assemble(r, base, append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{"description", description}))
+	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{"description", description})
+	list, digest, err := b.listFiles(ctx, r, base, layers)
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
+	}
+	return assemble(r, base, append(layers, namedLayer{inventory.LayerName, list}), digest)
+}
+
+// listFiles makes the layer with the list of all files of the image, for Verify, and returns the digest of
+// the list.
+func (b *Builder) listFiles(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Layer, string, error) {
+	all, err := base.Layers()
+	if err != nil {
+		return nil, "", fmt.Errorf("layers of the base: %w", err)
+	}
+	for _, l := range layers {
+		all = append(all, l.layer)
+	}
+	return inventory.Layer(ctx, b.Layers(), spec(r, inventory.LayerName, ""), all)
 }
 
 // base reads the base image and makes sure that it is the one that was planned.

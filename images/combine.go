@@ -32,7 +32,7 @@ func Combine(built []v1.Image) (oci.Artifact, error) {
 	}
 	shared := map[string]string{}
 	for name, value := range annotations {
-		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent { // another one for each architecture
+		if name != recipe.OCIPrefix+"base.digest" && name != recipe.LabelContent && name != recipe.LabelFiles { // another one for each architecture
 			shared[name] = value
 		}
 	}

@@ -19,7 +19,7 @@ type driverLayers struct{ user, kernel v1.Layer }
 // driverLayers makes both layers of the driver. They come from one pass over its archives, and only if one of
 // them is not in the cache. They do not depend on the system but on its library folders.
 func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLayers, error) {
-	userKey, err := layer.Key("user-mode", r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
+	userKey, err := layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 	if err != nil {
 		return driverLayers{}, err
 	}

@@ -85,6 +85,18 @@ func (b *Builder) compile(ctx context.Context, r *recipe.Recipe, base v1.Image, 
 	if err != nil {
 		return err
 	}
+	return b.compileIn(ctx, with, compileStep(r, k, flavour, layers), step, func(dir string) error {
+		set, err := soleSet(ctx, r, dir, k, flavour)
+		if err != nil {
+			return err
+		}
+		return moduleset.Add(tree, set)
+	})
+}
+
+// compileIn runs a compile, not more of them at a time than the builder may, and passes the folder with its
+// result to use.
+func (b *Builder) compileIn(ctx context.Context, with runner.Runner, compile runner.Step, step *progress.Step, use func(dir string) error) (err error) {
 	if err := b.slot(ctx); err != nil {
 		return err
 	}
@@ -95,14 +107,10 @@ func (b *Builder) compile(ctx context.Context, r *recipe.Recipe, base v1.Image, 
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	step.Note("compiling with " + with.String())
-	if err := with.Run(ctx, compileStep(r, k, flavour, layers), dir, step.Note); err != nil {
+	if err := with.Run(ctx, compile, dir, step.Note); err != nil {
 		return err
 	}
-	set, err := soleSet(ctx, r, dir, k, flavour)
-	if err != nil {
-		return err
-	}
-	return moduleset.Add(tree, set)
+	return use(dir)
 }
 
 // slot waits until one more compile may run.

@@ -156,7 +156,7 @@ func TestRPMImage(t *testing.T) {
 			t.Errorf("%s is of %v", h.Name, h.ModTime)
 		}
 		capability := h.PAXRecords["SCHILY.xattr.security.capability"]
-		if (h.Name == "usr/bin/kmod") != (capability == "\x01\x00\x00\x02\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") {
+		if (h.Name == "usr/bin/newuidmap") != (capability == "\x01\x00\x00\x02\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") {
 			t.Errorf("%s: capability %x", h.Name, capability)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -95,18 +94,6 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	image, err := index.Image(manifest.Manifests[0].Digest) // all tags refer to the same image
 	must(t, err)
 	return dir, image
-}
-
-// goProgram compiles one of this folder's programs for the guest.
-func goProgram(t testing.TB, folder string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), folder)
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "./"+folder)
-	cmd.Dir, cmd.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", folder, err, out)
-	}
-	return path
 }
 
 // oneFile makes an image of one static program, which the image runs.

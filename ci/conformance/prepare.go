@@ -25,7 +25,7 @@ const keep = 48 * time.Hour
 //
 //	bin/driver-conformance   static; looks at a root
 //	consumer/                a Debian 12 of some 70 MB with nvidia-ctk, nvidia-cdi-hook,
-//	                         nvidia-container-runtime, nvcdi-mock, runc
+//	                         nvidia-container-runtime, nvcdi-mock, devchar, runc
 //	consumer/bundle/         the root of the containers that are started in it: a shell, ldconfig and libc
 //
 // The folder belongs to the cache: do not write to it. The first call takes about half a minute with Go's
@@ -92,7 +92,7 @@ func build(ctx context.Context, repo, runc, dir string) error {
 	clients := filepath.Join(temp, "clients")
 	// Use this machine's compiler: built on Debian 12, programs with cgo need no newer glibc than Debian 12 has.
 	if _, err := command(ctx, filepath.Join(repo, "ci/conformance/clients"), []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", clients+"/", "tool", "./nvcdi-mock"); err != nil {
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", clients+"/", "tool", "./nvcdi-mock", "./devchar"); err != nil {
 		return err
 	}
 	base, err := command(ctx, repo, nil, "ci/base", "debian12")

@@ -15,7 +15,7 @@ var imageFloors = [][]string{
 	},
 	{"images/recipe"},
 	{"images/layer", "images/lockfile"},
-	{"images/moduleset", "images/packages"},
+	{"images/inventory", "images/moduleset", "images/packages"},
 	{"images/driver", "images/modsign", "images/verify"},
 	{"images"},
 	{"images/batch"},

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
 )
 
@@ -44,7 +45,7 @@ func (s small) commands(t *testing.T, cache, out string) map[string][]string {
 	}
 	pair := []string{"--os", "ubuntu18.04", "--driver", imagetest.NewDriver}
 	if out != "" {
-		must(t, os.MkdirAll(out, 0o755))
+		require.NoError(t, os.MkdirAll(out, 0o755))
 	}
 	return map[string][]string{
 		"build":         with(append(pair, "--output", "oci:"+filepath.Join(out, "image"))...),
@@ -59,7 +60,7 @@ func (s small) commands(t *testing.T, cache, out string) map[string][]string {
 func newSmall(t *testing.T) small {
 	t.Helper()
 	s := small{imagetest.New(t), filepath.Join(scratch(t), "matrix.yaml")}
-	must(t, os.WriteFile(s.matrix, []byte(s.Matrix()), 0o644))
+	require.NoError(t, os.WriteFile(s.matrix, []byte(s.Matrix()), 0o644))
 	return s
 }
 
@@ -153,7 +154,7 @@ func (s small) each(t *testing.T, limit func([]string) command, missing ...strin
 		if again := (command{args: args}).do(t); again.code != 0 {
 			t.Errorf("%s, afterwards without a limit\n%s", name, again)
 		}
-		must(t, errors.Join(os.RemoveAll(cache), os.RemoveAll(out), os.Mkdir(out, 0o755)))
+		require.NoError(t, errors.Join(os.RemoveAll(cache), os.RemoveAll(out), os.Mkdir(out, 0o755)))
 	}
 }
 
@@ -161,10 +162,10 @@ func (s small) each(t *testing.T, limit func([]string) command, missing ...strin
 func (s small) eachDisk(t *testing.T, size string) {
 	t.Helper()
 	disk, dir := filepath.Join(scratch(t), "disk"), scratch(t)
-	must(t, os.Mkdir(disk, 0o755))
+	require.NoError(t, os.Mkdir(disk, 0o755))
 	for _, place := range []string{"cache", "output"} {
 		for name := range s.commands(t, "", "") {
-			must(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size="+size))
+			require.NoError(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size="+size))
 			cache, out := filepath.Join(disk, "cache"), filepath.Join(dir, "out")
 			if place == "output" {
 				cache, out = filepath.Join(dir, "cache"), filepath.Join(disk, "out")
@@ -176,7 +177,7 @@ func (s small) eachDisk(t *testing.T, size string) {
 			}
 			nothingHalf(t, cache, out, r.code == 0)
 			nothingIn(t, filepath.Join(cache, "tmp"))
-			must(t, errors.Join(syscall.Unmount(disk, syscall.MNT_DETACH), os.RemoveAll(filepath.Join(dir, "cache")), os.RemoveAll(filepath.Join(dir, "out"))))
+			require.NoError(t, errors.Join(syscall.Unmount(disk, syscall.MNT_DETACH), os.RemoveAll(filepath.Join(dir, "cache")), os.RemoveAll(filepath.Join(dir, "out"))))
 		}
 	}
 }
@@ -207,7 +208,7 @@ func manyFiles(t *testing.T) string {
 	t.Helper()
 	return layoutOf(t, func(w *tar.Writer) {
 		for n := range 301_000 {
-			must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("usr/share/%d/%d", n%500, n), Mode: 0o644}))
+			require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("usr/share/%d/%d", n%500, n), Mode: 0o644}))
 		}
 	})
 }
@@ -217,7 +218,7 @@ func compressedSection(t *testing.T) string {
 	t.Helper()
 	const plain = 700 << 20
 	var packed bytes.Buffer
-	must(t, binary.Write(&packed, binary.LittleEndian, elf.Chdr64{Type: uint32(elf.COMPRESS_ZLIB), Size: plain, Addralign: 1}))
+	require.NoError(t, binary.Write(&packed, binary.LittleEndian, elf.Chdr64{Type: uint32(elf.COMPRESS_ZLIB), Size: plain, Addralign: 1}))
 	z := zlib.NewWriter(&packed)
 	zeros := make([]byte, 1<<20)
 	for range plain / len(zeros) {
@@ -225,19 +226,19 @@ func compressedSection(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	must(t, z.Close())
+	require.NoError(t, z.Close())
 	h := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Shoff: 64, Shentsize: 64, Shnum: 2, Shstrndx: 1}
 	copy(h.Ident[:], elf.ELFMAG+"\x02\x01\x01")
 	var file bytes.Buffer
-	must(t, binary.Write(&file, binary.LittleEndian, h))
+	require.NoError(t, binary.Write(&file, binary.LittleEndian, h))
 	names := elf.Section64{Type: uint32(elf.SHT_STRTAB), Flags: uint64(elf.SHF_COMPRESSED), Off: 64 + 2*64, Size: uint64(packed.Len())}
-	must(t, binary.Write(&file, binary.LittleEndian, []elf.Section64{{}, names}))
+	require.NoError(t, binary.Write(&file, binary.LittleEndian, []elf.Section64{{}, names}))
 	file.Write(packed.Bytes())
 	return layoutOf(t, func(w *tar.Writer) {
 		name := "usr/lib/x86_64-linux-gnu/libcuda.so." + imagetest.NewDriver
-		must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(file.Len())}))
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(file.Len())}))
 		_, err := w.Write(file.Bytes())
-		must(t, err)
+		require.NoError(t, err)
 	})
 }
 
@@ -247,19 +248,19 @@ func layoutOf(t *testing.T, fill func(*tar.Writer)) string {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	fill(w)
-	must(t, w.Close())
+	require.NoError(t, w.Close())
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
-	must(t, err)
+	require.NoError(t, err)
 	img, err := mutate.AppendLayers(empty.Image, l)
-	must(t, err)
+	require.NoError(t, err)
 	config, err := img.ConfigFile()
-	must(t, err)
+	require.NoError(t, err)
 	config.OS, config.Architecture = "linux", "amd64"
 	img, err = mutate.ConfigFile(img, config)
-	must(t, err)
+	require.NoError(t, err)
 	dir := filepath.Join(scratch(t), "image")
 	out, err := layout.Write(dir, empty.Index)
-	must(t, err)
-	must(t, out.AppendImage(img))
+	require.NoError(t, err)
+	require.NoError(t, out.AppendImage(img))
 	return dir
 }

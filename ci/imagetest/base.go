@@ -79,7 +79,7 @@ func (s system) toolchain(arch string) []debtest.Package {
 	list := []debtest.Package{
 		deb("libtirpc3", "1.3.3", "Depends: libc6\n", repotest.File{Name: "usr/" + lib + "/libtirpc.so.3.0.0", Body: string(ELF{Soname: "libtirpc.so.3", Needed: []string{"libc.so.6"}, Arch: arch}.Bytes())},
 			repotest.File{Name: "usr/" + lib + "/libtirpc.so.3", Link: "libtirpc.so.3.0.0"}),
-		deb("cpp", "12", "", program("usr/bin/cpp")),
+		deb("cpp", "12", "", program("usr/bin/cpp"), program("usr/bin/ld")),
 	}
 	libc := deb("libc6", newLibc, "Multi-Arch: same\n", repotest.File{Name: lib + "/libc.so.6", Body: string(ELF{Soname: "libc.so.6", Arch: arch, Note: newLibc}.Bytes())},
 		repotest.File{Name: "etc/ld.so.conf.d/libc.conf", Body: "# folders\n"})

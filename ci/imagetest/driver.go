@@ -32,7 +32,7 @@ func DriverFiles(version, arch string) []repotest.File {
 		library(lib, "libnvidia-gtk3", "libnvidia-gtk3.so."+version, arch, "libgtk-3.so.0"),
 		library(lib+"vdpau/", "libvdpau_nvidia", "libvdpau_nvidia.so.1", arch, "libc.so.6"),
 		program("nvidia-smi"), program("nvidia-debugdump"), program("nvidia-persistenced"), program("nvidia-settings"), program("nvidia-modprobe"),
-		{Name: "licenses/LICENSE", Body: "the licence of " + version + "\n"},
+		{Name: "licenses/LICENSE", Body: "NVIDIA's licence of " + version + "\n"},
 		{Name: "etc/OpenCL/vendors/nvidia.icd", Body: "libnvidia-opencl.so.1\n"},
 		{Name: "etc/vulkan/icd.d/nvidia_icd.json", Body: "{}\n"},
 		{Name: "usr/share/nvidia/nvidia-application-profiles-" + version + "-rc", Body: "{}\n"},
@@ -55,6 +55,7 @@ func DriverFiles(version, arch string) []repotest.File {
 func kernelSources(dir string) []repotest.File {
 	return []repotest.File{
 		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"}, {Name: dir + "Makefile", Body: "all:\n"}, {Name: dir + "nvidia/nv.c", Body: "int x;\n"},
+		{Name: dir + "nvidia/nvidia-sources.Kbuild", Body: "NVIDIA_SOURCES ?=\nNVIDIA_SOURCES += nvidia/nv.c\n"},
 	}
 }
 

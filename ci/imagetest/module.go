@@ -3,7 +3,9 @@ package imagetest
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
@@ -12,24 +14,40 @@ import (
 // Module is a kernel module that consists of its description: enough for code that reads the description, and
 // for signing.
 func Module(name, version, release string) []byte {
-	const headerSize = 64
+	return LinkedModule(name, version, release, nil, nil)
+}
+
+// LinkedModule is a Module that offers symbols to others and needs symbols of others.
+func LinkedModule(name, version, release string, exports, needs []string) []byte {
 	info := fmt.Sprintf("name=%s\x00version=%s\x00license=NVIDIA\x00srcversion=AC415F9243EB439A4D6B17F\x00vermagic=%s SMP mod_unload \x00", name, version, release)
-	names := "\x00.modinfo\x00.shstrtab\x00"
-	sections := []elf.Section64{
-		{},
-		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: headerSize, Size: uint64(len(info)), Addralign: 1},
-		{Name: 10, Type: uint32(elf.SHT_STRTAB), Off: uint64(headerSize + len(info)), Size: uint64(len(names)), Addralign: 1},
+	symbols, text := make([]byte, 24), "\x00"
+	for _, n := range needs {
+		symbols = binary.LittleEndian.AppendUint32(symbols, uint32(len(text)))
+		symbols = append(symbols, make([]byte, 20)...)
+		text += n + "\x00"
 	}
+	names, at := "\x00", uint64(64)
+	sections, contents := []elf.Section64{{}}, []byte(nil)
+	add := func(name string, kind elf.SectionType, content []byte) {
+		sections = append(sections, elf.Section64{Name: uint32(len(names)), Type: uint32(kind), Off: at, Size: uint64(len(content)), Addralign: 1})
+		names, at, contents = names+name+"\x00", at+uint64(len(content)), append(contents, content...)
+	}
+	add(".modinfo", elf.SHT_PROGBITS, []byte(info))
+	if len(exports)+len(needs) > 0 {
+		add("__ksymtab_strings", elf.SHT_PROGBITS, []byte(strings.Join(exports, "\x00")+"\x00"))
+		add(".symtab", elf.SHT_SYMTAB, symbols)
+		add(".strtab", elf.SHT_STRTAB, []byte(text))
+	}
+	add(".shstrtab", elf.SHT_STRTAB, []byte(names+".shstrtab\x00"))
 	h := elf.Header64{
-		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64), Version: 1, Shoff: uint64(headerSize + len(info) + len(names)), Ehsize: headerSize,
-		Shentsize: 64, Shnum: uint16(len(sections)), Shstrndx: 2,
+		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64), Version: 1, Shoff: at, Ehsize: 64, Shentsize: 64, Shnum: uint16(len(sections)),
+		Shstrndx: uint16(len(sections) - 1),
 	}
 	copy(h.Ident[:], elf.ELFMAG)
 	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
 	var out bytes.Buffer
 	put(&out, h)
-	out.WriteString(info)
-	out.WriteString(names)
+	out.Write(contents)
 	put(&out, sections)
 	return out.Bytes()
 }

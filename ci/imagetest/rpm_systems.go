@@ -66,7 +66,7 @@ func (s *RPMSystem) toolchain(dist string) {
 	newest := "2.34-100" + dist
 	glibc := rpmPackage("glibc", newest, nil, rpmLibrary("libc.so.6", "new"), rpmProgram("usr/sbin/ldconfig"))
 	glibc.Provides = []string{"libc.so.6()(64bit)"}
-	s.Packages = append(s.Packages, glibc, rpmPackage("cpp", "11.4.1-3"+dist, nil, rpmProgram("usr/bin/cpp")),
+	s.Packages = append(s.Packages, glibc, rpmPackage("cpp", "11.4.1-3"+dist, nil, rpmProgram("usr/bin/cpp"), rpmProgram("usr/bin/ld")),
 		rpmPackage("glibc-devel", newest, []string{"glibc = " + newest}, repotest.File{Name: "usr/include/stdio.h", Body: "/* */\n"}))
 	for _, name := range d.Toolchain("amd64") {
 		var p packtest.Package
@@ -78,7 +78,7 @@ func (s *RPMSystem) toolchain(dist string) {
 				p.Files = append(p.Files, repotest.File{Name: "usr/bin/cc", Link: "gcc"})
 			}
 		case name == "kmod":
-			p = rpmPackage(name, "28-9"+dist, []string{"/usr/bin/sh", "libc.so.6()(64bit)"}, rpmProgram("usr/bin/kmod"), repotest.File{Name: "usr/sbin/modprobe", Link: "../bin/kmod"})
+			p = rpmPackage(name, "28-9"+dist, []string{"/usr/bin/sh", "libc.so.6()(64bit)"}, rpmProgram("usr/bin/newuidmap"), rpmProgram("usr/bin/kmod"), repotest.File{Name: "usr/sbin/modprobe", Link: "../bin/kmod"})
 			p.Files[0].Caps = "cap_sys_module=ep"
 		case name == "make":
 			p = rpmPackage(name, "1:4.3-8"+dist, nil, rpmProgram("usr/bin/make"))

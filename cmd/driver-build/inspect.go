@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
@@ -34,7 +33,7 @@ func newInspectCmd(a *app) *cobra.Command {
 				if format == "json" {
 					return a.printJSON(i)
 				}
-				return a.printInspection(i)
+				return i.WriteText(a.stdout)
 			})
 		},
 	}
@@ -43,38 +42,81 @@ func newInspectCmd(a *app) *cobra.Command {
 	return cmd
 }
 
+// verifyFlags are the flags of the command.
+type verifyFlags struct {
+	arch, format, kernel string
+	certs                []string
+	deep                 bool
+	runners              runnerFlags
+}
+
 func newVerifyCmd(a *app) *cobra.Command {
-	var arch, format string
-	var certs []string
+	var o verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: exactArgs(1),
-		Long: "Check any driver image, ours or not: one driver version, relative links, library folder, sonames, dependencies,\n" +
-			"firmware, entrypoint, licence; that modules compiled ahead of time are whole, their signatures right, and made by whom\n" +
-			"--sign-cert says. Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
-			signers, err := certificates(certs)
-			if err != nil {
-				return usageError{err}
-			}
-			return a.withImage(cmd.Context(), args[0], arch, func(ctx context.Context, s *session, base *registry.Base) error {
-				findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, args[0], base.Image, signers...)
-				if err != nil {
-					return err
-				}
-				if err := a.printFindings(findings, format); err != nil {
-					return err
-				}
-				return verify.Unfit(findings)
-			})
-		},
+		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
+			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
+			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
+			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.verify(cmd.Context(), args[0], o) },
 	}
-	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
-	cmd.Flags().StringArrayVar(&certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
-	formatFlag(cmd.Flags(), &format)
+	f := cmd.Flags()
+	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
+	f.StringArrayVar(&o.certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
+	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
+	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
+	o.runners.flags(f)
+	formatFlag(f, &o.format)
 	return cmd
+}
+
+func (a *app) verify(ctx context.Context, image string, o verifyFlags) error {
+	if err := checkFormat(o.format); err != nil {
+		return err
+	}
+	signers, err := certificates(o.certs)
+	if err != nil {
+		return usageError{err}
+	}
+	if o.kernel != "" && !o.deep {
+		return usageError{errors.New("--kernel is for --deep")}
+	}
+	if err := o.runners.check(a.getenv); err != nil {
+		return usageError{err}
+	}
+	return a.withImage(ctx, image, o.arch, func(ctx context.Context, s *session, base *registry.Base) error {
+		findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, signers...)
+		if err == nil && o.deep {
+			var compiled *verify.Finding
+			if compiled, err = a.tryCompile(ctx, s, image, base, o); compiled != nil {
+				findings = append(findings, *compiled)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.printFindings(findings, o.format); err != nil {
+			return err
+		}
+		return verify.Unfit(findings)
+	})
+}
+
+// tryCompile compiles in the image. A compile that fails is a finding.
+func (a *app) tryCompile(ctx context.Context, s *session, image string, base *registry.Base, o verifyFlags) (found *verify.Finding, err error) {
+	closeRunner := o.runners.attach(s.Builder, func(line string) { _ = s.step("builder", line).End(false, nil) })
+	defer func() { err = errors.Join(err, closeRunner()) }()
+	release, err := s.TryCompile(ctx, image, base, o.kernel)
+	var failed *runner.FailedError
+	switch {
+	case errors.As(err, &failed):
+		return &verify.Finding{Severity: verify.Error, Rule: "compile", Message: failed.Error()}, nil
+	case errors.Is(err, images.ErrNotCompiling):
+		return nil, usageError{fmt.Errorf("--deep: %w", err)}
+	case err != nil:
+		return nil, err
+	}
+	return &verify.Finding{Severity: verify.Note, Rule: "compile", Message: "nvidia and nvidia-uvm compile for kernel " + release}, nil
 }
 
 // withImage opens an image for reading.
@@ -99,41 +141,6 @@ func (a *app) printFindings(findings []verify.Finding, format string) error {
 		fmt.Fprintln(a.stdout, f)
 	}
 	return nil
-}
-
-func (a *app) printInspection(i *verify.Inspection) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "Digest\t%s\nDriver\t%s\nSystem\t%s\nArch\t%s\nProfile\t%s\nFlavours\t%s\nCommand\t%s\nSize\t%s\n",
-		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
-	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
-		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
-	if d := i.Description; d != nil {
-		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernels(d), d.ID)
-	}
-	for _, m := range i.Modules {
-		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
-	}
-	for n, l := range i.Layers {
-		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
-	}
-	return w.Flush()
-}
-
-// kernels is the range that the modules compile on: "3.10 to 6.16".
-func kernels(d *driverinfo.Description) string {
-	text := "any"
-	switch {
-	case d.Kernel.Min != "" && d.Kernel.Max != "":
-		text = d.Kernel.Min + " to " + d.Kernel.Max
-	case d.Kernel.Min != "":
-		text = "from " + d.Kernel.Min
-	case d.Kernel.Max != "":
-		text = "up to " + d.Kernel.Max
-	}
-	if len(d.Overridden) > 0 {
-		text += ", overridden: " + strings.Join(d.Overridden, ", ")
-	}
-	return text
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

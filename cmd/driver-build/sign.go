@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -214,29 +213,4 @@ func certificates(files []string) ([]*x509.Certificate, error) {
 		all = append(all, certs...)
 	}
 	return all, nil
-}
-
-// signedBy is a line about who signed a set of modules.
-func signedBy(m verify.ModuleSet) string {
-	if m.Damage != "" {
-		return "damaged: " + m.Damage
-	}
-	first, same := verify.ModuleInfo{}, true
-	for n, i := range m.Modules {
-		if n == 0 {
-			first = i
-		}
-		same = same && i.Signer == first.Signer && i.Hash == first.Hash && i.KeyID == first.KeyID
-	}
-	switch {
-	case !same:
-		return fmt.Sprintf("%d modules, signed differently (-o json shows how)", len(m.Modules))
-	case first.Hash == "":
-		return fmt.Sprintf("%d modules, unsigned", len(m.Modules))
-	}
-	text := fmt.Sprintf("%d modules, signed by %s with %s, key %s", len(m.Modules), first.Signer, first.Hash, first.KeyID)
-	if m.Certificate != "" {
-		text += ", certificate " + m.Certificate
-	}
-	return text
 }

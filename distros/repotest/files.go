@@ -25,6 +25,7 @@ type File struct {
 
 	Type byte  // in tar archives, instead of the one that follows from the name and the link
 	Time int64 // of the last change, in tar archives
+	UID  int   // in tar archives
 
 	// These are for rpm packages only. Files with the same Inode that is not 0 are hard links of each other; a
 	// ghost is not in the archive. Owner "" is root.
@@ -34,7 +35,7 @@ type File struct {
 }
 
 func (f File) header() *tar.Header {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Linkname: f.Link, Mode: 0o644, Size: int64(len(f.Body)), ModTime: time.Unix(f.Time, 0), Format: tar.FormatGNU}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Linkname: f.Link, Mode: 0o644, Size: int64(len(f.Body)), ModTime: time.Unix(f.Time, 0), Uid: f.UID, Format: tar.FormatGNU}
 	switch {
 	case f.Type != 0:
 		h.Typeflag = f.Type

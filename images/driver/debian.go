@@ -76,6 +76,11 @@ func debianPlace(name, libDir string) string {
 
 func (d *Driver) takeDebian(ctx context.Context, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
 	base := path.Base(e.Path)
+	if base == "copyright" && e.Kind == rootfs.File { // readable by everyone, whatever its mode in the package is
+		licence := *e
+		licence.Mode = 0o644
+		e = &licence
+	}
 	switch {
 	case base == "nvidia-drm_gbm.so":
 		return d.User.AddLink(r.LibDir+"/gbm/"+base, "../libnvidia-allocator.so.1")

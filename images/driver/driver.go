@@ -16,6 +16,10 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
+// Layout is part of the cache key of the user-mode driver. Raise it when the same archive is to give
+// other files.
+const Layout = 2
+
 // ErrContent says that an archive or package, although it is the one that was pinned, is not the driver that
 // it should be: of another version or architecture, incomplete, or damaged inside.
 var ErrContent = errors.New("not the driver that it should be")

@@ -120,18 +120,25 @@ func takeRunfile(tree, raw *rootfs.Tree, f runfile.File) error {
 	return tree.AddBytes(f.Path, f.Mode, f.Rewrite(data))
 }
 
-// takeDocuments brings the licence and the list of GPUs to where every image has them. Drivers before R450
-// have no list.
+// takeDocuments brings the licence and the list of GPUs to where every image has them, readable by everyone
+// whatever their modes in the archive are. Drivers before R450 have no list.
 func takeDocuments(d *Driver, raw *rootfs.Tree) error {
-	licence, ok := raw.Lstat("LICENSE")
-	if !ok {
-		return fmt.Errorf("%w: the archive has no LICENSE", ErrContent)
-	}
-	if err := d.User.Move(licence, recipe.LicenceFile); err != nil {
-		return err
-	}
-	if gpus, ok := raw.Lstat("supported-gpus/supported-gpus.json"); ok {
-		return d.User.Move(gpus, recipe.SupportedGPUs)
+	for _, f := range []struct {
+		member, place string
+		needed        bool
+	}{{"LICENSE", recipe.LicenceFile, true}, {"supported-gpus/supported-gpus.json", recipe.SupportedGPUs, false}} {
+		e, ok := raw.Lstat(f.member)
+		if !ok && f.needed {
+			return fmt.Errorf("%w: the archive has no %s", ErrContent, f.member)
+		}
+		if !ok {
+			continue
+		}
+		document := *e
+		document.Mode = 0o644
+		if err := d.User.Move(&document, f.place); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -130,7 +130,13 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 
 // Write compresses a tree and notes the result in the cache.
 func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
-	rec, err := compress(ctx, c.Store, tree, of, step)
+	return c.write(ctx, of, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) })
+}
+
+// write compresses the tar stream that content writes, of about total bytes, and notes the result
+// in the cache.
+func (c Cache) write(ctx context.Context, of Spec, total int64, step *progress.Step, content func(io.Writer) error) (v1.Layer, error) {
+	rec, err := compress(ctx, c.Store, of.Compression, total, step, content)
 	if err != nil {
 		return nil, err
 	}
@@ -144,21 +150,23 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 	return &storedLayer{rec, c.Store}, nil
 }
 
-// compress writes a tree into the store. Tar, both digests and the compressor run at the same time.
-func compress(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, of Spec, step *progress.Step) (rec record, err error) {
+// compress writes a tar stream into the store. Tar, both digests and the compressor run at the same time.
+func compress(
+	ctx context.Context, store *fetch.Store, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error,
+) (rec record, err error) {
 	blob, err := store.Create()
 	if err != nil {
 		return rec, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	z, err := compressor(of.Compression, blob, runtime.GOMAXPROCS(0))
+	z, err := compressor(with, blob, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return rec, err
 	}
 	diff := sha256.New()
-	count := step.Meter(ctx, "compress", tree.Bytes())
+	count := step.Meter(ctx, "compress", total)
 	out := bufio.NewWriterSize(io.MultiWriter(count, diff, z), 1<<20)
-	if err := tree.WriteTar(ctx, out, of.Time); err != nil {
+	if err := content(out); err != nil {
 		return rec, errors.Join(err, z.Close())
 	}
 	if err := errors.Join(out.Flush(), z.Close()); err != nil {
@@ -172,6 +180,6 @@ func compress(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, of Spe
 		Digest:    v1.Hash{Algorithm: "sha256", Hex: sum},
 		DiffID:    v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(diff.Sum(nil))},
 		Size:      size,
-		MediaType: mediaType(of.Compression),
+		MediaType: mediaType(with),
 	}, nil
 }

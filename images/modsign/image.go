@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/progress"
@@ -28,9 +29,9 @@ import (
 var ErrNoModules = errors.New("the image has no modules that were compiled ahead of time")
 
 // SignImage returns the image with signatures on its precompiled modules; the signatures that they had are
-// replaced. Layers without modules keep their digests; of the configuration, only the signer's label changes.
-// Every signature is checked against the certificate before the image is returned: see kmod/sign for the
-// errors, and ErrNoModules.
+// replaced. Layers without modules keep their digests, except the list of files, which gets the signed
+// modules; of the configuration, only the labels of signer and list change. Every signature is checked
+// against the certificate before the image is returned: see kmod/sign for the errors, and ErrNoModules.
 func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Image, s Signatures) (v1.Image, error) {
 	examined, err := moduleLayers(ctx, img)
 	if err != nil {
@@ -49,7 +50,13 @@ func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Imag
 			return nil, fmt.Errorf("sign %s: %w", name, err)
 		}
 	}
-	signed, err := rebuilt(img, config, examined, sign.Fingerprint(s.Certificate.Raw))
+	labels := map[string]string{recipe.LabelSigner: sign.Fingerprint(s.Certificate.Raw)}
+	if want := config.Config.Labels[recipe.LabelFiles]; want != "" {
+		if labels[recipe.LabelFiles], err = relist(ctx, layers, of, examined, want); err != nil {
+			return nil, fmt.Errorf("sign %s: %w", name, err)
+		}
+	}
+	signed, err := rebuilt(img, config, examined, labels)
 	if err != nil {
 		return nil, fmt.Errorf("sign %s: %w", name, err)
 	}
@@ -66,12 +73,8 @@ func resigned(ctx context.Context, layers layer.Cache, of layer.Spec, l v1.Layer
 	if of.Key, err = layer.Key("resigned-modules", digest.String(), sign.Fingerprint(s.Certificate.Raw), s.made); err != nil {
 		return nil, err
 	}
-	mt, err := l.MediaType()
-	if err != nil {
+	if of.Compression, err = compressionOf(l); err != nil {
 		return nil, err
-	}
-	if of.Compression = recipe.Gzip; mt == types.OCILayerZStd {
-		of.Compression = recipe.Zstd
 	}
 	of.Name = "modules " + digest.Hex[:12] + ", signed"
 	return layers.Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
@@ -80,10 +83,19 @@ func resigned(ctx context.Context, layers layer.Cache, of layer.Spec, l v1.Layer
 	})
 }
 
-// examinedLayer is a layer, and whether it has modules.
+func compressionOf(l v1.Layer) (recipe.Compression, error) {
+	mt, err := l.MediaType()
+	if err == nil && mt == types.OCILayerZStd {
+		return recipe.Zstd, nil
+	}
+	return recipe.Gzip, err
+}
+
+// examinedLayer is a layer, and what it has.
 type examinedLayer struct {
 	v1.Layer
 	modules bool
+	list    bool // of the image's files
 }
 
 // moduleLayers are the image's layers; at least one has modules when there is no error. Layers of this
@@ -103,6 +115,7 @@ func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
 	for n, l := range layers {
 		e := examinedLayer{Layer: l}
 		by := histories[n].CreatedBy
+		e.list = strings.HasPrefix(by, "driver-build ") && strings.HasSuffix(by, ": "+inventory.LayerName)
 		if !strings.HasPrefix(by, "driver-build ") || strings.Contains(by, ": modules ") {
 			if e.modules, err = hasModules(ctx, l); err != nil {
 				return nil, fmt.Errorf("layer %d of %d: %w", n+1, len(layers), err)
@@ -156,7 +169,7 @@ func hasModules(ctx context.Context, l v1.Layer) (modules bool, err error) {
 }
 
 // rebuilt is an image of other layers with the configuration and history that it had.
-func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, signer string) (v1.Image, error) {
+func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, labels map[string]string) (v1.Image, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
 		return nil, err
@@ -180,11 +193,10 @@ func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, signer
 	if made, err = mutate.Append(made, adds...); err != nil {
 		return nil, err
 	}
-	label := map[string]string{recipe.LabelSigner: signer}
 	if config.Config.Labels == nil {
 		config.Config.Labels = map[string]string{}
 	}
-	maps.Copy(config.Config.Labels, label)
+	maps.Copy(config.Config.Labels, labels)
 	if made, err = mutate.ConfigFile(made, config); err != nil {
 		return nil, err
 	}
@@ -192,6 +204,6 @@ func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, signer
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	maps.Copy(annotations, label)
+	maps.Copy(annotations, labels)
 	return mutate.Annotations(made, annotations).(v1.Image), nil //nolint:forcetypeassert,errcheck // it returns what it is given
 }

@@ -29,12 +29,16 @@ func (r *Recipe) Describe() (driverinfo.Description, error) {
 	}, nil
 }
 
+// fileListFormat is part of contentID, so that images without a list of their files are out of date.
+const fileListFormat = "files.mtree 1"
+
 // contentID tells images of different content apart: it covers all that layers are made from, and neither the
 // time nor the compression, which change no file.
 func (r *Recipe) contentID() (string, error) {
 	inputs := []any{
 		Version, r.System, r.Driver, r.Branch, r.Arch, r.Profile, r.Flavours, r.Base.Digest, Digests(r.Packages), r.Links,
 		r.Source.Digests(), r.LibDir, r.LibDir32, r.Entrypoint, r.Kernel, r.Overridden, r.Toolchain, r.Sources, r.precompiledInputs(),
+		fileListFormat,
 	}
 	if len(r.Repositories) > 0 {
 		inputs = append(inputs, r.Public().Repositories)

@@ -18,8 +18,10 @@ const (
 	// LabelContent tells images of different content apart: driverinfo.Description.ID of the image. It is on the
 	// manifest too, so that whether an image is out of date can be seen without pulling it.
 	LabelContent = labelPrefix + "content"
-	projectURL   = "https://github.com/driver-container/driver-container"
-	OCIPrefix    = "org.opencontainers.image."
+	// LabelFiles has the digest of FileList: "sha256:...".
+	LabelFiles = labelPrefix + "files"
+	projectURL = "https://github.com/driver-container/driver-container"
+	OCIPrefix  = "org.opencontainers.image."
 )
 
 // Labels are those of the image, which are the annotations of its manifest too.

@@ -10,6 +10,7 @@ const (
 	FirmwareDir   = ShareDir + "/firmware" // below it nvidia/<version>/*.bin, as the kernel asks for them
 	SupportedGPUs = ShareDir + "/supported-gpus.json"
 	LicenceFile   = "licenses/LICENSE"
+	FileList      = ShareDir + "/files.mtree" // of all other files of the image; see package inventory
 )
 
 // ModulesDir is where an image has compiled modules: a kbuild.Cache, one folder a set.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"maps"
 )
 
 // AddBytes adds a file with the given content.
@@ -39,4 +40,15 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.r.Read(p)
+}
+
+// Clone returns a tree with the same entries over the same lower tree. A change of one does not change
+// the other.
+func (t *Tree) Clone() *Tree {
+	c := New(t.spool, t.lower)
+	c.entries = maps.Clone(t.entries)
+	for dir, names := range t.names {
+		c.names[dir] = maps.Clone(names)
+	}
+	return c
 }

@@ -44,6 +44,7 @@ type Entry struct {
 	Capability string
 
 	content *section // shared by hard links
+	sum     string   // SHA-256 of content that was left out, from an outline
 }
 
 // Tree is a set of entries. The zero value is not usable: call New. A tree is not safe for concurrent writes.

@@ -24,6 +24,10 @@ type Spool struct {
 type section struct {
 	spool     *Spool
 	off, size int64
+
+	once sync.Once // computes the digest
+	sum  string
+	err  error
 }
 
 // NewSpool opens a spool in a directory with room for the unpacked driver (about 1 GiB).

@@ -56,7 +56,7 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 }
 
 func header(e *Entry, mtime time.Time) *tar.Header {
-	hdr := &tar.Header{Name: e.Path, Mode: unixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX}
+	hdr := &tar.Header{Name: e.Path, Mode: UnixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX}
 	if !e.Time.IsZero() {
 		hdr.ModTime = e.Time
 	}
@@ -68,12 +68,12 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 	case Deleted:
 		hdr.Typeflag, hdr.Mode, hdr.Name = tar.TypeReg, 0o644, path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
 	default:
-		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
+		hdr.Typeflag, hdr.Size, hdr.PAXRecords = tar.TypeReg, e.Size, map[string]string{}
 		if e.ContentOmitted {
-			hdr.Size, hdr.PAXRecords = 0, map[string]string{paxElided: "1"}
+			hdr.Size, hdr.PAXRecords[paxElided] = 0, "1"
 		}
 		if e.Capability != "" {
-			hdr.PAXRecords = map[string]string{paxCapability: e.Capability}
+			hdr.PAXRecords[paxCapability] = e.Capability
 		}
 	}
 	return hdr
@@ -176,7 +176,7 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 	case strings.HasPrefix(base, whiteout):
 		return t.Delete(path.Join(dir, strings.TrimPrefix(base, whiteout)))
 	}
-	e := &Entry{Path: name, Mode: fileMode(hdr.Mode), UID: hdr.Uid, GID: hdr.Gid}
+	e := &Entry{Path: name, Mode: FileMode(hdr.Mode), UID: hdr.Uid, GID: hdr.Gid}
 	switch hdr.Typeflag {
 	case tar.TypeDir:
 		e.Kind = Dir
@@ -204,14 +204,15 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 		if sparse(hdr) {
 			return errSparse
 		}
-		e.Size, e.ContentOmitted = hdr.Size, true
+		e.Size, e.ContentOmitted, e.Capability = hdr.Size, true, hdr.PAXRecords[paxCapability]
 		if keep == nil || keep(name) {
 			if e.content, err = t.spool.write(r, hdr.Size); err != nil {
 				return err
 			}
 			e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
 		}
-	default:
+	default: // a device or FIFO: what it replaces is gone
+		t.removeEntry(name)
 		return nil
 	}
 	t.removeEntry(name)
@@ -235,7 +236,7 @@ func sparse(hdr *tar.Header) bool {
 // resolves names through the links of this tree and the lower one, and drops the archive's times. It refuses
 // anything else, such as a device.
 func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
-	mode := fileMode(hdr.Mode)
+	mode := FileMode(hdr.Mode)
 	switch hdr = detached(hdr); hdr.Typeflag {
 	case tar.TypeDir:
 		return t.AddDir(hdr.Name, mode)
@@ -268,7 +269,8 @@ var specialBits = []struct {
 	bit  int64
 }{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}}
 
-func unixMode(m fs.FileMode) int64 {
+// UnixMode returns a mode as a tar header has it.
+func UnixMode(m fs.FileMode) int64 {
 	bits := int64(m.Perm())
 	for _, s := range specialBits {
 		if m&s.mode != 0 {
@@ -278,7 +280,8 @@ func unixMode(m fs.FileMode) int64 {
 	return bits
 }
 
-func fileMode(bits int64) fs.FileMode {
+// FileMode returns the mode of a tar header.
+func FileMode(bits int64) fs.FileMode {
 	m := fs.FileMode(bits & 0o777)
 	for _, s := range specialBits {
 		if bits&s.bit != 0 {

@@ -276,7 +276,7 @@ func TestRoundTrip(t *testing.T) {
 		tree := New(s, nil)
 		for range rapid.IntRange(0, 12).Draw(rt, "entries") {
 			name := strings.Join(rapid.SliceOfN(part, 1, 3).Draw(rt, "name"), "/")
-			mode := fileMode(rapid.Int64Range(0, 0o7777).Draw(rt, "mode"))
+			mode := FileMode(rapid.Int64Range(0, 0o7777).Draw(rt, "mode"))
 			switch rapid.IntRange(0, 4).Draw(rt, "kind") {
 			case 0:
 				_ = tree.AddDir(name, mode) // refused over a file, like the others

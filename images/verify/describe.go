@@ -13,7 +13,7 @@ import (
 
 // checkDescription: the entrypoint refuses to start without the description of its image, and follows what it
 // says.
-func checkDescription(s *subject, find func(Severity, string, string, ...any)) {
+func checkDescription(s *subject, find finder) {
 	info, err := driverinfo.Read(s.tree.OpenFS())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -53,7 +53,7 @@ func sorted(words []string) string { return strings.Join(slices.Sorted(slices.Va
 
 // checkOverridden compares names with the label, which has "name: reason" for each, with "; " between them. A
 // reason may hold anything, so that the label is searched and not taken apart.
-func checkOverridden(names []string, label string, find func(Severity, string, string, ...any)) {
+func checkOverridden(names []string, label string, find finder) {
 	said := 0
 	for _, name := range names {
 		if strings.HasPrefix(label, name+": ") || strings.Contains(label, "; "+name+": ") {

@@ -2,7 +2,7 @@ package verify
 
 import (
 	"errors"
-	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -14,74 +14,126 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// library is an ELF file of the driver.
-type library struct {
+// driverFile is a file of the driver, by its name: a library or a program.
+type driverFile struct {
 	entry   *rootfs.Entry
-	soname  string
-	needed  []string
-	machine elffile.Machine
-	bits    int
-	interp  bool // it asks for a dynamic loader
+	version string // the driver's in the name; "": it has none
+	library bool
+	elf     *elffile.File // nil: it is not one
+	damage  error         // why it is not one; nil also for a script
 }
 
 // driverName matches the driver's libraries and programs; the last group of a library is its version.
-var driverName = regexp.MustCompile(`^(?:lib(?:nvidia|cuda|cudadebugger|nvcuvid|nvoptix|GLX_nvidia|EGL_nvidia|GLESv1_CM_nvidia|GLESv2_nvidia|vdpau_nvidia)[^/]*\.so(?:\.([0-9.]+))?|nvidia-[a-z-]+)$`)
+// NVIDIA's archives bring the libraries of libglvnd and OpenCL too, which have versions of their own.
+var driverName = regexp.MustCompile(`^(?:lib(?:nvidia|cuda|cudadebugger|nvcuvid|nvoptix|GLX_nvidia|EGL_nvidia|GLESv1_CM_nvidia|GLESv2_nvidia|vdpau_nvidia)[^/]*\.so(?:\.([0-9.]+))?` +
+	`|lib(?:OpenCL|GL|GLX|EGL|OpenGL|GLdispatch|GLESv1_CM|GLESv2)\.so(?:\.[0-9.]+)?|nvidia-[a-z-]+)$`)
 
 // releaseVersion is a driver's version, as against the short version of a soname.
 var releaseVersion = regexp.MustCompile(`^[1-9][0-9]{2,}\.[0-9]+(\.[0-9]+)?$`)
 
-// driverFiles reads the headers of the driver's ELF files in the library folders and program folders.
-func driverFiles(tree *rootfs.Tree) ([]library, error) {
-	var libs []library
-	for _, e := range tree.All() {
-		if e.Kind != rootfs.File || !driverName.MatchString(path.Base(e.Path)) || !strings.Contains(e.Path, "lib") && !strings.Contains(e.Path, "bin/") ||
-			strings.HasPrefix(e.Path, "usr/src/") {
+// driverFolders are the folders below a library folder in which the driver has parts.
+var driverFolders = []string{"vdpau", "gbm", "tls", "nvidia", "xorg"}
+
+// driverFiles reads the driver's files in the folders that loaders and consumers search. A library elsewhere,
+// such as one of CUDA's compatibility packages, disturbs nobody.
+func (s *subject) driverFiles() (files []driverFile) {
+	libraries, programs := s.searchedDirs(), s.programDirs()
+	for _, e := range s.all {
+		name := path.Base(e.Path)
+		if e.Kind != rootfs.File || !driverName.MatchString(name) {
 			continue
 		}
-		l, err := readLibrary(e)
-		if errors.Is(err, elffile.ErrMagic) || errors.Is(err, elffile.ErrFormat) {
+		f := driverFile{entry: e, library: strings.HasPrefix(name, "lib")}
+		if f.library && !inLibraryDirs(e.Path, libraries) || !f.library && !slices.Contains(programs, path.Dir(e.Path)) {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Path, err)
+		if v := driverName.FindStringSubmatch(name)[1]; releaseVersion.MatchString(v) {
+			f.version = v
 		}
-		libs = append(libs, l)
+		f.elf, f.damage = readELF(e)
+		if errors.Is(f.damage, elffile.ErrMagic) && !f.library && isScript(e) {
+			f.damage = nil
+		}
+		files = append(files, f)
 	}
-	return libs, nil
+	return files
 }
 
-func readLibrary(e *rootfs.Entry) (library, error) {
+// inLibraryDirs reports whether a path lies in one of the folders, or in the driver's part of one.
+func inLibraryDirs(p string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		rest, below := strings.CutPrefix(p, dir+"/")
+		first, _, deeper := strings.Cut(rest, "/")
+		return below && (!deeper || slices.Contains(driverFolders, first))
+	})
+}
+
+func readELF(e *rootfs.Entry) (*elffile.File, error) {
 	r, err := e.Open()
 	if err != nil {
-		return library{}, err
+		return nil, err
 	}
-	f, err := elffile.Read(r, e.Size)
-	if err != nil {
-		return library{}, err
-	}
-	return library{entry: e, machine: f.Machine, bits: f.Bits, interp: f.Interp, soname: f.Soname, needed: f.Needed}, nil
+	return elffile.Read(r, r.Size())
 }
 
+// isScript reports whether a file begins as one that the kernel starts an interpreter for.
+func isScript(e *rootfs.Entry) bool {
+	head := make([]byte, 2)
+	r, err := e.Open()
+	if err == nil {
+		_, err = io.ReadFull(r, head)
+	}
+	return err == nil && string(head) == "#!"
+}
+
+// machine is the processor of the image, 0 for one that no driver exists for.
 func (s *subject) machine() elffile.Machine {
 	arch, _ := distros.LookupArch(s.config.Architecture)
 	return arch.Machine
 }
 
-func checkMachine(s *subject, find func(Severity, string, string, ...any)) {
-	for _, l := range s.drivers {
-		if l.machine != s.machine() && l.machine != elffile.I386 {
-			find(Error, l.entry.Path, "is for %s, the image for %s", l.machine, s.config.Architecture)
+// checkELF: a file that the dynamic loader refuses is as good as missing.
+func checkELF(s *subject, find finder) {
+	for _, f := range s.drivers {
+		switch {
+		case f.damage != nil:
+			find(Error, f.entry.Path, "%v", f.damage)
+		case f.elf != nil && f.elf.Relocatable:
+			find(Error, f.entry.Path, "is an object file, neither a library nor a program")
 		}
 	}
 }
 
-func checkSonames(s *subject, find func(Severity, string, string, ...any)) {
-	for _, l := range s.drivers {
-		if l.soname == "" || l.bits != 64 {
+func checkMachine(s *subject, find finder) {
+	for _, f := range s.drivers {
+		if f.elf != nil && f.elf.Machine != s.machine() && (f.elf.Machine != elffile.I386 || !f.library || s.config.Architecture != "amd64") {
+			find(Error, f.entry.Path, "is for %s, the image for %s", f.elf.Machine, s.config.Architecture)
+		}
+	}
+}
+
+// checkSonames: programs ask for a library by its soname, so its folder must lead from there to the library.
+func checkSonames(s *subject, find finder) {
+	for _, f := range s.drivers {
+		if !f.library || f.elf == nil {
 			continue
 		}
-		if dir := path.Dir(l.entry.Path); !s.tree.Exists(path.Join(dir, l.soname)) {
-			find(Error, l.entry.Path, "nothing in /%s has its soname %s: add the link", dir, l.soname)
+		name, soname := path.Base(f.entry.Path), f.elf.Soname
+		stem := name[:strings.Index(name, ".so")+len(".so")]
+		if soname == "" && slices.Contains(coreLibraries, stem) || soname != "" && !strings.HasPrefix(soname, stem) {
+			find(Error, f.entry.Path, "has the soname %q, which is not that of %s", soname, strings.TrimSuffix(stem, ".so"))
+			continue
+		}
+		if soname == "" || f.elf.Bits != 64 {
+			continue
+		}
+		dir := path.Dir(f.entry.Path)
+		at, err := s.tree.Stat(path.Join(dir, soname))
+		switch {
+		case err != nil:
+			find(Error, f.entry.Path, "nothing in /%s has its soname %s: add the link", dir, soname)
+		case at.Path != f.entry.Path && at.Path != path.Join(dir, soname) && f.version != "" && f.version == s.version:
+			find(Error, path.Join(dir, soname), "leads to %s, not to %s", at.Path, f.entry.Path)
 		}
 	}
 }
@@ -93,21 +145,22 @@ var consumerLibraries = []string{
 	"libvulkan.", "libcrypto.", "libssl.", "libnvidia-egl-wayland.", "libgtk-", "libgcc_s.", "libstdc++.",
 }
 
-func checkNeeded(s *subject, find func(Severity, string, string, ...any)) {
-	dirs := append(s.resolvedDirs(), "usr/lib", "lib")
-	for _, l := range s.drivers {
-		if l.bits != 64 {
+func checkNeeded(s *subject, find finder) {
+	dirs := s.searchedDirs()
+	for _, f := range s.drivers {
+		if f.elf == nil || f.elf.Bits != 64 {
 			continue // 32-bit libraries are for containers that bring the 32-bit C library
 		}
-		for _, need := range l.needed {
-			if slices.ContainsFunc(append(dirs, path.Dir(l.entry.Path)), func(dir string) bool { return s.tree.Exists(path.Join(dir, need)) }) {
+		own := append(slices.Clone(dirs), path.Dir(f.entry.Path))
+		for _, need := range f.elf.Needed {
+			if slices.ContainsFunc(own, func(dir string) bool { return s.tree.Exists(path.Join(dir, need)) }) {
 				continue
 			}
 			if recipe.HasPrefix(consumerLibraries, need) {
-				find(Note, l.entry.Path, "needs %s, which the container that uses it must have", need)
+				find(Note, f.entry.Path, "needs %s, which the container that uses it must have", need)
 				continue
 			}
-			find(Error, l.entry.Path, "needs %s, which the image has not", need)
+			find(Error, f.entry.Path, "needs %s, which the image has not", need)
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 		return nil, err
 	}
 	keep := func(p string) bool {
-		return packages.IsDatabase(p) || p == driverinfo.Path || strings.HasPrefix(p, recipe.ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || driverName.MatchString(path.Base(p))
+		return packages.IsDatabase(p) || p == driverinfo.Path || strings.HasPrefix(p, recipe.ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || strings.HasPrefix(p, "etc/ld.so.conf") ||
+			driverName.MatchString(path.Base(p))
 	}
 	tree, err := layer.Flatten(ctx, img, spool, keep, step)
 	if err != nil {
@@ -109,18 +110,15 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 	if id, version, err := distros.ReadOSRelease(tree.OpenFS()); err == nil {
 		i.System = id + version
 	}
-	libs, err := driverFiles(tree)
-	if err != nil {
-		return err
-	}
-	s := &subject{tree: tree, config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}, drivers: libs}
+	s := &subject{tree: tree, all: tree.All(), config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}}
+	s.drivers = s.driverFiles()
 	checkVersion(s, func(Severity, string, string, ...any) {})
 	i.Driver = s.version
-	for _, l := range libs {
-		if strings.Contains(path.Base(l.entry.Path), ".so") {
-			i.Libraries = append(i.Libraries, "/"+l.entry.Path)
+	for _, f := range s.drivers {
+		if f.library {
+			i.Libraries = append(i.Libraries, "/"+f.entry.Path)
 		} else {
-			i.Programs = append(i.Programs, "/"+l.entry.Path)
+			i.Programs = append(i.Programs, "/"+f.entry.Path)
 		}
 	}
 	for _, flavour := range []string{"proprietary", "open"} {
@@ -136,6 +134,7 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
 		i.Description = &info
 	}
+	var err error
 	i.Packages, err = packages.InstalledIn(tree)
 	return err
 }

@@ -33,6 +33,8 @@ type ModuleSet struct {
 	Modules     []ModuleInfo `json:"modules"`
 	Certificate string       `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
 	Damage      string       `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
+
+	files []moduleFile // of Modules
 }
 
 // ModuleInfo is a module of a set, and what the signature at its end claims; the last three are "" when there
@@ -106,6 +108,11 @@ func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name 
 		if err != nil {
 			return m, err
 		}
+		file := moduleFile{name: f.Name}
+		if file.facts, err = readModule(f.Path, f.Size); err != nil {
+			file.damage = errors.New(strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir))
+		}
+		m.files = append(m.files, file)
 		m.Modules = append(m.Modules, info)
 	}
 	return m, nil
@@ -153,7 +160,7 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 }
 
 // checkModules: what the description promises must be there and whole, or the node finds it out.
-func checkModules(s *subject, find func(Severity, string, string, ...any)) {
+func checkModules(s *subject, find finder) {
 	info, err := driverinfo.Read(s.tree.OpenFS())
 	described := err == nil
 	for _, m := range s.sets {
@@ -165,8 +172,16 @@ func checkModules(s *subject, find func(Severity, string, string, ...any)) {
 		if m.Driver != s.version || m.Arch != s.config.Architecture {
 			find(Error, folder, "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
 		}
+		s.checkSet(m, find)
 		if described && !slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: m.Kernel, Flavour: m.Flavour}) {
 			find(Note, folder, "is not named in the image's description")
+		}
+	}
+	for _, i := range s.installed {
+		if i.damage != nil {
+			find(Error, i.path, "%v", i.damage)
+		} else {
+			s.checkModule(i.path, i.release, i.info, find)
 		}
 	}
 	if !described {
@@ -181,7 +196,7 @@ func checkModules(s *subject, find func(Severity, string, string, ...any)) {
 
 // checkModuleSignatures: a signature that is wrong is refused by any kernel, one that is missing by those
 // that enforce.
-func checkModuleSignatures(s *subject, find func(Severity, string, string, ...any)) {
+func checkModuleSignatures(s *subject, find finder) {
 	for _, m := range s.sets {
 		signed := 0
 		for _, i := range m.Modules {

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -15,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
-	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -50,10 +48,13 @@ var ErrUnfit = errors.New("the image breaks the driver container's contract")
 // subject is an image under examination.
 type subject struct {
 	tree    *rootfs.Tree
+	all     []*rootfs.Entry // of the tree
 	config  *v1.ConfigFile
-	version string    // the driver's, once a rule has found it
-	drivers []library // the driver's libraries and programs
+	version string       // the driver's, once a rule has found it
+	drivers []driverFile // the driver's libraries and programs
 	sets    []ModuleSet
+
+	installed []installedModule
 
 	wantSigned bool // each module must be signed by one of the caller's certificates
 }
@@ -61,8 +62,11 @@ type subject struct {
 // rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
 type rule struct {
 	name  string
-	check func(*subject, func(Severity, string, string, ...any))
+	check func(*subject, finder)
 }
+
+// finder takes a finding: its severity, a path or "", and the message.
+type finder = func(sev Severity, path, format string, args ...any)
 
 // rules are what the consumers of a driver root demand of an image: the GPU Operator's validator and startup
 // probe, the container toolkit, the device plugin (internal/driver/root.go, internal/lookup/root,
@@ -70,13 +74,19 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{"driver-version", checkVersion},
+		{"files", checkFiles},
 		{"library-directory", checkLibraryDir},
 		{"relative-links", checkLinks},
+		{"elf", checkELF},
 		{"elf-machine", checkMachine},
 		{"soname", checkSonames},
 		{"dependencies", checkNeeded},
+		{"permissions", checkPermissions},
+		{"privileges", checkPrivileges},
+		{"preload", checkPreload},
 		{"firmware", checkFirmware},
 		{"kernel-sources", checkSources},
+		{"toolchain", checkToolchain},
 		{"entrypoint", checkEntrypoint},
 		{"programs", checkPrograms},
 		{"environment", checkEnvironment},
@@ -112,12 +122,20 @@ func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{tree: tree, config: config}
-	if s.drivers, err = driverFiles(tree); err != nil {
+	return e.Examine(ctx, tree, config, signers...)
+}
+
+// Examine is Verify of an image whose files are in a tree.
+func (e Examiner) Examine(ctx context.Context, tree *rootfs.Tree, config *v1.ConfigFile, signers ...*x509.Certificate) (findings []Finding, err error) {
+	s := &subject{tree: tree, all: tree.All(), config: config, wantSigned: len(signers) > 0}
+	if err := s.digests(ctx); err != nil {
 		return nil, err
 	}
-	s.wantSigned = len(signers) > 0
+	s.drivers = s.driverFiles()
 	if s.sets, err = moduleSets(ctx, e.Store, tree, signers); err != nil {
+		return nil, err
+	}
+	if s.installed, err = installedModules(ctx, e.Store, s.all); err != nil {
 		return nil, err
 	}
 	for _, r := range rules() {
@@ -125,7 +143,7 @@ func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers
 			findings = append(findings, Finding{sev, r.name, path, fmt.Sprintf(format, args...)})
 		})
 	}
-	return findings, nil
+	return findings, ctx.Err()
 }
 
 // Unfit returns ErrUnfit when one of the findings is an error.
@@ -149,40 +167,4 @@ func (s *subject) env(name string) string {
 		}
 	}
 	return ""
-}
-
-// which finds a program on the image's PATH.
-func (s *subject) which(name string) (*rootfs.Entry, bool) {
-	if strings.Contains(name, "/") {
-		e, err := s.tree.Stat(name)
-		return e, err == nil
-	}
-	search := s.env("PATH")
-	if search == "" {
-		search = recipe.DefaultPath
-	}
-	for dir := range strings.SplitSeq(search, ":") {
-		if e, err := s.tree.Stat(strings.Trim(dir, "/") + "/" + name); err == nil && e.Kind == rootfs.File && e.Mode&0o111 != 0 {
-			return e, true
-		}
-	}
-	return nil, false
-}
-
-// libraryDirs are the folders in which all consumers look, and no others.
-func libraryDirs() []string {
-	return []string{
-		"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
-	}
-}
-
-// resolvedDirs are the library folders of the image, each once, through its links.
-func (s *subject) resolvedDirs() []string {
-	var dirs []string
-	for _, d := range libraryDirs() {
-		if e, err := s.tree.Stat(d); err == nil && e.Kind == rootfs.Dir && !slices.Contains(dirs, e.Path) {
-			dirs = append(dirs, e.Path)
-		}
-	}
-	return dirs
 }

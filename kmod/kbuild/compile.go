@@ -103,7 +103,10 @@ func prepare(work string) (dir string, unlock func(), err error) {
 		lock.Close()
 		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)
 	}
-	return dir, func() { lock.Close() }, nil
+	return dir, func() {
+		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
+		lock.Close()
+	}, nil
 }
 
 // empty locks the scratch folder and recreates its subfolders, empty.

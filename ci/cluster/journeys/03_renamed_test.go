@@ -45,6 +45,48 @@ func Test03Renamed(t *testing.T) {
 	}
 }
 
+// A release of another name takes over while a pod uses a GPU. The first release's pod ends within its grace
+// period and leaves the driver in place. A second release with the same driver adopts it, with the pod still
+// running; one with another driver waits, not ready, until the pod has ended.
+func Test03RenamedInUse(t *testing.T) {
+	c, w := withGPU(t)
+	c.AdvertiseGPUs(1)
+	grace := []string{"--set", "terminationGracePeriodSeconds=30"}
+	helmInstall(t, c, "blue", cluster.Older, grace...)
+	waitServing(t, c, cluster.Older)
+	training := user{kind: "Deployment", name: "training", requests: true, grace: 2}
+	training.apply(c)
+	holder := training.waitHolding(c)
+
+	helmInstall(t, c, "green", cluster.Older, grace...)
+	waitPending(t, c, "green")
+	uninstall(c, "blue")
+	waitServing(t, c, cluster.Older)
+	noRestarts(t, c)
+	if p := training.waitHolding(c); p.UID != holder.UID || loads(t, c) != 1 {
+		t.Errorf("drivers were loaded %d times, want 1; the pod that uses the GPU is %s, was %s", loads(t, c), p.Name, holder.Name)
+	}
+
+	helmInstall(t, c, "red", cluster.Newer, grace...)
+	waitPending(t, c, "red")
+	uninstall(c, "green")
+	pod := waitSuccessor(c, "red", cluster.Newer)
+	waitStatus(c, startWait, "the new driver waits for "+work+"/"+holder.Name, func(st status.Snapshot) bool {
+		return st.Pod == pod.Name && st.State == status.Waiting && st.WaitsFor == status.ForHolders && heldBy(st, holder)
+	})
+	if p := training.waitHolding(c); p.UID != holder.UID || c.Loaded() != cluster.Older {
+		t.Errorf("%s is loaded; the pod that uses the GPU is %s, was %s", c.Loaded(), p.Name, holder.Name)
+	}
+	training.delete(c)
+	waitServing(t, c, cluster.Newer)
+	noRestarts(t, c)
+	for _, s := range w.Samples() {
+		if len(s.Lockers) > 1 {
+			t.Errorf("two instances had the lock at %s: %v", s.At, s.Lockers)
+		}
+	}
+}
+
 // A pod that is deleted by force no longer exists for Kubernetes while its container still runs: the next pod
 // starts beside it and waits for the node's lock.
 func Test03Forced(t *testing.T) {

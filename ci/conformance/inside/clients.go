@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // specDir is the folder of a run's specifications; the runtime's configuration names it too.
@@ -15,10 +17,13 @@ const specDir = "/run/cdi"
 // hookPath is the path of nvidia-cdi-hook in the world.
 const hookPath = "/usr/bin/nvidia-cdi-hook"
 
-// validator does what the code of the GPU operator's validator does first, without a library of NVIDIA: find
-// libnvidia-ml and nvidia-smi with links resolved in its own root (so that an absolute link leads nowhere),
-// run that nvidia-smi in its own container with that library, and change into the driver root to run
-// modprobe.
+// charDir is the folder for the validator's links; on a node it is /dev/char.
+const charDir = "/tmp/char"
+
+// validator does what the validator of the GPU Operator 26.7 does for a driver container: find libnvidia-ml
+// and nvidia-smi with links resolved in its own root (so that an absolute link leads nowhere), run that
+// nvidia-smi in its own container with that library, change into the driver root to run modprobe, and link
+// the device nodes by their numbers.
 func (s session) validator(ctx context.Context) {
 	lib, c := resolve("libnvidia-ml.so.1", libraryDirs)
 	smi, bin := resolve("nvidia-smi", []string{"usr/bin", "usr/sbin", "bin", "sbin"})
@@ -43,6 +48,42 @@ func (s session) validator(ctx context.Context) {
 	c, stdout, stderr := s.start(ctx, "validator's modprobe", nil, "/usr/sbin/chroot", driverRoot, "/sbin/modprobe", "--version")
 	if c.Code != 0 {
 		c.problem("chroot %s /sbin/modprobe: exit code %d", driverRoot, c.Code)
+	}
+	s.end(c, stdout, stderr)
+	if s.Loaded != "" { // the numbers come from the loaded module
+		s.links(ctx)
+	}
+}
+
+// links runs the toolkit's code for /dev/char, and requires links to the device nodes of the GPUs and the
+// driver. The toolkit also links nodes of MIG instances that may exist later.
+func (s session) links(ctx context.Context) {
+	c, stdout, stderr := s.start(ctx, "validator's links", nil, "/usr/bin/devchar", "--driver-root="+driverRoot, "--dev-root="+s.DevRoot, "--dev-char-path="+charDir)
+	if c.Code != 0 {
+		c.problem("exit code %d", c.Code)
+	}
+	links, err := filepath.Glob(charDir + "/*")
+	if err != nil {
+		c.problem("%v", err)
+	}
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || strings.Contains(target, "/nvidia-caps/") {
+			continue
+		}
+		c.Found.Devices = append(c.Found.Devices, filepath.Base(target))
+		var st unix.Stat_t
+		if err := unix.Stat(target, &st); err != nil {
+			c.problem("%s leads to %s: %v", link, target, err)
+		} else if number := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)); number != filepath.Base(link) {
+			c.problem("%s leads to %s, which has number %s", link, target, number)
+		}
+	}
+	slices.Sort(c.Found.Devices)
+	for _, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
+		if !slices.Contains(c.Found.Devices, name) {
+			c.problem("no link leads to %s", name)
+		}
 	}
 	s.end(c, stdout, stderr)
 }

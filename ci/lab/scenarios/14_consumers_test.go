@@ -72,7 +72,8 @@ func consume(t *testing.T, g *lab.Guest) {
 		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q, and no lint %q",
 			r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot, report.Lint)
 	}
-	for _, name := range []string{"validator's nvidia-smi", "administrator's nvidia-smi", "nvidia-ctk", "container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
+	for _, name := range []string{"validator's nvidia-smi", "validator's modprobe", "validator's links", "administrator's nvidia-smi", "nvidia-ctk",
+		"container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
 		c, found := report.Client(name)
 		if !found || len(c.Problems) > 0 {
 			t.Errorf("%s: did it run? %t; problems: %q\n%s", name, found, c.Problems, c.Output)

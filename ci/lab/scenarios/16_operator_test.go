@@ -1,9 +1,9 @@
 package scenarios
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
+	"maps"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/node/logging/logtest"
-	"github.com/driver-container/driver-container/node/status"
 )
 
 const (
@@ -22,14 +21,36 @@ const (
 	digest      = "2557654321"
 )
 
+// operatorStage is a guest with the driver's image and the driver manager's program, and with more disks.
+func operatorStage(t *testing.T, more map[string]string) *lab.Guest {
+	t.Helper()
+	lab.Gate(t)
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", dir, "./ci/conformance/drivermanager")
+	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the driver manager: %v\n%s", err, out)
+	}
+	disk := lab.TreeDisk(t, dir)
+	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
+		edit: func(c *lab.Config) {
+			c.Disks["/manager"] = disk
+			maps.Copy(c.Disks, more)
+		}}.start(t)
+}
+
 // operated returns the pod as the GPU Operator makes it from its DaemonSet: its command, its environment, its
-// probe from a ConfigMap, and its volume over /lib/firmware, which kubelet makes in the folder of the later
-// driver root.
+// probe from a ConfigMap, its mounts, among them the volume over /lib/firmware, which kubelet makes in the
+// folder of the later driver root. The one mount that the operator's pod does not have is that of the
+// compiled modules: to compile them in a guest takes half an hour.
 func operated(g *lab.Guest, digest string) lab.Container {
 	g.Write("/configmap/startup-probe.sh", conformance.StartupProbe, 0o755)
-	pod := driver("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "DRIVER_CONFIG_DIGEST="+digest,
-		"KERNEL_MODULE_TYPE=auto", "OPEN_KERNEL_MODULES_ENABLED=false", "GPU_DIRECT_RDMA_ENABLED=false", "USE_HOST_MOFED=false",
-		"GDS_ENABLED=true", "GDRCOPY_ENABLED=false", "DRIVER_GRACE=25s").
+	pod := unstaged(driver("535", "NODE_NAME=gpu-node-1", "NODE_IP=10.0.0.7", "NVIDIA_VISIBLE_DEVICES=void", "KERNEL_MODULE_TYPE=auto",
+		"GDS_ENABLED=true", "DRIVER_CONFIG_DIGEST="+digest)).Without("/lib/modules").Without("/drivers").Without("/sys").
+		With(lab.Mount{Host: "/run/nvidia-fabricmanager", Guest: "/run/nvidia-fabricmanager"}).
+		With(lab.Mount{Host: "/run/nvidia-topologyd", Guest: "/run/nvidia-topologyd"}).
+		With(lab.Mount{Host: "/run/mellanox/drivers", Guest: "/run/mellanox/drivers"}).
+		With(lab.Mount{Host: "/sys/devices/system", Guest: "/sys/devices/system"}).
 		With(lab.Mount{Host: "/configmap/startup-probe.sh", Guest: probeScript, ReadOnly: true, File: true}).
 		With(lab.Mount{Host: "/run/nvidia/driver/lib/firmware", Guest: "/lib/firmware"}).
 		With(lab.Mount{Host: "/sys/module/firmware_class/parameters/path", Guest: "/sys/module/firmware_class/parameters/path", File: true})
@@ -52,7 +73,7 @@ func probe(p *lab.Process, smi bool) lab.Result {
 // environment, firmware volume, startup probe and preStop, and finds its markers, its digest and the kernel's
 // firmware. Another container that has only /run/nvidia waits for the driver with wait-ready.
 func Test16Operator(t *testing.T) {
-	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	g := operatorStage(t, nil)
 	before := look(g)
 	waiting := lab.Container{Image: "535", Name: "wait", Mounts: []lab.Mount{{Host: "/run/nvidia", Guest: "/run/nvidia", ReadOnly: true}}}
 	waiting.Command = []string{"nvidia-driver", "wait-ready", "--timeout", "1s"}
@@ -61,7 +82,9 @@ func Test16Operator(t *testing.T) {
 	dependant := g.Start(waiting)
 	dependant.WaitLine(`waiting: `, time.Minute)
 
-	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // from a pod that was killed before the node booted
+	driverManager(t, g, "preflight_check", digest, 0)
+	contains(t, driverManager(t, g, "uninstall_driver", digest, 0), `no driver is loaded`)
+	g.Write(validations+".driver-ctr-ready", "GDS_ENABLED: true\n", 0) // of an earlier driver: v0.12 leaves it
 	p := g.Start(operated(g, digest))
 	p.WaitLine(logtest.PhaseFinished+"lock", time.Minute)
 	if g.Exists(validations + ".driver-ctr-ready") {
@@ -115,70 +138,14 @@ func firmware(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// The operator's driver manager, the init container of the next pod, removes NVIDIA's pid file and unmounts
-// the driver root, also while a driver runs. The driver then reports this, is not ready, and does not mount
-// the root again by itself. The next pod, with the same digest, adopts the modules, also while they are in
-// use, and serves the root again.
-func Test16DriverManager(t *testing.T) {
-	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
-	before := look(g)
+// What the operator starts after the driver finds it in the operator's own pod, whose root is the
+// container's: the validator's steps, and the programs of the container toolkit.
+func Test16Validator(t *testing.T) {
+	lab.Gate(t)
+	g := operatorStage(t, map[string]string{"/conformance": lab.TreeDisk(t, conformance.Prepare(t))})
 	p := ready(t, g, operated(g, digest))
-
-	g.Remove(pidFile)
-	p.WaitLine(logtest.LockRecreated+`.*nvidia-driver\.pid`, 30*time.Second)
-	eventually(t, 10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
-	if st := statusOf(t, g); !st.Ready {
-		t.Errorf("not ready for want of a pid file: %+v", st)
-	}
-
-	holder := g.Hold("/run/nvidia/driver/dev/nvidiactl")
-	driverManager(g)
-	p.WaitLine(logtest.NotReady+`the driver root /run/nvidia/driver was unmounted by somebody else; delete this pod`, 30*time.Second)
-	wantDown(t, g, `unmounted by somebody else`)
-	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 {
-		t.Errorf("the readiness probe of a driver without root: %s", r)
-	}
-	heartbeat := func() int {
-		at, _ := strconv.Atoi(strings.TrimSpace(p.Exec("stat", "-c", "%Y", status.InstanceFile).Output))
-		return at
-	}
-	first := heartbeat()
-	eventually(t, time.Minute, "two more looks of the watch", func() bool { return heartbeat() >= first+10 })
-	if n := roots(g); n != 0 {
-		t.Errorf("the root was mounted behind the manager's back: %d", n)
-	}
-	begin := time.Now()
-	out := stops(t, p, 0) // in use: the driver stays
-	contains(t, out, fmt.Sprintf(`pid %d \(`, holder.PID), `left in place`)
-	if took := time.Since(begin); took > g.Limit(30*time.Second) {
-		t.Errorf("the stop took %s, more than the operator's terminationGracePeriodSeconds of 30", took)
-	}
-	p.Kill()
-	if v := driverLoaded(g); v != d535.driver || strings.TrimSpace(g.Read(digestFile)) != digest {
-		t.Fatalf("after a stop in use: driver %q, digest %q", v, g.Read(digestFile))
-	}
-
-	driverManager(g) // digest equal: no eviction, no unload
-	p = ready(t, g, operated(g, digest))
-	contains(t, p.Output(), logtest.Adopting)
-	if n := roots(g); n != 1 || g.Read(daemonStatus) != "Ready\n" {
-		t.Errorf("adopted: %d roots, the operator's marker says %q", n, g.Read(daemonStatus))
-	}
-	firmware(t, g)
-	holder.Kill()
+	consume(t, g)
 	stops(t, p, 0)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
-	}
-}
-
-// driverManager makes the changes on a node that the operator's driver manager makes when the digest is
-// equal.
-func driverManager(g *lab.Guest) {
-	for _, m := range slices.Backward(g.MountsBelow("/run/nvidia/driver")) {
-		g.Sh("umount -l " + m.Point)
-	}
-	g.Remove(pidFile)
 }
 
 // Older platforms (Konvoy) give the image only --accept-license, and NVIDIA's own images accept -a and

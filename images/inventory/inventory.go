@@ -1,0 +1,167 @@
+// Package inventory has the list of an image's files: what driver-build records in each image, and what
+// Verify compares an image with. The list is one file in the image, in the format of mtree(5), which bsdtar
+// and gomtree read; a label of the image has its digest.
+//
+// It does not judge: it writes, reads and compares lists.
+package inventory
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// File is one path of an image: what has to stay as it is for the image to work as it did. Times are left
+// out, because nothing depends on them; so are owner and mode of links, which have no effect.
+type File struct {
+	Path       string // clean and relative
+	Kind       rootfs.Kind
+	Mode       fs.FileMode // permission bits and setuid, setgid, sticky
+	UID, GID   int
+	Size       int64
+	SHA256     string // hex digits, of a file's content
+	Target     string // of a link
+	Capability string // the extended attribute security.capability, in the kernel's format
+}
+
+// Of lists the files of a tree, sorted by path, without the list itself. It reads all contents whose digests
+// are not known yet.
+func Of(tree *rootfs.Tree) ([]File, error) {
+	var files []File
+	for _, e := range tree.All() {
+		if e.Path == recipe.FileList {
+			continue
+		}
+		f, err := FileOf(e)
+		if err != nil {
+			return nil, fmt.Errorf("list the files of the image: %s: %w", e.Path, err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// FileOf is the File of an entry.
+func FileOf(e *rootfs.Entry) (f File, err error) {
+	f = File{Path: e.Path, Kind: e.Kind}
+	switch e.Kind {
+	case rootfs.Link:
+		f.Target = e.Target
+	case rootfs.File:
+		f.Size, f.Capability = e.Size, e.Capability
+		f.SHA256, err = e.SHA256()
+		fallthrough
+	default:
+		f.Mode, f.UID, f.GID = e.Mode, e.UID, e.GID
+	}
+	return f, err
+}
+
+// Replace returns a list with other files below a folder.
+func Replace(files []File, dir string, with []File) []File {
+	kept := slices.DeleteFunc(slices.Clone(files), func(f File) bool { return recipe.InFolder(f.Path, dir) })
+	for _, f := range with {
+		if recipe.InFolder(f.Path, dir) {
+			kept = append(kept, f)
+		}
+	}
+	slices.SortFunc(kept, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return kept
+}
+
+// Differences says in words in what a file is not as the list has it; none: it is.
+func (f File) Differences(is File) (all []string) {
+	if f.Kind != is.Kind {
+		return []string{fmt.Sprintf("is %s, not %s", kinds[is.Kind], kinds[f.Kind])}
+	}
+	if f.Target != is.Target {
+		all = append(all, fmt.Sprintf("leads to %s, not to %s", is.Target, f.Target))
+	}
+	switch {
+	case f.Size != is.Size:
+		all = append(all, fmt.Sprintf("has %d bytes, not %d", is.Size, f.Size))
+	case f.SHA256 != is.SHA256:
+		all = append(all, "has another content")
+	}
+	if f.Mode != is.Mode {
+		all = append(all, fmt.Sprintf("has mode %04o, not %04o", rootfs.UnixMode(is.Mode), rootfs.UnixMode(f.Mode)))
+	}
+	if f.UID != is.UID || f.GID != is.GID {
+		all = append(all, fmt.Sprintf("belongs to %d:%d, not to %d:%d", is.UID, is.GID, f.UID, f.GID))
+	}
+	if f.Capability != is.Capability {
+		all = append(all, "has other capabilities")
+	}
+	return all
+}
+
+var kinds = map[rootfs.Kind]string{rootfs.File: "a file", rootfs.Dir: "a folder", rootfs.Link: "a link"}
+
+// header is the first line; mtree knows a file by it.
+const header = "#mtree v2.0\n"
+
+// Encode returns the list as bytes: equal for equal lists.
+func Encode(files []File) []byte {
+	b := []byte(header)
+	for _, f := range files {
+		b = append(f.appendLine(b), '\n')
+	}
+	return b
+}
+
+func (f File) appendLine(b []byte) []byte {
+	b = append(append(b, "./"...), escape(f.Path)...)
+	switch f.Kind {
+	case rootfs.Link:
+		return fmt.Appendf(b, " type=link link=%s", escape(f.Target))
+	case rootfs.File:
+		b = fmt.Appendf(b, " type=file size=%d sha256digest=%s", f.Size, f.SHA256)
+	default:
+		b = append(b, " type=dir"...)
+	}
+	b = fmt.Appendf(b, " mode=%04o uid=%d gid=%d", rootfs.UnixMode(f.Mode), f.UID, f.GID)
+	if f.Capability != "" {
+		b = fmt.Appendf(b, " xattr.security.capability=%s", base64.StdEncoding.EncodeToString([]byte(f.Capability)))
+	}
+	return b
+}
+
+// escape writes the bytes that separate words, and those that are not printable, as vis(3) does: \040.
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`\#*?[`, c) >= 0 {
+			fmt.Fprintf(&b, `\%03o`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// unescape is the inverse of escape. It knows no other escapes.
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+4 > len(s) {
+			return "", fmt.Errorf("%q ends within an escape", s)
+		}
+		c, err := strconv.ParseUint(s[i+1:i+4], 8, 8)
+		if err != nil {
+			return "", fmt.Errorf("%q is no escape", s[i:i+4])
+		}
+		b.WriteByte(byte(c))
+		i += 3
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,98 @@
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// LayerName is the name of the layer in the history of images: "driver-build VERSION: file list".
+const LayerName = "file list"
+
+// Layer makes the layer with the list of all files of the layers below it, and returns it with the digest of
+// the list, as recipe.LabelFiles has it. of needs no key.
+func Layer(ctx context.Context, cache layer.Cache, of layer.Spec, below []v1.Layer) (made v1.Layer, digest string, err error) {
+	inputs := []any{of.Compression, of.Time.Unix()}
+	for _, l := range below {
+		d, err := l.Digest()
+		if err != nil {
+			return nil, "", err
+		}
+		inputs = append(inputs, d.String())
+	}
+	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) ([]File, error) {
+		tree, err := cache.Outline(ctx, below, spool, step)
+		if err != nil {
+			return nil, err
+		}
+		return Of(tree)
+	})
+}
+
+// ListLayer is Layer for a list that is there already.
+func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, files []File) (made v1.Layer, digest string, err error) {
+	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), Digest(Encode(files))},
+		func(*rootfs.Spool, *progress.Step) ([]File, error) { return files, nil })
+}
+
+func listLayer(
+	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) ([]File, error),
+) (made v1.Layer, digest string, err error) {
+	if of.Key, err = layer.Key("file list", inputs...); err != nil {
+		return nil, "", err
+	}
+	made, err = cache.Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+		files, err := list(spool, step)
+		if err != nil {
+			return nil, err
+		}
+		lower := rootfs.New(spool, nil) // the folders that are there, whose modes the layer must not change
+		for _, f := range files {
+			if f.Kind == rootfs.Dir && recipe.InFolder(path.Dir(recipe.FileList)+"/", f.Path) {
+				if err := lower.AddDir(f.Path, f.Mode); err != nil {
+					return nil, err
+				}
+			}
+		}
+		tree := rootfs.New(spool, lower)
+		return tree, tree.AddBytes(recipe.FileList, 0o644, Encode(files))
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := FromLayer(ctx, cache, made)
+	if err != nil {
+		return nil, "", err
+	}
+	return made, Digest(data), nil
+}
+
+// FromLayer reads the bytes of the list in a layer.
+func FromLayer(ctx context.Context, cache layer.Cache, l v1.Layer) (data []byte, err error) {
+	spool, err := rootfs.NewSpool(cache.Store.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
+	tree := rootfs.New(spool, nil)
+	quiet := progress.Observer(nil).Begin("", "")
+	if err := layer.Apply(ctx, tree, l, func(p string) bool { return p == recipe.FileList }, quiet); err != nil {
+		return nil, fmt.Errorf("read the layer with the list of files: %w", err)
+	}
+	return Read(tree)
+}
+
+// Digest returns the digest of a list's bytes as recipe.LabelFiles has it.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

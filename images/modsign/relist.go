@@ -1,0 +1,70 @@
+package modsign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/inventory"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// relist replaces the list of the image's files by one that has the signed modules, and returns its digest.
+// All other files stay as they were listed: a file that was changed after the build does not become right by
+// signing. want is the digest of the list that the image has.
+func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []examinedLayer, want string) (string, error) {
+	var signed []v1.Layer
+	at := -1
+	for i, l := range examined {
+		if l.modules {
+			signed = append(signed, l.Layer)
+		}
+		if l.list {
+			at = i
+		}
+	}
+	if at < 0 {
+		return "", errors.New("the image names a list of its files and has no layer with it: the image was changed after driver-build made it; build it again")
+	}
+	data, err := inventory.FromLayer(ctx, layers, examined[at])
+	if err != nil {
+		return "", err
+	}
+	if got := inventory.Digest(data); got != want {
+		return "", fmt.Errorf("the list of its files is %s, its label says %s: the image was changed after driver-build made it; build it again", got, want)
+	}
+	files, err := inventory.Decode(data)
+	if err != nil {
+		return "", err
+	}
+	modules, err := listed(ctx, layers, signed)
+	if err != nil {
+		return "", err
+	}
+	of.Name = inventory.LayerName
+	if of.Compression, err = compressionOf(examined[at]); err != nil {
+		return "", err
+	}
+	made, digest, err := inventory.ListLayer(ctx, layers, of, inventory.Replace(files, recipe.ModulesDir, modules))
+	examined[at].Layer = made
+	return digest, err
+}
+
+// listed lists the files of layers.
+func listed(ctx context.Context, cache layer.Cache, layers []v1.Layer) (files []inventory.File, err error) {
+	spool, err := rootfs.NewSpool(cache.Store.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
+	tree, err := cache.Outline(ctx, layers, spool, progress.Observer(nil).Begin("", ""))
+	if err != nil {
+		return nil, err
+	}
+	return inventory.Of(tree)
+}

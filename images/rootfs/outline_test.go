@@ -1,0 +1,75 @@
+package rootfs
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOutline: outlines of layers give the tree that the layers give, with digests instead of contents.
+func TestOutline(t *testing.T) {
+	t.Parallel()
+	s := newSpool(t)
+	layers := [][]byte{
+		tarOf(t, dir("a/"), file("a/f", "1"), file("a/g", "22"), hardlink("h", "a/f"), symlink("l", "a/f"), device("dev")),
+		tarOf(t, file("a/.wh.f", ""), file("n", ""), tar.Header{Typeflag: tar.TypeReg, Name: "own", Linkname: "x", Uid: 3, Gid: 4, Mode: 0o4755}),
+	}
+	full, outlined := New(s, nil), New(s, nil)
+	for _, l := range layers {
+		must(t, full.Apply(t.Context(), bytes.NewReader(l), nil))
+		var outline bytes.Buffer
+		must(t, Outline(t.Context(), bytes.NewReader(l), &outline))
+		must(t, outlined.ApplyOutline(t.Context(), &outline))
+	}
+	type facts struct {
+		Path, Sum string
+		Size      int64
+		Mode      string
+		UID, GID  int
+	}
+	of := func(tree *Tree) (all []facts) {
+		for _, e := range tree.All() {
+			f := facts{Path: e.Path, Size: e.Size, Mode: e.Mode.String(), UID: e.UID, GID: e.GID}
+			if e.Kind == File {
+				sum, err := e.SHA256()
+				must(t, err)
+				f.Sum = sum
+			}
+			all = append(all, f)
+		}
+		return all
+	}
+	if d := cmp.Diff(of(full), of(outlined)); d != "" {
+		t.Error(d)
+	}
+	sum := sha256.Sum256([]byte("22"))
+	if e, _ := outlined.Lstat("a/g"); !e.ContentOmitted || e.sum != hex.EncodeToString(sum[:]) {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestForgedOutline: a layer that claims a digest for its contents is read as any other layer.
+func TestForgedOutline(t *testing.T) {
+	t.Parallel()
+	var outline bytes.Buffer
+	must(t, Outline(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), &outline))
+	tree := New(newSpool(t), nil)
+	must(t, tree.Apply(t.Context(), &outline, nil))
+	e, _ := tree.Lstat("a")
+	if sum, err := e.SHA256(); err == nil || sum != "" {
+		t.Errorf("the digest that a layer claims is believed: %s", sum)
+	}
+}
+
+// TestDeviceReplaces: a device in a layer takes the place of a file below it.
+func TestDeviceReplaces(t *testing.T) {
+	t.Parallel()
+	tree := applied(t, newSpool(t), nil, tarOf(t, file("a", "1"), file("b", "2")), tarOf(t, device("a")))
+	if d := cmp.Diff([]string{"b = 2"}, show(t, tree)); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,148 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// ErrNotCompiling says that an image cannot be asked to compile: another program made it, or it has
+// no compiler.
+var ErrNotCompiling = errors.New("the image is not one that compiles modules")
+
+// TryCompile compiles the modules that a driver needs at least, nvidia and nvidia-uvm, as a node would: with
+// the image's own entrypoint, compiler and sources. The headers are packages from the image's own
+// repositories. release is the kernel; "": the newest of the usual flavour that the driver compiles on. It
+// returns the release. Errors: ErrNotCompiling, those of Plan, and those of the runner; a *runner.FailedError
+// is the image's fault.
+func (b *Builder) TryCompile(ctx context.Context, ref string, img *registry.Base, release string) (_ string, err error) {
+	step := b.Observe.Begin(ref, "compile")
+	defer func() { err = step.End(false, err) }()
+	spool, err := rootfs.NewSpool(b.Store.Dir())
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	info, err := describedIn(ctx, img.Image, spool, step)
+	if err != nil {
+		return "", fmt.Errorf("compile in %s: %w", ref, err)
+	}
+	distro, err := distros.Lookup(info.OS)
+	if err != nil {
+		return "", err
+	}
+	t := matrix.Target{
+		System: matrix.System{ID: info.OS, Base: ref}, Distro: distro, Driver: matrix.Driver{Version: info.Driver, Branch: info.Branch},
+		Arch: info.Arch, Flavours: info.Flavours,
+	}
+	r := &recipe.Recipe{
+		Distro: distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
+		Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: []string{"nvidia", "nvidia-uvm"},
+	}
+	k, err := b.kernelFor(ctx, t, info, img, release, spool, step)
+	if err != nil {
+		return "", fmt.Errorf("compile in %s: %w", ref, err)
+	}
+	return k.Release, b.tryCompile(ctx, r, img.Image, k, info.Flavours[0], step)
+}
+
+// describedIn reads the description of an image that can compile.
+func describedIn(ctx context.Context, img v1.Image, spool *rootfs.Spool, step *progress.Step) (driverinfo.Description, error) {
+	tree, err := layer.Flatten(ctx, img, spool, func(p string) bool { return p == driverinfo.Path }, step)
+	if err != nil {
+		return driverinfo.Description{}, err
+	}
+	info, err := driverinfo.Read(tree.OpenFS())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return info, fmt.Errorf("%w: driver-build did not make it", ErrNotCompiling)
+	case err != nil:
+		return info, err
+	case !info.Toolchain:
+		return info, fmt.Errorf("%w: it has modules for the kernels %q, and no compiler", ErrNotCompiling, info.Kernels())
+	}
+	return info, nil
+}
+
+// kernelFor finds the kernel to compile for, and the packages with its headers, in the repositories that the
+// image itself names.
+func (b *Builder) kernelFor(
+	ctx context.Context, t matrix.Target, info driverinfo.Description, img *registry.Base, release string, spool *rootfs.Spool, step *progress.Step,
+) (k recipe.Kernel, err error) {
+	digest := img.Digest.String()
+	tree, err := packages.ReadBase(ctx, b.Store, img.Image, digest, spool, step)
+	if err != nil {
+		return k, err
+	}
+	repos, err := packages.Open(ctx, b.Env, packages.SourcesOf(t, recipe.Options{Kernels: []string{release}}), tree)
+	if err != nil {
+		return k, err
+	}
+	if release == "" {
+		offered, _, err := b.indexedKernels(ctx, t, repos, step)
+		if err != nil {
+			return k, err
+		}
+		if release = usualKernel(offered, t.Distro.KernelFlavour(t.Arch), info); release == "" {
+			return k, fmt.Errorf("%w: of the %d kernels that its repositories offer, driver %s compiles on none of the usual flavour", recipe.ErrKernel, len(offered), info.Driver)
+		}
+	}
+	headers := t.Distro.Headers(release)
+	if headers == nil {
+		return k, fmt.Errorf("%w: %q is no release of a kernel of %s with packages of headers", recipe.ErrKernel, release, t.System.ID)
+	}
+	pins, err := b.resolve(ctx, digest, repos, recipe.Wants{Image: headers}, info.Driver, step)
+	return recipe.Kernel{Release: release, Headers: pins.Packages}, err
+}
+
+// usualKernel is the newest kernel of a flavour that the driver compiles on, of the series that the system
+// installs by default if the repositories say which that is; or "".
+func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Description) (release string) {
+	for _, k := range offered {
+		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil {
+			continue
+		}
+		if k.Default {
+			return k.Release
+		}
+		release = cmp.Or(release, k.Release)
+	}
+	return release
+}
+
+// tryCompile compiles and throws the result away.
+func (b *Builder) tryCompile(ctx context.Context, r *recipe.Recipe, img v1.Image, k recipe.Kernel, flavour string, step *progress.Step) (err error) {
+	if b.Runner == nil {
+		return errors.New("compile modules: there is no runner")
+	}
+	with, err := b.Runner(ctx)
+	if err != nil {
+		return err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	headers, err := b.headersLayer(ctx, r, img, k)
+	if err != nil {
+		return err
+	}
+	return b.compileIn(ctx, with, compileStep(r, k, flavour, append(layers, headers)), step, func(dir string) error {
+		_, err := soleSet(ctx, r, dir, k, flavour)
+		return err
+	})
+}

@@ -1,0 +1,151 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/inventory"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// maxDifferences bounds the findings of checkFiles: an image of another build differs in everything.
+const maxDifferences = 1000
+
+// harmless are folders in which a difference from the list is a note, each with its reason. Everything else
+// can keep the driver or one of its users from working.
+var harmless = []struct {
+	dir, reason string
+	added       bool // only of files that were added
+}{
+	{dir: "etc/ssl", reason: "certificates: a site adds its own"},
+	{dir: "etc/pki/ca-trust", reason: "certificates: a site adds its own"},
+	{dir: "etc/pki/tls/certs", reason: "certificates: a site adds its own"},
+	{dir: "usr/local/share/ca-certificates", reason: "certificates: a site adds its own"},
+	{dir: "usr/share/ca-certificates", reason: "certificates: a site adds its own"},
+	{dir: "usr/share/doc", reason: "documents"},
+	{dir: "usr/share/man", reason: "documents"},
+	{dir: "usr/share/info", reason: "documents"},
+	{dir: "usr/share/locale", reason: "texts for people"},
+	{dir: "home", reason: "nothing of the driver looks there"},
+	{dir: "root", reason: "nothing of the driver looks there"},
+	{dir: "srv", reason: "nothing of the driver looks there"},
+	{dir: "mnt", reason: "nothing of the driver looks there"},
+	{dir: "media", reason: "nothing of the driver looks there"},
+	{dir: "opt", reason: "nothing of the driver looks there", added: true}, // some systems have their compiler there
+	{dir: "tmp", reason: "nothing of the driver looks there"},
+	{dir: "var/tmp", reason: "nothing of the driver looks there"},
+	{dir: "var/cache", reason: "caches are written again"},
+	{dir: "var/log", reason: "logs"},
+	{dir: "run", reason: "the container's own folder hides it"},
+	{dir: "proc", reason: "the container's own folder hides it"},
+	{dir: "sys", reason: "the container's own folder hides it"},
+	{dir: "dev", reason: "the container's own folder hides it"},
+}
+
+// Harmless returns the reason why a difference of a path from the image's list of files is only a note, or
+// "". added says that the list does not have the path. A new folder and other times are no difference at all:
+// neither has an effect.
+func Harmless(p string, added bool) string {
+	for _, h := range harmless {
+		if (added || !h.added) && (p == h.dir || recipe.InFolder(p, h.dir)) {
+			return h.reason
+		}
+	}
+	return ""
+}
+
+// checkFiles compares the image with the list of its files that driver-build put in. The label has the digest
+// of the list, and the image's digest covers the label.
+func checkFiles(s *subject, find finder) {
+	want := s.config.Config.Labels[recipe.LabelFiles]
+	data, err := inventory.Read(s.tree)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && want == "":
+		if s.tree.Exists(driverinfo.Path) {
+			find(Note, "", "the image has no list of its files, so that only what every driver image must have was checked: build it again")
+		}
+		return
+	case err != nil:
+		find(Error, recipe.FileList, "the list of the image's files: %v", err)
+		return
+	case want == "":
+		find(Error, recipe.FileList, "no label of the image has the digest of this list: the image was changed after driver-build made it")
+		return
+	case inventory.Digest(data) != want:
+		find(Error, recipe.FileList, "has digest %s, the image's label says %s", inventory.Digest(data), want)
+		return
+	}
+	list, err := inventory.Decode(data)
+	if err != nil {
+		find(Error, recipe.FileList, "%v", err)
+		return
+	}
+	left := maxDifferences
+	s.compare(list, func(name, message string, added bool) {
+		left--
+		reason := Harmless(name, added)
+		switch {
+		case left == 0:
+			find(Error, "", "more than %d differences from the list of the image's files: the rest is left out", maxDifferences)
+		case left < 0:
+		case reason != "":
+			find(Note, name, "%s (%s)", message, reason)
+		default:
+			find(Error, name, "%s", message)
+		}
+	})
+}
+
+// compare calls differs for each path that is not as listed, and for each that is not listed.
+func (s *subject) compare(list []inventory.File, differs func(name, message string, added bool)) {
+	listed, missing := make(map[string]bool, len(list)), map[string]bool{}
+	for _, f := range list {
+		listed[f.Path] = true
+		e, ok := s.tree.Lstat(f.Path)
+		if !ok {
+			missing[f.Path] = true
+			if !missing[path.Dir(f.Path)] { // of a folder that is gone, the folder is enough
+				differs(f.Path, "is not there; driver-build put it into the image", false)
+			}
+			continue
+		}
+		is, err := inventory.FileOf(e)
+		if err != nil {
+			differs(f.Path, err.Error(), false)
+			continue
+		}
+		if all := f.Differences(is); len(all) > 0 {
+			differs(f.Path, strings.Join(all, ", ")+", as driver-build listed it", false)
+		}
+	}
+	for _, e := range s.all {
+		if e.Kind != rootfs.Dir && !listed[e.Path] && e.Path != recipe.FileList {
+			differs(e.Path, "was added after driver-build made the image", true)
+		}
+	}
+}
+
+// digests computes the digests of all contents, on all cores, so that no rule waits for one. Errors show
+// where a rule reads the content.
+func (s *subject) digests(ctx context.Context) error {
+	var eg errgroup.Group
+	eg.SetLimit(runtime.GOMAXPROCS(0))
+	for _, e := range s.all {
+		if ctx.Err() != nil {
+			break
+		}
+		if e.Kind == rootfs.File {
+			eg.Go(func() error { _, _ = e.SHA256(); return nil })
+		}
+	}
+	_ = eg.Wait()
+	return ctx.Err()
+}

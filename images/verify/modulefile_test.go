@@ -1,0 +1,50 @@
+package verify
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/driver-container/driver-container/ci/imagetest"
+)
+
+// TestCheckSet: a module that the kernel of its set refuses is found.
+func TestCheckSet(t *testing.T) {
+	t.Parallel()
+	const driver, kernel = "535.261.03", "6.1.0-56-amd64"
+	uvm := imagetest.LinkedModule("nvidia_uvm", driver, kernel, nil, []string{"nvUvmInterfaceRegisterGpu", "kmalloc"})
+	core := imagetest.LinkedModule("nvidia", driver, kernel, []string{"nvUvmInterfaceRegisterGpu"}, []string{"kmalloc"})
+	for what, c := range map[string]struct {
+		modules map[string][]byte
+		want    []string
+	}{
+		"good":           {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm}, nil},
+		"other kernel":   {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, "6.1.0-9-amd64"), "nvidia-uvm": imagetest.Module("nvidia_uvm", driver, kernel)}, []string{`is for kernel "6.1.0-9-amd64" (vermagic)`}},
+		"other driver":   {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_uvm", "550.54.14", kernel)}, []string{"is of driver 550.54.14"}},
+		"other module":   {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_drm", driver, kernel)}, []string{"is the module nvidia_drm"}},
+		"one is missing": {map[string][]byte{"nvidia": core}, []string{"has no module nvidia_uvm"}},
+		"symbol":         {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, kernel), "nvidia-uvm": uvm}, []string{"needs nvUvmInterfaceRegisterGpu, which no module of its set has"}},
+		"no module":      {map[string][]byte{"nvidia": core, "nvidia-uvm": []byte("text")}, []string{"not a kernel module"}},
+	} {
+		dir, set := t.TempDir(), ModuleSet{Folder: "x", Kernel: kernel}
+		for name, data := range c.modules {
+			file := filepath.Join(dir, name+".ko")
+			if err := os.WriteFile(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f := moduleFile{name: name}
+			f.facts, f.damage = readModule(file, int64(len(data)))
+			set.files = append(set.files, f)
+		}
+		var got []string
+		s := &subject{version: driver}
+		s.checkSet(set, func(_ Severity, _, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
+		if len(got) != len(c.want) || len(got) > 0 && !strings.Contains(got[0], c.want[0]) {
+			t.Errorf("%s: %s", what, cmp.Diff(c.want, got))
+		}
+	}
+}

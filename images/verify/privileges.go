@@ -1,0 +1,97 @@
+package verify
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// privileged are the programs of distributions that have setuid, setgid or capabilities, and NVIDIA's one:
+// for every user, it loads the module and makes the device files.
+var privileged = []string{
+	"nvidia-modprobe",
+	"su", "sudo", "sudoedit", "mount", "umount", "passwd", "newgrp", "sg", "gpasswd", "chsh", "chfn", "chage", "expiry", "unix_chkpwd", "unix2_chkpwd", "pam_extrausers_chkpwd",
+	"pam_timestamp_check", "userhelper", "pkexec", "polkit-agent-helper-1", "dbus-daemon-launch-helper", "ssh-keysign", "ssh-agent", "crontab", "at",
+	"write", "wall", "utempter", "fusermount", "fusermount3", "newuidmap", "newgidmap", "ping", "ping6", "arping", "clockdiff", "mtr-packet", "usernetctl",
+	"locate", "plocate", "slocate", "staprun", "lockfile", "dotlockfile", "netreport", "gst-ptp-helper", "ksu", "mount.nfs", "mount.cifs", "mount.ecryptfs_private",
+}
+
+// checkPrivileges: a program that runs with more rights than its user has to be one that is known to
+// need them.
+func checkPrivileges(s *subject, find finder) {
+	for _, e := range s.all {
+		if e.Kind != rootfs.File || e.Mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 && e.Capability == "" {
+			continue
+		}
+		if name := path.Base(e.Path); !slices.Contains(privileged, name) || !inProgramDir(e.Path) {
+			find(Error, e.Path, "runs with the rights of %d:%d (mode %04o) or with capabilities: no driver and no distribution has such a program", e.UID, e.GID, rootfs.UnixMode(e.Mode))
+		}
+	}
+	for _, f := range s.drivers {
+		if path.Base(f.entry.Path) == "nvidia-modprobe" && (f.entry.Mode&fs.ModeSetuid == 0 || f.entry.UID != 0) {
+			find(Error, f.entry.Path, "is not setuid root (mode %04o): other users' programs cannot make the device files with it", rootfs.UnixMode(f.entry.Mode))
+		}
+	}
+}
+
+func inProgramDir(p string) bool {
+	return slices.ContainsFunc([]string{"bin/", "sbin/", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/lib64/", "usr/libexec/", "lib/", "lib64/"},
+		func(dir string) bool { return strings.HasPrefix(p, dir) })
+}
+
+// checkPermissions: consumers of any user read the driver's files, and only root may change them. The same
+// holds for everything in the folders that the dynamic loader searches.
+func checkPermissions(s *subject, find finder) {
+	dirs := s.searchedDirs()
+	for _, e := range s.all {
+		if e.Kind == rootfs.File && e.Mode&0o002 != 0 && slices.Contains(dirs, path.Dir(e.Path)) && !driverName.MatchString(path.Base(e.Path)) {
+			find(Error, e.Path, "can be changed by every user (mode %04o)", rootfs.UnixMode(e.Mode))
+		}
+	}
+	seen := map[string]bool{}
+	for _, f := range s.drivers {
+		want := fs.FileMode(0o555)
+		if f.library {
+			want = 0o444
+		}
+		checkAccess(f.entry, want, find)
+		for dir := path.Dir(f.entry.Path); dir != "." && !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			if e, ok := s.tree.Lstat(dir); ok {
+				checkAccess(e, 0o555, find)
+			}
+		}
+	}
+}
+
+// checkAccess checks the owner of an entry, that all users have the wanted rights, and that only root can
+// write. The group may own a folder and write there: in images of Debian it does in usr/local.
+func checkAccess(e *rootfs.Entry, want fs.FileMode, find finder) {
+	others := fs.FileMode(0o022)
+	if e.Kind == rootfs.Dir {
+		others = 0o002
+	}
+	switch {
+	case e.UID != 0 || e.GID != 0 && e.Kind != rootfs.Dir:
+		find(Error, e.Path, "belongs to %d:%d, not to root", e.UID, e.GID)
+	case e.Mode&want != want:
+		find(Error, e.Path, "has mode %04o: not all users can use it", rootfs.UnixMode(e.Mode))
+	case e.Mode&others != 0:
+		find(Error, e.Path, "has mode %04o: others than root can change it", rootfs.UnixMode(e.Mode))
+	}
+}
+
+// checkPreload: what is preloaded runs in every program of the image, the driver's included.
+func checkPreload(s *subject, find finder) {
+	if e, err := s.tree.Stat("etc/ld.so.preload"); err == nil && (e.Kind != rootfs.File || e.Size > 0) {
+		find(Error, "etc/ld.so.preload", "makes every program load more libraries: neither a driver nor a distribution has such a file")
+	}
+	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT"} {
+		if v := s.env(name); v != "" {
+			find(Error, "", "%s is %q: every program loads it", name, v)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package verify
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// WriteText writes the inspection for people, as a table.
+func (i *Inspection) WriteText(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "Digest\t%s\nDriver\t%s\nSystem\t%s\nArch\t%s\nProfile\t%s\nFlavours\t%s\nCommand\t%s\nSize\t%s\n",
+		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
+	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
+		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
+	if d := i.Description; d != nil {
+		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernelRange(d), d.ID)
+	}
+	for _, m := range i.Modules {
+		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
+	}
+	for n, l := range i.Layers {
+		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
+	}
+	return w.Flush()
+}
+
+// kernelRange is the range that the modules compile on: "3.10 to 6.16".
+func kernelRange(d *driverinfo.Description) string {
+	text := "any"
+	switch {
+	case d.Kernel.Min != "" && d.Kernel.Max != "":
+		text = d.Kernel.Min + " to " + d.Kernel.Max
+	case d.Kernel.Min != "":
+		text = "from " + d.Kernel.Min
+	case d.Kernel.Max != "":
+		text = "up to " + d.Kernel.Max
+	}
+	if len(d.Overridden) > 0 {
+		text += ", overridden: " + strings.Join(d.Overridden, ", ")
+	}
+	return text
+}
+
+// signedBy is a line about who signed a set of modules.
+func signedBy(m ModuleSet) string {
+	if m.Damage != "" {
+		return "damaged: " + m.Damage
+	}
+	first, same := ModuleInfo{}, true
+	for n, i := range m.Modules {
+		if n == 0 {
+			first = i
+		}
+		same = same && i.Signer == first.Signer && i.Hash == first.Hash && i.KeyID == first.KeyID
+	}
+	switch {
+	case !same:
+		return fmt.Sprintf("%d modules, signed differently (-o json shows how)", len(m.Modules))
+	case first.Hash == "":
+		return fmt.Sprintf("%d modules, unsigned", len(m.Modules))
+	}
+	text := fmt.Sprintf("%d modules, signed by %s with %s, key %s", len(m.Modules), first.Signer, first.Hash, first.KeyID)
+	if m.Certificate != "" {
+		text += ", certificate " + m.Certificate
+	}
+	return text
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

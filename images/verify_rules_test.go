@@ -1,0 +1,97 @@
+package images
+
+import (
+	"archive/tar"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+// TestVerifyRules: what cannot work does not pass, also without a list of the image's files. Each case names
+// the rule that has to find it and a part of what it says; "" finds nothing.
+func TestVerifyRules(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	good := unlisted(t, r.build(t, pair("debian12", newDriver), recipe.Options{}))
+	const lib, v = libDir + "/", newDriver
+	cuda := soFile("amd64", "libcuda.so.1", "libc.so.6")
+	put := func(name, body string, mode int64) []repotest.File {
+		return []repotest.File{{Name: name, Body: body, Mode: mode}}
+	}
+	link := func(name, target string) []repotest.File { return []repotest.File{{Name: name, Link: target}} }
+	kernel := "usr/src/nvidia-" + v + "/kernel/"
+	for what, c := range map[string]struct {
+		files      []repotest.File
+		rule, says string
+		config     func(*v1.Config)
+	}{
+		"libcuda empty":        {files: put(lib+"libcuda.so."+v, "", 0o755), rule: "elf", says: "it has 0 bytes"},
+		"libcuda text":         {files: put(lib+"libcuda.so."+v, "this is no library, but a text\n", 0o755), rule: "elf", says: "not an ELF file"},
+		"libcuda 100 bytes":    {files: put(lib+"libcuda.so."+v, cuda[:100], 0o755), rule: "elf", says: "cut off"},
+		"libcuda half":         {files: put(lib+"libcuda.so."+v, cuda[:len(cuda)/2], 0o755), rule: "elf", says: "cut off"},
+		"libcuda mode 0000":    {files: []repotest.File{{Name: lib + "libcuda.so." + v, Body: cuda, Mode: 0o4}}, rule: "permissions", says: "has mode 0004"},
+		"libcuda is another":   {files: put(lib+"libcuda.so."+v, soFile("amd64", "libnvidia-ml.so.1", "libc.so.6"), 0o755), rule: "soname", says: `has the soname "libnvidia-ml.so.1", which is not that of libcuda`},
+		"libcuda no soname":    {files: put(lib+"libcuda.so."+v, soFile("amd64", "", "libc.so.6"), 0o755), rule: "soname", says: `has the soname ""`},
+		"libcuda leads away":   {files: link(lib+"libcuda.so.1", "libnvidia-ml.so."+v), rule: "soname", says: "leads to " + lib + "libnvidia-ml.so." + v},
+		"libnvidia-ml zeros":   {files: put(lib+"libnvidia-ml.so."+v, strings.Repeat("\x00", 3000), 0o755), rule: "elf", says: "begins with 00"},
+		"nvidia-smi empty":     {files: put("usr/bin/nvidia-smi", "", 0o755), rule: "programs", says: "is neither a program nor a script"},
+		"nvidia-smi a script":  {files: put("usr/bin/nvidia-smi", "#!/bin/sh\n", 0o755), rule: "programs", says: "is no program"},
+		"nvidia-smi setuid":    {files: put("usr/bin/nvidia-smi", string(imagetest.ELF{Program: true}.Bytes()), 0o4755), rule: "privileges", says: "runs with the rights of"},
+		"shell setuid":         {files: put("usr/local/share/x", string(imagetest.ELF{Program: true}.Bytes()), 0o4755), rule: "privileges", says: "no driver and no distribution"},
+		"su outside":           {files: put("tmp/su", string(imagetest.ELF{Program: true}.Bytes()), 0o4755), rule: "privileges", says: "no driver and no distribution"},
+		"su":                   {files: put("usr/bin/su", string(imagetest.ELF{Program: true}.Bytes()), 0o4755)},
+		"nvidia-modprobe":      {files: put("usr/bin/nvidia-modprobe", string(imagetest.ELF{Program: true}.Bytes()), 0o755), rule: "privileges", says: "is not setuid root"},
+		"library 0777":         {files: put(lib+"libcuda.so."+v, cuda, 0o777), rule: "permissions", says: "others than root can change it"},
+		"C library 0777":       {files: put(lib+"libother.so.6", cuda, 0o777), rule: "permissions", says: "can be changed by every user"},
+		"other owner":          {files: []repotest.File{{Name: lib + "libcuda.so." + v, Body: cuda, Mode: 0o755, UID: 1000}}, rule: "permissions", says: "belongs to 1000:0"},
+		"ld.so.preload":        {files: put("etc/ld.so.preload", "/usr/lib/evil.so\n", 0o644), rule: "preload", says: "makes every program load"},
+		"LD_PRELOAD":           {config: func(c *v1.Config) { c.Env = append(c.Env, "LD_PRELOAD=/x.so") }, rule: "preload", says: `LD_PRELOAD is "/x.so"`},
+		"second, empty":        {files: put(lib+"libcuda.so.550.54.14", "", 0o755), rule: "driver-version", says: "is of driver 550.54.14"},
+		"compat, not searched": {files: put("usr/local/cuda-12.4/compat/libcuda.so.550.54.14", cuda, 0o755)},
+		"compat, searched": {files: append(put("usr/local/cuda-12.4/compat/libcuda.so.550.54.14", cuda, 0o755),
+			repotest.File{Name: "etc/ld.so.conf", Body: "include /etc/ld.so.conf.d/*.conf\n"}, repotest.File{Name: "etc/ld.so.conf.d/cuda.conf", Body: "/usr/local/cuda-12.4/compat # CUDA\n"}),
+			rule: "driver-version", says: "is of driver 550.54.14"},
+		"libOpenCL dangling":  {files: link(lib+"libOpenCL.so.1", "libOpenCL.so.1.0.0"), rule: "relative-links", says: "which is not there"},
+		"libOpenCL to /":      {files: append(put(lib+"libOpenCL.so.1.0.0", soFile("amd64", "libOpenCL.so.1"), 0o644), link(lib+"libOpenCL.so.1", "/"+lib+"libOpenCL.so.1.0.0")...), rule: "relative-links", says: "make it relative"},
+		"libOpenCL needs":     {files: append(put(lib+"libOpenCL.so.1.0.0", soFile("amd64", "libOpenCL.so.1", "libnone.so"), 0o644), link(lib+"libOpenCL.so.1", "libOpenCL.so.1.0.0")...), rule: "dependencies", says: "needs libnone.so"},
+		"libOpenCL unlinked":  {files: put(lib+"libOpenCL.so.1.0.0", soFile("amd64", "libOpenCL.so.1"), 0o644), rule: "soname", says: "has its soname libOpenCL.so.1: add the link"},
+		"Kbuild":              {files: gone(kernel + "Kbuild"), rule: "kernel-sources", says: "Kbuild: is not there"},
+		"Kbuild empty":        {files: put(kernel+"Kbuild", "", 0o644), rule: "kernel-sources", says: "Kbuild: is empty"},
+		"nv.c":                {files: gone(kernel + "nvidia/nv.c"), rule: "kernel-sources", says: "nvidia/nv.c: is not there, but nvidia-sources.Kbuild names it"},
+		"sources":             {files: gone("usr/src/nvidia-" + v), rule: "kernel-sources", says: "and no modules: no node can use the image"},
+		"gcc":                 {files: gone("usr/bin/gcc-12", "usr/bin/x86_64-linux-gnu-gcc-12", "usr/bin/gcc", "usr/bin/cc"), rule: "toolchain", says: "no C compiler is on PATH"},
+		"gcc empty":           {files: put("usr/bin/x86_64-linux-gnu-gcc-12", "", 0o755), rule: "toolchain", says: "no C compiler is on PATH"},
+		"make":                {files: gone("usr/bin/make"), rule: "toolchain", says: "make is not on PATH"},
+		"sh of another":       {files: put("usr/bin/sh", string(imagetest.ELF{Program: true, Arch: "arm64"}.Bytes()), 0o755), rule: "programs", says: "is for EM_AARCH64"},
+		"licence empty":       {files: put("licenses/LICENSE", "", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
+		"licence of another":  {files: put("licenses/LICENSE", "GPL, a license\n", 0o644), rule: "licence", says: "is not NVIDIA's licence"},
+		"licence unreadable":  {files: put("licenses/LICENSE", "NVIDIA's license\n", 0o600), rule: "licence", says: "which all users can read"},
+		"firmware empty":      {files: put(recipe.FirmwareDir+"/nvidia/"+v+"/gsp_ga10x.bin", "", 0o644), rule: "firmware", says: "is empty"},
+		"module of another":   {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", string(imagetest.Module("nvidia", v, "6.1.0-9-amd64")), 0o644), rule: "modules", says: `is for kernel "6.1.0-9-amd64" (vermagic), its folder for 6.1.0-56-amd64`},
+		"module damaged":      {files: put("usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko", "text", 0o644), rule: "modules", says: "read the module /usr/lib/modules/6.1.0-56-amd64/updates/nvidia.ko"},
+		"user":                {config: func(c *v1.Config) { c.User = "nobody" }, rule: "environment", says: "only root loads modules"},
+		"library a device":    {files: []repotest.File{{Name: lib + "libcuda.so." + v, Type: tar.TypeChar}}, rule: "relative-links", says: "libcuda.so.1: is a link to"},
+		"folder of libraries": {files: []repotest.File{{Name: libDir + "/", Mode: 0o700}}, rule: "permissions", says: "not all users can use it"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			findings, err := examiner(r.b).Verify(t.Context(), what, changed(t, good, c.files, c.config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := c.rule == "" && verify.Unfit(findings) == nil
+			for _, f := range findings {
+				found = found || c.rule != "" && f.Severity == verify.Error && f.Rule == c.rule && strings.Contains(f.String(), c.says)
+			}
+			if !found {
+				t.Errorf("want an error of %q that says %q, got %v", c.rule, c.says, findings)
+			}
+		})
+	}
+}
