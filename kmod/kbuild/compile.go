@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,12 +91,10 @@ var ErrBusy = errors.New("another compile is at work there")
 // killed.
 func prepare(work string) (dir string, unlock func(), err error) {
 	dir = filepath.Join(work, scratch)
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", nil, fmt.Errorf("prepare the scratch folder: %w", err)
-	}
+	made := os.Mkdir(dir, 0o755) // its error matters only if the folder cannot be opened
 	lock, err := os.Open(dir)
 	if err != nil {
-		return "", nil, fmt.Errorf("prepare the scratch folder: %w", err)
+		return "", nil, fmt.Errorf("prepare the scratch folder: %w", errors.Join(made, err))
 	}
 	if err := empty(lock); err != nil {
 		lock.Close()
