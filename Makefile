@@ -50,6 +50,7 @@ e2e-full: build ## all of these tests, tier by tier, into e2e-results.md; TIER=l
 	ci/e2e/run $(or $(TIER),-all)
 
 lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them
+	@go test -list '$(SCENARIO)' ./ci/lab/scenarios | grep -q ^Test || { echo "make lab: no scenario matches SCENARIO=$(SCENARIO)" >&2; exit 2; }
 	DRIVER_E2E=1 go test -v -count=1 -timeout 180m -parallel 2 -run '$(SCENARIO)' ./ci/lab/scenarios
 
 buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; needs root and runc

@@ -167,8 +167,13 @@ func (i *instance) InsertInTree(_ context.Context, names ...string) (inserted []
 	return inserted, nil
 }
 
-func (i *instance) Delete(_ context.Context, name string) error {
-	return i.do("delete "+name, func() error { return i.delete(name) })
+func (i *instance) Delete(ctx context.Context, name string) error {
+	return i.do("delete "+name, func() error {
+		if err := ctx.Err(); err != nil { // as the child process that calls the kernel
+			return err
+		}
+		return i.delete(name)
+	})
 }
 
 func (i *instance) Holders(_ context.Context, except func(int) bool) (out []kmod.Holder, err error) {

@@ -152,8 +152,9 @@ func (n *Node) putBack(ctx context.Context, d status.Driver, removed []string) e
 }
 
 // removeInTree removes modules of the kernel that were loaded for the driver, except those that others use
-// now.
+// now. It does so also after a signal, which has cancelled the context of a start.
 func (n *Node) removeInTree(ctx context.Context, names []string) {
+	ctx = context.WithoutCancel(ctx)
 	for _, name := range slices.Backward(names) {
 		err := n.kernel.Delete(ctx, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, kmod.ErrInUse) {

@@ -18,6 +18,8 @@ type Console struct {
 	text strings.Builder // all output so far
 	seen int             // how much of words' result Wait has matched
 	news chan struct{}
+
+	patience Patience // zero while the guest boots for the first time
 }
 
 // Keys that are not characters, as a terminal sends them.
@@ -64,7 +66,7 @@ func (c *Console) words() (text string, news chan struct{}) {
 func (c *Console) Wait(pattern string, limit time.Duration) string {
 	c.t.Helper()
 	re := regexp.MustCompile(pattern)
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(c.patience.Limit(limit))
 	defer timer.Stop()
 	for {
 		text, news := c.words()

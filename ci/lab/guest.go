@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	hangLimit  = 5 * time.Minute // a guest that has not come by then hangs, and is started again once
 	bootLimit  = 10 * time.Minute
 	quietBoot  = 5 * time.Second  // of a kernel that QEMU starts directly
 	quietStart = 40 * time.Second // with firmware and boot loaders
@@ -51,8 +52,14 @@ type Guest struct {
 	allow   []*regexp.Regexp // lines of the kernel log that are expected
 }
 
-// Start boots a guest that ends with the test. The test fails if the kernel log shows a bug.
+// Start boots a guest that ends with the test. A guest that hangs while it boots is started again once. The
+// test fails if the kernel log shows a bug.
 func Start(t testing.TB, config Config) *Guest {
+	t.Helper()
+	return startWithin(t, config, hangLimit)
+}
+
+func startWithin(t testing.TB, config Config, hang time.Duration) *Guest {
 	t.Helper()
 	if config.MemoryMB == 0 {
 		config.MemoryMB = 1400
@@ -66,19 +73,34 @@ func Start(t testing.TB, config Config) *Guest {
 	if config.DiskMB == 0 {
 		config.DiskMB = 8192
 	}
-	begin := time.Now()
-	m := startMachine(t, &config)
-	g := &Guest{t: t, config: config, qemu: m, client: newClient(m.port)}
+	g := &Guest{t: t, config: config}
+	begin := g.launch()
 	t.Cleanup(g.end)
-	if m.serial != nil {
-		g.console = newConsole(t, m.serial)
+	if !g.ready(begin, hang) {
+		t.Logf("the guest hung while it booted: its agent did not come within %s. It is started again, once. Its console:\n%s", hang, tail(g.qemu.consoleText()))
+		_ = g.qemu.stop(0) // the error says that it was killed
+		if begin = g.launch(); !g.ready(begin, bootLimit) {
+			t.Fatalf("the guest hung again: its agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
+		}
 	}
-	g.up(begin)
+	g.setup()
 	return g
 }
 
-// up waits for the agent and then sets the guest up.
-func (g *Guest) up(begin time.Time) {
+// launch starts QEMU and returns when that was.
+func (g *Guest) launch() time.Time {
+	g.t.Helper()
+	begin := time.Now()
+	g.qemu = startMachine(g.t, &g.config)
+	g.client, g.console = newClient(g.qemu.port), nil
+	if g.qemu.serial != nil {
+		g.console = newConsole(g.t, g.qemu.serial)
+	}
+	return begin
+}
+
+// ready waits for the agent, at most for a limit. It measures how busy the machine is.
+func (g *Guest) ready(begin time.Time, limit time.Duration) bool {
 	g.t.Helper()
 	select {
 	case release := <-g.client.ready:
@@ -88,13 +110,16 @@ func (g *Guest) up(begin time.Time) {
 			quiet = quietStart
 		}
 		g.client.patience = Measure(g.boot, quiet)
+		if g.console != nil {
+			g.console.patience = g.client.patience
+		}
 		g.t.Logf("guest: Linux %s ready after %s", release, g.boot.Round(10*time.Millisecond))
+		return true
 	case <-g.client.gone:
 		g.t.Fatalf("the guest ended while it booted: %v", g.qemu.end())
-	case <-time.After(bootLimit):
-		g.t.Fatalf("the guest's agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
+	case <-time.After(limit):
 	}
-	g.setup()
+	return false
 }
 
 // Reboot restarts a guest with Firmware.Debian. Its processes are lost; /var/lib and the firmware's variables
@@ -111,7 +136,10 @@ func (g *Guest) Reboot(during func(*Console)) {
 	if during != nil {
 		during(g.console)
 	}
-	g.up(begin)
+	if !g.ready(begin, bootLimit) {
+		g.t.Fatalf("the guest's agent did not come within %s; the console:\n%s", bootLimit, tail(g.qemu.consoleText()))
+	}
+	g.setup()
 }
 
 // Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
@@ -206,7 +234,7 @@ func (g *Guest) end() {
 	g.checkLog()
 	// The request gets no answer: the port is closed.
 	_ = g.client.call(wire.OpPowerOff, wire.File{}, nil, powerLimit)
-	assert.NoErrorf(g.t, g.qemu.stop(powerLimit), "guest")
+	assert.NoErrorf(g.t, g.qemu.stop(g.Limit(powerLimit)), "guest")
 	if g.t.Failed() {
 		g.t.Logf("the guest's console (%s):\n%s", g.qemu.keepConsole(), tail(g.qemu.consoleText()))
 	}

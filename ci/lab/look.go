@@ -163,3 +163,24 @@ func (p *Process) Hold(device string) *Process {
 	h.WaitLine("^open$", runLimit)
 	return h
 }
+
+// Within calls ask until it returns true, at most for a limit on an idle machine, and returns the
+// last answer.
+func (g *Guest) Within(limit time.Duration, ask func() bool) bool {
+	const pause = 100 * time.Millisecond
+	for end := time.Now().Add(g.Limit(limit)); !ask(); <-time.After(pause) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// Eventually fails the test with the description of a condition if the condition does not become true within
+// a limit on an idle machine.
+func (g *Guest) Eventually(limit time.Duration, what string, ask func() bool) {
+	g.t.Helper()
+	if !g.Within(limit, ask) {
+		g.t.Fatalf("not within %s: %s", g.Limit(limit), what)
+	}
+}

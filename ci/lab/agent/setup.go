@@ -112,29 +112,12 @@ func fill(root string, spec wire.Spec) error {
 	return nil
 }
 
-// bind does not follow symbolic links of the image out of its root: /var/run and /lib are often links.
+// bind mounts a folder or file of the host in the container's root.
 func bind(root string, b wire.Bind) error {
-	r, err := os.OpenRoot(root)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	inside := strings.TrimPrefix(filepath.Clean(b.Guest), "/")
-	if b.File {
-		err = r.MkdirAll(filepath.Dir(inside), 0o755)
-		if err == nil {
-			var f *os.File
-			if f, err = r.OpenFile(inside, os.O_CREATE|os.O_RDONLY, 0o666); err == nil {
-				f.Close()
-			}
-		}
-	} else {
-		err = r.MkdirAll(inside, 0o755)
-	}
+	target, err := mountPoint(root, b)
 	if err != nil {
 		return fmt.Errorf("mount point %s: %w", b.Guest, err)
 	}
-	target := filepath.Join(root, inside)
 	if err := unix.Mount(b.Host, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s on %s: %w", b.Host, b.Guest, err)
 	}

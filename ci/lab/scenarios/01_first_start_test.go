@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,16 +145,18 @@ func kept(t *testing.T, g *lab.Guest) {
 	}
 }
 
-// A whole compile in the guest, by the real make: DRIVER_LAB_COMPILE=1 compiles 470.256.02,
-// DRIVER_LAB_COMPILE=535 compiles 535.261.03, both on 6.1 (make e2e-full TIER=lab-compile). It takes a
-// quarter of an hour and more, so it runs only if the variable is set.
+// A whole compile in the guest, by the real make, of 470.256.02 on 6.1, or of 535.261.03 with
+// DRIVER_LAB_COMPILE=535. It takes a quarter of an hour and more, so it runs only if it is named (make lab
+// SCENARIO=WholeCompile) or if the variable is set.
 func Test01WholeCompile(t *testing.T) {
 	p := d470
-	switch os.Getenv("DRIVER_LAB_COMPILE") {
-	case "":
-		t.Skip("a whole compile in an emulated machine runs with DRIVER_LAB_COMPILE=1 or =535 (make e2e-full TIER=lab-compile); it takes a quarter of an hour and more")
-	case "535":
+	compile := os.Getenv("DRIVER_LAB_COMPILE")
+	named := strings.Contains(flag.Lookup("test.run").Value.String(), "WholeCompile")
+	switch {
+	case compile == "535":
 		p = d535
+	case compile == "" && !named:
+		t.Skip("a whole compile in an emulated machine takes a quarter of an hour and more: make lab SCENARIO=WholeCompile")
 	}
 	g := stage{alone: true, products: map[string]product{"driver": p}, edit: func(c *lab.Config) { c.MemoryMB = 3000 }}.start(t)
 	before := look(g)

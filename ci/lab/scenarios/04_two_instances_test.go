@@ -44,7 +44,7 @@ func Test04TwoInstances(t *testing.T) {
 	usable(t, g)
 
 	stops(t, a, 0)
-	next, last := firstReady(t, b, c)
+	next, last := firstReady(g, b, c)
 	alone(t, next, last)
 	usable(t, g)
 	stops(t, next, 0)
@@ -95,18 +95,13 @@ func alone(t *testing.T, serving *lab.Process, waiting ...*lab.Process) {
 }
 
 // firstReady returns the one of two instances that takes over, and the other one.
-func firstReady(t *testing.T, a, b *lab.Process) (first, other *lab.Process) {
-	t.Helper()
-	for limit := time.Now().Add(3 * time.Minute); time.Now().Before(limit); time.Sleep(200 * time.Millisecond) {
-		switch {
-		case strings.Contains(a.Output(), logtest.Ready):
-			return a, b
-		case strings.Contains(b.Output(), logtest.Ready):
-			return b, a
-		}
+func firstReady(g *lab.Guest, a, b *lab.Process) (first, other *lab.Process) {
+	isReady := func(p *lab.Process) bool { return strings.Contains(p.Output(), logtest.Ready) }
+	g.Eventually(3*time.Minute, "one of two instances that wait takes over", func() bool { return isReady(a) || isReady(b) })
+	if isReady(b) {
+		a, b = b, a
 	}
-	t.Fatalf("neither instance took over:\n%s\n%s", a.Output(), b.Output())
-	return nil, nil
+	return a, b
 }
 
 // foreign shows that NVIDIA's own container and this project's exclude each other: NVIDIA's locks its pid

@@ -40,11 +40,11 @@ func Test11MidCompile(t *testing.T) {
 		t.Run(how.name, func(t *testing.T) {
 			p := c.ExecStart("nvidia-driver", "init", "--accept-license")
 			p.WaitLine(logtest.Compiling+`535\.261\.03 .* compiler="gcc 12`, time.Minute)
-			waitFor(t, time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, c), "cc1") })
+			g.Eventually(time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, c), "cc1") })
 			begin := time.Now()
 			how.end(t, p)
 			ended := time.Since(begin)
-			waitFor(t, time.Minute, "the end of every process", func() bool { return commands(g, c) == "sleep" })
+			g.Eventually(time.Minute, "the end of every process", func() bool { return commands(g, c) == "sleep" })
 			took := time.Since(begin)
 			t.Logf("ended after %s, nothing was left after %s", ended.Round(10*time.Millisecond), took.Round(10*time.Millisecond))
 			if took > g.Limit(how.within) {
@@ -67,7 +67,7 @@ func Test11MidCompile(t *testing.T) {
 	t.Run("SIGKILL of the container", func(t *testing.T) {
 		p := g.Start(withHeaders(g, light("535")))
 		p.WaitLine(logtest.Compiling+`535\.261\.03`, time.Minute)
-		waitFor(t, time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, p), "cc1") })
+		g.Eventually(time.Minute, "a compiler at work", func() bool { return strings.Contains(commands(g, p), "cc1") })
 		p.Kill()
 		if after := look(g).withoutKilled(); after != before {
 			t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
@@ -90,15 +90,6 @@ func worker(t *testing.T, g *lab.Guest, p *lab.Process) string {
 		t.Fatalf("children of %s: %q", p, pid)
 	}
 	return pid
-}
-
-func waitFor(t *testing.T, limit time.Duration, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s after %s", what, limit)
-		}
-	}
 }
 
 // hog replaces NVIDIA's script that tests the kernel's interfaces. Like that script, it hides the compiler's

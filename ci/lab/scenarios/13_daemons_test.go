@@ -88,7 +88,7 @@ func Test13DaemonKilledFiveTimes(t *testing.T) {
 func wantDown(t *testing.T, g *lab.Guest, reason string) {
 	t.Helper()
 	var st status.Snapshot
-	eventually(t, 20*time.Second, "not ready", func() bool { st = statusOf(t, g); return st.State == status.Degraded })
+	g.Eventually(20*time.Second, "not ready", func() bool { st = statusOf(t, g); return st.State == status.Degraded })
 	contains(t, st.Reason, reason)
 	if st.Ready {
 		t.Errorf("ready while a daemon is down: %+v", st)
@@ -107,7 +107,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 	p := g.Start(pod)
 	p.WaitLine(logtest.NotReady+`nvidia-persistenced is not running: .*it was told to fail`, 2*time.Minute)
 	wantDown(t, g, `it was told to fail`)
-	eventually(t, 30*time.Second, "three more attempts", func() bool { return statusOf(t, g).Daemons[0].Restarts >= 3 })
+	g.Eventually(30*time.Second, "three more attempts", func() bool { return statusOf(t, g).Daemons[0].Restarts >= 3 })
 	if !p.Running() || driverLoaded(g) != d535.driver || roots(g) != 1 {
 		t.Errorf("it did not stay as it was: driver %q, %d roots\n%s", driverLoaded(g), roots(g), p.Output())
 	}
@@ -137,7 +137,7 @@ func Test13DaemonNeverStarts(t *testing.T) {
 
 	g.Write(standinMode, "hangs\n", 0)
 	p = g.Start(pod)
-	eventually(t, time.Minute, "the start of the daemons", func() bool { return statusOf(t, g).Phase == "daemons" && driverLoaded(g) != "" })
+	g.Eventually(time.Minute, "the start of the daemons", func() bool { return statusOf(t, g).Phase == "daemons" && driverLoaded(g) != "" })
 	begin := time.Now()
 	p.Signal(syscall.SIGTERM)
 	ends(t, p, 0, time.Minute)

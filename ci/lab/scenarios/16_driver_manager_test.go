@@ -45,7 +45,7 @@ func Test16DriverManager(t *testing.T) {
 
 	g.Remove(pidFile)
 	p.WaitLine(logtest.LockRecreated+`.*nvidia-driver\.pid`, 30*time.Second)
-	eventually(t, 10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
+	g.Eventually(10*time.Second, "NVIDIA's pid file is back", func() bool { return g.Exists(pidFile) })
 	if st := statusOf(t, g); !st.Ready {
 		t.Errorf("not ready for want of a pid file: %+v", st)
 	}
@@ -62,7 +62,7 @@ func Test16DriverManager(t *testing.T) {
 		return at
 	}
 	first := heartbeat()
-	eventually(t, time.Minute, "two more looks of the watch", func() bool { return heartbeat() >= first+10 })
+	g.Eventually(time.Minute, "two more looks of the watch", func() bool { return heartbeat() >= first+10 })
 	assert.Equalf(t, 0, roots(g), "the root was mounted behind the manager's back")
 	detaches(t, g, p, holder)
 

@@ -76,7 +76,7 @@ func Test18Precompiled(t *testing.T) {
 		t.Errorf("the modules did not come from the image: %+v", up)
 	}
 	usable(t, g)
-	eventually(t, time.Minute, "the root is on the disk", func() bool { return g.Sh("find /var/lib/nvidia-driver -name staged.boot") == "" })
+	g.Eventually(time.Minute, "the root is on the disk", func() bool { return g.Sh("find /var/lib/nvidia-driver -name staged.boot") == "" })
 	if more := usedMB(t, g) - used; more > 100 {
 		t.Errorf("the driver root takes %d MB", more)
 	} else {
@@ -90,7 +90,7 @@ func Test18Precompiled(t *testing.T) {
 
 	g.Sh("mkdir -p /var/lib/nvidia-driver/modules; cp -a /lab/images/thin/usr/share/nvidia-driver/modules/535* /var/lib/nvidia-driver/modules/")
 	load, tree := time.Hour, time.Hour
-	for n := 0; n < 3 || n < 6 && start > load+tree+time.Second; n++ {
+	for n := 0; n < 3 || n < 6 && start > load+tree+g.Limit(time.Second); n++ {
 		load, tree = min(load, insmod(t, g)), min(tree, linkTree(t, g, n))
 		// ext4 needs long to find inodes after many were freed
 		g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n))

@@ -301,13 +301,3 @@ func driverLoaded(g *lab.Guest) string {
 	}
 	return strings.TrimSpace(g.Read("/sys/module/nvidia/version"))
 }
-
-// eventually asks again until the answer is true.
-func eventually(t *testing.T, limit time.Duration, what string, ask func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !ask(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not after %s: %s", limit, what)
-		}
-	}
-}

@@ -1,0 +1,160 @@
+package scenarios
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+var (
+	killSeed   = flag.Uint64("kills.seed", 1, "seed of the random kills")
+	killStarts = flag.Int("kills.starts", 100, "starts that are killed")
+)
+
+// Random kills: signals hit process 1, the worker or one of its children at a random time of a start, with
+// and without a process that uses the driver, with one container and with two. After each the driver serves,
+// is absent, was left to its users, or the next start repairs it. When the driver has been stopped, nothing
+// is left on the node.
+func Test24Kills(t *testing.T) {
+	g := killGuest(t)
+	k := &kills{t: t, g: g, pod: ourPod, up: logtest.Ready, before: look(g).withoutLock(), tree: []string{"process 1", "worker", "child"}}
+	k.measure()
+	var first traces
+	var all []outcome
+	for i := range *killStarts {
+		o := k.round(i)
+		all = append(all, o)
+		t.Log(o)
+		if o.bad() || o.waited {
+			t.Errorf("seed %d, start %d: the driver did not recover\n%s", *killSeed, i, o.output)
+			k.reset()
+		}
+		if o.after != stopped || len(all)%10 != 0 && i != *killStarts-1 {
+			continue
+		}
+		now := trace(t, g)
+		if first.Mounts == "" {
+			first = now
+		}
+		now.Processes, now.Descriptors = first.Processes, first.Descriptors // left looks at the processes that count
+		if now != first {
+			t.Errorf("seed %d, start %d left something\nbefore %+v\nafter  %+v", *killSeed, i, first, now)
+		}
+	}
+	t.Logf("seed %d\n%s", *killSeed, tableOf(all))
+}
+
+// killGuest returns a guest whose cache has the modules.
+func killGuest(t *testing.T) *lab.Guest {
+	t.Helper()
+	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+}
+
+// ourPod returns the pod of this project's driver with the recommended volumes, nvidia-persistenced, and
+// a short grace period. Pods have fixed identities, so that kubelet's folders of pods do not count as
+// left over.
+func ourPod(n int) lab.Container {
+	c := lab.DriverPod("535", "DRIVER_GPU_INIT=warn", "DRIVER_GRACE=6s", fmt.Sprintf("POD_NAME=gpu/driver-%d", n))
+	c.HostDev, c.PodUID = true, killPods[n]
+	return c
+}
+
+var killPods = []string{"6a2b4f0e-1d35-4c57-9c83-2f8a7be0d916", "6a2b4f0e-1d35-4c57-9c83-2f8a7be0d917"}
+
+// kills is the state of a series of random kills of one kind of driver container.
+type kills struct {
+	t      *testing.T
+	g      *lab.Guest
+	pod    func(n int) lab.Container
+	up     string   // a line of the container that serves
+	tree   []string // what process 1 is called, its children, their children
+	theirs bool     // not this project's: failures are results
+	before snapshot // of the node without a driver
+	inTree []string // modules of the kernel that a start loads for the driver
+	start  time.Duration
+	stop   time.Duration
+	code   int // of a stop
+}
+
+// measure starts and stops the driver twice. The times of the second start and stop, which uses what the
+// first has cached, are the ranges in which signals are sent.
+func (k *kills) measure() {
+	k.t.Helper()
+	for range 2 {
+		p := k.g.Start(k.pod(0))
+		begin := time.Now()
+		p.WaitLine(k.up, 5*time.Minute)
+		k.start = time.Since(begin)
+		k.inTree = slices.DeleteFunc(k.g.Modules(), func(m string) bool {
+			return strings.HasPrefix(m, "nvidia") || slices.Contains(strings.Fields(k.before.modules), m)
+		})
+		begin = time.Now()
+		var out string
+		if k.code, out = p.Stop(time.Minute); k.code != 0 && !k.theirs {
+			k.t.Fatalf("a stop without a kill: exit code %d\n%s", k.code, out)
+		}
+		k.stop = time.Since(begin)
+		p.Kill()
+	}
+	if left := k.left(); left != "" && !k.theirs {
+		k.t.Fatalf("a start and a stop without a kill left %s", left)
+	} else if left != "" {
+		k.t.Logf("a start and a stop without a kill left %s", left)
+		k.before = look(k.g).withoutLock()
+	}
+	k.t.Logf("without a kill a start takes %s, a stop %s, its exit code is %d", k.start.Round(time.Millisecond), k.stop.Round(time.Millisecond), k.code)
+}
+
+// left returns what is on the node that was not there before, "" for nothing.
+func (k *kills) left() string {
+	now := look(k.g).withoutLock()
+	var all []string
+	for _, c := range []struct{ what, was, is string }{
+		{"modules", k.before.modules, now.modules}, {"mounts", k.before.mounts, now.mounts}, {"files", k.before.run, now.run},
+		{"device files", k.before.dev, now.dev}, {"the firmware's path", k.before.firmware, now.firmware},
+		{"processes, groups and locks", "", k.g.Sh("pidof nvidia-persistenced nvidia-driver nvidia-smi; find /sys/fs/cgroup/kubepods.slice -name '*.scope'; cat /proc/locks")},
+	} {
+		// where the root of a container is a shared mount, umount -R of the script takes away its own /proc
+		// first and then fails: a stop without a kill leaves its root mounted
+		if c.was != c.is && (c.what != "mounts" || !k.theirs) {
+			all = append(all, fmt.Sprintf("%s: %q, before %q", c.what, c.is, c.was))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// unloadInTree removes modules of the kernel that were loaded for the driver and reports whether there were
+// any. A start that is killed while it loads them has not recorded yet which were its own; they harm nobody.
+func (k *kills) unloadInTree() bool {
+	return k.g.Sh(fmt.Sprintf(`for m in $(cut -d' ' -f1 /proc/modules); do case " %s " in *" $m "*) rmmod $m && echo $m ;; esac; done`,
+		strings.Join(k.inTree, " "))) != ""
+}
+
+// state returns the node's state when no container runs.
+func (k *kills) state() string {
+	now := look(k.g)
+	switch {
+	case len(k.g.Driver()) == 0 && (k.theirs || now.mounts == k.before.mounts && now.dev == k.before.dev):
+		return "absent"
+	case !k.whole():
+		return "partial"
+	case statusOf(k.t, k.g).State == status.Detached:
+		return "detached"
+	}
+	return "whole without a container"
+}
+
+// whole says whether the driver is loaded completely and one root is served, whose programs reach the driver.
+func (k *kills) whole() bool {
+	if !slices.Equal(k.g.Driver(), []string{"nvidia", "nvidia_modeset", "nvidia_uvm"}) {
+		return false
+	}
+	return k.g.Run("chroot", "/run/nvidia/driver", smi).Code == 6 && (k.theirs || roots(k.g) == 1)
+}
