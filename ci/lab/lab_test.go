@@ -31,7 +31,7 @@ func busyboxImage(t *testing.T) Image {
 			require.NoError(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
 		}
 	}
-	must(t, errors.Join(os.Mkdir(filepath.Join(root, "var"), 0o755), os.Symlink("/run", filepath.Join(root, "var/run"))))
+	require.NoError(t, errors.Join(os.Mkdir(filepath.Join(root, "var"), 0o755), os.Symlink("/run", filepath.Join(root, "var/run"))))
 	return Image{Disk: TreeDisk(t, root), Env: []string{"PATH=/bin"}, Command: []string{"sh", "-c"}}
 }
 

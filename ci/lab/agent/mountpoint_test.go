@@ -6,19 +6,16 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 func TestMountPoint(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"var", "run", "usr/lib"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	for link, target := range map[string]string{"var/run": "/run", "lib": "usr/lib", "up": "../../../run", "loop": "loop"} {
-		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
 	}
 	for guest, want := range map[string]string{
 		"/var/run/nvidia": "/run/nvidia", "/lib/modules/": "/usr/lib/modules", "/up/x/../y": "/run/y", "/../../new/folder": "/new/folder", "/": "",

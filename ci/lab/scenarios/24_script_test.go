@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // scriptVariable names a file: the script nvidia-driver of NVIDIA's own driver container for Debian
@@ -21,10 +22,7 @@ func Test24Script(t *testing.T) {
 	if path == "" {
 		t.Skip(scriptVariable + " does not name NVIDIA's script, see docs/testing.md")
 	}
-	script, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := require.Value(os.ReadFile(path))(t)
 	g := killGuest(t)
 	before := look(g)
 	standIns(g, string(script))
