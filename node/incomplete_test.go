@@ -60,7 +60,7 @@ func TestLacksModules(t *testing.T) {
 					if ops := e.start(); strings.Contains(ops, "delete") || strings.Contains(ops, "insert nvidia,") || strings.Contains(ops, "compile") == cached {
 						t.Errorf("operations until it served: %s", ops)
 					}
-					for _, name := range strings.Fields(lost) {
+					for name := range strings.FieldsSeq(lost) {
 						if w.modules[name].Version != v535 || !named(e.status.Up.Modules, name) {
 							t.Errorf("%s: %v, record %+v", name, w.modules[name], e.status.Up)
 						}

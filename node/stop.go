@@ -87,17 +87,14 @@ const forever = 100 * 365 * 24 * time.Hour
 func (n *Node) takeDown(patience context.Context, cause error) error {
 	const enough = 3 // attempts for errors that do not pass by waiting, even if no time is left
 	begin := n.now()
-	var ctx context.Context
-	var said time.Time
+	var end, said time.Time
 	for failures := 0; ; {
 		err := n.tryDown(patience)
 		if err == nil {
 			return nil
 		}
-		if ctx == nil {
-			limited, cancel := context.WithDeadline(patience, begin.Add(n.stopLimit(patience, cause)))
-			defer cancel()
-			ctx = limited
+		if end.IsZero() {
+			end = begin.Add(n.stopLimit(patience, cause))
 		}
 		if busy, ok := errors.AsType[*InUseError](err); ok {
 			n.countBlocked()
@@ -110,7 +107,7 @@ func (n *Node) takeDown(patience context.Context, cause error) error {
 			n.log.Warn("the driver cannot be taken down yet", "error", err)
 			n.writeTermination(err)
 		}
-		if !sleep(ctx, tick) {
+		if left := end.Sub(n.now()); !sleep(patience, min(tick, left)) || left <= tick {
 			return err
 		}
 	}

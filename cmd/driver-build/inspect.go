@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/verify"
@@ -78,8 +79,13 @@ func (a *app) verify(ctx context.Context, image string, o verifyFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if o.kernel != "" && !o.deep {
-		return usageError{errors.New("--kernel is for --deep")}
+	if o.kernel != "" {
+		if !o.deep {
+			return usageError{errors.New("--kernel is for --deep")}
+		}
+		if err := recipe.CheckRelease(o.kernel); err != nil {
+			return usageError{err}
+		}
 	}
 	if err := o.runners.check(a.getenv); err != nil {
 		return usageError{err}

@@ -25,9 +25,9 @@ const (
 )
 
 var (
-	// ErrMagic: the file is not an ELF file at all, for example a script.
+	// ErrMagic says that the file is not an ELF file at all, for example a script.
 	ErrMagic = errors.New("not an ELF file")
-	// ErrFormat: the file begins like an ELF file, but is malformed, cut off or beyond the bounds.
+	// ErrFormat says that the file begins like an ELF file, but is malformed, cut off or beyond the bounds.
 	ErrFormat = errors.New("malformed ELF file")
 )
 

@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// ErrNoSection: the file has no section of that name.
+// ErrNoSection says that the file has no section of that name.
 var ErrNoSection = errors.New("no such section")
 
 // section is an entry of the section table; the same for both classes.
@@ -152,11 +152,11 @@ func (f *File) text(t section, off uint64) (string, error) {
 	if _, err := f.in.ReadAt(buf, int64(t.off+off)); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	n := bytes.IndexByte(buf, 0)
-	if n < 0 {
+	text, _, ended := bytes.Cut(buf, []byte{0})
+	if !ended {
 		return "", f.bad("a string that does not end within %d bytes", len(buf))
 	}
-	return string(buf[:n]), nil
+	return string(text), nil
 }
 
 // Section returns the content of the first section of a name, at most limit bytes. A compressed one is

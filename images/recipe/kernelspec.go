@@ -67,6 +67,14 @@ func SelectKernels(offered []distros.Kernel, specs, flavours []string, usual str
 	return slices.Compact(releases), nil
 }
 
+// CheckRelease returns [ErrKernel] for a text that is not the release of one kernel.
+func CheckRelease(text string) error {
+	if spec, err := parseKernelSpec(text); err != nil || spec.release == "" {
+		return fmt.Errorf("%w: %.80q: give a release as uname -r says it (6.1.0-38-amd64)", ErrKernel, text)
+	}
+	return nil
+}
+
 func parseKernelSpec(text string) (kernelSpec, error) {
 	if m := listedKernels.FindStringSubmatch(text); m != nil {
 		s := kernelSpec{series: m[1], latest: strings.Contains(text, "latest"), count: 1}

@@ -114,7 +114,7 @@ func (c *client) cordon(node string, on bool) error {
 
 // gone waits until a list of pods is empty.
 func (c *client) gone(path string, limit time.Duration) error {
-	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Second) {
+	for end := time.Now().Add(limit); ; <-time.After(5 * time.Second) {
 		list, err := c.pods(path)
 		if err != nil || len(list) == 0 {
 			return err

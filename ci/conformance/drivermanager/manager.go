@@ -51,7 +51,7 @@ func (m manager) uninstall() error {
 	if version := hostDriver(); version != "" {
 		log.Printf("driver %s is installed on the host", version)
 		err := m.label(map[string]string{deployPrefix + "driver": "pre-installed"})
-		time.Sleep(time.Minute) // for the pod's deletion
+		<-time.After(time.Minute) // for the pod's deletion
 		return errors.Join(errors.New("the driver is installed on the host"), err)
 	}
 	node, err := m.read()

@@ -96,7 +96,8 @@ func (m manager) evictPods() error {
 // evict evicts one pod; it asks again while a disruption budget forbids that.
 func (c *client) evict(p metadata) error {
 	body := map[string]any{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]string{"name": p.Name, "namespace": p.Namespace}}
-	for {
+	const limit = 5 * time.Minute
+	for end := time.Now().Add(limit); ; <-time.After(5 * time.Second) {
 		err := c.do(http.MethodPost, "/namespaces/"+p.Namespace+"/pods/"+p.Name+"/eviction", "application/json", body, nil)
 		var r refused
 		switch {
@@ -104,7 +105,8 @@ func (c *client) evict(p metadata) error {
 			return nil
 		case r.code != http.StatusTooManyRequests:
 			return err
+		case time.Now().After(end):
+			return fmt.Errorf("pod %s/%s was not evicted within %s: %w", p.Namespace, p.Name, limit, err)
 		}
-		time.Sleep(5 * time.Second)
 	}
 }

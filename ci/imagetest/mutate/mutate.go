@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -97,7 +98,7 @@ func meta(name string, edit func(*rootfs.Entry)) Mutation {
 // beside it. The finding has to be an error, or a note where such changes are harmless. For the folders above
 // the list of files, which are gone together with it, a finding about the list is enough.
 func Noticed(findings []verify.Finding, p string) error {
-	said := ""
+	var said strings.Builder
 	for _, f := range findings {
 		if f.Path != p && f.Path != p+Added && (f.Path != recipe.FileList || !recipe.InFolder(f.Path, p)) {
 			continue
@@ -105,7 +106,7 @@ func Noticed(findings []verify.Finding, p string) error {
 		if f.Severity == verify.Error || verify.Harmless(f.Path, f.Path != p) != "" {
 			return nil
 		}
-		said += f.String() + "; "
+		fmt.Fprintf(&said, "%s; ", f)
 	}
-	return fmt.Errorf("verify finds no error: it says %q", said)
+	return fmt.Errorf("verify finds no error: it says %q", said.String())
 }

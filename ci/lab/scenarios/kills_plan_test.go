@@ -64,7 +64,8 @@ func (o outcome) bad() bool {
 
 func (o outcome) String() string {
 	p := o.plan
-	text := fmt.Sprintf("%3d: SIG%s of %s (%s) at %s gap %s", o.i, p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%3d: SIG%s of %s (%s) at %s gap %s", o.i, p.signals, o.target, o.hit, p.at.Round(time.Millisecond), p.gap.Round(time.Millisecond))
 	for _, part := range []struct {
 		what string
 		is   bool
@@ -74,10 +75,10 @@ func (o outcome) String() string {
 		{"; killed after the grace period", o.killed}, {"; modules of the kernel stayed", o.inTree}, {"; then: " + o.after, o.after != ""},
 	} {
 		if part.is {
-			text += part.what
+			text.WriteString(part.what)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // tableOf counts the outcomes in a Markdown table.
