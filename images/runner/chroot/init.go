@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,7 +70,7 @@ func innerStep() (status, error) {
 	if len(c.Args) == 0 {
 		return status{Ready: true}, nil
 	}
-	pid, err := syscall.ForkExec(c.Args[0], c.Args, &syscall.ProcAttr{Dir: "/", Env: c.Env, Files: []uintptr{0, 1, 2}})
+	pid, err := startCommand(c)
 	if err != nil {
 		return status{Ready: true, Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err))}, nil
 	}
@@ -77,6 +78,21 @@ func innerStep() (status, error) {
 		return status{}, fmt.Errorf("limit memory: %w", err)
 	}
 	return reap(pid)
+}
+
+// startCommand starts the command. driver-build unpacked its program; a child of driver-build that does not
+// execute its own program yet, for another step, may still have the file open for writing (ETXTBSY). That
+// ends within milliseconds.
+func startCommand(c config) (pid int, err error) {
+	const tries, pause = 200, 10 * time.Millisecond
+	for range tries {
+		pid, err = syscall.ForkExec(c.Args[0], c.Args, &syscall.ProcAttr{Dir: "/", Env: c.Env, Files: []uintptr{0, 1, 2}})
+		if !errors.Is(err, unix.ETXTBSY) {
+			break
+		}
+		<-time.After(pause)
+	}
+	return pid, err
 }
 
 func explainStart(err error) string {
