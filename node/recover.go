@@ -21,7 +21,9 @@ func (n *Node) recover(ctx context.Context) error {
 		return err
 	}
 	if !loaded {
-		n.sweep(ctx, layers > 0)
+		if err := n.sweep(ctx, layers > 0); err != nil {
+			return err
+		}
 	}
 	switch {
 	case layers == 0:
@@ -38,9 +40,11 @@ func (n *Node) recover(ctx context.Context) error {
 
 // sweep removes what a predecessor put up for modules that are not loaded any more. The status names it until
 // it is removed.
-func (n *Node) sweep(ctx context.Context, mounted bool) {
+func (n *Node) sweep(ctx context.Context, mounted bool) error {
 	if n.prev != nil || mounted {
-		n.clearFirmware()
+		if err := n.clearFirmware(); err != nil {
+			return err
+		}
 	}
 	if n.prev != nil {
 		n.removeInTree(ctx, n.prev.InTree)
@@ -48,18 +52,17 @@ func (n *Node) sweep(ctx context.Context, mounted bool) {
 	}
 	n.prev = nil
 	n.status.Change(func(st *status.Snapshot) { st.Up = nil })
+	return nil
 }
 
 // clearFirmware resets the kernel's search path for firmware that a predecessor set; a path that another
 // program set stays.
-func (n *Node) clearFirmware() {
+func (n *Node) clearFirmware() error {
 	undo, err := n.roots.Firmware()
 	if err != nil {
-		return // set by another program, or this kernel has none
+		return nil //nolint:nilerr // set by another program, or this kernel has none
 	}
-	if err := undo(); err != nil {
-		n.warn("firmware: %v", err)
-	}
+	return undo()
 }
 
 func (n *Node) isLoaded(module string) (bool, error) {

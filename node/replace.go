@@ -43,8 +43,7 @@ func (n *Node) replace(ctx context.Context) error {
 	if err := n.unload(ctx, old); err != nil {
 		return err
 	}
-	n.clearFirmware()
-	if err := n.roots.Unmount(ctx); err != nil {
+	if err := errors.Join(n.clearFirmware(), n.roots.Unmount(ctx)); err != nil {
 		n.up = append(n.up, n.restoring(old)) // the modules are removed, the rest can be put back
 		return err
 	}

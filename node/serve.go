@@ -20,7 +20,7 @@ func (n *Node) serveRoot(ctx context.Context) error {
 		case firmware != nil:
 			err = firmware()
 		case n.loaded.Adopted:
-			n.clearFirmware() // the predecessor's
+			err = n.clearFirmware() // the predecessor's
 		}
 		return errors.Join(err, n.roots.Unmount(ctx))
 	}})

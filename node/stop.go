@@ -167,7 +167,9 @@ func (n *Node) stopped(ctx context.Context, cause error) error {
 		n.log.Info("stopped; the driver that was loaded before is left as it is")
 	default:
 		n.log.Info("driver unloaded, root unmounted")
-		err = errors.Join(err, n.status.Remove())
+		if err == nil { // otherwise the successor has to know what is left
+			err = n.status.Remove()
+		}
 	}
 	return errors.Join(cause, err)
 }

@@ -81,8 +81,7 @@ func (n *Node) unloadLeft(ctx, patience context.Context) error {
 		n.log.Info("no driver is loaded and no root is mounted")
 	}
 	n.up = append(n.up, step{name: "root", down: func(ctx context.Context) error {
-		n.clearFirmware()
-		return n.roots.Unmount(ctx)
+		return errors.Join(n.clearFirmware(), n.roots.Unmount(ctx))
 	}})
 	if loaded {
 		if n.driver, err = n.loadedDriver(); err != nil {
