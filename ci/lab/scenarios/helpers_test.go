@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -268,6 +269,7 @@ func look(g *lab.Guest) snapshot {
 			mounts = append(mounts, m.Point)
 		}
 	}
+	slices.Sort(mounts) // what a stop puts up again comes last
 	return snapshot{
 		modules:  strings.Join(g.Modules(), " "),
 		mounts:   strings.Join(mounts, " "),
