@@ -15,7 +15,7 @@ const (
 const (
 	bootLimit     = 20 * time.Minute
 	restoreLimit  = 5 * time.Minute
-	quietChecksum = 600 * time.Millisecond // of the checksum that measures how busy the machine is
+	quietChecksum = 800 * time.Millisecond // of the checksum that measures how busy the machine is
 	pullLimit     = 10 * time.Minute
 	nodeLimit     = 2 * time.Minute // of a command on the node
 	plugLimit     = time.Minute
