@@ -16,8 +16,9 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-// TestEveryChange checks that verify finds every change of one path of an image that driver-build made, as an
-// error or, in folders where it is harmless, as a note. It takes some seconds, because each change is verified.
+// TestEveryChange checks that verify finds every change of one path of an image that driver-build made,
+// as an error or, in folders where it is harmless, as a note. It takes some seconds, because each change
+// is verified.
 func TestEveryChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
