@@ -159,7 +159,7 @@ func Test06Operator(t *testing.T) {
 func Test06OperatorInUse(t *testing.T) {
 	c, pod := operatorServes(t)
 	c.AdvertiseGPUs(1)
-	c.Kubectl("label", "node", cluster.NodeName, devicePlugin+"=true")
+	c.Kubectl("label", "--overwrite", "node", cluster.NodeName, devicePlugin+"=true") // the driver manager left it, empty
 	training := user{kind: "Deployment", name: "training", requests: true, grace: 2}
 	training.apply(c)
 	evicted := training.waitHolding(c)
