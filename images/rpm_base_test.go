@@ -33,7 +33,7 @@ func TestRPMSameDigest(t *testing.T) {
 			for _, file := range records {
 				require.NoError(t, os.Remove(file))
 			}
-			assert.Equalf(t, want, digestOf(t, r.build(t, recipe.Options{})), "layers made anew")
+			assert.Equalf(t, want, digestOf(t, r.build(t, recipe.Options{})), "the digest after all layers were built again")
 			other := *r
 			other.b = newBuilder(t, r.World, t.TempDir())
 			other.b.Jobs = 1

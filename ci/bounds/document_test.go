@@ -25,7 +25,7 @@ const (
 	document = "docs/security.md"
 )
 
-// readers are the packages that read what somebody else made. Every bound in them is in the document.
+// readers are the packages that read untrusted input. The document has every bound in them.
 var readers = []string{
 	"distros/apt", "distros/dpkg", "distros/driverinfo", "distros/elffile", "distros/fetch", "distros/pgp", "distros/rpm", "distros/rpm/repoconf",
 	"distros/rpm/repodata", "distros/rpm/rpmdb", "distros/rpm/rpmdb/blobs", "distros/rpm/rpmfile", "distros/rpm/sqlite", "images/driver", "images/layer",

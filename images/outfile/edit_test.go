@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// A link stays a link, and a change of somebody else is not lost.
+// A link stays a link, and a change that another program made is not lost.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
