@@ -53,7 +53,7 @@ func (c Cache) applyOutline(ctx context.Context, tree *rootfs.Tree, l v1.Layer, 
 }
 
 func writeOutline(ctx context.Context, l v1.Layer, w io.Writer) (err error) {
-	r, err := l.Uncompressed()
+	r, err := Open(l)
 	if err != nil {
 		return err
 	}

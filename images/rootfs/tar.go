@@ -107,7 +107,7 @@ func (t *Tree) withParents() []*Entry {
 //
 // Links in the folders of a name are followed inside the tree, so that lib/x of a layer becomes usr/lib/x
 // over a base with merged /usr, and can lead nowhere else. The last part of a name is replaced, also when it
-// is a link: a folder lib of a layer takes the place of the link. containerd, Docker and podman do the same.
+// is a link: a folder lib of a layer takes the place of the link. containerd does the same.
 //
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
@@ -204,7 +204,7 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 		if sparse(hdr) {
 			return errSparse
 		}
-		e.Size, e.ContentOmitted, e.Capability = hdr.Size, true, hdr.PAXRecords[paxCapability]
+		e.Size, e.ContentOmitted, e.Capability = hdr.Size, true, strings.Clone(hdr.PAXRecords[paxCapability])
 		if keep == nil || keep(name) {
 			if e.content, err = t.spool.write(r, hdr.Size); err != nil {
 				return err

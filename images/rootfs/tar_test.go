@@ -89,7 +89,7 @@ func TestApplyHostile(t *testing.T) {
 }
 
 // TestApplyThroughLinks: links of the layers below are followed in the folders of a name, inside the tree
-// only. The last part of a name is replaced, as containerd, Docker and podman do it.
+// only. The last part of a name is replaced, as containerd does it.
 func TestApplyThroughLinks(t *testing.T) {
 	t.Parallel()
 	merged := []tar.Header{dir("usr/lib/"), file("usr/lib/old", "1"), symlink("lib", "usr/lib"), symlink("up", "../../../../etc"), symlink("gone", "/srv/none")}
