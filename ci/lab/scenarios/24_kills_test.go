@@ -22,16 +22,44 @@ var (
 // and without a process that uses the driver, with one container and with two. After each the driver serves,
 // is absent, was left to its users, or the next start repairs it. When the driver has been stopped, nothing
 // is left on the node.
+//
+// A SIGKILL while nvidia_uvm is being loaded can hit a fault of NVIDIA's module, after which only a reboot
+// helps (docs/testing.md). Such a start is counted, and the series goes on in another guest.
 func Test24Kills(t *testing.T) {
+	lab.Gate(t)
+	t.Parallel()
+	var all []outcome
+	for n := 1; len(all) < *killStarts; n++ {
+		if !t.Run(fmt.Sprintf("guest%d", n), func(t *testing.T) { all = killSeries(t, all) }) {
+			break
+		}
+		if n == maxKillGuests {
+			t.Fatalf("a fault of nvidia_uvm in each of %d guests, after %d starts", n, len(all))
+		}
+	}
+	t.Logf("seed %d\n%s", *killSeed, tableOf(all))
+}
+
+// maxKillGuests bounds how often Test24Kills begins again: the fault was seen once in some 70 starts.
+const maxKillGuests = 8
+
+// killSeries kills starts in a guest of its own, until there are enough or NVIDIA's module fails. It returns
+// the outcomes with those before.
+func killSeries(t *testing.T, all []outcome) []outcome {
+	t.Helper()
 	g := killGuest(t)
 	k := &kills{t: t, g: g, pod: ourPod, up: logtest.Ready, before: look(g).withoutLock(), tree: []string{"process 1", "worker", "child"}}
 	k.measure()
 	var first traces
-	var all []outcome
-	for i := range *killStarts {
+	for i := len(all); i < *killStarts; i++ {
 		o := k.round(i)
+		o.fault = k.fault()
 		all = append(all, o)
 		t.Log(o)
+		if o.fault {
+			g.AllowDmesg(`kernel BUG at lib/list_debug\.c`)
+			return all
+		}
 		if o.bad() || o.waited {
 			t.Errorf("seed %d, start %d: the driver did not recover\n%s", *killSeed, i, o.output)
 			k.reset()
@@ -48,13 +76,19 @@ func Test24Kills(t *testing.T) {
 			t.Errorf("seed %d, start %d left something\nbefore %+v\nafter  %+v", *killSeed, i, first, now)
 		}
 	}
-	t.Logf("seed %d\n%s", *killSeed, tableOf(all))
+	return all
 }
 
-// killGuest returns a guest whose cache has the modules.
+// fault says whether nvidia_uvm's own error path has damaged the kernel: the module stays in the
+// state coming.
+func (k *kills) fault() bool {
+	return k.g.Sh("grep '^nvidia_uvm .* Loading ' /proc/modules || true") != "" && strings.Contains(k.g.Dmesg(), "uvm_global_exit")
+}
+
+// killGuest returns a guest whose cache has the modules. The test has called t.Parallel.
 func killGuest(t *testing.T) *lab.Guest {
 	t.Helper()
-	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
+	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}, alone: true}.start(t)
 }
 
 // ourPod returns the pod of this project's driver with the recommended volumes, nvidia-persistenced, and

@@ -23,6 +23,8 @@ func Test24Script(t *testing.T) {
 		t.Skip(scriptVariable + " does not name NVIDIA's script, see docs/testing.md")
 	}
 	script := require.Value(os.ReadFile(path))(t)
+	lab.Gate(t)
+	t.Parallel()
 	g := killGuest(t)
 	before := look(g)
 	standIns(g, string(script))

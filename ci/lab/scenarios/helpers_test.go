@@ -158,7 +158,7 @@ type stage struct {
 	edit     func(*lab.Config)
 	disks    map[string]lab.Image // further images, by their names in the guest
 	boot     *lab.HostKernel      // instead of the newest of the kernel's system
-	alone    bool                 // the scenario measures time: no other guest runs meanwhile
+	alone    bool                 // it measures time, so no other guest runs meanwhile; or the test has called t.Parallel
 }
 
 type modules struct {

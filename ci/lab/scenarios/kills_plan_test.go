@@ -52,6 +52,7 @@ type outcome struct {
 	waited bool   // the next start did not serve until the process that uses the driver had ended
 	killed bool   // at the end of the grace period
 	inTree bool   // modules of the kernel stayed
+	fault  bool   // NVIDIA's module damaged the kernel
 	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
 	output string // of all containers
 }
@@ -72,7 +73,7 @@ func (o outcome) String() string {
 	}{
 		{", with a process that uses the driver", p.holder}, {", two containers", p.two}, {fmt.Sprintf(", exit codes %v", o.codes), len(o.codes) > 0},
 		{"; " + o.state, true}, {"; next start: " + o.repair, o.repair != ""}, {"; it had to wait for that process", o.waited},
-		{"; killed after the grace period", o.killed}, {"; modules of the kernel stayed", o.inTree}, {"; then: " + o.after, o.after != ""},
+		{"; killed after the grace period", o.killed}, {"; modules of the kernel stayed", o.inTree}, {"; then: " + o.after, o.after != ""}, {"; a fault of nvidia_uvm", o.fault},
 	} {
 		if part.is {
 			text.WriteString(part.what)
@@ -93,6 +94,9 @@ func tableOf(all []outcome) string {
 		add("starts", true)
 		add("the signal hit the "+o.target, true)
 		add("with a process that uses the driver", o.plan.holder)
+		if add("a fault of nvidia_uvm: the node has to be rebooted", o.fault); o.fault {
+			continue
+		}
 		add("state: "+o.state, true)
 		add("no container, the next start was killed too", o.after == "")
 		add("no container, next start: "+o.repair, o.repair != "")
