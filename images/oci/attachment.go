@@ -1,0 +1,71 @@
+package oci
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Attachment is a manifest that belongs to an image or an index, with its blobs: a signature, an
+// attestation, an SBOM. A registry finds it by its tag, or, if it has none, as a referrer of its subject.
+type Attachment struct {
+	Subject  v1.Hash  // of the manifest or index that it belongs to
+	Tag      string   // cosign's scheme, see SignatureTag and AttestationTag; "": a referrer
+	Manifest Document // its descriptor has ArtifactType and Annotations, as an index of referrers lists them
+	Blobs    []Blob   // layers and config, each once
+}
+
+// The media types of the OCI image specification 1.1 for manifests that are not images.
+const (
+	EmptyConfig types.MediaType = "application/vnd.oci.empty.v1+json"
+	emptyJSON                   = "{}"
+)
+
+// SignatureTag is the tag under which cosign, Podman and CRI-O look for the signatures of an image.
+func SignatureTag(subject v1.Hash) string { return ReferrersTag(subject) + ".sig" }
+
+// AttestationTag is the tag under which cosign and admission controllers look for attestations.
+func AttestationTag(subject v1.Hash) string { return ReferrersTag(subject) + ".att" }
+
+// ReferrersTag is the tag of the index that lists the referrers of a manifest in a registry without the
+// referrers API (OCI distribution specification 1.1, "Referrers Tag Schema").
+func ReferrersTag(subject v1.Hash) string { return subject.Algorithm + "-" + subject.Hex }
+
+// IsAttachmentTag says whether a tag names attachments of an image and not an image: one of the three above.
+func IsAttachmentTag(tag string) bool {
+	hex, found := strings.CutPrefix(tag, "sha256-")
+	hex = strings.TrimSuffix(strings.TrimSuffix(hex, ".sig"), ".att")
+	_, err := v1.NewHash("sha256:" + hex)
+	return found && err == nil
+}
+
+// BytesBlob is a blob with this content and these annotations.
+func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string]string) Blob {
+	return Document{Raw: content, Desc: v1.Descriptor{
+		MediaType: mediaType, Size: int64(len(content)), Digest: HashOf(content), Annotations: annotations}}.blob()
+}
+
+// NewReferrer makes a referrer of a manifest or an index: a manifest of these layers with an empty config.
+// The same input gives the same bytes.
+func NewReferrer(subject v1.Descriptor, artifactType string, layers []Blob, annotations map[string]string) (Attachment, error) {
+	config := BytesBlob(EmptyConfig, []byte(emptyJSON), nil)
+	m := v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType, Config: config.Desc, Annotations: maps.Clone(annotations),
+		Subject: &v1.Descriptor{MediaType: subject.MediaType, Size: subject.Size, Digest: subject.Digest},
+	}
+	all := []Blob{config}
+	for _, l := range layers {
+		m.Layers = append(m.Layers, l.Desc)
+		all = append(all, l)
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return Attachment{}, fmt.Errorf("make a manifest of type %s for %s: %w", artifactType, subject.Digest, err)
+	}
+	desc := v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: HashOf(raw), ArtifactType: artifactType, Annotations: m.Annotations}
+	return Attachment{Subject: subject.Digest, Manifest: Document{Raw: raw, Desc: desc}, Blobs: all}, nil
+}
