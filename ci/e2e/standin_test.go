@@ -4,19 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,32 +143,4 @@ func renamed(t *testing.T, tree, from, to string) string {
 		return os.WriteFile(target, data, info.Mode().Perm())
 	}))
 	return dir
-}
-
-// certificates makes an authority (ca.crt, whose path it returns) and a certificate for 127.0.0.1
-// (server.pem, server-key.pem).
-func certificates(t *testing.T, dir string) string {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "trust"), 0o755))
-	template := func(n int64) *x509.Certificate {
-		return &x509.Certificate{SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: "e2e " + itoa(int(n))},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), BasicConstraintsValid: true}
-	}
-	caKey := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	ca := template(1)
-	ca.IsCA, ca.KeyUsage = true, x509.KeyUsageCertSign
-	caDER := require.Value(x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey))(t)
-	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	leaf := template(2)
-	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	leaf.KeyUsage, leaf.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	leafDER := require.Value(x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey))(t)
-	keyDER := require.Value(x509.MarshalPKCS8PrivateKey(key))(t)
-	for name, block := range map[string]pem.Block{
-		"trust/ca.crt": {Type: "CERTIFICATE", Bytes: caDER}, "server.pem": {Type: "CERTIFICATE", Bytes: leafDER},
-		"server-key.pem": {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&block), 0o600))
-	}
-	return filepath.Join(dir, "trust", "ca.crt")
 }
