@@ -3,7 +3,6 @@ package images
 import (
 	"bytes"
 	"debug/buildinfo"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -51,11 +51,8 @@ func TestBinaries(t *testing.T) {
 // buildStub builds an empty program of the right name for this machine into a folder, as make build names it.
 func buildStub(t *testing.T, dir, name string) string {
 	t.Helper()
-	src, file := t.TempDir(), filepath.Join(dir, name+"-linux-"+runtime.GOARCH)
-	for path, text := range map[string]string{"go.mod": "module example.org/driver\n", "cmd/" + name + "/main.go": "package main\n\nfunc main() {}\n"} {
-		path = filepath.Join(src, path)
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
-	}
+	file := filepath.Join(dir, name+"-linux-"+runtime.GOARCH)
+	src := testfile.Tree(t, t.TempDir(), map[string]string{"go.mod": "module example.org/driver\n", "cmd/" + name + "/main.go": "package main\n\nfunc main() {}\n"})
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", file, "./cmd/"+name)
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

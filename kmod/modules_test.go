@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // loadedStack imitates a machine on which 535.261.03 is loaded and gdrdrv uses it.
@@ -41,7 +42,7 @@ func loadedStack(t testing.TB) System {
 			files[dir+"holders/"+h] = "-> ../../" + h
 		}
 	}
-	dir := tree(t, files)
+	dir := testfile.Tree(t, t.TempDir(), files)
 	return System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg"}
 }
 
@@ -101,7 +102,7 @@ func TestStack(t *testing.T) {
 		assert.ErrorIsf(t, assert.Err(s.Stack(name)), fs.ErrNotExist, "Stack(%s)", name)
 	}
 	// A kernel cannot have a circle of holders; a wrong one must not hang Stack.
-	put(t, s.sys("module/gdrdrv/holders/nvidia"), "-> ../../nvidia", false)
+	testfile.Write(t, s.sys("module/gdrdrv/holders/nvidia"), "-> ../../nvidia")
 	if got, err := s.Stack("nvidia"); err != nil || len(got) != 5 {
 		t.Errorf("Stack with a circle: %d modules, %v; want 5", len(got), err)
 	}
@@ -110,8 +111,8 @@ func TestStack(t *testing.T) {
 func TestParams(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)
-	put(t, s.sys("module/nvidia/parameters/NvSwitchRegDwords"), "(null)\n", false)
-	put(t, s.proc("driver/nvidia/params"), "ResmanDebugLevel: 4294967295\nEnableMSI: 1\nRegistryDwords: \"a=1; b=2\"\nRmMsg: \"\"\nnonsense\ntwo words: 1\n", false)
+	testfile.Write(t, s.sys("module/nvidia/parameters/NvSwitchRegDwords"), "(null)\n")
+	testfile.Write(t, s.proc("driver/nvidia/params"), "ResmanDebugLevel: 4294967295\nEnableMSI: 1\nRegistryDwords: \"a=1; b=2\"\nRmMsg: \"\"\nnonsense\ntwo words: 1\n")
 	got, err := s.Params("nvidia")
 	want := map[string]string{"NVreg_ResmanDebugLevel": "4294967295", "NVreg_EnableMSI": "1", "NVreg_RegistryDwords": "a=1; b=2",
 		"NVreg_RmMsg": "", "NvSwitchRegDwords": "(null)", "rm_firmware_active": ""}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -70,7 +71,7 @@ func TestCreaterepo(t *testing.T) {
 			if s.zypp {
 				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
 			}
-			writeFile(t, filepath.Join(root, config, "r.repo"), text)
+			testfile.Write(t, filepath.Join(root, config, "r.repo"), text)
 			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
 				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(), SQLite: sqlite.Read,
 			}))(t)
@@ -132,12 +133,6 @@ func mustStore(t *testing.T) *fetch.Store {
 	return require.Value(fetch.OpenStore(t.TempDir()))(t)
 }
 
-func writeFile(t *testing.T, name, text string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-}
-
 // dropXML removes the XML lists of a repository, so that only its databases are left.
 func dropXML(t *testing.T, dir string) {
 	t.Helper()
@@ -150,5 +145,5 @@ func dropXML(t *testing.T, dir string) {
 			kept = append(kept, p)
 		}
 	}
-	writeFile(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
+	testfile.Write(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // newSet returns a set like those of Compile.
@@ -27,7 +28,7 @@ func newSet(t *testing.T, driver string, names ...string) *Set {
 		Driver: driver, Flavour: "open", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Method: Method,
 	}}
 	for _, name := range names {
-		path := write(t, dir, name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
+		path := testfile.Write(t, dir+"/"+name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
 		f := require.Value(readFile(name, path))(t)
 		s.Modules = append(s.Modules, f)
 	}
@@ -164,7 +165,7 @@ func TestFindAndPrune(t *testing.T) {
 	if got := find("535"); got != "535.1" { // the damaged one is skipped
 		t.Errorf("found %s", got)
 	}
-	write(t, c.Dir, tempPrefix+"left/nvidia.ko", "")
+	testfile.Write(t, c.Dir+"/"+tempPrefix+"left/nvidia.ko", "")
 	require.NoError(t, c.Prune(2))
 	assert.Equalf(t, ErrMiss.Error(), find("470.1"), "found")
 	if got := find("470"); got != "470.2" { // the most recently used
@@ -231,7 +232,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("Put left %q", names)
 	}
 	b := newBench(t, goodMake)
-	write(t, b.job.Source, "nvidia/nv-kernel.o_binary", string(make([]byte, 100<<10)))
+	testfile.Write(t, b.job.Source+"/nvidia/nv-kernel.o_binary", string(make([]byte, 100<<10)))
 	b.job.Work = dir
 	assert.ErrorIsf(t, assert.Err(Compile(context.Background(), b.job)), unix.ENOSPC, "Compile")
 	if left, _ := filepath.Glob(filepath.Join(dir, scratch, "*")); len(left) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const majors = `Character devices:
@@ -59,7 +60,7 @@ func loaded(t *testing.T) Nodes {
 		"driver/nvidia-nvswitch/permissions":                      "DeviceFileMode: 438\n",
 		"driver/nvidia-nvswitch/devices/0000:c1:00.0/information": "BIOS Version: N/A\n",
 	} {
-		write(t, filepath.Join(n.Proc, name), text)
+		testfile.Write(t, filepath.Join(n.Proc, name), text)
 	}
 	return n
 }
@@ -109,18 +110,8 @@ func TestCreateAndRemove(t *testing.T) {
 	var back []Node
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.NoError(t, n.Remove(back))
-	assert.Samef(t, []string{"char"}, list(t, n.Dev), "left")
+	assert.Samef(t, []string{"char"}, testfile.List(t, n.Dev), "left")
 	require.NoError(t, n.Remove(back))
-}
-
-func list(t *testing.T, dir string) []string {
-	t.Helper()
-	entries := require.Value(os.ReadDir(dir))(t)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 func TestCreateKeepsAndReplaces(t *testing.T) {
@@ -133,7 +124,7 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	}
 	mknod("nvidiactl", 195, 255) // right: kept with its mode
 	mknod("nvidia-uvm", 509, 0)  // of an earlier load
-	write(t, at("nvidia0"), "a regular file")
+	testfile.Write(t, at("nvidia0"), "a regular file")
 	require.NoError(t, os.Symlink("nvidiactl", at("nvidia2")))
 	mknod("elsewhere", 195, 254)
 	require.NoError(t, os.MkdirAll(at("char"), 0o755))
@@ -147,16 +138,16 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	assert.Same(t, want, dev(t, n.Dev))
 	// What others put in place since then stays, and what existed before stays, too.
 	require.NoError(t, os.Remove(at("nvidia2")))
-	write(t, at("nvidia2"), "theirs")
+	testfile.Write(t, at("nvidia2"), "theirs")
 	require.NoError(t, n.Remove(created))
-	assert.Same(t, []string{"char", "elsewhere", "nvidia2", "nvidiactl"}, list(t, n.Dev))
-	assert.Same(t, []string{"195:254"}, list(t, at("char")))
+	assert.Same(t, []string{"char", "elsewhere", "nvidia2", "nvidiactl"}, testfile.List(t, n.Dev))
+	assert.Same(t, []string{"195:254"}, testfile.List(t, at("char")))
 }
 
 func TestCreateOlderDrivers(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
-	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
 	require.NoError(t, os.RemoveAll(filepath.Join(n.Proc, "driver/nvidia/gpus")))
 	require.NoError(t, os.Remove(filepath.Join(n.Proc, "driver/nvidia/params")))
 	require.Value(n.Create(t.Context()))(t)
@@ -172,9 +163,9 @@ func TestCreateOlderDrivers(t *testing.T) {
 func TestCreateLeavesAlone(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
-	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia\n511 nvidia-uvm\n")
-	write(t, filepath.Join(n.Proc, "driver/nvidia/params"), "ModifyDeviceFiles: 0\n")
-	if created, err := n.Create(t.Context()); err != nil || len(created) > 0 || len(list(t, n.Dev)) > 0 {
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia\n511 nvidia-uvm\n")
+	testfile.Write(t, filepath.Join(n.Proc, "driver/nvidia/params"), "ModifyDeviceFiles: 0\n")
+	if created, err := n.Create(t.Context()); err != nil || len(created) > 0 || len(testfile.List(t, n.Dev)) > 0 {
 		t.Errorf("created %+v, %v", created, err)
 	}
 }
@@ -191,10 +182,10 @@ func TestCreateFails(t *testing.T) {
 		t.Errorf("a folder in the way: %v, %+v", err, created)
 	}
 	require.NoError(t, n.Remove(created))
-	assert.Samef(t, []string{"char", "nvidia-uvm"}, list(t, n.Dev), "left")
-	write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
+	assert.Samef(t, []string{"char", "nvidia-uvm"}, testfile.List(t, n.Dev), "left")
+	testfile.Write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
 	assert.Errorf(t, assert.Err(n.Create(t.Context())), "a minor that is no number was accepted")
-	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
 	assert.ErrorIsf(t, assert.Err(n.Create(t.Context())), ErrNoDriver, "no module")
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // linkRoot is a testRoot that is served by a link. In these tests only the part of a privileged container
@@ -48,7 +49,7 @@ func TestLink(t *testing.T) {
 	if len(points(t, r)) > 0 {
 		t.Errorf("mounts: %q", points(t, r))
 	}
-	if got := list(t, filepath.Dir(r.Target)); len(got) != 1 {
+	if got := testfile.List(t, filepath.Dir(r.Target)); len(got) != 1 {
 		t.Errorf("beside the link: %q", got)
 	}
 	require.NoError(t, s.Link(t.Context())) // a second call
@@ -70,7 +71,7 @@ func TestLink(t *testing.T) {
 	}
 	require.NoError(t, newer.Unlink())
 	require.NoError(t, newer.Unlink())
-	if got := list(t, filepath.Dir(r.Target)); len(got) != 0 {
+	if got := testfile.List(t, filepath.Dir(r.Target)); len(got) != 0 {
 		t.Errorf("left: %q", got)
 	}
 	if ok, why := newer.AdoptableLink(); ok || why == "" {
@@ -92,18 +93,21 @@ func TestLinkReplaces(t *testing.T) {
 		}, nil},
 		"a dangling link": {func(t *testing.T, target string) {
 			t.Helper()
-			link(t, filepath.Dir(target), "/x/roots/470.256.02-0123456789ab", "driver")
+			testfile.Write(t, filepath.Dir(target)+"/driver", "-> /x/roots/470.256.02-0123456789ab")
 		}, nil},
 		"what a kill left": {func(t *testing.T, target string) {
 			t.Helper()
 			require.NoError(t, os.MkdirAll(filepath.Dir(target)+"/.driver.tmp/lib", 0o755))
 		}, nil},
-		"somebody's files": {func(t *testing.T, target string) { t.Helper(); write(t, target, "usr/lib/libcuda.so", "x", 0o644) }, ErrNotOurs},
-		"somebody's link":  {func(t *testing.T, target string) { t.Helper(); link(t, filepath.Dir(target), "/opt/driver", "driver") }, ErrNotOurs},
-		"a file":           {func(t *testing.T, target string) { t.Helper(); write(t, filepath.Dir(target), "driver", "x", 0o644) }, ErrNotOurs},
+		"somebody's files": {func(t *testing.T, target string) { t.Helper(); testfile.Write(t, target+"/usr/lib/libcuda.so", "x") }, ErrNotOurs},
+		"somebody's link": {func(t *testing.T, target string) {
+			t.Helper()
+			testfile.Write(t, filepath.Dir(target)+"/driver", "-> /opt/driver")
+		}, ErrNotOurs},
+		"a file": {func(t *testing.T, target string) { t.Helper(); testfile.Write(t, filepath.Dir(target)+"/driver", "x") }, ErrNotOurs},
 		"a folder of a host": {func(t *testing.T, target string) {
 			t.Helper()
-			write(t, filepath.Dir(target), ".driver.tmp/x", "x", 0o644)
+			testfile.Write(t, filepath.Dir(target)+"/.driver.tmp/x", "x")
 		}, ErrNotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +120,7 @@ func TestLinkReplaces(t *testing.T) {
 			}
 			got := require.Value(r.Linked())(t)
 			assert.Equalf(t, c.want == nil, got == s.Dir, "links to %q", got)
-			if left := list(t, filepath.Dir(r.Target)); c.want == nil && len(left) != 1 {
+			if left := testfile.List(t, filepath.Dir(r.Target)); c.want == nil && len(left) != 1 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -146,7 +150,7 @@ func TestLinkRefuses(t *testing.T) {
 	require.Value(mount.Unmount(t.Context()))(t)
 	require.NoError(t, s.Link(t.Context()))
 	// A root in which somebody created device files is not usable for consumers that look at the host's.
-	write(t, s.Dir, "dev/nvidia0", "", 0o644)
+	testfile.Write(t, s.Dir+"/dev/nvidia0", "")
 	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "folder dev") {
 		t.Errorf("%v, %s", ok, why)
 	}

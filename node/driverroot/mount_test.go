@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -34,7 +35,7 @@ func TestMountStaged(t *testing.T) {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
 	// The socket of one of our daemons is visible.
-	write(t, r.Image, "run/nvidia-persistenced/socket", "", 0o600)
+	testfile.WriteMode(t, r.Image+"/run/nvidia-persistenced/socket", "", 0o600)
 	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
 		t.Error(err)
 	}
@@ -67,7 +68,7 @@ func TestDeviceFilesInTheRoot(t *testing.T) {
 			if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
 				t.Errorf("findings: %q", found)
 			}
-			write(t, r.Image, "dev/nvidia0", "", 0o600)
+			testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
 			if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia0")); err != nil {
 				t.Error(err)
 			}
@@ -294,7 +295,7 @@ func TestRefresh(t *testing.T) {
 	// Another container of the same image starts.
 	next := r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
-	write(t, next.Image, "dev/nvidia7", "", 0o600)
+	testfile.WriteMode(t, next.Image+"/dev/nvidia7", "", 0o600)
 	require.NoError(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
 	require.NoError(t, next.Refresh(t.Context()))
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestSettle(t *testing.T) {
@@ -60,10 +61,10 @@ func TestAddModulesLinks(t *testing.T) {
 	r := testRoot(t)
 	dir := t.TempDir()
 	from := filepath.Join(dir, "nvidia.ko")
-	write(t, dir, "nvidia.ko", "module", 0o644)
+	testfile.Write(t, dir+"/nvidia.ko", "module")
 	s := require.Value(r.Stage(t.Context()))(t)
 	inRoot := filepath.Join(s.Dir, from)
-	write(t, s.Dir, from, "module", 0o644)
+	testfile.Write(t, s.Dir+"/"+from, "module")
 	st := require.Value(os.Stat(from))(t)
 	require.NoError(t, os.Chtimes(inRoot, st.ModTime(), st.ModTime()))
 	require.NoError(t, os.Remove(filepath.Join(s.Dir, "usr/bin/kmod")))
@@ -80,7 +81,7 @@ func TestAddModulesLinks(t *testing.T) {
 			t.Errorf("not linked: %d names", st.Nlink)
 		}
 	}
-	write(t, dir, "nvidia.ko", "signed module", 0o644) // differs from the image's
+	testfile.Write(t, dir+"/nvidia.ko", "signed module") // differs from the image's
 	require.NoError(t, s.AddModules(t.Context(), release, []Module{{Path: from, SHA256: "3"}}))
 	assert.Equal(t, "signed module", string(require.Value(os.ReadFile(to))(t)))
 	assert.Equalf(t, "module", string(require.Value(os.ReadFile(inRoot))(t)), "the image's module is")

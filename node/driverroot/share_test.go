@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
@@ -32,24 +33,24 @@ func layered(t *testing.T, dir string) (r Root, base, upper string) {
 		require.NoError(t, os.MkdirAll(at(name), 0o755))
 	}
 	image(t, at("base"))
-	write(t, at("base"), "usr/bin/big", big, 0o755)
-	write(t, at("base"), "usr/bin/script", "#!/bin/sh", 0o755)
-	write(t, at("base"), "usr/bin/su", big, 0o4755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/big", big, 0o755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/script", "#!/bin/sh", 0o755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/su", big, 0o4755)
 	require.NoError(t, unix.Chmod(at("base/usr/bin/su"), 0o4755))
-	write(t, at("base"), "usr/bin/ping", big, 0o755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/ping", big, 0o755)
 	require.NoError(t, unix.Setxattr(at("base/usr/bin/ping"), "security.capability", []byte(capability), 0))
-	write(t, at("base"), "etc/big", big, 0o644)
-	write(t, at("base"), "usr/src/big", big, 0o644)
+	testfile.Write(t, at("base")+"/etc/big", big)
+	testfile.Write(t, at("base")+"/usr/src/big", big)
 	// usr/share/one is in this layer only.
 	for _, name := range []string{"usr/share/one/a", "usr/share/one/sub/b", "usr/share/one/odd/c"} {
-		write(t, at("base"), name, name, 0o644)
+		testfile.Write(t, at("base")+"/"+name, name)
 	}
 	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
 	require.NoError(t, unix.Mknod(at("base/usr/share/one/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	for _, name := range []string{"open", "hidden", "edited", "removed", "touched"} {
-		write(t, at("base"), testLib+name, "base "+big, 0o644)
+		testfile.Write(t, at("base")+"/"+testLib+name, "base "+big)
 	}
-	write(t, at("driver"), testLib+"hidden", "driver "+big, 0o644)
+	testfile.Write(t, at("driver")+"/"+testLib+"hidden", "driver "+big)
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("driver"), at("base"), at("upper"), at("work"))
 	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
@@ -200,7 +201,7 @@ func TestStageClones(t *testing.T) {
 				assert.Equalf(t, want, string(require.Value(os.ReadFile(filepath.Join(s.Dir, name)))(t)), "%s differs", name)
 			}
 			assert.Same(t, describe(t, r.Image)["usr/bin/ping"], describe(t, s.Dir)["usr/bin/ping"])
-			write(t, s.Dir, "usr/bin/big", "changed", 0o755)
+			testfile.WriteMode(t, s.Dir+"/usr/bin/big", "changed", 0o755)
 			if text, err := os.ReadFile(filepath.Join(base, "usr/bin/big")); err != nil || string(text) != big {
 				t.Error("a change of the root changed the layer")
 			}
@@ -216,6 +217,6 @@ func TestWhiteoutOfNothing(t *testing.T) {
 		require.NoError(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))
 		r.init = init
 		s, _ := stageLog(t, r)
-		assert.Samef(t, []string{"a", "null", "odd", "sub"}, list(t, filepath.Join(s.Dir, "usr/share/one")), "%s", init)
+		assert.Samef(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(s.Dir, "usr/share/one")), "%s", init)
 	}
 }

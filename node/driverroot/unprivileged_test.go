@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/logging"
 )
 
@@ -75,7 +76,7 @@ func TestUnprivileged(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
 				require.NoError(t, unix.Mount("pod", filepath.Join(r.Image, dir), "tmpfs", 0, ""))
 			}
-			write(t, r.Image, "usr/lib/modules/6.1.0/nvidia.ko", "the host's", 0o644)
+			testfile.Write(t, r.Image+"/usr/lib/modules/6.1.0/nvidia.ko", "the host's")
 			hosts := filepath.Join(t.TempDir(), "hosts")
 			require.NoError(t, os.WriteFile(hosts, []byte("the pod's"), 0o644))
 			require.NoError(t, unix.Mount(hosts, filepath.Join(r.Image, "etc/hosts"), "", unix.MS_BIND, ""))

@@ -15,6 +15,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/node/logging/logtest"
@@ -111,9 +112,7 @@ func status(packages ...string) string {
 
 func (i *image) write(name, text string) {
 	i.t.Helper()
-	file := filepath.Join(i.dir, name)
-	require.NoError(i.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(i.t, os.WriteFile(file, []byte(text), 0o644))
+	testfile.Write(i.t, i.dir+"/"+name, text)
 }
 
 func (i *image) read(name string) string {

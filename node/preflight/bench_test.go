@@ -122,11 +122,6 @@ func flip(at int) func([]byte) []byte {
 
 const tail = 12 + 28 // the description of a signature, and the line of text
 
-func mustRead(t *testing.T, path string) []byte {
-	t.Helper()
-	return require.Value(os.ReadFile(path))(t)
-}
-
 func (m *machine) gone(name string) {
 	m.t.Helper()
 	require.NoError(m.t, os.Remove(filepath.Join(m.dir, name)))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestMain runs the tests in a mount namespace of their own: their mounts are not visible outside.
@@ -39,13 +40,6 @@ func needRoot(t *testing.T) {
 	t.Parallel()
 }
 
-func write(t *testing.T, dir, name, text string, mode os.FileMode) {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), mode))
-}
-
 // Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
 // linked.
 func TestLinkOfWhatChanges(t *testing.T) {
@@ -61,7 +55,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		},
 		"grown": func(file string) { require.NoError(t, os.Truncate(file, 1<<20)) },
 		"replaced": func(file string) {
-			write(t, dir, "new", "original", 0o644)
+			testfile.Write(t, dir+"/new", "original")
 			require.NoError(t, os.Rename(dir+"/new", file))
 		},
 		"mode": func(file string) { require.NoError(t, os.Chmod(file, 0o600)) },
@@ -71,7 +65,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		},
 		"gone": func(file string) { require.NoError(t, os.Remove(file)) },
 	} {
-		write(t, dir, name, "original", 0o644)
+		testfile.Write(t, dir+"/"+name, "original")
 		require.NoError(t, unix.Stat(filepath.Join(dir, name), &shown))
 		l := &Layers{metacopy: true}
 		if l.find([]*os.File{lower}, name, &shown) == nil {
@@ -96,7 +90,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 func TestMetacopyIsNotTaken(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
-	write(t, dir, "lib", "data", 0o644)
+	testfile.Write(t, dir+"/lib", "data")
 	require.NoError(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
 	var shown unix.Stat_t
 	require.NoError(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
@@ -122,7 +116,7 @@ func TestOnly(t *testing.T) {
 		require.NoError(t, os.Mkdir(at(name), 0o755))
 	}
 	for _, name := range []string{"base/usr/lib/a", "top/usr/lib/b", "base/usr/share/one/sub/b", "base/usr/share/one/odd/c", "base/usr/bin/sh"} {
-		write(t, dir, name, name, 0o644)
+		testfile.Write(t, dir+"/"+name, name)
 	}
 	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("top"), at("base"), at("upper"), at("work"))

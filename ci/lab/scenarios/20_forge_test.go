@@ -173,9 +173,3 @@ func cleanTaint(t *testing.T, g *lab.Guest) {
 }
 
 func contained(text, expression string) bool { return regexp.MustCompile(expression).MatchString(text) }
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text := require.Value(os.ReadFile(path))(t)
-	return string(text)
-}
