@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 func TestRewrite(t *testing.T) {
@@ -66,7 +67,7 @@ func TestAptInstalls(t *testing.T) {
 	debian := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
 	r := require.Value(Make(t.Context(), Options{Debian: debian, Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release}}))(t)
 	bundle := filepath.Join(t.TempDir(), "bundle")
-	sh(t, "umoci", "unpack", "--image", filepath.Join(r.Dir, "base")+":ubuntu24.04", bundle)
+	tool.Must(t, "umoci", "unpack", "--image", filepath.Join(r.Dir, "base")+":ubuntu24.04", bundle)
 	root := filepath.Join(bundle, "rootfs")
 	proxy := serve(t, r.Handler())
 	for name, text := range map[string]string{"hello.c": hello, "Makefile": "obj-m := hello.o\n"} {
@@ -79,7 +80,7 @@ apt-get -o APT::Sandbox::User=root -qy install --no-install-recommends gcc-13 km
 ln -s gcc-13 /usr/bin/gcc
 make -C /usr/src/linux-headers-` + Newest + ` M=/hello modules
 modinfo -F vermagic /hello/hello.ko`
-	if out := sh(t, "chroot", root, "sh", "-c", script, "sh", proxy); !strings.HasPrefix(lastLine(out), Newest+" ") {
+	if out := tool.Must(t, "chroot", root, "sh", "-c", script, "sh", proxy); !strings.HasPrefix(lastLine(out), Newest+" ") {
 		t.Errorf("the module is for another kernel: %s", out)
 	}
 }
@@ -100,15 +101,6 @@ func serve(t *testing.T, h http.Handler) string {
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(t.Context())) })
 	return "http://" + l.Addr().String()
-}
-
-func sh(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
 }
 
 func lastLine(s string) string {

@@ -108,8 +108,8 @@ func sh(t *testing.T, root string, env []string, script string) (int, string) {
 // config returns the image's configuration, with its environment and command.
 func config(t *testing.T) v1.Config {
 	t.Helper()
-	cache := require.Value(cacheDir())(t)
-	index := require.Value(layout.ImageIndexFromPath(filepath.Join(cache, "image-layout")))(t)
+	dir := require.Value(cacheDir())(t)
+	index := require.Value(layout.ImageIndexFromPath(filepath.Join(dir, "image-layout")))(t)
 	manifest := require.Value(index.IndexManifest())(t)
 	for _, m := range manifest.Manifests {
 		if m.Annotations["org.opencontainers.image.ref.name"] != driver+"-"+system {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	rpmdb "github.com/knqyf263/go-rpmdb/pkg"
 
@@ -129,25 +128,4 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, want %d", url, w.Code, want)
 		}
 	}
-}
-
-func TestOnce(t *testing.T) {
-	t.Parallel()
-	dir, made := filepath.Join(t.TempDir(), "x"), 0
-	old := filepath.Join(filepath.Dir(dir), "old")
-	require.NoError(t, os.Mkdir(old, 0o755))
-	require.NoError(t, os.Chtimes(old, time.Now(), time.Now().Add(-2*unusedFor)))
-	build := func(partial string) error { made++; return writeFile(filepath.Join(partial, "file"), "text") }
-	for range 2 {
-		require.NoError(t, Once(dir, build))
-	}
-	if err := Once(filepath.Join(filepath.Dir(dir), "y"), func(string) error { return os.ErrInvalid }); err == nil || made != 1 {
-		t.Errorf("made %d times, %v", made, err)
-	}
-	var left []string
-	entries := require.Value(os.ReadDir(filepath.Dir(dir)))(t)
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	assert.Same(t, []string{"x", "x.lock", "y.lock"}, left)
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // buildLimit is five times the duration of building everything on two idle cores.
@@ -36,7 +36,7 @@ func Bin(t testing.TB) string {
 }
 
 var bin = sync.OnceValues(func() (string, error) {
-	root, err := repository()
+	root, err := tool.Root()
 	if err != nil {
 		return "", err
 	}
@@ -52,20 +52,3 @@ var bin = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 })
-
-// repository returns the project's root, found upwards from the folder that the test runs in.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "ci/cluster/tools/build")); err == nil {
-			return dir, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("the test does not run inside of the project's checkout: there is no ci/cluster/tools/build in the folders above it")
-		}
-		dir = filepath.Dir(dir)
-	}
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -138,7 +139,7 @@ func truncatedDER(t *testing.T, path string) {
 }
 
 // stripped strips a module after it was signed, as some packagers do.
-func stripped(t *testing.T, path string) { t.Helper(); run(t, "strip", "-g", path) }
+func stripped(t *testing.T, path string) { t.Helper(); tool.Must(t, "strip", "-g", path) }
 
 // with returns a driver's pod whose module cache is one of the forged ones; it serves the image's own root
 // (light).

@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 const toolsDir = "/mokutil" // in the guest
@@ -83,7 +84,7 @@ func program(t *testing.T, name string) string {
 	}
 	for from, to := range files {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, to), 0o755))
-		run(t, "cp", "-L", from, filepath.Join(dir, to))
+		tool.Must(t, "cp", "-L", from, filepath.Join(dir, to))
 	}
 	return dir
 }
