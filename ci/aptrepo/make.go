@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/ci/cache"
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
@@ -82,11 +83,11 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := rpmrepo.NewSigner(ctx)
+	key, err := gpg.New(ctx, "rsa3072")
 	if err != nil {
 		return err
 	}
-	defer s.Close(ctx)
+	defer key.Close(ctx)
 	work, pool := filepath.Join(dir, "work"), filepath.Join(dir, "pool")
 	folders := []string{work}
 	for _, names := range suites() {
@@ -114,12 +115,12 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err := buildKernels(ctx, o.Kernel, pool, work); err != nil {
 		return err
 	}
-	if err := publish(ctx, s, pool, filepath.Join(dir, "www")); err != nil {
+	if err := publish(ctx, key, pool, filepath.Join(dir, "www")); err != nil {
 		return err
 	}
-	key, err := s.Binary(ctx)
+	public, err := key.Binary(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeBase(image, key, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
+	return errors.Join(writeBase(image, public, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
 }

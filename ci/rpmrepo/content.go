@@ -165,7 +165,7 @@ func placeOf(name, software string) string {
 	return name
 }
 
-// Run is tool.Run for a program whose output shall not depend on the time and the language.
+// Run is tool.Run for a program whose output shall not depend on the time.
 func Run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	return tool.Run(ctx, dir, []string{"LC_ALL=C", "SOURCE_DATE_EPOCH=1700000000"}, append([]string{program}, args...)...)
+	return tool.Run(ctx, dir, []string{"SOURCE_DATE_EPOCH=1700000000"}, append([]string{program}, args...)...)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cache"
+	"github.com/driver-container/driver-container/ci/gpg"
 )
 
 // recipe is part of a result's key in the cache: increase it when the same inputs give another result.
@@ -127,34 +128,38 @@ func fill(ctx context.Context, o Options, sys system, debs []deb, folder, dir st
 	if err != nil {
 		return err
 	}
-	s, err := NewSigner(ctx)
+	key, err := gpg.New(ctx, "rsa3072")
 	if err != nil {
 		return err
 	}
-	defer s.Close(ctx)
+	defer key.Close(ctx)
 	packages := filepath.Join(dir, "packages")
 	if err := os.MkdirAll(packages, 0o755); err != nil {
 		return err
 	}
-	if err := buildAll(ctx, o, sys, all, debs, s.Key, trees, packages); err != nil {
+	if err := buildAll(ctx, o, sys, all, debs, key.Public, trees, packages); err != nil {
 		return err
 	}
 	for _, part := range []part{core, application} {
-		if err := s.packages(ctx, sys, filepath.Join(packages, fmt.Sprint("part-", part))); err != nil {
+		files, err := filepath.Glob(filepath.Join(packages, fmt.Sprint("part-", part), "*.rpm"))
+		if err != nil || len(files) == 0 {
+			return fmt.Errorf("no packages to sign in part %d of %s", part, packages)
+		}
+		var flags []string
+		if sys.oldSigns {
+			flags = append(flags, "--rpmv3")
+		}
+		if err := key.Packages(ctx, files, flags...); err != nil {
 			return err
 		}
 	}
-	if err := publish(ctx, sys, s, packages, filepath.Join(dir, "www"), firstRevision); err != nil {
+	if err := publish(ctx, sys, key, packages, filepath.Join(dir, "www"), firstRevision); err != nil {
 		return err
 	}
-	if err := makeBase(ctx, sys, all, s.Key, packages, dir); err != nil {
+	if err := makeBase(ctx, sys, all, key.Public, packages, dir); err != nil {
 		return err
 	}
-	fingerprint, err := s.Fingerprint(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), s.Key, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(fingerprint), 0o644),
+	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), key.Public, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(key.Fingerprint), 0o644),
 		os.RemoveAll(packages))
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// Run runs a program, its name first, in a folder, with more variables than this process has. It returns what
+// Run runs a program, its name first, in a folder, with more variables than this process has, in English. It returns what
 // the program wrote to its standard output. The error has the end of all that it wrote.
 func Run(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, append(os.Environ(), env...), &stdout, &stderr, 5*time.Second
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, append(append(os.Environ(), "LC_ALL=C"), env...), &stdout, &stderr, 5*time.Second
 	if err := cmd.Run(); err != nil {
 		text := bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...))
 		return "", fmt.Errorf("%.500s: %w: %s", strings.Join(args, " "), err, text[max(0, len(text)-4<<10):])

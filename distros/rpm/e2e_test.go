@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -28,7 +29,7 @@ type style struct {
 	zypp       bool
 }
 
-func styles(key *rpmtest.Key) []style {
+func styles(key *gpg.Key) []style {
 	return []style{
 		{name: "el7", repository: rpmtest.Repository{Compression: "gz", Database: true, Simple: true}},
 		{name: "el7 database only", repository: rpmtest.Repository{Compression: "bz2", Database: true}, onlySQLite: true},
@@ -45,7 +46,7 @@ func styles(key *rpmtest.Key) []style {
 func TestCreaterepo(t *testing.T) {
 	t.Parallel()
 	rpmtest.Need(t)
-	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
+	key := rpmtest.NewKey(t, "rsa2048")
 	packages := rpmtest.Build(t,
 		rpmtest.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},
 			Provides: []string{"gcc(major) = 11", "compiler"}, Files: []rpmtest.File{{Path: "/usr/bin/gcc", Body: "x", Mode: 0o755}, {Path: "/usr/lib/gcc/specs", Body: "y"}}},
@@ -53,7 +54,7 @@ func TestCreaterepo(t *testing.T) {
 		rpmtest.Package{Name: "tzdata", Version: "2024a^git1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/etc/tz&co.conf", Body: "z", Config: true}, {Path: "/usr/share/zoneinfo/ghost", Ghost: true}}},
 		rpmtest.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
 	)
-	key.Sign(t, packages...)
+	require.NoError(t, key.Packages(t.Context(), packages))
 	for _, s := range styles(key) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -65,9 +66,8 @@ func TestCreaterepo(t *testing.T) {
 			url := rpmtest.Serve(t, dir)
 			store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 			root := t.TempDir()
-			key.Write(t, filepath.Join(root, "etc/pki/rpm-gpg"))
-			keyFile := "RPM-GPG-KEY-" + key.Fingerprint[len(key.Fingerprint)-8:]
-			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+url+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/"+keyFile+"\n"
+			testfile.Write(t, filepath.Join(root, "etc/pki/rpm-gpg/KEY"), string(key.Public))
+			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+url+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n"
 			if s.zypp {
 				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
 			}
