@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -36,15 +37,15 @@ func TestBinaries(t *testing.T) {
 		t.Errorf("--entrypoint: %+v, %v", list, err)
 	}
 	_, err = Binaries(dir, "", "v9.9.9")(arch)
-	fails(t, err, "is of version", "v9.9.9", "make build")
+	assert.ErrorContains(t, err, "is of version", "v9.9.9", "make build")
 	_, err = Binaries(dir, file, version)("riscv64")
-	fails(t, err, "is a program for "+arch)
+	assert.ErrorContains(t, err, "is a program for "+arch)
 	_, err = Binaries(t.TempDir(), "", version)(arch)
-	fails(t, err, "make build", "--entrypoint")
+	assert.ErrorContains(t, err, "make build", "--entrypoint")
 	for _, name := range []string{recipe.EvictName, recipe.ProbeName} {
 		require.NoError(t, os.Link(file, filepath.Join(dir, name+"-linux-"+arch)))
 		_, err = Binaries(dir, "", version)(arch)
-		fails(t, err, name+" for "+arch, "is not "+name)
+		assert.ErrorContains(t, err, name+" for "+arch, "is not "+name)
 	}
 }
 

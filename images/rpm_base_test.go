@@ -111,6 +111,6 @@ func TestRPMDownload(t *testing.T) {
 		r.Put(r.Path(*r.Find("kmod")), []byte("x"))
 		other := *r
 		other.b = newBuilder(t, r.World, t.TempDir())
-		fails(t, other.b.Download(t.Context(), planned), "download for "+newDriver+"-"+id, "kmod")
+		assert.ErrorContains(t, other.b.Download(t.Context(), planned), "download for "+newDriver+"-"+id, "kmod")
 	}
 }

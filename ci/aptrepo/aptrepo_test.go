@@ -1,15 +1,12 @@
 package aptrepo
 
 import (
-	"context"
-	"net"
-	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
@@ -69,9 +66,10 @@ func TestAptInstalls(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	tool.Must(t, "umoci", "unpack", "--image", filepath.Join(r.Dir, "base")+":ubuntu24.04", bundle)
 	root := filepath.Join(bundle, "rootfs")
-	proxy := serve(t, r.Handler())
+	server := httptest.NewServer(r.Handler())
+	t.Cleanup(server.Close)
 	for name, text := range map[string]string{"hello.c": hello, "Makefile": "obj-m := hello.o\n"} {
-		require.NoError(t, writeFile(filepath.Join(root, "hello", name), text))
+		require.NoError(t, rpmrepo.WriteFile(filepath.Join(root, "hello", name), text))
 	}
 	const script = `set -e
 export DEBIAN_FRONTEND=noninteractive http_proxy=$1
@@ -80,7 +78,7 @@ apt-get -o APT::Sandbox::User=root -qy install --no-install-recommends gcc-13 km
 ln -s gcc-13 /usr/bin/gcc
 make -C /usr/src/linux-headers-` + Newest + ` M=/hello modules
 modinfo -F vermagic /hello/hello.ko`
-	if out := tool.Must(t, "chroot", root, "sh", "-c", script, "sh", proxy); !strings.HasPrefix(lastLine(out), Newest+" ") {
+	if out := tool.Must(t, "chroot", root, "sh", "-c", script, "sh", server.URL); !strings.HasPrefix(lastLine(out), Newest+" ") {
 		t.Errorf("the module is for another kernel: %s", out)
 	}
 }
@@ -92,16 +90,6 @@ module_init(hello);
 module_exit(bye);
 MODULE_LICENSE("GPL");
 `
-
-// serve runs a server until the end of the test and returns its address.
-func serve(t *testing.T, h http.Handler) string {
-	t.Helper()
-	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(t.Context())) })
-	return "http://" + l.Addr().String()
-}
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")

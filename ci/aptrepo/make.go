@@ -43,7 +43,7 @@ func (r *Repository) Handler() http.Handler { return rpmrepo.Serve(r.WWW()) }
 // Make makes the repositories and the base, unless the cache has them. Processes that want the same result
 // wait for each other.
 func Make(ctx context.Context, o Options) (*Repository, error) {
-	image, err := debianImage(o.Debian)
+	image, err := OpenBase(o.Debian)
 	if err != nil {
 		return nil, fmt.Errorf("make Ubuntu's repositories from the base in %s: %w", o.Debian, err)
 	}
@@ -75,7 +75,7 @@ func Make(ctx context.Context, o Options) (*Repository, error) {
 
 // fill makes the result.
 func fill(ctx context.Context, o Options, dir string) error {
-	image, err := debianImage(o.Debian)
+	image, err := OpenBase(o.Debian)
 	if err != nil {
 		return err
 	}
@@ -122,5 +122,5 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeBase(image, public, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
+	return errors.Join(WriteBase(image, ubuntu(string(public)), filepath.Join(dir, "base"), "ubuntu24.04"), os.RemoveAll(work), os.RemoveAll(pool))
 }

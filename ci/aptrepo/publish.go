@@ -62,7 +62,7 @@ func index(ctx context.Context, key *gpg.Key, root, suite string) error {
 				return err
 			}
 		}
-		if err := writeFile(filepath.Join(dir, "Packages"), text); err != nil {
+		if err := rpmrepo.WriteFile(filepath.Join(dir, "Packages"), text); err != nil {
 			return err
 		}
 		for _, compress := range [][]string{{"gzip", "-9nk"}, {"xz", "-k"}} {
@@ -86,7 +86,7 @@ func index(ctx context.Context, key *gpg.Key, root, suite string) error {
 			return err
 		}
 	}
-	if err := writeFile(filepath.Join(dist, "Release"), text); err != nil {
+	if err := rpmrepo.WriteFile(filepath.Join(dist, "Release"), text); err != nil {
 		return err
 	}
 	return key.Clear(ctx, filepath.Join(dist, "Release"), filepath.Join(dist, "InRelease"))

@@ -1,106 +1,53 @@
 package e2e
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-
+	"github.com/driver-container/driver-container/ci/aptrepo"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/distros/apt/debtest"
+	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // standInBase returns Debian 11's base with Ubuntu 16.04's name; its only package repository is url, signed
 // with key.
-func standInBase(t *testing.T, url string, key []byte) string {
+func standInBase(t *testing.T, url, key string) string {
 	t.Helper()
 	debian := strings.TrimPrefix(base(t, "debian11", "amd64"), "oci:")
-	index := require.Value(layout.ImageIndexFromPath(debian))(t)
-	manifest := require.Value(index.IndexManifest())(t)
-	img := require.Value(index.Image(manifest.Manifests[0].Digest))(t)
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for name, content := range map[string]string{
+	dir := filepath.Join(scratch(t), "stand-in")
+	require.NoError(t, aptrepo.WriteBase(require.Value(aptrepo.OpenBase(debian))(t), map[string]string{
 		"usr/lib/os-release":                  "ID=ubuntu\nVERSION_ID=\"16.04\"\nPRETTY_NAME=\"stand-in for Ubuntu 16.04\"\n",
 		"etc/apt/sources.list":                "deb [signed-by=/usr/share/keyrings/stand-in.gpg] " + url + " xenial main\n",
 		"etc/apt/sources.list.d/.wh..wh..opq": "",
-		"usr/share/keyrings/stand-in.gpg":     string(key),
+		"usr/share/keyrings/stand-in.gpg":     key,
 		"etc/apt/trusted.gpg.d/.wh..wh..opq":  "",
-	} {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}))
-		require.Value(io.WriteString(w, content))(t)
-	}
-	require.NoError(t, w.Close())
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
-	require.NoError(t, err)
-	img = require.Value(mutate.AppendLayers(img, layer))(t)
-	dir := filepath.Join(scratch(t), "stand-in")
-	p := require.Value(layout.Write(dir, empty.Index))(t)
-	require.NoError(t, p.AppendImage(img))
+	}, dir, "stand-in"))
 	return dir
 }
 
 // repositoryOf writes a signed repository, suite xenial, of packages with one program each, and returns its
 // key.
-func repositoryOf(t *testing.T, dir string, names []string) []byte {
+func repositoryOf(t *testing.T, dir string, names []string) string {
 	t.Helper()
-	pool, dist := filepath.Join(dir, "pool"), filepath.Join(dir, "dists", "xenial")
-	require.NoError(t, os.MkdirAll(pool, 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(dist, "main", "binary-amd64"), 0o755))
-	var packages bytes.Buffer
+	a := debtest.NewArchive(t, "", "xenial", []string{"amd64"}, []string{"main"}, func(path string, data []byte) { testfile.Write(t, dir+path, string(data)) })
+	a.Signer = repotest.Key("e2e", 0)
 	for _, name := range names {
-		control := "Package: " + name + "\nVersion: 1:99-0stand1\nArchitecture: amd64\nMaintainer: e2e <e2e@example.com>\nDescription: stand-in for " + name + "\n"
-		root := scratch(t)
-		require.NoError(t, os.MkdirAll(filepath.Join(root, "DEBIAN"), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644))
+		p := debtest.Package{Control: "Package: " + name + "\nVersion: 1:99-0stand1\nArchitecture: amd64\nMaintainer: e2e <e2e@example.com>\nDescription: stand-in for " + name}
 		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5"}, "make": {"usr/bin/make"}}[name] {
-			require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(program)), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(root, program), []byte("#!/bin/sh\necho stand-in\n"), 0o755))
+			p.Files = append(p.Files, repotest.File{Name: program, Body: "#!/bin/sh\necho stand-in\n", Mode: 0o755})
 		}
-		deb := filepath.Join(pool, name+".deb")
-		sh(t, "dpkg-deb", "--root-owner-group", "--build", root, deb)
-		data := require.Value(os.ReadFile(deb))(t)
-		fmt.Fprintf(&packages, "%sFilename: pool/%s.deb\nSize: %d\nSHA256: %s\n\n", control, name, len(data), sum(data))
+		a.Packages = append(a.Packages, p)
 	}
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	require.Value(z.Write(packages.Bytes()))(t)
-	require.NoError(t, z.Close())
-	var release strings.Builder
-	release.WriteString("Origin: e2e\nSuite: xenial\nCodename: xenial\nDate: " + time.Now().UTC().Format(time.RFC1123) + "\nArchitectures: amd64\nComponents: main\nSHA256:\n")
-	for name, data := range map[string][]byte{"main/binary-amd64/Packages": packages.Bytes(), "main/binary-amd64/Packages.gz": zipped.Bytes()} {
-		require.NoError(t, os.WriteFile(filepath.Join(dist, name), data, 0o644))
-		fmt.Fprintf(&release, " %s %d %s\n", sum(data), len(data), name)
-	}
-	entity := require.Value(openpgp.NewEntity("e2e", "", "e2e@example.com", nil))(t)
-	signed := require.Value(os.Create(filepath.Join(dist, "InRelease")))(t)
-	plain := require.Value(clearsign.Encode(signed, entity.PrivateKey, nil))(t)
-	require.Value(io.WriteString(plain, release.String()))(t)
-	require.NoError(t, plain.Close())
-	require.NoError(t, signed.Close())
-	var key bytes.Buffer
-	require.NoError(t, entity.Serialize(&key))
-	return key.Bytes()
-}
-
-func sum(data []byte) string {
-	s := sha256.Sum256(data)
-	return hex.EncodeToString(s[:])
+	a.Publish()
+	var key strings.Builder
+	require.NoError(t, a.Signer.Serialize(&key))
+	return key.String()
 }
 
 // renamed returns a copy of a driver's tree with another version, whose text must not be longer. It replaces

@@ -46,7 +46,7 @@ func publish(ctx context.Context, sys system, key *gpg.Key, packages, www string
 			if err != nil {
 				return err
 			}
-			if err := writeFile(list, r.url+"/\n"); err != nil {
+			if err := WriteFile(list, r.url+"/\n"); err != nil {
 				return err
 			}
 		}

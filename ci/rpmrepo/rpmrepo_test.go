@@ -115,7 +115,7 @@ func header(name string) []byte {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	www := t.TempDir()
-	require.NoError(t, writeFile(filepath.Join(www, "a.example", "repo", "x"), "text"))
+	require.NoError(t, WriteFile(filepath.Join(www, "a.example", "repo", "x"), "text"))
 	for url, want := range map[string]int{
 		"http://a.example/repo/x": 200, "http://a.example:80/repo/x": 200, "http://b.example/repo/x": 404, "http://a.example/../../etc/passwd": 404, "http://../repo/x": 404,
 	} {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/require"
 )
@@ -49,6 +50,15 @@ func Tree(t require.T, dir string, files map[string]string) string {
 		Write(t, dir+"/"+name, text)
 	}
 	return dir
+}
+
+// FS returns a file system of these files, name -> text.
+func FS(files map[string]string) fstest.MapFS {
+	root := fstest.MapFS{}
+	for name, text := range files {
+		root[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return root
 }
 
 // Read returns the content of a file.

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -36,8 +37,8 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 	r.url = server.URL + "/os"
 	o = r.options(t)
 	o.Sources = nil
-	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
-	o.Machine = textFS(map[string]string{
+	o.Root = testfile.FS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
+	o.Machine = testfile.FS(map[string]string{
 		"run/secrets/rhsm/ca/ca.pem":                    testcert.PEM("CERTIFICATE", server.Certificate().Raw),
 		"run/secrets/etc-pki-entitlement/1.pem":         cert,
 		"run/secrets/etc-pki-entitlement/1-key.pem":     key,
@@ -110,7 +111,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		o := o
 		files := map[string]string{"run/secrets/redhat.repo": repo, "run/secrets/rhsm/ca/ca.pem": ca}
 		maps.Copy(files, c.files)
-		o.Machine = textFS(files)
+		o.Machine = testfile.FS(files)
 		_, err := OpenReleases(t.Context(), o)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, repoconf.ErrSources) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: OpenReleases = %v; want %q", c.name, err, c.want)
@@ -211,7 +212,7 @@ func TestNoVerify(t *testing.T) {
 		t.Error(err)
 	}
 	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
-	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
+	o.Root = testfile.FS(map[string]string{"etc/ca.pem": "no certificate"})
 	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(no CA in PEM)")
 }
 
@@ -220,7 +221,7 @@ func TestOptionsKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
 	o := Options{
-		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": repotest.Public(t, k.good)}),
+		Arch: "x86_64", Root: testfile.FS(map[string]string{"usr/share/keys/a": repotest.Public(t, k.good)}),
 		Sources: []repoconf.Source{
 			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
 			{ID: "b", BaseURLs: []string{"http://x"}, Key: repotest.Public(t, k.stranger)},

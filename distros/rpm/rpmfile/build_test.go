@@ -64,7 +64,7 @@ func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
 	if c.Algorithm == 0 {
 		c.Algorithm = packet.PubKeyAlgoEdDSA // fast to generate
 	}
-	e := require.Value(openpgp.NewEntity("Test", "", "test@example.org", &c))(t)
+	e := repotest.KeyOf("Test", &c)
 	return e, ring(t, e)
 }
 
