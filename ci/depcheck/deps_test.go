@@ -25,6 +25,7 @@ type pkg struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
+	Name       string
 	Imports    []string
 	Deps       []string // all packages that it reaches
 }
@@ -37,9 +38,9 @@ func (p pkg) name() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// project lists the packages of the project, including those with test support; _test.go files do not count.
+// project lists the packages of the project; _test.go files do not count.
 var project = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Name,GoFiles,Imports,Deps", "./...")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -61,13 +62,7 @@ var project = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-// packages returns the packages of the project without those that hold test support.
 func packages(t *testing.T) []pkg {
-	t.Helper()
-	return slices.DeleteFunc(slices.Clone(withSupport(t)), func(p pkg) bool { return helper(p.ImportPath) })
-}
-
-func withSupport(t *testing.T) []pkg {
 	t.Helper()
 	all, err := project()
 	require.NoErrorf(t, err, "go list")
@@ -75,12 +70,6 @@ func withSupport(t *testing.T) []pkg {
 		t.Fatalf("go list found %d packages: is this the project's root?", len(all))
 	}
 	return all
-}
-
-// helper says whether a package holds code that the tests of several packages share: its name ends in "test",
-// like net/http/httptest.
-func helper(importPath string) bool {
-	return under(importPath, module) && strings.HasSuffix(importPath, "test")
 }
 
 // under says whether a package is in one of the trees.
@@ -202,29 +191,32 @@ func TestDirectImports(t *testing.T) {
 	}
 }
 
-// TestHelpersStayInTests: no product code may reach test support, and only ci may hold test support that uses
-// ci, except the words of all tests, which use nothing of the project.
-func TestHelpersStayInTests(t *testing.T) {
+// TestArrowsFromCI: code that serves tests is in ci, and only tests and ci import it. So each package outside
+// of ci is a program, or something that is not a test imports it.
+func TestArrowsFromCI(t *testing.T) {
 	t.Parallel()
-	words := []string{module + "/ci/assert", module + "/ci/require"}
-	for _, p := range withSupport(t) {
-		if i := slices.IndexFunc(p.Deps, func(dep string) bool { return under(dep, module+"/ci") && !slices.Contains(words, dep) }); i >= 0 && !under(p.name(), "ci") {
-			t.Errorf("%s reaches %s: move it to ci", p.name(), p.Deps[i])
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if under(imp, module+"/ci") && !under(p.name(), "ci") {
+				t.Errorf("%s imports %s, which is for tests: if it is for tests itself, move it to ci", p.name(), imp)
+			}
+			used[imp] = used[imp] || !under(p.name(), "ci")
 		}
 	}
 	for _, p := range packages(t) {
-		if i := slices.IndexFunc(p.Deps, helper); i >= 0 {
-			t.Errorf("%s reaches %s, which is for tests", p.name(), p.Deps[i])
+		if !used[p.ImportPath] && p.Name != "main" && len(p.GoFiles) > 0 && !under(p.name(), "ci") {
+			t.Errorf("only tests import %s: move it to ci", p.name())
 		}
 	}
 }
 
-// TestCommandsAreLeaves: no package imports a command, a part of another command, or a package of ci.
+// TestCommandsAreLeaves: no package imports a command, or a part of another command.
 func TestCommandsAreLeaves(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
-			if under(imp, module+"/cmd") && !under(imp, p.ImportPath) || under(imp, module+"/ci") && !under(p.name(), "ci") {
+			if under(imp, module+"/cmd") && !under(imp, p.ImportPath) {
 				t.Errorf("%s imports %s", p.name(), path.Base(imp))
 			}
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/sqlite"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/tool"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is

@@ -10,9 +10,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // thin returns the image with modules for a kernel and without a toolchain, or with a layer for each of

@@ -12,8 +12,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of

@@ -18,8 +18,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // packages are built for these tests. The real rpm installs the last one into the database that this package

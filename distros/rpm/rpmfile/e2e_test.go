@@ -24,8 +24,8 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/ci/tool"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 // TestRealTLS: a daemon that verifies client certificates, and the message for every mistake.

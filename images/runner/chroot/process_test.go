@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner/chroot"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 const victimEnv = "CHROOT_TEST_VICTIM" // work folder of the process that is killed
