@@ -7,10 +7,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/verify"

@@ -8,10 +8,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"

@@ -21,9 +21,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/recipe"

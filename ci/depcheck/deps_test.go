@@ -163,8 +163,8 @@ func TestDirectImports(t *testing.T) {
 		"github.com/u-root/u-root":           {"kmod"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":    {"images/matrix"},
-		"github.com/ProtonMail/go-crypto":    {"distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
-		"modernc.org/sqlite":                 {"distros/rpm/rpmdb", "distros/rpm/sqlite"},
+		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
+		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb", "distros/rpm/sqlite"},
 		"debug/elf":                          {"ci/conformance", "ci/imagetest", "distros", "distros/elffile"}, // not made for hostile files
 		"golang.org/x/crypto/openpgp":        {},
 		"github.com/stretchr/testify":        {},

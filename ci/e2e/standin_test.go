@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/aptrepo"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // standInBase returns Debian 11's base with Ubuntu 16.04's name; its only package repository is url, signed

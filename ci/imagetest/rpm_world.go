@@ -10,8 +10,8 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // RPMWorld is a World of systems with .rpm packages.

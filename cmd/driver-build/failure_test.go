@@ -17,12 +17,12 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // good are command lines that --offline alone keeps from working.

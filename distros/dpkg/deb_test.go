@@ -16,10 +16,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

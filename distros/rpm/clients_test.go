@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 

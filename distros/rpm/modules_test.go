@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )

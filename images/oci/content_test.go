@@ -7,7 +7,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/images/oci/ocitest"
+	"github.com/driver-container/driver-container/ci/ocitest"
 )
 
 func FuzzArchive(f *testing.F) {

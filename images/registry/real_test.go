@@ -25,8 +25,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // TestRealRegistry pushes and pulls with Docker's own registry from Debian's package: TLS with a private CA,

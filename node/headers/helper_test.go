@@ -14,11 +14,11 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/ci/debtest"
 	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 const testRelease = "6.1.0-38-amd64"

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 

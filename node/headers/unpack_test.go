@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // hostile fetches with additional members in the package of the kernel's own headers.
@@ -231,7 +231,7 @@ func TestReadOnlyModules(t *testing.T) {
 	require.NoError(t, tr.close(true))
 }
 
-// member passes an repotest.File through tar, with its name cleaned like dpkg does.
+// member passes a repotest.File through tar, with its name cleaned like dpkg does.
 func member(t *testing.T, e repotest.File) (*tar.Header, *tar.Reader, error) {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(repotest.RawTar(t, e)))
