@@ -25,8 +25,8 @@ func (a *Agent) saysServing(st status.Snapshot) bool {
 	return st.Pod == a.cfg.Pod && st.State == status.Serving && st.Ready && st.Up != nil && st.Up.Version == st.Wanted
 }
 
-// isServing is saysServing, unless lock, modules or driver root contradict the status: a driver that was killed
-// cannot correct it. This container sees all of them: it has /run/nvidia, with propagation, and sysfs.
+// isServing is saysServing, unless lock, modules or driver root contradict the status: a driver that was
+// killed cannot correct it. This container sees all of them: it has /run/nvidia, with propagation, and sysfs.
 func (a *Agent) isServing(st status.Snapshot) bool {
 	return a.saysServing(st) && st.Confirm(a.cfg.Run, kmod.System{}) == nil
 }

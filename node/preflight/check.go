@@ -138,8 +138,8 @@ func Run(ctx context.Context, in Input) []Check {
 	return checks
 }
 
-// CheckNames returns an error for names that no check has. It suggests similar names and lists all. An empty name
-// is none.
+// CheckNames returns an error for names that no check has. It suggests similar names and lists all. An empty
+// name is none.
 func CheckNames(names []string) error {
 	var known []string
 	for _, s := range steps() {
