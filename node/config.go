@@ -5,12 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/node/preflight"
 )
 
 // Values of Config.OnBusy: what to do if the driver is in use at a stop and stays so.
@@ -95,9 +90,6 @@ func (c Config) Check() error {
 	oneOf("--driver-root (DRIVER_ROOT_KIND)", c.RootKind, RootMount, RootLink)
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
-	if err := checkNames(c.SkipPreflight, preflight.Names()); err != nil {
-		errs = append(errs, fmt.Errorf("--skip-preflight (DRIVER_SKIP_PREFLIGHT): %w", err))
-	}
 	if c.MaxThreads < 0 {
 		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
 	}
@@ -116,25 +108,6 @@ func (c Config) Check() error {
 		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
 	}
 	return nil
-}
-
-// checkNames refuses names that no check has. An empty name is none.
-func checkNames(names, known []string) error {
-	var unknown []string
-	for _, name := range names {
-		if name == "" || slices.Contains(known, name) {
-			continue
-		}
-		text := strconv.Quote(name)
-		if near := distros.Nearest(name, known); len(near) > 0 {
-			text += " (did you mean " + strings.Join(near, " or ") + "?)"
-		}
-		unknown = append(unknown, text)
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	return fmt.Errorf("no check is called %s; there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
 }
 
 // PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; "" outside of a
