@@ -39,7 +39,7 @@ func repositoryOf(t *testing.T, dir string, names []string) string {
 	a.Signer = repotest.Key("e2e", 0)
 	for _, name := range names {
 		p := debtest.Package{Control: "Package: " + name + "\nVersion: 1:99-0stand1\nArchitecture: amd64\nMaintainer: e2e <e2e@example.com>\nDescription: stand-in for " + name}
-		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5"}, "make": {"usr/bin/make"}}[name] {
+		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5", "usr/bin/ld"}, "make": {"usr/bin/make"}}[name] {
 			p.Files = append(p.Files, repotest.File{Name: program, Body: "#!/bin/sh\necho stand-in\n", Mode: 0o755})
 		}
 		a.Packages = append(a.Packages, p)
