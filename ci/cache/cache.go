@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir returns the folder of a cache, which exists: that in an environment variable if it is set, and otherwise
-// driver-build/NAME in the user's cache.
+// Dir returns the folder of a cache, which exists: that in an environment variable if it is set, and
+// otherwise driver-build/NAME in the user's cache.
 func Dir(name, variable string) (string, error) {
 	dir := os.Getenv(variable)
 	if dir == "" {

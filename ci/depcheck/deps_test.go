@@ -157,7 +157,7 @@ func TestDirectImports(t *testing.T) {
 		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
 		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
 		module + "/images/batch":             {"cmd/driver-build/..."},
-		"github.com/spf13/cobra":             {"cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
+		"github.com/spf13/cobra":             {"ci/commandtest", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"github.com/prometheus":              {"node/metrics"},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":           {"kmod"},
@@ -215,7 +215,8 @@ func TestArrowsFromCI(t *testing.T) {
 	}
 }
 
-// TestCommandsAreLeaves: no package imports a command, or a part of another command. The parts of driver-build that hold commands import what all commands share, and never each other.
+// TestCommandsAreLeaves: no package imports a command, or a part of another command. The parts of
+// driver-build that hold commands import what all commands share, and never each other.
 func TestCommandsAreLeaves(t *testing.T) {
 	t.Parallel()
 	const build = module + "/cmd/driver-build"

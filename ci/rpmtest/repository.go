@@ -25,7 +25,8 @@ type Repository struct {
 	Simple      bool     // file names without a checksum, like those of el5 to el7
 }
 
-// Create makes the repository in a new folder below dir and returns its path. It links the packages into Packages/.
+// Create makes the repository in a new folder below dir and returns its path. It links the packages
+// into Packages/.
 func (r Repository) Create(t testing.TB, dir string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(dir, "repository") //nolint:usetesting // below the folder that the caller wants

@@ -16,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// Run runs a program, its name first, in a folder, with more variables than this process has, in English. It returns what
-// the program wrote to its standard output. The error has the end of all that it wrote.
+// Run runs a program, its name first, in a folder, with more variables than this process has, in English. It
+// returns what the program wrote to its standard output. The error has the end of all that it wrote.
 func Run(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/ci/testcert"
 )
 
-// NewKey makes a key with a self-signed certificate that has this common name, as `openssl req -x509` makes it
-// for code signing: RSA of 2048 bits, SHA-256. It takes some tenths of a second.
+// NewKey makes a key with a self-signed certificate that has this common name, as `openssl req -x509` makes
+// it for code signing: RSA of 2048 bits, SHA-256. It takes some tenths of a second.
 func NewKey(name string) *testcert.Pair {
 	key := testcert.RSA()
 	id := sha1.Sum(x509.MarshalPKCS1PublicKey(&key.PublicKey)) //nolint:gosec // RFC 5280, 4.2.1.2; the kernel shows it in /proc/keys
