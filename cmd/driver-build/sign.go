@@ -19,7 +19,7 @@ import (
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 const signLong = `Sign the modules of an image that were compiled ahead of time, so that nodes with Secure Boot load them. Signatures that
@@ -206,7 +206,7 @@ func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, 
 func certificates(files []string) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
 	for _, file := range files {
-		certs, err := sign.LoadCertificates(file)
+		certs, err := keyfile.LoadCertificates(file)
 		if err != nil {
 			return nil, fmt.Errorf("--sign-cert: %w", err)
 		}

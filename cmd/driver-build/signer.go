@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
 )
 
@@ -62,9 +63,9 @@ func (s *signerFlags) load(getenv func(string) string) (_ *sign.Signer, closer f
 }
 
 // passphrase is nil when none was given.
-func (s *signerFlags) passphrase(getenv func(string) string) sign.Passphrase {
+func (s *signerFlags) passphrase(getenv func(string) string) keyfile.Passphrase {
 	if s.passphraseFile != "" {
-		return sign.PassphraseFile(s.passphraseFile)
+		return keyfile.PassphraseFile(s.passphraseFile)
 	}
 	text := getenv(passphraseVariable)
 	if text == "" {

@@ -18,7 +18,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // newSignKey makes a key, in PKCS#12 with the passphrase "correct", and its certificate.
@@ -75,7 +75,7 @@ func TestSignerFlags(t *testing.T) {
 			t.Errorf("%s: signer %v", name, signer)
 		}
 	}
-	if _, _, err := (&signerFlags{key: key}).load(func(string) string { return "" }); !errors.Is(err, sign.ErrPassphrase) {
+	if _, _, err := (&signerFlags{key: key}).load(func(string) string { return "" }); !errors.Is(err, keyfile.ErrPassphrase) {
 		t.Errorf("no passphrase: %v", err)
 	}
 	for _, c := range []struct {

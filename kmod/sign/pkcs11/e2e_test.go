@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 const library = "/usr/lib/softhsm/libsofthsm2.so"
@@ -145,7 +146,7 @@ func toolSigns(t *testing.T, dir string, module []byte) {
 		}
 		out := filepath.Join(dir, key+".sig")
 		run(t, "pkcs11-tool", append([]string{"--module", library, "--token-label", "site", "--login", "--pin", "env:PIN", "--sign", "--output-file", out}, args...)...)
-		certs := require.Value(sign.LoadCertificates(filepath.Join(dir, key+".crt")))(t)
+		certs := require.Value(keyfile.LoadCertificates(filepath.Join(dir, key+".crt")))(t)
 		plain := require.Value(os.ReadFile(out))(t)
 		if _, err := sign.Wrap(certs[0], crypto.SHA256, digest[:], plain); err != nil {
 			t.Errorf("%s by pkcs11-tool: %v", key, err)

@@ -7,10 +7,11 @@ import (
 	"io"
 
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // Open returns an error: this program was built without cgo and cannot load a token's library.
-func Open(text, _ string, pass sign.Passphrase) (*sign.Signer, io.Closer, error) {
+func Open(text, _ string, pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 	u, err := parse(text)
 	if err == nil {
 		_, err = u.pin(pass)

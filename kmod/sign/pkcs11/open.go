@@ -15,17 +15,18 @@ import (
 	"github.com/miekg/pkcs11"
 
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // Open returns a signer with the private key that the URI names and the key's certificate. The certificate
-// comes from certFile (see sign.LoadCertificates) or, when certFile is "", from the token (the one with the
+// comes from certFile (see keyfile.LoadCertificates) or, when certFile is "", from the token (the one with the
 // key's id). The PIN comes from the file that the URI's pin-source names, or else from pass. Close ends the
 // session with the token; call it after the last signature.
 //
 // The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and
 // the token's library by module-path. Every given property must match, and exactly one token and one key may
 // match.
-func Open(text, certFile string, pass sign.Passphrase) (*sign.Signer, io.Closer, error) {
+func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 	u, err := parse(text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the PKCS#11 key: the URI is wrong: %w", err)
@@ -37,7 +38,7 @@ func Open(text, certFile string, pass sign.Passphrase) (*sign.Signer, io.Closer,
 	return signer, ctx, nil
 }
 
-func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *crypto11.Context, err error) {
+func (u uri) open(certFile string, pass keyfile.Passphrase) (_ *sign.Signer, _ *crypto11.Context, err error) {
 	slot, err := u.findSlot()
 	if err != nil {
 		return nil, nil, err
@@ -84,7 +85,7 @@ func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *cry
 // certificates returns at least one certificate when there is no error.
 func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile string) ([]*x509.Certificate, error) {
 	if certFile != "" {
-		return sign.LoadCertificates(certFile)
+		return keyfile.LoadCertificates(certFile)
 	}
 	id, err := ctx.GetAttribute(key, crypto11.CkaId)
 	if err != nil {

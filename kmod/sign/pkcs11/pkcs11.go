@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // ErrPIN says that the token refused the PIN. Open tries it only once, because tokens lock themselves after a
@@ -27,7 +27,7 @@ var ErrPIN = errors.New("the token refused the PIN")
 const maxPIN = 4096
 
 // pin returns the PIN in the file that the URI's pin-source names, or else the one that pass returns.
-func (u uri) pin(pass sign.Passphrase) (string, error) {
+func (u uri) pin(pass keyfile.Passphrase) (string, error) {
 	if u.pinFile != "" {
 		return readPIN(u.pinFile)
 	}
