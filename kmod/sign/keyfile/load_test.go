@@ -3,6 +3,7 @@ package keyfile
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdh"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -15,11 +16,13 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -136,21 +139,31 @@ func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	key := pkcs8(t, keys()["p256"])
 	cert := certificate(t, keys()["p256"], 4e9)
+	exchange := require.Value(x509.MarshalPKCS8PrivateKey(require.Value(ecdh.X25519().GenerateKey(rand.Reader))(t)))(t)
+	public := require.Value(x509.MarshalPKIXPublicKey(keys()["p256"].Public()))(t)
 	for name, c := range map[string]struct {
 		file []byte
 		want string
 	}{
-		"nothing":              {nil, "no private key or certificate"},
-		"text":                 {[]byte("0 is also the first byte of DER"), "no private key or certificate"},
-		"only a certificate":   {cert, "no private key"},
+		"nothing":              {nil, "no key or certificate"},
+		"text":                 {[]byte("0 is also the first byte of DER"), "no key or certificate"},
+		"only a certificate":   {cert, "it holds a certificate and no private key"},
+		"a public key":         {pemOf("PUBLIC KEY", public), "it holds a public key and no private key"},
+		"a public key in DER":  {public, "it holds a public key and no private key"},
+		"a damaged sigstore":   {pemOf("ENCRYPTED SIGSTORE PRIVATE KEY", []byte(`{"kdf":"s3cret`)), "damaged"},
+		"a key that exchanges": {exchange, "cannot sign"},
 		"two keys":             {append(pemOf("PRIVATE KEY", key), pemOf("PRIVATE KEY", key)...), "more than one"},
 		"damaged":              {pemOf("PRIVATE KEY", key[:40]), "read the private key (PKCS#8)"},
 		"damaged certificate":  {append(pemOf("PRIVATE KEY", key), pemOf("CERTIFICATE", cert[:90])...), "its certificate"},
 		"indefinite length":    {[]byte{0x30, 0x80, 2, 1, 3}, "BER"},
 		"large":                {make([]byte, maxKeyFile+1), "1048576 bytes"},
-		"another system's key": {pemOf("OPENSSH PRIVATE KEY", key), "no private key or certificate"},
+		"another system's key": {pemOf("OPENSSH PRIVATE KEY", key), "no key or certificate"},
 	} {
-		assert.ErrorContainsf(t, refused(write(t, c.file), nil), c.want, "%s", name)
+		err := refused(write(t, c.file), nil)
+		assert.ErrorContainsf(t, err, c.want, "%s", name)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error shows the file: %v", name, err)
+		}
 	}
 	assert.ErrorIsf(t, refused("/none", nil), os.ErrNotExist, "no file")
 	pipe := write(t, nil) + ".pipe"
@@ -168,4 +181,61 @@ func TestLoadCertificates(t *testing.T) {
 	if got, err = LoadCertificates(write(t, e)); err != nil || len(got) != 1 || !bytes.Equal(got[0].Raw, e) {
 		t.Errorf("LoadCertificates of DER = %d certificates, %v", len(got), err)
 	}
+}
+
+// Both files were written by cosign.
+func TestLoadSigstore(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{"cosign.pem": "P-256", "sigstore.pem": "P-256"} {
+		key, _, err := LoadPrivate("testdata/"+file, phrase("hello"))
+		if err != nil || key.Public().(*ecdsa.PublicKey).Curve.Params().Name != want {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	assert.ErrorIs(t, refused("testdata/cosign.pem", phrase("wrong")), ErrPassphrase)
+	// Without a passphrase the empty one counts. cosign writes such keys too.
+	key := keys()["ed25519"]
+	box := require.Value(encrypted.EncryptWithCustomKDFParameters(pkcs8(t, key), nil, encrypted.Legacy))(t)
+	got, _, err := ReadPrivate(bytes.NewReader(pemOf("ENCRYPTED SIGSTORE PRIVATE KEY", box)), nil)
+	if err != nil || !equal(key.Public(), got.Public()) {
+		t.Errorf("with an empty passphrase: %v", err)
+	}
+}
+
+func TestLoadPublic(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(12e8, 0)
+	r, e, ed := keys()["rsa"], keys()["p256"], keys()["ed25519"]
+	der := func(key crypto.Signer) []byte { return require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t) }
+	pkcs1 := x509.MarshalPKCS1PublicKey(r.Public().(*rsa.PublicKey))
+	for name, c := range map[string]struct {
+		file []byte
+		want []crypto.Signer
+	}{
+		"PEM":                 {pemOf("PUBLIC KEY", der(e)), []crypto.Signer{e}},
+		"DER":                 {der(ed), []crypto.Signer{ed}},
+		"PKCS#1":              {pemOf("RSA PUBLIC KEY", pkcs1), []crypto.Signer{r}},
+		"certificate":         {certificate(t, r, 4e9), []crypto.Signer{r}},
+		"several":             {join(pemOf("PUBLIC KEY", der(e)), pemOf("CERTIFICATE", certificate(t, r, 4e9)), pemOf("PUBLIC KEY", der(ed))), []crypto.Signer{e, r, ed}},
+		"beside a secret one": {join(pemOf("PRIVATE KEY", pkcs8(t, e)), pemOf("PUBLIC KEY", der(e))), []crypto.Signer{e}},
+	} {
+		got, err := LoadPublic(write(t, c.file), now)
+		if err != nil || !slices.EqualFunc(got, c.want, func(a crypto.PublicKey, b crypto.Signer) bool { return equal(a, b.Public()) }) {
+			t.Errorf("%s: %d keys, %v", name, len(got), err)
+		}
+	}
+	for name, c := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"a private key":       {pkcs8(t, e), "openssl pkey"},
+		"expired":             {certificate(t, e, 11e8), "expired on 2004-11-09"},
+		"damaged":             {pemOf("PUBLIC KEY", der(e)[:40]), "load the public key"},
+		"damaged certificate": {pemOf("CERTIFICATE", certificate(t, e, 4e9)[:90]), "its certificate"},
+		"nothing":             {nil, "no key or certificate"},
+	} {
+		assert.ErrorContainsf(t, assert.Err(LoadPublic(write(t, c.file), now)), c.want, "%s", name)
+	}
+	assert.ErrorContains(t, assert.Err(LoadPublic(write(t, certificate(t, e, 4e9)), time.Unix(9e8, 0))), "not valid before 2001-09-09")
+	assert.ErrorIs(t, assert.Err(LoadPublic(write(t, certificate(t, e, 11e8)), now)), ErrExpired)
 }

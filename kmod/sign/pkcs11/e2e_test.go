@@ -5,6 +5,9 @@ package pkcs11
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
@@ -111,6 +114,7 @@ func TestRealToken(t *testing.T) {
 		}
 		assert.NoErrorf(t, errors.Join(err, closer.Close()), "%s, twice", name)
 	}
+	withoutCertificate(t, query, pin, module)
 	t.Setenv("PIN", "1234")
 	toolSigns(t, dir, module)
 	for name, c := range map[string]struct{ uri, cert, pin, want string }{
@@ -130,6 +134,28 @@ func TestRealToken(t *testing.T) {
 	if _, _, err := Open("pkcs11:token=site;object=modules"+query, "", func() ([]byte, error) { return []byte("9999"), nil }); !errors.Is(err, ErrPIN) {
 		t.Errorf("wrong PIN: %v; want ErrPIN", err)
 	}
+}
+
+// withoutCertificate signs with a key that has none, as images are signed.
+func withoutCertificate(t *testing.T, query string, pin func() ([]byte, error), content []byte) {
+	t.Helper()
+	for _, object := range []string{"alone", "p384"} {
+		key, closer, err := OpenKey("pkcs11:token=site;object="+object+query, pin)
+		require.NoErrorf(t, err, "%s", object)
+		digest := sha256.Sum256(content)
+		signature := require.Value(key.Sign(rand.Reader, digest[:], crypto.SHA256))(t)
+		switch public := key.Public().(type) {
+		case *rsa.PublicKey:
+			err = rsa.VerifyPKCS1v15(public, crypto.SHA256, digest[:], signature)
+		case *ecdsa.PublicKey:
+			if !ecdsa.VerifyASN1(public, digest[:], signature) {
+				err = errors.New("the signature is wrong")
+			}
+		}
+		assert.NoErrorf(t, errors.Join(err, closer.Close()), "%s", object)
+	}
+	_, _, err := OpenKey("pkcs11:token=site;object=none"+query, pin)
+	assert.ErrorContains(t, err, "0 private keys match")
 }
 
 // toolSigns makes plain signatures with pkcs11-tool, as docs/signing.md describes, and wraps them.

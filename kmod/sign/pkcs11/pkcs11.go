@@ -1,4 +1,4 @@
-// Package pkcs11 signs modules with a key in a token: a hardware security module, a smart card, or SoftHSM. A
+// Package pkcs11 signs modules and images with a key in a token: a hardware security module, a smart card, or SoftHSM. A
 // PKCS#11 URI (RFC 7512) names the key, which never leaves the token. The PIN comes from a file or from a
 // function, never from the URI.
 //
