@@ -66,8 +66,9 @@ func messageName(message []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Import returns a signer that has the signatures in dir: for each message of the request a file <sha256>.sig,
-// raw or in base64. All of them must be there and must fit the key; the error names each one that does not.
+// Import returns a signer that has the signatures in dir: for each message of the request a file
+// <sha256>.sig, raw or in base64. All of them must be there and must fit the key; the error names each one
+// that does not.
 func Import(dir string, r Request, key crypto.PublicKey) (Signer, error) {
 	if key == nil {
 		return nil, errors.New("import signatures: give the public key, with which they are verified")

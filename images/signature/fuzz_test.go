@@ -15,7 +15,8 @@ import (
 // nobody is a digest that no seed is about.
 var nobody = v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: 1, Digest: oci.HashOf([]byte("nobody signed this"))}
 
-// fuzz judges a document that is one layer. The seeds are good for the image; nothing may be good for another.
+// fuzz judges a document that is one layer. The seeds are good for the image; nothing may be good
+// for another.
 func fuzz(f *testing.F, format Format, to storage, mediaType types.MediaType) {
 	for _, a := range sign(f, request(format), "ed25519") {
 		if to != bundle && !strings.HasSuffix(a.Tag, string(to)) {

@@ -1,6 +1,6 @@
 // Package signature makes and judges the signatures and attestations of images, in the formats of cosign: the
-// tags .sig and .att, which all verifiers read, and sigstore bundles, which are referrers. It needs no network
-// and asks no transparency log. images/registry finds and pushes what it makes.
+// tags .sig and .att, which all verifiers read, and sigstore bundles, which are referrers. It needs no
+// network and asks no transparency log. images/registry finds and pushes what it makes.
 //
 // It neither decides which keys to trust nor loads them (kmod/sign/keyfile does), and it does not verify the
 // certificates of keyless signatures.
@@ -22,8 +22,8 @@ import (
 // Format is the way in which signatures and attestations are stored.
 type Format string
 
-// The formats. Legacy is the one that all verifiers read. Bundles hide it: as soon as an image has one, cosign
-// looks at bundles only.
+// The formats. Legacy is the one that all verifiers read. Bundles hide it: as soon as an image has one,
+// cosign looks at bundles only.
 const (
 	Legacy Format = "legacy" // the tags .sig and .att
 	Bundle Format = "bundle" // sigstore bundles 0.3 as referrers

@@ -25,8 +25,8 @@ func newLayer(d document, signature []byte) (oci.Blob, error) {
 	return oci.BytesBlob(envelopeMediaType, raw, map[string]string{signatureAnnotation: "", predicateAnnotation: d.predicate}), nil
 }
 
-// extend returns .sig or .att with further layers. The manifest looks like that of an image, as cosign's does:
-// its config lists the digests of the layers.
+// extend returns .sig or .att with further layers. The manifest looks like that of an image, as cosign's
+// does: its config lists the digests of the layers.
 func extend(s Subject, to storage, more []oci.Blob) (oci.Attachment, error) {
 	digest := s.Descriptor.Digest
 	a := oci.Attachment{Subject: digest, Tag: oci.ReferrersTag(digest) + string(to)}

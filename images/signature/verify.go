@@ -133,8 +133,8 @@ func (e evidence) judge(subject v1.Hash, keys []crypto.PublicKey, ids []string) 
 	return f, e.storage == bundle && s.PredicateType == signPredicate
 }
 
-// Err returns nil if the image has a good signature, else an error that wraps ErrUnsigned or the faults of the
-// signatures. An attestation is no signature here, although cosign takes one in a bundle for it.
+// Err returns nil if the image has a good signature, else an error that wraps ErrUnsigned or the faults of
+// the signatures. An attestation is no signature here, although cosign takes one in a bundle for it.
 func (r *Report) Err() error {
 	if len(r.Signatures) == 0 {
 		return fmt.Errorf("%s: %w", r.Subject.Digest, ErrUnsigned)

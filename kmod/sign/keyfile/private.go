@@ -20,10 +20,10 @@ type Passphrase func() ([]byte, error)
 // ErrPassphrase says that a key could not be decrypted: there was no passphrase, or a wrong one.
 var ErrPassphrase = errors.New("the passphrase is missing or wrong")
 
-// LoadPrivate reads a private key and the certificates that its file also has. It finds the format by content,
-// not by name: PEM or DER of PKCS#8 (also encrypted), PKCS#1 or SEC1, PKCS#12, or the encrypted PEM of cosign
-// and sigstore. The key is RSA, ECDSA or Ed25519; LoadPrivate does not decide which of them are of use. It
-// reads at most 1 MiB; no error shows the content of the file.
+// LoadPrivate reads a private key and the certificates that its file also has. It finds the format by
+// content, not by name: PEM or DER of PKCS#8 (also encrypted), PKCS#1 or SEC1, PKCS#12, or the encrypted PEM
+// of cosign and sigstore. The key is RSA, ECDSA or Ed25519; LoadPrivate does not decide which of them are of
+// use. It reads at most 1 MiB; no error shows the content of the file.
 func LoadPrivate(file string, pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
 	items, err := readItems(file)
 	if err != nil {

@@ -21,7 +21,8 @@ func OpenKey(text string, pass keyfile.Passphrase) (crypto.Signer, io.Closer, er
 	return nil, nil, refuse(text, pass)
 }
 
-// refuse also names the faults of the URI and of the PIN, so that a user does not meet them one after the other.
+// refuse also names the faults of the URI and of the PIN, so that a user does not meet them one after
+// the other.
 func refuse(text string, pass keyfile.Passphrase) error {
 	u, err := parse(text)
 	if err == nil {

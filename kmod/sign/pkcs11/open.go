@@ -20,8 +20,8 @@ import (
 )
 
 // Open returns a signer with the private key that the URI names and the key's certificate, as signatures of
-// modules need it. The certificate comes from certFile (see keyfile.LoadCertificates) or, when certFile is "",
-// from the token (the one with the key's id). Everything else is as with OpenKey.
+// modules need it. The certificate comes from certFile (see keyfile.LoadCertificates) or, when certFile is
+// "", from the token (the one with the key's id). Everything else is as with OpenKey.
 func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
 	u, ctx, key, err := open(text, pass)
 	if err != nil {
@@ -35,8 +35,8 @@ func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Clos
 }
 
 // OpenKey returns the private key that the URI names; it needs no certificate. The PIN comes from the file
-// that the URI's pin-source names, or else from pass. Close ends the session with the token; call it after the
-// last signature.
+// that the URI's pin-source names, or else from pass. Close ends the session with the token; call it after
+// the last signature.
 //
 // The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and
 // the token's library by module-path. Every given property must match, and exactly one token and one key may

@@ -1,6 +1,6 @@
-// Package pkcs11 signs modules and images with a key in a token: a hardware security module, a smart card, or SoftHSM. A
-// PKCS#11 URI (RFC 7512) names the key, which never leaves the token. The PIN comes from a file or from a
-// function, never from the URI.
+// Package pkcs11 signs modules and images with a key in a token: a hardware security module, a smart card, or
+// SoftHSM. A PKCS#11 URI (RFC 7512) names the key, which never leaves the token. The PIN comes from a file or
+// from a function, never from the URI.
 //
 // It does not make or change keys. Keys that require the PIN at every signature (CKA_ALWAYS_AUTHENTICATE,
 // such as slot 9c of a YubiKey) do not work. It needs cgo, because the tokens' libraries are shared objects:
