@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -28,11 +27,12 @@ type statement struct {
 
 // statementSubject has no name, because the digest is the same in a mirror and the name is not.
 type statementSubject struct {
-	Digest map[string]string `json:"digest"`
+	Digest      map[string]string `json:"digest"`
+	Annotations map[string]any    `json:"annotations,omitempty"`
 }
 
 func encodeStatement(digest v1.Hash, p Predicate) ([]byte, error) {
-	raw, err := encode(statement{statementV1, []statementSubject{{map[string]string{digest.Algorithm: digest.Hex}}}, p.Type, p.Body})
+	raw, err := encode(statement{statementV1, []statementSubject{{Digest: map[string]string{digest.Algorithm: digest.Hex}}}, p.Type, p.Body})
 	if err == nil && len(raw) > maxStatement {
 		err = fmt.Errorf("the statement has %d bytes: verifiers here read at most %d", len(raw), maxStatement)
 	}
@@ -53,7 +53,12 @@ func decodeStatement(raw []byte) (statement, error) {
 	return s, nil
 }
 
-// covers says whether the statement is about the image.
-func (s statement) covers(digest v1.Hash) bool {
-	return slices.ContainsFunc(s.Subject, func(about statementSubject) bool { return about.Digest[digest.Algorithm] == digest.Hex })
+// about returns the part that is about the image, nil if the statement is about others.
+func (s statement) about(digest v1.Hash) *statementSubject {
+	for i, subject := range s.Subject {
+		if subject.Digest[digest.Algorithm] == digest.Hex {
+			return &s.Subject[i]
+		}
+	}
+	return nil
 }

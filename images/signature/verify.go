@@ -28,8 +28,8 @@ type Finding struct {
 
 	// What is signed. These are set only if Err is nil.
 	Identity    string         // .sig: the name that the signer gave the image, "registry.example.com/gpu/driver:tag"
-	Annotations map[string]any // .sig: further values, as cosign sign -a writes them
-	Predicate   Predicate      // attestations
+	Annotations map[string]any // further values, as cosign sign -a writes them
+	Predicate   Predicate      // .att and bundles
 
 	Err error // nil if it is good: ErrForeign, ErrSubject or ErrMalformed
 }
@@ -121,14 +121,14 @@ func (e evidence) judge(subject v1.Hash, keys []crypto.PublicKey, ids []string) 
 		return f, isSignature
 	}
 	s, err := decodeStatement(e.payload)
-	switch {
-	case err != nil:
+	if err != nil {
 		f.Err = fmt.Errorf("%w: %w", ErrMalformed, err)
 		return f, isSignature
-	case !s.covers(subject):
+	}
+	if about := s.about(subject); about == nil {
 		f.Err = ErrSubject
-	default:
-		f.Predicate = Predicate{s.PredicateType, s.Predicate}
+	} else {
+		f.Predicate, f.Annotations = Predicate{s.PredicateType, s.Predicate}, about.Annotations
 	}
 	return f, e.storage == bundle && s.PredicateType == signPredicate
 }

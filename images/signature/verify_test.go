@@ -3,9 +3,9 @@ package signature
 import (
 	"crypto"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -21,22 +21,21 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
-// TestCosign verifies signatures that cosign and Skopeo made.
+// TestCosign verifies what cosign and Skopeo made.
 func TestCosign(t *testing.T) {
 	t.Parallel()
-	public := require.Value(keyfile.LoadPublic("testdata/cosign.pub", time.Now()))(t)
 	var layers []oci.Blob
-	for i := range 2 {
+	for _, name := range []string{"cosign", "skopeo"} {
 		var layer struct {
 			Payload     []byte            `json:"payload"`
 			Annotations map[string]string `json:"annotations"`
 		}
-		require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(fmt.Sprintf("testdata/cosign-%d.json", i+1)))(t), &layer))
+		require.NoError(t, json.Unmarshal(file(t, "sig-"+name+".json"), &layer))
 		layers = append(layers, oci.BytesBlob(payloadMediaType, layer.Payload, layer.Annotations))
 	}
-	s := Subject{Descriptor: v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: "634a8f35b5f16dcf4aaa0822adc0b1964bb786fca12f6831de8ddc45e5986a00"}}}
+	s := Subject{Descriptor: v1.Descriptor{Digest: hash("634a8f35b5f16dcf4aaa0822adc0b1964bb786fca12f6831de8ddc45e5986a00")}}
 	s.Attachments = []oci.Attachment{require.Value(extend(s, sigTag, layers))(t)}
-	r := require.Value(Verify([]Subject{s}, public))(t)[0]
+	r := verifyWith(t, s, "sig.pub")
 	require.NoError(t, r.Err())
 	require.NoError(t, r.Signatures[1].Err)
 	assert.Equal(t, "192.168.64.2:5000/cosign-signed-single-sample", r.Signatures[0].Identity)
@@ -44,6 +43,42 @@ func TestCosign(t *testing.T) {
 	assert.Equal(t, "containers/image 5.21.2-dev", r.Signatures[1].Annotations["creator"].(string))
 	payload := require.Value(encodePayload(r.Signatures[0].Identity, s.Descriptor.Digest))(t)
 	assert.Equal(t, string(content(t, layers[0])), string(payload))
+}
+
+// TestCosignStatements verifies attestations and bundles that cosign 2 and 3 made.
+func TestCosignStatements(t *testing.T) {
+	t.Parallel()
+	s := Subject{Descriptor: v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: 402, Digest: hash("7ab67e86f865422b61e112dd6ff662f545f358a1430556b2a41501e49b564819")}}
+	for name, predicate := range map[string]string{"sign-cosign3.json": signPredicate, "attest-cosign3.json": "https://example.com/answer"} {
+		s.Attachments = append(s.Attachments, require.Value(oci.NewReferrer(s.Descriptor, bundleMediaType,
+			[]oci.Blob{oci.BytesBlob(bundleMediaType, file(t, name), nil)}, map[string]string{bundlePredicateAnnotation: predicate}))(t))
+	}
+	att := oci.BytesBlob(envelopeMediaType, file(t, "att-cosign2.json"), nil)
+	s.Attachments = append(s.Attachments, require.Value(extend(s, attTag, []oci.Blob{att}))(t))
+	r := verifyWith(t, s, "cosign.pub")
+	require.NoError(t, r.Err())
+	assert.Equal(t, 1, len(r.Signatures))
+	assert.Equal(t, 2, len(r.Attestations))
+	for _, f := range r.Attestations {
+		require.NoErrorf(t, f.Err, "%s", f.Where)
+		assert.Equal(t, `https://example.com/answer {"answer":42}`, f.Predicate.Type+" "+string(f.Predicate.Body))
+	}
+	// The hint of the key is cosign's too.
+	var b sigstoreBundle
+	require.NoError(t, json.Unmarshal(file(t, "sign-cosign3.json"), &b))
+	assert.Equal(t, r.Signatures[0].Keys[0], hex.EncodeToString(b.VerificationMaterial.PublicKey.Hint))
+}
+
+func file(t *testing.T, name string) []byte {
+	t.Helper()
+	return require.Value(os.ReadFile("testdata/" + name))(t)
+}
+
+func hash(hex string) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex} }
+
+func verifyWith(t *testing.T, s Subject, public string) Report {
+	t.Helper()
+	return require.Value(Verify([]Subject{s}, require.Value(keyfile.LoadPublic("testdata/"+public, time.Now()))(t)))(t)[0]
 }
 
 // swap replaces the first occurrence in a text, or inside of its base64.
