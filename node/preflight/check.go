@@ -135,6 +135,14 @@ func Run(ctx context.Context, in Input) []Check {
 	return checks
 }
 
+// Names returns the names of all checks, in the order in which they run.
+func Names() (names []string) {
+	for _, s := range steps() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // BlockedError holds the checks that prevent a start.
 type BlockedError struct{ Checks []Check }
 
