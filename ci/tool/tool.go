@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,24 @@ func Run(ctx context.Context, dir string, env []string, args ...string) (string,
 		return "", fmt.Errorf("%.500s: %w: %s", strings.Join(args, " "), err, text[max(0, len(text)-4<<10):])
 	}
 	return stdout.String(), nil
+}
+
+// Buffer may be written while it is read: the output of a program that still runs.
+type Buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // Must is Run for a test, which ends if the program fails. The last newline is cut off.

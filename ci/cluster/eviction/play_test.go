@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -84,7 +84,7 @@ func must(pods []corev1.Pod, _ error) []corev1.Pod { return pods }
 type agent struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	log  logtest.Log
+	log  tool.Buffer
 	done chan struct{}
 	err  error
 }
