@@ -11,6 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // blob makes sure that the repository has a blob.
@@ -48,7 +49,7 @@ type answer struct {
 
 // send sends a request without a blob, retries where that can help, and checks the status of the answer.
 func (p *push) send(ctx context.Context, method, to string, codes ...int) (resp answer, err error) {
-	err = p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) error {
+	err = p.pool.Try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) error {
 		resp, err = p.request(ctx, method, to, codes...)
 		return err
 	})
@@ -60,15 +61,15 @@ func (p *push) request(ctx context.Context, method, to string, codes ...int) (an
 	if err != nil {
 		return answer{}, err
 	}
-	resp, err := p.s.http.Do(req)
+	resp, err := p.s.HTTP.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{resp.StatusCode, resp.Header, resp.Request.URL}, errors.Join(check(resp, codes...), resp.Body.Close())
+	return answer{resp.StatusCode, resp.Header, resp.Request.URL}, errors.Join(transport.Check(resp, codes...), resp.Body.Close())
 }
 
 func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
-	resp, err := p.send(ctx, http.MethodHead, p.s.url("blobs", h.String()), http.StatusOK, http.StatusNotFound)
+	resp, err := p.send(ctx, http.MethodHead, p.s.URL("blobs", h.String()), http.StatusOK, http.StatusNotFound)
 	return err == nil && resp.code == http.StatusOK, err
 }
 
@@ -81,11 +82,11 @@ func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted b
 			location = ""
 		}
 		q := url.Values{"mount": {h.String()}, "from": {from}}
-		resp, err := p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/")+"?"+q.Encode(), http.StatusCreated, http.StatusAccepted)
+		resp, err := p.send(ctx, http.MethodPost, p.s.URL("blobs", "uploads/")+"?"+q.Encode(), http.StatusCreated, http.StatusAccepted)
 		switch {
 		case ctx.Err() != nil:
 			return "", false, context.Cause(ctx)
-		case err != nil && status(err) == 0:
+		case err != nil && transport.Status(err) == 0:
 			return "", false, err
 		case err != nil:
 			continue
@@ -110,7 +111,7 @@ func (p *push) sources(h v1.Hash) []string {
 // abandon tells the registry that an upload will not continue. If that fails, the registry drops the upload
 // later by itself.
 func (p *push) abandon(ctx context.Context, location string, limit time.Duration) {
-	_ = once(ctx, limit, func(ctx context.Context) error {
+	_ = transport.Once(ctx, limit, func(ctx context.Context) error {
 		_, err := p.request(ctx, http.MethodDelete, location, http.StatusNoContent)
 		return err
 	})

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes of work
@@ -29,9 +28,9 @@ func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	}
 	p := &push{Client: c, ref: r}
 	var resp answer
-	p.s, err = c.session(ctx, endpoint{repo: r.repo}, c.opts.Attempts, transport.PushScope)
+	p.s, err = c.pool.Session(ctx, transport.Endpoint{Repo: r.repo}, c.opts.Attempts, transport.Push)
 	if err == nil {
-		resp, err = p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), http.StatusAccepted)
+		resp, err = p.send(ctx, http.MethodPost, p.s.URL("blobs", "uploads/"), http.StatusAccepted)
 	}
 	if err != nil {
 		return failure(ctx, "push", repository, r.repo.RegistryStr(), err)

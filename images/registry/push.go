@@ -7,10 +7,10 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Stats count what a push did with the blobs (layers and configs) of an artifact.
@@ -25,7 +25,7 @@ type Stats struct {
 type push struct {
 	*Client
 	ref  reference
-	s    *session
+	s    *transport.Session
 	from []string // repositories of the same registry to try mounts from, for blobs of unknown origin
 	base []string // from, and the repositories that blobs are known to come from
 
@@ -108,7 +108,7 @@ func (p *push) candidates(all *oci.Content) {
 }
 
 func (p *push) run(ctx context.Context, all *oci.Content, names []string) (err error) {
-	p.s, err = p.session(ctx, endpoint{repo: p.ref.repo}, p.opts.Attempts, transport.PushScope, p.base...)
+	p.s, err = p.pool.Session(ctx, transport.Endpoint{Repo: p.ref.repo}, p.opts.Attempts, transport.Push, p.base...)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // pushContent sends everything except the tags.
@@ -49,11 +50,11 @@ func (p *push) missing(ctx context.Context, top oci.Document, names []string) ([
 // hasDocument reports whether the registry has the document under that name.
 func (p *push) hasDocument(ctx context.Context, name string, d oci.Document) (bool, error) {
 	var got v1.Hash
-	err := p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
-		got, err = p.s.headManifest(ctx, name)
+	err := p.pool.Try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
+		got, err = p.s.HeadManifest(ctx, name)
 		return err
 	})
-	if code := status(err); code == http.StatusNotFound {
+	if code := transport.Status(err); code == http.StatusNotFound {
 		return false, nil
 	}
 	return got == d.Desc.Digest, err
@@ -90,20 +91,20 @@ func (p *push) count(b oci.Blob, s State) {
 
 // document puts a manifest under a name, and checks that the registry stored it with the right digest.
 func (p *push) Document(ctx context.Context, name string, d oci.Document) error {
-	err := p.try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.Raw))
+	err := p.pool.Try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.URL("manifests", name), bytes.NewReader(d.Raw))
 		if err != nil {
 			return err
 		}
 		req.Header.Set("Content-Type", string(d.Desc.MediaType))
-		resp, err := p.s.http.Do(req)
+		resp, err := p.s.HTTP.Do(req)
 		if err != nil {
 			return err
 		}
-		err = check(resp, http.StatusCreated, http.StatusOK, http.StatusAccepted)
+		err = transport.Check(resp, http.StatusCreated, http.StatusOK, http.StatusAccepted)
 		got := resp.Header.Get("Docker-Content-Digest")
 		if err == nil && got != "" && got != d.Desc.Digest.String() {
-			err = &finalError{fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, clean(got))}
+			err = transport.Final(fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, transport.Clean(got)))
 		}
 		return errors.Join(err, resp.Body.Close())
 	})

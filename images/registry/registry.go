@@ -9,8 +9,6 @@ package registry
 
 import (
 	"fmt"
-	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -18,6 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/registry/credentials"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Options say how to reach registries. Store is mandatory; everything else has a default.
@@ -29,7 +29,7 @@ type Options struct {
 	// with "http://" in front if plain HTTP is allowed.
 	Mirrors  map[string][]string
 	Offline  bool           // use only what is in Store or on this machine
-	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see NewKeychain
+	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see credentials.NewKeychain
 	Jobs     int            // parallel transfers within one pull or push; 0: 4
 	Attempts int            // tries of a request, or of a transfer that makes no progress; 0: 5
 	Backoff  time.Duration  // pause before the second try, doubled for each further one; 0: 500ms
@@ -64,14 +64,12 @@ type Event struct {
 // Client talks to registries. It is safe for concurrent use. Close closes idle connections.
 type Client struct {
 	opts    Options
-	keys    authn.Keychain
-	http    *http.Transport
+	pool    *transport.Pool
 	mirrors map[string][]mirror
 	limits  limits
 
-	mu       sync.Mutex
-	sessions map[string]*session
-	origins  map[string]string // blob digest -> repository it can be mounted from
+	mu      sync.Mutex
+	origins map[string]string // blob digest -> repository it can be mounted from
 }
 
 // New checks the options and returns a client. It does not use the network. It fails on an unreadable CA file
@@ -89,12 +87,12 @@ func New(o Options) (*Client, error) {
 	if o.Backoff <= 0 {
 		o.Backoff = 500 * time.Millisecond
 	}
-	c := &Client{opts: o, keys: o.Keychain, sessions: map[string]*session{}, origins: map[string]string{}, limits: defaultLimits}
-	if c.keys == nil {
-		c.keys = NewKeychain()
+	if o.Keychain == nil {
+		o.Keychain = credentials.NewKeychain()
 	}
+	c := &Client{opts: o, origins: map[string]string{}, limits: defaultLimits}
 	var err error
-	if c.http, err = newTransport(o); err != nil {
+	if c.pool, err = transport.NewPool(transport.Options{Insecure: o.Insecure, CAFile: o.CAFile, Keychain: o.Keychain, Backoff: o.Backoff}); err != nil {
 		return nil, err
 	}
 	if c.mirrors, err = parseMirrors(o.Mirrors); err != nil {
@@ -104,7 +102,7 @@ func New(o Options) (*Client, error) {
 }
 
 // Close closes idle connections. The client may still be used.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.pool.Close() }
 
 func (c *Client) report(e Event) {
 	if c.opts.Progress != nil {
@@ -123,12 +121,4 @@ func (c *Client) mountSource(h v1.Hash) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origins[h.String()]
-}
-
-func readCA(path string) ([]byte, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the CA certificates: %w", err)
-	}
-	return pem, nil
 }
