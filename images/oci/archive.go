@@ -131,13 +131,14 @@ func (a *archive) read(name string, limit int64) (_ []byte, err error) {
 // it.
 func (a *archive) blobs(ctx context.Context, store *fetch.Store) Blobs {
 	kept := StoreBlobs(store)
-	return Blobs{where: a.path, open: func(h v1.Hash) (io.ReadCloser, error) {
+	return Blobs{where: a.path, open: func(d v1.Descriptor) (io.ReadCloser, error) {
+		h := d.Digest
 		if h.Algorithm == "sha256" && !store.Has(h.Hex) {
 			if err := a.unpack(ctx, store, "blobs/sha256/"+h.Hex, h); err != nil {
 				return nil, err
 			}
 		}
-		return kept.open(h)
+		return kept.open(d)
 	}}
 }
 
@@ -167,7 +168,7 @@ func unpackLayers(ctx context.Context, img *Image) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r, err := img.blobs.open(d.Digest)
+		r, err := img.blobs.open(d)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,11 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error)
 	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(withEntry(index, all.Top().Desc, tag))
+	entry, err := all.entry()
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(withEntry(index, entry, tag))
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,8 @@ func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Ma
 }
 
 func layoutBlobs(dir string) Blobs {
-	return Blobs{where: dir, open: func(h v1.Hash) (io.ReadCloser, error) {
+	return Blobs{where: dir, open: func(d v1.Descriptor) (io.ReadCloser, error) {
+		h := d.Digest
 		if h.Algorithm != "sha256" {
 			return nil, fmt.Errorf("%s: only sha256 is supported", h)
 		}
@@ -236,4 +237,28 @@ func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 func hasTag(d v1.Descriptor, tag string) bool {
 	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
+}
+
+// OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG], oci-archive:FILE[:TAG],
+// docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly one entry. Content is
+// verified when it is read.
+func OpenLocal(ctx context.Context, store *fetch.Store, ref string) (Artifact, error) {
+	l, ok := ParseLocal(ref)
+	if !ok {
+		return nil, fmt.Errorf("read %s: not an image on this machine: give oci:DIR, oci-archive:FILE or docker-archive:FILE", ref)
+	}
+	m, b, err := l.open(ctx, store, "")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	t, err := NewArtifact(m.Raw, b)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	return t, nil
+}
+
+// LocalAttachments is a stub.
+func LocalAttachments(ctx context.Context, store *fetch.Store, ref string) ([]Attachment, error) {
+	return nil, nil
 }

@@ -30,7 +30,11 @@ func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
 	if err != nil {
 		return fmt.Errorf("write OCI archive %s: %w", file, err)
 	}
-	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, all.Top().Desc, tag)
+	entry, err := all.entry()
+	if err != nil {
+		return fmt.Errorf("write OCI archive %s: %w", file, err)
+	}
+	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, entry, tag)
 	raw, err := json.Marshal(index)
 	if err != nil {
 		return fmt.Errorf("write OCI archive %s: %w", file, err)
@@ -62,10 +66,10 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	if err != nil {
 		return fail(err)
 	}
-	if all.images != 1 {
-		return fail(fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, all.images))
+	if len(all.images) != 1 {
+		return fail(fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, len(all.images)))
 	}
-	m, err := v1.ParseManifest(bytes.NewReader(all.Image().Raw))
+	m, err := v1.ParseManifest(bytes.NewReader(all.images[0].Raw))
 	if err != nil {
 		return fail(err)
 	}
@@ -93,9 +97,6 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	}
 	return nil
 }
-
-// Image returns the first manifest that is not an index: an index comes after the documents that it names.
-func (c *Content) Image() Document { return c.Documents[0] }
 
 func layerFile(d v1.Descriptor) string {
 	if d.MediaType == types.OCIUncompressedLayer || d.MediaType == types.DockerUncompressedLayer {

@@ -73,15 +73,23 @@ func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
 	return err == nil && resp.code == http.StatusOK, err
 }
 
-// mount asks the registry to take the blob from another repository. A registry that declines begins an upload
-// instead, whose location mount returns. No answer is an error, because the blob can still be uploaded.
+// mount asks the registry to take the blob from another repository; if none is known, from any that it finds and
+// that we may read ("from" is optional in OCI's distribution specification 1.1). A registry that declines begins
+// an upload instead, whose location mount returns. No answer is an error, because the blob can still be uploaded.
 func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted bool, err error) {
-	for _, from := range p.sources(h) {
+	sources := p.sources(h)
+	if len(sources) == 0 {
+		sources = []string{""}
+	}
+	for _, from := range sources {
 		if location != "" {
 			p.abandon(ctx, location, p.limits.request)
 			location = ""
 		}
-		q := url.Values{"mount": {h.String()}, "from": {from}}
+		q := url.Values{"mount": {h.String()}}
+		if from != "" {
+			q.Set("from", from)
+		}
 		resp, err := p.send(ctx, http.MethodPost, p.s.URL("blobs", "uploads/")+"?"+q.Encode(), http.StatusCreated, http.StatusAccepted)
 		switch {
 		case ctx.Err() != nil:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/registry/transport"
 )
@@ -14,13 +13,10 @@ import (
 // are not lost. The protocol has no such question: CheckPush begins the upload of a blob and cancels it, as
 // remote.CheckPushPermission of go-containerregistry does. A token alone proves nothing, because registries
 // without a token server judge each request. It says nothing about quotas, immutable tags and the size of
-// blobs. Errors: *Error, fetch.ErrOffline.
+// blobs. Errors: *Error.
 func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	if err := imagename.CheckRepository(repository); err != nil {
 		return fmt.Errorf("push to %w", err)
-	}
-	if c.opts.Offline {
-		return fmt.Errorf("push to %s: %w", repository, fetch.ErrOffline)
 	}
 	r, err := parseReference(repository, c.opts.Insecure)
 	if err != nil {

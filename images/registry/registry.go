@@ -28,7 +28,7 @@ type Options struct {
 	// Mirrors lists mirrors by registry host, tried in this order before the registry: "host[:port][/prefix]",
 	// with "http://" in front if plain HTTP is allowed.
 	Mirrors  map[string][]string
-	Offline  bool           // use only what is in Store or on this machine
+	Offline  bool           // download only what is in Store or on this machine; pushes work
 	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see credentials.NewKeychain
 	Jobs     int            // parallel transfers within one pull or push; 0: 4
 	Attempts int            // tries of a request, or of a transfer that makes no progress; 0: 5
@@ -68,8 +68,10 @@ type Client struct {
 	mirrors map[string][]mirror
 	limits  limits
 
-	mu      sync.Mutex
-	origins map[string]string // blob digest -> repository it can be mounted from
+	mu       sync.Mutex
+	apis     map[string]bool // repository -> whether it has the referrers API; absent: not asked
+	tagLocks map[string]*sync.Mutex
+	origins  map[string]string // blob digest -> repository it can be mounted from
 }
 
 // New checks the options and returns a client. It does not use the network. It fails on an unreadable CA file
@@ -90,7 +92,7 @@ func New(o Options) (*Client, error) {
 	if o.Keychain == nil {
 		o.Keychain = credentials.NewKeychain()
 	}
-	c := &Client{opts: o, origins: map[string]string{}, limits: defaultLimits}
+	c := &Client{opts: o, apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[string]string{}, limits: defaultLimits}
 	var err error
 	if c.pool, err = transport.NewPool(transport.Options{Insecure: o.Insecure, CAFile: o.CAFile, Keychain: o.Keychain, Backoff: o.Backoff}); err != nil {
 		return nil, err

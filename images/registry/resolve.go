@@ -51,7 +51,7 @@ func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 	var got oci.Manifest
 	err := p.tryEndpoints(ctx, func(s *transport.Session, attempts int) error {
 		return p.pool.Try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
-			got, err = p.resolveTag(ctx, s)
+			got, err = p.resolveTag(ctx, s, p.ref.tag)
 			return err
 		})
 	})
@@ -63,13 +63,13 @@ func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 
 // resolveTag requests the digest first: registries count fetched manifests against a limit, and the store
 // mostly has the manifest.
-func (p *pull) resolveTag(ctx context.Context, s *transport.Session) (oci.Manifest, error) {
-	h, err := s.HeadManifest(ctx, p.ref.tag)
+func (p *pull) resolveTag(ctx context.Context, s *transport.Session, tag string) (oci.Manifest, error) {
+	h, err := s.HeadManifest(ctx, tag)
 	if err != nil {
 		return oci.Manifest{}, err
 	}
 	if h == (v1.Hash{}) { // the registry does not state the digest
-		return p.fetchManifest(ctx, s, p.ref.tag, v1.Hash{})
+		return p.fetchManifest(ctx, s, tag, v1.Hash{})
 	}
 	if got, ok := p.cached(h); ok {
 		return got, nil

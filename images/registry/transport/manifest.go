@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,14 @@ func (s *Session) Manifest(ctx context.Context, identifier string, want v1.Hash)
 		}
 	}
 	return oci.Manifest{Raw: raw, Digest: h}, nil
+}
+
+// Blob downloads a blob into memory, of at most limit bytes, and verifies it.
+func (s *Session) Blob(ctx context.Context, d v1.Descriptor, limit int64) ([]byte, error) {
+	return oci.ReadBlob(oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
+		raw, _, err := s.document(ctx, s.URL("blobs", d.Digest.String()), "", limit)
+		return io.NopCloser(bytes.NewReader(raw)), err
+	}}, limit)
 }
 
 // Page requests one page of a listing, of at most limit bytes. It returns the page, its media type, and the
