@@ -126,28 +126,7 @@ func (l LocalRef) ManifestDigest(ctx context.Context, store *fetch.Store, arch s
 
 // open returns the manifest for linux/arch and the blobs that it refers to.
 func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Manifest, Blobs, error) {
-	switch l.kind {
-	case "oci":
-		index, err := readBounded(filepath.Join(l.Path, "index.json"), MaxManifest)
-		if err != nil {
-			return Manifest{}, Blobs{}, fmt.Errorf("not an OCI layout: %w", err)
-		}
-		b := layoutBlobs(l.Path)
-		m, err := chooseEntry(l, arch, index, b)
-		return m, b, err
-	case "oci-archive":
-		a, err := openArchive(l.Path)
-		if err != nil {
-			return Manifest{}, Blobs{}, err
-		}
-		index, err := a.read("index.json", MaxManifest)
-		if err != nil {
-			return Manifest{}, Blobs{}, fmt.Errorf("not an OCI archive: %w", err)
-		}
-		b := a.blobs(ctx, store)
-		m, err := chooseEntry(l, arch, index, b)
-		return m, b, err
-	default:
+	if l.kind == "docker-archive" {
 		a, err := openArchive(l.Path)
 		if err != nil {
 			return Manifest{}, Blobs{}, err
@@ -155,6 +134,36 @@ func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Ma
 		m, err := a.docker(ctx, store, l.tag)
 		return m, StoreBlobs(store), err
 	}
+	index, b, err := l.index(ctx, store)
+	if err != nil {
+		return Manifest{}, Blobs{}, err
+	}
+	m, err := chooseEntry(l, arch, index.Manifests, b)
+	return m, b, err
+}
+
+// index reads the index of a layout or of an OCI archive.
+func (l LocalRef) index(ctx context.Context, store *fetch.Store) (index v1.IndexManifest, b Blobs, err error) {
+	var raw []byte
+	if l.kind == "oci" {
+		b = layoutBlobs(l.Path)
+		if raw, err = readBounded(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
+			return index, b, fmt.Errorf("not an OCI layout: %w", err)
+		}
+	} else {
+		a, err := openArchive(l.Path)
+		if err != nil {
+			return index, b, err
+		}
+		b = a.blobs(ctx, store)
+		if raw, err = a.read("index.json", MaxManifest); err != nil {
+			return index, b, fmt.Errorf("not an OCI archive: %w", err)
+		}
+	}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return index, b, fmt.Errorf("index.json is malformed: %w", err)
+	}
+	return index, b, nil
 }
 
 func layoutBlobs(dir string) Blobs {
@@ -181,12 +190,8 @@ func readBounded(path string, limit int64) (_ []byte, err error) {
 }
 
 // chooseEntry returns the manifest for linux/arch of the entry of a layout's index that the reference means.
-func chooseEntry(l LocalRef, arch string, index []byte, b Blobs) (Manifest, error) {
-	var doc v1.IndexManifest
-	if err := json.Unmarshal(index, &doc); err != nil {
-		return Manifest{}, fmt.Errorf("index.json is malformed: %w", err)
-	}
-	d, err := entry(l, arch, doc.Manifests)
+func chooseEntry(l LocalRef, arch string, entries []v1.Descriptor, b Blobs) (Manifest, error) {
+	d, err := entry(l, arch, entries)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -201,8 +206,12 @@ func chooseEntry(l LocalRef, arch string, index []byte, b Blobs) (Manifest, erro
 	return ChooseManifest(l.text, arch, top, load)
 }
 
-// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
+// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch. What
+// belongs to images does not count then, unless there is nothing else.
 func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+	if l.tag == "" {
+		entries = imageEntries(entries)
+	}
 	var match []v1.Descriptor
 	for _, d := range entries {
 		p := d.Platform
@@ -256,9 +265,4 @@ func OpenLocal(ctx context.Context, store *fetch.Store, ref string) (Artifact, e
 		return nil, fmt.Errorf("read %s: %w", ref, err)
 	}
 	return t, nil
-}
-
-// LocalAttachments is a stub.
-func LocalAttachments(ctx context.Context, store *fetch.Store, ref string) ([]Attachment, error) {
-	return nil, nil
 }

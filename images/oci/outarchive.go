@@ -22,23 +22,29 @@ import (
 // do.
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
-// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag. The same artifact
-// and tag give the same bytes. It is written by the rule of package outfile: a file appears
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag, and its attachments as
+// entries without a name. The same input gives the same bytes. It is written by the rule of package outfile: a file appears
 // when it is complete; after an error, or when ctx ends, nothing is left.
-func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
+func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact, attachments ...Attachment) error {
+	fail := func(err error) error { return fmt.Errorf("write OCI archive %s: %w", file, err) }
 	all, err := Collect(t)
 	if err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
 	entry, err := all.entry()
 	if err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
 	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, entry, tag)
+	index, attachments, err = withAttachments(index, Blobs{}, attachments)
+	if err != nil {
+		return fail(err)
+	}
 	raw, err := json.Marshal(index)
 	if err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
+	all = all.with(attachments)
 	files := []tarFile{inline("index.json", raw), inline("oci-layout", []byte(layoutVersion))}
 	for _, b := range all.Blobs {
 		files = append(files, tarFile{"blobs/sha256/" + b.Desc.Digest.Hex, b})
@@ -47,7 +53,7 @@ func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
 		files = append(files, tarFile{"blobs/sha256/" + d.Desc.Digest.Hex, d.blob()})
 	}
 	if err := writeTar(ctx, file, files); err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
 	return nil
 }

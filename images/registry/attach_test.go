@@ -438,3 +438,24 @@ func TestCopy(t *testing.T) {
 		})
 	}
 }
+
+// TestCopyLocal copies from a layout and an archive what was written there, with all that belongs to it.
+func TestCopyLocal(t *testing.T) {
+	t.Parallel()
+	f, dir := newFake(t), t.TempDir()
+	img := ocitest.Image(t, "amd64", 1000, "one")
+	all := []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")}
+	require.NoError(t, oci.WriteLayout(t.Context(), dir+"/layout", "1", img, all...))
+	require.NoError(t, oci.WriteOCIArchive(t.Context(), dir+"/a.tar", "1", img, all...))
+	for i, from := range []string{"oci:" + dir + "/layout", "oci-archive:" + dir + "/a.tar"} {
+		to := fmt.Sprintf("%s/team%d/driver:1", f.host(), i)
+		// Offline forbids downloads. The target's registry is no source of them.
+		c := client(t, func(o *Options) { o.Offline = true })
+		_, stats, err := c.Copy(t.Context(), from, to)
+		if err != nil || stats.Attachments != 2 || stats.Uploaded != 6 {
+			t.Errorf("%s: %+v, %v", from, stats, err)
+		}
+		assert.Samef(t, sorted(names(t, all)), sorted(names(t, require.Value(client(t).Attachments(t.Context(), to))(t))), "%s", from)
+	}
+	assert.ErrorIs(t, assert.Err(client(t, func(o *Options) { o.Offline = true }).Attachments(t.Context(), f.host()+"/team0/driver:1")), fetch.ErrOffline)
+}

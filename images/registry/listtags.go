@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
@@ -20,8 +21,8 @@ const (
 	maxTags     = 1 << 20
 )
 
-// ListTags returns the sorted tags of a repository (host/path) from its own registry, because mirrors may be
-// outdated. A registry need not offer listings, and many say that a repository does not exist
+// ListTags returns the sorted tags of the images in a repository (host/path) from its own registry, because
+// mirrors may be outdated; tags of signatures and other attachments are left out. A registry need not offer listings, and many say that a repository does not exist
 // (fs.ErrNotExist) until something is pushed to it. Errors: *Error, fetch.ErrOffline.
 func (c *Client) ListTags(ctx context.Context, repository string) ([]string, error) {
 	const op = "list the tags of"
@@ -61,7 +62,7 @@ func (c *Client) ListTags(ctx context.Context, repository string) ([]string, err
 		all = append(all, some...)
 	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return slices.DeleteFunc(slices.Compact(all), oci.IsAttachmentTag), nil
 }
 
 // tagPage requests one page of the listing. It returns the tags and the address of the next page. See "Listing
