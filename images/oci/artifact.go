@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Artifact is a manifest or an index, with everything that it names: an image, an index of images, or any other
-// artifact of a registry, such as a chart or an SBOM. A v1.Image and a v1.ImageIndex are artifacts;
+// Artifact is a manifest or an index, with everything that it names: an image, an index of images, or any
+// other artifact of a registry, such as a chart or an SBOM. A v1.Image and a v1.ImageIndex are artifacts;
 // [NewArtifact] makes one of any kind.
 type Artifact interface {
 	MediaType() (types.MediaType, error)

@@ -25,8 +25,8 @@ type Attachment struct {
 // ErrSubject says that a manifest does not belong to what it was listed for.
 var ErrSubject = errors.New("it does not refer to that subject")
 
-// AttachmentOf makes an attachment of a manifest that was read. The error is [ErrSubject] if the manifest has no
-// tag and names another subject.
+// AttachmentOf makes an attachment of a manifest that was read. The error is [ErrSubject] if the manifest has
+// no tag and names another subject.
 func AttachmentOf(subject v1.Hash, tag string, t Artifact) (Attachment, error) {
 	all, err := Collect(t)
 	if err != nil {

@@ -99,8 +99,8 @@ func (c *Content) addNamed(t Artifact, d Document, seen map[v1.Hash]bool, depth 
 	return fmt.Errorf("%T is neither an image nor an index", t)
 }
 
-// addStoredIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list in an
-// index.
+// addStoredIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list in
+// an index.
 func (c *Content) addStoredIndex(s *stored, seen map[v1.Hash]bool, depth int) error {
 	m, err := v1.ParseIndexManifest(bytes.NewReader(s.raw))
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Extend returns an attachment with the layers of a manifest that has its tag already, followed by those layers
-// of a that the manifest lacks: what is there stays. Layers are the same if type, content and annotations are.
-// config reads the existing config, whose diff IDs get those of the new layers, as cosign does. The blobs of
-// the result are only the new ones. If there is nothing to add, the result has the existing manifest.
+// Extend returns an attachment with the layers of a manifest that has its tag already, followed by those
+// layers of a that the manifest lacks: what is there stays. Layers are the same if type, content and
+// annotations are. config reads the existing config, whose diff IDs get those of the new layers, as cosign
+// does. The blobs of the result are only the new ones. If there is nothing to add, the result has the
+// existing manifest.
 func (a Attachment) Extend(existing Manifest, config func(v1.Descriptor) ([]byte, error)) (Attachment, error) {
 	fail := func(err error) (Attachment, error) { return Attachment{}, fmt.Errorf("extend %s: %w", a.Tag, err) }
 	if index, err := kindOf(existing.Raw); err != nil || index {

@@ -31,8 +31,8 @@ const layoutJobs = 4
 // org.opencontainers.image.ref.name). It creates a missing layout. It keeps intact blobs that exist, replaces
 // an entry of the same name, and keeps all other entries. Writers of one layout wait for each other. The
 // index is replaced last and as a whole, so that the layout is complete at any moment. After an error, or
-// when ctx ends, no partial file is left. Attachments become entries without a name; one with a tag extends that
-// of the layout.
+// when ctx ends, no partial file is left. Attachments become entries without a name; one with a tag extends
+// that of the layout.
 func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments ...Attachment) error {
 	all, err := Collect(t)
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Annotations of the entries of attachments in the index of a layout. They have no org.opencontainers.image.ref.name,
-// because containerd would take a named entry for an image.
+// Annotations of the entries of attachments in the index of a layout. They have no
+// org.opencontainers.image.ref.name, because containerd would take a named entry for an image.
 const (
 	TagAnnotation        = "io.github.driver-container.tag"        // of .sig and .att
 	RepositoryAnnotation = "io.github.driver-container.repository" // where a layout has attachments of several
@@ -26,8 +26,8 @@ func (a Attachment) Entry() v1.Descriptor {
 	return d
 }
 
-// withAttachments adds entries for attachments to the index of a layout, whose blobs are b. One with a tag extends
-// that of the layout. It returns the attachments to write. Their entries come last, sorted by digest.
+// withAttachments adds entries for attachments to the index of a layout, whose blobs are b. One with a tag
+// extends that of the layout. It returns the attachments to write. Their entries come last, sorted by digest.
 func withAttachments(index *v1.IndexManifest, b Blobs, all []Attachment) (*v1.IndexManifest, []Attachment, error) {
 	write, err := mergeTags(all)
 	if err != nil {

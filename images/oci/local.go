@@ -206,8 +206,8 @@ func chooseEntry(l LocalRef, arch string, entries []v1.Descriptor, b Blobs) (Man
 	return ChooseManifest(l.text, arch, top, load)
 }
 
-// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch. What
-// belongs to images does not count then, unless there is nothing else.
+// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
+// What belongs to images does not count then, unless there is nothing else.
 func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	if l.tag == "" {
 		entries = imageEntries(entries)
@@ -248,9 +248,9 @@ func hasTag(d v1.Descriptor, tag string) bool {
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
 }
 
-// OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG], oci-archive:FILE[:TAG],
-// docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly one entry. Content is
-// verified when it is read.
+// OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG],
+// oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly
+// one entry. Content is verified when it is read.
 func OpenLocal(ctx context.Context, store *fetch.Store, ref string) (Artifact, error) {
 	l, ok := ParseLocal(ref)
 	if !ok {

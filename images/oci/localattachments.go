@@ -11,13 +11,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in it and, for an
-// index, to each of its manifests: entries that name a subject, whatever wrote them, .sig and .att, and the
-// entries of indexes of referrers. Referrers of referrers follow what they refer to. A docker-archive has none.
+// LocalAttachments returns everything in a layout or an OCI archive that belongs to an artifact in it and,
+// for an index, to each of its manifests: entries that name a subject, whatever wrote them, .sig and .att,
+// and the entries of indexes of referrers. Referrers of referrers follow what they refer to. A docker-archive
+// has none.
 func LocalAttachments(ctx context.Context, store *fetch.Store, ref string) ([]Attachment, error) {
 	l, ok := ParseLocal(ref)
 	if !ok || l.kind == "docker-archive" {
@@ -74,7 +76,8 @@ type localFinder struct {
 	size      int // of the manifests read
 }
 
-// candidates returns all attachments of a layout by their subject: referrers sorted by digest, then .sig and .att.
+// candidates returns all attachments of a layout by their subject: referrers sorted by digest, then .sig
+// and .att.
 func candidates(ctx context.Context, entries []v1.Descriptor, b Blobs) (map[v1.Hash][]Attachment, error) {
 	f := localFinder{blobs: b, bySubject: map[v1.Hash][]Attachment{}}
 	for _, d := range entries {
@@ -148,8 +151,8 @@ func attachmentTag(d v1.Descriptor) string {
 	return ""
 }
 
-// imageEntries returns the entries that are no attachments, those with a name if there are any; all if every entry
-// is an attachment.
+// imageEntries returns the entries that are no attachments, those with a name if there are any; all if every
+// entry is an attachment.
 func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 	var images, named []v1.Descriptor
 	for _, d := range all {

@@ -51,8 +51,8 @@ func found(t *testing.T, ref string) (out []string) {
 	return out
 }
 
-// TestLayoutAttachments writes an index with attachments into a layout and an archive. They are found there, and
-// images are opened as if there were none.
+// TestLayoutAttachments writes an index with attachments into a layout and an archive. They are found there,
+// and images are opened as if there were none.
 func TestLayoutAttachments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,8 +94,8 @@ func TestLayoutAttachments(t *testing.T) {
 	assert.ErrorContains(t, assert.Err(OpenLocal(t.Context(), store, "oci:"+layout)), "several images")
 }
 
-// TestForeignLayouts reads layouts of other programs: a referrer without annotations, a fallback index with a name
-// and a signature with a name.
+// TestForeignLayouts reads layouts of other programs: a referrer without annotations, a fallback index with a
+// name and a signature with a name.
 func TestForeignLayouts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

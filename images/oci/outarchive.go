@@ -22,9 +22,9 @@ import (
 // do.
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
-// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag, and its attachments as
-// entries without a name. The same input gives the same bytes. It is written by the rule of package outfile: a file appears
-// when it is complete; after an error, or when ctx ends, nothing is left.
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag, and its attachments
+// as entries without a name. The same input gives the same bytes. It is written by the rule of package
+// outfile: a file appears when it is complete; after an error, or when ctx ends, nothing is left.
 func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact, attachments ...Attachment) error {
 	fail := func(err error) error { return fmt.Errorf("write OCI archive %s: %w", file, err) }
 	all, err := Collect(t)

@@ -115,8 +115,8 @@ func (o Output) CheckContent(tags, archs int, zstd bool) error {
 	return nil
 }
 
-// Write writes an artifact under its tag, with its attachments; a docker-archive can hold none. It returns the artifact's reference without the digest; in a
-// docker-archive that is repository:tag.
+// Write writes an artifact under its tag, with its attachments; a docker-archive can hold none. It returns
+// the artifact's reference without the digest; in a docker-archive that is repository:tag.
 func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, attachments ...Attachment) (ref string, err error) {
 	switch o.Kind {
 	case "oci":

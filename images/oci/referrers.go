@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// ParseReferrers reads an index of referrers as a registry sends it: a page of its referrers API, or the index
-// under [ReferrersTag]. The entries are sorted by digest, each once. What an entry says of its manifest is not
-// verified: read the manifest.
+// ParseReferrers reads an index of referrers as a registry sends it: a page of its referrers API, or the
+// index under [ReferrersTag]. The entries are sorted by digest, each once. What an entry says of its manifest
+// is not verified: read the manifest.
 func ParseReferrers(raw []byte) ([]v1.Descriptor, error) {
 	index, err := parseReferrers(raw)
 	if err != nil {
@@ -44,8 +44,8 @@ func SortDigests(all []v1.Descriptor) []v1.Descriptor {
 	return slices.CompactFunc(all, func(a, b v1.Descriptor) bool { return a.Digest == b.Digest })
 }
 
-// AddReferrers returns an index of referrers with further entries, sorted by digest, for [ReferrersTag]. A raw
-// of nil is an index without entries. The result is raw itself if it has all of them.
+// AddReferrers returns an index of referrers with further entries, sorted by digest, for [ReferrersTag]. A
+// raw of nil is an index without entries. The result is raw itself if it has all of them.
 func AddReferrers(raw []byte, more []v1.Descriptor) ([]byte, error) {
 	index := &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	if raw != nil {

@@ -15,11 +15,11 @@ import (
 // updateAttempts is how often a tag that other programs change at the same time is changed.
 const updateAttempts = 5
 
-// Attach pushes attachments into the repository of ref; its tag and digest do not matter. A manifest with a tag
-// (.sig, .att) extends the one that the registry has under it. A referrer is pushed by its digest; if the
+// Attach pushes attachments into the repository of ref; its tag and digest do not matter. A manifest with a
+// tag (.sig, .att) extends the one that the registry has under it. A referrer is pushed by its digest; if the
 // registry has no referrers API, Attach adds it to the index under the fallback tag. What is there already is
-// not sent again. Changes of one tag wait for each other within this client; other programs' changes are found
-// by reading the tag again. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
+// not sent again. Changes of one tag wait for each other within this client; other programs' changes are
+// found by reading the tag again. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
 func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) (Stats, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil || len(all) == 0 {
@@ -130,9 +130,9 @@ func (p *push) extend(ctx context.Context, a oci.Attachment) error {
 	})
 }
 
-// update changes the manifest under a tag: change gets the one that is there, which is empty if there is none,
-// and returns the one to push, with the blobs that the registry may lack. After that it reads the tag again:
-// another program may have replaced it at the same time by one without our change.
+// update changes the manifest under a tag: change gets the one that is there, which is empty if there is
+// none, and returns the one to push, with the blobs that the registry may lack. After that it reads the tag
+// again: another program may have replaced it at the same time by one without our change.
 func (p *push) update(ctx context.Context, tag string, change func(oci.Manifest) (oci.Attachment, error)) error {
 	defer p.lockTag(p.ref.repo.Name() + ":" + tag)()
 	for range updateAttempts {

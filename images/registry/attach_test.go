@@ -80,8 +80,8 @@ func names(t *testing.T, all []oci.Attachment) []string {
 
 var registries = map[string][]ggcr.Option{"without the API": nil, "with the API": {ggcr.WithReferrersSupport(true)}}
 
-// TestAttach attaches referrers, referrers of referrers and signatures to an index and one of its images, finds
-// all of them, and does it again without sending anything.
+// TestAttach attaches referrers, referrers of referrers and signatures to an index and one of its images,
+// finds all of them, and does it again without sending anything.
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	for name, options := range registries {
@@ -346,7 +346,8 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
-// Artifacts of any kind are pushed and pulled: a chart, and an index with an attestation as BuildKit writes it.
+// Artifacts of any kind are pushed and pulled: a chart, and an index with an attestation as BuildKit
+// writes it.
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, ggcr.WithReferrersSupport(true))

@@ -23,9 +23,9 @@ const (
 	maxAttachmentBytes = 64 << 20 // of their manifests
 )
 
-// Open returns an artifact of any kind: from a registry (REF with a tag, a digest or both; with both the digest
-// counts), or from this machine as [oci.OpenLocal] does. Manifests are read when they are needed, a blob is
-// downloaded into the store when it is opened; both need ctx. Errors are those of Base.
+// Open returns an artifact of any kind: from a registry (REF with a tag, a digest or both; with both the
+// digest counts), or from this machine as [oci.OpenLocal] does. Manifests are read when they are needed, a
+// blob is downloaded into the store when it is opened; both need ctx. Errors are those of Base.
 func (c *Client) Open(ctx context.Context, ref string) (oci.Artifact, error) {
 	if oci.IsLocal(ref) {
 		return oci.OpenLocal(ctx, c.opts.Store, ref)
@@ -60,12 +60,12 @@ func (p *pull) blobs(ctx context.Context) oci.Blobs {
 }
 
 // Attachments returns everything that belongs to an artifact and, for an index, to each of its manifests:
-// referrers, by the referrers API of its registry or else by the fallback tag, and what is under the tags .sig
-// and .att. For each referrer it looks again, three levels deep. A registry is asked itself, because its mirrors
-// may be outdated. A manifest that is listed but gone, or names another subject, is left out. The order is
-// fixed: a subject comes before what refers to it, referrers are sorted by digest. Manifests are read and
-// verified; a blob is downloaded and verified when it is opened, while ctx lasts. ref may also be on this
-// machine. Errors are those of Base.
+// referrers, by the referrers API of its registry or else by the fallback tag, and what is under the tags
+// .sig and .att. For each referrer it looks again, three levels deep. A registry is asked itself, because its
+// mirrors may be outdated. A manifest that is listed but gone, or names another subject, is left out. The
+// order is fixed: a subject comes before what refers to it, referrers are sorted by digest. Manifests are
+// read and verified; a blob is downloaded and verified when it is opened, while ctx lasts. ref may also be on
+// this machine. Errors are those of Base.
 func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment, error) {
 	if oci.IsLocal(ref) {
 		return oci.LocalAttachments(ctx, c.opts.Store, ref)

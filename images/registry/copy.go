@@ -9,10 +9,10 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Copy copies an artifact of any kind, with everything that belongs to it (see [Client.Attachments]), into the
-// repository of to, and gives it the tag of to and further tags. from is a reference as [Client.Open] takes it.
-// Blobs that the target's registry has in the source's repository are mounted. The tags move last, when the
-// attachments are there. Errors are those of Open and Push.
+// Copy copies an artifact of any kind, with everything that belongs to it (see [Client.Attachments]), into
+// the repository of to, and gives it the tag of to and further tags. from is a reference as [Client.Open]
+// takes it. Blobs that the target's registry has in the source's repository are mounted. The tags move last,
+// when the attachments are there. Errors are those of Open and Push.
 func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.Hash, Stats, error) {
 	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
 	r, err := parseReference(to, c.opts.Insecure)
@@ -63,8 +63,8 @@ func (s *Stats) add(more Stats) {
 	s.Attachments += more.Attachments
 }
 
-// source records that the repository of a reference has the blobs of an artifact, and returns the reference with
-// the artifact's digest: the tag may move during the copy.
+// source records that the repository of a reference has the blobs of an artifact, and returns the reference
+// with the artifact's digest: the tag may move during the copy.
 func (c *Client) source(ref string, digest v1.Hash, t oci.Artifact) (string, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil {

@@ -22,8 +22,9 @@ const (
 )
 
 // ListTags returns the sorted tags of the images in a repository (host/path) from its own registry, because
-// mirrors may be outdated; tags of signatures and other attachments are left out. A registry need not offer listings, and many say that a repository does not exist
-// (fs.ErrNotExist) until something is pushed to it. Errors: *Error, fetch.ErrOffline.
+// mirrors may be outdated; tags of signatures and other attachments are left out. A registry need not offer
+// listings, and many say that a repository does not exist (fs.ErrNotExist) until something is pushed to it.
+// Errors: *Error, fetch.ErrOffline.
 func (c *Client) ListTags(ctx context.Context, repository string) ([]string, error) {
 	const op = "list the tags of"
 	if err := imagename.CheckRepository(repository); err != nil {
@@ -65,8 +66,8 @@ func (c *Client) ListTags(ctx context.Context, repository string) ([]string, err
 	return slices.DeleteFunc(slices.Compact(all), oci.IsAttachmentTag), nil
 }
 
-// tagPage requests one page of the listing. It returns the tags and the address of the next page. See "Listing
-// Tags" in the OCI distribution specification.
+// tagPage requests one page of the listing. It returns the tags and the address of the next page. See
+// "Listing Tags" in the OCI distribution specification.
 func tagPage(ctx context.Context, s *transport.Session, from string) (tags []string, next string, err error) {
 	raw, _, next, err := s.Page(ctx, from, "", maxTagPage)
 	if err != nil {

@@ -73,9 +73,10 @@ func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
 	return err == nil && resp.code == http.StatusOK, err
 }
 
-// mount asks the registry to take the blob from another repository; if none is known, from any that it finds and
-// that we may read ("from" is optional in OCI's distribution specification 1.1). A registry that declines begins
-// an upload instead, whose location mount returns. No answer is an error, because the blob can still be uploaded.
+// mount asks the registry to take the blob from another repository; if none is known, from any that it finds
+// and that we may read ("from" is optional in OCI's distribution specification 1.1). A registry that declines
+// begins an upload instead, whose location mount returns. No answer is an error, because the blob can still
+// be uploaded.
 func (p *push) mount(ctx context.Context, h v1.Hash) (location string, mounted bool, err error) {
 	sources := p.sources(h)
 	if len(sources) == 0 {

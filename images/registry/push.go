@@ -19,8 +19,8 @@ type Stats struct {
 	Existing int   // already in the repository
 	Bytes    int64 // of blobs, sent over the network; bytes sent twice count twice
 
-	// Attachments counts signatures, attestations and other referrers, also those that the registry had. Their blobs
-	// are in the counts above, except those of a tag that did not change.
+	// Attachments counts signatures, attestations and other referrers, also those that the registry had. Their
+	// blobs are in the counts above, except those of a tag that did not change.
 	Attachments int
 }
 
@@ -36,12 +36,12 @@ type push struct {
 	stats Stats
 }
 
-// Push sends an artifact (an image, an index or any other) to ref (repository:tag, or repository@digest), and lets further tags of the
-// same repository name it too. Blobs go first: Push checks for each, else mounts it from another repository,
-// else uploads it and resumes an interrupted upload. Then come the manifests that an index names, then the
-// tags. A tag moves only when all of its content is in the registry. An artifact that already has all its
-// names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob does not match its
-// digest.
+// Push sends an artifact (an image, an index or any other) to ref (repository:tag, or repository@digest), and
+// lets further tags of the same repository name it too. Blobs go first: Push checks for each, else mounts it
+// from another repository, else uploads it and resumes an interrupted upload. Then come the manifests that an
+// index names, then the tags. A tag moves only when all of its content is in the registry. An artifact that
+// already has all its names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob
+// does not match its digest.
 func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...string) (v1.Hash, Stats, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil {

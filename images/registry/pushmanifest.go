@@ -89,8 +89,8 @@ func (p *push) count(b oci.Blob, s State) {
 	}
 }
 
-// put puts a manifest under a name, and checks that the registry stored it with the right digest. It returns the
-// header of the answer.
+// put puts a manifest under a name, and checks that the registry stored it with the right digest. It returns
+// the header of the answer.
 func (p *push) put(ctx context.Context, name string, d oci.Document) (header http.Header, err error) {
 	err = p.pool.Try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.URL("manifests", name), bytes.NewReader(d.Raw))

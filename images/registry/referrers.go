@@ -19,14 +19,14 @@ const (
 	maxReferrers     = 10_000
 )
 
-// noReferrersAPI are the answers of registries without the referrers API: 404 says the standard, the others were
-// seen. https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#listing-referrers
+// noReferrersAPI are the answers of registries without the referrers API: 404 says the standard, the others
+// were seen. https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#listing-referrers
 var noReferrersAPI = []int{
 	http.StatusNotFound, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented,
 }
 
-// referrers asks the referrers API for what refers to a subject. The result is sorted by digest; what it says of
-// a manifest is not verified. found is false if the registry has no such API.
+// referrers asks the referrers API for what refers to a subject. The result is sorted by digest; what it says
+// of a manifest is not verified. found is false if the registry has no such API.
 func (c *Client) referrers(ctx context.Context, s *transport.Session, subject v1.Hash) (all []v1.Descriptor, found bool, err error) {
 	next := s.URL("referrers", subject.String())
 	for page := 1; next != ""; page++ {

@@ -1,11 +1,13 @@
-// Package registry pulls artifacts from and pushes them to container registries, OCI layouts and archives: images,
-// indexes, charts, and what belongs to them. It stores pulled content in the content-addressed store, verifies it
-// before anything reads it, and never pulls it twice. A push sends only what the registry lacks, and moves the tag
-// after everything else is in the registry.
+// Package registry pulls artifacts from and pushes them to container registries, OCI layouts and archives:
+// images, indexes, charts, and what belongs to them. It stores pulled content in the content-addressed store,
+// verifies it before anything reads it, and never pulls it twice. A push sends only what the registry lacks,
+// and moves the tag after everything else is in the registry.
 //
 //   - [Client.Base], [Client.Resolve], [Client.Describe], [Client.ListTags] read images, for a build.
-//   - [Client.Open] reads an artifact of any kind, [Client.Push] sends one, [Client.CheckPush] tries it before.
-//   - [Client.Attachments] finds signatures, attestations, SBOMs and other referrers, [Client.Attach] adds some.
+//   - [Client.Open] reads an artifact of any kind, [Client.Push] sends one, [Client.CheckPush]
+//     tries it before.
+//   - [Client.Attachments] finds signatures, attestations, SBOMs and other referrers, [Client.Attach]
+//     adds some.
 //   - [Client.Copy] copies an artifact with its attachments.
 //
 // Options.Offline forbids what downloads; Push, CheckPush and Attach work, and Copy from this machine.

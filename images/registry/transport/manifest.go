@@ -44,8 +44,8 @@ func (s *Session) HeadManifest(ctx context.Context, identifier string) (v1.Hash,
 	return h, nil
 }
 
-// Manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want unless that is
-// zero.
+// Manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want unless that
+// is zero.
 func (s *Session) Manifest(ctx context.Context, identifier string, want v1.Hash) (oci.Manifest, error) {
 	raw, _, err := s.document(ctx, s.URL("manifests", identifier), acceptable, oci.MaxManifest)
 	if err != nil {
