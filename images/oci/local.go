@@ -86,7 +86,7 @@ func (l LocalRef) checkArchive() error {
 		return err
 	}
 	first := map[string]string{"oci-archive": "index.json", "docker-archive": "manifest.json"}[l.kind]
-	if _, err := a.find(first); err != nil {
+	if err := a.Has(first); err != nil {
 		return fmt.Errorf("it is no %s: %w", l.kind, err)
 	}
 	return nil
@@ -156,7 +156,7 @@ func (l LocalRef) index(ctx context.Context, store *fetch.Store) (index v1.Index
 			return index, b, err
 		}
 		b = a.blobs(ctx, store)
-		if raw, err = a.read("index.json", MaxManifest); err != nil {
+		if raw, err = a.Read("index.json", MaxManifest); err != nil {
 			return index, b, fmt.Errorf("not an OCI archive: %w", err)
 		}
 	}

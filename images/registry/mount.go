@@ -14,30 +14,37 @@ import (
 	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
-// blob makes sure that the repository has a blob.
+// blob makes sure that the repository has a blob, and counts it.
 func (p *push) blob(ctx context.Context, b oci.Blob) error {
+	state, err := p.blobState(ctx, b)
+	if err == nil {
+		p.count(b, state)
+	}
+	return err
+}
+
+// blobState makes sure that the repository has a blob, and returns how.
+func (p *push) blobState(ctx context.Context, b oci.Blob) (State, error) {
 	exists, err := p.hasBlob(ctx, b.Desc.Digest)
 	if err == nil && exists {
-		p.count(b, Exists)
-		return nil
+		p.recordMountSource(b.Desc.Digest, p.ref.repo.Name())
+		return Exists, nil
 	}
 	if err != nil {
-		return &itemError{"blob " + b.Desc.Digest.String(), err}
+		return "", &itemError{"blob " + b.Desc.Digest.String(), err}
 	}
 	location, mounted, err := p.mount(ctx, b.Desc.Digest)
 	if err == nil && mounted {
-		p.count(b, Mounted)
-		return nil
+		return Mounted, nil
 	}
 	if err == nil {
 		err = p.upload(ctx, b, location)
 	}
 	if err != nil {
-		return &itemError{"blob " + b.Desc.Digest.String(), err}
+		return "", &itemError{"blob " + b.Desc.Digest.String(), err}
 	}
-	p.count(b, Done)
 	p.recordMountSource(b.Desc.Digest, p.ref.repo.Name())
-	return nil
+	return Done, nil
 }
 
 // answer is a registry's answer, without the body.
