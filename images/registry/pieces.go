@@ -10,8 +10,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// The functions of this file push artifacts piece by piece, for a caller that has an order of its own. repository
-// is host/path. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
+// The functions of this file push artifacts piece by piece, for a caller that has an order of its own.
+// repository is host/path. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
 
 // HasBlob says whether a repository has a blob.
 func (c *Client) HasBlob(ctx context.Context, repository string, h v1.Hash) (found bool, err error) {
@@ -31,8 +31,8 @@ func (c *Client) HasManifest(ctx context.Context, repository, name string, h v1.
 	return found, err
 }
 
-// PushBlob makes sure that a repository has a blob: it exists there, or is mounted from one of the repositories
-// from, or is sent.
+// PushBlob makes sure that a repository has a blob: it exists there, or is mounted from one of the
+// repositories from, or is sent.
 func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob, from ...string) (state State, err error) {
 	err = c.inRepository(ctx, repository, from, func(p *push) error {
 		state, err = p.blobState(ctx, b)
@@ -49,7 +49,8 @@ func (c *Client) PushManifest(ctx context.Context, repository, name string, d oc
 	})
 }
 
-// inRepository logs in to a repository, with the right to read those that blobs may be mounted from, and calls f.
+// inRepository logs in to a repository, with the right to read those that blobs may be mounted from, and
+// calls f.
 func (c *Client) inRepository(ctx context.Context, repository string, from []string, f func(*push) error) error {
 	if err := imagename.CheckRepository(repository); err != nil {
 		return fmt.Errorf("push to %w", err)
