@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -170,9 +171,7 @@ func hold(how string) int {
 // and closed it.
 func TestHoldersForReal(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("looks at other processes' files: needs root")
-	}
+	gate.Root(t, "it looks at other processes' files")
 	st := unix.Stat_t{}
 	if err := unix.Stat("/dev/zero", &st); err != nil {
 		t.Skip("needs /dev/zero")

@@ -3,7 +3,6 @@ package kmod
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -144,9 +144,7 @@ func TestSameValue(t *testing.T) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	assert.Errorf(t, Delete("../nvidia"), "Delete took a path")
-	if os.Getuid() != 0 {
-		t.Skip("asks the kernel to unload a module that is not there: needs root")
-	}
+	gate.Root(t, "it asks the kernel to unload a module that is not there")
 	if err := Delete("surely-not-loaded"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		t.Errorf("Delete of a module that is not loaded: %v; want fs.ErrNotExist (or ENOSYS, EPERM where modules are off)", err)
 	}

@@ -2,13 +2,13 @@ package aptrepo
 
 import (
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
@@ -56,9 +56,7 @@ func TestHeadersAreSplit(t *testing.T) {
 // TestAptInstalls: apt itself uses the repositories in the base, and the compiler and the headers that it
 // installs compile a kernel module.
 func TestAptInstalls(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("apt-get and a compile in a base run with DRIVER_E2E=1 (make e2e-full TIER=peers): they take two minutes, root, the network and what ci/e2e/setup installs")
-	}
+	gate.Real(t, "apt-get and a compile in a base (make e2e-full TIER=peers) take two minutes, root, the network and what ci/e2e/setup installs")
 	out := require.Value(exec.CommandContext(t.Context(), "../base", "debian12").Output())(t)
 	k := lab.Kernel(t, "debian12")
 	debian := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")

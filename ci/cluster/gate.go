@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/cache"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
@@ -18,7 +19,7 @@ func Gate(t testing.TB) {
 	t.Helper()
 	lab.Gate(t)
 	for _, program := range tools {
-		lab.Need(t, program.name, program.from)
+		gate.Program(t, program.name, program.from)
 	}
 }
 

@@ -2,11 +2,11 @@ package lab
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/cache"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
 )
@@ -21,22 +21,12 @@ var tools = []struct{ name, from string }{
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier; then anything that is missing is a failure.
 func Gate(t testing.TB) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("the lab runs with DRIVER_E2E=1 (make e2e): it needs root, QEMU, the network for a kernel, and minutes")
-	}
+	gate.Real(t, "the lab needs root, QEMU, the network for a kernel, and minutes")
 	if os.Getuid() != 0 {
 		t.Fatal("the lab needs root: it unpacks images with their owners and device nodes")
 	}
 	for _, program := range tools {
-		Need(t, program.name, program.from)
-	}
-}
-
-// Need fails a test if a program is missing, and names its Debian package.
-func Need(t testing.TB, program, from string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Fatalf("%s is missing: ci/e2e/setup installs Debian's package %s", program, from)
+		gate.Program(t, program.name, program.from)
 	}
 }
 

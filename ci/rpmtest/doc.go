@@ -7,10 +7,10 @@
 package rpmtest
 
 import (
-	"os"
 	"os/exec"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
 )
@@ -20,9 +20,7 @@ import (
 // the packages rpm, createrepo-c and gnupg.
 func Need(t testing.TB, tools ...string) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs rpm, createrepo_c and gpg of the real tier: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs rpm, createrepo_c and gpg of the real tier")
 	if len(tools) == 0 {
 		tools = []string{"rpm", "rpmbuild", "rpmsign", "createrepo_c", "gpg"}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -207,9 +208,7 @@ func TestPutErrors(t *testing.T) {
 // TestFullDisk fills a small file system that only this process sees.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a small file system")
-	}
+	gate.Root(t, "it mounts a small file system")
 	dir := os.Getenv("BUILD_TEST_FULL")
 	if dir == "" {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestFullDisk$", "-test.v")

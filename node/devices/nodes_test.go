@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -41,9 +42,7 @@ func informationText(minor int, excluded string) string {
 // switch.
 func loaded(t *testing.T) Nodes {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("device nodes need root")
-	}
+	gate.Root(t, "for device nodes")
 	n := Nodes{t.TempDir(), t.TempDir(), t.TempDir()}
 	require.NoError(t, os.Chmod(n.Dev, 0o755))
 	for name, text := range map[string]string{

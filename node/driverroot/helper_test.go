@@ -55,14 +55,6 @@ func must(err error) {
 	}
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounts need root")
-	}
-	t.Parallel()
-}
-
 // sharedRun is a fake /run/nvidia, a shared tmpfs, whose mounts are removed at the end.
 func sharedRun(t *testing.T) string {
 	t.Helper()

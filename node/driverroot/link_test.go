@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -33,7 +34,7 @@ func leadTo(t *testing.T, r Root) Staged {
 }
 
 func TestLink(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := linkRoot(t)
 	s := leadTo(t, r)
 	assert.Equalf(t, s.Dir, require.Value(r.Linked())(t), "links to")
@@ -81,7 +82,7 @@ func TestLink(t *testing.T) {
 
 // What may be in the place of the link.
 func TestLinkReplaces(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, c := range map[string]struct {
 		put  func(t *testing.T, target string)
 		want error
@@ -111,7 +112,7 @@ func TestLinkReplaces(t *testing.T) {
 		}, ErrNotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			r := linkRoot(t)
 			c.put(t, r.Target)
 			s := require.Value(r.Stage(t.Context()))(t)
@@ -128,7 +129,7 @@ func TestLinkReplaces(t *testing.T) {
 }
 
 func TestLinkRefuses(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := linkRoot(t)
 	s := require.Value(r.Stage(t.Context()))(t)
 	for _, edit := range []func(*Root){func(r *Root) { r.HostDev = false }, func(r *Root) { r.Storage = "" }} {
@@ -168,7 +169,7 @@ func TestLinkRefuses(t *testing.T) {
 
 // A linked root becomes a mounted one and vice versa, as when a release changes its values.
 func TestLinkAndMountTakeTurns(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := linkRoot(t)
 	leadTo(t, r)
 	mount := r

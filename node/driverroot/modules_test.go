@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -18,7 +19,7 @@ import (
 const release = "6.1.0-38-amd64"
 
 func TestAddModules(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	made := t.TempDir()
@@ -57,7 +58,7 @@ func TestAddModules(t *testing.T) {
 
 // The host's /lib/modules in the container must not be written to.
 func TestAddModulesLeavesTheHostAlone(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/modules")

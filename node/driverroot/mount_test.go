@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/mounttable"
@@ -24,7 +25,7 @@ import (
 var everyMount = []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd", "sys", "dev"}
 
 func TestMountStaged(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	assert.Same(t, everyMount, points(t, r))
@@ -55,10 +56,10 @@ func TestMountStaged(t *testing.T) {
 }
 
 func TestDeviceFilesInTheRoot(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, storage := range map[string]bool{"staged": true, "image": false} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			r := testRoot(t)
 			if !storage {
 				r.Storage = ""
@@ -82,7 +83,7 @@ func TestDeviceFilesInTheRoot(t *testing.T) {
 
 // An image whose folders are covered by volumes serves the files below them, above all the firmware.
 func TestImageBindShowsWhatVolumesCover(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/firmware")
@@ -95,7 +96,7 @@ func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 }
 
 func TestSharedPropagation(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	// The storage is shared as well, as on a host where systemd shares all mounts: submounts must not appear
 	// there.
@@ -143,7 +144,7 @@ func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 }
 
 func TestNotShared(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -157,7 +158,7 @@ func TestNotShared(t *testing.T) {
 }
 
 func TestUnmountStackedStaleAndForeign(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	require.NoError(t, unix.Mount(s.Dir, r.Target, "", unix.MS_BIND, "")) // second layer
@@ -181,7 +182,7 @@ func TestUnmountStackedStaleAndForeign(t *testing.T) {
 }
 
 func TestStaleLayerAlone(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	gone := filepath.Join(t.TempDir(), "gone")
 	require.NoError(t, os.Mkdir(gone, 0o755))
@@ -207,7 +208,7 @@ func TestStaleLayerAlone(t *testing.T) {
 }
 
 func TestUnmountBusy(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
 	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
@@ -238,7 +239,7 @@ func TestUnmountBusy(t *testing.T) {
 }
 
 func TestMountFailureLeavesNothing(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -271,7 +272,7 @@ func allMounts(t *testing.T) []string {
 }
 
 func TestNamespaceOfProcessIsUntouched(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := image(t, t.TempDir())
 	before := require.Value(os.Readlink("/proc/self/ns/mnt"))(t)
 	for range 2 * runtime.NumCPU() {
@@ -284,7 +285,7 @@ func TestNamespaceOfProcessIsUntouched(t *testing.T) {
 }
 
 func TestRefresh(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
 	before := require.Value(r.Mounts())(t)
@@ -318,7 +319,7 @@ func TestRefresh(t *testing.T) {
 // The host's /dev in a root outlives the container, and the next container keeps that mount: programs that
 // use it notice nothing.
 func TestHostDevStays(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	hostDev := func(image string) (end func()) {
 		t.Helper()
 		dev := filepath.Join(image, "dev")

@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestSettle(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, r.Settle(t.Context())) // there is no root
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -57,7 +58,7 @@ func TestSettle(t *testing.T) {
 // Modules that the root has from the image are linked, and the remains of an earlier attempt are not written
 // to.
 func TestAddModulesLinks(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	dir := t.TempDir()
 	from := filepath.Join(dir, "nvidia.ko")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
@@ -70,7 +71,7 @@ func stageLog(t *testing.T, r Root) (Staged, string) {
 }
 
 func TestStageLinks(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r, base, upper := layered(t, t.TempDir())
 	edited := filepath.Join(r.Image, testLib, "edited")
 	st := require.Value(os.Stat(edited))(t)
@@ -125,7 +126,7 @@ func TestStageLinks(t *testing.T) {
 
 // When the image's layers are unknown or cannot be used, everything is copied.
 func TestStageCopiesWhereItCannotLink(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, c := range map[string]struct {
 		edit func(t *testing.T, r *Root)
 		why  string
@@ -142,7 +143,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 		}, "another file system"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			r, base, _ := layered(t, t.TempDir())
 			c.edit(t, &r)
 			s, log := stageLog(t, r)
@@ -159,7 +160,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 // The storage is a volume of the pod, a mount of its own in the layers' file system: the same folder is found
 // beside the layers.
 func TestStageLinksThroughAVolume(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r, base, _ := layered(t, t.TempDir())
 	volume := t.TempDir()
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
@@ -174,10 +175,10 @@ func TestStageLinksThroughAVolume(t *testing.T) {
 
 // Where the file system supports clones, nothing is linked.
 func TestStageClones(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for _, c := range []struct{ fs, size string }{{"btrfs", "160M"}, {"xfs", "320M"}} {
 		t.Run(c.fs, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			mkfs, err := exec.LookPath("mkfs." + c.fs)
 			if err != nil {
 				t.Skipf("no mkfs.%s here (btrfs-progs, xfsprogs)", c.fs)
@@ -211,7 +212,7 @@ func TestStageClones(t *testing.T) {
 
 // A mark for a removed file where there is no file: an overlay lists it but has no such file.
 func TestWhiteoutOfNothing(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for _, init := range []string{"/proc/self", "/nowhere"} {
 		r, base, _ := layered(t, t.TempDir())
 		require.NoError(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))

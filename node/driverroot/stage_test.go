@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
@@ -61,7 +62,7 @@ func describe(t *testing.T, dir string) map[string]string {
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 func TestStageCopiesFaithfully(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	at := func(name string) string { return filepath.Join(r.Image, name) }
 	testfile.WriteMode(t, r.Image+"/usr/bin/ping", "\x7fELF", 0o755)
@@ -110,7 +111,7 @@ func TestStageCopiesFaithfully(t *testing.T) {
 }
 
 func TestStageReusesWhatIsComplete(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	first := require.Value(r.Stage(t.Context()))(t)
 	require.NoError(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not checked again
@@ -143,7 +144,7 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 }
 
 func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	testfile.Write(t, r.Image+"/usr/lib/big", strings.Repeat("x", 3<<20))
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
@@ -160,7 +161,7 @@ func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
 }
 
 func TestStageStops(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("SIGTERM")
@@ -172,7 +173,7 @@ func TestStageStops(t *testing.T) {
 }
 
 func TestStageKilled(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	image(t, filepath.Join(dir, "image"))
 	for i := range 24 {
@@ -215,7 +216,7 @@ func TestStageRefuses(t *testing.T) {
 }
 
 func TestStorageInsideTheImage(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = filepath.Join(r.Image, "var/lib/nvidia-driver")
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -223,7 +224,7 @@ func TestStorageInsideTheImage(t *testing.T) {
 }
 
 func TestPruneNeverEntersMounts(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	old := r
 	old.ID = "ffff" + testID[4:]
@@ -258,7 +259,7 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 // TestNothingRemovesDeviceFiles leads a root with the host's /dev in it through its whole life: every way
 // that takes it down or away leaves the device files.
 func TestNothingRemovesDeviceFiles(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	node := filepath.Join(r.Image, "dev/nvidia0")
 	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)

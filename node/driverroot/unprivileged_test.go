@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/logging"
@@ -54,7 +55,7 @@ func linkMain(dir string) error {
 // A root is staged and linked with few capabilities. With those that are needed to find the image's layers,
 // it shares data with them.
 func TestUnprivileged(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, c := range map[string]struct {
 		keep  []uintptr
 		share bool
@@ -63,7 +64,7 @@ func TestUnprivileged(t *testing.T) {
 		"that do not":       {[]uintptr{unix.CAP_MKNOD}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			dir := t.TempDir()
 			r, base, _ := layered(t, dir)
 			require.NoError(t, os.Lchown(filepath.Join(base, "etc/big"), 0, 42))

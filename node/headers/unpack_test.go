@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -196,9 +197,7 @@ func TestAfterKill(t *testing.T) {
 // The host's /lib/modules, mounted read-only.
 func TestReadOnlyModules(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root to mount")
-	}
+	gate.Root(t, "it mounts")
 	runtime.LockOSThread() // and never unlocked: the thread with its own mounts ends with the test
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))

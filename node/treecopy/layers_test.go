@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -32,18 +33,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounts need root")
-	}
-	t.Parallel()
-}
-
 // Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
 // linked.
 func TestLinkOfWhatChanges(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	lower, dst := open(t, dir), open(t, t.TempDir())
 	var shown unix.Stat_t
@@ -88,7 +81,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 }
 
 func TestMetacopyIsNotTaken(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	testfile.Write(t, dir+"/lib", "data")
 	require.NoError(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
@@ -109,7 +102,7 @@ func open(t *testing.T, dir string) *os.File {
 
 // A folder is read in its layer if no other layer has it.
 func TestOnly(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"base", "top", "upper", "work", "merged"} {

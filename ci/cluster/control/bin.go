@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
 )
@@ -21,9 +21,7 @@ const buildLimit = 35 * time.Minute
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier.
 func Gate(t testing.TB) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("tests with a real Kubernetes run with DRIVER_E2E=1 (make e2e): they build its programs from source, which takes minutes")
-	}
+	gate.Real(t, "tests with a real Kubernetes build its programs from source, which takes minutes")
 }
 
 // Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -107,9 +108,7 @@ func TestOVMF(t *testing.T) {
 // TestSignatureList compares signatureList with the output of efitools.
 func TestSignatureList(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("the comparison with efitools runs with DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs efitools")
 	if _, err := exec.LookPath("cert-to-efi-sig-list"); err != nil {
 		t.Skip("the package efitools is not installed")
 	}
