@@ -147,7 +147,7 @@ func (g *graph) cdx(c component) cdxComponent {
 	case "":
 	case nvidiaLicence:
 		licence := &cdxLicenceText{Name: "Licence of NVIDIA's driver"}
-		if strings.HasPrefix(c.id, "SPDXRef-Driver-") { // the text once is enough
+		if strings.HasPrefix(c.id, "Driver-") { // the text once is enough
 			licence.Text = &cdxText{"text/plain", g.licence}
 		}
 		out.Licenses = []cdxLicence{{License: licence}}

@@ -34,7 +34,7 @@ func (g *graph) addDriver(i *Image, image string) string {
 		purpose string
 		files   []File
 	}{{"LIBRARY", i.Libraries}, {"FIRMWARE", i.Firmware}, {"APPLICATION", i.Tools}} {
-		for _, f := range part.files {
+		for _, f := range slices.SortedFunc(slices.Values(part.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
 			g.relate(id, contains, g.addFile(i, f, part.purpose))
 		}
 	}
@@ -51,7 +51,7 @@ func (g *graph) addDriver(i *Image, image string) string {
 // ships (libglvnd, OpenCL's loader), so the file has the driver's version only where its name says so.
 func (g *graph) addFile(i *Image, f File, purpose string) string {
 	c := component{
-		id: "File-" + i.Arch + "-" + f.Path, purpose: purpose, name: path.Base(f.Path), path: f.Path, sums: []sum{{"SHA256", f.SHA256}},
+		id: "File-" + i.Arch + f.Path, purpose: purpose, name: path.Base(f.Path), path: f.Path, sums: []sum{{"SHA256", f.SHA256}},
 	}
 	if i.Driver != "" && (strings.Contains(f.Path, "/"+i.Driver+"/") || strings.HasSuffix(f.Path, "."+i.Driver)) {
 		c.version, c.supplier = i.Driver, nvidia

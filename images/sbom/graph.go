@@ -2,7 +2,6 @@ package sbom
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ type graph struct {
 
 // component is a package of SPDX, a component of CycloneDX. What is not known is "".
 type component struct {
-	id        string // "SPDXRef-..."
+	id        string // "Driver-amd64"
 	purpose   string // a purpose of SPDX; "" for packages of a system
 	name      string
 	version   string
@@ -58,7 +57,7 @@ const (
 )
 
 const (
-	documentID    = "SPDXRef-DOCUMENT"
+	documentID    = "DOCUMENT" // what SPDX calls the document itself
 	nvidia        = "NVIDIA Corporation"
 	nvidiaLicence = "LicenseRef-NVIDIA-Driver"
 	openLicence   = "MIT OR GPL-2.0-only"
@@ -97,9 +96,9 @@ func (g *graph) imageName() string { return cmp.Or(g.model.Name, "nvidia-driver"
 
 // add adds a component under a valid id, and returns the id. A component that is there already stays as it is:
 // the image's own record knows more of a package than the recipe does. Different components whose ids are
-// equal by accident ("a-1", "2" and "a", "1-2") get a number.
+// equal ("libx+", "libx-") get a number.
 func (g *graph) add(c component) string {
-	c.id = "SPDXRef-" + identifier(c.id)
+	c.id = identifier(c.id)
 	for n, id := 2, c.id; ; n++ {
 		old, ok := g.components[c.id]
 		if !ok {
@@ -117,19 +116,16 @@ func (g *graph) add(c component) string {
 
 func (g *graph) relate(from, kind, to string) { g.relations[relation{from, kind, to}] = true }
 
-// identifier writes text with the characters that an id may have: letters, digits, '.' and '-'. Any other
-// byte is ".." and its code.
+// identifier writes text with the characters that an id may have: letters, digits, '.' and '-'. Each other
+// one becomes '-'.
 func identifier(text string) string {
-	var b strings.Builder
-	for n := range len(text) {
-		switch c := text[n]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "..%02X", c)
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.':
+			return c
 		}
-	}
-	return b.String()
+		return '-'
+	}, text)
 }
 
 // sorted returns the components by their ids, and the relations.

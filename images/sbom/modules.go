@@ -2,6 +2,7 @@ package sbom
 
 import (
 	"path"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -27,14 +28,14 @@ func (g *graph) addModules(i *Image, image, driver string) {
 		from := driver
 		for _, source := range i.Sources {
 			if source.Flavour == s.Flavour {
-				from = "SPDXRef-" + identifier("Sources-"+i.Arch+"-"+s.Flavour)
+				from = identifier("Sources-" + i.Arch + "-" + s.Flavour)
 			}
 		}
 		g.relate(set, generatedFrom, from)
 		for _, m := range s.Modules {
 			file := dir + "/" + m.Name + ".ko"
 			g.relate(set, contains, g.add(component{
-				id: "File-" + i.Arch + "-" + file, purpose: "FILE", name: m.Name + ".ko", version: s.Driver, path: file, sums: []sum{{"SHA256", sums[file]}},
+				id: "File-" + i.Arch + file, purpose: "FILE", name: m.Name + ".ko", version: s.Driver, path: file, sums: []sum{{"SHA256", sums[file]}},
 				facts: moduleFacts(m),
 			}))
 		}
@@ -52,7 +53,7 @@ func setFacts(s verify.ModuleSet) []fact {
 
 func moduleFacts(m verify.ModuleInfo) (facts []fact) {
 	for _, f := range []fact{
-		{"vermagic", m.Vermagic}, {"srcversion", m.SrcVersion}, {"signer", m.Signer}, {"signature hash", m.Hash}, {"signing key", m.KeyID},
+		{"vermagic", strings.TrimSpace(m.Vermagic)}, {"srcversion", m.SrcVersion}, {"signer", m.Signer}, {"signature hash", m.Hash}, {"signing key", m.KeyID},
 	} {
 		if f.value != "" {
 			facts = append(facts, f)
@@ -89,7 +90,7 @@ func (g *graph) addBuildDependencies(i *Image, release, set string) {
 func (g *graph) addPrograms(i *Image, image string) {
 	for _, p := range i.Programs {
 		c := component{
-			id: "Program-" + i.Arch + "-" + p.Path, purpose: "APPLICATION", name: path.Base(p.Path), path: p.Path, sums: []sum{{"SHA256", p.SHA256}},
+			id: "Program-" + i.Arch + p.Path, purpose: "APPLICATION", name: path.Base(p.Path), path: p.Path, sums: []sum{{"SHA256", p.SHA256}},
 		}
 		if p.Build != nil {
 			main := p.Build.Main

@@ -66,13 +66,16 @@ type (
 	}
 )
 
-const noAssertion = "NOASSERTION"
+const (
+	noAssertion = "NOASSERTION"
+	idPrefix    = "SPDXRef-"
+)
 
 func (g *graph) spdx() ([]byte, error) {
 	list, relations := g.sorted()
 	top := g.components[g.top]
 	d := spdxDocument{
-		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID, Name: strings.TrimSuffix(top.name+"-"+top.version, "-"),
+		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: idPrefix + documentID, Name: strings.TrimSuffix(top.name+"-"+top.version, "-"),
 		Creation: spdxCreation{Created: g.created.Format(time.RFC3339), Creators: []string{"Tool: " + toolName(g.model.Tool)}},
 	}
 	for _, c := range list {
@@ -82,7 +85,7 @@ func (g *graph) spdx() ([]byte, error) {
 		d.Licences = []spdxLicence{{nvidiaLicence, "Licence of NVIDIA's driver", g.licence}}
 	}
 	for _, r := range relations {
-		d.Relationships = append(d.Relationships, spdxRelationship{r.from, r.kind, r.to})
+		d.Relationships = append(d.Relationships, spdxRelationship{idPrefix + r.from, r.kind, idPrefix + r.to})
 	}
 	sum, err := contentSum(d)
 	if err != nil {
@@ -95,7 +98,7 @@ func (g *graph) spdx() ([]byte, error) {
 
 func (c component) spdx() spdxPackage {
 	p := spdxPackage{
-		ID: c.id, Name: c.name, Version: c.version, FileName: c.path, Purpose: c.purpose, Download: noAssertion, LicenseDeclared: noAssertion,
+		ID: idPrefix + c.id, Name: c.name, Version: c.version, FileName: c.path, Purpose: c.purpose, Download: noAssertion, LicenseDeclared: noAssertion,
 	}
 	if c.supplier != "" {
 		p.Supplier = "Organization: " + strings.NewReplacer("<", "(", ">", ")", "\n", " ").Replace(c.supplier)
@@ -138,7 +141,10 @@ func (c component) digest() string {
 
 // contentSum identifies a document by its content.
 func contentSum(d any) (sum [sha256.Size]byte, err error) {
-	b, err := encode(d)
+	b, err := json.Marshal(d)
+	if err != nil {
+		err = fmt.Errorf("write the bill of materials: %w", err)
+	}
 	return sha256.Sum256(b), err
 }
 
