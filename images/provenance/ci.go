@@ -13,9 +13,9 @@ type CI struct {
 	Config       Resource // the commit that the job has checked out
 }
 
-// FromCI reads the environment of a job of GitHub Actions or GitLab CI. ok is false outside of both, and where
-// a variable is missing that the id needs. The variables are documented in GitHub's "Variables reference" and
-// GitLab's "Predefined CI/CD variables".
+// FromCI reads the environment of a job of GitHub Actions or GitLab CI. ok is false outside of both, and
+// where a variable is missing that the id needs. The variables are documented in GitHub's "Variables
+// reference" and GitLab's "Predefined CI/CD variables".
 //
 // Anyone who controls the environment can set them: they are a claim that only a signature of the platform
 // proves.

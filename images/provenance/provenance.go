@@ -1,5 +1,5 @@
-// Package provenance says how an image was built: the predicate of SLSA's provenance v1, made from the recipe,
-// and what differs between two of them.
+// Package provenance says how an image was built: the predicate of SLSA's provenance v1, made from the
+// recipe, and what differs between two of them.
 //
 // It does not sign, and makes no statement about an image: the caller names the subject.
 package provenance

@@ -94,8 +94,8 @@ func newGraph(m Model) *graph {
 
 func (g *graph) imageName() string { return cmp.Or(g.model.Name, "nvidia-driver") }
 
-// add adds a component under a valid id, and returns the id. A component that is there already stays as it is:
-// the image's own record knows more of a package than the recipe does. Different components whose ids are
+// add adds a component under a valid id, and returns the id. A component that is there already stays as it
+// is: the image's own record knows more of a package than the recipe does. Different components whose ids are
 // equal ("libx+", "libx-") get a number.
 func (g *graph) add(c component) string {
 	c.id = identifier(c.id)

@@ -24,8 +24,9 @@ type Author struct {
 
 // BuildOnly makes a document with a statement for each of the vulnerabilities that the caller names: packages
 // that only the build used are not in the images, so the images are not affected through them
-// (component_not_present). Images and packages are package URLs, as sbom.Model.PURLs returns them. The statement is about these packages alone, so it stays true if the same
-// vulnerability is in another package, which the image has: scanners still report that one.
+// (component_not_present). Images and packages are package URLs, as sbom.Model.PURLs returns them. The
+// statement is about these packages alone, so it stays true if the same vulnerability is in another package,
+// which the image has: scanners still report that one.
 //
 // This package knows no vulnerability and asks no database. A statement "for all" is not possible in the
 // format, and would hide those of next year.

@@ -227,8 +227,8 @@ func (p Product) isImage(digests []string) bool {
 	})
 }
 
-// isPackage reports whether a product is one of the image's packages. It may leave qualifiers out, as scanners
-// accept; those that it has must be the package's.
+// isPackage reports whether a product is one of the image's packages. It may leave qualifiers out, as
+// scanners accept; those that it has must be the package's.
 func (p Product) isPackage(packages map[string][]string) bool {
 	name, qualifiers, some := strings.Cut(p.name(), "?")
 	return slices.ContainsFunc(packages[name], func(have string) bool {
