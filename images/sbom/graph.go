@@ -75,9 +75,10 @@ func newGraph(m Model) *graph {
 		g.licence = max(g.licence, i.Licence) // those of one release are equal
 	}
 	if m.Index != "" {
+		tag := m.Images[0].tag()
 		g.top = g.add(component{
-			id: "Index", purpose: "CONTAINER", name: g.imageName(), version: m.Tag, sums: sha256Of(m.Index),
-			purl: imagePURL(g.imageName(), m.Index, map[string]string{"tag": m.Tag}),
+			id: "Index", purpose: "CONTAINER", name: g.imageName(), version: tag, sums: sha256Of(m.Index),
+			purl: imagePURL(g.imageName(), m.Index, map[string]string{"tag": tag}),
 		})
 	}
 	for _, i := range m.Images {

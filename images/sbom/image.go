@@ -13,7 +13,7 @@ import (
 
 // addImage adds an image with all that is in it, and returns its id.
 func (g *graph) addImage(i *Image) string {
-	tag := cmp.Or(g.model.Tag, i.Labels[recipe.OCIPrefix+"version"])
+	tag := i.tag()
 	id := g.add(component{
 		id: "Image-" + i.Arch, purpose: "CONTAINER", name: g.imageName(), version: tag, sums: sha256Of(i.Digest),
 		purl:  imagePURL(g.imageName(), i.Digest, map[string]string{"arch": i.Arch, "tag": tag}),
@@ -38,11 +38,15 @@ func (g *graph) addImage(i *Image) string {
 	})
 	g.relate(id, contains, system)
 	g.addPackages(i, system)
-	driver := g.addDriver(i, id)
-	g.addModules(i, id, driver)
+	if i.Driver != "" {
+		g.addModules(i, id, g.addDriver(i, id))
+	}
 	g.addPrograms(i, id)
 	return id
 }
+
+// tag is the one that the image was built for. Others may name the same image, and are not in its document.
+func (i *Image) tag() string { return i.Labels[recipe.OCIPrefix+"version"] }
 
 // facts are what only our images know of themselves.
 func (i *Image) facts() (all []fact) {

@@ -53,7 +53,6 @@ func (f Format) MediaType() string {
 // Model is what a document is made of.
 type Model struct {
 	Name   string // last part of the repository's name: "driver"; "": it is not known
-	Tag    string
 	Index  string // digest of the index of several architectures; "": there is one image
 	Images []*Image
 	Tool   recipe.BuilderInfo // makes the document
