@@ -34,7 +34,7 @@ func sbomGolden(t *testing.T, w *imagetest.World, name string, document []byte) 
 // billed reads an image, and adds its recipe if there is one.
 func billed(t *testing.T, b *Builder, img v1.Image, r *recipe.Recipe) *sbom.Image {
 	t.Helper()
-	i := require.Value(sbom.Read(t.Context(), examiner(b), "x", img))(t)
+	i := require.Value(sbom.Read(t.Context(), b.Layers(), "x", img))(t)
 	if r != nil {
 		require.NoError(t, i.AddRecipe(r))
 	}

@@ -197,6 +197,19 @@ func TestFromCI(t *testing.T) {
 	}
 }
 
+// BenchmarkEncode is the predicate of an image with 150 packages and one kernel.
+func BenchmarkEncode(b *testing.B) {
+	r := example()
+	for n := range 150 {
+		r.Packages = append(r.Packages, deb(strings.Repeat("p", n+1), "1", "1"))
+	}
+	for b.Loop() {
+		if _, err := New(r, run()).Encode(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func FuzzCompare(f *testing.F) {
 	data, err := New(example(), run()).Encode()
 	if err != nil {

@@ -56,8 +56,8 @@ func (g *graph) addFile(i *Image, f File, purpose string) string {
 	if i.Driver != "" && (strings.Contains(f.Path, "/"+i.Driver+"/") || strings.HasSuffix(f.Path, "."+i.Driver)) {
 		c.version, c.supplier = i.Driver, nvidia
 	}
-	if f.Soname != "" {
-		c.facts = append(c.facts, fact{"soname", f.Soname})
+	if len(f.Links) > 0 {
+		c.facts = append(c.facts, fact{"links", strings.Join(sortedWords(f.Links), " ")})
 	}
 	return g.add(c)
 }

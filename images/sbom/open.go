@@ -10,14 +10,14 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 // Open reads what a reference names, as registry.Client.Base does: one image, or the images of an index. arch
 // selects one of an index; "" takes all. Errors are those of Base and Read.
-func Open(ctx context.Context, c *registry.Client, e verify.Examiner, ref, arch string) (m Model, err error) {
+func Open(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch string) (m Model, err error) {
 	top, err := c.Resolve(ctx, ref, arch)
 	if err != nil {
 		return m, fmt.Errorf("open %s: %w", ref, err)
@@ -42,7 +42,7 @@ func Open(ctx context.Context, c *registry.Client, e verify.Examiner, ref, arch 
 		if err != nil {
 			return m, fmt.Errorf("open %s: %w", ref, err)
 		}
-		i, err := Read(ctx, e, ref, base.Image)
+		i, err := Read(ctx, cache, ref, base.Image)
 		if err != nil {
 			return m, fmt.Errorf("read %s for %s: %w", ref, a, err)
 		}

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -24,12 +23,12 @@ import (
 // of Debian's packages 60 kB.
 const maxLicence = 1 << 20
 
-// Read returns what an image itself tells: its labels, its package database, its files. The spool of the
-// examiner's store needs room for the driver's libraries.
-func Read(ctx context.Context, e verify.Examiner, name string, img v1.Image) (_ *Image, err error) {
-	step := e.Observe.Begin(name, "sbom")
+// Read returns what an image itself tells: its labels, its package database, its files. It is fast if the cache
+// has the digests of the image's layers, as after a build or a former Read.
+func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
+	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
-	spool, err := rootfs.NewSpool(e.Store.Dir())
+	spool, err := rootfs.NewSpool(cache.Store.Dir())
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +37,11 @@ func Read(ctx context.Context, e verify.Examiner, name string, img v1.Image) (_ 
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
 	}
-	tree, err := layer.Flatten(ctx, img, spool, isRead, step)
+	tree, err := readTree(ctx, cache, img, spool, step)
 	if err != nil {
 		return nil, err
 	}
-	inspected, err := e.InspectTree(ctx, img, tree)
+	inspected, err := verify.Examiner{Store: cache.Store, Observe: cache.Observe}.InspectTree(ctx, img, tree)
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +58,16 @@ func Read(ctx context.Context, e verify.Examiner, name string, img v1.Image) (_ 
 	if i.Programs, err = programs(tree); err != nil {
 		return nil, err
 	}
-	return i, i.addFiles(ctx, tree)
-}
-
-func isRead(p string) bool {
-	return verify.IsInspected(p) || p == recipe.LicenceFile || isProgram(p) || recipe.InFolder(p, recipe.FirmwareDir)
+	if err := i.addFiles(ctx, tree); err != nil {
+		return nil, err
+	}
+	i.addLinks(tree)
+	return i, nil
 }
 
 func licence(tree *rootfs.Tree) (string, error) {
 	e, err := tree.Stat(recipe.LicenceFile)
-	if err != nil || e.Kind != rootfs.File || e.Size > maxLicence {
+	if err != nil || e.Kind != rootfs.File || e.ContentOmitted || e.Size > maxLicence {
 		return "", nil //nolint:nilerr // verify says what is wrong with the licence; here it is not known
 	}
 	text, err := tree.ReadFile(e.Path)
@@ -105,6 +104,7 @@ func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 	return jobs.Wait()
 }
 
+// file is a file with its digest.
 func file(tree *rootfs.Tree, p string) (f File, err error) {
 	f.Path = p
 	e, err := tree.Stat(strings.TrimPrefix(p, "/"))
@@ -114,12 +114,25 @@ func file(tree *rootfs.Tree, p string) (f File, err error) {
 	if err != nil {
 		return f, fmt.Errorf("digest of %s: %w", p, err)
 	}
-	if strings.Contains(path.Base(p), ".so") {
-		if r, err := e.Open(); err == nil {
-			if elf, err := elffile.Read(r, r.Size()); err == nil { // verify says what is wrong with a library that is none
-				f.Soname = elf.Soname
-			}
+	return f, nil
+}
+
+// addLinks adds to each library the links in its folder that lead to it, which programs ask for.
+func (i *Image) addLinks(tree *rootfs.Tree) {
+	libraries := map[string]*File{}
+	for n := range i.Libraries {
+		libraries[strings.TrimPrefix(i.Libraries[n].Path, "/")] = &i.Libraries[n]
+	}
+	for _, e := range tree.All() {
+		if e.Kind != rootfs.Link || !strings.Contains(path.Base(e.Path), ".so") {
+			continue
+		}
+		at, err := tree.Stat(e.Path)
+		if err != nil {
+			continue // verify says which links lead nowhere
+		}
+		if f := libraries[at.Path]; f != nil && path.Dir(at.Path) == path.Dir(e.Path) {
+			f.Links = append(f.Links, path.Base(e.Path))
 		}
 	}
-	return f, nil
 }

@@ -77,9 +77,9 @@ type Image struct {
 
 // File is a file of an image.
 type File struct {
-	Path   string // "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
-	SHA256 string // hex digits
-	Soname string // of a library
+	Path   string   // "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
+	SHA256 string   // hex digits
+	Links  []string // names in the folder of a library that lead to it: "libcuda.so.1"
 }
 
 // Source is a folder with the sources of the kernel modules.

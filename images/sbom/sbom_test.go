@@ -10,11 +10,17 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/package-url/packageurl-go"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -86,7 +92,26 @@ func TestSameID(t *testing.T) {
 			t.Errorf("no component %s", id)
 		}
 	}
-	assert.Equal(t, 5, len(g.components)) // image, system, driver, and the two
+	assert.Equal(t, 4, len(g.components)) // image, system, and the two
+}
+
+// TestReadBelowLink: a file is found also where a lower layer makes its folder a link, so that its name in the
+// layer is another one.
+func TestReadBelowLink(t *testing.T) {
+	t.Parallel()
+	layers := [][]repotest.File{
+		{{Name: "usr/lib64/x", Body: "x"}, {Name: "usr/lib", Link: "lib64"}},
+		{{Name: "usr/lib/os-release", Body: "ID=debian\nVERSION_ID=12\n"}},
+	}
+	var data [][]byte
+	for _, files := range layers {
+		data = append(data, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
+	}
+	cache := layer.Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Running: &singleflight.Group{}}
+	for range 2 { // the second time with the outlines in the cache
+		i := require.Value(Read(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
+		assert.Equal(t, "debian-12", i.distro())
+	}
 }
 
 // large is an image of real size: 150 packages, 2,000 files.
@@ -99,7 +124,7 @@ func large() Model {
 		i.Packages = append(i.Packages, packages.Installed{Name: fmt.Sprintf("package-%d", n), Version: "1.2.3-4+deb12u1", Arch: "amd64", Kind: "deb", Source: "source", SourceVersion: "1"})
 	}
 	for n := range 2000 {
-		i.Libraries = append(i.Libraries, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n), SHA256: strings.Repeat("2", 64), Soname: "libnvidia.so.1"})
+		i.Libraries = append(i.Libraries, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n), SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
 	}
 	return Model{Name: "driver", Images: []*Image{i}}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -62,10 +61,11 @@ func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 	return e.InspectTree(ctx, img, tree)
 }
 
-// IsInspected reports whether InspectTree reads the content of a file.
+// IsInspected reports whether InspectTree reads the content of a file. The names of the driver's libraries are
+// enough.
 func IsInspected(p string) bool {
-	return packages.IsDatabase(p) || p == driverinfo.Path || strings.HasPrefix(p, recipe.ModulesDir+"/") || strings.HasSuffix(p, "/os-release") ||
-		strings.HasPrefix(p, "etc/ld.so.conf") || driverName.MatchString(path.Base(p))
+	return packages.IsDatabase(p) || p == driverinfo.Path || recipe.InFolder(p, recipe.ModulesDir) || strings.HasSuffix(p, "/os-release") ||
+		strings.HasPrefix(p, "etc/ld.so.conf")
 }
 
 // InspectTree is Inspect of an image whose files are in a tree: the names of all, the content of those that

@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/sbom"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 // New returns the command.
@@ -44,7 +43,7 @@ func run(ctx context.Context, a *session.App, image, arch, format string) error 
 	}
 	var document []byte
 	err = a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		m, err := sbom.Open(ctx, s.Registry, verify.Examiner{Store: s.Store, Observe: s.Observe}, image, arch)
+		m, err := sbom.Open(ctx, s.Registry, s.Layers(), image, arch)
 		if err != nil {
 			return err
 		}
