@@ -20,8 +20,10 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/sbom"
+	"github.com/driver-container/driver-container/images/vex"
 )
 
 var ofRun = regexp.MustCompile(`DIGEST-[0-9]+-[0-9a-f]{16}|urn:uuid:[0-9a-f-]{36}`)
@@ -51,9 +53,19 @@ func document(t *testing.T, f sbom.Format, m sbom.Model) []byte {
 func readSPDX(t *testing.T, document []byte) *spdx.Document {
 	t.Helper()
 	doc := require.Value(spdxjson.Read(bytes.NewReader(document)))(t)
-	require.NoError(t, spdxlib.ValidateDocument(doc))
+	require.NoError(t, spdxlib.ValidateDocument(doc)) // each relation is between elements that are there
+	seen := map[string]bool{}
+	for _, p := range doc.Packages {
+		id := string(p.PackageSPDXIdentifier)
+		if seen[id] || !spdxID.MatchString(id) || p.PackageName == "" || p.PackageDownloadLocation == "" || p.FilesAnalyzed {
+			t.Errorf("%+v", p)
+		}
+		seen[id] = true
+	}
 	return doc
 }
+
+var spdxID = regexp.MustCompile(`^[a-zA-Z0-9.-]+$`)
 
 // TestSBOMGolden: what a build knows, and what an image tells of itself.
 func TestSBOMGolden(t *testing.T) {
@@ -205,4 +217,50 @@ func TestSBOMRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	assert.ErrorContains(t, assert.Err(sbom.Document(sbom.Model{}, sbom.SPDX)), "no image")
+}
+
+// TestBuildOnly: the ready statement is about what the image does not have, and it can be attached to the image.
+func TestBuildOnly(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	purls := func(o recipe.Options) sbom.PURLs {
+		t.Helper()
+		o.Kernels = []string{imagetest.Kernel}
+		planned := r.plan(t, pair("debian12", newDriver), o)
+		return sbom.Model{Images: []*sbom.Image{billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned)}}.PURLs()
+	}
+	has := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(p, "pkg:deb/debian/"+name+"@") })
+	}
+	thin, thick := purls(recipe.Options{}), purls(recipe.Options{Toolchain: true})
+	for name, want := range map[string][2]bool{"gcc-12": {true, false}, "linux-headers-6.1.0-56-amd64": {true, true}, "kmod": {false, false}, "libcuda1": {false, false}} {
+		assert.Equalf(t, want, [2]bool{has(thin.BuildOnly, name), has(thick.BuildOnly, name)}, "%s is only in the build", name)
+		assert.Equalf(t, true, has(thin.Packages, name), "%s is in the document", name)
+	}
+	doc := require.Value(vex.BuildOnly(thin.Images, thin.BuildOnly, []string{"CVE-2024-1"}, vex.Author{Name: "Example"}))(t)
+	_, digest, _ := strings.Cut(thin.Images[0], "@")
+	digest, _, _ = strings.Cut(digest, "?")
+	about := vex.Subject{Digests: []string{digest}, Packages: thin.Packages}
+	assert.NoError(t, assert.Err(vex.Read(require.Value(doc.Encode())(t), about)))
+	about.Packages = thick.Packages[:1]
+	assert.ErrorIs(t, assert.Err(vex.Read(require.Value(doc.Encode())(t), about)), vex.ErrFormat)
+}
+
+// TestProvenanceOfRebuild: two plans of one target have the same provenance; that of another kernel differs.
+func TestProvenanceOfRebuild(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
+	of := func(r *rig, kernel string) []byte {
+		planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{kernel}})
+		return require.Value(provenance.New(planned, provenance.Run{}).Encode())(t)
+	}
+	attested := of(r, imagetest.Kernel)
+	for _, d := range require.Value(provenance.Compare(attested, of(other, imagetest.Kernel)))(t) {
+		t.Error(d)
+	}
+	differences := strings.Join(require.Value(provenance.Compare(attested, of(other, imagetest.OldKernel)))(t), "\n")
+	for _, part := range []string{`parameter kernels[0] was "` + imagetest.Kernel + `", now it is "` + imagetest.OldKernel, "parameter tag", "dependency headers of " + imagetest.OldKernel} {
+		assert.Contains(t, differences, part)
+	}
 }
