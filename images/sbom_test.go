@@ -219,7 +219,8 @@ func TestSBOMRefuses(t *testing.T) {
 	assert.ErrorContains(t, assert.Err(sbom.Document(sbom.Model{}, sbom.SPDX)), "no image")
 }
 
-// TestBuildOnly: the ready statement is about what the image does not have, and it can be attached to the image.
+// TestBuildOnly: the ready statement is about what the image does not have, and it can be attached to
+// the image.
 func TestBuildOnly(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)

@@ -95,8 +95,8 @@ func TestSameID(t *testing.T) {
 	assert.Equal(t, 4, len(g.components)) // image, system, and the two
 }
 
-// TestReadBelowLink: a file is found also where a lower layer makes its folder a link, so that its name in the
-// layer is another one.
+// TestReadBelowLink: a file is found also where a lower layer makes its folder a link, so that its name in
+// the layer is another one.
 func TestReadBelowLink(t *testing.T) {
 	t.Parallel()
 	layers := [][]repotest.File{

@@ -24,9 +24,9 @@ import (
 // isRead reports whether the content of a file is needed; of all others the digest is enough.
 func isRead(p string) bool { return verify.IsInspected(p) || p == recipe.LicenceFile || isProgram(p) }
 
-// readTree returns the files of an image with their digests, and the content of those that isRead selects. The
-// cache keeps the digests of a layer, so after a build only the layers with such content are read, each no
-// further than needed. The driver's libraries, the largest part of an image, are not read again.
+// readTree returns the files of an image with their digests, and the content of those that isRead selects.
+// The cache keeps the digests of a layer, so after a build only the layers with such content are read, each
+// no further than needed. The driver's libraries, the largest part of an image, are not read again.
 func readTree(ctx context.Context, cache layer.Cache, img v1.Image, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {

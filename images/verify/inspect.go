@@ -62,8 +62,8 @@ func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 	return e.InspectTree(ctx, img, tree)
 }
 
-// IsInspected reports whether InspectTree reads the content of a file. The names of the driver's libraries are
-// enough.
+// IsInspected reports whether InspectTree reads the content of a file. The names of the driver's libraries
+// are enough.
 func IsInspected(p string) bool {
 	return packages.IsDatabase(p) || p == driverinfo.Path || recipe.InFolder(p, recipe.ModulesDir) || strings.HasSuffix(p, "/os-release") ||
 		strings.HasPrefix(p, "etc/ld.so.conf")
