@@ -126,7 +126,7 @@ func TestSBOMFindsAll(t *testing.T) {
 			assert.Contains(t, text, `"downloadLocation": "`+run.URL)
 			assert.Contains(t, text, "checksum=sha256:"+run.SHA256)
 		}
-		for _, f := range slices.Concat(i.Inspection.Libraries, i.Inspection.Firmware, i.Inspection.Programs) {
+		for _, f := range slices.Concat(i.Libraries, i.Firmware, i.Programs) {
 			assert.Contains(t, text, `"packageFileName": "`+f+`"`)
 		}
 	}
@@ -142,10 +142,10 @@ func TestSBOMIsDeterministic(t *testing.T) {
 	again := require.Value(other.Build(t.Context(), planned))(t)
 	one, two := billed(t, r.b, img, planned), billed(t, other, again, planned)
 	shuffle(two.Packages)
-	shuffle(two.Libraries)
-	shuffle(two.Firmware)
+	shuffle(two.LibraryFiles)
+	shuffle(two.FirmwareFiles)
 	shuffle(two.Sources)
-	shuffle(two.Programs)
+	shuffle(two.OwnPrograms)
 	shuffle(two.Flavours)
 	for _, f := range []sbom.Format{sbom.SPDX, sbom.CycloneDX} {
 		want := document(t, f, sbom.Model{Images: []*sbom.Image{one}})

@@ -33,7 +33,7 @@ func (g *graph) addDriver(i *Image, image string) string {
 	for _, part := range []struct {
 		purpose string
 		files   []File
-	}{{"LIBRARY", i.Libraries}, {"FIRMWARE", i.Firmware}, {"APPLICATION", i.Tools}} {
+	}{{"LIBRARY", i.LibraryFiles}, {"FIRMWARE", i.FirmwareFiles}, {"APPLICATION", i.ToolFiles}} {
 		for _, f := range slices.SortedFunc(slices.Values(part.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
 			g.relate(id, contains, g.addFile(i, f, part.purpose))
 		}

@@ -12,10 +12,10 @@ import (
 // addModules adds the sets of compiled modules, with what they were made from.
 func (g *graph) addModules(i *Image, image, driver string) {
 	sums := map[string]string{}
-	for _, f := range i.Modules {
+	for _, f := range i.ModuleFiles {
 		sums[f.Path] = f.SHA256
 	}
-	for _, s := range i.Inspection.Modules {
+	for _, s := range i.Modules {
 		if s.Damage != "" {
 			continue // verify says what is wrong with the set
 		}
@@ -88,7 +88,7 @@ func (g *graph) addBuildDependencies(i *Image, release, set string) {
 
 // addPrograms adds our own programs. They are static, so their modules are in them.
 func (g *graph) addPrograms(i *Image, image string) {
-	for _, p := range i.Programs {
+	for _, p := range i.OwnPrograms {
 		c := component{
 			id: "Program-" + i.Arch + p.Path, purpose: "APPLICATION", name: path.Base(p.Path), path: p.Path, sums: []sum{{"SHA256", p.SHA256}},
 		}

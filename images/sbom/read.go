@@ -55,7 +55,7 @@ func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ 
 	if i.Licence, err = licence(tree); err != nil {
 		return nil, err
 	}
-	if i.Programs, err = programs(tree); err != nil {
+	if i.OwnPrograms, err = programs(tree); err != nil {
 		return nil, err
 	}
 	if err := i.addFiles(ctx, tree); err != nil {
@@ -80,7 +80,7 @@ func licence(tree *rootfs.Tree) (string, error) {
 // addFiles computes the digests of the driver's files, on all cores.
 func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 	var sets []string
-	for _, s := range i.Inspection.Modules {
+	for _, s := range i.Modules {
 		for _, m := range s.Modules {
 			sets = append(sets, "/"+path.Join(recipe.ModulesDir, s.Folder, m.Name+".ko"))
 		}
@@ -90,7 +90,7 @@ func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 	for _, list := range []struct {
 		paths []string
 		to    *[]File
-	}{{i.Inspection.Libraries, &i.Libraries}, {i.Inspection.Firmware, &i.Firmware}, {i.Inspection.Programs, &i.Tools}, {sets, &i.Modules}} {
+	}{{i.Libraries, &i.LibraryFiles}, {i.Firmware, &i.FirmwareFiles}, {i.Programs, &i.ToolFiles}, {sets, &i.ModuleFiles}} {
 		paths := slices.Compact(slices.Sorted(slices.Values(list.paths)))
 		files := make([]File, len(paths))
 		*list.to = files
@@ -120,8 +120,8 @@ func file(tree *rootfs.Tree, p string) (f File, err error) {
 // addLinks adds to each library the links in its folder that lead to it, which programs ask for.
 func (i *Image) addLinks(tree *rootfs.Tree) {
 	libraries := map[string]*File{}
-	for n := range i.Libraries {
-		libraries[strings.TrimPrefix(i.Libraries[n].Path, "/")] = &i.Libraries[n]
+	for n := range i.LibraryFiles {
+		libraries[strings.TrimPrefix(i.LibraryFiles[n].Path, "/")] = &i.LibraryFiles[n]
 	}
 	for _, e := range tree.All() {
 		if e.Kind != rootfs.Link || !strings.Contains(path.Base(e.Path), ".so") {

@@ -65,12 +65,14 @@ type Image struct {
 	SystemID, SystemVersion string // ID and VERSION_ID of its os-release
 	Created                 time.Time
 	Base                    recipe.Base
-	Libraries, Firmware     []File // of the driver
-	Tools                   []File // programs of the driver
-	Sources                 []Source
-	Modules                 []File // of the sets, by their paths
-	Programs                []Program
 	Licence                 string // text of NVIDIA's licence
+
+	// The files of which the inspection has the names.
+	LibraryFiles, FirmwareFiles []File
+	ToolFiles                   []File // Programs of the driver
+	ModuleFiles                 []File
+	Sources                     []Source
+	OwnPrograms                 []Program // of this project
 
 	recipe *recipe.Recipe
 }

@@ -124,7 +124,7 @@ func large() Model {
 		i.Packages = append(i.Packages, packages.Installed{Name: fmt.Sprintf("package-%d", n), Version: "1.2.3-4+deb12u1", Arch: "amd64", Kind: "deb", Source: "source", SourceVersion: "1"})
 	}
 	for n := range 2000 {
-		i.Libraries = append(i.Libraries, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n), SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
+		i.LibraryFiles = append(i.LibraryFiles, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n), SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
 	}
 	return Model{Name: "driver", Images: []*Image{i}}
 }
