@@ -173,7 +173,7 @@ func digestsByName(list []Resource) map[string]string {
 		if name == "" {
 			name = d.URI
 		}
-		key := strings.TrimSpace(d.Annotations["role"] + " " + name)
+		key := strings.TrimSpace(d.Annotations[noteRole] + " " + name)
 		all[key] = strings.TrimSpace(all[key] + " " + digestText(d))
 	}
 	return all

@@ -2,8 +2,10 @@ package provenance
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -24,11 +26,24 @@ const (
 	roleConfig   = "configuration"
 )
 
+// The other annotations: what a recipe knows of a package or an archive, as a name cannot be taken apart (the
+// versions and architectures of rpm packages have underscores).
+const (
+	noteRole    = "role"
+	notePackage = "package"
+	noteVersion = "version"
+	noteArch    = "arch"
+	noteKeys    = "keys" // fingerprints, of which one must have signed the package itself
+	noteSize    = "size" // bytes
+)
+
 // dependencies are all pins of a recipe: what was fetched or read, each with its digest. An input with two
 // roles is there twice.
 func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
 	add := func(role string, d Resource) {
-		d.Annotations = map[string]string{"role": role}
+		notes := map[string]string{noteRole: role}
+		maps.Copy(notes, d.Annotations)
+		d.Annotations = notes
 		all = append(all, d)
 	}
 	packages := func(role string, list []distros.Package) {
@@ -48,7 +63,9 @@ func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
 		packages(roleHeaders+k.Release, k.Headers)
 	}
 	if run := r.Source.Runfile; run != nil {
-		add(roleDriver, Resource{Name: path.Base(run.URL), URI: run.URL, Digest: map[string]string{"sha256": run.SHA256}})
+		add(roleDriver, Resource{
+			Name: path.Base(run.URL), URI: run.URL, Digest: map[string]string{"sha256": run.SHA256}, Annotations: sizeNote(run.Size),
+		})
 	}
 	for _, p := range r.Entrypoint {
 		add(roleProgram, Resource{Name: p.Name, Digest: map[string]string{"sha256": p.SHA256}})
@@ -76,7 +93,19 @@ func packageResource(p distros.Package) Resource {
 	if p.SHA256 == "" {
 		d.Digest = map[string]string{"sha512": p.SHA512}
 	}
+	d.Annotations = sizeNote(p.Size)
+	d.Annotations[notePackage], d.Annotations[noteVersion], d.Annotations[noteArch] = p.Name, p.Version, p.Arch
+	if len(p.Keys) > 0 {
+		d.Annotations[noteKeys] = strings.Join(p.Keys, " ")
+	}
 	return d
+}
+
+func sizeNote(size int64) map[string]string {
+	if size == 0 { // unknown
+		return map[string]string{}
+	}
+	return map[string]string{noteSize: strconv.FormatInt(size, 10)}
 }
 
 func digestOf(text string) map[string]string {
@@ -90,7 +119,7 @@ func digestOf(text string) map[string]string {
 // sorted returns resources in an order of their own: by role, name and digest.
 func sorted(list []Resource) []Resource {
 	return slices.SortedFunc(slices.Values(list), func(a, b Resource) int {
-		return cmp.Or(strings.Compare(a.Annotations["role"], b.Annotations["role"]), strings.Compare(a.Name, b.Name),
+		return cmp.Or(strings.Compare(a.Annotations[noteRole], b.Annotations[noteRole]), strings.Compare(a.Name, b.Name),
 			strings.Compare(digestText(a), digestText(b)), strings.Compare(a.URI, b.URI))
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -37,28 +39,28 @@ type BuildDefinition struct {
 // Parameters are what the user decided, all of it: with them and the resolved dependencies the image can be
 // built again.
 type Parameters struct {
-	System           string   `json:"system"`
-	Driver           string   `json:"driver"`
-	Branch           string   `json:"branch"`
-	Arch             string   `json:"arch"`
-	Tag              string   `json:"tag"`
-	Aliases          []string `json:"aliases,omitempty"`
-	Profile          string   `json:"profile"`
-	Flavours         []string `json:"flavours"`
-	Base             string   `json:"base,omitempty"` // the name; a base from a file has none
-	Repositories     any      `json:"repositories,omitempty"`
-	OnlyThese        bool     `json:"onlyTheseRepositories,omitempty"`
-	Toolchain        bool     `json:"toolchain"`
-	Sources          bool     `json:"sources"`
-	Kernels          []string `json:"kernels,omitempty"`
-	Precompile       []string `json:"precompile,omitempty"` // flavours of the modules
-	Modules          []string `json:"modules,omitempty"`
-	Signer           string   `json:"signer,omitempty"` // SHA-256 of the certificate whose key signs the modules
-	Overridden       []string `json:"overridden,omitempty"`
-	Compression      string   `json:"compression"`
-	SourceDateEpoch  int64    `json:"sourceDateEpoch"` // seconds
-	KernelRule       any      `json:"kernel,omitempty"`
-	DependenciesFrom string   `json:"dependenciesFrom"` // "lock", or "repositories" at the time of the build
+	System           string                `json:"system"`
+	Driver           string                `json:"driver"`
+	Branch           string                `json:"branch"`
+	Arch             string                `json:"arch"`
+	Tag              string                `json:"tag"`
+	Aliases          []string              `json:"aliases,omitempty"`
+	Profile          string                `json:"profile"`
+	Flavours         []string              `json:"flavours"`
+	Base             string                `json:"base,omitempty"` // the name; a base from a file has none
+	Repositories     []matrix.Repository   `json:"repositories,omitempty"`
+	OnlyThese        bool                  `json:"onlyTheseRepositories,omitempty"`
+	Toolchain        bool                  `json:"toolchain"`
+	Sources          bool                  `json:"sources"`
+	Kernels          []string              `json:"kernels,omitempty"`
+	Precompile       []string              `json:"precompile,omitempty"` // flavours of the modules
+	Modules          []string              `json:"modules,omitempty"`
+	Signer           string                `json:"signer,omitempty"` // SHA-256 of the certificate whose key signs the modules
+	Overridden       []string              `json:"overridden,omitempty"`
+	Compression      string                `json:"compression"`
+	SourceDateEpoch  int64                 `json:"sourceDateEpoch"` // seconds
+	KernelRule       driverinfo.KernelRule `json:"kernel,omitzero"`
+	DependenciesFrom string                `json:"dependenciesFrom"` // "lock", or "repositories" at the time of the build
 }
 
 // Internal is what the builder decided.
@@ -148,12 +150,7 @@ func parameters(r *recipe.Recipe, run Run) Parameters {
 		Flavours: slices.Sorted(slices.Values(r.Flavours)), Base: r.Base.Name, OnlyThese: r.OnlyThese, Toolchain: r.Toolchain, Sources: r.Sources,
 		Kernels: r.Releases(), Precompile: r.PrecompiledFlavours, Modules: r.Modules, Signer: r.Signer, Overridden: r.Overridden,
 		Compression: string(r.Compression), SourceDateEpoch: r.Epoch, DependenciesFrom: "repositories",
-	}
-	if len(r.Repositories) > 0 {
-		p.Repositories = r.Repositories
-	}
-	if r.Kernel.Min != "" || r.Kernel.Max != "" {
-		p.KernelRule = r.Kernel
+		Repositories: r.Repositories, KernelRule: r.Kernel,
 	}
 	if run.Lock != nil {
 		p.DependenciesFrom = "lock"
