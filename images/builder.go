@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -35,8 +36,13 @@ type Builder struct {
 	// Runner returns the runner that compiles modules. Build calls it only if there are modules to compile; nil:
 	// Build cannot compile.
 	Runner   func(context.Context) (runner.Runner, error)
-	Compiles int          // compiles at a time; 0: 1
-	Signer   *sign.Signer // of the modules that are compiled for images; nil: they stay unsigned
+	Compiles int                 // compiles at a time; 0: 1
+	Signer   *sign.Signer        // of the modules that are compiled for images; nil: they stay unsigned
+	Signed   *modsign.Signatures // of those modules, made by somebody else; nil: Signer makes them
+
+	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an earlier
+	// build made.
+	Records string
 
 	running   singleflight.Group // layers in the making, by key
 	compiling sync.Once          // makes slots
@@ -68,7 +74,7 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (*
 
 // Layers are those of the cache.
 func (b *Builder) Layers() layer.Cache {
-	return layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe}
+	return layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Records: b.Records}
 }
 
 func spec(r *recipe.Recipe, name, key string) layer.Spec {

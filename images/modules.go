@@ -53,22 +53,28 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		tree := rootfs.New(spool, nil)
 		return tree, b.compile(ctx, r, base, k, flavour, step, tree)
 	})
-	if err != nil || b.Signer == nil {
+	if err != nil || b.Signer == nil && b.Signed == nil {
 		return made, err
 	}
-	return b.signedLayer(ctx, r, name, unsigned, made)
+	with := b.Signed
+	if with == nil {
+		own := modsign.SignWith(b.Signer)
+		with = &own
+	}
+	return b.signedLayer(ctx, r, name, unsigned, made, *with)
 }
 
-// signedLayer is a layer with modules, signed by the builder's key. It is cached by what was signed and by
-// whom.
-func (b *Builder) signedLayer(ctx context.Context, r *recipe.Recipe, name, unsignedKey string, unsigned v1.Layer) (v1.Layer, error) {
-	k, err := layer.Key("signed-modules", unsignedKey, sign.Fingerprint(b.Signer.Certificate.Raw))
+// signedLayer is a layer with modules, with signatures. It is cached by what was signed and by whom.
+func (b *Builder) signedLayer(
+	ctx context.Context, r *recipe.Recipe, name, unsignedKey string, unsigned v1.Layer, with modsign.Signatures,
+) (v1.Layer, error) {
+	k, err := layer.Key("signed-modules", unsignedKey, sign.Fingerprint(with.Certificate.Raw))
 	if err != nil {
 		return nil, err
 	}
 	return b.Layers().Make(ctx, spec(r, name+", signed", k), func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
-		return tree, modsign.SignWith(b.Signer).Sign(ctx, b.Store, unsigned, tree)
+		return tree, with.Sign(ctx, b.Store, unsigned, tree)
 	})
 }
 

@@ -19,7 +19,7 @@ var imageFloors = [][]string{
 	{"images/driver", "images/modsign", "images/verify"},
 	{"images/sbom"},
 	{"images"},
-	{"images/batch"},
+	{"images/batch", "images/rebuild"},
 }
 
 // floor is that of a package of images, -1 for any other.

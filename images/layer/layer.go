@@ -4,6 +4,7 @@ package layer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,6 +62,7 @@ type Cache struct {
 	Store   *fetch.Store
 	Running *singleflight.Group // layers in the making, by key
 	Observe progress.Observer
+	Records string // folder below that of the store with the names of finished layers; "": layers
 }
 
 // Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content,
@@ -87,12 +89,12 @@ func Key(kind string, inputs ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func file(key string) string { return filepath.Join("layers", key+".json") }
+func (c Cache) file(key string) string { return filepath.Join(cmp.Or(c.Records, "layers"), key+".json") }
 
 // Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
 // missing.
 func (c Cache) Get(key string) (v1.Layer, bool) {
-	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), file(key)))
+	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), c.file(key)))
 	if err != nil {
 		return nil, false
 	}
@@ -144,7 +146,7 @@ func (c Cache) write(ctx context.Context, of Spec, total int64, step *progress.S
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Store.WriteFile(file(of.Key), b); err != nil {
+	if err := c.Store.WriteFile(c.file(of.Key), b); err != nil {
 		return nil, err
 	}
 	return &storedLayer{rec, c.Store}, nil

@@ -199,17 +199,22 @@ func packageOf(d Resource) (p distros.Package, err error) {
 	if keys := strings.Fields(d.Annotations[noteKeys]); len(keys) > 0 {
 		p.Keys = keys
 	}
-	u, err := url.Parse(d.URI)
 	switch {
 	case p.Name == "" || p.Version == "" || p.Arch == "":
 		return p, errors.New("it does not say the name, version and architecture of the package")
 	case !sha256Shape.MatchString(p.SHA256) && !sha512Shape.MatchString(p.SHA512):
 		return p, errors.New("it has no SHA-256 and no SHA-512")
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case !IsWeb(d.URI):
 		return p, fmt.Errorf("%.200q is no address with http or https", d.URI)
 	}
 	p.Size, err = sizeOf(d)
 	return p, err
+}
+
+// IsWeb says whether a text is an address with http or https.
+func IsWeb(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func sizeOf(d Resource) (int64, error) {

@@ -95,7 +95,7 @@ func (e evidence) judge(subject v1.Hash, keys []crypto.PublicKey, ids []string) 
 	f.Where = e.where
 	isSignature = e.storage == sigTag || e.storage == bundle && e.predicate == signPredicate
 	if e.err != nil {
-		f.Err = fmt.Errorf("%w: %w", ErrMalformed, e.err)
+		f.Err = malformed(e.err)
 		return f, isSignature
 	}
 	message := e.message()
@@ -112,7 +112,7 @@ func (e evidence) judge(subject v1.Hash, keys []crypto.PublicKey, ids []string) 
 		p, err := decodePayload(e.payload)
 		switch {
 		case err != nil:
-			f.Err = fmt.Errorf("%w: %w", ErrMalformed, err)
+			f.Err = malformed(err)
 		case p.Critical.Image.DockerManifestDigest != subject.String():
 			f.Err = fmt.Errorf("%w, %.80q", ErrSubject, p.Critical.Image.DockerManifestDigest)
 		default:
@@ -120,18 +120,30 @@ func (e evidence) judge(subject v1.Hash, keys []crypto.PublicKey, ids []string) 
 		}
 		return f, isSignature
 	}
-	s, err := decodeStatement(e.payload)
-	if err != nil {
-		f.Err = fmt.Errorf("%w: %w", ErrMalformed, err)
+	predicate := f.readStatement(e.payload, subject)
+	if predicate == "" {
 		return f, isSignature
+	}
+	return f, e.storage == bundle && predicate == signPredicate
+}
+
+// readStatement reads what an attestation says of a subject, and returns the type of its predicate; "" if it
+// cannot be read.
+func (f *Finding) readStatement(payload []byte, subject v1.Hash) (predicateType string) {
+	s, err := decodeStatement(payload)
+	if err != nil {
+		f.Err = malformed(err)
+		return ""
 	}
 	if about := s.about(subject); about == nil {
 		f.Err = ErrSubject
 	} else {
 		f.Predicate, f.Annotations = Predicate{s.PredicateType, s.Predicate}, about.Annotations
 	}
-	return f, e.storage == bundle && s.PredicateType == signPredicate
+	return s.PredicateType
 }
+
+func malformed(err error) error { return fmt.Errorf("%w: %w", ErrMalformed, err) }
 
 // Err returns nil if the image has a good signature, else an error that wraps ErrUnsigned or the faults of
 // the signatures. An attestation is no signature here, although cosign takes one in a bundle for it.

@@ -1,0 +1,117 @@
+package rebuild_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/rebuild"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// fakeRunner leaves modules as the entrypoint would: equal ones for equal salts.
+type fakeRunner struct{ salt string }
+
+func (f fakeRunner) String() string { return "fake" }
+
+func (f fakeRunner) Run(ctx context.Context, s runner.Step, dir string, _ func(string)) error {
+	arg := func(name string) string { return s.Args[slices.Index(s.Args, name)+1] }
+	work, err := os.MkdirTemp("", "set")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
+		Driver: imagetest.NewDriver, Flavour: arg("--kernel-module-type"), Release: arg("--kernel"), Arch: "amd64", Kernel: "headers 00",
+		Compiler: "gcc 12.2.0", Method: kbuild.Method,
+	}}
+	for _, name := range []string{"nvidia", "nvidia-uvm"} {
+		data := imagetest.LinkedModule(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, set.Key.Release, []string{"x" + f.salt}, nil)
+		file := filepath.Join(work, name+".ko")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: file, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))})
+	}
+	_, err = kbuild.Cache{Dir: dir}.Put(ctx, set)
+	return err
+}
+
+func compiling(b *images.Builder, salt string) *images.Builder {
+	b.Runner = func(context.Context) (runner.Runner, error) { return fakeRunner{salt}, nil }
+	return b
+}
+
+// moduleSigner signs with random numbers, so that nobody can make a signature twice.
+func moduleSigner(t *testing.T) *sign.Signer {
+	t.Helper()
+	key := keys()[1]
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Site"}, NotAfter: time.Unix(4e9, 0)}
+	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	return require.Value(sign.NewSigner(key, require.Value(x509.ParseCertificate(der))(t)))(t)
+}
+
+// TestModules: modules are compiled again, and only for somebody who has the signer's key of the provenance.
+func TestModules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	compiling(w.b, "")
+	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Modules: []string{"nvidia-uvm", "nvidia"}}
+	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), o))
+	try := func(salt string, o rebuild.Options) (string, error) {
+		findings, err := rebuild.Images(t.Context(), compiling(machine(t, t.TempDir(), false), salt), ref, o)
+		return lines(findings), err
+	}
+	text, err := try("", trusted())
+	require.NoError(t, err)
+	assert.Contains(t, text, same)
+	text, err = try("other", trusted())
+	require.NoError(t, err)
+	assert.Contains(t, text, `layer "modules proprietary `+imagetest.Kernel+`": /usr/share/nvidia-driver/modules/`)
+	if _, err = try("", rebuild.Options{}); !isRequest(err) {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestSignedModules: signatures of modules are taken over, if the certificate is the right one.
+func TestSignedModules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	compiling(w.b, "")
+	w.b.Signer = moduleSigner(t)
+	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Signer: w.b.Signer.Certificate}))
+	if _, err := rebuild.Images(t.Context(), compiling(machine(t, t.TempDir(), false), ""), ref, trusted()); !isRequest(err) || !strings.Contains(err.Error(), "--sign-cert") {
+		t.Errorf("%v", err)
+	}
+	o := trusted()
+	o.Certificates = []*x509.Certificate{moduleSigner(t).Certificate, w.b.Signer.Certificate}
+	wants(t, require.Value(rebuild.Images(t.Context(), compiling(machine(t, t.TempDir(), false), ""), ref, o))(t), false, same)
+	_, err := rebuild.Images(t.Context(), compiling(machine(t, t.TempDir(), false), "other"), ref, o)
+	assert.ErrorIsf(t, err, modsign.ErrOther, "other modules")
+}
+
+func isRequest(err error) bool {
+	var request *matrix.RequestError
+	return errors.As(err, &request)
+}

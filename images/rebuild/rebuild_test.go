@@ -1,0 +1,291 @@
+package rebuild_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/rebuild"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+func pair(system, driver string, archs ...string) matrix.Selection {
+	return matrix.Selection{Systems: []string{system}, Drivers: []string{driver}, Archs: archs}
+}
+
+const same = "with the same digest"
+
+// TestSame: another machine makes the same image of each kind of system, with options that are not the usual
+// ones, and afterwards without a network from its cache.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	apt := newWorld(t)
+	rpm := imagetest.NewRPM(t, "rocky9", "opensuse-leap15.6", "centos7")
+	yum := &world{rpm.World, rpm.Matrix(), machine(t, t.TempDir(), false)}
+	for what, c := range map[string]struct {
+		w *world
+		s matrix.Selection
+		o recipe.Options
+	}{
+		"packages": {apt, pair("debian12", imagetest.NewDriver), recipe.Options{}},
+		"options":  {apt, matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{imagetest.NewDriver}, Flavours: []string{"open"}}, recipe.Options{Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 1700000000}},
+		"runfile":  {apt, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{}},
+		"rpm":      {yum, pair("rocky9", imagetest.NewDriver), recipe.Options{}},
+		"sha512":   {yum, pair("opensuse-leap15.6", imagetest.NewDriver), recipe.Options{}},
+		"repositories of the matrix": {yum, pair("centos7", imagetest.OldDriver), recipe.Options{}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ref := c.w.published(t, c.w.build(t, c.s, c.o))
+			cache := t.TempDir()
+			wants(t, require.Value(rebuild.Images(t.Context(), machine(t, cache, false), ref, trusted()))(t), false, same, "(.att, key ")
+		})
+	}
+}
+
+// TestOffline: with the inputs in the cache, no address of the provenance is asked; without them, the first
+// that is missing is named.
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
+	ref := w.published(t, b)
+	w.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/site/") || r.URL.Path == "/v2/" {
+			return false
+		}
+		http.Error(rw, "gone", http.StatusNotFound)
+		return true
+	})
+	wants(t, require.Value(rebuild.Images(t.Context(), w.b, ref, trusted()))(t), false, same)
+	findings, err := rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted())
+	if err == nil || len(findings) > 0 {
+		t.Errorf("%v, %v", lines(findings), err)
+	}
+	assert.ErrorIsf(t, assert.Err(rebuild.Images(t.Context(), machine(t, t.TempDir(), true), ref, trusted())), fetch.ErrOffline, "offline")
+}
+
+// TestFresh: layers that the cache claims to know are not used.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}))
+	before := w.b.Records
+	wants(t, require.Value(rebuild.Images(t.Context(), w.b, ref, trusted()))(t), false, same)
+	assert.Equal(t, before, w.b.Records)
+	w.b.Binaries = programs(t, "two")
+	wants(t, require.Value(rebuild.Images(t.Context(), w.b, ref, trusted()))(t), true)
+}
+
+// TestTampered: what a provenance says and the image is not is named.
+func TestTampered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b, run := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{})
+	for what, c := range map[string]struct {
+		b     built
+		edit  func(*recipe.Recipe)
+		fails error
+		parts []string
+	}{
+		"archive": {run, func(r *recipe.Recipe) {
+			file := *r.Source.Runfile
+			file.SHA256, r.Source.Runfile = strings.Repeat("0", 64), &file
+		}, &fetch.MismatchError{}, []string{".run", strings.Repeat("0", 64)}},
+		"package left out": {b, func(r *recipe.Recipe) {
+			r.Packages = slices.DeleteFunc(slices.Clone(r.Packages), func(p distros.Package) bool { return p.Name == "kmod" })
+		}, nil, []string{`package "kmod amd64" is "`, `", the rebuild has none`, `layer "packages" is sha256:`, "is not in the rebuild"}},
+		"option": {b, func(r *recipe.Recipe) { r.Profile = recipe.Compute }, nil, []string{
+			`label "io.github.driver-container.profile" is "full", in the rebuild "compute"`, `layer "user-mode driver" is sha256:`}},
+		"time": {b, func(r *recipe.Recipe) { r.Epoch = 1 }, nil, []string{`setting "time" is "1970-01-01 00:00:00 +0000 UTC", in the rebuild "1970-01-01 00:00:01`,
+			"its files are the same"}},
+		"compression": {b, func(r *recipe.Recipe) { r.Compression = recipe.Zstd }, nil, []string{"the content is the same, and compressed otherwise"}},
+		"program": {b, func(r *recipe.Recipe) {
+			r.Entrypoint = slices.Clone(r.Entrypoint)
+			r.Entrypoint[0].SHA256 = strings.Repeat("0", 64)
+		}, nil, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			of := *c.b.recipe
+			c.edit(&of)
+			ref := w.publish(t, c.b.Image, statement{c.b.Image, built{nil, &of}.predicate(t), keys()[0]})
+			findings, err := rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted())
+			switch {
+			case c.fails != nil:
+				var mismatch *fetch.MismatchError
+				if !errors.As(err, &mismatch) {
+					t.Errorf("%v, %s", err, lines(findings))
+				}
+				for _, p := range c.parts {
+					assert.Contains(t, fmt.Sprint(err), p)
+				}
+			case what == "program": // the image has those of this machine, whatever the provenance says
+				wants(t, findings, false, same)
+			default:
+				require.NoError(t, err)
+				wants(t, findings, true, append(c.parts, "its digest is sha256:")...)
+			}
+		})
+	}
+}
+
+// TestOtherMachine: programs and driver-build of another version are named as the reason.
+func TestOtherMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
+	ref := w.published(t, b)
+	m := machine(t, t.TempDir(), false)
+	m.Info.Version, m.Binaries = "v0.0.2", programs(t, "two")
+	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, trusted()))(t), true,
+		`builder driver-build was "v0.0.1", now it is "v0.0.2"`, `dependency program driver-entrypoint was "sha256:`+b.recipe.Entrypoint[0].SHA256,
+		`layer "entrypoint" is sha256:`, `layer "entrypoint": /usr/local/bin/driver-probe has another content`)
+}
+
+// changed replaces the layer of a name by one of other content, and keeps all the rest.
+func changed(t *testing.T, img v1.Image, name string, with v1.Layer) v1.Image {
+	t.Helper()
+	config := require.Value(img.ConfigFile())(t).DeepCopy()
+	manifest := require.Value(img.Manifest())(t)
+	layers := require.Value(img.Layers())(t)
+	var adds []mutate.Addendum
+	for i, l := range layers {
+		h := config.History[i]
+		if strings.HasSuffix(h.CreatedBy, ": "+name) {
+			l = with
+		}
+		adds = append(adds, mutate.Addendum{Layer: l, MediaType: types.OCILayer, History: h})
+		config.RootFS.DiffIDs[i] = require.Value(l.DiffID())(t)
+	}
+	made := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	made = require.Value(mutate.Append(made, adds...))(t)
+	made = require.Value(mutate.ConfigFile(made, config))(t)
+	return mutate.Annotations(made, manifest.Annotations).(v1.Image)
+}
+
+// TestChangedLayer: an image that was changed after the build, with its true provenance.
+func TestChangedLayer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
+	other := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{Profile: recipe.Compute})
+	layers := require.Value(other.Image.Layers())(t)
+	config := require.Value(other.Image.ConfigFile())(t)
+	i := slices.IndexFunc(config.History, func(h v1.History) bool { return strings.HasSuffix(h.CreatedBy, ": user-mode driver") })
+	bad := changed(t, b.Image, "user-mode driver", layers[i])
+	ref := w.publish(t, bad, statement{bad, b.predicate(t), keys()[0]})
+	findings := require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted()))(t)
+	wants(t, findings, true, `layer "user-mode driver" is sha256:`, `layer "user-mode driver": /`, "of the rebuild is missing")
+	for _, f := range findings {
+		if strings.Contains(f.Message, "label") || strings.Contains(f.Message, `layer "packages"`) {
+			t.Errorf("%s", f)
+		}
+	}
+}
+
+// TestMissing: without a provenance, and with those that are not to be trusted or not about the image.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
+	arm := w.build(t, pair("debian12", imagetest.NewDriver, "arm64"), recipe.Options{})
+	good := b.predicate(t)
+	for what, c := range map[string]struct {
+		all  []statement
+		keys rebuild.Options
+		want string
+	}{
+		"none":         {nil, trusted(), "has no provenance to build it from: copy the image with its attestations (driver-build push)"},
+		"other key":    {[]statement{{b.Image, good, keys()[1]}}, trusted(), "(.att: none of the given keys made it"},
+		"other type":   {[]statement{{b.Image, strings.Replace(good, "build-type-v1", "x", 1), keys()[0]}}, trusted(), "the build type is"},
+		"hostile":      {[]statement{{b.Image, strings.Replace(good, "http://", "file://", 1), keys()[0]}}, rebuild.Options{}, "is no address with http or https"},
+		"unknown":      {[]statement{{b.Image, strings.Replace(good, `"system"`, `"more":true,"system"`, 1), keys()[0]}}, rebuild.Options{}, "parameter more was"},
+		"architecture": {[]statement{{b.Image, arm.predicate(t), keys()[0]}}, trusted(), "it is about an image for arm64"},
+		"many": {func() (all []statement) {
+			for n := range 6 {
+				all = append(all, statement{b.Image, strings.Replace(good, `"go":"go1"`, fmt.Sprintf(`"go":"go%d"`, n), 1), keys()[0]})
+			}
+			return all
+		}(), trusted(), "has 6 different provenances"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ref := w.publish(t, b.Image, c.all...)
+			m := machine(t, t.TempDir(), false)
+			findings := require.Value(rebuild.Images(t.Context(), m, ref, c.keys))(t)
+			wants(t, findings, true, c.want)
+		})
+	}
+}
+
+// TestUnauthenticated: without a key the report says so.
+func TestUnauthenticated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
+	ref := w.published(t, b)
+	wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, rebuild.Options{}))(t), false, same, "the provenance is not authenticated")
+}
+
+// TestAnotherImages: the provenance of another image does not make this one.
+func TestAnotherImages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b, other := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{})
+	ref := w.publish(t, b.Image, statement{b.Image, other.predicate(t), keys()[0]}, statement{b.Image, b.predicate(t), keys()[1]})
+	wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted()))(t), true,
+		`label "io.github.driver-container.os" is "debian12", in the rebuild "ubuntu16.04"`)
+	both := rebuild.Options{Keys: append(trusted().Keys, keys()[1].Public())}
+	findings := require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, both))(t)
+	wants(t, findings, false, same) // one that is true is enough
+}
+
+// TestIndex: all images of an index, or one; and the index itself.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	amd, arm := w.build(t, pair("debian12", imagetest.NewDriver, "amd64"), recipe.Options{}), w.build(t, pair("debian12", imagetest.NewDriver, "arm64"), recipe.Options{})
+	index := require.Value(images.Combine([]v1.Image{amd.Image, arm.Image}))(t)
+	own := statement{amd.Image, amd.predicate(t), keys()[0]}
+	for what, all := range map[string][]statement{
+		"of the images": {own, {arm.Image, arm.predicate(t), keys()[0]}},
+		"of the index":  {{index, amd.predicate(t), keys()[0]}, {index, arm.predicate(t), keys()[0]}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ref := w.publish(t, index, all...)
+			wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted()))(t), false,
+				"(amd64): built again", "(arm64): built again", "the index of these images has the same digest")
+		})
+	}
+	t.Run("one", func(t *testing.T) {
+		t.Parallel()
+		ref := w.publish(t, index, own)
+		o := trusted()
+		wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, o))(t), true, "(arm64) has no provenance", "(amd64): built again")
+		o.Arch = "amd64"
+		wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, o))(t), false, "(amd64): built again")
+	})
+	t.Run("changed", func(t *testing.T) {
+		t.Parallel()
+		bad := mutate.Annotations(index.(v1.ImageIndex), map[string]string{"more": "x"}).(v1.ImageIndex)
+		ref := w.publish(t, bad, own, statement{arm.Image, arm.predicate(t), keys()[0]})
+		wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted()))(t), true, "its images are the same, but the index")
+	})
+}
