@@ -1,0 +1,44 @@
+package supplychain
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// TestCosign proves both versions with signatures and attestations by themselves and by each other.
+func TestCosign(t *testing.T) {
+	judged(t)
+	three, two := Cosign3(t), Cosign2(t)
+	key, other := three.Keys(t), two.Keys(t)
+	predicate := filepath.Join(t.TempDir(), "predicate.json")
+	writeFile(t, predicate, `{"answer": 42}`)
+	Registries(t, func(t *testing.T, host string) {
+		unsigned := pushImage(t, host+"/unsigned/driver:1", "unsigned")
+		for signerName, signer := range map[string]Cosign{"by3": three, "by2": two} {
+			for form, bundle := range map[string]bool{"tag": false, "bundle": true} {
+				image := pushImage(t, host+"/"+signerName+"/"+form+":1", signerName, form)
+				require.NoError(t, signer.Sign(t, key.Private, image, bundle))
+				require.NoError(t, signer.Attest(t, key.Private, image, "https://example.com/answer", predicate, bundle))
+				for judgeName, judge := range map[string]Cosign{"cosign3": three, "cosign2": two} {
+					what := judgeName + " on " + signerName + "/" + form
+					assert.NoErrorf(t, judge.Verify(t, key.Public, image), "%s", what)
+					assert.NoErrorf(t, assert.Err(judge.VerifyAttestation(t, key.Public, "https://example.com/answer", image)), "%s", what)
+					assert.Errorf(t, assert.Err(judge.VerifyAttestation(t, key.Public, "https://example.com/question", image)), "%s: another type", what)
+					want := CosignOtherKey
+					if bundle {
+						want = 1
+					}
+					if err := judge.Verify(t, other.Public, image); ExitCode(err) != want {
+						t.Errorf("%s, another key: exit code %d, %v; want %d", what, ExitCode(err), err, want)
+					}
+					if err := judge.Verify(t, key.Public, unsigned); ExitCode(err) != CosignUnsigned {
+						t.Errorf("%s, unsigned: exit code %d, %v; want %d", what, ExitCode(err), err, CosignUnsigned)
+					}
+				}
+			}
+		}
+	})
+}

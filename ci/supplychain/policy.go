@@ -1,0 +1,75 @@
+package supplychain
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// PolicyRefused is the exit code of Accepts where the policy refuses an image.
+const PolicyRefused = 3
+
+// Policy is what a site's policy.json says about all registries: images are signed with a key, in the tag .sig.
+type Policy struct {
+	Key      string    // file of the public key
+	Identity *Identity // the name in the signature; nil is the default, matchRepoDigestOrExact
+}
+
+// Identity is signedIdentity of containers-policy.json(5).
+type Identity struct {
+	Type         string `json:"type"` // matchRepository, exactRepository, remapIdentity ...
+	Repository   string `json:"dockerRepository,omitempty"`
+	Prefix       string `json:"prefix,omitempty"`       // remapIdentity: what the site calls the images
+	SignedPrefix string `json:"signedPrefix,omitempty"` // remapIdentity: what their signatures call them
+}
+
+// Accepts asks containers/image, in the version of new releases of Podman and CRI-O, about an image,
+// HOST/PATH:TAG or @DIGEST; of an index about the image for this machine. The error says why the policy
+// refuses it; its ExitCode is PolicyRefused.
+func (p Policy) Accepts(t testing.TB, image string) error {
+	t.Helper()
+	file, registries := p.files(t)
+	_, err := run(t, Program(t, "containers-image"), "accept", file, registries, image)
+	return err
+}
+
+func (p Policy) files(t testing.TB) (policy, registries string) {
+	t.Helper()
+	requirement := map[string]any{"type": "sigstoreSigned", "keyPath": p.Key}
+	if p.Identity != nil {
+		requirement["signedIdentity"] = p.Identity
+	}
+	content := require.Value(json.Marshal(map[string]any{"default": []any{requirement}}))(t)
+	policy = filepath.Join(t.TempDir(), "policy.json")
+	writeFile(t, policy, string(content))
+	registries = t.TempDir()
+	writeFile(t, filepath.Join(registries, "default.yaml"), "default-docker:\n  use-sigstore-attachments: true\n")
+	return policy, registries
+}
+
+// SkopeoCopy copies an image of an OCI archive, by its tag, into a folder. (Debian's Skopeo knows no signatures
+// of sigstore.)
+func SkopeoCopy(t testing.TB, archive, tag, dir string) error {
+	t.Helper()
+	_, err := run(t, "skopeo", "--insecure-policy", "copy", "oci-archive:"+archive+":"+tag, "dir:"+dir)
+	return err
+}
+
+// ContainersImageKeys makes a pair of keys with containers/image: ECDSA P-256, in sigstore's PEM, with an empty
+// passphrase.
+func ContainersImageKeys(t testing.TB) Keys {
+	t.Helper()
+	dir := t.TempDir()
+	keys := Keys{Private: filepath.Join(dir, "key"), Public: filepath.Join(dir, "key.pub")}
+	_, err := run(t, Program(t, "containers-image"), "key", keys.Private, keys.Public)
+	require.NoError(t, err)
+	return keys
+}
+
+func writeFile(t testing.TB, name, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+}
