@@ -20,7 +20,8 @@ const (
 	CosignOtherKey = 12 // no signature of the tag .sig is by this key; bundles: 1
 )
 
-// Cosign3 is cosign 3. Without network and with a key it needs a flag for signing besides the one for the log.
+// Cosign3 is cosign 3. Without network and with a key it needs a flag for signing besides the one for
+// the log.
 func Cosign3(t testing.TB) Cosign {
 	t.Helper()
 	return Cosign{program: Program(t, "cosign3"), verify: []string{"--insecure-ignore-tlog"},
@@ -73,10 +74,18 @@ func (c Cosign) VerifyAttestation(t testing.TB, public, kind, image string) ([]b
 	return run(t, c.program, join([]string{"verify-attestation", "--key", public, "--type", kind}, c.verify, image)...)
 }
 
+// AttestBlob writes a bundle of sigstore with a statement about a file.
+func (c Cosign) AttestBlob(t testing.TB, private, kind, predicate, bundle, blob string) error {
+	t.Helper()
+	_, err := run(t, c.program, join([]string{"attest-blob", "--key", private, "--type", kind, "--predicate", predicate, "--bundle", bundle,
+		newBundle(true)}, c.sign, blob)...)
+	return err
+}
+
 // VerifyBlob looks at a file and a bundle of sigstore that has a statement about it.
 func (c Cosign) VerifyBlob(t testing.TB, public, kind, bundle, blob string) error {
 	t.Helper()
-	_, err := run(t, c.program, join([]string{"verify-blob-attestation", "--key", public, "--type", kind, "--bundle", bundle}, c.verify, blob)...)
+	_, err := run(t, c.program, join([]string{"verify-blob-attestation", "--key", public, "--type", kind, "--bundle", bundle, newBundle(true)}, c.verify, blob)...)
 	return err
 }
 

@@ -42,3 +42,27 @@ func TestCosign(t *testing.T) {
 		}
 	})
 }
+
+// TestCosignBlob proves both versions with statements about files.
+func TestCosignBlob(t *testing.T) {
+	judged(t)
+	three, two := Cosign3(t), Cosign2(t)
+	key, other := three.Keys(t), two.Keys(t)
+	const kind = "https://example.com/answer"
+	dir := t.TempDir()
+	predicate, blob, changed := filepath.Join(dir, "predicate.json"), filepath.Join(dir, "blob"), filepath.Join(dir, "changed")
+	writeFile(t, predicate, `{"answer": 42}`)
+	writeFile(t, blob, "content")
+	writeFile(t, changed, "Content")
+	for signerName, signer := range map[string]Cosign{"by3": three, "by2": two} {
+		bundle := filepath.Join(dir, signerName)
+		require.NoError(t, signer.AttestBlob(t, key.Private, kind, predicate, bundle, blob))
+		for judgeName, judge := range map[string]Cosign{"cosign3": three, "cosign2": two} {
+			what := judgeName + " on " + signerName
+			assert.NoErrorf(t, judge.VerifyBlob(t, key.Public, kind, bundle, blob), "%s", what)
+			assert.Errorf(t, judge.VerifyBlob(t, other.Public, kind, bundle, blob), "%s: another key", what)
+			assert.Errorf(t, judge.VerifyBlob(t, key.Public, kind, bundle, changed), "%s: another file", what)
+			assert.Errorf(t, judge.VerifyBlob(t, key.Public, "https://example.com/question", bundle, blob), "%s: another type", what)
+		}
+	}
+}

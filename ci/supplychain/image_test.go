@@ -54,8 +54,8 @@ func newHandKey(t *testing.T) handKey {
 	return handKey{key, file}
 }
 
-// sign makes the tag .sig of an image, HOST/PATH@DIGEST, by hand, so that a judge can be looked at without the
-// project's own signatures. The signature calls the image by each of these names.
+// sign makes the tag .sig of an image, HOST/PATH@DIGEST, by hand, so that a judge can be looked at without
+// the project's own signatures. The signature calls the image by each of these names.
 func (k handKey) sign(t *testing.T, image string, identities ...string) {
 	t.Helper()
 	ref := require.Value(name.NewDigest(image, name.Insecure))(t)

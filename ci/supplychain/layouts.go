@@ -19,8 +19,8 @@ func OrasCopy(t testing.TB, from, to string) error {
 	return err
 }
 
-// OrasReferrers lists what refers to an image, by the API of the registry or by the fallback tag. The names are
-// those of OrasCopy.
+// OrasReferrers lists what refers to an image, by the API of the registry or by the fallback tag. The names
+// are those of OrasCopy.
 func OrasReferrers(t testing.TB, image string) ([]v1.Descriptor, error) {
 	t.Helper()
 	out, err := run(t, Program(t, "oras"), "referrers", image)

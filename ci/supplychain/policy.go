@@ -12,7 +12,8 @@ import (
 // PolicyRefused is the exit code of Accepts where the policy refuses an image.
 const PolicyRefused = 3
 
-// Policy is what a site's policy.json says about all registries: images are signed with a key, in the tag .sig.
+// Policy is what a site's policy.json says about all registries: images are signed with a key, in the
+// tag .sig.
 type Policy struct {
 	Key      string    // file of the public key
 	Identity *Identity // the name in the signature; nil is the default, matchRepoDigestOrExact
@@ -50,16 +51,16 @@ func (p Policy) files(t testing.TB) (policy, registries string) {
 	return policy, registries
 }
 
-// SkopeoCopy copies an image of an OCI archive, by its tag, into a folder. (Debian's Skopeo knows no signatures
-// of sigstore.)
+// SkopeoCopy copies an image of an OCI archive, by its tag, into a folder. (Debian's Skopeo knows no
+// signatures of sigstore.)
 func SkopeoCopy(t testing.TB, archive, tag, dir string) error {
 	t.Helper()
 	_, err := run(t, "skopeo", "--insecure-policy", "copy", "oci-archive:"+archive+":"+tag, "dir:"+dir)
 	return err
 }
 
-// ContainersImageKeys makes a pair of keys with containers/image: ECDSA P-256, in sigstore's PEM, with an empty
-// passphrase.
+// ContainersImageKeys makes a pair of keys with containers/image: ECDSA P-256, in sigstore's PEM, with an
+// empty passphrase.
 func ContainersImageKeys(t testing.TB) Keys {
 	t.Helper()
 	dir := t.TempDir()

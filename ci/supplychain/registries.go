@@ -38,8 +38,8 @@ func RegistryWithReferrers(t testing.TB) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// RegistryWithoutReferrers starts Debian's docker-registry (CNCF's Distribution) on loopback, without TLS, and
-// returns its HOST:PORT. It answers 404 to the referrers API.
+// RegistryWithoutReferrers starts Debian's docker-registry (CNCF's Distribution) on loopback, without TLS,
+// and returns its HOST:PORT. It answers 404 to the referrers API.
 func RegistryWithoutReferrers(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -4,9 +4,9 @@
 //	containers-image accept POLICY REGISTRIES.D HOST/PATH:TAG
 //	containers-image key PRIVATE PUBLIC
 //
-// As the library's copy of an image does, accept looks at the manifest for this machine where the name is that
-// of an index. The exit code is 3 where the policy refuses the image. Registries may speak plain HTTP. The
-// command key writes a pair of keys without a passphrase.
+// As the library's copy of an image does, accept looks at the manifest for this machine where the name is
+// that of an index. The exit code is 3 where the policy refuses the image. Registries may speak plain HTTP.
+// The command key writes a pair of keys without a passphrase.
 package main
 
 import (
@@ -39,7 +39,8 @@ func main() {
 	}
 	fmt.Fprintln(os.Stderr, "containers-image:", err)
 	var policy signature.PolicyRequirementError
-	if errors.As(err, &policy) {
+	var invalid signature.InvalidSignatureError // by another key
+	if errors.As(err, &policy) || errors.As(err, &invalid) {
 		os.Exit(refused)
 	}
 	os.Exit(1)

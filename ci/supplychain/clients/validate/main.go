@@ -2,8 +2,8 @@
 //
 //	validate spdx|cyclonedx|statement|provenance|openvex FILE
 //
-// spdx is SPDX JSON, cyclonedx CycloneDX JSON, statement any in-toto statement v1, provenance one with an SLSA
-// provenance v1, openvex an OpenVEX document. A member that the library does not know is an error too.
+// spdx is SPDX JSON, cyclonedx CycloneDX JSON, statement any in-toto statement v1, provenance one with an
+// SLSA provenance v1, openvex an OpenVEX document. A member that the library does not know is an error too.
 package main
 
 import (
