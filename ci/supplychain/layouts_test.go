@@ -21,6 +21,9 @@ import (
 
 const sbomType = "application/spdx+json"
 
+// judges list what refers to an image.
+var judges = map[string]func(testing.TB, string) ([]v1.Descriptor, error){"oras": OrasReferrers, "regctl": RegctlReferrers}
+
 // TestLayouts proves the readers of a layout in a tar: they find the image by its tag, and oras its referrer,
 // which oras and regctl list in either registry.
 func TestLayouts(t *testing.T) {
@@ -33,7 +36,7 @@ func TestLayouts(t *testing.T) {
 		assert.NoError(t, RegctlImport(t, archive, "1", host+"/regctl/driver:1"))
 		assert.NoError(t, OrasCopy(t, "oci:"+archive+":1", host+"/oras/driver:1"))
 		assert.Errorf(t, OrasCopy(t, "oci:"+archive+":2", host+"/oras/driver:2"), "oras: a tag that is not there")
-		for judge, list := range map[string]func(testing.TB, string) ([]v1.Descriptor, error){"oras": OrasReferrers, "regctl": RegctlReferrers} {
+		for judge, list := range judges {
 			found, err := list(t, host+"/oras/driver:1")
 			if err != nil || len(found) != 1 || found[0].ArtifactType != sbomType {
 				t.Errorf("%s: %+v, %v; want one of type %s", judge, found, err, sbomType)

@@ -99,7 +99,7 @@ func open(ctx context.Context, name string) (oras.ReadOnlyGraphTarget, string, e
 func repository(name string) (*remote.Repository, error) {
 	r, err := remote.NewRepository(name)
 	if err == nil {
-		r.PlainHTTP = true
+		r.PlainHTTP, r.SkipReferrersGC = true, true // as the program oras
 	}
 	return r, err
 }
