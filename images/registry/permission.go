@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
 )
 
@@ -15,29 +15,35 @@ import (
 // are not lost. The protocol has no such question: CheckPush begins the upload of a blob and cancels it, as
 // remote.CheckPushPermission of go-containerregistry does. A token alone proves nothing, because registries
 // without a token server judge each request. It says nothing about quotas, immutable tags and the size of
-// blobs. Errors: *Error, fetch.ErrOffline.
+// blobs. Errors: *Error.
 func (c *Client) CheckPush(ctx context.Context, repository string) error {
-	if err := imagename.CheckRepository(repository); err != nil {
-		return fmt.Errorf("push to %w", err)
+	return c.inRepository(ctx, repository, nil, func(p *push) error {
+		resp, err := p.send(ctx, http.MethodPost, p.s.URL("blobs", "uploads/"), http.StatusAccepted)
+		if err != nil {
+			return err
+		}
+		if location, err := nextLocation(resp, ""); err == nil { // else there is nothing to cancel
+			p.abandon(ctx, location, p.limits.request)
+		}
+		return nil
+	})
+}
+
+// CheckLogin asks a registry (host[:port]) whether it accepts user and password, before they are stored. A registry
+// without passwords accepts all. Errors: *Error.
+func (c *Client) CheckLogin(ctx context.Context, registry, user, password string) error {
+	const op = "log in to"
+	if err := imagename.CheckRegistry(registry); err != nil {
+		return fmt.Errorf("%s %w", op, err)
 	}
-	if c.opts.Offline {
-		return fmt.Errorf("push to %s: %w", repository, fetch.ErrOffline)
+	var opts []name.Option
+	if c.opts.Insecure {
+		opts = append(opts, name.Insecure)
 	}
-	r, err := parseReference(repository, c.opts.Insecure)
+	r, err := name.NewRegistry(registry, opts...)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s %q: %w", op, registry, err)
 	}
-	p := &push{Client: c, ref: r}
-	var resp answer
-	p.s, err = c.session(ctx, endpoint{repo: r.repo}, c.opts.Attempts, transport.PushScope)
-	if err == nil {
-		resp, err = p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), http.StatusAccepted)
-	}
-	if err != nil {
-		return failure(ctx, "push", repository, r.repo.RegistryStr(), err)
-	}
-	if location, err := nextLocation(resp, ""); err == nil { // else there is nothing to cancel
-		p.abandon(ctx, location, p.limits.request)
-	}
-	return nil
+	err = c.pool.CheckLogin(ctx, r, &authn.Basic{Username: user, Password: password}, c.opts.Attempts)
+	return failure(ctx, op, registry, r.RegistryStr(), err)
 }
