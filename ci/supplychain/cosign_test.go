@@ -8,21 +8,27 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
+// both are the versions of cosign.
+func both(t *testing.T) map[string]Cosign {
+	t.Helper()
+	return map[string]Cosign{"cosign3": Cosign3(t), "cosign2": Cosign2(t)}
+}
+
 // TestCosign proves both versions with signatures and attestations by themselves and by each other.
 func TestCosign(t *testing.T) {
 	judged(t)
-	three, two := Cosign3(t), Cosign2(t)
-	key, other := three.Keys(t), two.Keys(t)
+	cosigns := both(t)
+	key, other := cosigns["cosign3"].Keys(t), cosigns["cosign2"].Keys(t)
 	predicate := filepath.Join(t.TempDir(), "predicate.json")
 	writeFile(t, predicate, `{"answer": 42}`)
 	Registries(t, func(t *testing.T, host string) {
 		unsigned := pushImage(t, host+"/unsigned/driver:1", "unsigned")
-		for signerName, signer := range map[string]Cosign{"by3": three, "by2": two} {
+		for signerName, signer := range cosigns {
 			for form, bundle := range map[string]bool{"tag": false, "bundle": true} {
 				image := pushImage(t, host+"/"+signerName+"/"+form+":1", signerName, form)
 				require.NoError(t, signer.Sign(t, key.Private, image, bundle))
 				require.NoError(t, signer.Attest(t, key.Private, image, "https://example.com/answer", predicate, bundle))
-				for judgeName, judge := range map[string]Cosign{"cosign3": three, "cosign2": two} {
+				for judgeName, judge := range cosigns {
 					what := judgeName + " on " + signerName + "/" + form
 					assert.NoErrorf(t, judge.Verify(t, key.Public, image), "%s", what)
 					assert.NoErrorf(t, assert.Err(judge.VerifyAttestation(t, key.Public, "https://example.com/answer", image)), "%s", what)
@@ -46,18 +52,18 @@ func TestCosign(t *testing.T) {
 // TestCosignBlob proves both versions with statements about files.
 func TestCosignBlob(t *testing.T) {
 	judged(t)
-	three, two := Cosign3(t), Cosign2(t)
-	key, other := three.Keys(t), two.Keys(t)
+	cosigns := both(t)
+	key, other := cosigns["cosign3"].Keys(t), cosigns["cosign2"].Keys(t)
 	const kind = "https://example.com/answer"
 	dir := t.TempDir()
 	predicate, blob, changed := filepath.Join(dir, "predicate.json"), filepath.Join(dir, "blob"), filepath.Join(dir, "changed")
 	writeFile(t, predicate, `{"answer": 42}`)
 	writeFile(t, blob, "content")
 	writeFile(t, changed, "Content")
-	for signerName, signer := range map[string]Cosign{"by3": three, "by2": two} {
+	for signerName, signer := range cosigns {
 		bundle := filepath.Join(dir, signerName)
 		require.NoError(t, signer.AttestBlob(t, key.Private, kind, predicate, bundle, blob))
-		for judgeName, judge := range map[string]Cosign{"cosign3": three, "cosign2": two} {
+		for judgeName, judge := range cosigns {
 			what := judgeName + " on " + signerName
 			assert.NoErrorf(t, judge.VerifyBlob(t, key.Public, kind, bundle, blob), "%s", what)
 			assert.Errorf(t, judge.VerifyBlob(t, other.Public, kind, bundle, blob), "%s: another key", what)

@@ -32,23 +32,22 @@ type Identity struct {
 // refuses it; its ExitCode is PolicyRefused.
 func (p Policy) Accepts(t testing.TB, image string) error {
 	t.Helper()
-	file, registries := p.files(t)
-	_, err := run(t, Program(t, "containers-image"), "accept", file, registries, image)
-	return err
-}
-
-func (p Policy) files(t testing.TB) (policy, registries string) {
-	t.Helper()
 	requirement := map[string]any{"type": "sigstoreSigned", "keyPath": p.Key}
 	if p.Identity != nil {
 		requirement["signedIdentity"] = p.Identity
 	}
-	content := require.Value(json.Marshal(map[string]any{"default": []any{requirement}}))(t)
-	policy = filepath.Join(t.TempDir(), "policy.json")
-	writeFile(t, policy, string(content))
-	registries = t.TempDir()
-	writeFile(t, filepath.Join(registries, "default.yaml"), "default-docker:\n  use-sigstore-attachments: true\n")
-	return policy, registries
+	policy := require.Value(json.Marshal(map[string]any{"default": []any{requirement}}))(t)
+	return PolicyAccepts(t, string(policy), "default-docker:\n  use-sigstore-attachments: true\n", image)
+}
+
+// PolicyAccepts is Accepts with the content of policy.json, and of a file in registries.d.
+func PolicyAccepts(t testing.TB, policy, registries, image string) error {
+	t.Helper()
+	file, dir := filepath.Join(t.TempDir(), "policy.json"), t.TempDir()
+	writeFile(t, file, policy)
+	writeFile(t, filepath.Join(dir, "site.yaml"), registries)
+	_, err := run(t, Program(t, "containers-image"), "accept", file, dir, image)
+	return err
 }
 
 // SkopeoCopy copies an image of an OCI archive, by its tag, into a folder. (Debian's Skopeo knows no
