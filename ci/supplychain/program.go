@@ -32,7 +32,8 @@ var tags = map[string]string{
 	"containers-image": ",containers_image_openpgp,containers_image_docker_daemon_stub,containers_image_storage_stub",
 }
 
-// buildFlags make the same program of the same sources. Two compilers at a time need less than 2 GiB together.
+// buildFlags make the same program of the same sources. Two compilers at a time need less than 2
+// GiB together.
 func buildFlags(client string) []string {
 	return []string{"-p=2", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=netgo,osusergo" + tags[client]}
 }
