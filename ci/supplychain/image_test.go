@@ -7,9 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -48,10 +46,7 @@ type handKey struct {
 func newHandKey(t *testing.T) handKey {
 	t.Helper()
 	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	der := require.Value(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
-	file := filepath.Join(t.TempDir(), "key.pub")
-	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
-	return handKey{key, file}
+	return handKey{key, keyFile(t, "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(&key.PublicKey))(t))}
 }
 
 // sign makes the tag .sig of an image, HOST/PATH@DIGEST, by hand, so that a judge can be looked at without

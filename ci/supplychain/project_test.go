@@ -26,10 +26,10 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// signingKey is a private key, and the file of the public one.
+// signingKey is a key, with the files of its private and its public half.
 type signingKey struct {
-	signer signature.Signer
-	public string
+	signer          signature.Signer
+	private, public string
 }
 
 // signingKeys are of each kind that the project signs with.
@@ -44,16 +44,17 @@ func signingKeys(t *testing.T) map[string]signingKey {
 		"p384":    require.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t),
 		"rsa":     require.Value(rsa.GenerateKey(rand.Reader, 2048))(t),
 	} {
-		keys[kind] = signingKey{require.Value(signature.NewKeySigner(key))(t), publicFile(t, key.Public())}
+		keys[kind] = signingKey{require.Value(signature.NewKeySigner(key))(t),
+			keyFile(t, "PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(key))(t)),
+			keyFile(t, "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t))}
 	}
 	return keys
 }
 
-func publicFile(t *testing.T, key crypto.PublicKey) string {
+func keyFile(t *testing.T, kind string, der []byte) string {
 	t.Helper()
-	der := require.Value(x509.MarshalPKIXPublicKey(key))(t)
-	file := filepath.Join(t.TempDir(), "key.pub")
-	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
+	file := filepath.Join(t.TempDir(), "key")
+	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
 	return file
 }
 

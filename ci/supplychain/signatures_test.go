@@ -130,7 +130,7 @@ func TestForeignKey(t *testing.T) {
 	keys := ContainersImageKeys(t)
 	private, _, err := keyfile.LoadPrivate(keys.Private, func() ([]byte, error) { return nil, nil })
 	require.NoError(t, err)
-	key := signingKey{require.Value(signature.NewKeySigner(private))(t), keys.Public}
+	key := signingKey{require.Value(signature.NewKeySigner(private))(t), keys.Private, keys.Public}
 	p, repository := newProject(t), RegistryWithReferrers(t)+"/gpu/driver"
 	p.attach(t, repository, sign(t, key, signature.Legacy, repository, p.push(t, repository)))
 	assert.NoError(t, Policy{Key: keys.Public}.Accepts(t, repository+":1"))
