@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // Cosign is the program of sigstore's project.
@@ -32,7 +33,7 @@ func Cosign3(t testing.TB) Cosign {
 func Cosign2(t testing.TB) Cosign {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "trusted-root.json")
-	writeFile(t, root, `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)
+	testfile.Write(t, root, `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)
 	return Cosign{program: Program(t, "cosign2"), verify: []string{"--insecure-ignore-tlog", "--trusted-root", root},
 		sign: []string{"--yes", "--tlog-upload=false"}}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // both are the versions of cosign.
@@ -20,7 +21,7 @@ func TestCosign(t *testing.T) {
 	cosigns := both(t)
 	key, other := cosigns["cosign3"].Keys(t), cosigns["cosign2"].Keys(t)
 	predicate := filepath.Join(t.TempDir(), "predicate.json")
-	writeFile(t, predicate, `{"answer": 42}`)
+	testfile.Write(t, predicate, `{"answer": 42}`)
 	Registries(t, func(t *testing.T, host string) {
 		unsigned := pushImage(t, host+"/unsigned/driver:1", "unsigned")
 		for signerName, signer := range cosigns {
@@ -57,9 +58,9 @@ func TestCosignBlob(t *testing.T) {
 	const kind = "https://example.com/answer"
 	dir := t.TempDir()
 	predicate, blob, changed := filepath.Join(dir, "predicate.json"), filepath.Join(dir, "blob"), filepath.Join(dir, "changed")
-	writeFile(t, predicate, `{"answer": 42}`)
-	writeFile(t, blob, "content")
-	writeFile(t, changed, "Content")
+	testfile.Write(t, predicate, `{"answer": 42}`)
+	testfile.Write(t, blob, "content")
+	testfile.Write(t, changed, "Content")
 	for signerName, signer := range cosigns {
 		bundle := filepath.Join(dir, signerName)
 		require.NoError(t, signer.AttestBlob(t, key.Private, kind, predicate, bundle, blob))

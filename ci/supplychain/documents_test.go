@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestDocuments proves the validators: each accepts a document, and refuses it with one change.
@@ -30,14 +31,14 @@ func TestDocuments(t *testing.T) {
 		}
 		good := string(require.Value(os.ReadFile(filepath.Join("testdata", name)))(t))
 		file := filepath.Join(t.TempDir(), name)
-		writeFile(t, file, good)
+		testfile.Write(t, file, good)
 		assert.NoErrorf(t, Validate(t, kind, file), "%s", kind)
 		for _, change := range changes {
 			bad := strings.Replace(good, change[0], change[1], 1)
 			if bad == good {
 				t.Errorf("%s: there is no %q to change", name, change[0])
 			}
-			writeFile(t, file, bad)
+			testfile.Write(t, file, bad)
 			assert.Errorf(t, Validate(t, kind, file), "%s: %q instead of %q", kind, change[1], change[0])
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // pushImage pushes a small image, HOST/PATH:TAG, and returns HOST/PATH@DIGEST. Other names in it give another

@@ -2,11 +2,11 @@ package supplychain
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // PolicyRefused is the exit code of Accepts where the policy refuses an image.
@@ -44,8 +44,8 @@ func (p Policy) Accepts(t testing.TB, image string) error {
 func PolicyAccepts(t testing.TB, policy, registries, image string) error {
 	t.Helper()
 	file, dir := filepath.Join(t.TempDir(), "policy.json"), t.TempDir()
-	writeFile(t, file, policy)
-	writeFile(t, filepath.Join(dir, "site.yaml"), registries)
+	testfile.Write(t, file, policy)
+	testfile.Write(t, filepath.Join(dir, "site.yaml"), registries)
 	_, err := run(t, Program(t, "containers-image"), "accept", file, dir, image)
 	return err
 }
@@ -67,9 +67,4 @@ func ContainersImageKeys(t testing.TB) Keys {
 	_, err := run(t, Program(t, "containers-image"), "key", keys.Private, keys.Public)
 	require.NoError(t, err)
 	return keys
-}
-
-func writeFile(t testing.TB, name, content string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
 }

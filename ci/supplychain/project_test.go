@@ -17,10 +17,11 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/registry/credentials"
 	"github.com/driver-container/driver-container/images/signature"
@@ -54,7 +55,7 @@ func signingKeys(t *testing.T) map[string]signingKey {
 func keyFile(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
-	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+	testfile.Write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
 	return file
 }
 

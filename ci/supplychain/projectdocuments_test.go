@@ -14,9 +14,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -45,7 +46,7 @@ func TestProjectDocuments(t *testing.T) {
 	found := 0
 	for _, payload := range payloads(t, attachments) {
 		file := filepath.Join(t.TempDir(), "statement.json")
-		writeFile(t, file, string(payload))
+		testfile.Write(t, file, string(payload))
 		kind := Statement
 		if strings.Contains(string(payload), predicates[0].Type) {
 			kind, found = Provenance, found+1

@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -144,7 +145,7 @@ func TestCosignForeign(t *testing.T) {
 	theirs, ours := cosigns["cosign3"].Keys(t), signingKeys(t)["ed25519"]
 	public := require.Value(keyfile.LoadPublic(theirs.Public, time.Now()))(t)
 	predicate := filepath.Join(t.TempDir(), "predicate.json")
-	writeFile(t, predicate, `{"answer": 42}`)
+	testfile.Write(t, predicate, `{"answer": 42}`)
 	p := newProject(t)
 	Registries(t, func(t *testing.T, host string) {
 		for name, c := range cosigns {
@@ -179,7 +180,7 @@ func TestCosignHidden(t *testing.T) {
 	theirs, ours := cosigns["cosign3"].Keys(t), signingKeys(t)["p256"]
 	public := require.Value(keyfile.LoadPublic(ours.public, time.Now()))(t)
 	predicate := filepath.Join(t.TempDir(), "predicate.json")
-	writeFile(t, predicate, `{"answer": 42}`)
+	testfile.Write(t, predicate, `{"answer": 42}`)
 	p := newProject(t)
 	Registries(t, func(t *testing.T, host string) {
 		repository := host + "/gpu/driver"
