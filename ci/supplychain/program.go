@@ -24,8 +24,8 @@ var tags = map[string]string{
 	"containers-image": ",containers_image_openpgp,containers_image_docker_daemon_stub,containers_image_storage_stub",
 }
 
-// Program builds a client, which is the name of a folder of clients, or finds it in the cache, and returns its
-// path. It fails the test if the client cannot be built. The first build of cosign takes minutes.
+// Program builds a client, which is the name of a folder of clients, or finds it in the cache, and returns
+// its path. It fails the test if the client cannot be built. The first build of cosign takes minutes.
 func Program(t testing.TB, client string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), buildTime)
