@@ -24,12 +24,13 @@ const maxDeps = 32 << 20 // bytes of modules.dep and modules.builtin; large kern
 //
 // InsertDeps returns in inserted the names that it loaded, in order, also when it returns an error; in
 // missing the names that are neither present nor known. An error names the module; it is a *RefusedError
-// where the kernel refused one. InsertDeps does not read modprobe.d.
-func (s System) InsertDeps(ctx context.Context, release string, moduleRoots []string, names ...string) (inserted, missing []string, err error) {
-	return s.insertDeps(ctx, release, moduleRoots, names, load)
+// where the kernel refused one. InsertDeps calls record with each name before it loads that module, so that a
+// caller knows what to remove even when it is killed meanwhile. It does not read modprobe.d.
+func (s System) InsertDeps(ctx context.Context, release string, moduleRoots []string, record func(name string), names ...string) (inserted, missing []string, err error) {
+	return s.insertDeps(ctx, release, moduleRoots, record, names, load)
 }
 
-func (s System) insertDeps(ctx context.Context, release string, roots, names []string, load loader) (inserted, missing []string, err error) {
+func (s System) insertDeps(ctx context.Context, release string, roots []string, record func(string), names []string, load loader) (inserted, missing []string, err error) {
 	var tree *moduleTree
 	for _, name := range names {
 		if present, err := s.isPresent(name); err != nil {
@@ -57,6 +58,7 @@ func (s System) insertDeps(ctx context.Context, release string, roots, names []s
 			if present, err := s.isPresent(nameOfFile(file)); err == nil && present {
 				continue
 			}
+			record(nameOfFile(file))
 			err := s.insert(ctx, file, nil, load)
 			if errors.Is(err, ErrLoaded) { // another process loaded it first
 				continue

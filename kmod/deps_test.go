@@ -43,14 +43,15 @@ func TestInsertDeps(t *testing.T) {
 	k := newKernel(t)
 	put(t, k.s.sys("module/ipmi_devintf/initstate"), "live\n", false)
 	roots := []string{t.TempDir(), moduleRoot(t), "/nowhere"}
-	inserted, missing, err := k.s.insertDeps(t.Context(), testRelease, roots,
+	inserted, missing, err := k.s.insertDeps(t.Context(), testRelease, roots, k.record,
 		[]string{"i2c_core", "ipmi_msghandler", "drm-kms-helper", "drm", "nouveau_x", "video"}, k.load)
 	require.NoError(t, err)
 	assert.Equalf(t, "ipmi_msghandler drm cec drm_kms_helper video", strings.Join(inserted, " "), "inserted %q", inserted)
+	assert.Same(t, inserted, k.recorded)
 	if want := []string{"nouveau_x"}; !slices.Equal(missing, want) {
 		t.Errorf("missing %q; want %q", missing, want)
 	}
-	inserted, missing, err = k.s.insertDeps(t.Context(), testRelease, roots, []string{"drm", "video"}, k.load)
+	inserted, missing, err = k.s.insertDeps(t.Context(), testRelease, roots, k.record, []string{"drm", "video"}, k.load)
 	if len(inserted)+len(missing) != 0 || err != nil {
 		t.Errorf("the second time: %q, %q, %v; want nothing to do", inserted, missing, err)
 	}
@@ -61,11 +62,11 @@ func TestInsertDepsRefused(t *testing.T) {
 	k := newKernel(t)
 	k.refuse["cec"] = unix.EKEYREJECTED
 	k.log["cec"] = "3,9,9,-;Loading of unsigned module is rejected\n"
-	inserted, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, []string{"drm_kms_helper"}, k.load)
+	inserted, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, k.record, []string{"drm_kms_helper"}, k.load)
 	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Module != "cec" || !slices.Equal(inserted, []string{"drm"}) {
 		t.Errorf("insertDeps = %q, %v; want drm loaded and cec refused", inserted, err)
 	}
-	if _, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, []string{"gone"}, k.load); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t)}, k.record, []string{"gone"}, k.load); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v; want fs.ErrNotExist", err)
 	}
 }
@@ -74,16 +75,16 @@ func TestInsertDepsWithoutTree(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
 	put(t, k.s.sys("module/drm/uevent"), "", false)
-	inserted, missing, err := k.s.InsertDeps(t.Context(), testRelease, []string{t.TempDir()}, "drm", "video")
+	inserted, missing, err := k.s.InsertDeps(t.Context(), testRelease, []string{t.TempDir()}, k.record, "drm", "video")
 	if len(inserted) != 0 || !slices.Equal(missing, []string{"video"}) || err != nil {
 		t.Errorf("InsertDeps = %q, %q, %v; want video missing", inserted, missing, err)
 	}
 	for _, release := range []string{"", "..", "a/b", "x y"} {
-		if _, _, err := k.s.InsertDeps(t.Context(), release, []string{"/"}, "video"); err == nil {
+		if _, _, err := k.s.InsertDeps(t.Context(), release, []string{"/"}, k.record, "video"); err == nil {
 			t.Errorf("InsertDeps for release %q: no error", release)
 		}
 	}
-	if _, _, err := k.s.InsertDeps(t.Context(), testRelease, []string{"/"}, "../x"); err == nil {
+	if _, _, err := k.s.InsertDeps(t.Context(), testRelease, []string{"/"}, k.record, "../x"); err == nil {
 		t.Error("InsertDeps took a path for a name")
 	}
 }
@@ -100,7 +101,7 @@ func TestInsertDepsDamagedTree(t *testing.T) {
 		{"kernel/a.ko: " + strings.Repeat("kernel/b.ko ", 1<<14)},
 	} {
 		k := newKernel(t)
-		_, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t, lines...)}, []string{"a"}, k.load)
+		_, _, err := k.s.insertDeps(t.Context(), testRelease, []string{moduleRoot(t, lines...)}, k.record, []string{"a"}, k.load)
 		if err == nil || !strings.Contains(err.Error(), "depmod") {
 			t.Errorf("%.60q: %v; want an error that names depmod", lines, err)
 		}

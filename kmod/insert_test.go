@@ -21,16 +21,25 @@ import (
 // kernel is a strict fake of the kernel's loader: a module's needs must be loaded before it, no module loads
 // twice, and loaded modules show in sysfs. It reads the file that it is given.
 type kernel struct {
-	t      testing.TB
-	s      System
-	refuse map[string]unix.Errno // error by module
-	log    map[string]string     // by module, records that it writes into the log
-	loads  []string              // "name params"
+	t        testing.TB
+	s        System
+	refuse   map[string]unix.Errno // error by module
+	log      map[string]string     // by module, records that it writes into the log
+	loads    []string              // "name params"
+	recorded []string
 }
 
 func newKernel(t testing.TB) *kernel {
 	dir := tree(t, map[string]string{"sys/module/": "", "proc/modules": "", "kmsg": "6,1,1,-;booted\n"})
 	return &kernel{t: t, s: System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg"}, refuse: map[string]unix.Errno{}, log: map[string]string{}}
+}
+
+// record requires that a name is recorded before the module is loaded.
+func (k *kernel) record(name string) {
+	if _, err := k.s.Module(name); err == nil {
+		k.t.Errorf("%s was recorded when it was loaded already", name)
+	}
+	k.recorded = append(k.recorded, name)
 }
 
 func (k *kernel) load(f *os.File, kind, params string) error {

@@ -50,7 +50,7 @@ type world struct {
 	ignores bool   // the kernel ignores parameters
 	fewer   bool   // sets lack nvidia-modeset
 
-	leaks []string // what killed instances had put up without a record: no successor can know its owner
+	leaks []string // modules that could not be removed; that is logged, and harms nobody
 	wrong []string // violations of the rules
 	lives int
 	ops   []string
@@ -226,7 +226,7 @@ func (w *world) judge() outcome {
 		}
 	}
 	nodes := len(w.nodes) > 0
-	if len(nvidia) == 0 && len(w.layers) == 0 && (!nodes || slices.Contains(w.leaks, "nodes")) && w.firmware == "" && len(others) == 0 {
+	if len(nvidia) == 0 && len(w.layers) == 0 && !nodes && w.firmware == "" && len(others) == 0 {
 		return absent
 	}
 	version := w.modules["nvidia"].Version
@@ -239,22 +239,6 @@ func (w *world) judge() outcome {
 		return outcome(fmt.Sprintf("half: %s loaded, roots %v, nodes %v", version, w.layers, w.nodes))
 	}
 	return whole
-}
-
-// forgotten notes, when an instance is killed, what it had put up and had not yet recorded.
-func (w *world) forgotten() {
-	var known status.Driver
-	if w.saved != nil && w.saved.Up != nil {
-		known = *w.saved.Up
-	}
-	for name := range w.modules {
-		if strings.HasPrefix(name, "ipmi") && !slices.Contains(known.InTree, name) {
-			w.leaks = append(w.leaks, name)
-		}
-	}
-	if len(w.nodes) > 0 && len(known.Nodes) == 0 {
-		w.leaks = append(w.leaks, "nodes")
-	}
 }
 
 // transitions are the states that may follow each state in the status file. "" means no file. An instance

@@ -53,7 +53,6 @@ func (i *instance) do(op string, f func() error) error {
 // die simulates SIGKILL: nothing of this goroutine runs any more except its deferred calls. It is called with
 // the lock held.
 func (i *instance) die() {
-	i.forgotten()
 	i.killed = true
 	runtime.Goexit()
 }
@@ -152,8 +151,14 @@ func (i *instance) Insert(ctx context.Context, path string, params []string) err
 	})
 }
 
-func (i *instance) InsertInTree(_ context.Context, names ...string) (inserted []string, err error) {
+func (i *instance) InsertInTree(_ context.Context, record func(string), names ...string) (inserted []string, err error) {
 	for _, name := range names {
+		i.mu.Lock()
+		_, present := i.modules[name]
+		i.mu.Unlock()
+		if !present {
+			record(name)
+		}
 		err := i.do("in-tree "+name, func() error {
 			if err := i.insert(name, "", nil); !errors.Is(err, kmod.ErrLoaded) {
 				inserted = append(inserted, name)

@@ -175,16 +175,21 @@ func (i *instance) Preflight(context.Context, Question) []preflight.Check {
 	return []preflight.Check{{Name: preflight.Headers, Status: preflight.Warning, Finding: "another compiler"}}
 }
 
-// CreateNodes returns the nodes that it made; existing nodes stay as they are.
-func (i *instance) CreateNodes(context.Context) (made []devices.Node, err error) {
-	err = i.do("create nodes", func() error {
-		if len(i.nodes) == 0 {
-			made = []devices.Node{{Path: "/dev/nvidiactl", Major: 195, Minor: 255, Made: true}}
-			i.nodes = made
+// CreateNodes records the nodes that it makes; existing nodes stay as they are.
+func (i *instance) CreateNodes(_ context.Context, record func([]devices.Node)) error {
+	missing := []devices.Node{{Path: "/dev/nvidiactl", Major: 195, Minor: 255, Made: true}}
+	i.mu.Lock()
+	made := len(i.nodes) == 0
+	i.mu.Unlock()
+	if made {
+		record(missing)
+	}
+	return i.do("create nodes", func() error {
+		if made {
+			i.nodes = missing
 		}
 		return nil
 	})
-	return made, err
 }
 
 func (i *instance) RemoveNodes(nodes []devices.Node) error {

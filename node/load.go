@@ -109,8 +109,11 @@ func (n *Node) insert(ctx context.Context) error {
 	missing, err := n.missing()
 	var inTree []string
 	if err == nil && len(missing) > 0 {
-		inTree, err = n.kernel.InsertInTree(ctx, n.below(missing)...)
-		n.driver.InTree = slices.Concat(n.driver.InTree, inTree)
+		inTree, err = n.kernel.InsertInTree(ctx, func(name string) {
+			n.driver.InTree = append(slices.Clone(n.driver.InTree), name)
+			n.showDriver()
+		}, n.below(missing)...)
+		n.driver.InTree = slices.Concat(before.InTree, inTree)
 		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return named(missing, m.Name) })
 		n.driver.Modules = append(kept, missing...)
 		n.showDriver()

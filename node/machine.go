@@ -34,7 +34,7 @@ type Kernel interface {
 	Flavour() (string, error) // of the loaded nvidia module
 	Params(name string) (map[string]string, error)
 	Insert(ctx context.Context, path string, params []string) error
-	InsertInTree(ctx context.Context, names ...string) (inserted []string, err error)
+	InsertInTree(ctx context.Context, record func(name string), names ...string) (inserted []string, err error)
 	Delete(ctx context.Context, name string) error
 	Holders(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
 }
@@ -90,7 +90,7 @@ type Hardware interface {
 	Options() (kmod.Options, error)
 	Flavour(gpus []devices.GPU, release, requested string) (flavour, reason string, err error) // for a kernel
 	Preflight(ctx context.Context, q Question) []preflight.Check
-	CreateNodes(ctx context.Context) (created []devices.Node, err error)
+	CreateNodes(ctx context.Context, record func([]devices.Node)) error // what it is about to create
 	RemoveNodes(created []devices.Node) error
 	Ask(ctx context.Context) (probe.Answer, error)
 	AskUsage(ctx context.Context) (probe.Answer, error)

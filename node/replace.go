@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -152,7 +151,9 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if len(old.Modules) == 0 {
 		return fmt.Errorf("driver %s was not loaded by this program, so its files are not known; start its container again", old.Version)
 	}
-	inserted, err := n.kernel.InsertInTree(ctx, old.InTree...)
+	n.driver = old
+	n.showDriver()
+	inserted, err := n.kernel.InsertInTree(ctx, func(string) {}, old.InTree...) // the record has them
 	if err == nil {
 		err = checkFiles(old.Modules)
 	}
@@ -169,23 +170,18 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 		}
 		return fmt.Errorf("put driver %s back: %w", old.Version, err)
 	}
-	nodes, err := n.hardware.CreateNodes(ctx)
-	if err != nil {
-		more, again := n.hardware.CreateNodes(ctx)
-		nodes, err = append(nodes, more...), again
+	if err = n.makeNodes(ctx); err != nil {
+		err = n.makeNodes(ctx)
 	}
 	if err != nil {
 		n.warn("device files of driver %s: %v", old.Version, err)
 	}
-	old.Nodes = devices.Union(old.Nodes, nodes)
 	if err = n.roots.MountOld(ctx, old.RootDir); err != nil {
 		err = n.roots.MountOld(ctx, old.RootDir)
 	}
 	if err != nil { // modules alone are only half a driver
 		err = fmt.Errorf("put driver %s back: its modules loaded, its root could not be served: %w", old.Version, err)
-		return errors.Join(err, n.unload(ctx, old))
+		return errors.Join(err, n.unload(ctx, n.driver))
 	}
-	n.driver = old
-	n.status.Change(func(st *status.Snapshot) { st.Up = &old })
 	return nil
 }

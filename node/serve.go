@@ -70,10 +70,10 @@ func (n *Node) mountRoot(ctx context.Context) error {
 
 // makeNodes makes the device files. They are removed together with the modules.
 func (n *Node) makeNodes(ctx context.Context) error {
-	created, err := n.hardware.CreateNodes(ctx)
-	n.driver.Nodes = devices.Union(n.driver.Nodes, created)
-	n.showDriver()
-	return err
+	return n.hardware.CreateNodes(ctx, func(missing []devices.Node) {
+		n.driver.Nodes = devices.Union(n.driver.Nodes, missing)
+		n.showDriver()
+	})
 }
 
 // startDaemons starts nvidia-persistenced and the other daemons that this machine needs. While one does not

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -18,73 +20,73 @@ import (
 
 // buildFlags are the flags of the main command.
 type buildFlags struct {
-	selection   selectionFlags
-	output      outputFlags
-	sources     sourceFlags
+	selection   flags.Selection
+	output      flags.Output
+	sources     flags.Sources
 	profile     string
 	compression string
 	entrypoint  string
 	dryRun      bool
 	lock        string
-	kernels     kernelFlags
-	runners     runnerFlags
-	signer      signerFlags
+	kernels     flags.Kernels
+	runners     flags.Runners
+	signer      flags.Signer
 }
 
-func (o *buildFlags) flags(f *pflag.FlagSet) {
-	o.selection.flags(f)
-	o.output.flags(f)
-	f.BoolVar(&o.output.push, "push", false, "push to the repository, tagged <driver>-<os>")
-	f.StringVar(&o.output.repository, "repository", "", "REGISTRY/PATH to push to (default: the matrix's)")
-	o.sources.flags(f)
-	o.sources.sourceFlag(f)
+func (o *buildFlags) addTo(f *pflag.FlagSet) {
+	o.selection.AddTo(f)
+	o.output.AddTo(f)
+	f.BoolVar(&o.output.Push, "push", false, "push to the repository, tagged <driver>-<os>")
+	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to (default: the matrix's)")
+	o.sources.AddTo(f)
+	o.sources.AddSource(f)
 	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML and video need (default: the matrix's)")
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
 	f.StringVar(&o.entrypoint, "entrypoint", "", "driver-entrypoint to put in (default: the one beside this program)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
-	lockFlag(f, &o.lock)
-	o.kernels.flags(f)
-	o.runners.flags(f)
-	o.signer.flags(f)
+	flags.Lock(f, &o.lock)
+	o.kernels.AddTo(f)
+	o.runners.AddTo(f)
+	o.signer.AddTo(f)
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
 func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p recipe.Options, outs []oci.Output, err error) {
-	o.output.repository = cmp.Or(o.output.repository, d.Repository)
-	if outs, err = o.output.parse(o.dryRun); err != nil {
+	o.output.Repository = cmp.Or(o.output.Repository, d.Repository)
+	if outs, err = o.output.Parse(o.dryRun); err != nil {
 		return p, nil, err
 	}
-	if o.output.push && o.output.repository == "" {
-		return p, nil, usageError{errors.New("--push: give --repository REGISTRY/PATH, or defaults.repository in the matrix")}
+	if o.output.Push && o.output.Repository == "" {
+		return p, nil, session.Usagef("--push: give --repository REGISTRY/PATH, or defaults.repository in the matrix")
 	}
 	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return p, nil, err
 	}
-	err = errors.Join(o.kernels.Check(), o.runners.check(getenv), o.signer.check(len(o.kernels.Specs) > 0))
+	err = errors.Join(o.kernels.Check(), o.runners.Check(getenv), o.signer.Check(len(o.kernels.Specs) > 0))
 	if err != nil {
-		return p, nil, usageError{err}
+		return p, nil, session.Usage(err)
 	}
 	return p, outs, nil
 }
 
-func (a *app) build(ctx context.Context, o buildFlags) (err error) {
-	m, b, err := o.selection.batch()
+func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
+	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err
 	}
 	for _, t := range b.Targets {
 		for _, rule := range t.Overridden {
-			fmt.Fprintf(a.stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
+			fmt.Fprintf(a.Stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
 		}
 	}
 	var outs []oci.Output
-	if b.Plan, outs, err = o.check(m.Defaults, a.getenv); err != nil {
+	if b.Plan, outs, err = o.check(m.Defaults, a.Getenv); err != nil {
 		return err
 	}
 	b.Kernels, b.Given.LockFile = o.kernels.Kernels, o.lock
-	signer, closer, err := o.signer.load(a.getenv)
+	signer, closer, err := o.signer.Load(a.Getenv)
 	if err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
 	defer func() { err = errors.Join(err, closer()) }()
 	if signer != nil {
@@ -94,19 +96,19 @@ func (a *app) build(ctx context.Context, o buildFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	programs := a.programs(o.entrypoint)
+	programs := a.Programs(o.entrypoint)
 	if err := batch.CheckPrograms(programs, b.Targets); err != nil {
 		return err
 	}
-	return a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) error {
-		if o.output.push && !o.dryRun {
-			if err := s.Registry.CheckPush(ctx, o.output.repository); err != nil {
+	return a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
+		if o.output.Push && !o.dryRun {
+			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
 				return err
 			}
 		}
 		s.Signer = signer
-		closeRunner := o.runners.attach(s.Builder, func(line string) { _ = s.step("builder", line).End(false, nil) })
-		return errors.Join(a.buildGroups(ctx, s, &b, o, groups, outs), closeRunner())
+		closeRunner := o.runners.Attach(s)
+		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, outs), closeRunner())
 	})
 }
 
@@ -125,7 +127,7 @@ func groupsFromFlags(b *batch.Batch, outs []oci.Output) ([]batch.Group, error) {
 
 // groupsFromRepositories asks the repositories for the kernels where only they know which kernels are meant.
 // It returns groups otherwise.
-func groupsFromRepositories(ctx context.Context, s *session, b *batch.Batch, groups []batch.Group, outs []oci.Output) ([]batch.Group, error) {
+func groupsFromRepositories(ctx context.Context, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output) ([]batch.Group, error) {
 	if !b.NeedsIndex() {
 		return groups, nil
 	}
@@ -138,31 +140,31 @@ func groupsFromRepositories(ctx context.Context, s *session, b *batch.Batch, gro
 
 // checkGroups refuses what the outputs cannot hold.
 func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error {
-	if err := checkContent(outs, len(groups), len(groups[0].Images), b.Plan.Compression == recipe.Zstd); err != nil {
+	if err := flags.CheckContent(outs, len(groups), len(groups[0].Images), b.Plan.Compression == recipe.Zstd); err != nil {
 		return err
 	}
 	if b.Plan.Source != "" && len(b.Targets) > 1 {
-		return usageError{errors.New("--source is one archive: it needs one driver and one architecture")}
+		return session.Usagef("--source is one archive: it needs one driver and one architecture")
 	}
 	return nil
 }
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
-func (a *app) buildGroups(ctx context.Context, s *session, b *batch.Batch, o buildFlags, groups []batch.Group, outs []oci.Output) error {
+func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output) error {
 	groups, err := groupsFromRepositories(ctx, s, b, groups, outs)
 	if err != nil {
 		return err
 	}
-	return batch.Each(ctx, a.jobs, groups, func(g batch.Group) error {
+	return batch.Each(ctx, a.Jobs, groups, func(g batch.Group) error {
 		if o.dryRun {
-			return b.Recipes(ctx, s.Builder, g, a.printRecipe)
+			return b.Recipes(ctx, s.Builder, g, func(r *recipe.Recipe) error { return printRecipe(a, r) })
 		}
 		artifact, err := b.Build(ctx, s.Builder, g)
 		if err != nil {
 			return err
 		}
 		for _, tag := range append([]string{g.Tag}, g.Aliases...) {
-			if err := a.publish(ctx, s, o.output, outs, tag, artifact); err != nil {
+			if err := o.output.Publish(ctx, a, s, outs, tag, artifact); err != nil {
 				return err
 			}
 		}
@@ -170,11 +172,11 @@ func (a *app) buildGroups(ctx context.Context, s *session, b *batch.Batch, o bui
 	})
 }
 
-func (a *app) printRecipe(r *recipe.Recipe) error {
+func printRecipe(a *session.App, r *recipe.Recipe) error {
 	b, err := json.MarshalIndent(r.Public(), "", "  ")
 	if err != nil {
 		return err
 	}
-	a.result(string(b))
+	a.Result(string(b))
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -22,32 +24,32 @@ an image that is missing or out of date breaks nothing. Without --os and --drive
 
 // checkFlags are the flags of the command.
 type checkFlags struct {
-	selection                                    selectionFlags
+	selection                                    flags.Selection
 	repository, mirror, entrypoint, format, lock string
 }
 
-func newCheckCmd(a *app) *cobra.Command {
+func newCheckCmd(a *session.App) *cobra.Command {
 	var o checkFlags
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: noArgs,
+		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: session.NoArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os debian12 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.check(cmd.Context(), o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.selection.flags(f)
-	repositoryFlag(f, &o.repository)
-	mirrorFlag(f, &o.mirror)
-	entrypointFlag(f, &o.entrypoint)
-	formatFlag(f, &o.format)
-	lockFlag(f, &o.lock)
+	o.selection.AddTo(f)
+	flags.Repository(f, &o.repository)
+	flags.Mirror(f, &o.mirror)
+	flags.Entrypoint(f, &o.entrypoint)
+	flags.Format(f, &o.format)
+	flags.Lock(f, &o.lock)
 	return cmd
 }
 
-func (a *app) check(ctx context.Context, o checkFlags) error {
-	if err := checkFormat(o.format); err != nil {
+func (o *checkFlags) run(ctx context.Context, a *session.App) error {
+	if err := flags.CheckFormat(o.format); err != nil {
 		return err
 	}
-	m, err := o.selection.load()
+	m, err := o.selection.Load()
 	if err != nil {
 		return err
 	}
@@ -57,28 +59,28 @@ func (a *app) check(ctx context.Context, o checkFlags) error {
 	}
 	b := batch.Batch{
 		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: cmp.Or(o.repository, m.Defaults.Repository),
-		Plan: recipe.Options{Mirror: o.mirror}, Given: batch.Given{MatrixFile: o.selection.file, LockFile: o.lock},
+		Plan: recipe.Options{Mirror: o.mirror}, Given: batch.Given{MatrixFile: o.selection.File, LockFile: o.lock},
 	}
 	if err := errors.Join(batch.Sources{Mirror: o.mirror}.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}
 	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
 	var rows []batch.Checked
-	programs := a.programs(o.entrypoint)
+	programs := a.Programs(o.entrypoint)
 	if o.entrypoint != "" {
 		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err
 		}
 	}
-	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) (err error) {
+	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
 		rows, err = b.Check(ctx, s.Builder, pairs)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := a.printChecked(rows, o.format); err != nil {
+	if err := printChecked(a, rows, o.format); err != nil {
 		return err
 	}
 	if n := len(slices.DeleteFunc(rows, func(r batch.Checked) bool { return !r.Broken })); n > 0 {
@@ -87,11 +89,11 @@ func (a *app) check(ctx context.Context, o checkFlags) error {
 	return nil
 }
 
-func (a *app) printChecked(rows []batch.Checked, format string) error {
+func printChecked(a *session.App, rows []batch.Checked, format string) error {
 	if format == "json" {
-		return a.printJSON(rows)
+		return a.JSON(rows)
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "OS\tDRIVER\tARCH\tBASE\tARCHIVE\tHEADERS\tLOCK\tIMAGE\tNOTE")
 	for _, r := range rows {
 		if r.Excluded != "" {

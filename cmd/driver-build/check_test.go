@@ -16,8 +16,8 @@ import (
 func rows(t *testing.T, r result) map[string]batch.Checked {
 	t.Helper()
 	var list []batch.Checked
-	if err := json.Unmarshal([]byte(r.stdout), &list); err != nil {
-		t.Fatalf("%v: %s", err, r.stdout)
+	if err := json.Unmarshal([]byte(r.Stdout), &list); err != nil {
+		t.Fatalf("%v: %s", err, r.Stdout)
 	}
 	all := map[string]batch.Checked{}
 	for _, row := range list {
@@ -30,11 +30,11 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	repository := u.Host + "/gpu/driver"
-	u.run(t, "--os", "debian12", "--driver", newDriver, "--push", "--repository", repository).want(t, 0)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--push", "--repository", repository).Want(t, 0)
 	before := u.Requests("/dists/")
 	r := u.tool(t, "check --repository "+repository)
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.normal(r.stdout), "sha256:DIGEST"))
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.Normal(r.Stdout), "sha256:DIGEST"))
 	if n := u.Requests("/dists/") - before; n > 12 { // an InRelease and its indexes for each of five places
 		t.Errorf("%d questions about indexes", n)
 	}
@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("the archive of one driver for two systems was asked for %d times", n)
 	}
 	r = u.tool(t, "check -o json --os debian12 --repository "+repository)
-	r.want(t, 0)
+	r.Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Image.State != batch.Current || row.Headers.State != batch.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != batch.VerdictNone || row.Broken {
 		t.Errorf("%+v", row)
@@ -70,7 +70,7 @@ func TestCheckBroken(t *testing.T) {
 		return false
 	})
 	r := u.tool(t, "check -o json --repository localhost:1/gpu/driver")
-	r.want(t, 3, "pairs cannot be built")
+	r.Want(t, 3, "pairs cannot be built")
 	all := rows(t, r)
 	for pair, want := range map[string][3]string{
 		"418.87.01-ubuntu16.04 amd64":  {batch.VerdictFailed, batch.VerdictFailed, batch.VerdictUnknown},
@@ -87,17 +87,17 @@ func TestCheckBroken(t *testing.T) {
 		}
 	}
 	assert.Contains(t, all["418.87.01-ubuntu18.04 amd64"].Archive.Detail, "has 5 bytes, and should have ")
-	u.tool(t, "check -o xml").want(t, 2, "table or json")
-	u.tool(t, "check --os debian").want(t, 2, "debian12")
+	u.tool(t, "check -o xml").Want(t, 2, "table or json")
+	u.tool(t, "check --os debian").Want(t, 2, "debian12")
 }
 
 // TestCheckLock: a locked file that was removed breaks its pair, although the repositories have a newer one.
 func TestCheckLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.tool(t, "lock --os debian12").want(t, 0)
+	u.tool(t, "lock --os debian12").Want(t, 0)
 	r := u.tool(t, "check -o json")
-	r.want(t, 0)
+	r.Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != batch.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
 		t.Errorf("%+v", row.Lock)
@@ -113,7 +113,7 @@ func TestCheckLock(t *testing.T) {
 		return r.URL.Path == gone
 	})
 	r = u.tool(t, "check -o json")
-	r.want(t, 3)
+	r.Want(t, 3)
 	all = rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != batch.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
 		t.Errorf("%+v", row)
@@ -125,7 +125,7 @@ func TestCheckLock(t *testing.T) {
 		return r.URL.Path == gone
 	})
 	r = u.tool(t, "check -o json --os debian12")
-	r.want(t, 0)
+	r.Want(t, 0)
 	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != batch.VerdictUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
 		t.Errorf("%+v", row.Lock)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/releases"
@@ -19,7 +21,7 @@ import (
 
 // driversFlags are the flags of the command.
 type driversFlags struct {
-	selection selectionFlags
+	selection flags.Selection
 	branches  []string
 	releases  string
 	at        string
@@ -37,7 +39,7 @@ func (e *behindError) Error() string {
 // Is makes it one of the errors of exit code 3.
 func (e *behindError) Is(target error) bool { return target == batch.ErrSomeFailed }
 
-func newDriversCmd(a *app) *cobra.Command {
+func newDriversCmd(a *session.App) *cobra.Command {
 	var o driversFlags
 	cmd := &cobra.Command{
 		Use: "drivers [BRANCH...]", Short: "List the drivers there are, and where the matrix lags behind",
@@ -47,49 +49,49 @@ func newDriversCmd(a *app) *cobra.Command {
 		Example: "  driver-build drivers\n  driver-build drivers R535 R580\n  driver-build drivers --lagging --releases releases.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.branches = args
-			return a.drivers(cmd.Context(), o)
+			return o.run(cmd.Context(), a)
 		},
 	}
 	f := cmd.Flags()
-	o.selection.matrixFlag(f)
+	o.selection.AddMatrix(f)
 	releasesFlag(f, &o.releases)
 	f.StringVar(&o.at, "at", "", "YYYY-MM-DD: judge the end of life on that day (default today)")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
-	formatFlag(f, &o.format)
+	flags.Format(f, &o.format)
 	return cmd
 }
 
-func (a *app) drivers(ctx context.Context, o driversFlags) error {
-	m, err := o.selection.load()
+func (o *driversFlags) run(ctx context.Context, a *session.App) error {
+	m, err := o.selection.Load()
 	if err != nil {
 		return err
 	}
-	at, err := a.now()
+	at, err := a.Now()
 	if err != nil {
 		return err
 	}
 	if o.at != "" {
 		if at, err = time.Parse(time.DateOnly, o.at); err != nil {
-			return usageError{fmt.Errorf("--at %q is no day, such as 2026-06-30", o.at)}
+			return session.Usagef("--at %q is no day, such as 2026-06-30", o.at)
 		}
 	}
-	if err := checkFormat(o.format); err != nil {
+	if err := flags.CheckFormat(o.format); err != nil {
 		return err
 	}
 	var known releases.Known
-	err = a.with(ctx, m.Defaults.Mirrors, a.programs(""), func(ctx context.Context, s *session) (err error) {
-		known, err = a.knownDrivers(ctx, s, o.releases)
+	err = a.With(ctx, m.Defaults.Mirrors, a.Programs(""), func(ctx context.Context, s *session.Session) (err error) {
+		known, err = knownDrivers(ctx, a, s, o.releases)
 		return err
 	})
-	a.printNotes(known.Notes)
+	a.Notes(known.Notes...)
 	if err != nil {
 		return err
 	}
 	rows, err := known.Coverage(m, at, o.branches, o.lagging)
 	if err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
-	if err := a.printDrivers(rows, o); err != nil {
+	if err := o.print(a, rows); err != nil {
 		return err
 	}
 	if o.lagging && len(rows) > 0 {
@@ -107,9 +109,9 @@ func releasesFlag(f *pflag.FlagSet, value *string) {
 }
 
 // releasesSource is where --releases says that NVIDIA's list is read.
-func (a *app) releasesSource(s *session, flag string) (releases.Source, error) {
-	source := releases.Source{None: flag == "none", Offline: a.offline, Read: func(ctx context.Context, address string, limit int64) ([]byte, error) {
-		step := s.step("drivers", "read "+address)
+func releasesSource(a *session.App, s *session.Session, flag string) (releases.Source, error) {
+	source := releases.Source{None: flag == "none", Offline: a.Offline, Read: func(ctx context.Context, address string, limit int64) ([]byte, error) {
+		step := s.Step("drivers", "read "+address)
 		text, err := s.Fetch.Latest(ctx, address, limit)
 		_ = step.End(false, nil) // the command says what went wrong
 		return text, err
@@ -119,47 +121,33 @@ func (a *app) releasesSource(s *session, flag string) (releases.Source, error) {
 	}
 	address, err := fetch.Address("--releases", flag)
 	if err != nil {
-		return source, usageError{err}
+		return source, session.Usage(err)
 	}
 	source.Address, source.Name = address, flag
 	return source, nil
 }
 
 // knownDrivers reads the table of the drivers there are.
-func (a *app) knownDrivers(ctx context.Context, s *session, flag string) (releases.Known, error) {
-	source, err := a.releasesSource(s, flag)
+func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag string) (releases.Known, error) {
+	source, err := releasesSource(a, s, flag)
 	if err != nil {
 		return releases.Known{}, err
 	}
 	return releases.Load(ctx, source)
 }
 
-// now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal page, or the
-// clock.
-func (a *app) now() (time.Time, error) {
-	epoch := a.getenv("SOURCE_DATE_EPOCH")
-	if epoch == "" {
-		return time.Now().UTC().Truncate(time.Second), nil
-	}
-	n, err := batch.ParseEpoch(epoch)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Unix(n, 0).UTC(), nil
-}
-
-// printDrivers prints branches, or the releases of those that were named.
-func (a *app) printDrivers(rows []releases.Coverage, o driversFlags) error {
+// print prints branches, or the releases of those that were named.
+func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	if o.format == "json" {
-		return a.printJSON(append([]releases.Coverage{}, rows...))
+		return a.JSON(append([]releases.Coverage{}, rows...))
 	}
 	if len(o.branches) > 0 {
-		return a.printReleases(rows)
+		return printReleases(a, rows)
 	}
 	if len(rows) == 0 { // --lagging, and nothing lags: nothing to say
 		return nil
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "BRANCH\tKIND\tEND OF LIFE\tNEWEST\tRELEASED\tCUDA\tKERNELS\tMATRIX\tNOTE")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Branch, cmp.Or(r.Kind, "-"), endOfLife(r), cmp.Or(r.Newest, "-"),
@@ -179,8 +167,8 @@ func driverNote(r releases.Coverage) string {
 	return ""
 }
 
-func (a *app) printReleases(rows []releases.Coverage) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+func printReleases(a *session.App, rows []releases.Coverage) error {
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "VERSION\tRELEASED\tKERNELS\tARCHIVES\tSHA256\tMATRIX")
 	for _, b := range rows {
 		for _, r := range slices.Backward(b.Releases) {

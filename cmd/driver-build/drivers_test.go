@@ -18,16 +18,16 @@ const freshReleases = `{"535": {"type": "lts branch", "driver_info": [{"release_
 
 func (u *user) file(t *testing.T, name, text string) string {
 	t.Helper()
-	require.NoError(t, os.WriteFile(u.path(name), []byte(text), 0o600))
-	return u.path(name)
+	require.NoError(t, os.WriteFile(u.Path(name), []byte(text), 0o600))
+	return u.Path(name)
 }
 
 func TestHelpOfTools(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"drivers", "matrix", "matrix add-driver", "report"} {
 		r := call(t.Context(), t, nil, append(strings.Fields(command), "--help")...)
-		r.want(t, 0)
-		goldentest.Compare(t, "testdata/help-"+strings.ReplaceAll(command, " ", "-")+".txt", r.stdout)
+		r.Want(t, 0)
+		goldentest.Compare(t, "testdata/help-"+strings.ReplaceAll(command, " ", "-")+".txt", r.Stdout)
 	}
 }
 
@@ -35,19 +35,19 @@ func TestDrivers(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	r := u.tool(t, "drivers --releases none --at 2026-07-01")
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/drivers.table", r.stdout)
-	assert.Equalf(t, "", r.stderr, "stderr")
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/drivers.table", r.Stdout)
+	assert.Equalf(t, "", r.Stderr, "stderr")
 	r = u.tool(t, "drivers r535 418.87.01 --releases none")
-	r.want(t, 2, `no branch "r535" is known: did you mean R535`)
+	r.Want(t, 2, `no branch "r535" is known: did you mean R535`)
 	r = u.tool(t, "drivers R396 396.1 --releases none")
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/drivers-R396.table", r.stdout)
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/drivers-R396.table", r.Stdout)
 
 	var rows []releases.Coverage
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
-	r.want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
-	require.NoError(t, json.Unmarshal([]byte(r.stdout), &rows))
+	r.Want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &rows))
 	for _, b := range rows {
 		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Ended || !b.Lags || b.Matrix[0] != newDriver) {
 			t.Errorf("%+v", b)
@@ -55,21 +55,21 @@ func TestDrivers(t *testing.T) {
 	}
 	u.Put("/releases.json", []byte(strings.ReplaceAll(freshReleases, "URL", u.URL)))
 	r = u.tool(t, "drivers --lagging --releases "+u.URL+"/releases.json")
-	r.want(t, 3, "the matrix lags behind: R535 has 535.261.03, newest is 535.400.01, R418 has 418.87.01, newest is 418.226.00")
-	assert.Equalf(t, 3, strings.Count(r.stdout, "\n"), "%v", r.stdout)
+	r.Want(t, 3, "the matrix lags behind: R535 has 535.261.03, newest is 535.400.01, R418 has 418.87.01, newest is 418.226.00")
+	assert.Equalf(t, 3, strings.Count(r.Stdout, "\n"), "%v", r.Stdout)
 	// Without a network the last list is used, or else the built-in table; a list that was asked for must be
 	// readable.
-	u.tool(t, "--offline drivers").want(t, 0, "note: NVIDIA's list of releases cannot be had, the built-in table is used")
-	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").want(t, 4, "--releases", "other.json")
+	u.tool(t, "--offline drivers").Want(t, 0, "note: NVIDIA's list of releases cannot be had, the built-in table is used")
+	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").Want(t, 4, "--releases", "other.json")
 	u.Put("/wrong.json", []byte("<html>"))
-	u.tool(t, "drivers --releases "+u.URL+"/wrong.json").want(t, 2, "no list of releases as NVIDIA publishes it")
+	u.tool(t, "drivers --releases "+u.URL+"/wrong.json").Want(t, 2, "no list of releases as NVIDIA publishes it")
 	for args, part := range map[string]string{
 		"drivers --at soon": "no day, such as", "drivers -o xml": "table or json", "drivers --releases ftp://x/y": "ftp", "drivers --releases /no/such": "/no/such",
 	} {
-		u.tool(t, args).want(t, 2, part)
+		u.tool(t, args).Want(t, 2, part)
 	}
-	u.env["SOURCE_DATE_EPOCH"] = "1800000000" // in 2027: nothing lags that has ended either
-	assert.Contains(t, u.tool(t, "drivers R570 --releases none -o json").stdout, `"over": true`)
-	u.env["SOURCE_DATE_EPOCH"] = "x"
-	u.tool(t, "drivers --releases none").want(t, 2, "SOURCE_DATE_EPOCH")
+	u.Env["SOURCE_DATE_EPOCH"] = "1800000000" // in 2027: nothing lags that has ended either
+	assert.Contains(t, u.tool(t, "drivers R570 --releases none -o json").Stdout, `"over": true`)
+	u.Env["SOURCE_DATE_EPOCH"] = "x"
+	u.tool(t, "drivers --releases none").Want(t, 2, "SOURCE_DATE_EPOCH")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,21 +15,11 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/driver"
-	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/rootfs"
-	"github.com/driver-container/driver-container/images/runfile"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 // refuse answers requests for paths that contain part.
@@ -87,23 +76,23 @@ func TestFailures(t *testing.T) {
 				c.prepare(u)
 			}
 			args := append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(strings.ReplaceAll(c.args, "WORLD", u.Host))...)
-			out := u.path("dist")
+			out := u.Path("dist")
 			if !strings.Contains(c.args, "--push") {
 				args = append(args, "-o", "oci:"+out)
 			}
 			before := u.Requests("/v2/base/") + u.Requests("/dists/")
-			r := u.run(t, args...)
+			r := u.Run(t, args...)
 			for i := range c.parts {
 				c.parts[i] = strings.ReplaceAll(c.parts[i], "WORLD", u.Host)
 			}
-			r.want(t, c.code, c.parts...)
+			r.Want(t, c.code, c.parts...)
 			if refused := what == "push 401" || what == "push 403"; refused && u.Requests("/v2/base/")+u.Requests("/dists/") > before {
 				t.Error("something was read before the push was refused")
 			}
-			if _, text, _ := strings.Cut(r.stderr, "driver-build: "); strings.Count(text, newDriver+"-debian12") > 1 {
+			if _, text, _ := strings.Cut(r.Stderr, "driver-build: "); strings.Count(text, newDriver+"-debian12") > 1 {
 				t.Errorf("the target is named more than once: %s", text)
 			}
-			assert.Equalf(t, "", r.stdout, "stdout")
+			assert.Equalf(t, "", r.Stdout, "stdout")
 			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
 		})
 	}
@@ -113,10 +102,10 @@ func TestArchiveMismatch(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.Put(imagetest.RunPath(oldDriver, "amd64"), bytes.Repeat([]byte("x"), len(u.Runs[oldDriver+" amd64"])))
-	args := []string{"--os", "ubuntu18.04", "--driver", oldDriver, "-o", "oci:" + u.path("dist")}
-	u.run(t, args...).want(t, 5, ".run", "sha256")
+	args := []string{"--os", "ubuntu18.04", "--driver", oldDriver, "-o", "oci:" + u.Path("dist")}
+	u.Run(t, args...).Want(t, 5, ".run", "sha256")
 	u.Put(imagetest.RunPath(oldDriver, "amd64"), u.Runs[oldDriver+" amd64"])
-	u.run(t, args...).want(t, 0)
+	u.Run(t, args...).Want(t, 0)
 }
 
 // leftovers lists files under dir that look half written.
@@ -150,7 +139,7 @@ func TestCancel(t *testing.T) {
 				}
 				once.Do(func() {
 					stopped = time.Now()
-					cancel(interrupted{os.Interrupt})
+					cancel(session.SignalError{Signal: os.Interrupt})
 				})
 				select {
 				case <-r.Context().Done():
@@ -159,20 +148,20 @@ func TestCancel(t *testing.T) {
 				}
 				return true
 			})
-			args := []string{"--os", "debian12", "--driver", newDriver, "--jobs", "1", "-o", "oci-archive:" + u.path("x.tar"), "--push", "--repository", u.Host + "/team/driver"}
-			r := u.runContext(ctx, t, args...)
+			args := []string{"--os", "debian12", "--driver", newDriver, "--jobs", "1", "-o", "oci-archive:" + u.Path("x.tar"), "--push", "--repository", u.Host + "/team/driver"}
+			r := u.RunContext(ctx, t, args...)
 			if took := time.Since(stopped); took > 3*time.Second {
 				t.Errorf("it took %v to stop", took)
 			}
-			r.want(t, 130, "stopped by signal: interrupt")
-			if list := leftovers(t, u.cache); len(list) > 0 {
+			r.Want(t, 130, "stopped by signal: interrupt")
+			if list := leftovers(t, u.Cache); len(list) > 0 {
 				t.Errorf("left behind: %q", list)
 			}
-			if list := leftovers(t, u.dir); len(list) > 0 {
+			if list := leftovers(t, u.Dir); len(list) > 0 {
 				t.Errorf("left behind: %q", list)
 			}
 			u.Fault(nil)
-			u.run(t, args...).want(t, 0)
+			u.Run(t, args...).Want(t, 0)
 		})
 	}
 }
@@ -182,7 +171,7 @@ func TestSignal(t *testing.T) {
 	t.Parallel()
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		u := newUser(t)
-		require.NoError(t, os.WriteFile(u.path("matrix.yaml"), []byte(u.Matrix()), 0o600))
+		require.NoError(t, os.WriteFile(u.Path("matrix.yaml"), []byte(u.Matrix()), 0o600))
 		asked := make(chan struct{}, 100)
 		u.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
 			asked <- struct{}{}
@@ -192,9 +181,9 @@ func TestSignal(t *testing.T) {
 			}
 			return true
 		})
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "fetch", "--only", "base", "--os", "debian12", "--driver", newDriver, "--cache", u.cache)
-		cmd.Dir, cmd.Env = u.dir, append(os.Environ(), asProgram+"=1", "GOCOVERDIR="+t.TempDir())
-		var stderr safeBuffer
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "fetch", "--only", "base", "--os", "debian12", "--driver", newDriver, "--cache", u.Cache)
+		cmd.Dir, cmd.Env = u.Dir, append(os.Environ(), asProgram+"=1", "GOCOVERDIR="+t.TempDir())
+		var stderr commandtest.Buffer
 		cmd.Stderr = &stderr
 		require.NoError(t, cmd.Start())
 		select {
@@ -215,45 +204,3 @@ func TestSignal(t *testing.T) {
 		assert.Containsf(t, stderr.String(), "stopped by signal", "%v", sig)
 	}
 }
-
-func TestExitCode(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errors.New("x"), 1},
-		{usageError{errors.New("x")}, 2},
-		{matrix.Errors{{Message: "x"}}, 2},
-		{&matrix.UnknownError{}, 2},
-		{&matrix.IncompatibleError{}, 2},
-		{&distros.UnknownError{}, 2},
-		{errors.Join(batch.ErrSomeFailed, apt.ErrSignature), 3},
-		{fetch.ErrUnreachable, 4},
-		{fetch.ErrOffline, 4},
-		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable
-		{&registry.Error{Err: errors.New("x")}, 4},
-		{&oci.PlatformError{}, 4},
-		{&fetch.MismatchError{}, 5},
-		{errors.Join(fetch.ErrUnreachable, &fetch.MismatchError{}), 5},
-		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
-		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
-		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
-		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {oci.ErrFormat, 5},
-		{verify.ErrUnfit, 5},
-		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
-		{interrupted{os.Interrupt}, 130}, {interrupted{syscall.SIGTERM}, 143}, {interrupted{strange{}}, 1},
-	} {
-		err := c.err
-		if err != nil {
-			err = fmt.Errorf("deep: %w", err)
-		}
-		assert.Equalf(t, c.want, exitCode(err), "%T %v", c.err, c.err)
-	}
-}
-
-type strange struct{}
-
-func (strange) Signal()        {}
-func (strange) String() string { return "strange" }

@@ -11,48 +11,50 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // kernelListFlags are the flags of the command.
 type kernelListFlags struct {
-	selection          selectionFlags
-	sources            sourceFlags
+	selection          flags.Selection
+	sources            flags.Sources
 	flavours           []string
 	repository, format string
 	dates              bool
 }
 
-func newKernelsCmd(a *app) *cobra.Command {
+func newKernelsCmd(a *session.App) *cobra.Command {
 	var o kernelListFlags
 	cmd := &cobra.Command{
-		Use: "kernels --os SYSTEM", Short: "List the kernels that a system's package repositories offer", Args: noArgs,
+		Use: "kernels --os SYSTEM", Short: "List the kernels that a system's package repositories offer", Args: session.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
 			"each, and which images for it the registry has. DEFAULT marks the series that the system installs unless told\n" +
 			"otherwise: it is what --kernel latest means.",
 		Example: "  driver-build kernels --os debian12\n  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 535.261.03 --repository registry.example.com/gpu/driver",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.kernels(cmd.Context(), o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.selection.Systems, "os", nil, "operating system, such as debian12 (repeatable)")
 	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
 	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
-	o.selection.matrixFlag(f)
+	o.selection.AddMatrix(f)
 	f.StringSliceVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
-	repositoryFlag(f, &o.repository)
-	o.sources.flags(f)
+	flags.Repository(f, &o.repository)
+	o.sources.AddTo(f)
 	f.BoolVar(&o.dates, "dates", false, "ask the mirror for the date of each kernel")
-	formatFlag(f, &o.format)
+	flags.Format(f, &o.format)
 	return cmd
 }
 
-func (a *app) kernels(ctx context.Context, o kernelListFlags) error {
-	m, err := o.selection.load()
+func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
+	m, err := o.selection.Load()
 	if err != nil {
 		return err
 	}
-	if err := checkFormat(o.format); err != nil {
+	if err := flags.CheckFormat(o.format); err != nil {
 		return err
 	}
 	q := batch.KernelQuery{
@@ -63,25 +65,25 @@ func (a *app) kernels(ctx context.Context, o kernelListFlags) error {
 		return err
 	}
 	var rows []batch.OfferedKernel
-	failed := a.with(ctx, m.Defaults.Mirrors, a.programs(""), func(ctx context.Context, s *session) (err error) {
+	failed := a.With(ctx, m.Defaults.Mirrors, a.Programs(""), func(ctx context.Context, s *session.Session) (err error) {
 		rows, err = q.List(ctx, s.Builder)
 		return err
 	})
-	a.printNotes(q.Notes)
+	a.Notes(q.Notes...)
 	if failed != nil && !errors.Is(failed, batch.ErrSomeFailed) {
 		return failed
 	}
 	if o.format == "json" {
-		return errors.Join(failed, a.printJSON(append([]batch.OfferedKernel{}, rows...)))
+		return errors.Join(failed, a.JSON(append([]batch.OfferedKernel{}, rows...)))
 	}
-	return errors.Join(failed, a.printKernels(rows, q))
+	return errors.Join(failed, printKernels(a, rows, q))
 }
 
 // printKernels prints the table; a column that nobody asked for is left out.
-func (a *app) printKernels(rows []batch.OfferedKernel, q batch.KernelQuery) error {
+func printKernels(a *session.App, rows []batch.OfferedKernel, q batch.KernelQuery) error {
 	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "DRIVERS", "IMAGES"}
 	columns = slices.DeleteFunc(columns, func(c string) bool { return c == "DATE" && !q.Dates || c == "IMAGES" && q.Repository == "" })
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	for _, r := range rows {
 		cells := map[string]string{

@@ -60,14 +60,14 @@ func kernelUser(t *testing.T) *user {
 
 func (u *user) kernels(t *testing.T, args string) result {
 	t.Helper()
-	return u.run(t, append([]string{"kernels", "--matrix", u.path("matrix.yaml")}, strings.Fields(args)...)...)
+	return u.Run(t, append([]string{"kernels", "--matrix", u.Path("matrix.yaml")}, strings.Fields(args)...)...)
 }
 
 func TestKernelsHelp(t *testing.T) {
 	t.Parallel()
 	r := call(t.Context(), t, nil, "kernels", "--help")
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/help-kernels.txt", r.stdout)
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/help-kernels.txt", r.Stdout)
 }
 
 func TestKernels(t *testing.T) {
@@ -80,10 +80,10 @@ func TestKernels(t *testing.T) {
 		"--os debian12 --kernel-flavour amd64 --driver 418.87.01" + repository, "--os ubuntu18.04",
 	} {
 		r := u.kernels(t, args)
-		r.want(t, 0)
-		fmt.Fprintf(&text, "$ driver-build kernels %s\n%s\n", args, r.stdout)
+		r.Want(t, 0)
+		fmt.Fprintf(&text, "$ driver-build kernels %s\n%s\n", args, r.Stdout)
 	}
-	goldentest.Compare(t, "testdata/kernels.table", u.normal(text.String()))
+	goldentest.Compare(t, "testdata/kernels.table", u.Normal(text.String()))
 	if n := u.Requests("/tags/list"); n != 2 {
 		t.Errorf("the tags were listed %d times by 2 calls", n)
 	}
@@ -95,14 +95,14 @@ func TestKernels(t *testing.T) {
 		return strings.Contains(r.URL.Path, "/pool/")
 	})
 	r := u.kernels(t, "--os debian12 --dates -o json"+repository)
-	r.want(t, 0, "Last-Modified")
-	goldentest.Compare(t, "testdata/kernels.json", r.stdout)
-	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.stdout, "DATE") {
-		t.Error(r.stdout)
+	r.Want(t, 0, "Last-Modified")
+	goldentest.Compare(t, "testdata/kernels.json", r.Stdout)
+	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.Stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.Stdout, "DATE") {
+		t.Error(r.Stdout)
 	}
-	u.kernels(t, "--os ubuntu18.04").want(t, 0, "note: the package repositories of ubuntu18.04 amd64 offer no kernel headers")
+	u.kernels(t, "--os ubuntu18.04").Want(t, 0, "note: the package repositories of ubuntu18.04 amd64 offer no kernel headers")
 	r = u.kernels(t, "--os debian12 --driver 418.87.01")
-	r.want(t, 0, "note: driver 418.87.01 on debian12 amd64", "kernel-too-new")
+	r.Want(t, 0, "note: driver 418.87.01 on debian12 amd64", "kernel-too-new")
 }
 
 // TestKernelsWithoutRegistry: what the registry does not say is unknown and no failure.
@@ -111,21 +111,21 @@ func TestKernelsWithoutRegistry(t *testing.T) {
 	u := kernelUser(t)
 	for repository, part := range map[string]string{u.Host + "/gpu/none": "404", "localhost:1/x": "connection refused"} {
 		r := u.kernels(t, "--os debian12 -o json --repository "+repository)
-		r.want(t, 0, "note: which images exist is not known", part)
+		r.Want(t, 0, "note: which images exist is not known", part)
 		var rows []map[string]any
-		if err := json.Unmarshal([]byte(r.stdout), &rows); err != nil || len(rows) != 4 || rows[0]["images"] != nil {
-			t.Errorf("%v, %s", err, r.stdout)
+		if err := json.Unmarshal([]byte(r.Stdout), &rows); err != nil || len(rows) != 4 || rows[0]["images"] != nil {
+			t.Errorf("%v, %s", err, r.Stdout)
 		}
 	}
 	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none")
-	r.want(t, 0, "note: ")
-	assert.Contains(t, r.stdout, "unknown")
-	assert.Equalf(t, 1, strings.Count(r.stderr, "\n"), "quiet: %q", r.stderr)
+	r.Want(t, 0, "note: ")
+	assert.Contains(t, r.Stdout, "unknown")
+	assert.Equalf(t, 1, strings.Count(r.Stderr, "\n"), "quiet: %q", r.Stderr)
 	online := u.kernels(t, "--os debian12")
 	r = u.kernels(t, "--os debian12 --offline")
-	r.want(t, 0)
-	assert.Equalf(t, online.stdout, r.stdout, "offline")
-	u.kernels(t, "--os debian12 --offline --repository "+u.Host+"/gpu/driver").want(t, 0, "which images exist is not known", "--offline")
+	r.Want(t, 0)
+	assert.Equalf(t, online.Stdout, r.Stdout, "offline")
+	u.kernels(t, "--os debian12 --offline --repository "+u.Host+"/gpu/driver").Want(t, 0, "which images exist is not known", "--offline")
 }
 
 func TestKernelsFailures(t *testing.T) {
@@ -152,8 +152,8 @@ func TestKernelsFailures(t *testing.T) {
 		"--os debian12 --offline --base " + u.Host + "/base/none:1": {4, "--offline"},
 	} {
 		r := u.kernels(t, args)
-		r.want(t, tt.code, tt.part)
-		assert.Equalf(t, "", r.stdout, "%s", args)
+		r.Want(t, tt.code, tt.part)
+		assert.Equalf(t, "", r.Stdout, "%s", args)
 		if t.Failed() {
 			t.Fatalf("driver-build kernels %s", args)
 		}
@@ -162,8 +162,8 @@ func TestKernelsFailures(t *testing.T) {
 	u.Archives["ubuntu16.04"].Lie = true
 	u.Archives["ubuntu16.04"].Publish()
 	r := u.kernels(t, "--os debian12 --os ubuntu16.04")
-	r.want(t, 3, "1 of 2 systems", "inconsistent repository")
-	if !strings.Contains(r.stdout, "6.1.0-38-amd64") || strings.Contains(r.stdout, "ubuntu16.04") {
-		t.Error(r.stdout)
+	r.Want(t, 3, "1 of 2 systems", "inconsistent repository")
+	if !strings.Contains(r.Stdout, "6.1.0-38-amd64") || strings.Contains(r.Stdout, "ubuntu16.04") {
+		t.Error(r.Stdout)
 	}
 }

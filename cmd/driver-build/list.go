@@ -7,18 +7,20 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 )
 
-func newListCmd(a *app) *cobra.Command {
-	var s selectionFlags
+func newListCmd(a *session.App) *cobra.Command {
+	var s flags.Selection
 	var format string
 	var excluded bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the pairs of the matrix", Args: noArgs,
+		Use: "list", Short: "List the pairs of the matrix", Args: session.NoArgs,
 		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.",
 		RunE: func(*cobra.Command, []string) error {
-			m, err := s.load()
+			m, err := s.Load()
 			if err != nil {
 				return err
 			}
@@ -32,35 +34,35 @@ func newListCmd(a *app) *cobra.Command {
 					shown = append(shown, p)
 				}
 			}
-			return a.printPairs(shown, format)
+			return printPairs(a, shown, format)
 		},
 	}
 	f := cmd.Flags()
-	s.flags(f)
+	s.AddTo(f)
 	f.StringVarP(&format, "format", "o", "table", "table, json or yaml")
 	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
 }
 
-func (a *app) printPairs(pairs []batch.Pair, format string) error {
+func printPairs(a *session.App, pairs []batch.Pair, format string) error {
 	switch format {
 	case "json":
-		return a.printJSON(pairs)
+		return a.JSON(pairs)
 	case "yaml":
 		b, err := yaml.Marshal(pairs)
 		if err != nil {
 			return err
 		}
-		_, err = a.stdout.Write(b)
+		_, err = a.Stdout.Write(b)
 		return err
 	case "table":
-		w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+		w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tNOTE")
 		for _, p := range pairs {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, p.Excluded)
 		}
 		return w.Flush()
 	default:
-		return usageError{fmt.Errorf("-o %q is not known: use table, json or yaml", format)}
+		return session.Usagef("-o %q is not known: use table, json or yaml", format)
 	}
 }

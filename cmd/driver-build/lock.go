@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/outfile"
@@ -29,44 +30,44 @@ const lockExample = `  driver-build lock
 
 // lockFlags are the flags of the command.
 type lockFlags struct {
-	selection     selectionFlags
-	sources       sourceFlags
+	selection     flags.Selection
+	sources       flags.Sources
 	file          string
 	update, check bool
-	kernels       kernelFlags
+	kernels       flags.Kernels
 }
 
-func newLockCmd(a *app) *cobra.Command {
+func newLockCmd(a *session.App) *cobra.Command {
 	var o lockFlags
 	cmd := &cobra.Command{
 		Use: "lock [--update [TARGET...]]", Short: "Pin what images are made from in matrix.lock", Long: lockLong, Example: lockExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && !o.update {
-				return usageError{fmt.Errorf("unexpected argument %q: targets follow --update; select others with --os and --driver", args[0])}
+				return session.Usagef("unexpected argument %q: targets follow --update; select others with --os and --driver", args[0])
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.lock(cmd.Context(), o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
-	o.selection.flags(f)
-	o.sources.flags(f)
+	o.selection.AddTo(f)
+	o.sources.AddTo(f)
 	f.StringVar(&o.file, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
 	f.BoolVar(&o.update, "update", false, "resolve anew: everything selected, or the TARGETs given")
 	f.BoolVar(&o.check, "check", false, "write nothing; print what would change, with exit code 3 when anything would")
-	o.kernels.flags(f)
+	o.kernels.AddTo(f)
 	return cmd
 }
 
-func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
+func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) error {
 	if o.file == "none" {
-		return usageError{errors.New("--lock none is for builds: give a file")}
+		return session.Usagef("--lock none is for builds: give a file")
 	}
 	if err := o.kernels.Check(); err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
-	o.selection.wholeMatrix()
-	m, b, err := o.selection.batch()
+	o.selection.WholeMatrix()
+	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err
 	}
@@ -75,17 +76,17 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	}
 	b.Plan = recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}
 	b.Kernels = o.kernels.Kernels
-	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.file), Update: o.update, Names: names}
+	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.File), Update: o.update, Names: names}
 	if !o.check {
 		if err := outfile.Check(u.File); err != nil {
-			return usageError{fmt.Errorf("--lock: %w", err)}
+			return session.Usagef("--lock: %w", err)
 		}
 	}
 	if err := u.Read(); err != nil {
 		return err
 	}
 	var now *lockfile.Lock
-	if err := a.with(ctx, m.Defaults.Mirrors, a.programs(""), func(ctx context.Context, s *session) (err error) {
+	if err := a.With(ctx, m.Defaults.Mirrors, a.Programs(""), func(ctx context.Context, s *session.Session) (err error) {
 		now, err = u.Resolve(ctx, s.Builder)
 		return err
 	}); err != nil {
@@ -93,7 +94,7 @@ func (a *app) lock(ctx context.Context, o lockFlags, names []string) error {
 	}
 	changes := u.Changes(now)
 	for _, line := range changes {
-		fmt.Fprintln(a.stdout, line)
+		fmt.Fprintln(a.Stdout, line)
 	}
 	switch {
 	case !o.check:

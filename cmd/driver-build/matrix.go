@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
@@ -24,9 +25,9 @@ type addDriverFlags struct {
 	download, dryRun bool
 }
 
-func newMatrixCmd(a *app) *cobra.Command {
+func newMatrixCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "matrix", Short: "Change the version matrix", Args: noArgs,
+		Use: "matrix", Short: "Change the version matrix", Args: session.NoArgs,
 		Long: "Change matrix.yaml as a careful person would: comments, order and style stay as they are.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,10 +35,10 @@ func newMatrixCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-func newAddDriverCmd(a *app) *cobra.Command {
+func newAddDriverCmd(a *session.App) *cobra.Command {
 	var o addDriverFlags
 	cmd := &cobra.Command{
-		Use: "add-driver VERSION", Short: "Add a driver release to the matrix", Args: exactArgs(1),
+		Use: "add-driver VERSION", Short: "Add a driver release to the matrix", Args: session.ExactArgs(1),
 		Long: "Add a driver release to matrix.yaml, behind the nearest older one, and change nothing else.\n\n" +
 			"The addresses come from --url, from --index, or from what driver-build drivers knows. The sha256 comes, in this order,\n" +
 			"from --index, from the table in this program, from a .sha256sum file beside the archive, or, with --download, from the\n" +
@@ -47,7 +48,7 @@ func newAddDriverCmd(a *app) *cobra.Command {
 			"  driver-build matrix add-driver 595.91.07 --url https://mirror.example.com/NVIDIA-Linux-x86_64-595.91.07.run --download --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.version = args[0]
-			return a.addDriver(cmd.Context(), o)
+			return o.run(cmd.Context(), a)
 		},
 	}
 	f := cmd.Flags()
@@ -61,61 +62,61 @@ func newAddDriverCmd(a *app) *cobra.Command {
 	return cmd
 }
 
-// addDriver finds out what an entry needs, edits the text and writes the file.
-func (a *app) addDriver(ctx context.Context, o addDriverFlags) error {
+// run finds out what an entry needs, edits the text and writes the file.
+func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	text, err := os.ReadFile(o.matrixFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return usageError{fmt.Errorf("no matrix to change: %w; give --matrix FILE", err)}
+		return session.Usagef("no matrix to change: %w; give --matrix FILE", err)
 	}
 	if err != nil {
-		return usageError{fmt.Errorf("--matrix: %w", err)}
+		return session.Usagef("--matrix: %w", err)
 	}
 	if !o.dryRun {
 		if err := outfile.CheckEdit(o.matrixFile); err != nil {
-			return usageError{fmt.Errorf("--matrix: %w", err)}
+			return session.Usagef("--matrix: %w", err)
 		}
 	}
 	e := &releases.Entry{Version: o.version, Archs: o.archs, URLs: o.urls, IndexName: o.index}
 	if err := e.Check(o.matrixFile, text); err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
-	failed := a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error { return a.findDriver(ctx, s, e, o) })
-	a.printNotes(e.Notes)
+	failed := a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error { return o.find(ctx, a, s, e) })
+	a.Notes(e.Notes...)
 	if failed != nil {
 		return failed
 	}
 	edit, err := matrix.AddDriver(o.matrixFile, text, e.Driver, e.Comment())
 	if err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
 	if o.dryRun {
-		_, err := fmt.Fprint(a.stdout, edit.Diff(o.matrixFile))
+		_, err := fmt.Fprint(a.Stdout, edit.Diff(o.matrixFile))
 		return err
 	}
 	if err := outfile.Edit(o.matrixFile, text, edit.Text); err != nil {
 		return fmt.Errorf("write %s: %w", o.matrixFile, err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, e.Driver.Version)
+	_, err = fmt.Fprintf(a.Stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, e.Driver.Version)
 	return err
 }
 
-// findDriver connects the entry with the network and fills it in.
-func (a *app) findDriver(ctx context.Context, s *session, e *releases.Entry, o addDriverFlags) (err error) {
+// find connects the entry with the network and fills it in.
+func (o *addDriverFlags) find(ctx context.Context, a *session.App, s *session.Session, e *releases.Entry) (err error) {
 	if o.index != "" {
 		if e.Index, err = fetch.Address("--index", o.index); err != nil {
-			return usageError{err}
+			return session.Usage(err)
 		}
 	}
-	if e.Source, err = a.releasesSource(s, o.releases); err != nil {
+	if e.Source, err = releasesSource(a, s, o.releases); err != nil {
 		return err
 	}
-	if e.Day, err = a.now(); err != nil {
+	if e.Day, err = a.Now(); err != nil {
 		return err
 	}
 	e.Read = s.Fetch.Latest
 	if o.download {
 		e.Download = func(ctx context.Context, address string, limit int64) (string, int64, error) {
-			step := s.step("driver "+o.version, "download "+releases.Shown(address))
+			step := s.Step("driver "+o.version, "download "+releases.Shown(address))
 			sum, size, err := s.Fetch.Import(ctx, address, limit, func(done, total int64) { step.Progress("archive", done, total) })
 			return sum, size, step.End(false, err)
 		}

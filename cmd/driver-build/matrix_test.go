@@ -21,10 +21,10 @@ import (
 func (u *user) add(t *testing.T, args string) (r result, text string) {
 	t.Helper()
 	file := u.file(t, "real.yaml", string(drivercontainer.Matrix))
-	u.env["SOURCE_DATE_EPOCH"] = "1800000000"
-	r = call(t.Context(), t, u.env, append(strings.Fields("matrix add-driver "+args), "--matrix", file, "--cache", u.cache, "--progress", "plain")...)
+	u.Env["SOURCE_DATE_EPOCH"] = "1800000000"
+	r = call(t.Context(), t, u.Env, append(strings.Fields("matrix add-driver "+args), "--matrix", file, "--cache", u.Cache, "--progress", "plain")...)
 	after := require.Value(os.ReadFile(file))(t)
-	left, err := filepath.Glob(filepath.Join(u.dir, ".real*"))
+	left, err := filepath.Glob(filepath.Join(u.Dir, ".real*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -54,20 +54,20 @@ func TestAddDriver(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	r, text := u.add(t, "580.159.04 --dry-run")
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,6 \+[0-9]+,27 @@`).ReplaceAllString(strings.ReplaceAll(r.stdout, u.dir, "DIR"), "@@ PLACE @@"))
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,6 \+[0-9]+,27 @@`).ReplaceAllString(strings.ReplaceAll(r.Stdout, u.Dir, "DIR"), "@@ PLACE @@"))
 	kept(t, text)
 	r, text = u.add(t, "580.159.04")
-	r.want(t, 0)
-	if want := "driver 580.159.04\n"; !strings.HasSuffix(r.stdout, want) {
-		t.Errorf("stdout %q", r.stdout)
+	r.Want(t, 0)
+	if want := "driver 580.159.04\n"; !strings.HasSuffix(r.Stdout, want) {
+		t.Errorf("stdout %q", r.Stdout)
 	}
 	if d := entry(t, text, "580.159.04"); len(d.Archives) != 2 || d.Kernel.Max != "7.1" || len(d.Flavours) != 2 {
 		t.Errorf("%+v", d)
 	}
 	// A limit that no source names is left out.
 	r, text = u.add(t, "535.104.05 --arch arm64 --arch arm64")
-	r.want(t, 0, "note: kernel max of 535.104.05 is not known and was left out")
+	r.Want(t, 0, "note: kernel max of 535.104.05 is not known and was left out")
 	if d := entry(t, text, "535.104.05"); len(d.Archives) != 1 || d.Kernel.Max != "" || d.Kernel.Min != "3.10" {
 		t.Errorf("%+v", d)
 	}
@@ -88,11 +88,11 @@ func TestAddDriver(t *testing.T) {
 		"390.157 --index " + u.file(t, "x", "hello"): {"no sha256 of a driver's .run file"},
 	} {
 		r, text := u.add(t, args+" --releases none")
-		r.want(t, 2, parts...)
+		r.Want(t, 2, parts...)
 		kept(t, text)
 	}
-	r = call(t.Context(), t, nil, "matrix", "add-driver", "390.157", "--matrix", u.path("none.yaml"))
-	r.want(t, 2, "no matrix to change", "--matrix FILE")
+	r = call(t.Context(), t, nil, "matrix", "add-driver", "390.157", "--matrix", u.Path("none.yaml"))
+	r.Want(t, 2, "no matrix to change", "--matrix FILE")
 }
 
 func TestAddDriverSources(t *testing.T) {
@@ -105,41 +105,41 @@ func TestAddDriverSources(t *testing.T) {
 	fresh := " --releases " + u.file(t, "releases.json", strings.ReplaceAll(freshReleases, "URL", u.URL))
 
 	r, text := u.add(t, "535.400.01"+fresh)
-	r.want(t, 2, "no checksum is known for driver 535.400.01 amd64", "--download")
+	r.Want(t, 2, "no checksum is known for driver 535.400.01 amd64", "--download")
 	kept(t, text)
 	r, text = u.add(t, "535.400.01 --download"+fresh)
-	r.want(t, 0)
+	r.Want(t, 0)
 	if d := entry(t, text, "535.400.01"); d.Archives["amd64"] != (matrix.Archive{URL: u.URL + name, SHA256: sum, Size: int64(len(data))}) {
 		t.Errorf("%+v", d)
 	}
 	assert.Containsf(t, text, "# sha256 from a download alone; added 2027-01-15\n", "the comment does not say where the checksum comes from")
 	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.400.01.run\n"))
 	r, text = u.add(t, "535.400.01"+fresh)
-	r.want(t, 0)
+	r.Want(t, 0)
 	if !strings.Contains(text, "# sha256 from the .sha256sum file beside the archive; added 2027-01-15\n") || entry(t, text, "535.400.01").Archives["amd64"].Size != 0 {
 		t.Error(text)
 	}
 	u.Put("/index", []byte("535.400.01\tamd64\t/x.run\t"+sum+"\t19\t2\tsomebody,somebody else\n"))
 	r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
-	r.want(t, 0)
+	r.Want(t, 0)
 	assert.Contains(t, text, "/index, which names somebody, somebody else, and a download; added")
 	// Sources that disagree are refused.
 	for _, wrong := range []string{strings.Repeat("0", 64) + "  NVIDIA-Linux-x86_64-535.400.01.run\n", "535.400.01\tamd64\t/x.run\t" + sum + "\t20\n"} {
 		u.Put("/index", []byte(wrong))
 		r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
-		r.want(t, 5, "is not what was asked for")
+		r.Want(t, 5, "is not what was asked for")
 		kept(t, text)
 	}
 	r, text = u.add(t, "580.159.04 --url "+u.URL+name+" --arch amd64 --download")
-	r.want(t, 5, "size is 19 bytes, expected 397162548 with sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e")
+	r.Want(t, 5, "size is 19 bytes, expected 397162548 with sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e")
 	kept(t, text)
 	// A checksum file that cannot be read, or that belongs to another archive, counts as missing.
 	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.1.run\n"))
 	r, text = u.add(t, "535.400.01"+fresh)
-	r.want(t, 2, "sha256sum is of another file", "no checksum is known")
+	r.Want(t, 2, "sha256sum is of another file", "no checksum is known")
 	kept(t, text)
 	u.Fault(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true })
 	r, text = u.add(t, "535.400.01 --download"+fresh)
-	r.want(t, 4, "502")
+	r.Want(t, 4, "502")
 	kept(t, text)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -24,78 +26,78 @@ the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. c
 
 // planFlags are the flags of the command.
 type planFlags struct {
-	selection                      selectionFlags
-	sources                        sourceFlags
-	content                        contentFlags
+	selection                      flags.Selection
+	sources                        flags.Sources
+	content                        flags.Content
 	repository, cert, format, lock string
-	kernels                        kernelFlags
+	kernels                        flags.Kernels
 }
 
-func newPlanCmd(a *app) *cobra.Command {
+func newPlanCmd(a *session.App) *cobra.Command {
 	var o planFlags
 	cmd := &cobra.Command{
-		Use: "plan", Short: "List the images that need building, as a CI matrix", Long: planLong, Args: noArgs,
+		Use: "plan", Short: "List the images that need building, as a CI matrix", Long: planLong, Args: session.NoArgs,
 		Example: "  driver-build plan --repository registry.example.com/gpu/driver\n  driver-build plan --os debian12 --kernel latest --format github",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.plan(cmd.Context(), o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.selection.flags(f)
-	repositoryFlag(f, &o.repository)
-	o.sources.flags(f)
-	o.content.flags(f)
+	o.selection.AddTo(f)
+	flags.Repository(f, &o.repository)
+	o.sources.AddTo(f)
+	o.content.AddTo(f)
 	f.StringVar(&o.cert, "sign-cert", "", "FILE (PEM or DER): certificate of the key that signs modules compiled ahead of time")
 	f.StringVarP(&o.format, "format", "o", "table", "table, json, github or gitlab")
-	lockFlag(f, &o.lock)
-	o.kernels.flags(f)
+	flags.Lock(f, &o.lock)
+	o.kernels.AddTo(f)
 	return cmd
 }
 
-func (a *app) plan(ctx context.Context, o planFlags) error {
+func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if !slices.Contains([]string{"table", "json", "github", "gitlab"}, o.format) {
-		return usageError{fmt.Errorf("--format %q is not known: use table, json, github or gitlab", o.format)}
+		return session.Usagef("--format %q is not known: use table, json, github or gitlab", o.format)
 	}
-	o.selection.wholeMatrix()
-	m, b, err := o.selection.batch()
+	o.selection.WholeMatrix()
+	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err
 	}
-	profile := cmp.Or(o.content.profile, m.Defaults.Profile)
-	if b.Plan, err = o.sources.Options(profile, string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH")); err != nil {
+	profile := cmp.Or(o.content.Profile, m.Defaults.Profile)
+	if b.Plan, err = o.sources.Options(profile, string(recipe.Gzip), a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return err
 	}
 	if err := o.kernels.Check(); err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
-	b.Kernels, b.Given.LockFile, b.Given.Profile = o.kernels.Kernels, o.lock, o.content.profile
+	b.Kernels, b.Given.LockFile, b.Given.Profile = o.kernels.Kernels, o.lock, o.content.Profile
 	if b.Repository = cmp.Or(o.repository, m.Defaults.Repository); b.Repository == "" {
-		return usageError{errors.New("give --repository REGISTRY/PATH to look for images in, or defaults.repository in the matrix")}
+		return session.Usagef("give --repository REGISTRY/PATH to look for images in, or defaults.repository in the matrix")
 	}
 	if err := batch.CheckRepository(b.Repository); err != nil {
 		return err
 	}
 	if err := o.certificate(&b.Plan); err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
 	groups, err := groupsFromFlags(&b, nil)
 	if err != nil {
 		return err
 	}
-	programs := a.programs(o.content.entrypoint)
+	programs := a.Programs(o.content.Entrypoint)
 	if err := batch.CheckPrograms(programs, b.Targets); err != nil {
 		return err
 	}
 	var tasks []batch.Task
 	checked := 0
-	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) (err error) {
+	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
 		tasks, checked, err = b.Due(ctx, s.Builder, groups)
 		return err
 	}); err != nil {
 		return err
 	}
 	if len(tasks) == 0 {
-		a.printNotes([]string{fmt.Sprintf("all %d images are up to date", checked)})
+		a.Notes(fmt.Sprintf("all %d images are up to date", checked))
 	}
-	return a.printTasks(tasks, o.format)
+	return printTasks(a, tasks, o.format)
 }
 
 // certificate reads the certificate of the key that signs, which is part of the content of an image.
@@ -106,7 +108,7 @@ func (o *planFlags) certificate(p *recipe.Options) error {
 	if len(o.kernels.Specs) == 0 {
 		return errors.New("--sign-cert is about modules that are compiled ahead of time: give --kernel too")
 	}
-	all, err := certificates([]string{o.cert})
+	all, err := flags.Certificates([]string{o.cert})
 	if err != nil {
 		return err
 	}
@@ -117,20 +119,20 @@ func (o *planFlags) certificate(p *recipe.Options) error {
 	return nil
 }
 
-func (a *app) printTasks(tasks []batch.Task, format string) error {
+func printTasks(a *session.App, tasks []batch.Task, format string) error {
 	switch format {
 	case "github":
 		if len(tasks) > batch.MaxGitHubJobs {
-			fmt.Fprintf(a.stderr, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
+			fmt.Fprintf(a.Stderr, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
 				len(tasks), batch.MaxGitHubJobs)
 		}
-		return batch.WriteGitHub(a.stdout, tasks)
+		return batch.WriteGitHub(a.Stdout, tasks)
 	case "gitlab":
-		return batch.WriteGitLab(a.stdout, tasks)
+		return batch.WriteGitLab(a.Stdout, tasks)
 	case "json":
-		return a.printJSON(tasks)
+		return a.JSON(tasks)
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "TAG\tARCH\tREASON")
 	for _, t := range tasks {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Tag, strings.Join(t.Archs, ","), t.Reason)

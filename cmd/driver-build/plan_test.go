@@ -13,6 +13,8 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 func (u *user) plan(t *testing.T, args string) result {
@@ -25,46 +27,46 @@ func TestPlan(t *testing.T) {
 	u := newUser(t)
 	push := func(args string) {
 		t.Helper()
-		u.run(t, strings.Fields(args+" --push --repository "+u.Host+"/gpu/driver")...).want(t, 0)
+		u.Run(t, strings.Fields(args+" --push --repository "+u.Host+"/gpu/driver")...).Want(t, 0)
 	}
 	first := u.plan(t, "")
-	first.want(t, 0)
-	goldentest.Compare(t, "testdata/plan.table", u.normal(first.stdout))
-	assert.Equal(t, first.stdout, u.plan(t, "").stdout)
+	first.Want(t, 0)
+	goldentest.Compare(t, "testdata/plan.table", u.Normal(first.Stdout))
+	assert.Equal(t, first.Stdout, u.plan(t, "").Stdout)
 	r := u.plan(t, "--format github")
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	var matrix struct{ Include []map[string]string }
-	if err := json.Unmarshal([]byte(r.stdout), &matrix); err != nil || len(matrix.Include) != 5 || strings.Count(r.stdout, "\n") != 1 {
-		t.Errorf("%v: %s", err, r.stdout)
+	if err := json.Unmarshal([]byte(r.Stdout), &matrix); err != nil || len(matrix.Include) != 5 || strings.Count(r.Stdout, "\n") != 1 {
+		t.Errorf("%v: %s", err, r.Stdout)
 	}
 	r = u.plan(t, "--format gitlab")
-	r.want(t, 0)
-	goldentest.Compare(t, "testdata/plan.gitlab", strings.ReplaceAll(u.normal(r.stdout), u.dir, "DIR"))
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/plan.gitlab", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	for _, entry := range matrix.Include { // what a pipeline does with it
 		push(entry["args"])
 	}
 	for format, want := range map[string]string{"table": "TAG  ARCH  REASON\n", "json": "[]\n", "github": `{"include":[]}` + "\n"} {
 		r := u.plan(t, "--format "+format)
-		r.want(t, 0, "note: all 5 images are up to date")
-		assert.Equalf(t, want, r.stdout, "%s", format)
+		r.Want(t, 0, "note: all 5 images are up to date")
+		assert.Equalf(t, want, r.Stdout, "%s", format)
 	}
 	var child map[string]struct{ Script []string }
 	r = u.plan(t, "--format gitlab")
-	goldentest.Compare(t, "testdata/plan-empty.gitlab", r.stdout)
-	if err := yaml.Load([]byte(r.stdout), &child); err != nil || len(child) != 1 || len(child["nothing-to-build"].Script) != 1 {
-		t.Errorf("%v: %s", err, r.stdout)
+	goldentest.Compare(t, "testdata/plan-empty.gitlab", r.Stdout)
+	if err := yaml.Load([]byte(r.Stdout), &child); err != nil || len(child) != 1 || len(child["nothing-to-build"].Script) != 1 {
+		t.Errorf("%v: %s", err, r.Stdout)
 	}
 	// A package of one system gets a newer version: the images of that system are out of date.
 	p := u.Archives["ubuntu18.04"].Find("make", "amd64")
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	u.Archives["ubuntu18.04"].Publish()
 	r = u.plan(t, "")
-	if strings.Count(r.stdout, "-ubuntu18.04") != 2 || strings.Count(r.stdout, "\n") != 3 || !strings.Contains(r.stdout, " out of date: other packages") {
-		t.Error(r.stdout)
+	if strings.Count(r.Stdout, "-ubuntu18.04") != 2 || strings.Count(r.Stdout, "\n") != 3 || !strings.Contains(r.Stdout, " out of date: other packages") {
+		t.Error(r.Stdout)
 	}
-	if r = u.plan(t, "--profile compute --os debian12 --driver "+newDriver); !strings.Contains(r.stdout, "out of date: its profile is full, now compute") {
-		t.Error(r.stdout)
+	if r = u.plan(t, "--profile compute --os debian12 --driver "+newDriver); !strings.Contains(r.Stdout, "out of date: its profile is full, now compute") {
+		t.Error(r.Stdout)
 	}
 }
 
@@ -75,9 +77,9 @@ func TestPlanKernels(t *testing.T) {
 	args := func(flags string) (all []string) {
 		t.Helper()
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
-		r.want(t, 0)
+		r.Want(t, 0)
 		var tasks []batch.Task
-		require.NoError(t, json.Unmarshal([]byte(r.stdout), &tasks))
+		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &tasks))
 		for _, task := range tasks {
 			all = append(all, task.Tag+" "+task.Args)
 		}
@@ -89,32 +91,33 @@ func TestPlanKernels(t *testing.T) {
 			t.Errorf("%s is not planned: %s", k, got)
 		}
 	}
-	u.tool(t, "lock --os debian12 --arch amd64 --kernel latest").want(t, 0)
+	u.tool(t, "lock --os debian12 --arch amd64 --kernel latest").Want(t, 0)
 	u.offers("debian12", "6.1.0-99-amd64")
 	dists := u.Requests("/dists/")
 	if got := args("--kernel latest"); len(got) != 1 || !strings.Contains(got[0], "--kernel "+imagetest.Kernel+" ") {
 		t.Errorf("%q", got)
 	}
 	assert.Equalf(t, dists, u.Requests("/dists/"), "with a lock the repositories were asked")
-	u.run(t, append(strings.Fields(strings.SplitN(args("--kernel latest")[0], " ", 2)[1]), "--dry-run")...).want(t, 0)
+	u.Run(t, append(strings.Fields(strings.SplitN(args("--kernel latest")[0], " ", 2)[1]), "--dry-run")...).Want(t, 0)
 }
 
 func TestPlanFailures(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.plan(t, "--format xml").want(t, 2, "table, json, github or gitlab")
-	u.tool(t, "plan").want(t, 2, "--repository")
-	u.tool(t, "plan --repository localhost:1/x").want(t, 4, "localhost:1")
-	u.plan(t, "--sign-cert x").want(t, 2, "--kernel")
-	u.plan(t, "--kernel latest --sign-cert /no/such").want(t, 2, "/no/such")
-	u.plan(t, "--base oci:/no/such/folder --os debian12 --driver "+newDriver).want(t, 2, "/no/such/folder")
-	layout := strings.TrimSuffix(u.modulesImage(t, "amd64"), ":mine") // no base of debian12
-	u.plan(t, "--base "+layout+" --os debian12 --driver "+newDriver).want(t, 0)
-	require.NoError(t, os.Rename(strings.TrimPrefix(layout, "oci:"), u.path("a b")))
-	u.run(t, "plan", "--matrix", u.path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.path("a b"), "--os", "debian12", "--driver", newDriver).want(t, 2, "cannot be an argument")
+	u.plan(t, "--format xml").Want(t, 2, "table, json, github or gitlab")
+	u.tool(t, "plan").Want(t, 2, "--repository")
+	u.tool(t, "plan --repository localhost:1/x").Want(t, 4, "localhost:1")
+	u.plan(t, "--sign-cert x").Want(t, 2, "--kernel")
+	u.plan(t, "--kernel latest --sign-cert /no/such").Want(t, 2, "/no/such")
+	u.plan(t, "--base oci:/no/such/folder --os debian12 --driver "+newDriver).Want(t, 2, "/no/such/folder")
+	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("layout"), "x", ocitest.Image(t, "amd64", 10, "x")))
+	layout := "oci:" + u.Path("layout") // no base of debian12
+	u.plan(t, "--base "+layout+" --os debian12 --driver "+newDriver).Want(t, 0)
+	require.NoError(t, os.Rename(strings.TrimPrefix(layout, "oci:"), u.Path("a b")))
+	u.Run(t, "plan", "--matrix", u.Path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.Path("a b"), "--os", "debian12", "--driver", newDriver).Want(t, 2, "cannot be an argument")
 	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
 	u.Archives["ubuntu18.04"].Publish()
 	r := u.plan(t, "--os ubuntu18.04")
-	r.want(t, 0)
-	assert.Equalf(t, 2, strings.Count(r.stdout, " cannot be planned: "), "%v", r.stdout)
+	r.Want(t, 0)
+	assert.Equalf(t, 2, strings.Count(r.Stdout, " cannot be planned: "), "%v", r.Stdout)
 }

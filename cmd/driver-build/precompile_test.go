@@ -29,10 +29,10 @@ func TestKernelTags(t *testing.T) {
 		{"--kernel all --one-image", []string{newDriver + "-debian12"}},
 		{"--kernel latest --with-toolchain --one-image", []string{newDriver + "-debian12"}},
 	} {
-		r := u.run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...)
-		r.want(t, 0)
+		r := u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...)
+		r.Want(t, 0)
 		got := map[string]bool{}
-		for d := json.NewDecoder(strings.NewReader(r.stdout)); d.More(); {
+		for d := json.NewDecoder(strings.NewReader(r.Stdout)); d.More(); {
 			var recipe struct {
 				Tag     string
 				Aliases []string
@@ -74,22 +74,22 @@ func TestKernelUsage(t *testing.T) {
 		{"--kernel 6.1.0-99-amd64", 6, "headers of kernel 6.1.0-99-amd64"},
 		{"--kernel latest:2 --output oci-archive:x.tar", 2, "an archive holds one image"},
 	} {
-		u.run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...).want(t, c.code, c.want)
+		u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...).Want(t, c.code, c.want)
 	}
-	u.run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--kernel", "6.99.0-1-generic", "--dry-run").want(t, 2, "is newer than", "--allow-incompatible")
-	r := u.run(t, "--os", "debian12", "--driver", newDriver, "--kernel", imagetest.Kernel, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock")
-	r.want(t, 4, "unix:///nonexistent/buildkitd.sock")
+	u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--kernel", "6.99.0-1-generic", "--dry-run").Want(t, 2, "is newer than", "--allow-incompatible")
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--kernel", imagetest.Kernel, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock")
+	r.Want(t, 4, "unix:///nonexistent/buildkitd.sock")
 }
 
 // TestFetchKernels: fetch also downloads what a compile needs.
 func TestFetchKernels(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.run(t, "fetch", "--os", "debian12", "--driver", newDriver, "--kernel", "latest:2")
-	r.want(t, 0)
+	r := u.Run(t, "fetch", "--os", "debian12", "--driver", newDriver, "--kernel", "latest:2")
+	r.Want(t, 0)
 	for _, name := range []string{"linux-headers-" + imagetest.Kernel, "linux-headers-" + imagetest.OldKernel, "linux-kbuild-6.1", "gcc-12", "libcuda1"} {
-		if n := strings.Count(r.stdout, "/"+name+"_"); n != 1 {
-			t.Errorf("%s is listed %d times in:\n%s", name, n, r.stdout)
+		if n := strings.Count(r.Stdout, "/"+name+"_"); n != 1 {
+			t.Errorf("%s is listed %d times in:\n%s", name, n, r.Stdout)
 		}
 	}
 }

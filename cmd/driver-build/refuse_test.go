@@ -18,7 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
@@ -89,7 +91,7 @@ var anything = []string{"title", "help"}
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := &wrongValues{dir: dir, files: wrongFiles(t, dir), binaries: programs(t), root: newRootCmd(&app{})}
+	w := &wrongValues{dir: dir, files: wrongFiles(t, dir), binaries: commandtest.Programs(t), root: newRootCmd(&session.App{})}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Name() != "completion" && c.Name() != "help" {
@@ -161,12 +163,12 @@ func (w *wrongValues) refuses(t *testing.T, c *cobra.Command, base []string, f *
 	for i := range args {
 		args[i] = w.files.Replace(args[i])
 	}
-	var stdout, stderr safeBuffer
-	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }, binaries: w.binaries}
+	var stdout, stderr commandtest.Buffer
+	a := &session.App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Binaries: w.binaries}
 	if f.Name == "entrypoint" {
-		a.binaries = nil
+		a.Binaries = nil
 	}
-	code, text := run(t.Context(), a, args), stderr.String()
+	code, text := a.Execute(t.Context(), newRootCmd(a), args), stderr.String()
 	named := strings.Contains(text, "--"+f.Name) || f.Shorthand != "" && strings.Contains(text, "-"+f.Shorthand+" ")
 	for word := range strings.FieldsSeq(strings.ReplaceAll(w.files.Replace(value+" "+rest), ",", " ")) {
 		named = named || strings.Contains(text, word)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/page"
@@ -25,53 +27,53 @@ Without --os and --driver the whole matrix is meant. SOURCE_DATE_EPOCH sets the 
 
 // reportFlags are the flags of the command.
 type reportFlags struct {
-	selection                                       selectionFlags
-	content                                         contentFlags
+	selection                                       flags.Selection
+	content                                         flags.Content
 	repository, mirror, lock, releases, file, title string
 	compare                                         bool
 }
 
-func newReportCmd(a *app) *cobra.Command {
+func newReportCmd(a *session.App) *cobra.Command {
 	var o reportFlags
 	cmd := &cobra.Command{
-		Use: "report --html FILE", Short: "Write a page that shows what is built of the matrix", Long: reportLong, Args: noArgs,
+		Use: "report --html FILE", Short: "Write a page that shows what is built of the matrix", Long: reportLong, Args: session.NoArgs,
 		Example: "  driver-build report --html index.html --repository registry.example.com/gpu/driver\n  driver-build report --html - --os debian12 > debian12.html",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.report(cmd.Context(), o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.file, "html", "", "FILE to write, - for stdout")
-	o.selection.flags(f)
+	o.selection.AddTo(f)
 	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's; without any no registry is asked)")
 	f.BoolVar(&o.compare, "compare", false, "plan every image, to tell which are out of date")
-	mirrorFlag(f, &o.mirror)
-	o.content.flags(f)
+	flags.Mirror(f, &o.mirror)
+	o.content.AddTo(f)
 	releasesFlag(f, &o.releases)
 	f.StringVar(&o.title, "title", "", "heading of the page (default NVIDIA driver images)")
-	lockFlag(f, &o.lock)
+	flags.Lock(f, &o.lock)
 	return cmd
 }
 
-func (a *app) report(ctx context.Context, o reportFlags) error {
+func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if o.file == "" {
-		return usageError{errors.New("give --html FILE, or --html - for stdout")}
+		return session.Usagef("give --html FILE, or --html - for stdout")
 	}
 	if o.file != "-" {
 		if err := outfile.Check(o.file); err != nil {
-			return usageError{fmt.Errorf("--html: %w", err)}
+			return session.Usagef("--html: %w", err)
 		}
 	}
 	selection := o.selection.Selection
 	o.selection.All = true
-	m, b, err := o.selection.batch()
+	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err
 	}
-	r := batch.ReportOptions{Title: o.title, Tool: "driver-build " + buildInfo().Version, Matrix: m, Compare: o.compare}
-	if r.Time, err = a.now(); err != nil {
+	r := batch.ReportOptions{Title: o.title, Tool: "driver-build " + session.BuildInfo().Version, Matrix: m, Compare: o.compare}
+	if r.Time, err = a.Now(); err != nil {
 		return err
 	}
-	profile := cmp.Or(o.content.profile, m.Defaults.Profile)
-	if b.Plan, err = (batch.Sources{Mirror: o.mirror}).Options(profile, string(recipe.Gzip), a.getenv("SOURCE_DATE_EPOCH")); err != nil {
+	profile := cmp.Or(o.content.Profile, m.Defaults.Profile)
+	if b.Plan, err = (batch.Sources{Mirror: o.mirror}).Options(profile, string(recipe.Gzip), a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return err
 	}
 	pairs, err := batch.Pairs(m, selection)
@@ -82,20 +84,20 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 	if err := errors.Join(batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}
-	programs := a.programs(o.content.entrypoint)
-	if o.content.entrypoint != "" {
+	programs := a.Programs(o.content.Entrypoint)
+	if o.content.Entrypoint != "" {
 		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err
 		}
 	}
 	var notes []string
-	if a.offline && b.Repository != "" {
+	if a.Offline && b.Repository != "" {
 		b.Repository = ""
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
 	var shown page.Report
-	if err := a.with(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session) error {
-		known, err := a.knownDrivers(ctx, s, o.releases)
+	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
+		known, err := knownDrivers(ctx, a, s, o.releases)
 		if err != nil {
 			return err
 		}
@@ -107,13 +109,13 @@ func (a *app) report(ctx context.Context, o reportFlags) error {
 		return err
 	}
 	shown.Notes = slices.Concat(notes, shown.Notes)
-	a.printNotes(shown.Notes)
-	return a.writePage(ctx, o.file, shown)
+	a.Notes(shown.Notes...)
+	return writePage(ctx, a, o.file, shown)
 }
 
-func (a *app) writePage(ctx context.Context, file string, shown page.Report) error {
+func writePage(ctx context.Context, a *session.App, file string, shown page.Report) error {
 	if file == "-" {
-		return page.Write(a.stdout, shown)
+		return page.Write(a.Stdout, shown)
 	}
 	if err := outfile.Write(ctx, file, func(w io.Writer) error { return page.Write(w, shown) }); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)

@@ -18,14 +18,14 @@ func count(page, state string) int {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.env["SOURCE_DATE_EPOCH"] = "1800000000"
+	u.Env["SOURCE_DATE_EPOCH"] = "1800000000"
 	repository := u.Host + "/gpu/driver"
 	page := func(args string) string {
 		t.Helper()
-		file := u.path("page.html")
+		file := u.Path("page.html")
 		r := u.tool(t, "report --releases none --html "+file+" "+args)
-		r.want(t, 0)
-		assert.Equalf(t, "", r.stdout, "stdout")
+		r.Want(t, 0)
+		assert.Equalf(t, "", r.Stdout, "stdout")
 		text := require.Value(os.ReadFile(file))(t)
 		return string(text)
 	}
@@ -37,10 +37,10 @@ func TestReport(t *testing.T) {
 	if empty := page("--repository " + repository); count(empty, "missing") != 6 {
 		t.Errorf("an empty registry: %d are missing", count(empty, "missing"))
 	}
-	built := u.run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--push", "--repository", repository)
-	built.want(t, 0)
+	built := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--push", "--repository", repository)
+	built.Want(t, 0)
 	got := page("--repository " + repository)
-	for _, want := range []string{built.digest(t), newDriver + "-debian12", `datetime="2027-01-15T08:00:00Z"`, "As of"} {
+	for _, want := range []string{built.Digest(t), newDriver + "-debian12", `datetime="2027-01-15T08:00:00Z"`, "As of"} {
 		assert.Containsf(t, got, want, "the page")
 	}
 	if count(got, "built") != 1 || count(got, "missing") != 5 {
@@ -58,9 +58,9 @@ func TestReport(t *testing.T) {
 		t.Error("the page shows what was not asked for")
 	}
 	r := u.tool(t, "report --html - --releases none --offline --repository "+repository)
-	r.want(t, 0, "note: the registry was not asked (--offline)")
-	if !strings.HasPrefix(r.stdout, "<!doctype html>") || count(r.stdout, "buildable") != 6 {
-		t.Errorf("%.200s", r.stdout)
+	r.Want(t, 0, "note: the registry was not asked (--offline)")
+	if !strings.HasPrefix(r.Stdout, "<!doctype html>") || count(r.Stdout, "buildable") != 6 {
+		t.Errorf("%.200s", r.Stdout)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestReportFails(t *testing.T) {
 		"--html " + old + "/x --releases none":                                              {2, "is no folder"},
 		"--html " + old + " --releases none --repository 127.0.0.1:1/x --insecure-registry": {4, "127.0.0.1:1"},
 	} {
-		u.tool(t, "report "+args).want(t, want.code, want.part)
+		u.tool(t, "report "+args).Want(t, want.code, want.part)
 	}
 	// A registry that does not answer for an image is reported; a registry that lists no tags is still asked for
 	// images.
@@ -95,7 +95,7 @@ func TestReportFails(t *testing.T) {
 		return false
 	})
 	r := u.tool(t, "report --html - --releases none --os debian12 --repository "+u.Host+"/gpu/driver")
-	r.want(t, 0, "note: images with compiled modules are not shown")
-	assert.Equalf(t, 2, count(r.stdout, "unknown"), "unknown")
+	r.Want(t, 0, "note: images with compiled modules are not shown")
+	assert.Equalf(t, 2, count(r.Stdout, "unknown"), "unknown")
 	assert.Equalf(t, "old", string(require.Value(os.ReadFile(old))(t)), "the page that was there")
 }

@@ -15,11 +15,11 @@ import (
 // firstDigest is that of the first tag; aliases have the same.
 func firstDigest(t *testing.T, r result) string {
 	t.Helper()
-	lines := strings.Fields(r.stdout)
+	lines := strings.Fields(r.Stdout)
 	if len(lines) == 0 {
-		t.Fatalf("no image: %s", r.stderr)
+		t.Fatalf("no image: %s", r.Stderr)
 	}
-	first := result{stdout: lines[0]}.digest(t)
+	first := result{Stdout: lines[0]}.Digest(t)
 	for _, line := range lines {
 		if !strings.HasSuffix(line, "@sha256:"+first) {
 			t.Errorf("%s has another digest than %s", line, lines[0])
@@ -41,34 +41,34 @@ func TestRPMLock(t *testing.T) {
 				driver = oldDriver
 			}
 			target := "--os " + id + " --driver " + driver
-			first := u.matrix(t, target+" -o oci:"+u.path("one"))
-			first.want(t, 0)
-			u.cache = t.TempDir()
-			u.matrix(t, "lock "+target).want(t, 0)
-			l := require.Value(lockfile.Read(u.path("rpm.lock"), nil))(t)
+			first := u.matrix(t, target+" -o oci:"+u.user.Path("one"))
+			first.Want(t, 0)
+			u.Cache = t.TempDir()
+			u.matrix(t, "lock "+target).Want(t, 0)
+			l := require.Value(lockfile.Read(u.user.Path("rpm.lock"), nil))(t)
 			for _, p := range l.Targets[driver+"-"+id+"/amd64"].Pins.All() {
 				if u.Signed == (len(p.Keys) > 0) || u.SHA512 == (p.SHA512 == "") || u.SHA512 != (p.SHA256 == "") {
 					t.Errorf("%+v", p)
 				}
 			}
 			indexes := u.Requests("/repodata/")
-			u.cache = t.TempDir()
-			second := u.matrix(t, target+" -o oci:"+u.path("two"))
-			second.want(t, 0)
+			u.Cache = t.TempDir()
+			second := u.matrix(t, target+" -o oci:"+u.user.Path("two"))
+			second.Want(t, 0)
 			if firstDigest(t, first) != firstDigest(t, second) || u.Requests("/repodata/") != indexes {
 				t.Errorf("%d indexes were asked for", u.Requests("/repodata/")-indexes)
 			}
-			u.cache = t.TempDir()
-			u.matrix(t, "fetch "+target).want(t, 0)
+			u.Cache = t.TempDir()
+			u.matrix(t, "fetch "+target).Want(t, 0)
 			u.Fault(refuse(500, ""))
-			third := u.matrix(t, target+" --offline -o oci:"+u.path("three"))
-			third.want(t, 0)
+			third := u.matrix(t, target+" --offline -o oci:"+u.user.Path("three"))
+			third.Want(t, 0)
 			assert.Equalf(t, firstDigest(t, third), firstDigest(t, first), "the digests differ offline")
 			u.Fault(nil)
-			u.matrix(t, "lock --check "+target).want(t, 0)
+			u.matrix(t, "lock --check "+target).Want(t, 0)
 			u.Find("kmod").EVR = "29-1"
 			u.Publish()
-			if r := u.matrix(t, "lock --check --update "+target); r.code != 3 || !strings.Contains(r.stdout, "package kmod: 28-9") || !strings.Contains(r.stdout, " -> 29-1") {
+			if r := u.matrix(t, "lock --check --update "+target); r.Code != 3 || !strings.Contains(r.Stdout, "package kmod: 28-9") || !strings.Contains(r.Stdout, " -> 29-1") {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -88,18 +88,18 @@ func TestRPMLockMirror(t *testing.T) {
 		return true
 	})
 	target := "--os rocky9 --driver " + newDriver
-	u.matrix(t, "lock "+target).want(t, 4, "401", "baseos")
+	u.matrix(t, "lock "+target).Want(t, 4, "401", "baseos")
 	mirror := " --mirror http://me:secret@" + u.Host
-	u.matrix(t, "lock "+target+mirror).want(t, 0)
-	u.matrix(t, "lock --kernel latest "+target+mirror).want(t, 0)
-	data, err := os.ReadFile(u.path("rpm.lock"))
+	u.matrix(t, "lock "+target+mirror).Want(t, 0)
+	u.matrix(t, "lock --kernel latest "+target+mirror).Want(t, 0)
+	data, err := os.ReadFile(u.user.Path("rpm.lock"))
 	if err != nil || strings.Contains(string(data), "secret") || !strings.Contains(string(data), "perl-interpreter") {
 		t.Errorf("%s, %v", data, err)
 	}
-	u.matrix(t, "fetch "+target+mirror).want(t, 0)
-	u.cache = t.TempDir()
-	u.matrix(t, target+mirror+" -o oci:"+u.path("x")).want(t, 0)
-	if r := u.matrix(t, target+mirror+" --dry-run --kernel latest"); r.code != 0 || !strings.Contains(r.stdout, imagetest.RPMKernel) || strings.Contains(r.stdout+r.stderr, "secret") {
+	u.matrix(t, "fetch "+target+mirror).Want(t, 0)
+	u.Cache = t.TempDir()
+	u.matrix(t, target+mirror+" -o oci:"+u.user.Path("x")).Want(t, 0)
+	if r := u.matrix(t, target+mirror+" --dry-run --kernel latest"); r.Code != 0 || !strings.Contains(r.Stdout, imagetest.RPMKernel) || strings.Contains(r.Stdout+r.Stderr, "secret") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -110,6 +110,6 @@ func TestRPMLockSignature(t *testing.T) {
 	u := newRPMUser(t, "rocky9")
 	u.Find("kmod").Unsigned = true
 	u.Publish()
-	u.matrix(t, "lock --os rocky9 --driver "+newDriver).want(t, 0)
-	u.matrix(t, "--os rocky9 --driver "+newDriver+" -o oci:"+u.path("x")).want(t, 5, "package kmod 28-9.el9", "it is not signed")
+	u.matrix(t, "lock --os rocky9 --driver "+newDriver).Want(t, 0)
+	u.matrix(t, "--os rocky9 --driver "+newDriver+" -o oci:"+u.user.Path("x")).Want(t, 5, "package kmod 28-9.el9", "it is not signed")
 }

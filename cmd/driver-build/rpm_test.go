@@ -14,15 +14,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/packtest"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
-	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // rpmUser is a user in a world of one rpm system.
@@ -35,15 +31,15 @@ type rpmUser struct {
 func newRPMUser(t *testing.T, id string) *rpmUser {
 	t.Helper()
 	w := imagetest.NewRPM(t, id)
-	return &rpmUser{&user{w.World, t.TempDir(), t.TempDir(), map[string]string{}}, w.Systems[id], w}
+	return &rpmUser{&user{commandtest.In(t, w.World, newRootCmd)}, w.Systems[id], w}
 }
 
 // matrix runs a command, given as words, with the world's matrix.
 func (u *rpmUser) matrix(t *testing.T, words string) result {
 	t.Helper()
-	file := u.path("rpm.yaml")
+	file := u.user.Path("rpm.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(u.world.Matrix()), 0o600))
-	return u.run(t, append(strings.Fields(words), "--matrix", file)...)
+	return u.Run(t, append(strings.Fields(words), "--matrix", file)...)
 }
 
 // TestRPMFailures: exit codes and what is said about repositories, packages and bases that are refused.
@@ -85,7 +81,7 @@ func TestRPMFailures(t *testing.T) {
 		"expired index": {"opensuse-leap15.6", expireIndex, "", 5, []string{"repo-oss", "expired"}},
 		"lying index":   {"rocky9", publish(func(_ *testing.T, u *rpmUser) { u.Lie = true }), "", 5, []string{"baseos", "primary"}},
 		"package": {"rocky9", func(_ *testing.T, u *rpmUser) {
-			path := u.Path(*u.Find("make"))
+			path := u.RPMSystem.Path(*u.Find("make"))
 			data := bytes.Clone(u.File(path))
 			data[len(data)/2] ^= 1
 			u.Put(path, data)
@@ -119,12 +115,12 @@ func TestRPMFailures(t *testing.T) {
 			if c.id == "centos7" {
 				driver = oldDriver
 			}
-			out := u.path("dist")
+			out := u.user.Path("dist")
 			r := u.matrix(t, fmt.Sprintf("--os %s --driver %s -o oci:%s %s", c.id, driver, out, c.args))
-			r.want(t, c.code, c.parts...)
-			assert.Equalf(t, "", r.stdout, "stdout")
+			r.Want(t, c.code, c.parts...)
+			assert.Equalf(t, "", r.Stdout, "stdout")
 			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
-			if list := leftovers(t, u.cache); len(list) > 0 {
+			if list := leftovers(t, u.Cache); len(list) > 0 {
 				t.Errorf("left behind: %q", list)
 			}
 		})
@@ -170,15 +166,15 @@ func expireIndex(t *testing.T, u *rpmUser) {
 func TestRPMRollback(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")
-	build := "--os rocky9 --driver " + newDriver + " -o oci:" + u.path("dist")
-	u.matrix(t, build).want(t, 0)
+	build := "--os rocky9 --driver " + newDriver + " -o oci:" + u.user.Path("dist")
+	u.matrix(t, build).Want(t, 0)
 	u.Revision -= 24 * 3600
 	u.Publish()
-	u.matrix(t, build).want(t, 5, "older than before", "2023-11-13", "2023-11-14")
-	u.matrix(t, "kernels --os rocky9").want(t, 5, "older than before")
-	u.matrix(t, "lock --os rocky9 --driver "+newDriver).want(t, 5, "older than before")
-	u.matrix(t, build+" --allow-rollback").want(t, 0)
-	u.matrix(t, build).want(t, 5, "older than before")
+	u.matrix(t, build).Want(t, 5, "older than before", "2023-11-13", "2023-11-14")
+	u.matrix(t, "kernels --os rocky9").Want(t, 5, "older than before")
+	u.matrix(t, "lock --os rocky9 --driver "+newDriver).Want(t, 5, "older than before")
+	u.matrix(t, build+" --allow-rollback").Want(t, 0)
+	u.matrix(t, build).Want(t, 5, "older than before")
 }
 
 // TestRPMCommands: the other commands, on an image and a system of .rpm packages.
@@ -187,7 +183,7 @@ func TestRPMCommands(t *testing.T) {
 	u := newRPMUser(t, "rocky9")
 	target := "--os rocky9 --driver " + newDriver
 	repository := u.Host + "/team/driver"
-	u.matrix(t, target+" --push --repository "+repository).want(t, 0)
+	u.matrix(t, target+" --push --repository "+repository).Want(t, 0)
 	digest := func(tag string) string {
 		ref := require.Value(name.ParseReference(repository + ":" + tag))(t)
 		d, err := remote.Head(ref)
@@ -201,42 +197,27 @@ func TestRPMCommands(t *testing.T) {
 		t.Errorf("tag %s, alias %s", a, b)
 	}
 	image := repository + ":" + newDriver + "-rocky9"
-	u.run(t, "verify", image).want(t, 0)
-	if r := u.run(t, "inspect", "-o", "json", image); r.code != 0 || !strings.Contains(r.stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.stdout, "gpg-pubkey") {
+	u.Run(t, "verify", image).Want(t, 0)
+	if r := u.Run(t, "inspect", "-o", "json", image); r.Code != 0 || !strings.Contains(r.Stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.Stdout, "gpg-pubkey") {
 		t.Errorf("%+v", r)
 	}
 	r := u.matrix(t, "kernels --os rocky9 -o json")
-	r.want(t, 0)
+	r.Want(t, 0)
 	for _, release := range []string{imagetest.RPMKernel, imagetest.RPMOldKernel, imagetest.RPMRTKernel} {
-		if !strings.Contains(r.stdout, release) || strings.Contains(r.stdout, imagetest.RPMOrphanKernel) {
-			t.Error(r.stdout)
+		if !strings.Contains(r.Stdout, release) || strings.Contains(r.Stdout, imagetest.RPMOrphanKernel) {
+			t.Error(r.Stdout)
 		}
 	}
-	if r := u.matrix(t, target+" --dry-run --kernel latest"); r.code != 0 || !strings.Contains(r.stdout, newDriver+"-"+imagetest.RPMKernel+"-rocky9") || !strings.Contains(r.stdout, `"name": "perl-interpreter"`) {
+	if r := u.matrix(t, target+" --dry-run --kernel latest"); r.Code != 0 || !strings.Contains(r.Stdout, newDriver+"-"+imagetest.RPMKernel+"-rocky9") || !strings.Contains(r.Stdout, `"name": "perl-interpreter"`) {
 		t.Errorf("%+v", r)
 	}
-	u.matrix(t, "check "+target).want(t, 0)
-	if r := u.matrix(t, "plan "+target+" --repository "+repository); r.code != 0 || !strings.Contains(r.stderr, "up to date") {
+	u.matrix(t, "check "+target).Want(t, 0)
+	if r := u.matrix(t, "plan "+target+" --repository "+repository); r.Code != 0 || !strings.Contains(r.Stderr, "up to date") {
 		t.Errorf("%+v", r)
 	}
 	u.Find("kmod").EVR = "29-1.el9"
 	u.Publish()
-	if r := u.matrix(t, "plan "+target+" --repository "+repository); r.code != 0 || !strings.Contains(r.stdout, "out of date") {
+	if r := u.matrix(t, "plan "+target+" --repository "+repository); r.Code != 0 || !strings.Contains(r.Stdout, "out of date") {
 		t.Errorf("%+v", r)
 	}
-}
-
-// TestRPMExitCodes: the errors of the rpm packages.
-func TestRPMExitCodes(t *testing.T) {
-	t.Parallel()
-	got := map[error]int{}
-	want := map[error]int{
-		rpm.ErrSignature: 5, rpm.ErrExpired: 5, repodata.ErrIndex: 5, rpm.ErrRollback: 5, rpmdb.ErrFormat: 5, rpmfile.ErrFormat: 5, rpmfile.ErrUnsafePath: 5,
-		rpmfile.ErrSignature: 5, rpmfile.ErrDigest: 5, rpmfile.ErrKey: 5, repoconf.ErrSources: 6,
-	}
-	for err := range want {
-		got[err] = exitCode(fmt.Errorf("deep: %w", err))
-	}
-	assert.Same(t, want, got)
-	assert.Equalf(t, 6, exitCode(fmt.Errorf("deep: %w", &rpm.UnresolvableError{})), "unresolvable")
 }

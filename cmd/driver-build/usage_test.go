@@ -15,50 +15,50 @@ func TestHelp(t *testing.T) {
 	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "push", "version"} {
 		args := append(strings.Fields(command), "--help")
 		r := call(t.Context(), t, nil, args...)
-		r.want(t, 0)
+		r.Want(t, 0)
 		name := command
 		if name == "" {
 			name = "driver-build"
 		}
-		goldentest.Compare(t, "testdata/help-"+name+".txt", r.stdout)
-		assert.Equalf(t, "", r.stderr, "%s: stderr", command)
+		goldentest.Compare(t, "testdata/help-"+name+".txt", r.Stdout)
+		assert.Equalf(t, "", r.Stderr, "%s: stderr", command)
 	}
 	r := call(t.Context(), t, nil, "version")
-	r.want(t, 0)
-	if !strings.HasPrefix(r.stdout, "driver-build ") {
-		t.Errorf("%q", r.stdout)
+	r.Want(t, 0)
+	if !strings.HasPrefix(r.Stdout, "driver-build ") {
+		t.Errorf("%q", r.Stdout)
 	}
 	r = call(t.Context(), t, nil, "completion", "bash")
-	r.want(t, 0)
-	assert.Containsf(t, r.stdout, "driver-build", "no completion")
+	r.Want(t, 0)
+	assert.Containsf(t, r.Stdout, "driver-build", "no completion")
 }
 
 func TestList(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	for _, format := range []string{"table", "json", "yaml"} {
-		r := u.run(t, "list", "-o", format, "--excluded")
-		r.want(t, 0)
-		goldentest.Compare(t, "testdata/list."+format, r.stdout)
+		r := u.Run(t, "list", "-o", format, "--excluded")
+		r.Want(t, 0)
+		goldentest.Compare(t, "testdata/list."+format, r.Stdout)
 	}
-	r := u.run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver)
-	r.want(t, 0)
-	if lines := strings.Count(r.stdout, "\n"); lines != 2 || !strings.Contains(r.stdout, "418.87.01-ubuntu16.04") {
-		t.Error(r.stdout)
+	r := u.Run(t, "list", "--os", "ubuntu16.04", "--driver", oldDriver)
+	r.Want(t, 0)
+	if lines := strings.Count(r.Stdout, "\n"); lines != 2 || !strings.Contains(r.Stdout, "418.87.01-ubuntu16.04") {
+		t.Error(r.Stdout)
 	}
-	u.run(t, "list", "--os", "ubuntu99.04").want(t, 2, "ubuntu99.04")
-	u.run(t, "list", "-o", "xml").want(t, 2, "table, json or yaml")
+	u.Run(t, "list", "--os", "ubuntu99.04").Want(t, 2, "ubuntu99.04")
+	u.Run(t, "list", "-o", "xml").Want(t, 2, "table, json or yaml")
 	// The matrix in the program itself.
 	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01")
-	r.want(t, 0)
-	assert.Contains(t, r.stdout, "418.87.01-ubuntu16.04")
+	r.Want(t, 0)
+	assert.Contains(t, r.Stdout, "418.87.01-ubuntu16.04")
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.env["SOURCE_DATE_EPOCH"] = ""
-	noCert := u.path("empty.pem")
+	u.Env["SOURCE_DATE_EPOCH"] = ""
+	noCert := u.Path("empty.pem")
 	require.NoError(t, os.WriteFile(noCert, []byte("nothing"), 0o600))
 	good := "--os ubuntu18.04 --driver 418.87.01 "
 	for args, parts := range map[string][]string{
@@ -98,24 +98,24 @@ func TestUsage(t *testing.T) {
 		"fetch " + good + "--only half": {"use base"},
 		"fetch":                         {"nothing to build"},
 	} {
-		r := u.run(t, strings.Fields(args)...)
-		r.want(t, 2, parts...)
-		assert.Equalf(t, "", r.stdout, "%s: stdout", args)
+		r := u.Run(t, strings.Fields(args)...)
+		r.Want(t, 2, parts...)
+		assert.Equalf(t, "", r.Stdout, "%s: stdout", args)
 		if t.Failed() {
 			t.Fatalf("driver-build %s", args)
 		}
 	}
 	assert.Equalf(t, 0, u.Requests("/dists/"), "something was downloaded")
 	for _, epoch := range []string{"yesterday", "-1"} {
-		u.env["SOURCE_DATE_EPOCH"] = epoch
-		u.run(t, strings.Fields(good)...).want(t, 2, "SOURCE_DATE_EPOCH", epoch)
+		u.Env["SOURCE_DATE_EPOCH"] = epoch
+		u.Run(t, strings.Fields(good)...).Want(t, 2, "SOURCE_DATE_EPOCH", epoch)
 	}
 }
 
 func TestFiveMistakes(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	file := u.path("five.yaml")
+	file := u.Path("five.yaml")
 	text := `systems:
   - id: ubuntu16.4
     base: ubuntu
@@ -128,7 +128,7 @@ drivers:
       amd64: {url: https://example.com/x.run, sha256: zz}
 `
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	r := u.run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", file)
-	r.want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:55:", "did you mean ubuntu16.04?", "did you mean amd64?")
-	assert.Equalf(t, 5, strings.Count(r.stderr, file+":"), "mistakes are shown: %s", r.stderr)
+	r := u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", file)
+	r.Want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:55:", "did you mean ubuntu16.04?", "did you mean amd64?")
+	assert.Equalf(t, 5, strings.Count(r.Stderr, file+":"), "mistakes are shown: %s", r.Stderr)
 }

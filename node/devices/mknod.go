@@ -13,22 +13,30 @@ import (
 
 const capsDir = "nvidia-caps"
 
-// ensure creates the node and its link unless they exist. With an error the Node still describes what was
-// created.
-func (n Nodes) ensure(w wantedNode) (Node, error) {
-	node := Node{Path: filepath.Join(n.Dev, w.name), Major: w.major, Minor: w.minor}
-	if !isDevice(node.Path, w.dev()) {
+// ensure creates the node and its link unless they exist.
+func (n Nodes) ensure(w wantedNode) error {
+	node := n.missing(w)
+	if node.Made {
 		if err := replaceNode(node.Path, w); err != nil {
-			return node, err
+			return err
 		}
-		node.Made = true
 	}
+	if node.Link == "" {
+		return nil
+	}
+	return makeLink(node.Link, "../"+w.name)
+}
+
+// missing describes what ensure would create.
+func (n Nodes) missing(w wantedNode) Node {
+	node := Node{Path: filepath.Join(n.Dev, w.name), Major: w.major, Minor: w.minor}
+	node.Made = !isDevice(node.Path, w.dev())
 	link := filepath.Join(n.Dev, "char", fmt.Sprintf("%d:%d", w.major, w.minor))
-	made, err := ensureLink(link, "../"+w.name, w.dev())
-	if made {
+	var st unix.Stat_t
+	if unix.Stat(link, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != w.dev() {
 		node.Link = link
 	}
-	return node, err
+	return node
 }
 
 // isDevice says whether path itself (not the target of a link) is the character device dev.
@@ -65,30 +73,26 @@ func replaceNode(path string, w wantedNode) error {
 	return nil
 }
 
-// ensureLink creates link -> target unless the link already leads to the right device.
-func ensureLink(link, target string, dev uint64) (bool, error) {
-	var st unix.Stat_t
-	if unix.Stat(link, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == dev {
-		return false, nil
-	}
+// makeLink creates link -> target, or replaces what is there.
+func makeLink(link, target string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		return false, err
+		return err
 	}
 	tmp := link + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("remove what an earlier start left: %w", err)
+		return fmt.Errorf("remove what an earlier start left: %w", err)
 	}
 	if err := os.Symlink(target, tmp); err != nil {
-		return false, err
+		return err
 	}
 	if err := os.Rename(tmp, link); err != nil {
 		_ = os.Remove(tmp) // the first error is the one to report
-		return false, err
+		return err
 	}
-	return true, nil
+	return nil
 }
 
-// Remove removes the nodes and links that Create created, if they are unchanged; it keeps what others put in
+// Remove removes the nodes and links that Create recorded, if they are unchanged; it keeps what others put in
 // their place. It refuses nodes outside of Dev, because the list may come from a file. It continues after an
 // error and returns all errors.
 func (n Nodes) Remove(created []Node) error {

@@ -21,14 +21,14 @@ var ErrNoDriver = errors.New("the nvidia module is not loaded: /proc/devices doe
 // "/sys".
 type Nodes struct{ Dev, Proc, Sys string }
 
-// Node is a device node that Create created, or replaced because it was wrong. It has what is needed to
+// Node is a device node that Create creates, or replaces because it is wrong. It has what is needed to
 // recognise the node when the module that assigned its numbers is gone. It is meant for a state file.
 type Node struct {
 	Path  string `json:"path"` // "/dev/nvidia0"
 	Major uint32 `json:"major"`
 	Minor uint32 `json:"minor"`
-	Made  bool   `json:"made,omitempty"` // Create created the node itself
-	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when Create created that link
+	Made  bool   `json:"made,omitempty"` // by Create, and not only the link
+	Link  string `json:"link,omitempty"` // "/dev/char/195:0" when Create makes that link
 }
 
 // Union adds nodes whose path is new. For a path that both have, the newer node counts, but the record that
@@ -68,31 +68,34 @@ type wantedNode struct {
 
 // Create creates the device nodes of every loaded module, and their links in /dev/char by which runc finds
 // them: nvidiactl, nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch.
-// It keeps nodes with the right numbers and replaces wrong ones atomically. It returns what it created, also
-// with an error. When the driver was loaded with NVreg_ModifyDeviceFiles=0 the administrator manages the
-// nodes, and Create does nothing.
-func (n Nodes) Create(ctx context.Context) ([]Node, error) {
+// It keeps nodes with the right numbers and replaces wrong ones atomically. When the driver was loaded with
+// NVreg_ModifyDeviceFiles=0 the administrator manages the nodes, and Create does nothing. It calls record
+// with what it is about to create, so that Remove knows it even when the program is killed meanwhile; what
+// the record names need not exist.
+func (n Nodes) Create(ctx context.Context, record func([]Node)) error {
 	want, err := n.wantedNodes()
 	if err != nil {
-		return nil, fmt.Errorf("make device nodes: %w", err)
+		return fmt.Errorf("make device nodes: %w", err)
 	}
-	var created []Node
+	want = slices.DeleteFunc(want, func(w wantedNode) bool { return !w.owner.modify })
+	var missing []Node
+	for _, w := range want {
+		if node := n.missing(w); node.Made || node.Link != "" {
+			missing = append(missing, node)
+		}
+	}
+	if len(missing) > 0 {
+		record(missing)
+	}
 	for _, w := range want {
 		if err := ctx.Err(); err != nil {
-			return created, fmt.Errorf("make device nodes: %w", err)
+			return fmt.Errorf("make device nodes: %w", err)
 		}
-		if !w.owner.modify {
-			continue
-		}
-		node, err := n.ensure(w)
-		if node.Made || node.Link != "" {
-			created = append(created, node)
-		}
-		if err != nil {
-			return created, fmt.Errorf("make device node %s: %w", node.Path, err)
+		if err := n.ensure(w); err != nil {
+			return fmt.Errorf("make device node %s: %w", filepath.Join(n.Dev, w.name), err)
 		}
 	}
-	return created, nil
+	return nil
 }
 
 func (n Nodes) wantedNodes() ([]wantedNode, error) {

@@ -100,17 +100,22 @@ var complete = map[string]string{
 func TestCreateAndRemove(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
-	created := require.Value(n.Create(t.Context()))(t)
+	created := create(t, n)
 	assert.Same(t, complete, dev(t, n.Dev))
-	if again, err := n.Create(t.Context()); err != nil || len(again) > 0 {
-		t.Errorf("second: %v, %v", again, err)
-	}
+	assert.Equal(t, 0, len(create(t, n)))
 	text := require.Value(json.Marshal(created))(t)
 	var back []Node
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.NoError(t, n.Remove(back))
 	assert.Samef(t, []string{"char"}, list(t, n.Dev), "left")
 	require.NoError(t, n.Remove(back))
+}
+
+// create returns what Create recorded.
+func create(t *testing.T, n Nodes) (recorded []Node) {
+	t.Helper()
+	require.NoError(t, n.Create(t.Context(), func(missing []Node) { recorded = missing }))
+	return recorded
 }
 
 func list(t *testing.T, dir string) []string {
@@ -140,7 +145,7 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	require.NoError(t, os.Symlink("../elsewhere", at("char/195:254"))) // leads to the right device: kept
 	require.NoError(t, os.Symlink("/run/nvidia/driver/dev/nvidia0", at("char/195:0")))
 
-	created := require.Value(n.Create(t.Context()))(t)
+	created := create(t, n)
 	want := map[string]string{"elsewhere": "600 0:0 195:254"}
 	maps.Copy(want, complete)
 	want["nvidiactl"], want["char/195:254"] = "600 0:0 195:255", "../elsewhere"
@@ -159,13 +164,12 @@ func TestCreateOlderDrivers(t *testing.T) {
 	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
 	require.NoError(t, os.RemoveAll(filepath.Join(n.Proc, "driver/nvidia/gpus")))
 	require.NoError(t, os.Remove(filepath.Join(n.Proc, "driver/nvidia/params")))
-	require.Value(n.Create(t.Context()))(t)
+	create(t, n)
 	want := map[string]string{"nvidiactl": "666 0:0 195:255", "char/195:255": "../nvidiactl"}
 	assert.Same(t, want, dev(t, n.Dev))
 	require.NoError(t, os.MkdirAll(filepath.Join(n.Sys, "module/nvidia_modeset"), 0o755))
-	created, err := n.Create(t.Context())
-	if err != nil || len(created) != 1 || created[0].Minor != 254 {
-		t.Errorf("with nvidia-modeset: %+v, %v", created, err)
+	if created := create(t, n); len(created) != 1 || created[0].Minor != 254 {
+		t.Errorf("with nvidia-modeset: %+v", created)
 	}
 }
 
@@ -174,8 +178,8 @@ func TestCreateLeavesAlone(t *testing.T) {
 	n := loaded(t)
 	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia\n511 nvidia-uvm\n")
 	write(t, filepath.Join(n.Proc, "driver/nvidia/params"), "ModifyDeviceFiles: 0\n")
-	if created, err := n.Create(t.Context()); err != nil || len(created) > 0 || len(list(t, n.Dev)) > 0 {
-		t.Errorf("created %+v, %v", created, err)
+	if created := create(t, n); len(created) > 0 || len(list(t, n.Dev)) > 0 {
+		t.Errorf("created %+v", created)
 	}
 }
 
@@ -184,18 +188,17 @@ func TestCreateFails(t *testing.T) {
 	n := loaded(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIsf(t, assert.Err(n.Create(ctx)), context.Canceled, "cancelled")
+	var created []Node
+	record := func(missing []Node) { created = missing }
+	assert.ErrorIsf(t, n.Create(ctx, record), context.Canceled, "cancelled")
 	require.NoError(t, os.MkdirAll(filepath.Join(n.Dev, "nvidia-uvm"), 0o755)) // a folder cannot be replaced by a node
-	created, err := n.Create(t.Context())
-	if err == nil || len(created) != 4 {
-		t.Errorf("a folder in the way: %v, %+v", err, created)
-	}
+	assert.Errorf(t, n.Create(t.Context(), record), "a folder in the way")
 	require.NoError(t, n.Remove(created))
 	assert.Samef(t, []string{"char", "nvidia-uvm"}, list(t, n.Dev), "left")
 	write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
-	assert.Errorf(t, assert.Err(n.Create(t.Context())), "a minor that is no number was accepted")
+	assert.Errorf(t, n.Create(t.Context(), record), "a minor that is no number was accepted")
 	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
-	assert.ErrorIsf(t, assert.Err(n.Create(t.Context())), ErrNoDriver, "no module")
+	assert.ErrorIsf(t, n.Create(t.Context(), record), ErrNoDriver, "no module")
 }
 
 func TestRemoveStaysInside(t *testing.T) {

@@ -247,6 +247,21 @@ func TestDriverFails(t *testing.T) {
 	}
 }
 
+// TestDriverKilled: the status of a driver that was killed says that it serves, and nobody corrects it.
+func TestDriverKilled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, crowd()...)
+		defer b.start()()
+		assert.NoError(t, b.d.lock.Close())
+		b.d.upgrade(t.Context())
+		time.Sleep(6 * time.Minute)
+		b.pristine(false)
+		assert.Equalf(t, "Started Failed", b.reasons(), "Events")
+		assert.Contains(t, b.messages(), "no driver container holds the node's lock")
+	})
+}
+
 // TestStopped: SIGTERM at any second undoes all changes.
 func TestStopped(t *testing.T) {
 	t.Parallel()

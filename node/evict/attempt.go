@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -73,7 +74,11 @@ func (a *Agent) timeoutError(st status.Snapshot, l sweepResult, freed bool, err 
 	case !l.isFree() || !freed:
 		return fmt.Errorf("node %s is not free after %s: %s", a.cfg.Node, a.cfg.Timeout, l)
 	}
-	parts := []string{fmt.Sprintf("node %s is free of GPU pods, but driver %s does not serve after %s: state %q", a.cfg.Node, st.Wanted, a.cfg.Timeout, st.State), st.Reason, l.String()}
+	reason := st.Reason
+	if err := st.Confirm(a.cfg.Run, kmod.System{}); err != nil && a.saysServing(st) {
+		reason = err.Error()
+	}
+	parts := []string{fmt.Sprintf("node %s is free of GPU pods, but driver %s does not serve after %s: state %q", a.cfg.Node, st.Wanted, a.cfg.Timeout, st.State), reason, l.String()}
 	return errors.New(strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", "))
 }
 

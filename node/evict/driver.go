@@ -3,6 +3,7 @@ package evict
 import (
 	"slices"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -19,9 +20,15 @@ func (a *Agent) isStarting(st status.Snapshot) bool {
 		slices.Contains([]string{"replace", "root", "load", "nodes", "daemons", "verify"}, st.Phase)
 }
 
-// isServing says that the driver of this pod is up and ready.
-func (a *Agent) isServing(st status.Snapshot) bool {
+// saysServing says that the status is of the driver of this pod, up and ready.
+func (a *Agent) saysServing(st status.Snapshot) bool {
 	return st.Pod == a.cfg.Pod && st.State == status.Serving && st.Ready && st.Up != nil && st.Up.Version == st.Wanted
+}
+
+// isServing is saysServing, unless lock, modules or driver root contradict the status: a driver that was
+// killed cannot correct it. This container sees all of them: it has /run/nvidia, with propagation, and sysfs.
+func (a *Agent) isServing(st status.Snapshot) bool {
+	return a.saysServing(st) && st.Confirm(a.cfg.Run, kmod.System{}) == nil
 }
 
 // startEnded says that this start of the driver will not succeed any more. A new start begins by asking

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -54,6 +56,7 @@ type driver struct {
 	c    *cluster
 	run  string
 	name string
+	lock *os.File     // the node's; closed: the instance was killed
 	fate status.State // how its start ends: Serving, or another state
 	hold func() []kmod.Holder
 
@@ -64,6 +67,9 @@ type driver struct {
 
 func newDriver(t *testing.T, c *cluster) *driver {
 	d := &driver{t: t, c: c, run: t.TempDir(), name: "driver-abc", fate: status.Serving}
+	d.lock = require.Value(os.Create(lock.Path(d.run)))(t) // of the node, which an instance holds while it lives
+	require.NoError(t, unix.Flock(int(d.lock.Fd()), unix.LOCK_EX))
+	t.Cleanup(func() { _ = d.lock.Close() })
 	t.Cleanup(d.done.Wait)
 	return d
 }

@@ -135,8 +135,8 @@ func (h *hardware) toolchain(ctx context.Context, in *preflight.Input) {
 
 var realNodes = devices.Nodes{Dev: "/dev", Proc: "/proc", Sys: "/sys"}
 
-func (h *hardware) CreateNodes(ctx context.Context) ([]devices.Node, error) {
-	return realNodes.Create(ctx)
+func (h *hardware) CreateNodes(ctx context.Context, record func([]devices.Node)) error {
+	return realNodes.Create(ctx, record)
 }
 func (h *hardware) RemoveNodes(created []devices.Node) error { return realNodes.Remove(created) }
 

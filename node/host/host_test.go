@@ -40,7 +40,7 @@ func TestDeleteInChild(t *testing.T) {
 	if _, err := os.Stat("/proc/driver/nvidia/version"); err != nil {
 		assert.ErrorIsf(t, assert.Err(m.Flavour()), fs.ErrNotExist, "no driver")
 	}
-	if inserted, err := m.InsertInTree(t.Context()); err != nil || len(inserted) > 0 {
+	if inserted, err := m.InsertInTree(t.Context(), func(string) {}); err != nil || len(inserted) > 0 {
 		t.Errorf("nothing to insert: %v, %v", inserted, err)
 	}
 }

@@ -37,8 +37,8 @@ func (m *modules) Flavour() (string, error) {
 // InsertInTree loads modules of the kernel where it finds them. A missing one is no error here: the kernel
 // refuses a driver that needs it, and names the missing symbol. The host's tree comes first: where the driver
 // root is that of this container, its module index has NVIDIA's modules only.
-func (m *modules) InsertInTree(ctx context.Context, names ...string) ([]string, error) {
-	inserted, _, err := m.InsertDeps(ctx, m.release, []string{"/host", rootOfInit, "/"}, names...)
+func (m *modules) InsertInTree(ctx context.Context, record func(name string), names ...string) ([]string, error) {
+	inserted, _, err := m.InsertDeps(ctx, m.release, []string{"/host", rootOfInit, "/"}, record, names...)
 	return inserted, err
 }
 

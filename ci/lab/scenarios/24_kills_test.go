@@ -111,7 +111,6 @@ type kills struct {
 	tree   []string // what process 1 is called, its children, their children
 	theirs bool     // not this project's: failures are results
 	before snapshot // of the node without a driver
-	inTree []string // modules of the kernel that a start loads for the driver
 	start  time.Duration
 	stop   time.Duration
 	code   int // of a stop
@@ -126,9 +125,6 @@ func (k *kills) measure() {
 		begin := time.Now()
 		p.WaitLine(k.up, 5*time.Minute)
 		k.start = time.Since(begin)
-		k.inTree = slices.DeleteFunc(k.g.Modules(), func(m string) bool {
-			return strings.HasPrefix(m, "nvidia") || slices.Contains(strings.Fields(k.before.modules), m)
-		})
 		begin = time.Now()
 		var out string
 		if k.code, out = p.Stop(time.Minute); k.code != 0 && !k.theirs {
@@ -162,13 +158,6 @@ func (k *kills) left() string {
 		}
 	}
 	return strings.Join(all, "; ")
-}
-
-// unloadInTree removes modules of the kernel that were loaded for the driver and reports whether there were
-// any. A start that is killed while it loads them has not recorded yet which were its own; they harm nobody.
-func (k *kills) unloadInTree() bool {
-	return k.g.Sh(fmt.Sprintf(`for m in $(cut -d' ' -f1 /proc/modules); do case " %s " in *" $m "*) rmmod $m && echo $m ;; esac; done`,
-		strings.Join(k.inTree, " "))) != ""
 }
 
 // state returns the node's state when no container runs.

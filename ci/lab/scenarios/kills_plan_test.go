@@ -51,7 +51,6 @@ type outcome struct {
 	repair string // what the next start did
 	waited bool   // the next start did not serve until the process that uses the driver had ended
 	killed bool   // at the end of the grace period
-	inTree bool   // modules of the kernel stayed
 	fault  bool   // NVIDIA's module damaged the kernel
 	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
 	output string // of all containers
@@ -73,7 +72,7 @@ func (o outcome) String() string {
 	}{
 		{", with a process that uses the driver", p.holder}, {", two containers", p.two}, {fmt.Sprintf(", exit codes %v", o.codes), len(o.codes) > 0},
 		{"; " + o.state, true}, {"; next start: " + o.repair, o.repair != ""}, {"; it had to wait for that process", o.waited},
-		{"; killed after the grace period", o.killed}, {"; modules of the kernel stayed", o.inTree}, {"; then: " + o.after, o.after != ""}, {"; a fault of nvidia_uvm", o.fault},
+		{"; killed after the grace period", o.killed}, {"; then: " + o.after, o.after != ""}, {"; a fault of nvidia_uvm", o.fault},
 	} {
 		if part.is {
 			text.WriteString(part.what)
@@ -102,7 +101,6 @@ func tableOf(all []outcome) string {
 		add("no container, next start: "+o.repair, o.repair != "")
 		add("the next start did not serve until the process that uses the driver had ended", o.waited)
 		add("SIGKILL at the end of the grace period", o.killed)
-		add("modules of the kernel stayed", o.inTree)
 		add("a stop at the end left something", o.after != "" && o.after != stopped)
 	}
 	var b strings.Builder

@@ -229,7 +229,6 @@ func (k *kills) takeDown(o *outcome, running []*lab.Process) {
 			}
 		}
 	}
-	o.inTree = !k.theirs && k.unloadInTree()
 	if left := k.left(); left != "" {
 		o.after = strings.TrimPrefix(o.after+", left "+left, ", ")
 	} else if o.after == "" {

@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -8,22 +8,23 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/runner/auto"
 	"github.com/driver-container/driver-container/images/runner/buildkit"
 )
 
-// runnerFlags say what compiles modules ahead of time.
-type runnerFlags struct {
+// Runners says what compiles modules ahead of time.
+type Runners struct {
 	values   []string
 	compiles int
 	tls      buildkit.TLS
 
-	addresses []string  // of BuildKit daemons, after check
-	kind      auto.Kind // after check
+	addresses []string  // of BuildKit daemons, after Check
+	kind      auto.Kind // after Check
 }
 
-func (r *runnerFlags) flags(f *pflag.FlagSet) {
+// AddTo declares the flags.
+func (r *Runners) AddTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: buildkit[=ADDRESS] (repeatable: they share the work), chroot or auto (default auto)")
 	f.IntVar(&r.compiles, "compiles", 0, "compiles at a time (default: one a BuildKit daemon, one in a chroot)")
 	r.tls = buildkit.DefaultTLS()
@@ -33,9 +34,9 @@ func (r *runnerFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.tls.ServerName, "builder-name", r.tls.ServerName, "name in the daemon's certificate, where it is not the address's (BUILDKIT_TLS_SERVERNAME)")
 }
 
-// check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
+// Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
 // of --builder.
-func (r *runnerFlags) check(getenv func(string) string) (err error) {
+func (r *Runners) Check(getenv func(string) string) (err error) {
 	if r.compiles < 0 || r.compiles > 64 {
 		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
@@ -52,14 +53,15 @@ func (r *runnerFlags) check(getenv func(string) string) (err error) {
 	return nil
 }
 
-// attach gives the builder a runner, which is found when the first compile needs it. The returned function
+// Attach gives the session a runner, which is found when the first compile needs it. The returned function
 // ends the runner.
-func (r *runnerFlags) attach(b *images.Builder, say func(string)) func() error {
-	b.Compiles = r.compiles
-	if b.Compiles == 0 {
-		b.Compiles = max(1, len(r.addresses))
+func (r *Runners) Attach(s *session.Session) func() error {
+	s.Compiles = r.compiles
+	if s.Compiles == 0 {
+		s.Compiles = max(1, len(r.addresses))
 	}
-	finder := auto.New(auto.Options{Kind: r.kind, Addresses: r.addresses, TLS: r.tls, Work: b.Store.Dir(), Say: say})
-	b.Runner = finder.Runner
+	say := func(line string) { _ = s.Step("builder", line).End(false, nil) }
+	finder := auto.New(auto.Options{Kind: r.kind, Addresses: r.addresses, TLS: r.tls, Work: s.Store.Dir(), Say: say})
+	s.Runner = finder.Runner
 	return finder.Close
 }

@@ -1,4 +1,4 @@
-package main
+package imagecmd
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/imagename"
@@ -19,7 +21,6 @@ import (
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 const signLong = `Sign the modules of an image that were compiled ahead of time, so that nodes with Secure Boot load them. Signatures that
@@ -34,38 +35,38 @@ With a key elsewhere:     driver-build sign IMAGE --export DIR
 
 // signFlags are the flags of the command sign.
 type signFlags struct {
-	signer          signerFlags
-	output          outputFlags
+	signer          flags.Signer
+	output          flags.Output
 	export, answers string // folders
 	whole           bool
 	archs, tags     []string
 }
 
-func (o *signFlags) flags(f *pflag.FlagSet) {
-	o.signer.flags(f)
+func (o *signFlags) addTo(f *pflag.FlagSet) {
+	o.signer.AddTo(f)
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: the one that the image was built with)")
-	o.output.flags(f)
-	f.BoolVar(&o.output.push, "push", false, "push to the repository")
-	f.StringVar(&o.output.repository, "repository", "", "REGISTRY/PATH to push to")
+	o.output.AddTo(f)
+	f.BoolVar(&o.output.Push, "push", false, "push to the repository")
+	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
 }
 
-func newSignCmd(a *app) *cobra.Command {
+func newSign(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
-		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.sign(cmd.Context(), args[0], o) },
+		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
-	o.flags(cmd.Flags())
+	o.addTo(cmd.Flags())
 	return cmd
 }
 
 func (o *signFlags) check() (outs []oci.Output, err error) {
 	ways := 0
-	for _, given := range []string{o.signer.key, o.export, o.answers} {
+	for _, given := range []string{o.signer.Key, o.export, o.answers} {
 		if given != "" {
 			ways++
 		}
@@ -73,15 +74,15 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 	switch {
 	case ways != 1:
 		return nil, errors.New("sign: give one of --sign-key KEY, --export DIR and --import DIR")
-	case o.answers != "" && o.signer.cert == "":
+	case o.answers != "" && o.signer.Cert == "":
 		return nil, errors.New("--import: give --sign-cert CERT too: the signatures are checked against it")
-	case o.signer.key == "" && o.signer.passphraseFile != "", o.export != "" && o.signer.cert != "":
+	case o.signer.Key == "" && o.signer.PassphraseFile != "", o.export != "" && o.signer.Cert != "":
 		return nil, errors.New("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
 	case o.whole && o.export == "":
 		return nil, errors.New("--unsigned-modules says what --export writes: give --export DIR too")
-	case o.export != "" && (o.output.push || len(o.output.outputs) > 0 || len(o.tags) > 0):
+	case o.export != "" && (o.output.Push || len(o.output.Outputs) > 0 || len(o.tags) > 0):
 		return nil, errors.New("--export makes no image: --output, --push and --tag belong to --sign-key or --import")
-	case o.output.push && o.output.repository == "":
+	case o.output.Push && o.output.Repository == "":
 		return nil, errors.New("--push: give --repository REGISTRY/PATH")
 	}
 	for _, arch := range o.archs {
@@ -99,31 +100,31 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 			return nil, fmt.Errorf("--export: %w", err)
 		}
 	}
-	return o.output.parse(o.export != "")
+	return o.output.Parse(o.export != "")
 }
 
-func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
+func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
 	outs, err := o.check()
 	if err == nil {
 		err = registry.CheckSource(ref)
 	}
 	if err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
 	var cert *x509.Certificate
 	if o.answers != "" {
 		if cert, err = o.certificate(); err != nil {
-			return usageError{err}
+			return session.Usage(err)
 		}
 	}
-	signer, closer, err := o.signer.load(a.getenv)
+	signer, closer, err := o.signer.Load(a.Getenv)
 	if err != nil {
-		return usageError{err}
+		return session.Usage(err)
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	return a.with(ctx, nil, a.programs(""), func(ctx context.Context, s *session) error {
-		if o.output.push {
-			if err := s.Registry.CheckPush(ctx, o.output.repository); err != nil {
+	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+		if o.output.Push {
+			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
 				return err
 			}
 		}
@@ -132,7 +133,7 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 			return err
 		}
 		if o.export != "" {
-			return a.export(ctx, s, all, o)
+			return o.writeRequest(ctx, a, s, all)
 		}
 		var how modsign.Signatures
 		if signer != nil {
@@ -144,18 +145,18 @@ func (a *app) sign(ctx context.Context, ref string, o signFlags) (err error) {
 		if err != nil {
 			return err
 		}
-		return a.publishSigned(ctx, s, signed, outs, o)
+		return o.publish(ctx, a, s, signed, outs)
 	})
 }
 
 // certificate reads the certificate of an offline signer, and looks for the signer's answers.
 func (o *signFlags) certificate() (*x509.Certificate, error) {
-	certs, err := certificates([]string{o.signer.cert})
+	certs, err := flags.Certificates([]string{o.signer.Cert})
 	if err != nil {
 		return nil, err
 	}
 	if len(certs) > 1 {
-		return nil, fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.cert, len(certs))
+		return nil, fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.Cert, len(certs))
 	}
 	if _, err := os.Stat(filepath.Join(o.answers, modsign.RequestName)); err != nil {
 		return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
@@ -163,18 +164,19 @@ func (o *signFlags) certificate() (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-func (a *app) export(ctx context.Context, s *session, all map[string]v1.Image, o signFlags) error {
+// writeRequest writes what an offline signer needs.
+func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session.Session, all map[string]v1.Image) error {
 	q, err := modsign.RequestSignatures(ctx, s.Store, o.export, all, o.whole)
 	if err != nil {
 		return fmt.Errorf("--export: %w", err)
 	}
-	fmt.Fprintf(a.stderr, "%d modules to sign\n", len(q.Modules))
-	fmt.Fprintln(a.stdout, filepath.Join(o.export, modsign.RequestName))
+	fmt.Fprintf(a.Stderr, "%d modules to sign\n", len(q.Modules))
+	fmt.Fprintln(a.Stdout, filepath.Join(o.export, modsign.RequestName))
 	return nil
 }
 
-// publishSigned writes the signed image as the main command writes those that it built.
-func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, outs []oci.Output, o signFlags) error {
+// publish writes the signed image as the main command writes those that it built.
+func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, outs []oci.Output) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
@@ -191,26 +193,13 @@ func (a *app) publishSigned(ctx context.Context, s *session, signed []v1.Image, 
 	if err != nil {
 		return err
 	}
-	if err := checkContent(outs, 1, len(signed), zstd); err != nil {
+	if err := flags.CheckContent(outs, 1, len(signed), zstd); err != nil {
 		return err
 	}
 	for _, tag := range tags {
-		if err := a.publish(ctx, s, o.output, outs, tag, artifact); err != nil {
+		if err := o.output.Publish(ctx, a, s, outs, tag, artifact); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// certificates reads the files of --sign-cert.
-func certificates(files []string) ([]*x509.Certificate, error) {
-	var all []*x509.Certificate
-	for _, file := range files {
-		certs, err := sign.LoadCertificates(file)
-		if err != nil {
-			return nil, fmt.Errorf("--sign-cert: %w", err)
-		}
-		all = append(all, certs...)
-	}
-	return all, nil
 }

@@ -1,4 +1,4 @@
-package main
+package imagecmd
 
 import (
 	"context"
@@ -12,11 +12,14 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/modsign"
@@ -25,18 +28,31 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
+// user calls the commands of this package.
+type user struct{ *commandtest.User }
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	return &user{commandtest.New(t, func(a *session.App) *cobra.Command {
+		root := &cobra.Command{Use: "driver-build"}
+		a.Root(root)
+		root.AddCommand(Commands(a)...)
+		return root
+	})}
+}
+
 // modulesImage writes an image with modules for each architecture into a layout and returns its reference.
 func (u *user) modulesImage(t *testing.T, arches ...string) string {
 	t.Helper()
 	var all []v1.Image
 	for _, arch := range arches {
-		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": newDriver + "-debian12", recipe.LabelDriver: newDriver}},
+		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": imagetest.NewDriver + "-debian12", recipe.LabelDriver: imagetest.NewDriver}},
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/os-release", Body: "ID=debian\n"}})),
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", modulesSet(t, arch))))
 		all = append(all, img)
 	}
 	artifact := require.Value(images.Combine(all))(t)
-	dir := u.path("in-" + strings.Join(arches, "-"))
+	dir := u.Path("in-" + strings.Join(arches, "-"))
 	require.NoError(t, oci.WriteLayout(context.Background(), dir, "mine", artifact))
 	return "oci:" + dir + ":mine"
 }
@@ -46,10 +62,10 @@ func modulesSet(t *testing.T, arch string) (files []repotest.File) {
 	t.Helper()
 	work := t.TempDir()
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: newDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
+		Driver: imagetest.NewDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
 	}}
 	for _, name := range []string{"nvidia", "nvidia-uvm"} {
-		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, imagetest.Kernel)
+		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, imagetest.Kernel)
 		file := filepath.Join(work, name+".ko")
 		require.NoError(t, os.WriteFile(file, append(data, arch...), 0o600))
 		sum := sha256.Sum256(append(data, arch...))
@@ -67,37 +83,37 @@ func TestSignCommand(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	ref := u.modulesImage(t, "amd64", "arm64")
-	key, cert := newSignKey(t)
-	u.env[passphraseVariable] = "correct"
-	r := u.run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "oci:"+u.path("out"), "--push", "--repository", u.Host+"/gpu/driver", "--tag", "a", "--tag", "b")
-	r.want(t, 0)
-	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[0], "oci:"+u.path("out")+":a@sha256:") || !strings.HasPrefix(lines[3], u.Host+"/gpu/driver:b@sha256:") {
-		t.Errorf("stdout: %s", r.stdout)
+	key, cert := commandtest.SignKey(t)
+	u.Env[flags.PassphraseVariable] = "correct"
+	r := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "oci:"+u.Path("out"), "--push", "--repository", u.Host+"/gpu/driver", "--tag", "a", "--tag", "b")
+	r.Want(t, 0)
+	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "oci:"+u.Path("out")+":a@sha256:") || !strings.HasPrefix(lines[3], u.Host+"/gpu/driver:b@sha256:") {
+		t.Errorf("stdout: %s", r.Stdout)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		r = u.run(t, "inspect", u.Host+"/gpu/driver:a", "--arch", arch)
-		r.want(t, 0)
-		assert.Containsf(t, r.stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
-		if r = u.run(t, "verify", "oci:"+u.path("out")+":a", "--arch", arch, "--sign-cert", cert); strings.Contains(r.stdout, "module-signature") {
-			t.Errorf("%s: %s", arch, r.stdout)
+		r = u.Run(t, "inspect", u.Host+"/gpu/driver:a", "--arch", arch)
+		r.Want(t, 0)
+		assert.Containsf(t, r.Stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
+		if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--sign-cert", cert); strings.Contains(r.Stdout, "module-signature") {
+			t.Errorf("%s: %s", arch, r.Stdout)
 		}
 	}
-	_, other := newSignKey(t)
-	if r = u.run(t, "verify", "oci:"+u.path("out")+":a", "--sign-cert", other); !strings.Contains(r.stdout, "error: module-signature: ") || r.code != exitMismatch {
-		t.Errorf("%d: %s", r.code, r.stdout)
+	_, other := commandtest.SignKey(t)
+	if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--sign-cert", other); !strings.Contains(r.Stdout, "error: module-signature: ") || r.Code != session.ExitMismatch {
+		t.Errorf("%d: %s", r.Code, r.Stdout)
 	}
-	if r = u.run(t, "verify", ref); !strings.Contains(r.stdout, "note: module-signature: ") {
-		t.Errorf("%s", r.stdout)
+	if r = u.Run(t, "verify", ref); !strings.Contains(r.Stdout, "note: module-signature: ") {
+		t.Errorf("%s", r.Stdout)
 	}
-	if r = u.run(t, "inspect", ref); !strings.Contains(r.stdout, "2 modules, unsigned") {
-		t.Error(r.stdout)
+	if r = u.Run(t, "inspect", ref); !strings.Contains(r.Stdout, "2 modules, unsigned") {
+		t.Error(r.Stdout)
 	}
 	// One architecture, under the tag that it was built with.
-	r = u.run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--arch", "arm64", "-o", "docker-archive:"+u.path("one.tar"))
-	r.want(t, 0)
-	if !strings.HasPrefix(r.stdout, "docker-archive:"+u.path("one.tar")+":driver:"+newDriver+"-debian12@sha256:") {
-		t.Error(r.stdout)
+	r = u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--arch", "arm64", "-o", "docker-archive:"+u.Path("one.tar"))
+	r.Want(t, 0)
+	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+imagetest.NewDriver+"-debian12@sha256:") {
+		t.Error(r.Stdout)
 	}
 }
 
@@ -105,7 +121,7 @@ func TestSignUsage(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	ref := u.modulesImage(t, "amd64", "arm64")
-	key, cert := newSignKey(t)
+	key, cert := commandtest.SignKey(t)
 	for args, parts := range map[string][]string{
 		"":                         {"--sign-key KEY, --export DIR and --import DIR"},
 		"--sign-key k":             {"k"},
@@ -121,12 +137,11 @@ func TestSignUsage(t *testing.T) {
 		"--sign-key " + key + " --sign-cert " + cert:                                        {"the passphrase is missing or wrong"},
 		"--sign-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --sign-cert " + cert: {"pin-source"},
 	} {
-		r := u.run(t, append([]string{"sign", ref}, strings.Fields(args)...)...)
-		r.want(t, exitUsage, parts...)
+		r := u.Run(t, append([]string{"sign", ref}, strings.Fields(args)...)...)
+		r.Want(t, session.ExitUsage, parts...)
 	}
-	u.env[passphraseVariable] = "correct"
-	u.run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "docker-archive:"+u.path("x")).want(t, exitUsage, "one architecture")
-	goldentest.Compare(t, "testdata/help-sign.txt", call(t.Context(), t, nil, "sign", "--help").stdout)
+	u.Env[flags.PassphraseVariable] = "correct"
+	u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
 }
 
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.
@@ -137,7 +152,7 @@ func TestSignOffline(t *testing.T) {
 	}
 	u := newUser(t)
 	ref := u.modulesImage(t, "amd64", "arm64")
-	key, cert := u.path("key.pem"), u.path("cert.pem")
+	key, cert := u.Path("key.pem"), u.Path("cert.pem")
 	openssl := func(args ...string) {
 		t.Helper()
 		if out, err := exec.CommandContext(t.Context(), "openssl", args...).CombinedOutput(); err != nil {
@@ -145,17 +160,17 @@ func TestSignOffline(t *testing.T) {
 		}
 	}
 	openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Site", "-days", "9", "-keyout", key, "-out", cert)
-	want := u.run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "oci:"+u.path("online"))
-	want.want(t, 0)
+	want := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "oci:"+u.Path("online"))
+	want.Want(t, 0)
 	for _, whole := range []bool{false, true} {
-		dir := u.path("request")
+		dir := u.Path("request")
 		args := []string{"sign", ref, "--export", dir}
 		if whole {
 			args = append(args, "--unsigned-modules")
 		}
-		r := u.run(t, args...)
-		r.want(t, 0, "4 modules to sign")
-		assert.Equalf(t, filepath.Join(dir, modsign.RequestName), strings.TrimSpace(r.stdout), "stdout: %s", r.stdout)
+		r := u.Run(t, args...)
+		r.Want(t, 0, "4 modules to sign")
+		assert.Equalf(t, filepath.Join(dir, modsign.RequestName), strings.TrimSpace(r.Stdout), "stdout: %s", r.Stdout)
 		for _, m := range readRequest(t, dir).Modules {
 			name := filepath.Join(dir, m.SHA256)
 			if whole {
@@ -164,9 +179,9 @@ func TestSignOffline(t *testing.T) {
 				openssl("pkeyutl", "-sign", "-inkey", key, "-pkeyopt", "digest:"+m.Hash, "-in", name+".digest", "-out", name+".sig")
 			}
 		}
-		r = u.run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "-o", "oci:"+u.path("offline"))
-		r.want(t, 0)
-		assert.Equalf(t, want.digest(t), r.digest(t), "whole modules %v: %s, with the key %s", whole, r.stdout, want.stdout)
+		r = u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "-o", "oci:"+u.Path("offline"))
+		r.Want(t, 0)
+		assert.Equalf(t, want.Digest(t), r.Digest(t), "whole modules %v: %s, with the key %s", whole, r.Stdout, want.Stdout)
 		require.NoError(t, os.RemoveAll(dir))
 	}
 }
@@ -186,15 +201,15 @@ func TestSignRefuses(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	ref, another := u.modulesImage(t, "amd64"), u.modulesImage(t, "arm64")
-	_, cert := newSignKey(t)
-	dir := u.path("request")
-	u.run(t, "sign", ref, "--export", dir).want(t, 0)
-	u.run(t, "sign", ref, "--import", dir, "--sign-cert", cert).want(t, exitMismatch, "nvidia", ".p7s nor")
-	u.run(t, "sign", another, "--import", dir, "--sign-cert", cert).want(t, exitMismatch, "not for this image")
+	_, cert := commandtest.SignKey(t)
+	dir := u.Path("request")
+	u.Run(t, "sign", ref, "--export", dir).Want(t, 0)
+	u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert).Want(t, session.ExitMismatch, "nvidia", ".p7s nor")
+	u.Run(t, "sign", another, "--import", dir, "--sign-cert", cert).Want(t, session.ExitMismatch, "not for this image")
 	for _, m := range readRequest(t, dir).Modules {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, m.SHA256+".sig"), []byte("no signature"), 0o600))
 	}
-	u.run(t, "sign", ref, "--import", dir, "--sign-cert", cert).want(t, exitMismatch, "does not fit the module")
+	u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert).Want(t, session.ExitMismatch, "does not fit the module")
 	if list, err := os.ReadDir("dist"); err == nil {
 		t.Errorf("written: %v", list)
 	}

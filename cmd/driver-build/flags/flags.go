@@ -1,0 +1,140 @@
+// Package flags is the flags that several commands of driver-build have: which targets are meant, where their
+// content comes from, where images go, what compiles and who signs. A type declares its flags with AddTo and
+// checks their values before anything is read or written.
+package flags
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// Selection says which targets of which matrix are meant.
+type Selection struct {
+	matrix.Selection
+	File string // of the matrix
+}
+
+// AddTo declares the flags.
+func (s *Selection) AddTo(f *pflag.FlagSet) {
+	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu16.04 (repeatable)")
+	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 418.87.01 (repeatable)")
+	f.StringSliceVar(&s.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
+	f.StringSliceVar(&s.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
+	f.BoolVar(&s.All, "all", false, "every pair of the matrix that works")
+	f.BoolVar(&s.AllowIncompatible, "allow-incompatible", false, "build against a compatibility rule, with a warning and a label")
+	s.AddMatrix(f)
+}
+
+// AddMatrix declares --matrix alone.
+func (s *Selection) AddMatrix(f *pflag.FlagSet) {
+	f.StringVar(&s.File, "matrix", "", "the version matrix (default ./matrix.yaml, else the one in this program)")
+}
+
+// Load reads the matrix: the file given, the one in the current folder, or the embedded one.
+func (s *Selection) Load() (*matrix.Matrix, error) {
+	return batch.ReadMatrix(s.File, drivercontainer.Matrix)
+}
+
+// WholeMatrix makes a selection without systems or without drivers mean every pair that is left.
+func (s *Selection) WholeMatrix() { s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0 }
+
+// Batch reads the matrix and chooses the targets from it.
+func (s *Selection) Batch() (m *matrix.Matrix, b batch.Batch, err error) {
+	if m, err = s.Load(); err != nil {
+		return nil, b, err
+	}
+	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
+		return nil, b, session.Usagef("nothing to build: give --os and --driver, or --all; driver-build list shows what there is")
+	}
+	b = batch.Batch{Selection: s.Selection, Given: batch.Given{MatrixFile: s.File}}
+	if b.Targets, err = m.Select(s.Selection); err != nil {
+		return nil, b, session.Usage(err)
+	}
+	if len(b.Targets) == 0 {
+		return nil, b, session.Usagef("no pair of the matrix is left: driver-build list says why")
+	}
+	return m, b, nil
+}
+
+// Mirror declares --mirror.
+func Mirror(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "mirror", "", "package mirror instead of the addresses in the base's configuration: URL or PREFIX=URL")
+}
+
+// Sources says where the base, the packages and the driver come from.
+type Sources struct{ batch.Sources }
+
+// AddTo declares --base and --mirror.
+func (s *Sources) AddTo(f *pflag.FlagSet) {
+	f.StringVar(&s.Base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
+	Mirror(f, &s.Mirror)
+}
+
+// AddSource declares --source.
+func (s *Sources) AddSource(f *pflag.FlagSet) {
+	f.StringVar(&s.Source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
+}
+
+// Lock declares --lock of commands that read a lock.
+func Lock(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "lock", "", "lock to go by: FILE or none (default: matrix.lock beside matrix.yaml, where it is there)")
+}
+
+// Repository declares --repository of commands that look for images in a registry.
+func Repository(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's)")
+}
+
+// Content says what the images should hold that a registry is asked for.
+type Content struct{ Profile, Entrypoint string }
+
+// AddTo declares the flags.
+func (c *Content) AddTo(f *pflag.FlagSet) {
+	f.StringVar(&c.Profile, "profile", "", "full or compute (default: the matrix's)")
+	Entrypoint(f, &c.Entrypoint)
+}
+
+// Entrypoint declares --entrypoint of commands that compare images.
+func Entrypoint(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "entrypoint", "", "driver-entrypoint of the images (default: the one beside this program)")
+}
+
+// Format declares -o of a command that prints a table or JSON.
+func Format(f *pflag.FlagSet, value *string) {
+	f.StringVarP(value, "format", "o", "table", "table or json")
+}
+
+// CheckFormat checks the value of Format's flag.
+func CheckFormat(format string) error {
+	if format != "table" && format != "json" {
+		return session.Usagef("-o %q is not known: use table or json", format)
+	}
+	return nil
+}
+
+// Kernels says for which kernels modules are compiled ahead of time, and what else goes in.
+type Kernels struct{ batch.Kernels }
+
+// AddTo declares the flags.
+func (k *Kernels) AddTo(f *pflag.FlagSet) {
+	f.StringSliceVar(&k.Specs, "kernel", nil, "compile the modules for a kernel ahead of time: its release (uname -r), latest, latest:N or all (repeatable)")
+	f.StringSliceVar(&k.Flavours, "kernel-flavour", nil, "kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)")
+	f.StringSliceVar(&k.Modules, "modules", nil, "with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the sources offer)")
+	f.BoolVar(&k.Together, "one-image", false, "with --kernel, one image <driver>-<os> for all kernels instead of one <driver>-<kernel>-<os> each")
+	f.BoolVar(&k.Toolchain, "with-toolchain", false, "with --kernel, put compiler and sources in as well, for nodes with other kernels")
+	f.BoolVar(&k.Sources, "with-sources", false, "with --kernel, put the sources of the kernel modules in as well, for drivers that build on them (GDS, GDRCopy)")
+}
+
+// Brief cuts the help of flags at the colon.
+func Brief(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := f.Lookup(name)
+		flag.Usage, _, _ = strings.Cut(flag.Usage, ":")
+	}
+}

@@ -1,0 +1,72 @@
+package flags
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+func TestSignerFlags(t *testing.T) {
+	t.Parallel()
+	key, cert := commandtest.SignKey(t)
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	for name, c := range map[string]struct {
+		flags Signer
+		env   string
+		want  string // part of the error
+	}{
+		"none":              {Signer{}, "", ""},
+		"environment":       {Signer{Key: key}, "correct", ""},
+		"with certificate":  {Signer{Key: key, Cert: cert}, "correct", ""},
+		"file":              {Signer{Key: key, PassphraseFile: file("right", "correct\n")}, "", ""},
+		"the file counts":   {Signer{Key: key, PassphraseFile: file("right", "correct\r\n")}, "wrong", ""},
+		"wrong environment": {Signer{Key: key}, "wrong", "the passphrase is missing or wrong"},
+		"wrong file":        {Signer{Key: key, PassphraseFile: file("wrong", "wrong")}, "", "the passphrase is missing or wrong"},
+		"no file":           {Signer{Key: key, PassphraseFile: dir + "/none"}, "", "--sign-passphrase-file"},
+		"large file":        {Signer{Key: key, PassphraseFile: file("large", strings.Repeat("x", 5000))}, "", "a passphrase only"},
+		"no key":            {Signer{Key: dir + "/none"}, "", "--sign-key"},
+		"token":             {Signer{Key: "pkcs11:object=o"}, "", "--sign-key: open the PKCS#11 key"},
+	} {
+		signer, closer, err := c.flags.Load(func(name string) string {
+			if name == PassphraseVariable {
+				return c.env
+			}
+			return ""
+		})
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "correct")) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		if (signer == nil) != (err != nil || c.flags.Key == "") || closer() != nil {
+			t.Errorf("%s: signer %v", name, signer)
+		}
+	}
+	if _, _, err := (&Signer{Key: key}).Load(func(string) string { return "" }); !errors.Is(err, sign.ErrPassphrase) {
+		t.Errorf("no passphrase: %v", err)
+	}
+	for _, c := range []struct {
+		flags  Signer
+		wanted bool
+		want   string
+	}{
+		{Signer{}, false, ""},
+		{Signer{Key: key}, true, ""},
+		{Signer{Key: key}, false, "--kernel"},
+		{Signer{Cert: cert}, true, "--sign-key"},
+		{Signer{PassphraseFile: "x"}, false, "--sign-key"},
+	} {
+		if err := c.flags.Check(c.wanted); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v; want %q", c.flags, err, c.want)
+		}
+	}
+}

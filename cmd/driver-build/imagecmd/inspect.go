@@ -1,0 +1,64 @@
+// Package imagecmd is the commands of driver-build that look at a finished image or change it: inspect,
+// verify, sign and push. They take any image, also one that driver-build did not make.
+package imagecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+// Commands returns the commands, for the root of driver-build.
+func Commands(a *session.App) []*cobra.Command {
+	return []*cobra.Command{newInspect(a), newVerify(a), newSign(a), newPush(a)}
+}
+
+const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE."
+
+func newInspect(a *session.App) *cobra.Command {
+	var arch, format string
+	cmd := &cobra.Command{
+		Use: "inspect IMAGE", Short: "Show what an image holds", Args: session.ExactArgs(1),
+		Long: "Show what a driver image holds: driver, system, layers, libraries, firmware, packages.\n" + imageArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.CheckFormat(format); err != nil {
+				return err
+			}
+			return withImage(cmd.Context(), a, args[0], arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
+				i, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, args[0], base.Image)
+				if err != nil {
+					return err
+				}
+				if format == "json" {
+					return a.JSON(i)
+				}
+				return i.WriteText(a.Stdout)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
+	flags.Format(cmd.Flags(), &format)
+	return cmd
+}
+
+// withImage opens an image for reading.
+func withImage(ctx context.Context, a *session.App, ref, arch string, f func(context.Context, *session.Session, *registry.Base) error) error {
+	if err := errors.Join(matrix.CheckArch(arch), registry.CheckSource(ref)); err != nil {
+		return session.Usage(err)
+	}
+	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+		base, err := s.Registry.Base(ctx, ref, arch)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", ref, err)
+		}
+		return f(ctx, s, base)
+	})
+}

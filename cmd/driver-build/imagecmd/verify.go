@@ -1,0 +1,109 @@
+package imagecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/runner"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+// verifyFlags are the flags of the command.
+type verifyFlags struct {
+	arch, format, kernel string
+	certs                []string
+	deep                 bool
+	runners              flags.Runners
+}
+
+func newVerify(a *session.App) *cobra.Command {
+	var o verifyFlags
+	cmd := &cobra.Command{
+		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: session.ExactArgs(1),
+		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
+			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
+			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
+			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
+	f.StringArrayVar(&o.certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
+	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
+	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
+	o.runners.AddTo(f)
+	flags.Format(f, &o.format)
+	return cmd
+}
+
+func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) error {
+	if err := flags.CheckFormat(o.format); err != nil {
+		return err
+	}
+	signers, err := flags.Certificates(o.certs)
+	if err != nil {
+		return session.Usage(err)
+	}
+	if o.kernel != "" {
+		if !o.deep {
+			return session.Usagef("--kernel is for --deep")
+		}
+		if err := recipe.CheckRelease(o.kernel); err != nil {
+			return session.Usage(err)
+		}
+	}
+	if err := o.runners.Check(a.Getenv); err != nil {
+		return session.Usage(err)
+	}
+	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
+		findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, signers...)
+		if err == nil && o.deep {
+			var compiled *verify.Finding
+			if compiled, err = o.tryCompile(ctx, s, image, base); compiled != nil {
+				findings = append(findings, *compiled)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := o.print(a, findings); err != nil {
+			return err
+		}
+		return verify.Unfit(findings)
+	})
+}
+
+// tryCompile compiles in the image. A compile that fails is a finding.
+func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Base) (found *verify.Finding, err error) {
+	closeRunner := o.runners.Attach(s)
+	defer func() { err = errors.Join(err, closeRunner()) }()
+	release, err := s.TryCompile(ctx, image, base, o.kernel)
+	var failed *runner.FailedError
+	switch {
+	case errors.As(err, &failed):
+		return &verify.Finding{Severity: verify.Error, Rule: "compile", Message: failed.Error()}, nil
+	case errors.Is(err, images.ErrNotCompiling):
+		return nil, session.Usagef("--deep: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	return &verify.Finding{Severity: verify.Note, Rule: "compile", Message: "nvidia and nvidia-uvm compile for kernel " + release}, nil
+}
+
+func (o *verifyFlags) print(a *session.App, findings []verify.Finding) error {
+	if o.format == "json" {
+		return a.JSON(append([]verify.Finding{}, findings...))
+	}
+	for _, f := range findings {
+		fmt.Fprintln(a.Stdout, f)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+// Package session is what all commands of driver-build share: the flags of every command, the connection to
+// cache, network and terminal, printing, mistakes in arguments, and exit codes. It knows no command and
+// decides nothing about images.
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/display"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/progress"
+)
+
+// App is one call of driver-build: where its command writes, and the flags that every command has. A command
+// gets it when it is made, and reads it when it runs.
+type App struct {
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+
+	Jobs    int  // --jobs: downloads, unpacking and uploads at a time
+	Offline bool // --offline
+
+	// Tests set these; their zero values are the real thing.
+	Attempts int
+	Backoff  time.Duration
+	Binaries batch.Programs
+
+	printing sync.Mutex // of Stdout, where several goroutines print
+	cache    string
+	progress string
+	insecure bool
+	caFile   string
+	mirrors  []string // of registries, HOST=MIRROR
+	rollback bool
+}
+
+func (a *App) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&a.cache, "cache", "", "folder for downloads and finished layers (default $XDG_CACHE_HOME/driver-build)")
+	f.StringVar(&a.progress, "progress", "auto", "how to show progress: auto, tty, plain, json or quiet")
+	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
+	f.BoolVar(&a.Offline, "offline", false, "use only what is in the cache")
+	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
+	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
+	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's")
+	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
+}
+
+// Session is a command's connection to cache, network and terminal, open while App.With runs.
+type Session struct {
+	*images.Builder
+	display   *display.Display
+	transfers *display.Transfers
+}
+
+// With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries; those of
+// the command line come first. programs are those that images get, as Programs finds them.
+func (a *App) With(ctx context.Context, mirrors map[string][]string, programs batch.Programs, f func(context.Context, *Session) error) (err error) {
+	s, err := a.open(mirrors, programs) //nolint:contextcheck // the display ends with close, after the context
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	return f(ctx, s)
+}
+
+func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Session, error) {
+	if a.Jobs < 1 || a.Jobs > 64 {
+		return nil, Usagef("--jobs %d: give a number from 1 to 64", a.Jobs)
+	}
+	all, err := a.allMirrors(mirrors)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := a.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	d, err := display.New(a.Stderr, a.progress) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
+	if err != nil {
+		return nil, Usage(err)
+	}
+	s := &Session{display: d, transfers: display.NewTransfers(d.Observe)}
+	s.Builder, err = batch.Connect(batch.Connection{
+		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: a.caFile, Mirrors: all, AllowRollback: a.rollback,
+		Programs: programs, Info: BuildInfo(), Attempts: a.Attempts, Backoff: a.Backoff, Observe: d.Observe, Progress: s.transfers.Event,
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return s, nil
+}
+
+// close ends the display, after its last line has been written.
+func (s *Session) close() error {
+	s.Registry.Close()
+	s.transfers.End()
+	return s.display.Close()
+}
+
+// Step begins a step of the command itself.
+func (s *Session) Step(target, name string) *progress.Step {
+	return s.Observe.Begin(target, name)
+}

@@ -1,0 +1,85 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros/rpm/repodata"
+	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
+	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/driver"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("x"), 1},
+		{usageError{errors.New("x")}, 2},
+		{matrix.Errors{{Message: "x"}}, 2},
+		{&matrix.UnknownError{}, 2},
+		{&matrix.IncompatibleError{}, 2},
+		{&distros.UnknownError{}, 2},
+		{errors.Join(batch.ErrSomeFailed, apt.ErrSignature), 3},
+		{fetch.ErrUnreachable, 4},
+		{fetch.ErrOffline, 4},
+		{&fetch.StatusError{Code: 500}, 4}, // fetch wraps it as ErrUnreachable
+		{&registry.Error{Err: errors.New("x")}, 4},
+		{&oci.PlatformError{}, 4},
+		{&fetch.MismatchError{}, 5},
+		{errors.Join(fetch.ErrUnreachable, &fetch.MismatchError{}), 5},
+		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
+		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
+		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
+		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {oci.ErrFormat, 5},
+		{verify.ErrUnfit, 5},
+		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
+		{SignalError{Signal: os.Interrupt}, 130}, {SignalError{Signal: syscall.SIGTERM}, 143}, {SignalError{Signal: strange{}}, 1},
+	} {
+		err := c.err
+		if err != nil {
+			err = fmt.Errorf("deep: %w", err)
+		}
+		assert.Equalf(t, c.want, ExitCode(err), "%T %v", c.err, c.err)
+	}
+}
+
+// TestRPMExitCodes: the errors of the rpm packages.
+func TestRPMExitCodes(t *testing.T) {
+	t.Parallel()
+	got := map[error]int{}
+	want := map[error]int{
+		rpm.ErrSignature: 5, rpm.ErrExpired: 5, repodata.ErrIndex: 5, rpm.ErrRollback: 5, rpmdb.ErrFormat: 5, rpmfile.ErrFormat: 5, rpmfile.ErrUnsafePath: 5,
+		rpmfile.ErrSignature: 5, rpmfile.ErrDigest: 5, rpmfile.ErrKey: 5, repoconf.ErrSources: 6,
+	}
+	for err := range want {
+		got[err] = ExitCode(fmt.Errorf("deep: %w", err))
+	}
+	assert.Same(t, want, got)
+	assert.Equalf(t, 6, ExitCode(fmt.Errorf("deep: %w", &rpm.UnresolvableError{})), "unresolvable")
+}
+
+type strange struct{}
+
+func (strange) Signal()        {}
+func (strange) String() string { return "strange" }

@@ -1,0 +1,92 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+func (a *App) cacheDir() (string, error) {
+	if a.cache != "" {
+		return a.cache, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", Usagef("no place for the cache: %w; give --cache DIR", err)
+	}
+	return filepath.Join(dir, "driver-build"), nil
+}
+
+func (a *App) allMirrors(matrix map[string][]string) (map[string][]string, error) {
+	all := map[string][]string{}
+	for _, m := range a.mirrors {
+		host, mirror, ok := strings.Cut(m, "=")
+		if !ok || host == "" || mirror == "" {
+			return nil, Usagef("--registry-mirror %q: give HOST=MIRROR, such as docker.io=mirror.example.com:5000", m)
+		}
+		if err := registry.CheckMirror(host, mirror); err != nil {
+			return nil, Usagef("--registry-mirror: %w", err)
+		}
+		all[host] = append(all[host], mirror)
+	}
+	for host, list := range matrix {
+		all[host] = append(all[host], list...)
+	}
+	return all, nil
+}
+
+// Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal result, or the
+// clock, in UTC and whole seconds.
+func (a *App) Now() (time.Time, error) {
+	epoch := a.Getenv("SOURCE_DATE_EPOCH")
+	if epoch == "" {
+		return time.Now().UTC().Truncate(time.Second), nil
+	}
+	n, err := batch.ParseEpoch(epoch)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Unix(n, 0).UTC(), nil
+}
+
+// Programs finds the programs for images of this version; entrypoint is the value of --entrypoint.
+func (a *App) Programs(entrypoint string) batch.Programs {
+	if a.Binaries != nil {
+		return a.Binaries
+	}
+	return images.Binaries(programDir(), entrypoint, BuildInfo().Version)
+}
+
+// programDir is the folder of this program, where the programs for images are too.
+func programDir() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return "."
+	}
+	if target, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = target
+	}
+	return filepath.Dir(exe)
+}
+
+// BuildInfo is what the Go tool wrote into this program.
+func BuildInfo() recipe.BuilderInfo {
+	bi, ok := debug.ReadBuildInfo()
+	if !ok {
+		return recipe.BuilderInfo{Version: "unknown"}
+	}
+	info := recipe.BuilderInfo{Version: bi.Main.Version}
+	for _, s := range bi.Settings {
+		if s.Key == "vcs.revision" {
+			info.Revision = s.Value
+		}
+	}
+	return info
+}

@@ -1,0 +1,85 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageError is a mistake in flags, arguments or the matrix, found before anything was done.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage marks an error as a mistake in flags, arguments or the matrix, which ends with ExitUsage.
+func Usage(err error) error { return usageError{err} }
+
+// Usagef is Usage of fmt.Errorf.
+func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+
+// Root makes cmd the root of all commands: it writes to the App's streams and has the flags of every command.
+func (a *App) Root(cmd *cobra.Command) {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(a.Stdout)
+	cmd.SetErr(a.Stderr)
+	cmd.SetFlagErrorFunc(flagError)
+	a.addFlags(cmd.PersistentFlags())
+}
+
+// Execute runs the command that args name, prints its error and returns the exit code. The cause of a
+// cancelled ctx takes the place of the command's error.
+func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	if err != nil {
+		fmt.Fprintln(a.Stderr, "driver-build:", err)
+	}
+	return ExitCode(err)
+}
+
+// NoArgs refuses arguments; a likely mistake is a system or driver without its flag.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := "targets are given with --os and --driver"
+	switch {
+	case len(names) > 0 && cmd.HasParent():
+		hint = "commands of " + cmd.Name() + " are " + strings.Join(names, ", ")
+	case len(names) > 0:
+		hint += "; commands are " + strings.Join(names, ", ")
+	}
+	return Usagef("unexpected argument %q: %s", args[0], hint)
+}
+
+// ExactArgs refuses another number of arguments than n.
+func ExactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usagef("%s: %d arguments are given, %d are needed: usage: %s", cmd.Name(), len(args), n, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// flagError says what a value has to be, in place of the error of Go's parsers.
+func flagError(_ *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		want := map[string]string{"int": "a whole number", "bool": "true or false", "stringSlice": "values separated by commas, without quotes"}
+		if text, known := want[wrong.GetFlag().Value.Type()]; known {
+			err = fmt.Errorf("--%s %q: give %s", wrong.GetFlag().Name, wrong.GetValue(), text)
+		}
+	}
+	return Usage(err)
+}
