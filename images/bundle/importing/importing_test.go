@@ -167,3 +167,17 @@ func TestParts(t *testing.T) {
 		}
 	}
 }
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	b := checked(t, reading.Options{}, bundletest.Bytes(t, bundletest.Options(), bundletest.Artifacts(t)))
+	r := require.Value(importing.Import(t.Context(), b, newFake(), importing.Options{To: site}))(t)
+	refs := strings.Join(r.References(), "\n")
+	assert.Contains(t, refs, site+":550.1-debian12@sha256:")
+	assert.Contains(t, refs, site+"/charts/nvidia-driver:0.2.0@sha256:")
+	assert.Contains(t, r.Values("pull"), "  repository: "+site+"\n")
+	assert.Contains(t, r.Values("pull"), "imagePullSecrets: [pull]")
+	one := importing.Result{Done: r.Done[1:2]}
+	assert.Contains(t, one.Values(""), "  digest: sha256:")
+	assert.Contains(t, importing.Policies(b.List.Origin, site, "/etc/key.pub"), `"prefix": "`+site+`", "signedPrefix": "`+bundletest.Origin+`"`)
+}
