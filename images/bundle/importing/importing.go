@@ -4,9 +4,11 @@
 package importing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -59,11 +61,12 @@ type Result struct {
 // transfer is the state of one import.
 type transfer struct {
 	Options
-	registry Registry
-	bundle   *reading.Bundle
-	items    []*item
-	readable map[v1.Hash]bool // blobs that this bundle has
-	holders  map[v1.Hash][]string
+	registry     Registry
+	bundle       *reading.Bundle
+	items        []*item
+	repositories []string         // of the items, at the site
+	readable     map[v1.Hash]bool // blobs that this bundle has
+	holders      map[v1.Hash][]string
 
 	mu     sync.Mutex
 	result Result
@@ -117,6 +120,9 @@ func begin(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*tran
 		}
 		x.collect(b.Documents, i.Descriptor.Digest, map[v1.Hash]bool{})
 		t.items = append(t.items, x)
+		if !slices.Contains(t.repositories, x.Repository) {
+			t.repositories = append(t.repositories, x.Repository)
+		}
 	}
 	return t, t.parallel(ctx, len(t.items), func(ctx context.Context, n int) (err error) {
 		x := t.items[n]
@@ -156,40 +162,30 @@ func (x *item) collect(all map[v1.Hash][]byte, h v1.Hash, seen map[v1.Hash]bool)
 
 // needs asks the registry for the blobs that the bundle does not have.
 func (t *transfer) needs(ctx context.Context) error {
-	sources := map[v1.Hash]string{}
-	for _, a := range t.bundle.List.Absent {
-		sources[a.Digest] = a.Source
-	}
-	lacking := map[v1.Hash]bool{}
-	err := t.parallel(ctx, len(t.items), func(ctx context.Context, n int) error {
-		x := t.items[n]
-		for _, d := range x.blobs {
-			if x.there || t.has(d.Digest) {
-				continue
-			}
-			found, err := t.search(ctx, x.Repository, d.Digest)
-			if err != nil {
-				return err
-			}
-			if !found {
-				x.pending = true
-				t.mu.Lock()
-				lacking[d.Digest] = true
-				t.mu.Unlock()
-			}
+	users := t.users()
+	var missing []bundle.Blob
+	for _, b := range t.bundle.List.Blobs {
+		if len(users[b.Digest]) > 0 && !t.has(b.Digest) {
+			missing = append(missing, b)
 		}
-		return nil
+	}
+	err := t.parallel(ctx, len(missing), func(ctx context.Context, n int) error {
+		return t.search(ctx, users[missing[n].Digest], missing[n].Digest)
 	})
 	if err != nil {
 		return err
 	}
+	for _, x := range t.items {
+		x.pending = t.waits(x)
+	}
+	sources := map[v1.Hash]string{}
+	for _, a := range t.bundle.List.Absent {
+		sources[a.Digest] = a.Source
+	}
 	var texts []string
-	for _, b := range t.bundle.List.Blobs {
-		if source := sources[b.Digest]; lacking[b.Digest] && (source != "" || !t.SomePart) {
-			if source == "" {
-				source = "another part"
-			}
-			texts = append(texts, fmt.Sprintf("%s of %d bytes, which %s has", b.Digest, b.Size, source))
+	for _, b := range missing {
+		if source := sources[b.Digest]; len(t.holders[b.Digest]) == 0 && (source != "" || !t.SomePart) {
+			texts = append(texts, fmt.Sprintf("%s of %d bytes, which %s has", b.Digest, b.Size, cmp.Or(source, "another part")))
 		}
 	}
 	if len(texts) > 0 {
@@ -198,42 +194,34 @@ func (t *transfer) needs(ctx context.Context) error {
 	return nil
 }
 
+// waits says whether a blob of an item is neither at hand nor in the registry.
+func (t *transfer) waits(x *item) bool {
+	return !x.there && slices.ContainsFunc(x.blobs, func(d v1.Descriptor) bool { return !t.has(d.Digest) && len(t.holders[d.Digest]) == 0 })
+}
+
 // has says whether the content of a blob is at hand.
 func (t *transfer) has(h v1.Hash) bool { return t.readable[h] || h == bundle.EmptyConfig().Desc.Digest }
 
-// search looks for a blob in the repository and in those that it may be mounted from.
-func (t *transfer) search(ctx context.Context, repository string, h v1.Hash) (bool, error) {
-	for _, from := range append([]string{repository}, t.others(repository)...) {
-		found, err := t.registry.HasBlob(ctx, from, h)
+// search looks for a blob in the repositories that need it, and then in all that it may be mounted from.
+func (t *transfer) search(ctx context.Context, users []string, h v1.Hash) error {
+	asked := map[string]bool{}
+	for _, repository := range slices.Concat(users, t.repositories, t.MountFrom) {
+		if asked[repository] {
+			continue
+		}
+		asked[repository] = true
+		found, err := t.registry.HasBlob(ctx, repository, h)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if found {
 			t.mu.Lock()
-			t.holders[h] = append(t.holders[h], from)
+			t.holders[h] = append(t.holders[h], repository)
 			t.mu.Unlock()
-			return true, nil
+			return nil
 		}
 	}
-	return false, nil
-}
-
-// others returns the repositories that blobs may be mounted from.
-func (t *transfer) others(repository string) (all []string) {
-	seen := map[string]bool{repository: true}
-	for _, i := range t.items {
-		if !seen[i.Repository] {
-			seen[i.Repository] = true
-			all = append(all, i.Repository)
-		}
-	}
-	for _, m := range t.MountFrom {
-		if !seen[m] {
-			seen[m] = true
-			all = append(all, m)
-		}
-	}
-	return all
+	return nil
 }
 
 // lacksError lists what is missing.

@@ -51,9 +51,7 @@ func (t *transfer) blobs(ctx context.Context) error {
 		case !ok && len(t.holders[h]) == 0:
 			return nil // it comes with another part
 		case !ok:
-			b = oci.Blob{Desc: v1.Descriptor{Digest: h, Size: all[n].Size}, Open: func() (io.ReadCloser, error) {
-				return nil, fmt.Errorf("%s is in %s, but the registry does not mount it into another repository: %w", h, t.holders[h][0], ErrLacks)
-			}}
+			b = t.elsewhere(all[n])
 		}
 		for _, repository := range users[h] {
 			if err := t.push(ctx, repository, b); err != nil {
@@ -62,6 +60,13 @@ func (t *transfer) blobs(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// elsewhere is a blob that only another repository of the registry has: it can be mounted, and not be sent.
+func (t *transfer) elsewhere(b bundle.Blob) oci.Blob {
+	return oci.Blob{Desc: v1.Descriptor{Digest: b.Digest, Size: b.Size}, Open: func() (io.ReadCloser, error) {
+		return nil, fmt.Errorf("%s is in %s, but the registry does not mount it into another repository: %w", b.Digest, t.holders[b.Digest][0], ErrLacks)
+	}}
 }
 
 func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) error {

@@ -95,23 +95,18 @@ func (t *transfer) unread(ctx context.Context, users map[v1.Hash][]string) error
 			return err
 		}
 	}
-	for _, x := range t.items {
-		x.pending = false
-		for _, d := range x.blobs {
-			switch {
-			case x.there || t.has(d.Digest):
-				continue
-			case len(t.holders[d.Digest]) == 0:
-				x.pending = true
-				continue
-			}
-			b := oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
-				return nil, fmt.Errorf("%s: the registry does not mount it into %s: %w", d.Digest, x.Repository, ErrLacks)
-			}}
-			if err := t.push(ctx, x.Repository, b); err != nil {
+	for _, b := range t.bundle.List.Blobs {
+		if t.has(b.Digest) || len(t.holders[b.Digest]) == 0 {
+			continue
+		}
+		for _, repository := range users[b.Digest] {
+			if err := t.push(ctx, repository, t.elsewhere(b)); err != nil {
 				return err
 			}
 		}
+	}
+	for _, x := range t.items {
+		x.pending = t.waits(x)
 	}
 	return nil
 }

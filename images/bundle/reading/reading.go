@@ -117,6 +117,7 @@ func Check(ctx context.Context, sources []Source, o Options) (*Bundle, []bundle.
 type file struct {
 	Source
 	members []tarfile.Member
+	byName  map[string]tarfile.Member
 	faulty  bool // the archive itself has a finding
 }
 
@@ -125,23 +126,25 @@ func (f *file) index(add func(bundle.Finding)) (err error) {
 		f.faulty = true
 		add(bundle.Finding{File: f.Name, Member: member, Rule: bundle.RuleArchive, Message: message})
 	})
+	f.byName = map[string]tarfile.Member{}
+	for _, m := range f.members {
+		f.byName[m.Name] = m
+	}
 	return err
 }
 
 // get reads a member of bounded size.
 func (f *file) get(name string) ([]byte, error) {
-	for _, m := range f.members {
-		if m.Name != name {
-			continue
-		}
-		if m.Size > bundle.MaxDocument {
-			return nil, unsound("%s has %d bytes, at most %d are allowed", name, m.Size, bundle.MaxDocument)
-		}
-		raw := make([]byte, m.Size)
-		_, err := io.ReadFull(io.NewSectionReader(f.Content, m.Offset, m.Size), raw)
-		return raw, err
+	m, ok := f.byName[name]
+	if !ok {
+		return nil, unsound("%s is missing", name)
 	}
-	return nil, unsound("%s is missing", name)
+	if m.Size > bundle.MaxDocument {
+		return nil, unsound("%s has %d bytes, at most %d are allowed", name, m.Size, bundle.MaxDocument)
+	}
+	raw := make([]byte, m.Size)
+	_, err := io.ReadFull(io.NewSectionReader(f.Content, m.Offset, m.Size), raw)
+	return raw, err
 }
 
 func unsound(format string, args ...any) error {
