@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/page"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/registry/transport"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -108,7 +109,7 @@ func (r *reporter) list(ctx context.Context) (notes []string, err error) {
 	step := r.survey.online.Observe.Begin(r.Repository, "list the tags")
 	tags, err := r.survey.online.Registry.ListTags(ctx, r.Repository)
 	_ = step.End(false, nil) // the errors below say what went wrong
-	_, status := errors.AsType[*registry.StatusError](err)
+	_, status := errors.AsType[*transport.StatusError](err)
 	_, silent := errors.AsType[*registry.Error](err)
 	switch {
 	case ctx.Err() != nil:

@@ -1,7 +1,9 @@
 package oci
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -13,10 +15,38 @@ import (
 // Attachment is a manifest that belongs to an image or an index, with its blobs: a signature, an
 // attestation, an SBOM. A registry finds it by its tag, or, if it has none, as a referrer of its subject.
 type Attachment struct {
-	Subject  v1.Hash  // of the manifest or index that it belongs to
-	Tag      string   // cosign's scheme, see SignatureTag and AttestationTag; "": a referrer
-	Manifest Document // its descriptor has ArtifactType and Annotations, as an index of referrers lists them
-	Blobs    []Blob   // layers and config, each once
+	Subject  v1.Hash    // of the manifest or index that it belongs to
+	Tag      string     // cosign's scheme, see SignatureTag and AttestationTag; "": a referrer
+	Manifest Document   // its descriptor has ArtifactType and Annotations, as an index of referrers lists them
+	Blobs    []Blob     // layers and config, each once
+	Nested   []Document // documents that the manifest names, which is an index then; almost always none
+}
+
+// ErrSubject says that a manifest does not belong to what it was listed for.
+var ErrSubject = errors.New("it does not refer to that subject")
+
+// AttachmentOf makes an attachment of a manifest that was read. The error is [ErrSubject] if the manifest has
+// no tag and names another subject.
+func AttachmentOf(subject v1.Hash, tag string, t Artifact) (Attachment, error) {
+	all, err := Collect(t)
+	if err != nil {
+		return Attachment{}, err
+	}
+	var doc struct {
+		ArtifactType string
+		Annotations  map[string]string
+		Config       struct{ MediaType string }
+		Subject      struct{ Digest string }
+	}
+	top := all.Top()
+	if err := json.Unmarshal(top.Raw, &doc); err != nil {
+		return Attachment{}, fmt.Errorf("the manifest is malformed: %w", err)
+	}
+	if tag == "" && doc.Subject.Digest != subject.String() {
+		return Attachment{}, ErrSubject
+	}
+	top.Desc.Annotations, top.Desc.ArtifactType = doc.Annotations, cmp.Or(doc.ArtifactType, doc.Config.MediaType)
+	return Attachment{Subject: subject, Tag: tag, Manifest: top, Blobs: all.Blobs, Nested: all.Documents[:len(all.Documents)-1]}, nil
 }
 
 // The media types of the OCI image specification 1.1 for manifests that are not images.

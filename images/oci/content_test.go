@@ -1,32 +1,11 @@
 package oci
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
-
-func FuzzArchive(f *testing.F) {
-	f.Add([]byte("not a tar"))
-	f.Add(ocitest.LayerTar(f, "x", 10))
-	f.Add(bytes.Repeat([]byte{0}, 1024))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := indexArchive("x", bytes.NewReader(b))
-		if err != nil {
-			return
-		}
-		for n, m := range a.members {
-			if m.offset < 0 || m.size < 0 {
-				t.Errorf("%s at %d, %d bytes", n, m.offset, m.size)
-			}
-			_, _ = a.find(n)
-		}
-	})
-}
 
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"schemaVersion":2,"manifests":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","platform":{"os":"linux","architecture":"amd64"}}]}`))

@@ -34,29 +34,29 @@ type dockerEntry struct {
 // application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here would make
 // the base's digest depend on the version of a compressor; the price is that a push of such a base sends more
 // bytes.
-func (a *archive) docker(ctx context.Context, store *fetch.Store, tag string) (Manifest, error) {
-	raw, err := a.read("manifest.json", MaxManifest)
+func (a archive) docker(ctx context.Context, store *fetch.Store, tag string) (Manifest, error) {
+	raw, err := a.Read("manifest.json", MaxManifest)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("not an archive of docker save: %w", err)
 	}
 	var entries []dockerEntry
 	if err := json.Unmarshal(raw, &entries); err != nil {
-		return Manifest{}, fmt.Errorf("manifest.json in %s is malformed: %w", a.path, err)
+		return Manifest{}, fmt.Errorf("manifest.json in %s is malformed: %w", a.Path, err)
 	}
 	e, err := dockerPick(entries, tag)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("%s: %w", a.path, err)
+		return Manifest{}, fmt.Errorf("%s: %w", a.Path, err)
 	}
-	config, err := a.read(e.Config, MaxConfig)
+	config, err := a.Read(e.Config, MaxConfig)
 	if err != nil {
 		return Manifest{}, err
 	}
 	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
 	if err != nil {
-		return Manifest{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, a.path, err)
+		return Manifest{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, a.Path, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
-		return Manifest{}, fmt.Errorf("%s lists %d layers, its image config %d", a.path, len(e.Layers), len(cf.RootFS.DiffIDs))
+		return Manifest{}, fmt.Errorf("%s lists %d layers, its image config %d", a.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
 	}
 	m := v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
@@ -110,7 +110,7 @@ func sameTag(have, want string) bool {
 }
 
 // dockerLayer copies a layer into the store and checks it against its diff ID.
-func (a *archive) dockerLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash) (v1.Descriptor, error) {
+func (a archive) dockerLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash) (v1.Descriptor, error) {
 	packed, size, err := a.compression(file)
 	if err != nil {
 		return v1.Descriptor{}, err
@@ -130,8 +130,8 @@ func (a *archive) dockerLayer(ctx context.Context, store *fetch.Store, file stri
 }
 
 // compression returns the media type of a compressed layer, "" for an uncompressed one.
-func (a *archive) compression(file string) (t types.MediaType, size int64, err error) {
-	r, size, err := a.open(file)
+func (a archive) compression(file string) (t types.MediaType, size int64, err error) {
+	r, size, err := a.Member(file)
 	if err != nil {
 		return "", 0, err
 	}
@@ -151,8 +151,8 @@ func (a *archive) compression(file string) (t types.MediaType, size int64, err e
 
 // packedLayer copies a compressed layer, which crane and others write into such archives, and unpacks it once
 // to compute its diff ID.
-func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash, t types.MediaType) (d v1.Descriptor, err error) {
-	r, _, err := a.open(file)
+func (a archive) packedLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash, t types.MediaType) (d v1.Descriptor, err error) {
+	r, _, err := a.Member(file)
 	if err != nil {
 		return d, err
 	}
@@ -161,18 +161,21 @@ func (a *archive) packedLayer(ctx context.Context, store *fetch.Store, file stri
 		return d, errors.Join(err, r.Close())
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	tee := section{io.TeeReader(r, w), r}
+	tee := struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r, w), r}
 	plain, err := decompress(tee)
 	if err != nil {
-		return d, errors.Join(fmt.Errorf("%s in %s: %w", file, a.path, err), r.Close())
+		return d, errors.Join(fmt.Errorf("%s in %s: %w", file, a.Path, err), r.Close())
 	}
 	sum := sha256.New()
 	err = fetch.Copy(ctx, sum, plain, nil)
 	if err = errors.Join(err, plain.Close()); err != nil {
-		return d, fmt.Errorf("%s in %s: %w", file, a.path, err)
+		return d, fmt.Errorf("%s in %s: %w", file, a.Path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != diffID.Hex {
-		return d, &fetch.MismatchError{URL: file + " in " + a.path + " (unpacked)", Want: diffID.Hex, Got: got}
+		return d, &fetch.MismatchError{URL: file + " in " + a.Path + " (unpacked)", Want: diffID.Hex, Got: got}
 	}
 	digest, size, err := w.Commit()
 	return v1.Descriptor{MediaType: t, Size: size, Digest: v1.Hash{Algorithm: "sha256", Hex: digest}}, err

@@ -22,25 +22,34 @@ const (
 	MaxConfig   = 8 << 20
 )
 
-// Blobs is the place that has the content of an image.
+// Blobs is the place that has the content of an artifact.
 type Blobs struct {
-	where string // for messages
-	open  func(h v1.Hash) (io.ReadCloser, error)
+	where    string // for messages
+	open     func(d v1.Descriptor) (io.ReadCloser, error)
+	manifest func(h v1.Hash) ([]byte, error) // nil: manifests are among the blobs
+}
+
+// RemoteBlobs is a place that is asked for each manifest, which it verifies, and each blob.
+func RemoteBlobs(where string, manifest func(v1.Hash) ([]byte, error), open func(v1.Descriptor) (io.ReadCloser, error)) Blobs {
+	return Blobs{where: where, open: open, manifest: manifest}
 }
 
 // StoreBlobs returns the blobs of a store.
 func StoreBlobs(s *fetch.Store) Blobs {
-	return Blobs{where: "the cache", open: func(h v1.Hash) (io.ReadCloser, error) {
-		if h.Algorithm != "sha256" {
-			return nil, fmt.Errorf("%s: only sha256 is supported", h)
+	return Blobs{where: "the cache", open: func(d v1.Descriptor) (io.ReadCloser, error) {
+		if d.Digest.Algorithm != "sha256" {
+			return nil, fmt.Errorf("%s: only sha256 is supported", d.Digest)
 		}
-		return s.Open(h.Hex)
+		return s.Open(d.Digest.Hex)
 	}}
 }
 
 // Document reads a manifest or a config of bounded size and verifies it.
 func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
-	r, err := b.open(h)
+	if b.manifest != nil {
+		return b.manifest(h)
+	}
+	r, err := b.open(v1.Descriptor{Digest: h})
 	if err != nil {
 		return nil, err
 	}
@@ -94,18 +103,27 @@ func NewImage(raw []byte, b Blobs) (*Image, error) {
 
 // ParseManifest parses an image manifest and checks its descriptors.
 func ParseManifest(raw []byte) (*v1.Manifest, error) {
-	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	m, err := parseGeneric(raw)
 	if err != nil {
-		return nil, fmt.Errorf("the image manifest is malformed: %w", err)
-	}
-	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
-		if d.Digest.Algorithm != "sha256" || d.Size < 0 {
-			return nil, fmt.Errorf("the image manifest is malformed: blob %q of %d bytes (only sha256 is supported)", d.Digest, d.Size)
-		}
+		return nil, err
 	}
 	for _, d := range m.Layers {
 		if !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
 			return nil, fmt.Errorf("the image manifest has a layer of type %q: not a file system layer that can be copied", d.MediaType)
+		}
+	}
+	return m, nil
+}
+
+// parseGeneric parses a manifest of anything, and checks its descriptors.
+func parseGeneric(raw []byte) (*v1.Manifest, error) {
+	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("the manifest is malformed: %w", err)
+	}
+	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if d.Digest.Algorithm != "sha256" || d.Size < 0 {
+			return nil, fmt.Errorf("the manifest is malformed: blob %q of %d bytes (only sha256 is supported)", d.Digest, d.Size)
 		}
 	}
 	return m, nil
@@ -186,7 +204,7 @@ func (l *layer) Size() (int64, error)                { return l.desc.Size, nil }
 func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
 func (l *layer) Descriptor() (*v1.Descriptor, error) { return l.desc.DeepCopy(), nil }
 func (l *layer) Compressed() (io.ReadCloser, error) {
-	r, err := l.blobs.open(l.desc.Digest)
+	r, err := l.blobs.open(l.desc)
 	if err != nil {
 		return nil, fmt.Errorf("open layer %s in %s: %w", l.desc.Digest, l.blobs.where, err)
 	}

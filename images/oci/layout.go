@@ -31,11 +31,12 @@ const layoutJobs = 4
 // org.opencontainers.image.ref.name). It creates a missing layout. It keeps intact blobs that exist, replaces
 // an entry of the same name, and keeps all other entries. Writers of one layout wait for each other. The
 // index is replaced last and as a whole, so that the layout is complete at any moment. After an error, or
-// when ctx ends, no partial file is left.
-func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
+// when ctx ends, no partial file is left. Attachments become entries without a name; one with a tag extends
+// that of the layout.
+func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments ...Attachment) error {
 	all, err := Collect(t)
 	if err == nil {
-		err = writeLayout(ctx, dir, tag, all)
+		err = writeLayout(ctx, dir, tag, all, attachments)
 	}
 	if err != nil {
 		return fmt.Errorf("write OCI layout %s: %w", dir, err)
@@ -43,7 +44,7 @@ func WriteLayout(ctx context.Context, dir, tag string, t Artifact) (err error) {
 	return nil
 }
 
-func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error) {
+func writeLayout(ctx context.Context, dir, tag string, all *Content, attachments []Attachment) (err error) {
 	store := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(store, 0o755); err != nil {
 		return outfile.DiskFull(dir, err)
@@ -57,6 +58,15 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error)
 	if err != nil {
 		return err
 	}
+	entry, err := all.entry()
+	if err != nil {
+		return err
+	}
+	index, attachments, err = withAttachments(withEntry(index, entry, tag), layoutBlobs(dir), attachments)
+	if err != nil {
+		return err
+	}
+	all = all.with(attachments)
 	outfile.Sweep(store, ".")
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(layoutJobs)
@@ -74,7 +84,7 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content) (err error)
 	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(withEntry(index, all.Top().Desc, tag))
+	raw, err := json.Marshal(index)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (l LocalRef) checkArchive() error {
 		return err
 	}
 	first := map[string]string{"oci-archive": "index.json", "docker-archive": "manifest.json"}[l.kind]
-	if _, err := a.find(first); err != nil {
+	if err := a.Has(first); err != nil {
 		return fmt.Errorf("it is no %s: %w", l.kind, err)
 	}
 	return nil
@@ -126,28 +126,7 @@ func (l LocalRef) ManifestDigest(ctx context.Context, store *fetch.Store, arch s
 
 // open returns the manifest for linux/arch and the blobs that it refers to.
 func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Manifest, Blobs, error) {
-	switch l.kind {
-	case "oci":
-		index, err := readBounded(filepath.Join(l.Path, "index.json"), MaxManifest)
-		if err != nil {
-			return Manifest{}, Blobs{}, fmt.Errorf("not an OCI layout: %w", err)
-		}
-		b := layoutBlobs(l.Path)
-		m, err := chooseEntry(l, arch, index, b)
-		return m, b, err
-	case "oci-archive":
-		a, err := openArchive(l.Path)
-		if err != nil {
-			return Manifest{}, Blobs{}, err
-		}
-		index, err := a.read("index.json", MaxManifest)
-		if err != nil {
-			return Manifest{}, Blobs{}, fmt.Errorf("not an OCI archive: %w", err)
-		}
-		b := a.blobs(ctx, store)
-		m, err := chooseEntry(l, arch, index, b)
-		return m, b, err
-	default:
+	if l.kind == "docker-archive" {
 		a, err := openArchive(l.Path)
 		if err != nil {
 			return Manifest{}, Blobs{}, err
@@ -155,10 +134,41 @@ func (l LocalRef) open(ctx context.Context, store *fetch.Store, arch string) (Ma
 		m, err := a.docker(ctx, store, l.tag)
 		return m, StoreBlobs(store), err
 	}
+	index, b, err := l.index(ctx, store)
+	if err != nil {
+		return Manifest{}, Blobs{}, err
+	}
+	m, err := chooseEntry(l, arch, index.Manifests, b)
+	return m, b, err
+}
+
+// index reads the index of a layout or of an OCI archive.
+func (l LocalRef) index(ctx context.Context, store *fetch.Store) (index v1.IndexManifest, b Blobs, err error) {
+	var raw []byte
+	if l.kind == "oci" {
+		b = layoutBlobs(l.Path)
+		if raw, err = readBounded(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
+			return index, b, fmt.Errorf("not an OCI layout: %w", err)
+		}
+	} else {
+		a, err := openArchive(l.Path)
+		if err != nil {
+			return index, b, err
+		}
+		b = a.blobs(ctx, store)
+		if raw, err = a.Read("index.json", MaxManifest); err != nil {
+			return index, b, fmt.Errorf("not an OCI archive: %w", err)
+		}
+	}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return index, b, fmt.Errorf("index.json is malformed: %w", err)
+	}
+	return index, b, nil
 }
 
 func layoutBlobs(dir string) Blobs {
-	return Blobs{where: dir, open: func(h v1.Hash) (io.ReadCloser, error) {
+	return Blobs{where: dir, open: func(d v1.Descriptor) (io.ReadCloser, error) {
+		h := d.Digest
 		if h.Algorithm != "sha256" {
 			return nil, fmt.Errorf("%s: only sha256 is supported", h)
 		}
@@ -180,12 +190,8 @@ func readBounded(path string, limit int64) (_ []byte, err error) {
 }
 
 // chooseEntry returns the manifest for linux/arch of the entry of a layout's index that the reference means.
-func chooseEntry(l LocalRef, arch string, index []byte, b Blobs) (Manifest, error) {
-	var doc v1.IndexManifest
-	if err := json.Unmarshal(index, &doc); err != nil {
-		return Manifest{}, fmt.Errorf("index.json is malformed: %w", err)
-	}
-	d, err := entry(l, arch, doc.Manifests)
+func chooseEntry(l LocalRef, arch string, entries []v1.Descriptor, b Blobs) (Manifest, error) {
+	d, err := entry(l, arch, entries)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -201,7 +207,11 @@ func chooseEntry(l LocalRef, arch string, index []byte, b Blobs) (Manifest, erro
 }
 
 // entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
+// What belongs to images does not count then, unless there is nothing else.
 func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+	if l.tag == "" {
+		entries = imageEntries(entries)
+	}
 	var match []v1.Descriptor
 	for _, d := range entries {
 		p := d.Platform
@@ -236,4 +246,23 @@ func entry(l LocalRef, arch string, entries []v1.Descriptor) (v1.Descriptor, err
 func hasTag(d v1.Descriptor, tag string) bool {
 	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
 	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
+}
+
+// OpenLocal opens an artifact on this machine: an image, a whole index or any other (oci:DIR[:TAG],
+// oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]) for a push. Without a tag the source must have exactly
+// one entry. Content is verified when it is read.
+func OpenLocal(ctx context.Context, store *fetch.Store, ref string) (Artifact, error) {
+	l, ok := ParseLocal(ref)
+	if !ok {
+		return nil, fmt.Errorf("read %s: not an image on this machine: give oci:DIR, oci-archive:FILE or docker-archive:FILE", ref)
+	}
+	m, b, err := l.open(ctx, store, "")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	t, err := NewArtifact(m.Raw, b)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	return t, nil
 }

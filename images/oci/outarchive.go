@@ -22,19 +22,29 @@ import (
 // do.
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
-// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag. The same artifact
-// and tag give the same bytes. It is written by the rule of package outfile: a file appears
-// when it is complete; after an error, or when ctx ends, nothing is left.
-func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag, and its attachments
+// as entries without a name. The same input gives the same bytes. It is written by the rule of package
+// outfile: a file appears when it is complete; after an error, or when ctx ends, nothing is left.
+func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact, attachments ...Attachment) error {
+	fail := func(err error) error { return fmt.Errorf("write OCI archive %s: %w", file, err) }
 	all, err := Collect(t)
 	if err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
-	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, all.Top().Desc, tag)
+	entry, err := all.entry()
+	if err != nil {
+		return fail(err)
+	}
+	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, entry, tag)
+	index, attachments, err = withAttachments(index, Blobs{}, attachments)
+	if err != nil {
+		return fail(err)
+	}
 	raw, err := json.Marshal(index)
 	if err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
+	all = all.with(attachments)
 	files := []tarFile{inline("index.json", raw), inline("oci-layout", []byte(layoutVersion))}
 	for _, b := range all.Blobs {
 		files = append(files, tarFile{"blobs/sha256/" + b.Desc.Digest.Hex, b})
@@ -43,7 +53,7 @@ func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact) error {
 		files = append(files, tarFile{"blobs/sha256/" + d.Desc.Digest.Hex, d.blob()})
 	}
 	if err := writeTar(ctx, file, files); err != nil {
-		return fmt.Errorf("write OCI archive %s: %w", file, err)
+		return fail(err)
 	}
 	return nil
 }
@@ -62,10 +72,10 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	if err != nil {
 		return fail(err)
 	}
-	if all.images != 1 {
-		return fail(fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, all.images))
+	if len(all.images) != 1 {
+		return fail(fmt.Errorf("%w: it takes one image, this index has %d; name one architecture, or write an oci-archive", ErrNotForDocker, len(all.images)))
 	}
-	m, err := v1.ParseManifest(bytes.NewReader(all.Image().Raw))
+	m, err := v1.ParseManifest(bytes.NewReader(all.images[0].Raw))
 	if err != nil {
 		return fail(err)
 	}
@@ -93,9 +103,6 @@ func WriteDockerArchive(ctx context.Context, file, ref string, t Artifact) error
 	}
 	return nil
 }
-
-// Image returns the first manifest that is not an index: an index comes after the documents that it names.
-func (c *Content) Image() Document { return c.Documents[0] }
 
 func layerFile(d v1.Descriptor) string {
 	if d.MediaType == types.OCIUncompressedLayer || d.MediaType == types.DockerUncompressedLayer {

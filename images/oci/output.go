@@ -115,15 +115,18 @@ func (o Output) CheckContent(tags, archs int, zstd bool) error {
 	return nil
 }
 
-// Write writes an artifact under its tag. It returns the artifact's reference without the digest; in a
-// docker-archive that is repository:tag.
-func (o Output) Write(ctx context.Context, repository, tag string, t Artifact) (ref string, err error) {
+// Write writes an artifact under its tag, with its attachments; a docker-archive can hold none. It returns
+// the artifact's reference without the digest; in a docker-archive that is repository:tag.
+func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, attachments ...Attachment) (ref string, err error) {
 	switch o.Kind {
 	case "oci":
-		return o.String() + ":" + tag, WriteLayout(ctx, o.Path, tag, t)
+		return o.String() + ":" + tag, WriteLayout(ctx, o.Path, tag, t, attachments...)
 	case "oci-archive":
-		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, tag, t)
+		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, tag, t, attachments...)
 	default:
+		if len(attachments) > 0 {
+			return "", fmt.Errorf("write %s: %w: it has no place for signatures, SBOMs and the like; write an oci-archive", o, ErrNotForDocker)
+		}
 		if repository == "" {
 			repository = "driver"
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // errStalled is the cause that ends an upload of which the registry took no byte for too long.
@@ -96,10 +97,10 @@ func (u *uploadBody) CheckDigest() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
-		return &finalError{u.err}
+		return transport.Final(u.err)
 	}
 	if err := u.source.CheckDigest(); err != nil {
-		return &finalError{err}
+		return transport.Final(err)
 	}
 	return nil
 }
@@ -109,7 +110,7 @@ func (u *uploadBody) explain(ctx context.Context, err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
-		return &finalError{u.err}
+		return transport.Final(u.err)
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
 		return fmt.Errorf("%w (%v)", errStalled, u.limits.stall)

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Description is the content of an image's manifest that identifies the image, without its layers.
@@ -72,7 +73,7 @@ func (p *pull) single(ctx context.Context, arch string, m oci.Manifest, config v
 // absent turns a registry's 404 for a tag into fs.ErrNotExist: there is no such image, or no such repository
 // yet.
 func absent(err error) error {
-	if status(err) == 404 {
+	if transport.Status(err) == 404 {
 		return errors.Join(fs.ErrNotExist, err)
 	}
 	return err

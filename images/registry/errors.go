@@ -2,24 +2,20 @@ package registry
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
-	"unicode"
 
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	ggcr "github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Error says that a registry could not be reached, gave a wrong answer, or refused. errors.Is reports it as
@@ -40,32 +36,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is makes every registry error a fetch.ErrUnreachable, because the command's exit code for both is the same.
 func (e *Error) Is(target error) bool { return target == fetch.ErrUnreachable }
-
-// StatusError is an answer with another status than success.
-type StatusError struct {
-	Code       int    // the HTTP status
-	Message    string // the registry's message, cleaned and shortened; may be empty
-	retryAfter time.Duration
-}
-
-// RetryAfter is the pause that the registry requested; 0 if none.
-func (e *StatusError) RetryAfter() time.Duration { return e.retryAfter }
-
-func (e *StatusError) Error() string {
-	s := fmt.Sprintf("it answered %d %s", e.Code, http.StatusText(e.Code))
-	if e.Message != "" {
-		s += " (" + e.Message + ")"
-	}
-	return s
-}
-
-// Is makes errors.Is(err, fs.ErrNotExist) true for 404.
-func (e *StatusError) Is(target error) bool {
-	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
-}
-
-// errPlain refuses to send credentials and content unencrypted.
-var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
 // redactedError replaces the text of an error, which may have a URL with a token, and keeps the error
 // for errors.As.
@@ -107,11 +77,11 @@ func failure(ctx context.Context, op, ref, host string, err error) error {
 
 // explain returns the text for an error of the network or of a registry.
 func explain(op, host string, err error) error {
-	var answer *StatusError
+	var answer *transport.StatusError
 	var dns *net.DNSError
-	code, text := status(err), plainText(err)
+	code, text := transport.Status(err), plainText(err)
 	switch {
-	case isCertificate(err):
+	case transport.IsCertificate(err):
 		text = "its certificate is not trusted: " + text + "; give the CA that issued it with --ca FILE"
 	case code == http.StatusUnauthorized:
 		text = fmt.Sprintf("not logged in, or no such image (401): run docker login %s or podman login %s", host, host)
@@ -143,33 +113,10 @@ func verb(op string) string {
 	return "pull from"
 }
 
-// status returns the HTTP status of an error, 0 if it has none.
-func status(err error) int {
-	var own *StatusError
-	var theirs *transport.Error
-	var fetched *fetch.StatusError
-	switch {
-	case errors.As(err, &own):
-		return own.Code
-	case errors.As(err, &theirs):
-		return theirs.StatusCode
-	case errors.As(err, &fetched):
-		return fetched.Code
-	}
-	return 0
-}
-
-func isCertificate(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname)
-}
-
 // plainText returns an error's text without URLs, which have tokens and signatures, and without characters
 // that a server may have sent to disturb a terminal.
 func plainText(err error) string {
-	if theirs, ok := errors.AsType[*transport.Error](err); ok {
+	if theirs, ok := errors.AsType[*ggcr.Error](err); ok {
 		return answerText(theirs)
 	}
 	if item, ok := errors.AsType[*itemError](err); ok {
@@ -182,27 +129,13 @@ func plainText(err error) string {
 	if strings.Contains(text, "no token in bearer response") { // go-containerregistry appends the whole answer
 		text = "its token server sent no token"
 	}
-	return clean(text)
+	return transport.Clean(text)
 }
 
-func answerText(e *transport.Error) string {
+func answerText(e *ggcr.Error) string {
 	var all []string
 	for _, d := range e.Errors {
 		all = append(all, strings.TrimSpace(string(d.Code)+" "+d.Message))
 	}
-	return (&StatusError{Code: e.StatusCode, Message: clean(strings.Join(all, "; "))}).Error()
-}
-
-// clean makes a server's text printable on one line of a terminal.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > 300 {
-		s = string(slices.Concat(r[:300], []rune("...")))
-	}
-	return strings.TrimSpace(s)
+	return (&transport.StatusError{Code: e.StatusCode, Message: transport.Clean(strings.Join(all, "; "))}).Error()
 }

@@ -40,10 +40,10 @@ type fake struct {
 	fault   func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func newFake(t *testing.T) *fake {
+func newFake(t *testing.T, options ...ggcr.Option) *fake {
 	t.Helper()
 	f := &fake{blobs: map[string]map[string][]byte{}, uploads: map[string][]byte{}}
-	f.inner = ggcr.New(ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(f))
+	f.inner = ggcr.New(append(options, ggcr.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)), ggcr.WithBlobHandler(f))...)
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
@@ -27,6 +28,7 @@ func TestListTags(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	require.Value(c.Attach(t.Context(), f.host()+"/team/driver", referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")))(t)
 	got, err := c.ListTags(t.Context(), f.host()+"/team/driver")
 	if diff := cmp.Diff([]string{"535-debian12", "535.261.03-debian12", "latest"}, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)

@@ -8,11 +8,11 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Base is an image to build upon. All of its content is on this machine.
@@ -29,7 +29,7 @@ type pull struct {
 	ref reference
 
 	order     sync.Mutex
-	endpoints []endpoint // the one that delivered last is first
+	endpoints []transport.Endpoint // the one that delivered last is first
 }
 
 func (c *Client) newPull(op, text string) (*pull, error) {
@@ -42,7 +42,7 @@ func (c *Client) newPull(op, text string) (*pull, error) {
 
 // tryEndpoints calls f for one endpoint after the other until one succeeds. Every endpoint except the last
 // gets only two attempts, because there is another one to ask.
-func (p *pull) tryEndpoints(ctx context.Context, f func(s *session, attempts int) error) error {
+func (p *pull) tryEndpoints(ctx context.Context, f func(s *transport.Session, attempts int) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)
 	p.order.Unlock()
@@ -52,7 +52,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session, attempts int
 		if n < len(endpoints)-1 {
 			attempts = min(attempts, 2)
 		}
-		s, err := p.session(ctx, e, attempts, transport.PullScope)
+		s, err := p.pool.Session(ctx, e, attempts, transport.Pull)
 		if err == nil {
 			err = f(s, attempts)
 		}
@@ -60,7 +60,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session, attempts int
 			p.moveToFront(e)
 			return nil
 		}
-		err = failure(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
+		err = failure(ctx, p.op, p.ref.text, e.Repo.RegistryStr(), err)
 		var remote *Error
 		var mismatch *fetch.MismatchError
 		if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {
@@ -75,7 +75,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session, attempts int
 }
 
 // moveToFront moves an endpoint to the front.
-func (p *pull) moveToFront(e endpoint) {
+func (p *pull) moveToFront(e transport.Endpoint) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	if n := slices.Index(p.endpoints, e); n > 0 {
@@ -155,9 +155,9 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	if p.opts.Offline {
 		return p.offline()
 	}
-	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
-		get := fetch.Client{Store: p.opts.Store, HTTP: s.http, Attempts: attempts, Backoff: p.opts.Backoff}
-		file := fetch.File{URL: s.url("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
+	err := p.tryEndpoints(ctx, func(s *transport.Session, attempts int) error {
+		get := fetch.Client{Store: p.opts.Store, HTTP: s.HTTP, Attempts: attempts, Backoff: p.opts.Backoff}
+		file := fetch.File{URL: s.URL("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
 		_, _, err := get.Get(ctx, file, func(done, _ int64) {
 			event.Current = done
 			p.report(event)

@@ -7,10 +7,9 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Stats count what a push did with the blobs (layers and configs) of an artifact.
@@ -19,13 +18,17 @@ type Stats struct {
 	Mounted  int   // taken by the registry from another of its repositories
 	Existing int   // already in the repository
 	Bytes    int64 // of blobs, sent over the network; bytes sent twice count twice
+
+	// Attachments counts signatures, attestations and other referrers, also those that the registry had. Their
+	// blobs are in the counts above, except those of a tag that did not change.
+	Attachments int
 }
 
 // push is the state of one push of one artifact into one repository.
 type push struct {
 	*Client
 	ref  reference
-	s    *session
+	s    *transport.Session
 	from []string // repositories of the same registry to try mounts from, for blobs of unknown origin
 	base []string // from, and the repositories that blobs are known to come from
 
@@ -33,12 +36,12 @@ type push struct {
 	stats Stats
 }
 
-// Push sends an image or an index to ref (repository:tag, or repository@digest), and lets further tags of the
-// same repository name it too. Blobs go first: Push checks for each, else mounts it from another repository,
-// else uploads it and resumes an interrupted upload. Then come the manifests that an index names, then the
-// tags. A tag moves only when all of its content is in the registry. An artifact that already has all its
-// names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob does not match its
-// digest.
+// Push sends an artifact (an image, an index or any other) to ref (repository:tag, or repository@digest), and
+// lets further tags of the same repository name it too. Blobs go first: Push checks for each, else mounts it
+// from another repository, else uploads it and resumes an interrupted upload. Then come the manifests that an
+// index names, then the tags. A tag moves only when all of its content is in the registry. An artifact that
+// already has all its names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob
+// does not match its digest.
 func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...string) (v1.Hash, Stats, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil {
@@ -52,11 +55,8 @@ func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...s
 	if err != nil {
 		return v1.Hash{}, Stats{}, err
 	}
-	if c.opts.Offline {
-		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, fetch.ErrOffline)
-	}
 	p := &push{Client: c, ref: r}
-	p.candidates(all)
+	p.candidates(all.Bases, all.Blobs)
 	if err := p.run(ctx, all, names); err != nil {
 		return v1.Hash{}, p.stats, failure(ctx, "push", ref, r.repo.RegistryStr(), err)
 	}
@@ -86,7 +86,7 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 }
 
 // candidates returns the repositories of the same registry that blobs may be mounted from.
-func (p *push) candidates(all *oci.Content) {
+func (p *push) candidates(bases []string, blobs []oci.Blob) {
 	add := func(list *[]string, repository string) {
 		r, err := parseReference(repository, p.opts.Insecure)
 		if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() || r.repo.RepositoryStr() == p.ref.repo.RepositoryStr() {
@@ -96,20 +96,25 @@ func (p *push) candidates(all *oci.Content) {
 			*list = append(*list, s)
 		}
 	}
-	for _, name := range slices.Concat(all.Bases, p.opts.MountFrom) {
+	for _, name := range slices.Concat(bases, p.opts.MountFrom) {
 		add(&p.from, name)
 	}
 	p.base = slices.Clone(p.from)
-	for _, b := range all.Blobs {
+	for _, b := range blobs {
 		if o := p.mountSource(b.Desc.Digest); o != "" {
 			add(&p.base, o)
 		}
 	}
 }
 
-func (p *push) run(ctx context.Context, all *oci.Content, names []string) (err error) {
-	p.s, err = p.session(ctx, endpoint{repo: p.ref.repo}, p.opts.Attempts, transport.PushScope, p.base...)
-	if err != nil {
+// open logs in, with the right to read what blobs may be mounted from.
+func (p *push) open(ctx context.Context) (err error) {
+	p.s, err = p.pool.Session(ctx, transport.Endpoint{Repo: p.ref.repo}, p.opts.Attempts, transport.Push, p.base...)
+	return err
+}
+
+func (p *push) run(ctx context.Context, all *oci.Content, names []string) error {
+	if err := p.open(ctx); err != nil {
 		return err
 	}
 	top := all.Top()
@@ -118,7 +123,7 @@ func (p *push) run(ctx context.Context, all *oci.Content, names []string) (err e
 		return err
 	}
 	if len(missing) == 0 {
-		p.unchanged(all, names)
+		p.unchanged(all.Blobs, top, names)
 		return nil
 	}
 	exists, err := p.hasDocument(ctx, top.Desc.Digest.String(), top)
@@ -126,12 +131,12 @@ func (p *push) run(ctx context.Context, all *oci.Content, names []string) (err e
 		return err
 	}
 	if exists {
-		p.unchanged(all, nil)
-	} else if err := p.pushContent(ctx, all); err != nil {
+		p.unchanged(all.Blobs, top, nil)
+	} else if err := p.pushParts(ctx, all.Blobs, all.Documents[:len(all.Documents)-1]); err != nil {
 		return err
 	}
 	for _, name := range missing {
-		if err := p.Document(ctx, name, top); err != nil {
+		if _, err := p.put(ctx, name, top); err != nil {
 			return err
 		}
 	}

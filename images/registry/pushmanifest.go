@@ -11,20 +11,21 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
-// pushContent sends everything except the tags.
-func (p *push) pushContent(ctx context.Context, all *oci.Content) error {
+// pushParts sends what a manifest names: blobs, and then documents.
+func (p *push) pushParts(ctx context.Context, blobs []oci.Blob, documents []oci.Document) error {
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(p.opts.Jobs)
-	for _, b := range all.Blobs {
+	for _, b := range blobs {
 		jobs.Go(func() error { return p.blob(jctx, b) })
 	}
 	if err := jobs.Wait(); err != nil {
 		return err
 	}
-	for _, d := range all.Documents[:len(all.Documents)-1] {
-		if err := p.Document(ctx, d.Desc.Digest.String(), d); err != nil {
+	for _, d := range documents {
+		if _, err := p.put(ctx, d.Desc.Digest.String(), d); err != nil {
 			return err
 		}
 	}
@@ -49,23 +50,23 @@ func (p *push) missing(ctx context.Context, top oci.Document, names []string) ([
 // hasDocument reports whether the registry has the document under that name.
 func (p *push) hasDocument(ctx context.Context, name string, d oci.Document) (bool, error) {
 	var got v1.Hash
-	err := p.try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
-		got, err = p.s.headManifest(ctx, name)
+	err := p.pool.Try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
+		got, err = p.s.HeadManifest(ctx, name)
 		return err
 	})
-	if code := status(err); code == http.StatusNotFound {
+	if code := transport.Status(err); code == http.StatusNotFound {
 		return false, nil
 	}
 	return got == d.Desc.Digest, err
 }
 
-// unchanged reports the event that nothing had to be sent.
-func (p *push) unchanged(all *oci.Content, names []string) {
-	for _, b := range all.Blobs {
+// unchanged reports the events that nothing had to be sent.
+func (p *push) unchanged(blobs []oci.Blob, top oci.Document, names []string) {
+	for _, b := range blobs {
 		p.count(b, Exists)
 	}
 	for _, name := range names {
-		p.reportState("manifest "+name, all.Top().Desc.Size, Exists)
+		p.reportState("manifest "+name, top.Desc.Size, Exists)
 	}
 }
 
@@ -88,28 +89,30 @@ func (p *push) count(b oci.Blob, s State) {
 	}
 }
 
-// document puts a manifest under a name, and checks that the registry stored it with the right digest.
-func (p *push) Document(ctx context.Context, name string, d oci.Document) error {
-	err := p.try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.Raw))
+// put puts a manifest under a name, and checks that the registry stored it with the right digest. It returns
+// the header of the answer.
+func (p *push) put(ctx context.Context, name string, d oci.Document) (header http.Header, err error) {
+	err = p.pool.Try(ctx, p.opts.Attempts, p.limits.commit, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.URL("manifests", name), bytes.NewReader(d.Raw))
 		if err != nil {
 			return err
 		}
 		req.Header.Set("Content-Type", string(d.Desc.MediaType))
-		resp, err := p.s.http.Do(req)
+		resp, err := p.s.HTTP.Do(req)
 		if err != nil {
 			return err
 		}
-		err = check(resp, http.StatusCreated, http.StatusOK, http.StatusAccepted)
+		header = resp.Header
+		err = transport.Check(resp, http.StatusCreated, http.StatusOK, http.StatusAccepted)
 		got := resp.Header.Get("Docker-Content-Digest")
 		if err == nil && got != "" && got != d.Desc.Digest.String() {
-			err = &finalError{fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, clean(got))}
+			err = transport.Final(fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, transport.Clean(got)))
 		}
 		return errors.Join(err, resp.Body.Close())
 	})
 	if err != nil {
-		return &itemError{"manifest " + name, err}
+		return nil, &itemError{"manifest " + name, err}
 	}
 	p.reportState("manifest "+name, d.Desc.Size, Done)
-	return nil
+	return header, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // reference is an image in a registry, as users write it: [host/]path[:tag][@digest].
@@ -78,12 +79,6 @@ type mirror struct {
 	plain    bool
 }
 
-// endpoint is a mirror or registry that serves a repository.
-type endpoint struct {
-	repo  name.Repository
-	plain bool // plain HTTP is allowed
-}
-
 // CheckMirror checks one mirror of a registry, as Options.Mirrors has it.
 func CheckMirror(host, mirror string) error {
 	_, err := parseMirrors(map[string][]string{host: {mirror}})
@@ -134,9 +129,9 @@ func parseMirror(text string) (mirror, error) {
 	return mirror{registry: reg, prefix: prefix, plain: plain}, nil
 }
 
-// endpoints returns the endpoints of a repository: its mirrors in order, then its own registry.
-func (c *Client) endpoints(repo name.Repository) []endpoint {
-	var out []endpoint
+// endpoints returns the transport.Endpoints of a repository: its mirrors in order, then its own registry.
+func (c *Client) endpoints(repo name.Repository) []transport.Endpoint {
+	var out []transport.Endpoint
 	for _, m := range c.mirrors[repo.RegistryStr()] {
 		reg := m.registry
 		if c.opts.Insecure {
@@ -144,7 +139,7 @@ func (c *Client) endpoints(repo name.Repository) []endpoint {
 				reg = r
 			}
 		}
-		out = append(out, endpoint{repo: reg.Repo(m.prefix, repo.RepositoryStr()), plain: m.plain})
+		out = append(out, transport.Endpoint{Repo: reg.Repo(m.prefix, repo.RepositoryStr()), Plain: m.plain})
 	}
-	return append(out, endpoint{repo: repo})
+	return append(out, transport.Endpoint{Repo: repo})
 }

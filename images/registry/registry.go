@@ -1,16 +1,23 @@
-// Package registry pulls images from and pushes them to container registries, OCI layouts and archives. It
-// stores pulled content in the content-addressed store, verifies it before anything reads it, and never pulls
-// it twice. A push sends only what the registry lacks, and moves the tag after everything else is in the
-// registry.
+// Package registry pulls artifacts from and pushes them to container registries, OCI layouts and archives:
+// images, indexes, charts, and what belongs to them. It stores pulled content in the content-addressed store,
+// verifies it before anything reads it, and never pulls it twice. A push sends only what the registry lacks,
+// and moves the tag after everything else is in the registry.
 //
-// It does not build or change images, does not run anything, does not talk to a container daemon, and writes
-// no credentials anywhere: it only reads those of Docker and Podman.
+//   - [Client.Base], [Client.Resolve], [Client.Describe], [Client.ListTags] read images, for a build.
+//   - [Client.Open] reads an artifact of any kind, [Client.Push] sends one, [Client.CheckPush]
+//     tries it before.
+//   - [Client.Attachments] finds signatures, attestations, SBOMs and other referrers, [Client.Attach]
+//     adds some.
+//   - [Client.Copy] copies an artifact with its attachments.
+//
+// Options.Offline forbids what downloads; Push, CheckPush and Attach work, and Copy from this machine.
+//
+// It does not build or change images, does not run anything and does not talk to a container daemon. Packages
+// credentials and transport below it keep passwords and speak HTTP.
 package registry
 
 import (
 	"fmt"
-	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -18,6 +25,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/registry/credentials"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Options say how to reach registries. Store is mandatory; everything else has a default.
@@ -28,8 +37,8 @@ type Options struct {
 	// Mirrors lists mirrors by registry host, tried in this order before the registry: "host[:port][/prefix]",
 	// with "http://" in front if plain HTTP is allowed.
 	Mirrors  map[string][]string
-	Offline  bool           // use only what is in Store or on this machine
-	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see NewKeychain
+	Offline  bool           // download only what is in Store or on this machine; pushes work
+	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see credentials.NewKeychain
 	Jobs     int            // parallel transfers within one pull or push; 0: 4
 	Attempts int            // tries of a request, or of a transfer that makes no progress; 0: 5
 	Backoff  time.Duration  // pause before the second try, doubled for each further one; 0: 500ms
@@ -64,13 +73,13 @@ type Event struct {
 // Client talks to registries. It is safe for concurrent use. Close closes idle connections.
 type Client struct {
 	opts    Options
-	keys    authn.Keychain
-	http    *http.Transport
+	pool    *transport.Pool
 	mirrors map[string][]mirror
 	limits  limits
 
 	mu       sync.Mutex
-	sessions map[string]*session
+	apis     map[string]bool // repository -> whether it has the referrers API; absent: not asked
+	tagLocks map[string]*sync.Mutex
 	origins  map[string]string // blob digest -> repository it can be mounted from
 }
 
@@ -89,12 +98,12 @@ func New(o Options) (*Client, error) {
 	if o.Backoff <= 0 {
 		o.Backoff = 500 * time.Millisecond
 	}
-	c := &Client{opts: o, keys: o.Keychain, sessions: map[string]*session{}, origins: map[string]string{}, limits: defaultLimits}
-	if c.keys == nil {
-		c.keys = NewKeychain()
+	if o.Keychain == nil {
+		o.Keychain = credentials.NewKeychain()
 	}
+	c := &Client{opts: o, apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[string]string{}, limits: defaultLimits}
 	var err error
-	if c.http, err = newTransport(o); err != nil {
+	if c.pool, err = transport.NewPool(transport.Options{Insecure: o.Insecure, CAFile: o.CAFile, Keychain: o.Keychain, Backoff: o.Backoff}); err != nil {
 		return nil, err
 	}
 	if c.mirrors, err = parseMirrors(o.Mirrors); err != nil {
@@ -104,7 +113,7 @@ func New(o Options) (*Client, error) {
 }
 
 // Close closes idle connections. The client may still be used.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.pool.Close() }
 
 func (c *Client) report(e Event) {
 	if c.opts.Progress != nil {
@@ -123,12 +132,4 @@ func (c *Client) mountSource(h v1.Hash) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origins[h.String()]
-}
-
-func readCA(path string) ([]byte, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the CA certificates: %w", err)
-	}
-	return pem, nil
 }

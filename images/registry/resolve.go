@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Resolve returns the digest of the manifest for linux/arch, or of the index itself when arch is empty. It
@@ -48,9 +49,9 @@ func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 		return p.byDigest(ctx, h)
 	}
 	var got oci.Manifest
-	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
-		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
-			got, err = p.resolveTag(ctx, s)
+	err := p.tryEndpoints(ctx, func(s *transport.Session, attempts int) error {
+		return p.pool.Try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
+			got, err = p.resolveTag(ctx, s, p.ref.tag)
 			return err
 		})
 	})
@@ -62,13 +63,13 @@ func (p *pull) Top(ctx context.Context) (oci.Manifest, error) {
 
 // resolveTag requests the digest first: registries count fetched manifests against a limit, and the store
 // mostly has the manifest.
-func (p *pull) resolveTag(ctx context.Context, s *session) (oci.Manifest, error) {
-	h, err := s.headManifest(ctx, p.ref.tag)
+func (p *pull) resolveTag(ctx context.Context, s *transport.Session, tag string) (oci.Manifest, error) {
+	h, err := s.HeadManifest(ctx, tag)
 	if err != nil {
 		return oci.Manifest{}, err
 	}
 	if h == (v1.Hash{}) { // the registry does not state the digest
-		return p.fetchManifest(ctx, s, p.ref.tag, v1.Hash{})
+		return p.fetchManifest(ctx, s, tag, v1.Hash{})
 	}
 	if got, ok := p.cached(h); ok {
 		return got, nil
@@ -85,8 +86,8 @@ func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
 		return oci.Manifest{}, p.offline()
 	}
 	var got oci.Manifest
-	err := p.tryEndpoints(ctx, func(s *session, attempts int) error {
-		return p.try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
+	err := p.tryEndpoints(ctx, func(s *transport.Session, attempts int) error {
+		return p.pool.Try(ctx, attempts, p.limits.request, func(ctx context.Context) (err error) {
 			got, err = p.fetchManifest(ctx, s, h.String(), h)
 			return err
 		})
@@ -105,4 +106,16 @@ func (p *pull) cached(h v1.Hash) (oci.Manifest, bool) {
 		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
 	}
 	return oci.Manifest{Raw: raw, Digest: h}, err == nil
+}
+
+// fetchManifest downloads a manifest and keeps it in the store.
+func (p *pull) fetchManifest(ctx context.Context, s *transport.Session, identifier string, want v1.Hash) (oci.Manifest, error) {
+	m, err := s.Manifest(ctx, identifier, want)
+	if err != nil {
+		return oci.Manifest{}, err
+	}
+	if err := oci.StoreDocument(p.opts.Store, m.Raw); err != nil {
+		return oci.Manifest{}, transport.Final(err)
+	}
+	return m, nil
 }

@@ -15,7 +15,17 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
+
+// limits are the deadlines of a client. Tests have shorter ones.
+type limits struct {
+	request time.Duration // for a request without a blob, from dialling to the last byte of the answer
+	stall   time.Duration // for the registry to take the next bytes of an upload
+	commit  time.Duration // for the answer after the last byte of a blob: the registry may copy and hash it first
+}
+
+var defaultLimits = limits{request: time.Minute, stall: 2 * time.Minute, commit: 10 * time.Minute}
 
 // progressStep is how many bytes must arrive for an interrupted upload to count as progress.
 const progressStep = 1 << 20
@@ -33,7 +43,7 @@ type transfer struct {
 // rest. If the registry does not know (Docker's never does after an interrupted request), it begins again.
 func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
 	t, best := transfer{location: location}, int64(0)
-	hopeless := func(err error) bool { return final(err) && !lostUpload(err) }
+	hopeless := func(err error) bool { return transport.IsFinal(err) && !lostUpload(err) }
 	_, err := fetch.Retry{Attempts: p.opts.Attempts, Backoff: p.opts.Backoff, Final: hopeless}.Do(ctx, func(ctx context.Context) (progress bool, err error) {
 		if err = p.attempt(ctx, b, &t); err == nil {
 			return true, nil
@@ -64,10 +74,9 @@ func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
 // lostUpload reports whether the registry does not know the upload any more, or counts other bytes than we
 // do. Beginning again helps in both cases.
 func lostUpload(err error) bool {
-	var marked *finalError
-	switch status(err) {
+	switch transport.Status(err) {
 	case http.StatusNotFound, http.StatusBadRequest, http.StatusConflict, http.StatusRequestedRangeNotSatisfiable:
-		return !errors.As(err, &marked)
+		return !transport.IsMarked(err)
 	}
 	return false
 }
@@ -75,12 +84,12 @@ func lostUpload(err error) bool {
 // attempt begins the upload if necessary, sends the missing bytes, and closes the upload.
 func (p *push) attempt(ctx context.Context, b oci.Blob, t *transfer) error {
 	if t.location == "" {
-		resp, err := p.send(ctx, http.MethodPost, p.s.url("blobs", "uploads/"), http.StatusAccepted)
+		resp, err := p.send(ctx, http.MethodPost, p.s.URL("blobs", "uploads/"), http.StatusAccepted)
 		if err != nil {
-			return &finalError{err} // it has had its attempts
+			return transport.Final(err) // it has had its attempts
 		}
 		if t.location, err = nextLocation(resp, ""); err != nil {
-			return &finalError{err}
+			return transport.Final(err)
 		}
 		t.offset = 0
 	}
@@ -98,7 +107,7 @@ func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 	defer cancel(nil)
 	body, err := p.body(b, t.offset, cancel)
 	if err != nil {
-		return &finalError{err}
+		return transport.Final(err)
 	}
 	defer body.finish()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, t.location, body)
@@ -110,11 +119,11 @@ func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 	if t.offset > 0 { // the first request has no range, like docker's: some registries accept only that
 		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", t.offset, b.Desc.Size-1))
 	}
-	resp, err := p.s.http.Do(req)
+	resp, err := p.s.HTTP.Do(req)
 	if err != nil {
 		return body.explain(ctx, err)
 	}
-	err = check(resp, http.StatusAccepted, http.StatusCreated, http.StatusNoContent)
+	err = transport.Check(resp, http.StatusAccepted, http.StatusCreated, http.StatusNoContent)
 	err = errors.Join(err, resp.Body.Close())
 	if err != nil {
 		return body.explain(ctx, err)
@@ -124,7 +133,7 @@ func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 		return err
 	}
 	if t.location, err = nextLocation(answer{resp.StatusCode, resp.Header, resp.Request.URL}, t.location); err != nil {
-		return &finalError{err}
+		return transport.Final(err)
 	}
 	if n, ok := received(resp.Header.Get("Range")); ok && n < b.Desc.Size {
 		return fmt.Errorf("it took %d of %d bytes", n, b.Desc.Size)
@@ -137,12 +146,12 @@ func (p *push) patch(ctx context.Context, b oci.Blob, t *transfer) error {
 func (p *push) commit(ctx context.Context, h v1.Hash, t *transfer) error {
 	u, err := url.Parse(t.location)
 	if err != nil {
-		return &finalError{err}
+		return transport.Final(err)
 	}
 	q := u.Query()
 	q.Set("digest", h.String())
 	u.RawQuery = q.Encode()
-	return once(ctx, p.limits.commit, func(ctx context.Context) error {
+	return transport.Once(ctx, p.limits.commit, func(ctx context.Context) error {
 		_, err := p.request(ctx, http.MethodPut, u.String(), http.StatusCreated, http.StatusNoContent, http.StatusOK)
 		return err
 	})
@@ -154,7 +163,7 @@ func (p *push) resume(ctx context.Context, b oci.Blob, t *transfer) {
 		return
 	}
 	var resp answer
-	err := once(ctx, p.limits.request, func(ctx context.Context) (err error) {
+	err := transport.Once(ctx, p.limits.request, func(ctx context.Context) (err error) {
 		resp, err = p.request(ctx, http.MethodGet, t.location, http.StatusNoContent, http.StatusOK, http.StatusAccepted)
 		return err
 	})
@@ -188,7 +197,7 @@ func nextLocation(resp answer, old string) (string, error) {
 	}
 	u, err := resp.url.Parse(text)
 	if err != nil || text == "" || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("it gave no place to upload to, but %q", clean(text))
+		return "", fmt.Errorf("it gave no place to upload to, but %q", transport.Clean(text))
 	}
 	return u.String(), nil
 }

@@ -1,4 +1,8 @@
-package registry
+// Package credentials reads and writes the credentials of registries where docker login and podman login keep
+// them: files in the format of Docker's config.json, and helper programs that such a file names.
+//
+// It does not know registries' protocol: package registry sends the credentials.
+package credentials
 
 import (
 	"context"

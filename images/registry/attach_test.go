@@ -1,0 +1,462 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/ocitest"
+)
+
+const spdx = "application/spdx+json"
+
+// describe is the descriptor of an artifact.
+func describe(t *testing.T, a oci.Artifact) v1.Descriptor {
+	t.Helper()
+	raw := require.Value(a.RawManifest())(t)
+	return v1.Descriptor{MediaType: require.Value(a.MediaType())(t), Size: int64(len(raw)), Digest: oci.HashOf(raw)}
+}
+
+// referrer makes a referrer with one layer of this text.
+func referrer(t *testing.T, subject v1.Descriptor, text string) oci.Attachment {
+	t.Helper()
+	layer := oci.BytesBlob(spdx, []byte(text), nil)
+	return require.Value(oci.NewReferrer(subject, spdx, []oci.Blob{layer}, map[string]string{"text": text}))(t)
+}
+
+// signature makes an attachment under .sig, as cosign does: payload and signature are any text.
+func signature(t *testing.T, subject v1.Hash, payload string, signatures ...string) oci.Attachment {
+	t.Helper()
+	var layers []v1.Descriptor
+	var blobs []oci.Blob
+	var ids []string
+	for _, s := range signatures {
+		b := oci.BytesBlob("application/vnd.dev.cosign.simplesigning.v1+json", []byte(payload), map[string]string{"dev.cosignproject.cosign/signature": s})
+		layers, ids = append(layers, b.Desc), append(ids, b.Desc.Digest.String())
+		if len(blobs) == 0 {
+			blobs = append(blobs, b)
+		}
+	}
+	config := require.Value(json.Marshal(map[string]any{"architecture": "", "rootfs": map[string]any{"type": "layers", "diff_ids": ids}}))(t)
+	blobs = append(blobs, oci.BytesBlob(types.OCIConfigJSON, config, nil))
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: blobs[len(blobs)-1].Desc, Layers: layers}
+	raw := require.Value(json.Marshal(m))(t)
+	return oci.Attachment{Subject: subject, Tag: oci.SignatureTag(subject), Blobs: blobs, Manifest: oci.Document{Raw: raw, Desc: v1.Descriptor{
+		MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}
+}
+
+// names lists attachments: the tag or the artifact type, and the content of all blobs.
+func names(t *testing.T, all []oci.Attachment) []string {
+	t.Helper()
+	var out []string
+	for _, a := range all {
+		text := a.Tag
+		if text == "" {
+			text = a.Manifest.Desc.ArtifactType
+		}
+		for _, b := range a.Blobs {
+			raw := require.Value(oci.ReadBlob(b, 1<<20))(t)
+			text += " " + string(raw)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+var registries = map[string][]ggcr.Option{"without the API": nil, "with the API": {ggcr.WithReferrersSupport(true)}}
+
+// TestAttach attaches referrers, referrers of referrers and signatures to an index and one of its images,
+// finds all of them, and does it again without sending anything.
+func TestAttach(t *testing.T) {
+	t.Parallel()
+	for name, options := range registries {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, options...)
+			img := ocitest.Image(t, "amd64", 1000, "one")
+			index := ocitest.Index(t, img, ocitest.Image(t, "arm64", 1000, "one"))
+			ref := f.host() + "/team/driver:1"
+			mustPush(t, ref, index)
+			onIndex, onImage := referrer(t, describe(t, index), "index"), referrer(t, describe(t, img), "image")
+			second := referrer(t, describe(t, img), "another")
+			onReferrer := referrer(t, onImage.Manifest.Desc, "referrer")
+			sig := signature(t, ocitest.Digest(t, index), "payload", "s1")
+			all := []oci.Attachment{onImage, onIndex, second, onReferrer, sig}
+			c := client(t)
+			stats, err := c.Attach(t.Context(), ref, all...)
+			require.NoError(t, err)
+			if stats.Attachments != 5 || stats.Uploaded != 7 {
+				t.Errorf("%+v; want 5 attachments and 7 blobs", stats)
+			}
+			f.forget()
+			stats, err = client(t).Attach(t.Context(), ref, all...)
+			if err != nil || stats.Uploaded+stats.Mounted != 0 || f.count("PUT", "")+f.count("POST", "") != 0 {
+				t.Errorf("again: %+v, %v, %q", stats, err, f.log)
+			}
+			got := require.Value(client(t).Attachments(t.Context(), ref))(t)
+			onImg := []oci.Attachment{onImage, second}
+			slices.SortFunc(onImg, func(a, b oci.Attachment) int {
+				return strings.Compare(a.Manifest.Desc.Digest.Hex, b.Manifest.Desc.Digest.Hex)
+			})
+			want := append([]oci.Attachment{onIndex, sig}, append(onImg, onReferrer)...)
+			for i, a := range want {
+				if i < len(got) && (got[i].Manifest.Desc.Digest != a.Manifest.Desc.Digest || got[i].Subject != a.Subject || got[i].Tag != a.Tag) {
+					t.Errorf("attachment %d: %s of %s; want %s of %s", i, got[i].Manifest.Desc.Digest, got[i].Subject, a.Manifest.Desc.Digest, a.Subject)
+				}
+			}
+			assert.Samef(t, sorted(names(t, want)), sorted(names(t, got)), "content")
+			assert.Same(t, onIndex.Manifest.Desc.Annotations, got[0].Manifest.Desc.Annotations)
+			_, tagged := fallback(t, f, ocitest.Digest(t, img))
+			assert.Equal(t, len(options) == 0, tagged)
+		})
+	}
+}
+
+// sorted sorts the words of each text: the order of blobs does not matter.
+func sorted(texts []string) []string {
+	for i, text := range texts {
+		words := strings.Fields(text)
+		slices.Sort(words)
+		texts[i] = strings.Join(words, " ")
+	}
+	return texts
+}
+
+// fallback reads the index under the fallback tag.
+func fallback(t *testing.T, f *fake, subject v1.Hash) (index v1.IndexManifest, found bool) {
+	t.Helper()
+	resp := require.Value(http.Get(f.URL + "/v2/team/driver/manifests/" + oci.ReferrersTag(subject)))(t)
+	defer resp.Body.Close()
+	raw := require.Value(io.ReadAll(resp.Body))(t)
+	if resp.StatusCode == http.StatusNotFound {
+		return index, false
+	}
+	require.NoError(t, json.Unmarshal(raw, &index))
+	return index, true
+}
+
+// The index under the fallback tag is extended, also by many goroutines and several clients, and sorted.
+func TestAttachFallbackIndex(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := ocitest.Image(t, "amd64", 10, "one")
+	ref := f.host() + "/team/driver:1"
+	mustPush(t, ref, img)
+	require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, img), "first")))(t)
+	c := client(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			_, err := c.Attach(t.Context(), ref, referrer(t, describe(t, img), fmt.Sprint("n", i)))
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	index, _ := fallback(t, f, ocitest.Digest(t, img))
+	if len(index.Manifests) != 9 || !slices.IsSortedFunc(index.Manifests, func(a, b v1.Descriptor) int { return strings.Compare(a.Digest.Hex, b.Digest.Hex) }) {
+		t.Errorf("%d entries; want 9, sorted", len(index.Manifests))
+	}
+	for _, d := range index.Manifests {
+		if d.ArtifactType != spdx || d.Annotations["text"] == "" || d.MediaType != types.OCIManifestSchema1 {
+			t.Errorf("entry %+v", d)
+		}
+	}
+}
+
+// Another program replaces the index between our read and our write: it is read again, and nothing is lost.
+func TestAttachSeesOtherWriters(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := ocitest.Image(t, "amd64", 10, "one")
+	ref, tag := f.host()+"/team/driver:1", "/manifests/"+oci.ReferrersTag(ocitest.Digest(t, img))
+	mustPush(t, ref, img)
+	first := referrer(t, describe(t, img), "first")
+	require.Value(client(t).Attach(t.Context(), ref, first))(t)
+	other := require.Value(oci.AddReferrers(nil, []v1.Descriptor{first.Manifest.Desc}))(t)
+	var once sync.Once
+	f.failing(func(w http.ResponseWriter, r *http.Request) (handled bool) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, tag) {
+			once.Do(func() { // ours is stored, and replaced at once
+				handled = true
+				f.inner.ServeHTTP(w, r)
+				theirs := r.Clone(r.Context())
+				theirs.Body = io.NopCloser(strings.NewReader(string(other)))
+				f.inner.ServeHTTP(&discard{header: http.Header{}}, theirs)
+			})
+		}
+		return handled
+	})
+	require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, img), "ours")))(t)
+	index, _ := fallback(t, f, ocitest.Digest(t, img))
+	assert.Equal(t, 2, len(index.Manifests))
+}
+
+// A manifest under .sig gets further layers; those that it has, and its config, stay.
+func TestAttachExtends(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := ocitest.Image(t, "amd64", 10, "one")
+	digest, ref := ocitest.Digest(t, img), f.host()+"/team/driver:1"
+	mustPush(t, ref, img)
+	for _, s := range [][]string{{"a"}, {"b"}, {"a", "b", "c"}, {"c"}} {
+		require.Value(client(t).Attach(t.Context(), ref, signature(t, digest, "payload", s...)))(t)
+	}
+	got := require.Value(client(t).Attachments(t.Context(), ref))(t)
+	assert.Equal(t, 1, len(got))
+	m := require.Value(v1.ParseManifest(strings.NewReader(string(got[0].Manifest.Raw))))(t)
+	var signatures []string
+	for _, l := range m.Layers {
+		signatures = append(signatures, l.Annotations["dev.cosignproject.cosign/signature"])
+	}
+	assert.Same(t, []string{"a", "b", "c"}, signatures)
+	config := names(t, got)[0]
+	assert.Equalf(t, 3, strings.Count(config, oci.HashOf([]byte("payload")).String()), "diff IDs in %s", config)
+	if !strings.Contains(config, `"architecture":""`) {
+		t.Errorf("config %s lost a field", config)
+	}
+}
+
+// Registries that refuse, and lists of referrers that lie.
+func TestAttachmentsRefuse(t *testing.T) {
+	t.Parallel()
+	img := ocitest.Image(t, "amd64", 10, "one")
+	subject := describe(t, img)
+	good, stranger := referrer(t, subject, "good"), referrer(t, v1.Descriptor{Digest: oci.HashOf([]byte("x"))}, "stranger")
+	list := func(all ...v1.Descriptor) string {
+		return string(require.Value(oci.AddReferrers(nil, all))(t))
+	}
+	lie := good.Manifest.Desc
+	lie.Size, lie.ArtifactType = 1<<60, "application/other"
+	gone := good.Manifest.Desc
+	gone.Digest = oci.HashOf([]byte("gone"))
+	for name, tt := range map[string]struct {
+		body string
+		code int
+		want string // of the error; "": one attachment is found
+	}{
+		"401":          {"", 401, "docker login"},
+		"403":          {"", 403, "403"},
+		"429":          {"", 429, "429"},
+		"500":          {"", 500, "500"},
+		"no json":      {"<html>", 200, "malformed"},
+		"no index":     {`{"schemaVersion":1}`, 200, "no index of referrers"},
+		"bad digest":   {`{"schemaVersion":2,"manifests":[{"digest":"sha256:12"}]}`, 200, "malformed"},
+		"other digest": {`{"schemaVersion":2,"manifests":[{"digest":"sha512:12"}]}`, 200, "malformed"},
+		"huge":         {strings.Repeat(" ", 5<<20), 200, "more than"},
+		"lies":         {list(lie, gone, stranger.Manifest.Desc, subject), 200, ""},
+		"pages":        {"pages", 200, "more than"},
+		"cut":          {"cut", 200, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, ggcr.WithReferrersSupport(true))
+			ref := f.host() + "/team/driver:1"
+			mustPush(t, ref, img)
+			require.Value(client(t).Attach(t.Context(), ref, good, stranger))(t)
+			f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/referrers/"+subject.Digest.String()) {
+					return false
+				}
+				w.Header().Set("Content-Type", string(types.OCIImageIndex))
+				switch tt.body {
+				case "pages":
+					w.Header().Set("Link", fmt.Sprintf(`<%s?n=%sx>; rel="next"`, r.URL.Path, r.URL.Query().Get("n")))
+					fmt.Fprint(w, list(gone))
+				case "cut":
+					w.Header().Set("Content-Length", "1000")
+					fmt.Fprint(w, "{")
+				default:
+					w.WriteHeader(tt.code)
+					fmt.Fprint(w, tt.body)
+				}
+				return true
+			})
+			got, err := client(t).Attachments(t.Context(), ref)
+			if tt.want == "" {
+				if err != nil || len(got) != 1 || got[0].Manifest.Desc.ArtifactType != spdx || got[0].Manifest.Desc.Size != good.Manifest.Desc.Size {
+					t.Errorf("%+v, %v; want one attachment as its manifest describes it", got, err)
+				}
+				return
+			}
+			if _, ok := errors.AsType[*Error](err); !ok || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v; want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A blob of an attachment is verified when it is read.
+func TestAttachmentBlobIsVerified(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	img := ocitest.Image(t, "amd64", 10, "one")
+	ref := f.host() + "/team/driver:1"
+	mustPush(t, ref, img)
+	require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, img), "content")))(t)
+	f.mu.Lock()
+	f.blobs["team/driver"][oci.HashOf([]byte("content")).String()] = []byte("swapped")
+	f.mu.Unlock()
+	got := require.Value(client(t).Attachments(t.Context(), ref))(t)
+	i := slices.IndexFunc(got[0].Blobs, func(b oci.Blob) bool { return b.Desc.MediaType == spdx })
+	_, err := oci.ReadBlob(got[0].Blobs[i], 100)
+	ocitest.ErrorAs[*fetch.MismatchError](t, err)
+}
+
+// Attach meets a registry that refuses: the error names it, and the tag that was there stays.
+func TestAttachRefused(t *testing.T) {
+	t.Parallel()
+	img := ocitest.Image(t, "amd64", 10, "one")
+	for code, want := range map[int]string{401: "docker login", 403: "do not allow", 413: "413", 415: "415", 429: "429", 500: "500", 400: "MANIFEST_INVALID"} {
+		f := newFake(t)
+		ref := f.host() + "/team/driver:1"
+		mustPush(t, ref, img)
+		f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/manifests/") {
+				return false
+			}
+			w.WriteHeader(code)
+			fmt.Fprint(w, `{"errors":[{"code":"MANIFEST_INVALID"}]}`)
+			return true
+		})
+		for _, a := range []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")} {
+			_, err := client(t).Attach(t.Context(), ref, a)
+			if remote := ocitest.ErrorAs[*Error](t, err); remote.Op != "push" || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d: %v; want %q", code, err, want)
+			}
+		}
+		f.failing(nil)
+		if got, err := client(t).Attachments(t.Context(), ref); err != nil || len(got) != 0 {
+			t.Errorf("%d: %d attachments, %v; want none", code, len(got), err)
+		}
+	}
+}
+
+// Artifacts of any kind are pushed and pulled: a chart, and an index with an attestation as BuildKit
+// writes it.
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, ggcr.WithReferrersSupport(true))
+	img := ocitest.Image(t, "amd64", 10, "one")
+	chart := require.Value(oci.NewReferrer(v1.Descriptor{Digest: oci.HashOf(nil)}, "application/vnd.cncf.helm.config.v1+json",
+		[]oci.Blob{oci.BytesBlob("application/vnd.cncf.helm.chart.content.v1.tar+gzip", []byte("chart"), nil)}, nil))(t)
+	attestation := buildKitAttestation(t, ocitest.Digest(t, img))
+	index := require.Value(json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{
+		withPlatform(describe(t, img), "linux", "amd64"), withPlatform(attestation.Manifest.Desc, "unknown", "unknown")}}))(t)
+	c := client(t)
+	ref := f.host() + "/a:1"
+	mustPush(t, ref, img)
+	for _, a := range []oci.Attachment{attestation, chart} {
+		require.Value(c.Attach(t.Context(), ref, a))(t)
+	}
+	put(t, f, "a", "both", types.OCIImageIndex, index)
+	put(t, f, "a", "chart", types.OCIManifestSchema1, chart.Manifest.Raw)
+	for tag, blobs := range map[string]int{"both": 4, "chart": 2} {
+		c := client(t)
+		artifact := require.Value(c.Open(t.Context(), f.host()+"/a:"+tag))(t)
+		to := f.host() + "/" + tag + ":2"
+		digest, stats, err := c.Push(t.Context(), to, artifact)
+		if err != nil || stats.Uploaded != blobs || digest != ocitest.Digest(t, artifact) {
+			t.Errorf("%s: %s %+v, %v; want %d blobs", tag, digest, stats, err, blobs)
+		}
+	}
+	b := require.Value(client(t).Base(t.Context(), f.host()+"/both:2", "amd64"))(t)
+	ocitest.SameLayers(t, b.Image, img)
+	if _, err := client(t).Base(t.Context(), f.host()+"/chart:2", "amd64"); err == nil || !strings.Contains(err.Error(), "not a file system layer") {
+		t.Errorf("a chart as a base: %v", err)
+	}
+}
+
+func withPlatform(d v1.Descriptor, os, arch string) v1.Descriptor {
+	d.Platform = &v1.Platform{OS: os, Architecture: arch}
+	return d
+}
+
+// buildKitAttestation is the manifest of an attestation in an index that BuildKit made.
+func buildKitAttestation(t *testing.T, subject v1.Hash) oci.Attachment {
+	t.Helper()
+	layer := oci.BytesBlob("application/vnd.in-toto+json", []byte("{}\n"), map[string]string{"in-toto.io/predicate-type": "https://spdx.dev/Document"})
+	config := oci.BytesBlob(types.OCIConfigJSON, []byte(`{"architecture":"unknown","os":"unknown","rootfs":{"type":"layers","diff_ids":[]}}`), nil)
+	raw := require.Value(json.Marshal(v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc, Layers: []v1.Descriptor{layer.Desc}}))(t)
+	return oci.Attachment{Subject: subject, Blobs: []oci.Blob{config, layer}, Manifest: oci.Document{Raw: raw, Desc: v1.Descriptor{
+		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}
+}
+
+// put stores a manifest as it is.
+func put(t *testing.T, f *fake, repo, tag string, mediaType types.MediaType, raw []byte) {
+	t.Helper()
+	req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL+"/v2/"+repo+"/manifests/"+tag, strings.NewReader(string(raw))))(t)
+	req.Header.Set("Content-Type", string(mediaType))
+	resp := require.Value(http.DefaultClient.Do(req))(t)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, http.StatusCreated, resp.StatusCode)
+}
+
+// TestCopy copies an index with all that belongs to it between registries of both kinds, within a registry by
+// mounting, and again without sending anything.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	for name, options := range registries {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := newFake(t, ggcr.WithReferrersSupport(len(options) == 0)), newFake(t, options...)
+			img := ocitest.Image(t, "amd64", 1000, "one")
+			index := ocitest.Index(t, img)
+			ref := from.host() + "/team/driver:1"
+			mustPush(t, ref, index)
+			require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, index), "i"), referrer(t, describe(t, img), "m"),
+				signature(t, ocitest.Digest(t, img), "p", "s")))(t)
+			c := client(t)
+			copied := func(source, target string, want Stats) {
+				t.Helper()
+				digest, stats, err := c.Copy(t.Context(), source, target, "alias")
+				stats.Bytes = 0
+				if diff := cmp.Diff(want, stats); err != nil || digest != ocitest.Digest(t, index) || diff != "" {
+					t.Errorf("Copy = %s, %v %s", digest, err, diff)
+				}
+				for _, tag := range []string{":2", ":alias"} {
+					got := require.Value(client(t).Attachments(t.Context(), strings.TrimSuffix(target, ":2")+tag))(t)
+					assert.Samef(t, sorted(names(t, require.Value(c.Attachments(t.Context(), source))(t))), sorted(names(t, got)), "%s", tag)
+				}
+			}
+			copied(ref, to.host()+"/mirror/driver:2", Stats{Uploaded: 7, Existing: 1, Attachments: 3})
+			copied(ref, to.host()+"/mirror/driver:2", Stats{Existing: 6, Attachments: 3})
+			copied(to.host()+"/mirror/driver:2", to.host()+"/other:2", Stats{Mounted: 7, Existing: 1, Attachments: 3})
+		})
+	}
+}
+
+// TestCopyLocal copies from a layout and an archive what was written there, with all that belongs to it.
+func TestCopyLocal(t *testing.T) {
+	t.Parallel()
+	f, dir := newFake(t), t.TempDir()
+	img := ocitest.Image(t, "amd64", 1000, "one")
+	all := []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")}
+	require.NoError(t, oci.WriteLayout(t.Context(), dir+"/layout", "1", img, all...))
+	require.NoError(t, oci.WriteOCIArchive(t.Context(), dir+"/a.tar", "1", img, all...))
+	for i, from := range []string{"oci:" + dir + "/layout", "oci-archive:" + dir + "/a.tar"} {
+		to := fmt.Sprintf("%s/team%d/driver:1", f.host(), i)
+		// Offline forbids downloads. The target's registry is no source of them.
+		c := client(t, func(o *Options) { o.Offline = true })
+		_, stats, err := c.Copy(t.Context(), from, to)
+		if err != nil || stats.Attachments != 2 || stats.Uploaded != 6 {
+			t.Errorf("%s: %+v, %v", from, stats, err)
+		}
+		assert.Samef(t, sorted(names(t, all)), sorted(names(t, require.Value(client(t).Attachments(t.Context(), to))(t))), "%s", from)
+	}
+	assert.ErrorIs(t, assert.Err(client(t, func(o *Options) { o.Offline = true }).Attachments(t.Context(), f.host()+"/team0/driver:1")), fetch.ErrOffline)
+}

@@ -1,0 +1,206 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry/transport"
+)
+
+// Bounds of what belongs to one artifact.
+const (
+	maxReferrerDepth   = 3        // referrers of referrers of referrers
+	maxAttachments     = 10_000   // their manifests
+	maxAttachmentBytes = 64 << 20 // of their manifests
+)
+
+// Open returns an artifact of any kind: from a registry (REF with a tag, a digest or both; with both the
+// digest counts), or from this machine as [oci.OpenLocal] does. Manifests are read when they are needed, a
+// blob is downloaded into the store when it is opened; both need ctx. Errors are those of Base.
+func (c *Client) Open(ctx context.Context, ref string) (oci.Artifact, error) {
+	if oci.IsLocal(ref) {
+		return oci.OpenLocal(ctx, c.opts.Store, ref)
+	}
+	p, err := c.newPull("pull", ref)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.Top(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := oci.NewArtifact(m.Raw, p.blobs(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", ref, err)
+	}
+	return a, nil
+}
+
+// blobs is the content of the repository, by way of the store.
+func (p *pull) blobs(ctx context.Context) oci.Blobs {
+	manifest := func(h v1.Hash) ([]byte, error) {
+		m, err := p.byDigest(ctx, h)
+		return m.Raw, err
+	}
+	return oci.RemoteBlobs(p.ref.repo.Name(), manifest, func(d v1.Descriptor) (io.ReadCloser, error) {
+		if err := p.blob(ctx, d); err != nil {
+			return nil, err
+		}
+		return p.opts.Store.Open(d.Digest.Hex)
+	})
+}
+
+// Attachments returns everything that belongs to an artifact and, for an index, to each of its manifests:
+// referrers, by the referrers API of its registry or else by the fallback tag, and what is under the tags
+// .sig and .att. For each referrer it looks again, three levels deep. A registry is asked itself, because its
+// mirrors may be outdated. A manifest that is listed but gone, or names another subject, is left out. The
+// order is fixed: a subject comes before what refers to it, referrers are sorted by digest. Manifests are
+// read and verified; a blob is downloaded and verified when it is opened, while ctx lasts. ref may also be on
+// this machine. Errors are those of Base.
+func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment, error) {
+	if oci.IsLocal(ref) {
+		return oci.LocalAttachments(ctx, c.opts.Store, ref)
+	}
+	p, err := c.newPull("list the attachments of", ref)
+	if err != nil {
+		return nil, err
+	}
+	p.endpoints = p.endpoints[len(p.endpoints)-1:]
+	top, err := p.Top(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.opts.Offline {
+		return nil, p.offline()
+	}
+	a, err := oci.NewArtifact(top.Raw, p.blobs(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", p.op, ref, err)
+	}
+	content, err := oci.Collect(a)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", p.op, ref, err)
+	}
+	var subjects []v1.Hash
+	for _, d := range slices.Backward(content.Documents) { // an index before its manifests
+		subjects = append(subjects, d.Desc.Digest)
+	}
+	f := finder{pull: p, seen: map[v1.Hash]bool{}}
+	for range maxReferrerDepth {
+		if subjects, err = f.level(ctx, subjects); err != nil {
+			return nil, err
+		}
+	}
+	return f.found, nil
+}
+
+// finder is the state of one search for attachments.
+type finder struct {
+	*pull
+	found []oci.Attachment
+	seen  map[v1.Hash]bool // referrers
+
+	mu    sync.Mutex
+	count int
+	bytes int64
+}
+
+// level finds what belongs to subjects, in parallel, and returns the new referrers.
+func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash, err error) {
+	lists := make([][]oci.Attachment, len(subjects))
+	var jobs errgroup.Group // without a context of its own, because blobs are opened after the end of the jobs
+	jobs.SetLimit(f.opts.Jobs)
+	for i, subject := range subjects {
+		jobs.Go(func() error {
+			return f.tryEndpoints(ctx, func(s *transport.Session, _ int) (err error) {
+				lists[i], err = f.belonging(ctx, s, subject)
+				return err
+			})
+		})
+	}
+	if err := jobs.Wait(); err != nil {
+		return nil, err
+	}
+	for _, a := range slices.Concat(lists...) {
+		h := a.Manifest.Desc.Digest
+		if a.Tag == "" && f.seen[h] {
+			continue
+		}
+		if a.Tag == "" {
+			f.seen[h], next = true, append(next, h)
+		}
+		f.found = append(f.found, a)
+		for _, b := range a.Blobs {
+			f.recordMountSource(b.Desc.Digest, f.ref.repo.Name())
+		}
+	}
+	return next, nil
+}
+
+// belonging finds what belongs to one subject.
+func (f *finder) belonging(ctx context.Context, s *transport.Session, subject v1.Hash) ([]oci.Attachment, error) {
+	listed, api, err := f.referrers(ctx, s, subject)
+	if err == nil && !api {
+		listed, err = f.taggedReferrers(ctx, s, subject)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []oci.Attachment
+	for _, d := range listed {
+		m, err := f.byDigest(ctx, d.Digest)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and the index under the fallback tag was not changed
+		}
+		var a oci.Attachment
+		if err == nil {
+			a, err = f.attachment(ctx, subject, "", m)
+		}
+		if errors.Is(err, oci.ErrSubject) {
+			continue
+		}
+		if err != nil {
+			return nil, &itemError{"referrer " + d.Digest.String(), err}
+		}
+		all = append(all, a)
+	}
+	for _, tag := range []string{oci.SignatureTag(subject), oci.AttestationTag(subject)} {
+		m, err := f.tagged(ctx, s, tag)
+		if err != nil {
+			return nil, err
+		}
+		if m.Raw == nil {
+			continue
+		}
+		a, err := f.attachment(ctx, subject, tag, m)
+		if err != nil {
+			return nil, &itemError{"tag " + tag, err}
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+func (f *finder) attachment(ctx context.Context, subject v1.Hash, tag string, m oci.Manifest) (oci.Attachment, error) {
+	f.mu.Lock()
+	f.count, f.bytes = f.count+1, f.bytes+int64(len(m.Raw))
+	over := f.count > maxAttachments || f.bytes > maxAttachmentBytes
+	f.mu.Unlock()
+	if over {
+		return oci.Attachment{}, transport.Final(fmt.Errorf("more than %d attachments, or %d bytes of their manifests", maxAttachments, maxAttachmentBytes))
+	}
+	t, err := oci.NewArtifact(m.Raw, f.blobs(ctx))
+	if err != nil {
+		return oci.Attachment{}, err
+	}
+	return oci.AttachmentOf(subject, tag, t)
+}

@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+)
+
+const maxRedirects = 10
+
+// newTransport returns the transport below authentication: proxies of the environment, our certificates,
+// deadlines.
+func newTransport(o Options) (*http.Transport, error) {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConns:          64,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       time.Minute,
+		TLSHandshakeTimeout:   30 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // blobs are counted and hashed as they are
+	}
+	// The user requests it with --insecure-registry.
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure} //nolint:gosec // see above
+	if o.CAFile == "" {
+		return t, nil
+	}
+	pem, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA certificates: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a machine without certificates: only ours count
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("read the CA certificates: %s holds no PEM certificate", o.CAFile)
+	}
+	t.TLSClientConfig.RootCAs = pool
+	return t, nil
+}
+
+// errPlain refuses to send credentials and content unencrypted.
+var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
+
+// handshaking marks requests of the authentication handshake, whose answers only go-containerregistry reads.
+type handshaking struct{}
+
+// guard is a transport between go-containerregistry's authentication and the network. It prevents plain HTTP
+// (which the library also tries for private addresses). During the handshake it turns answers that are worth
+// a further attempt into errors that keep the server's Retry-After.
+type guard struct {
+	inner http.RoundTripper
+	plain bool
+}
+
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" && !g.plain {
+		return nil, errPlain
+	}
+	resp, err := g.inner.RoundTrip(req)
+	if err != nil || req.Context().Value(handshaking{}) == nil {
+		return resp, err
+	}
+	if code := resp.StatusCode; code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout {
+		return resp, nil
+	}
+	return nil, errors.Join(Check(resp), resp.Body.Close())
+}
+
+// checkRedirect lets registries redirect to their storage, but not to addresses that only this machine's
+// cloud serves.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return Final(fmt.Errorf("it redirected more than %d times", maxRedirects))
+	}
+	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil && ip.Unmap().IsLinkLocalUnicast() {
+		return Final(fmt.Errorf("it redirected to the link-local address %s: refused", ip))
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
+}

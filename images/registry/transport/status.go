@@ -1,0 +1,112 @@
+package transport
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+const maxErrorBody = 64 << 10
+
+// StatusError is an answer with another status than success.
+type StatusError struct {
+	Code       int    // the HTTP status
+	Message    string // the registry's message, cleaned and shortened; may be empty
+	retryAfter time.Duration
+}
+
+// RetryAfter is the pause that the registry requested; 0 if none.
+func (e *StatusError) RetryAfter() time.Duration { return e.retryAfter }
+
+func (e *StatusError) Error() string {
+	s := fmt.Sprintf("it answered %d %s", e.Code, http.StatusText(e.Code))
+	if e.Message != "" {
+		s += " (" + e.Message + ")"
+	}
+	return s
+}
+
+// Is makes errors.Is(err, fs.ErrNotExist) true for 404.
+func (e *StatusError) Is(target error) bool {
+	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
+}
+
+// Check returns nil if the answer's status is one of codes, else a StatusError. It reads at most a small part
+// of the body.
+func Check(resp *http.Response, codes ...int) error {
+	if slices.Contains(codes, resp.StatusCode) {
+		return nil
+	}
+	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
+	if resp.Request == nil || resp.Request.Method != http.MethodHead {
+		e.Message = message(resp.Body)
+	}
+	return e
+}
+
+// message returns the text of the errors document that registries send, see "Error Codes" in the OCI
+// distribution specification.
+func message(body io.Reader) string {
+	var doc struct {
+		Errors []struct{ Code, Message string }
+	}
+	if json.NewDecoder(io.LimitReader(body, maxErrorBody)).Decode(&doc) != nil {
+		return ""
+	}
+	var all []string
+	for _, e := range doc.Errors {
+		all = append(all, strings.TrimSpace(e.Code+" "+e.Message))
+	}
+	return Clean(strings.Join(all, "; "))
+}
+
+// Status returns the HTTP status of an error, 0 if it has none.
+func Status(err error) int {
+	var own *StatusError
+	var theirs *transport.Error
+	var fetched *fetch.StatusError
+	switch {
+	case errors.As(err, &own):
+		return own.Code
+	case errors.As(err, &theirs):
+		return theirs.StatusCode
+	case errors.As(err, &fetched):
+		return fetched.Code
+	}
+	return 0
+}
+
+// IsCertificate reports whether the certificate of the server is the cause.
+func IsCertificate(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname)
+}
+
+// Clean makes a server's text printable on one line of a terminal.
+func Clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 300 {
+		s = string(slices.Concat(r[:300], []rune("...")))
+	}
+	return strings.TrimSpace(s)
+}
