@@ -11,9 +11,6 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// SubjectAnnotation names what an entry of index.json belongs to. containerd 2 finds referrers by it.
-const SubjectAnnotation = "io.containerd.manifest.subject"
-
 // LayoutVersion is the content of the member oci-layout.
 const LayoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
@@ -26,8 +23,6 @@ const (
 	refName        = "org.opencontainers.image.ref.name" // skopeo, regctl, umoci
 	containerdName = "io.containerd.image.name"          // ctr, k3s
 
-	ourRepository   = "io.github.driver-container.repository"
-	ourTag          = "io.github.driver-container.tag"
 	titleAnnotation = "org.opencontainers.image.title"
 )
 
@@ -55,7 +50,7 @@ func (l *List) Index(manifest v1.Descriptor, signature *v1.Descriptor) ([]byte, 
 	if signature != nil {
 		index.Manifests = append(index.Manifests, v1.Descriptor{
 			MediaType: signature.MediaType, Size: signature.Size, Digest: signature.Digest, ArtifactType: signature.ArtifactType,
-			Annotations: map[string]string{SubjectAnnotation: manifest.Digest.String()},
+			Annotations: map[string]string{oci.SubjectAnnotation: manifest.Digest.String()},
 		})
 	}
 	taken := map[string]bool{}
@@ -97,12 +92,12 @@ func (i *Item) named(taken map[string]bool) []v1.Descriptor {
 
 func (i *Item) unnamed() v1.Descriptor {
 	d := i.Descriptor
-	d.Annotations = map[string]string{ourRepository: i.Repository}
+	d.Annotations = map[string]string{oci.RepositoryAnnotation: i.Repository}
 	if len(i.Tags) > 0 {
-		d.Annotations[ourTag] = i.Tags[0]
+		d.Annotations[oci.TagAnnotation] = i.Tags[0]
 	}
 	if i.Subject != nil {
-		d.Annotations[SubjectAnnotation] = i.Subject.String()
+		d.Annotations[oci.SubjectAnnotation] = i.Subject.String()
 	}
 	return d
 }

@@ -57,8 +57,8 @@ type Absent struct {
 // Signer signs the manifest of a bundle. It returns a referrer whose one layer is a sigstore bundle.
 type Signer func(ctx context.Context, subject v1.Descriptor) (oci.Attachment, error)
 
-// Verifier says why a sigstore bundle is no valid signature of a subject by the key that is trusted.
-type Verifier func(ctx context.Context, subject v1.Descriptor, sigstoreBundle []byte) error
+// Verifier says why what Signer returned is no valid signature of a subject by a key that is trusted.
+type Verifier func(ctx context.Context, subject v1.Descriptor, signature oci.Attachment) error
 
 // Present returns the blobs of each part, in their order.
 func (l *List) Present() [][]Blob {

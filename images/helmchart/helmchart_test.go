@@ -2,7 +2,6 @@ package helmchart
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 func content(t *testing.T, b oci.Blob) []byte {
 	t.Helper()
-	return require.Value(io.ReadAll(require.Value(b.Open())(t)))(t)
+	return require.Value(oci.ReadBlob(b, maxChart))(t)
 }
 
 // TestOurs makes the artifact of this project's chart from its folder, from a copy with other times, and from

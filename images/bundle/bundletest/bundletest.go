@@ -100,8 +100,9 @@ func Sign(key string) bundle.Signer {
 
 // Verify verifies what Sign made.
 func Verify(key string) bundle.Verifier {
-	return func(_ context.Context, subject v1.Descriptor, signature []byte) error {
-		if string(signature) != key+" signs "+subject.Digest.String() {
+	return func(_ context.Context, subject v1.Descriptor, signature oci.Attachment) error {
+		text, err := oci.ReadBlob(signature.Blobs[1], 1<<20)
+		if err != nil || string(text) != key+" signs "+subject.Digest.String() {
 			return errors.New("it is signed by another key")
 		}
 		return nil

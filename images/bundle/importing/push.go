@@ -2,7 +2,6 @@ package importing
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -135,31 +134,33 @@ func (t *transfer) attach(ctx context.Context, x *item) error {
 	if x.Subject == nil {
 		return nil
 	}
-	top := x.documents[len(x.documents)-1]
-	var facts struct {
-		ArtifactType string            `json:"artifactType"`
-		Annotations  map[string]string `json:"annotations"`
+	manifest := func(h v1.Hash) ([]byte, error) { return t.bundle.Documents[h], nil }
+	artifact, err := oci.NewArtifact(t.bundle.Documents[x.Descriptor.Digest], oci.RemoteBlobs("the bundle", manifest, t.open))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", x.Descriptor.Digest, err)
 	}
-	if err := json.Unmarshal(top.Raw, &facts); err != nil {
-		return fmt.Errorf("read %s: %w", top.Desc.Digest, err)
-	}
-	top.Desc.ArtifactType, top.Desc.Annotations = facts.ArtifactType, facts.Annotations
-	a := oci.Attachment{Subject: *x.Subject, Manifest: top}
+	tag := ""
 	if len(x.Tags) > 0 {
-		a.Tag = x.Tags[0]
+		tag = x.Tags[0]
 	}
-	for _, d := range x.blobs {
-		b, ok := t.bundle.Blob(d.Digest)
-		if !ok {
-			b.Open = func() (io.ReadCloser, error) { return nil, fmt.Errorf("%s: %w", d.Digest, ErrLacks) }
-		}
-		if d.Digest == bundle.EmptyConfig().Desc.Digest {
-			b = bundle.EmptyConfig()
-		}
-		a.Blobs = append(a.Blobs, oci.Blob{Desc: d, Open: b.Open})
+	a, err := oci.AttachmentOf(*x.Subject, tag, artifact)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", x.Descriptor.Digest, err)
 	}
-	_, err := t.registry.Attach(ctx, x.Repository, a)
+	_, err = t.registry.Attach(ctx, x.Repository, a)
 	return err
+}
+
+// open opens a blob of an attachment. One that is not in the bundle is in the registry, and is not sent again.
+func (t *transfer) open(d v1.Descriptor) (io.ReadCloser, error) {
+	b, ok := t.bundle.Blob(d.Digest)
+	switch {
+	case d.Digest == bundle.EmptyConfig().Desc.Digest:
+		return bundle.EmptyConfig().Open()
+	case !ok:
+		return nil, fmt.Errorf("%s: %w", d.Digest, ErrLacks)
+	}
+	return b.Open()
 }
 
 // tags moves the tags of an item that is no attachment.

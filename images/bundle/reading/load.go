@@ -118,7 +118,7 @@ func entries(index []byte) (v1.Hash, *v1.Descriptor, error) {
 		return v1.Hash{}, nil, unsound("index.json names no bundle: it is an OCI layout of another program")
 	}
 	if len(all) == 1 || all[1].ArtifactType != bundle.SignatureType || !isSHA256(all[1].Digest) ||
-		all[1].Annotations[bundle.SubjectAnnotation] != all[0].Digest.String() {
+		all[1].Annotations[oci.SubjectAnnotation] != all[0].Digest.String() {
 		return all[0].Digest, nil, nil
 	}
 	return all[0].Digest, &all[1], nil
@@ -168,6 +168,12 @@ func (b *Bundle) readSignature(get func(name string) ([]byte, error), d v1.Descr
 		refs.Subject == nil || refs.Subject.Digest != b.Manifest.Digest || d.Size != int64(len(raw)) || d.MediaType != refs.MediaType {
 		return unsound("the signature's manifest %s is not that of a signature of this bundle", d.Digest)
 	}
-	b.signature, err = b.ownBlob(get, refs.Blobs[1].Digest)
-	return err
+	content, err := b.ownBlob(get, refs.Blobs[1].Digest)
+	if err != nil {
+		return err
+	}
+	layer := oci.BytesBlob("", content, nil)
+	layer.Desc = refs.Blobs[1]
+	b.signature = oci.Attachment{Subject: b.Manifest.Digest, Manifest: oci.Document{Raw: raw, Desc: d}, Blobs: []oci.Blob{bundle.EmptyConfig(), layer}}
+	return nil
 }

@@ -38,10 +38,10 @@ type Bundle struct {
 	Signed    bool          // it has a signature, whoever made it
 	Documents map[v1.Hash][]byte
 
-	own            []bundle.Blob // the blobs that every file has, in their order
-	index          []byte        // index.json as it must be
-	signature      []byte        // a sigstore bundle
-	signatureFault error         // why it cannot be read
+	own            []bundle.Blob  // the blobs that every file has, in their order
+	index          []byte         // index.json as it must be
+	signature      oci.Attachment // of the bundle, if it is signed
+	signatureFault error          // why it cannot be read
 	places         map[v1.Hash]place
 }
 

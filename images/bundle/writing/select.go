@@ -122,6 +122,9 @@ func (s *selection) addAttachment(repository string, x oci.Attachment) {
 	for _, b := range x.Blobs {
 		s.addBlob(b)
 	}
+	for _, d := range x.Nested {
+		s.addDocument(d)
+	}
 	s.addDocument(x.Manifest)
 	i := bundle.Item{Kind: bundle.KindOf(x), Repository: repository, Subject: &x.Subject, Descriptor: x.Manifest.Desc}
 	if x.Tag != "" {
