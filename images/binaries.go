@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +15,11 @@ import (
 )
 
 // Binaries finds the programs of an architecture in a folder, as make build leaves them there:
-// driver-entrypoint-linux-arm64 or, for driver-build's own architecture, also plain driver-entrypoint. The
-// entrypoint must be there; driver-probe may be missing (it needs a C compiler for the architecture): the
-// entrypoint then asks nvidia-smi; so may driver-evict: the image then cannot evict pods. entrypoint, if not
-// empty, is the file to take instead. Each is checked, without running it, to be a program of this project,
-// for that architecture and of that version.
-func Binaries(dir, entrypoint, version string) func(arch string) ([]recipe.Binary, error) {
+// driver-entrypoint-linux-arm64, driver-probe-linux-arm64, driver-evict-linux-arm64. entrypoint, if not
+// empty, is the file to take as the first. Each is checked, without running it, to be a program of this
+// project, for that architecture and of that version. With partial, the optional programs that are missing or
+// wrong are left out.
+func Binaries(dir, entrypoint, version string, partial bool) func(arch string) ([]recipe.Binary, error) {
 	return func(arch string) ([]recipe.Binary, error) {
 		path := entrypoint
 		if path == "" {
@@ -32,15 +30,14 @@ func Binaries(dir, entrypoint, version string) func(arch string) ([]recipe.Binar
 			return nil, fmt.Errorf("the entrypoint for %s: %w (run make build, or give --entrypoint FILE)", arch, err)
 		}
 		all := []recipe.Binary{main}
-		for _, name := range []string{recipe.ProbeName, recipe.EvictName} {
-			bin, err := program(name, filepath.Join(dir, name+"-linux-"+arch), arch, version)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
+		for _, p := range recipe.OptionalPrograms() {
+			bin, err := program(p.Name, filepath.Join(dir, p.Name+"-linux-"+arch), arch, version)
+			switch {
+			case err == nil:
+				all = append(all, bin)
+			case !partial:
+				return nil, fmt.Errorf("%s for %s: %w (run make build, or give --allow-missing-programs: without it, %s)", p.Name, arch, err, p.Without)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("%s for %s: %w (run make build)", name, arch, err)
-			}
-			all = append(all, bin)
 		}
 		return all, nil
 	}

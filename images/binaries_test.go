@@ -28,23 +28,34 @@ func TestBinaries(t *testing.T) {
 	file := buildStub(t, dir, recipe.EntrypointName)
 	info := require.Value(buildinfo.ReadFile(file))(t)
 	version := info.Main.Version
-	list, err := Binaries(dir, "", version)(arch)
+	list, err := Binaries(dir, "", version, true)(arch)
 	if err != nil || len(list) != 1 || list[0].Name != recipe.EntrypointName || len(list[0].SHA256) != 64 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if list, err = Binaries(t.TempDir(), file, version)(arch); err != nil || list[0].Path != file {
+	if list, err = Binaries(t.TempDir(), file, version, true)(arch); err != nil || list[0].Path != file {
 		t.Errorf("--entrypoint: %+v, %v", list, err)
 	}
-	_, err = Binaries(dir, "", "v9.9.9")(arch)
+	_, err = Binaries(dir, "", "v9.9.9", true)(arch)
 	fails(t, err, "is of version", "v9.9.9", "make build")
-	_, err = Binaries(dir, file, version)("riscv64")
+	_, err = Binaries(dir, file, version, true)("riscv64")
 	fails(t, err, "is a program for "+arch)
-	_, err = Binaries(t.TempDir(), "", version)(arch)
+	_, err = Binaries(t.TempDir(), "", version, true)(arch)
 	fails(t, err, "make build", "--entrypoint")
-	for _, name := range []string{recipe.EvictName, recipe.ProbeName} {
-		require.NoError(t, os.Link(file, filepath.Join(dir, name+"-linux-"+arch)))
-		_, err = Binaries(dir, "", version)(arch)
-		fails(t, err, name+" for "+arch, "is not "+name)
+	for _, name := range []string{recipe.ProbeName, recipe.EvictName} {
+		wrong := filepath.Join(dir, name+"-linux-"+arch)
+		_, err = Binaries(dir, "", version, false)(arch)
+		fails(t, err, name+" for "+arch, wrong+": no such file", "make build", "--allow-missing-programs", "without it, ")
+		require.NoError(t, os.Link(file, wrong))
+		_, err = Binaries(dir, "", version, false)(arch)
+		fails(t, err, name+" for "+arch, "is not "+name, "--allow-missing-programs")
+		if list, err = Binaries(dir, "", version, true)(arch); err != nil || slices.ContainsFunc(list, func(b recipe.Binary) bool { return b.Name == name }) {
+			t.Errorf("a wrong %s: %+v, %v", name, list, err)
+		}
+		require.NoError(t, os.Remove(wrong))
+		buildStub(t, dir, name)
+	}
+	if list, err = Binaries(dir, "", version, false)(arch); err != nil || len(list) != 3 {
+		t.Errorf("all: %+v, %v", list, err)
 	}
 }
 
@@ -72,7 +83,7 @@ func TestOptionalBinaries(t *testing.T) {
 	want := [][]string{{recipe.EntrypointName}, {recipe.EntrypointName, recipe.EvictName}, {recipe.EntrypointName, recipe.ProbeName, recipe.EvictName}}
 	for i, name := range names {
 		buildStub(t, dir, name)
-		list, err := Binaries(dir, "", "(devel)")(runtime.GOARCH)
+		list, err := Binaries(dir, "", "(devel)", true)(runtime.GOARCH)
 		var got []string
 		for _, b := range list {
 			got = append(got, b.Name)

@@ -40,8 +40,10 @@ func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
 		return err
 	}
 	dir := recipe.BinDir
-	if bin.Name == recipe.EvictName {
-		dir = recipe.EvictDir
+	for _, p := range recipe.OptionalPrograms() {
+		if p.Name == bin.Name {
+			dir = p.Dir
+		}
 	}
 	return tree.AddFile(dir+"/"+bin.Name, 0o755, info.Size(), f)
 }

@@ -88,7 +88,7 @@ func newBuilder(t *testing.T, w *imagetest.World, cache string) *Builder {
 func programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 	dir := t.TempDir()
 	return func(arch string) (list []recipe.Binary, err error) {
-		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName} {
+		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
 			data := imagetest.ELF{Arch: arch, Static: true, Note: name}.Bytes()
 			file := filepath.Join(dir, name+arch)
 			if err := os.WriteFile(file, data, 0o700); err != nil {

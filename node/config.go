@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/driver-container/driver-container/node/preflight"
 )
 
 // Values of Config.OnBusy: what to do if the driver is in use at a stop and stays so.
@@ -92,9 +90,6 @@ func (c Config) Check() error {
 	oneOf("--driver-root (DRIVER_ROOT_KIND)", c.RootKind, RootMount, RootLink)
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
-	if err := preflight.CheckNames(c.SkipPreflight); err != nil {
-		errs = append(errs, fmt.Errorf("--skip-preflight (DRIVER_SKIP_PREFLIGHT): %w", err))
-	}
 	if c.MaxThreads < 0 {
 		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
 	}

@@ -34,11 +34,4 @@ func TestConfigCheck(t *testing.T) {
 			t.Errorf("%s is not in %v", want, err)
 		}
 	}
-	bad = Defaults()
-	bad.SkipPreflight = []string{"disk", "gpu-suported", "everything", ""}
-	assert.ErrorIs(t, bad.Check(), ErrConfig)
-	assert.Containsf(t, assert.Err(0, bad.Check()).Error(),
-		`--skip-preflight (DRIVER_SKIP_PREFLIGHT): no check is called "gpu-suported" (did you mean gpu-supported?), "everything"; there are kernel, system, `, "the error")
-	bad.SkipPreflight = []string{"disk", "kernel-limit"}
-	assert.NoError(t, bad.Check())
 }

@@ -99,8 +99,12 @@ func Programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 	dir := t.TempDir()
 	return func(arch string) ([]recipe.Binary, error) {
 		data := imagetest.ELF{Arch: arch, Static: true}.Bytes()
-		file := filepath.Join(dir, "entrypoint-"+arch)
+		file := filepath.Join(dir, "program-"+arch)
 		sum := sha256.Sum256(data)
-		return []recipe.Binary{{Name: recipe.EntrypointName, SHA256: hex.EncodeToString(sum[:]), Path: file}}, os.WriteFile(file, data, 0o700)
+		var all []recipe.Binary
+		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
+			all = append(all, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
+		}
+		return all, os.WriteFile(file, data, 0o700)
 	}
 }

@@ -76,7 +76,7 @@ func repositoryOf(t *testing.T, dir string, names []string) []byte {
 		root := scratch(t)
 		require.NoError(t, os.MkdirAll(filepath.Join(root, "DEBIAN"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(control), 0o644))
-		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5"}, "make": {"usr/bin/make"}}[name] {
+		for _, program := range map[string][]string{"kmod": {"sbin/modprobe", "bin/kmod"}, "gcc-5": {"usr/bin/gcc-5", "usr/bin/ld"}, "make": {"usr/bin/make"}}[name] {
 			require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(program)), 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(root, program), []byte("#!/bin/sh\necho stand-in\n"), 0o755))
 		}

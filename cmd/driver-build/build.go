@@ -25,7 +25,7 @@ type buildFlags struct {
 	sources     flags.Sources
 	profile     string
 	compression string
-	entrypoint  string
+	programs    flags.Programs
 	dryRun      bool
 	lock        string
 	kernels     flags.Kernels
@@ -42,7 +42,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.sources.AddSource(f)
 	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML and video need (default: the matrix's)")
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
-	f.StringVar(&o.entrypoint, "entrypoint", "", "driver-entrypoint to put in (default: the one beside this program)")
+	o.programs.AddTo(f)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
 	flags.Lock(f, &o.lock)
 	o.kernels.AddTo(f)
@@ -96,8 +96,8 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err != nil {
 		return err
 	}
-	programs := a.Programs(o.entrypoint)
-	if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+	programs, err := o.programs.Find(a, b.Targets)
+	if err != nil {
 		return err
 	}
 	return a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {

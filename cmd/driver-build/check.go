@@ -24,8 +24,9 @@ an image that is missing or out of date breaks nothing. Without --os and --drive
 
 // checkFlags are the flags of the command.
 type checkFlags struct {
-	selection                                    flags.Selection
-	repository, mirror, entrypoint, format, lock string
+	selection                        flags.Selection
+	programs                         flags.Programs
+	repository, mirror, format, lock string
 }
 
 func newCheckCmd(a *session.App) *cobra.Command {
@@ -39,7 +40,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 	o.selection.AddTo(f)
 	flags.Repository(f, &o.repository)
 	flags.Mirror(f, &o.mirror)
-	flags.Entrypoint(f, &o.entrypoint)
+	o.programs.AddTo(f)
 	flags.Format(f, &o.format)
 	flags.Lock(f, &o.lock)
 	return cmd
@@ -68,9 +69,9 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		return session.Usage(err)
 	}
 	var rows []batch.Checked
-	programs := a.Programs(o.entrypoint)
-	if o.entrypoint != "" {
-		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+	programs := a.Programs(o.programs.Entrypoint, o.programs.AllowMissing)
+	if o.programs.Entrypoint != "" {
+		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	var known releases.Known
-	err = a.With(ctx, m.Defaults.Mirrors, a.Programs(""), func(ctx context.Context, s *session.Session) (err error) {
+	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
 		known, err = knownDrivers(ctx, a, s, o.releases)
 		return err
 	})

@@ -57,9 +57,9 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	programs := a.Programs("")
+	programs := a.Programs("", true) // a program that is missing is nothing to download
 	if o.only == "" {
-		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	var rows []batch.OfferedKernel
-	failed := a.With(ctx, m.Defaults.Mirrors, a.Programs(""), func(ctx context.Context, s *session.Session) (err error) {
+	failed := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
 		rows, err = q.List(ctx, s.Builder)
 		return err
 	})

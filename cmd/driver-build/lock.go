@@ -86,7 +86,7 @@ func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) err
 		return err
 	}
 	var now *lockfile.Lock
-	if err := a.With(ctx, m.Defaults.Mirrors, a.Programs(""), func(ctx context.Context, s *session.Session) (err error) {
+	if err := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
 		now, err = u.Resolve(ctx, s.Builder)
 		return err
 	}); err != nil {

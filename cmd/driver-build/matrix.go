@@ -80,7 +80,7 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	if err := e.Check(o.matrixFile, text); err != nil {
 		return session.Usage(err)
 	}
-	failed := a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error { return o.find(ctx, a, s, e) })
+	failed := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error { return o.find(ctx, a, s, e) })
 	a.Notes(e.Notes...)
 	if failed != nil {
 		return failed

@@ -68,7 +68,8 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err := o.kernels.Check(); err != nil {
 		return session.Usage(err)
 	}
-	b.Kernels, b.Given.LockFile, b.Given.Profile = o.kernels.Kernels, o.lock, o.content.Profile
+	b.Kernels = o.kernels.Kernels
+	b.Given.LockFile, b.Given.Profile, b.Given.AllowMissing = o.lock, o.content.Profile, o.content.Programs.AllowMissing
 	if b.Repository = cmp.Or(o.repository, m.Defaults.Repository); b.Repository == "" {
 		return session.Usagef("give --repository REGISTRY/PATH to look for images in, or defaults.repository in the matrix")
 	}
@@ -82,8 +83,8 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	programs := a.Programs(o.content.Entrypoint)
-	if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+	programs, err := o.content.Programs.Find(a, b.Targets)
+	if err != nil {
 		return err
 	}
 	var tasks []batch.Task

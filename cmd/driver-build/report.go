@@ -84,9 +84,9 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err := errors.Join(batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}
-	programs := a.Programs(o.content.Entrypoint)
-	if o.content.Entrypoint != "" {
-		if err := batch.CheckPrograms(programs, b.Targets); err != nil {
+	programs := a.Programs(o.content.Programs.Entrypoint, o.content.Programs.AllowMissing)
+	if o.content.Programs.Entrypoint != "" {
+		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err
 		}
 	}

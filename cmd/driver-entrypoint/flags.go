@@ -6,13 +6,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
+	"github.com/driver-container/driver-container/node/preflight"
 )
 
 // envNames are the environment variables of flags, the first one that is set counts. Those without the prefix
@@ -85,10 +89,33 @@ func checkValues(flags *pflag.FlagSet) error {
 			errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", f.Value))
 		}
 	})
-	if len(errs) > 0 {
-		return usageError{errors.Join(errs...)}
+	if names, err := flags.GetStringSlice("skip-preflight"); err == nil {
+		errs = append(errs, checkNames(names))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return usageError{err}
 	}
 	return nil
+}
+
+// checkNames refuses names that no check of preflight has. An empty name is none.
+func checkNames(names []string) error {
+	known := preflight.Names()
+	var unknown []string
+	for _, name := range names {
+		if name == "" || slices.Contains(known, name) {
+			continue
+		}
+		text := strconv.Quote(name)
+		if near := distros.Nearest(name, known); len(near) > 0 {
+			text += " (did you mean " + strings.Join(near, " or ") + "?)"
+		}
+		unknown = append(unknown, text)
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("--skip-preflight (DRIVER_SKIP_PREFLIGHT): no check is called %s; there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
 }
 
 // folderFlags are the flags of every verb that looks at the node.

@@ -60,7 +60,10 @@ func TestRun(t *testing.T) {
 		{"compile --into /nowhere --kernel 6.1.0 --kernel-module-type open", nil, exitUsage, "", "driver-build made"},
 		{"compile --modules nvidia", nil, exitUsage, "", "--modules is for --into"},
 		{"preflight", []string{"DRIVER_MODULE_SIGNING_CERT=/cert.pem"}, exitUsage, "", "without --module-signing-key"},
-		{"init --module-signing-passphrase x", nil, exitUsage, "", "unknown flag"}, // everybody can read arguments
+		{"init --skip-preflight disk,gpu-suported,everything", nil, exitUsage, "", `no check is called "gpu-suported" (did you mean gpu-supported?), "everything"; there are kernel, system, `},
+		{"preflight", []string{"DRIVER_SKIP_PREFLIGHT=dsk"}, exitUsage, "", "did you mean disk?"},
+		{"preflight --skip-preflight disk,kernel-limit,", nil, exitUsage, "", "driver-build made"}, // names that are right
+		{"init --module-signing-passphrase x", nil, exitUsage, "", "unknown flag"},                 // everybody can read arguments
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, true, &stdout, &stderr)

@@ -12,7 +12,7 @@ func (b *Batch) arguments(flags ...string) (words []string) {
 	k := &b.Kernels
 	switches := map[string]bool{
 		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources,
-		"--allow-incompatible": b.Selection.AllowIncompatible,
+		"--allow-incompatible": b.Selection.AllowIncompatible, "--allow-missing-programs": b.Given.AllowMissing,
 	}
 	values := map[string][]string{
 		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},

@@ -30,7 +30,10 @@ type Batch struct {
 
 // Given are values of flags as the user gave them. Commands that are proposed to the user, or that a pipeline
 // is to run, repeat them.
-type Given struct{ MatrixFile, LockFile, Profile string }
+type Given struct {
+	MatrixFile, LockFile, Profile string
+	AllowMissing                  bool // --allow-missing-programs
+}
 
 // Image is one image to plan or to build.
 type Image struct {

@@ -87,17 +87,24 @@ func CheckRepository(repository string) error {
 	return nil
 }
 
-// CheckPrograms finds the programs for the images of all targets before anything is downloaded for them.
-func CheckPrograms(find Programs, targets []matrix.Target) error {
+// CheckPrograms finds the programs for the images of all targets before anything is downloaded for them. It
+// returns what the images will lack.
+func CheckPrograms(find Programs, targets []matrix.Target) (lacks []string, err error) {
 	var checked []string
 	for _, t := range targets {
 		if slices.Contains(checked, t.Arch) {
 			continue
 		}
 		checked = append(checked, t.Arch)
-		if _, err := find(t.Arch); err != nil {
-			return &matrix.RequestError{Err: fmt.Errorf("the programs for the image: %w", err)}
+		found, err := find(t.Arch)
+		if err != nil {
+			return nil, &matrix.RequestError{Err: fmt.Errorf("the programs for the image: %w", err)}
+		}
+		for _, p := range recipe.OptionalPrograms() {
+			if !slices.ContainsFunc(found, func(b recipe.Binary) bool { return b.Name == p.Name }) {
+				lacks = append(lacks, fmt.Sprintf("images for %s have no %s: %s", t.Arch, p.Name, p.Without))
+			}
 		}
 	}
-	return nil
+	return lacks, nil
 }

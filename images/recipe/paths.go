@@ -27,6 +27,21 @@ const (
 	EvictDir       = "usr/bin" // a path that pod specifications name: see docs/evict.md
 )
 
+// OptionalProgram is a program of ours that an image works without, except for one thing.
+type OptionalProgram struct {
+	Name    string
+	Dir     string // in the image
+	Without string // what an image without it does not have
+}
+
+// OptionalPrograms returns the programs that go into an image beside the entrypoint, in their order.
+func OptionalPrograms() []OptionalProgram {
+	return []OptionalProgram{
+		{ProbeName, BinDir, "GPUs are asked with nvidia-smi, if the image has it"},
+		{EvictName, EvictDir, "evictGPUPods of the chart does not work"},
+	}
+}
+
 // DefaultPath is the search path of an image whose base has none.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

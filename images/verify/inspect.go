@@ -30,6 +30,7 @@ type Inspection struct {
 	Layers      []LayerInfo             `json:"layers"`
 	Libraries   []string                `json:"libraries"`
 	Programs    []string                `json:"programs"`
+	Lacks       []string                `json:"lacks,omitempty"` // our programs that an image of this project does not have
 	Firmware    []string                `json:"firmware"`
 	Modules     []ModuleSet             `json:"modules,omitempty"` // precompiled
 	Packages    []packages.Installed    `json:"packages"`
@@ -133,6 +134,11 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 	}
 	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
 		i.Description = &info
+		for _, p := range recipe.OptionalPrograms() {
+			if lacks(tree, p) {
+				i.Lacks = append(i.Lacks, p.Name)
+			}
+		}
 	}
 	var err error
 	i.Packages, err = packages.InstalledIn(tree)

@@ -35,6 +35,16 @@ func checkEntrypoint(s *subject, find finder) {
 	case err == nil && f.Interp:
 		find(Error, e.Path, "is not static: it would depend on the libraries of the base")
 	}
+	for _, p := range recipe.OptionalPrograms() {
+		if lacks(s.tree, p) {
+			find(Note, p.Dir+"/"+p.Name, "is not there: %s", p.Without)
+		}
+	}
+}
+
+func lacks(tree *rootfs.Tree, p recipe.OptionalProgram) bool {
+	e, err := tree.Stat(p.Dir + "/" + p.Name)
+	return err != nil || e.Kind != rootfs.File || e.Mode&0o111 == 0
 }
 
 // checkPrograms: the GPU Operator's startup probe and preStop run in the image; consumers run modprobe and

@@ -16,6 +16,9 @@ func (i *Inspection) WriteText(to io.Writer) error {
 		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
 	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
 		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
+	if len(i.Lacks) > 0 {
+		fmt.Fprintf(w, "Lacks\t%s\n", strings.Join(i.Lacks, " "))
+	}
 	if d := i.Description; d != nil {
 		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernelRange(d), d.ID)
 	}

@@ -10,10 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros"
 )
 
 // Status is the result of a check.
@@ -138,28 +135,12 @@ func Run(ctx context.Context, in Input) []Check {
 	return checks
 }
 
-// CheckNames returns an error for names that no check has. It suggests similar names and lists all. An empty
-// name is none.
-func CheckNames(names []string) error {
-	var known []string
+// Names returns the names of all checks, in the order in which they run.
+func Names() (names []string) {
 	for _, s := range steps() {
-		known = append(known, s.name)
+		names = append(names, s.name)
 	}
-	var unknown []string
-	for _, name := range names {
-		if name == "" || slices.Contains(known, name) {
-			continue
-		}
-		text := strconv.Quote(name)
-		if near := distros.Nearest(name, known); len(near) > 0 {
-			text += " (did you mean " + strings.Join(near, " or ") + "?)"
-		}
-		unknown = append(unknown, text)
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	return fmt.Errorf("no check is called %s; there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
+	return names
 }
 
 // BlockedError holds the checks that prevent a start.

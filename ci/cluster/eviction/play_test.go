@@ -137,7 +137,7 @@ func chartEnv(t *testing.T, pod *corev1.Pod) []string {
 	t.Helper()
 	fields := map[string]string{"spec.nodeName": pod.Spec.NodeName, "metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "metadata.uid": string(pod.UID)}
 	for _, c := range pod.Spec.InitContainers {
-		if c.Name != "driver-evict" || len(c.Command) != 1 || c.Command[0] != "/usr/bin/driver-evict" {
+		if c.Name != "driver-evict" || !strings.Contains(strings.Join(c.Command, " "), "exec /usr/bin/driver-evict\n") {
 			continue
 		}
 		var env []string
@@ -150,7 +150,7 @@ func chartEnv(t *testing.T, pod *corev1.Pod) []string {
 		}
 		return env
 	}
-	t.Fatalf("pod %s has no init container driver-evict with the command /usr/bin/driver-evict", pod.Name)
+	t.Fatalf("pod %s has no init container driver-evict that starts /usr/bin/driver-evict", pod.Name)
 	return nil
 }
 

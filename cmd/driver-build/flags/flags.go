@@ -4,6 +4,7 @@
 package flags
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -92,17 +93,37 @@ func Repository(f *pflag.FlagSet, value *string) {
 }
 
 // Content says what the images should hold that a registry is asked for.
-type Content struct{ Profile, Entrypoint string }
+type Content struct {
+	Profile  string
+	Programs Programs
+}
 
 // AddTo declares the flags.
 func (c *Content) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&c.Profile, "profile", "", "full or compute (default: the matrix's)")
-	Entrypoint(f, &c.Entrypoint)
+	c.Programs.AddTo(f)
 }
 
-// Entrypoint declares --entrypoint of commands that compare images.
-func Entrypoint(f *pflag.FlagSet, value *string) {
-	f.StringVar(value, "entrypoint", "", "driver-entrypoint of the images (default: the one beside this program)")
+// Programs says which programs of this project images hold.
+type Programs struct {
+	Entrypoint   string
+	AllowMissing bool
+}
+
+// AddTo declares the flags.
+func (p *Programs) AddTo(f *pflag.FlagSet) {
+	f.StringVar(&p.Entrypoint, "entrypoint", "", "driver-entrypoint of the images (default: the one beside this program)")
+	f.BoolVar(&p.AllowMissing, "allow-missing-programs", false, "leave out driver-probe and driver-evict, with a warning, where they are not beside this program or of another version")
+}
+
+// Find returns the programs for the targets, and prints a warning for each that the images will lack.
+func (p *Programs) Find(a *session.App, targets []matrix.Target) (batch.Programs, error) {
+	programs := a.Programs(p.Entrypoint, p.AllowMissing)
+	lacks, err := batch.CheckPrograms(programs, targets)
+	for _, text := range lacks {
+		fmt.Fprintln(a.Stderr, "warning: "+text)
+	}
+	return programs, err
 }
 
 // Format declares -o of a command that prints a table or JSON.

@@ -54,7 +54,7 @@ func withImage(ctx context.Context, a *session.App, ref, arch string, f func(con
 	if err := errors.Join(matrix.CheckArch(arch), registry.CheckSource(ref)); err != nil {
 		return session.Usage(err)
 	}
-	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		base, err := s.Registry.Base(ctx, ref, arch)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", ref, err)

@@ -28,7 +28,7 @@ func newPush(a *session.App) *cobra.Command {
 					return session.Usagef("push %w", err)
 				}
 			}
-			return a.With(cmd.Context(), nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+			return a.With(cmd.Context(), nil, nil, func(ctx context.Context, s *session.Session) error {
 				artifact, err := s.Registry.Local(ctx, args[0])
 				if err != nil {
 					return err

@@ -122,7 +122,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		return session.Usage(err)
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
 			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
 				return err

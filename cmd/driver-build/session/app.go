@@ -60,7 +60,7 @@ type Session struct {
 }
 
 // With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries; those of
-// the command line come first. programs are those that images get, as Programs finds them.
+// the command line come first. programs are those that images get; nil is for commands that plan no image.
 func (a *App) With(ctx context.Context, mirrors map[string][]string, programs batch.Programs, f func(context.Context, *Session) error) (err error) {
 	s, err := a.open(mirrors, programs) //nolint:contextcheck // the display ends with close, after the context
 	if err != nil {
@@ -73,6 +73,9 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Session, error) {
 	if a.Jobs < 1 || a.Jobs > 64 {
 		return nil, Usagef("--jobs %d: give a number from 1 to 64", a.Jobs)
+	}
+	if programs == nil {
+		programs = a.Programs("", true)
 	}
 	all, err := a.allMirrors(mirrors)
 	if err != nil {

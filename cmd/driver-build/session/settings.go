@@ -56,12 +56,13 @@ func (a *App) Now() (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// Programs finds the programs for images of this version; entrypoint is the value of --entrypoint.
-func (a *App) Programs(entrypoint string) batch.Programs {
+// Programs finds the programs for images of this version. entrypoint is the value of --entrypoint; with
+// partial, optional programs may be missing.
+func (a *App) Programs(entrypoint string, partial bool) batch.Programs {
 	if a.Binaries != nil {
 		return a.Binaries
 	}
-	return images.Binaries(programDir(), entrypoint, BuildInfo().Version)
+	return images.Binaries(programDir(), entrypoint, BuildInfo().Version, partial)
 }
 
 // programDir is the folder of this program, where the programs for images are too.

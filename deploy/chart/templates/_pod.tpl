@@ -93,7 +93,14 @@ readinessProbe:
 - name: driver-evict
   image: {{ .pool.ref | quote }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
-  command: [/usr/bin/driver-evict]
+  # An image may have been built without the program. The message is the reason in the status of the pod.
+  command:
+    - sh
+    - -c
+    - |
+      [ -x /usr/bin/driver-evict ] && exec /usr/bin/driver-evict
+      echo "this image has no /usr/bin/driver-evict, which evictGPUPods needs: use an image that was built with it, or set evictGPUPods=false" >&2
+      exit 1
   restartPolicy: Always
   env:
     {{- include "nvidia-driver.identityEnv" . | nindent 4 }}

@@ -1,0 +1,34 @@
+package flags
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// TestProgramsFind: each program that images will lack is named once for each architecture.
+func TestProgramsFind(t *testing.T) {
+	t.Parallel()
+	var stderr bytes.Buffer
+	a := &session.App{Stderr: &stderr, Binaries: func(arch string) ([]recipe.Binary, error) {
+		all := []recipe.Binary{{Name: recipe.EntrypointName}, {Name: recipe.ProbeName}}
+		if arch == "arm64" {
+			return all[:1], nil
+		}
+		return all, nil
+	}}
+	_, err := new(Programs).Find(a, []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}})
+	assert.NoError(t, err)
+	assert.Equal(t, `warning: images for amd64 have no driver-evict: evictGPUPods of the chart does not work
+warning: images for arm64 have no driver-probe: GPUs are asked with nvidia-smi, if the image has it
+warning: images for arm64 have no driver-evict: evictGPUPods of the chart does not work
+`, stderr.String())
+	a.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("not there") }
+	_, err = new(Programs).Find(a, []matrix.Target{{Arch: "amd64"}})
+	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
+}
