@@ -1,0 +1,177 @@
+package bundlecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/gathering"
+	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/bundle/writing"
+	"github.com/driver-container/driver-container/images/imagename"
+)
+
+const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
+the registry's API, the fallback tag, and the tags .sig and .att. Without IMAGE, all images of --repository are taken.
+
+IMAGE is REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; the last two are put into --repository. The same input gives the
+same bytes, with SOURCE_DATE_EPOCH as its time. --since leaves out what the site has: an earlier bundle, its list
+(bundle list -o json), or the answer of bundle have.`
+
+// createFlags are the flags of bundle create.
+type createFlags struct {
+	gathering.Selection
+	output   string
+	since    []string
+	partSize string
+	resume   bool
+	key      keyFlags
+}
+
+func (o *createFlags) addTo(f *pflag.FlagSet) {
+	f.StringVarP(&o.output, "output", "o", "", "FILE to write; - is stdout")
+	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
+	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
+	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
+	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
+	f.StringVar(&o.System, "file-tag", "files", "tag of the artifact that has the files of --file")
+	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of an earlier bundle, or of a list of what the site has (repeatable)")
+	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
+	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
+	o.key.addTo(f)
+}
+
+func newCreate(a *session.App) *cobra.Command {
+	var o createFlags
+	cmd := &cobra.Command{
+		Use: "create -o FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
+		Example: "  driver-build bundle create -o fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart --part-size 4G",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Images = args
+			return o.run(cmd.Context(), a)
+		},
+	}
+	o.addTo(cmd.Flags())
+	return cmd
+}
+
+func (o *createFlags) run(ctx context.Context, a *session.App) error {
+	size, err := parseSize(o.partSize)
+	switch {
+	case o.output == "":
+		return session.Usagef("bundle create: give the file to write with -o")
+	case err != nil:
+		return err
+	case o.output == "-" && (size > 0 || o.resume):
+		return session.Usagef("-o -: --part-size and --resume need a file")
+	}
+	if err := imagename.CheckRepository(o.Origin); err != nil {
+		return session.Usagef("--repository: %w", err)
+	}
+	stocks, err := readStocks(o.since)
+	if err != nil {
+		return err
+	}
+	created, err := a.Now()
+	if err != nil {
+		return session.Usage(err)
+	}
+	sign, done, err := o.key.signer(a)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
+		if err != nil {
+			return err
+		}
+		info := session.BuildInfo()
+		plan, err := writing.Prepare(ctx, writing.Options{
+			Origin: o.Origin, Created: created.Unix(), Tool: "driver-build " + info.Version, PartSize: size, Since: stocks, Sign: sign,
+		}, artifacts)
+		if err != nil {
+			return err
+		}
+		return o.write(ctx, a, plan)
+	})
+}
+
+func (o *createFlags) write(ctx context.Context, a *session.App, plan *writing.Plan) error {
+	if o.output == "-" {
+		return plan.Stream(ctx, a.Stdout, nil)
+	}
+	if err := plan.WriteFiles(ctx, o.output, o.resume, nil); err != nil {
+		return err
+	}
+	for n, name := range plan.Names(o.output) {
+		fmt.Fprintf(a.Stderr, "%s: %.1f MB\n", name, float64(plan.Sizes[n])/1e6)
+		a.Result(name)
+	}
+	return nil
+}
+
+// parseSize reads a number of bytes: "4G" is 4 GiB.
+func parseSize(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	shift := map[byte]int{'K': 10, 'M': 20, 'G': 30, 'T': 40}[text[len(text)-1]]
+	digits := text
+	if shift > 0 {
+		digits = text[:len(text)-1]
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n <= 0 || n > 1<<60>>shift {
+		return 0, session.Usagef("--part-size %q: give a number of bytes, or one with K, M, G or T, such as 4G", text)
+	}
+	return n << shift, nil
+}
+
+// readStocks reads the files of --since.
+func readStocks(names []string) (all []bundle.Stock, err error) {
+	for _, n := range names {
+		s, err := readStock(n)
+		if err != nil {
+			return nil, fmt.Errorf("--since %s: %w", n, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func readStock(name string) (bundle.Stock, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return bundle.Stock{}, session.Usage(err)
+	}
+	if !strings.HasSuffix(name, ".tar") && info.Size() <= 2*bundle.MaxDocument {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			return bundle.Stock{}, session.Usage(err)
+		}
+		s, err := bundle.DecodeStock(raw)
+		if err != nil {
+			err = errors.Join(session.Usage(err))
+		}
+		return s, err
+	}
+	sources, done, err := open([]string{name})
+	if err != nil {
+		return bundle.Stock{}, err
+	}
+	defer done()
+	b, err := reading.Load(sources[0])
+	if err != nil {
+		return bundle.Stock{}, err
+	}
+	return b.List.Stock(b.Raw)
+}
