@@ -11,7 +11,7 @@ import (
 var imageFloors = [][]string{
 	{
 		"images/imagename", "images/matrix", "images/oci", "images/outfile", "images/page", "images/progress", "images/registry", "images/releases", "images/rootfs",
-		"images/runfile", "images/runner", "images/workdir",
+		"images/runfile", "images/runner", "images/signature", "images/workdir",
 	},
 	{"images/recipe"},
 	{"images/layer", "images/lockfile"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // realTier skips the test unless the real tier was requested.
@@ -110,12 +111,14 @@ func TestRealTools(t *testing.T) {
 	}
 }
 
+func phrase(s string) keyfile.Passphrase { return func() ([]byte, error) { return []byte(s), nil } }
+
 // Other forms that openssl writes: by key id, with attributes, with the certificate inside, with the content
 // inside.
 func TestRealForms(t *testing.T) {
 	realTier(t)
 	key := newKeys(t, t.TempDir())["rsa2048"]
-	certs := require.Value(LoadCertificates(key + ".crt"))(t)
+	certs := require.Value(keyfile.LoadCertificates(key + ".crt"))(t)
 	for name, c := range map[string]struct {
 		args []string
 		want error
@@ -148,7 +151,7 @@ func TestRealKeys(t *testing.T) {
 			if _, err := LoadSigner(out, key+".crt", phrase("secret")); err != nil {
 				t.Errorf("%s: %v", strings.Join(args, " "), err)
 			}
-			if _, err := LoadSigner(out, key+".crt", phrase("Secret")); !errors.Is(err, ErrPassphrase) {
+			if _, err := LoadSigner(out, key+".crt", phrase("Secret")); !errors.Is(err, keyfile.ErrPassphrase) {
 				t.Errorf("%s, wrong passphrase: %v", strings.Join(args, " "), err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -31,9 +32,9 @@ func loadSigner(cfg node.Config, log *slog.Logger) (*sign.Signer, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		log.Warn("the signing key can be read by others than its owner: mount it with mode 0400", "path", cfg.SigningKey, "mode", fmt.Sprintf("%04o", mode))
 	}
-	pass := sign.Passphrase(cfg.SigningPassphrase)
+	pass := keyfile.Passphrase(cfg.SigningPassphrase)
 	if cfg.SigningPassphraseFile != "" {
-		pass = sign.PassphraseFile(cfg.SigningPassphraseFile)
+		pass = keyfile.PassphraseFile(cfg.SigningPassphraseFile)
 	}
 	signer, err := sign.LoadSigner(cfg.SigningKey, cfg.SigningCert, pass)
 	if err != nil {

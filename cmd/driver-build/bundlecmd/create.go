@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/gathering"
@@ -33,7 +34,7 @@ type createFlags struct {
 	since    []string
 	partSize string
 	resume   bool
-	key      keyFlags
+	key      flags.ImageKey
 }
 
 func (o *createFlags) addTo(f *pflag.FlagSet) {
@@ -46,7 +47,7 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of an earlier bundle, or of a list of what the site has (repeatable)")
 	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
 	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
-	o.key.addTo(f)
+	o.key.AddTo(f, "the bundle")
 }
 
 func newCreate(a *session.App) *cobra.Command {
@@ -63,7 +64,7 @@ func newCreate(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func (o *createFlags) run(ctx context.Context, a *session.App) error {
+func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	size, err := parseSize(o.partSize)
 	switch {
 	case o.output == "":
@@ -84,12 +85,12 @@ func (o *createFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return session.Usage(err)
 	}
-	sign, done, err := o.key.signer(a)
+	sign, closer, err := signer(a, &o.key)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+	defer func() { err = errors.Join(err, closer()) }()
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
 		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
 		if err != nil {
 			return err
@@ -160,7 +161,7 @@ func readStock(name string) (bundle.Stock, error) {
 		}
 		s, err := bundle.DecodeStock(raw)
 		if err != nil {
-			err = errors.Join(session.Usage(err))
+			err = session.Usage(err)
 		}
 		return s, err
 	}

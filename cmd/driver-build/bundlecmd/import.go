@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/gathering"
@@ -28,10 +29,10 @@ stdout gets REFERENCE@sha256:... lines.`
 // importFlags are the flags of bundle import.
 type importFlags struct {
 	importing.Options
-	key                  trustFlags
-	values, policy       string
-	secret, keyPath      string
-	inputs               bool
+	key             flags.Trust
+	values, policy  string
+	secret, keyPath string
+	inputs          bool
 }
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
@@ -44,7 +45,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
 	f.StringVar(&o.keyPath, "policy-key", "/etc/containers/driver.pub", "where the nodes have the public key, for --policy")
-	o.key.addTo(f)
+	o.key.AddTo(f)
 }
 
 func newImport(a *session.App) *cobra.Command {
@@ -62,7 +63,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 	if err := imagename.CheckRepository(o.To); err != nil {
 		return session.Usagef("--to: %w", err)
 	}
-	verify, err := o.key.verifier(a)
+	verify, err := verifier(&o.key)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 		}
 		return bundle.Unsound(findings)
 	}
-	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
 		if o.inputs && !o.DryRun {
 			if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
 				return err
@@ -104,7 +105,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 }
 
 func (o *importFlags) stream(ctx context.Context, a *session.App, check reading.Options) error {
-	return a.With(ctx, nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
 		stream, err := reading.Open(ctx, os.Stdin, check)
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 const partText = "the files are some of the parts: the others come later, or were imported before"
 
 func newVerify(a *session.App) *cobra.Command {
-	var key trustFlags
+	var key flags.Trust
 	var some bool
 	var format string
 	cmd := &cobra.Command{
@@ -27,7 +27,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			verify, err := key.verifier(a)
+			verify, err := verifier(&key)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func newVerify(a *session.App) *cobra.Command {
 			return bundle.Unsound(findings)
 		},
 	}
-	key.addTo(cmd.Flags())
+	key.AddTo(cmd.Flags())
 	cmd.Flags().BoolVar(&some, "part", false, partText)
 	flags.Format(cmd.Flags(), &format)
 	return cmd
@@ -115,7 +115,7 @@ func newHave(a *session.App) *cobra.Command {
 		Long: "Print the digests of the blobs that a repository has, as JSON. Send it to the other side: bundle create --since FILE leaves\n" +
 			"them out.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), nil, a.Programs(""), func(ctx context.Context, s *session.Session) error {
+			return a.With(cmd.Context(), nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
 				return have(ctx, a, s, args[0])
 			})
 		},

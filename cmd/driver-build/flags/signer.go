@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
 )
 
@@ -64,9 +65,9 @@ func (s *Signer) Load(getenv func(string) string) (_ *sign.Signer, closer func()
 }
 
 // passphrase is nil when none was given.
-func (s *Signer) passphrase(getenv func(string) string) sign.Passphrase {
+func (s *Signer) passphrase(getenv func(string) string) keyfile.Passphrase {
 	if s.PassphraseFile != "" {
-		return sign.PassphraseFile(s.PassphraseFile)
+		return keyfile.PassphraseFile(s.PassphraseFile)
 	}
 	text := getenv(PassphraseVariable)
 	if text == "" {
@@ -79,7 +80,7 @@ func (s *Signer) passphrase(getenv func(string) string) sign.Passphrase {
 func Certificates(files []string) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
 	for _, file := range files {
-		certs, err := sign.LoadCertificates(file)
+		certs, err := keyfile.LoadCertificates(file)
 		if err != nil {
 			return nil, fmt.Errorf("--sign-cert: %w", err)
 		}

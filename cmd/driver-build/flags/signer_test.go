@@ -9,7 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 func TestSignerFlags(t *testing.T) {
@@ -51,7 +51,7 @@ func TestSignerFlags(t *testing.T) {
 			t.Errorf("%s: signer %v", name, signer)
 		}
 	}
-	if _, _, err := (&Signer{Key: key}).Load(func(string) string { return "" }); !errors.Is(err, sign.ErrPassphrase) {
+	if _, _, err := (&Signer{Key: key}).Load(func(string) string { return "" }); !errors.Is(err, keyfile.ErrPassphrase) {
 		t.Errorf("no passphrase: %v", err)
 	}
 	for _, c := range []struct {

@@ -5,6 +5,9 @@ package pkcs11
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
@@ -17,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 const library = "/usr/lib/softhsm/libsofthsm2.so"
@@ -110,6 +114,7 @@ func TestRealToken(t *testing.T) {
 		}
 		assert.NoErrorf(t, errors.Join(err, closer.Close()), "%s, twice", name)
 	}
+	withoutCertificate(t, query, pin, module)
 	t.Setenv("PIN", "1234")
 	toolSigns(t, dir, module)
 	for name, c := range map[string]struct{ uri, cert, pin, want string }{
@@ -131,6 +136,28 @@ func TestRealToken(t *testing.T) {
 	}
 }
 
+// withoutCertificate signs with a key that has none, as images are signed.
+func withoutCertificate(t *testing.T, query string, pin func() ([]byte, error), content []byte) {
+	t.Helper()
+	for _, object := range []string{"alone", "p384"} {
+		key, closer, err := OpenKey("pkcs11:token=site;object="+object+query, pin)
+		require.NoErrorf(t, err, "%s", object)
+		digest := sha256.Sum256(content)
+		signature := require.Value(key.Sign(rand.Reader, digest[:], crypto.SHA256))(t)
+		switch public := key.Public().(type) {
+		case *rsa.PublicKey:
+			err = rsa.VerifyPKCS1v15(public, crypto.SHA256, digest[:], signature)
+		case *ecdsa.PublicKey:
+			if !ecdsa.VerifyASN1(public, digest[:], signature) {
+				err = errors.New("the signature is wrong")
+			}
+		}
+		assert.NoErrorf(t, errors.Join(err, closer.Close()), "%s", object)
+	}
+	_, _, err := OpenKey("pkcs11:token=site;object=none"+query, pin)
+	assert.ErrorContains(t, err, "0 private keys match")
+}
+
 // toolSigns makes plain signatures with pkcs11-tool, as docs/signing.md describes, and wraps them.
 func toolSigns(t *testing.T, dir string, module []byte) {
 	t.Helper()
@@ -145,7 +172,7 @@ func toolSigns(t *testing.T, dir string, module []byte) {
 		}
 		out := filepath.Join(dir, key+".sig")
 		run(t, "pkcs11-tool", append([]string{"--module", library, "--token-label", "site", "--login", "--pin", "env:PIN", "--sign", "--output-file", out}, args...)...)
-		certs := require.Value(sign.LoadCertificates(filepath.Join(dir, key+".crt")))(t)
+		certs := require.Value(keyfile.LoadCertificates(filepath.Join(dir, key+".crt")))(t)
 		plain := require.Value(os.ReadFile(out))(t)
 		if _, err := sign.Wrap(certs[0], crypto.SHA256, digest[:], plain); err != nil {
 			t.Errorf("%s by pkcs11-tool: %v", key, err)

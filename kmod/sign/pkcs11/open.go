@@ -3,6 +3,7 @@
 package pkcs11
 
 import (
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -15,29 +16,52 @@ import (
 	"github.com/miekg/pkcs11"
 
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
-// Open returns a signer with the private key that the URI names and the key's certificate. The certificate
-// comes from certFile (see sign.LoadCertificates) or, when certFile is "", from the token (the one with the
-// key's id). The PIN comes from the file that the URI's pin-source names, or else from pass. Close ends the
-// session with the token; call it after the last signature.
-//
-// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and
-// the token's library by module-path. Every given property must match, and exactly one token and one key may
-// match.
-func Open(text, certFile string, pass sign.Passphrase) (*sign.Signer, io.Closer, error) {
-	u, err := parse(text)
+// Open returns a signer with the private key that the URI names and the key's certificate, as signatures of
+// modules need it. The certificate comes from certFile (see keyfile.LoadCertificates) or, when certFile is
+// "", from the token (the one with the key's id). Everything else is as with OpenKey.
+func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
+	u, ctx, key, err := open(text, pass)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the PKCS#11 key: the URI is wrong: %w", err)
+		return nil, nil, err
 	}
-	signer, ctx, err := u.open(certFile, pass)
+	signer, err := u.signer(ctx, key, certFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err)
+		return nil, nil, errors.Join(fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err), ctx.Close())
 	}
 	return signer, ctx, nil
 }
 
-func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *crypto11.Context, err error) {
+// OpenKey returns the private key that the URI names; it needs no certificate. The PIN comes from the file
+// that the URI's pin-source names, or else from pass. Close ends the session with the token; call it after
+// the last signature.
+//
+// The URI names the token by token, serial or slot-id (and model, manufacturer), the key by object or id, and
+// the token's library by module-path. Every given property must match, and exactly one token and one key may
+// match.
+func OpenKey(text string, pass keyfile.Passphrase) (crypto.Signer, io.Closer, error) {
+	_, ctx, key, err := open(text, pass)
+	if err != nil {
+		return nil, nil, err
+	}
+	return key, ctx, nil
+}
+
+func open(text string, pass keyfile.Passphrase) (uri, *crypto11.Context, crypto11.Signer, error) {
+	u, err := parse(text)
+	if err != nil {
+		return u, nil, nil, fmt.Errorf("open the PKCS#11 key: the URI is wrong: %w", err)
+	}
+	ctx, key, err := u.login(pass)
+	if err != nil {
+		return u, nil, nil, fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err)
+	}
+	return u, ctx, key, nil
+}
+
+func (u uri) login(pass keyfile.Passphrase) (_ *crypto11.Context, _ crypto11.Signer, err error) {
 	slot, err := u.findSlot()
 	if err != nil {
 		return nil, nil, err
@@ -46,7 +70,7 @@ func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *cry
 	if err != nil {
 		return nil, nil, err
 	}
-	// Modules are signed one after the other, so a few sessions suffice.
+	// Signatures are made one after the other, so a few sessions suffice.
 	ctx, err := crypto11.Configure(&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4})
 	switch code := pkcs11.Error(0); {
 	case errors.As(err, &code) && slices.Contains([]pkcs11.Error{pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE}, code):
@@ -68,23 +92,28 @@ func (u uri) open(certFile string, pass sign.Passphrase) (_ *sign.Signer, _ *cry
 	if len(keys) != 1 {
 		return nil, nil, fmt.Errorf("%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)", len(keys))
 	}
-	certs, err := u.certificates(ctx, keys[0], certFile)
+	return ctx, keys[0], nil
+}
+
+// signer joins the key with the first certificate that is the key's.
+func (u uri) signer(ctx *crypto11.Context, key crypto11.Signer, certFile string) (*sign.Signer, error) {
+	certs, err := u.certificates(ctx, key, certFile)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, cert := range certs {
 		var signer *sign.Signer
-		if signer, err = sign.NewSigner(keys[0], cert); err == nil {
-			return signer, ctx, nil
+		if signer, err = sign.NewSigner(key, cert); err == nil {
+			return signer, nil
 		}
 	}
-	return nil, nil, err
+	return nil, err
 }
 
 // certificates returns at least one certificate when there is no error.
 func (u uri) certificates(ctx *crypto11.Context, key crypto11.Signer, certFile string) ([]*x509.Certificate, error) {
 	if certFile != "" {
-		return sign.LoadCertificates(certFile)
+		return keyfile.LoadCertificates(certFile)
 	}
 	id, err := ctx.GetAttribute(key, crypto11.CkaId)
 	if err != nil {

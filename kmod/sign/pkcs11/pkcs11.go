@@ -1,6 +1,6 @@
-// Package pkcs11 signs modules with a key in a token: a hardware security module, a smart card, or SoftHSM. A
-// PKCS#11 URI (RFC 7512) names the key, which never leaves the token. The PIN comes from a file or from a
-// function, never from the URI.
+// Package pkcs11 signs modules and images with a key in a token: a hardware security module, a smart card, or
+// SoftHSM. A PKCS#11 URI (RFC 7512) names the key, which never leaves the token. The PIN comes from a file or
+// from a function, never from the URI.
 //
 // It does not make or change keys. Keys that require the PIN at every signature (CKA_ALWAYS_AUTHENTICATE,
 // such as slot 9c of a YubiKey) do not work. It needs cgo, because the tokens' libraries are shared objects:
@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // ErrPIN says that the token refused the PIN. Open tries it only once, because tokens lock themselves after a
@@ -27,7 +27,7 @@ var ErrPIN = errors.New("the token refused the PIN")
 const maxPIN = 4096
 
 // pin returns the PIN in the file that the URI's pin-source names, or else the one that pass returns.
-func (u uri) pin(pass sign.Passphrase) (string, error) {
+func (u uri) pin(pass keyfile.Passphrase) (string, error) {
 	if u.pinFile != "" {
 		return readPIN(u.pinFile)
 	}

@@ -1,4 +1,4 @@
-package sign
+package keyfile
 
 import (
 	"crypto/aes"

@@ -1,4 +1,4 @@
-package sign
+package keyfile
 
 import (
 	"encoding/pem"
@@ -26,16 +26,25 @@ const (
 	kindPKCS8       kind = "PKCS#8"
 	kindEncrypted   kind = "encrypted PKCS#8"
 	kindPKCS12      kind = "PKCS#12"
+	kindSigstore    kind = "encrypted by sigstore"
+	kindPublic      kind = "public key"
+	kindPublicRSA   kind = "public key, PKCS#1"
 )
 
 // pemKinds has the kinds of PEM's labels; blocks with other labels are skipped.
 var pemKinds = map[string]kind{"CERTIFICATE": kindCertificate, "X509 CERTIFICATE": kindCertificate, "RSA PRIVATE KEY": kindPKCS1,
-	"EC PRIVATE KEY": kindSEC1, "PRIVATE KEY": kindPKCS8, "ENCRYPTED PRIVATE KEY": kindEncrypted}
+	"EC PRIVATE KEY": kindSEC1, "PRIVATE KEY": kindPKCS8, "ENCRYPTED PRIVATE KEY": kindEncrypted,
+	"ENCRYPTED SIGSTORE PRIVATE KEY": kindSigstore, "ENCRYPTED COSIGN PRIVATE KEY": kindSigstore,
+	"PUBLIC KEY": kindPublic, "RSA PUBLIC KEY": kindPublicRSA}
 
 // item is one key or certificate of a file.
 type item struct {
 	kind kind
-	der  []byte
+	der  []byte // kindSigstore: JSON
+}
+
+func (i item) private() bool {
+	return i.kind != kindCertificate && i.kind != kindPublic && i.kind != kindPublicRSA
 }
 
 // readItems reads a file of keys and certificates and returns at least one item.
@@ -52,7 +61,11 @@ func readItems(path string) ([]item, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("it is not a regular file (%s)", st.Mode())
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	return streamItems(f)
+}
+
+func streamItems(r io.Reader) ([]item, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +99,7 @@ func parseItems(data []byte) ([]item, error) {
 	if len(data) > 1 && data[0] == 0x30 && data[1] == 0x80 {
 		return nil, errors.New("it is BER of indefinite length: convert it with openssl, for PKCS#12: openssl pkcs12 -in OLD -out NEW.pem")
 	}
-	return nil, errors.New("it holds no private key or certificate: neither PEM nor DER of PKCS#8, PKCS#1, SEC1, PKCS#12 or X.509")
+	return nil, errors.New("it holds no key or certificate: neither PEM nor DER of PKCS#8, PKCS#1, SEC1, PKCS#12, X.509 or a public key, nor a key of cosign")
 }
 
 // sniff returns the kind of a piece of DER by the types of its first fields; "" for anything else, such as
@@ -99,8 +112,11 @@ func sniff(der []byte) kind {
 		return ""
 	}
 	if fields.PeekASN1Tag(asn1.SEQUENCE) { // algorithm and ciphertext, or the signed part and the rest
-		if fields.SkipASN1(asn1.SEQUENCE) && fields.PeekASN1Tag(asn1.OCTET_STRING) {
+		switch ok := fields.SkipASN1(asn1.SEQUENCE); {
+		case ok && fields.PeekASN1Tag(asn1.OCTET_STRING):
 			return kindEncrypted
+		case ok && fields.PeekASN1Tag(asn1.BIT_STRING):
+			return kindPublic
 		}
 		return kindCertificate
 	}

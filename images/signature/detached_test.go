@@ -1,0 +1,146 @@
+package signature
+
+import (
+	"encoding/base64"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
+)
+
+func manifests(all []oci.Attachment) []string {
+	var out []string
+	for _, a := range all {
+		out = append(out, string(a.Manifest.Raw))
+	}
+	return out
+}
+
+// exported writes an export and returns its folder and the messages in it by name.
+func exported(t *testing.T, r Request) (dir string, messages map[string][]byte) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "export")
+	n := require.Value(Export(dir, r, nil))(t)
+	messages = map[string][]byte{}
+	for _, file := range require.Value(filepath.Glob(dir + "/*.payload"))(t) {
+		messages[strings.TrimSuffix(filepath.Base(file), ".payload")] = require.Value(os.ReadFile(file))(t)
+	}
+	assert.Equal(t, n, len(messages))
+	return dir, messages
+}
+
+// answer signs the messages and writes the signatures beside them.
+func answer(t *testing.T, dir string, messages map[string][]byte, key string) {
+	t.Helper()
+	for name, message := range messages {
+		signature := require.Value(signerOf(t, key).Sign(t.Context(), message))(t)
+		if name[0] < '8' { // both forms
+			signature = []byte(base64.StdEncoding.EncodeToString(signature) + "\n")
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".sig"), signature, 0o600))
+	}
+}
+
+func TestDetached(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"rsa", "ed25519"} {
+		dir, messages := exported(t, request(Both))
+		assert.Equal(t, 5, len(messages))
+		list := string(require.Value(os.ReadFile(filepath.Join(dir, ListName)))(t))
+		for name, message := range messages {
+			assert.Equal(t, name, oci.HashOf(message).Hex)
+			assert.Contains(t, list, name+".payload  ")
+		}
+		assert.Contains(t, list, "signature of "+image.Digest.String()+" as registry.example.com/gpu/driver:535.261.03-debian12\n")
+		assert.Contains(t, list, "attestation https://spdx.dev/Document of "+image.Digest.String()+"\n")
+		answer(t, dir, messages, key)
+		s := require.Value(Import(dir, request(Both), keys()[key].Public()))(t)
+		made := require.Value(Sign(t.Context(), request(Both), s))(t)
+		assert.Samef(t, manifests(sign(t, request(Both), key)), manifests(made), "%s", key)
+	}
+}
+
+// TestImportRefuses: every signature is verified before anything is made of it.
+func TestImportRefuses(t *testing.T) {
+	t.Parallel()
+	public := keys()["p256"].Public()
+	for name, c := range map[string]struct {
+		spoil func(dir, file string) error
+		want  string
+	}{
+		"missing":     {func(_, file string) error { return os.Remove(file) }, "no such file"},
+		"empty":       {func(_, file string) error { return os.WriteFile(file, nil, 0o600) }, "no signature"},
+		"large":       {func(_, file string) error { return os.WriteFile(file, make([]byte, maxOutput+1), 0o600) }, "no file of at most"},
+		"other bytes": {func(_, file string) error { return os.WriteFile(file, make([]byte, 70), 0o600) }, "none of the given keys"},
+		"a pipe": {func(_, file string) error {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+			return unix.Mkfifo(file, 0o600)
+		}, "no file of at most"},
+	} {
+		dir, messages := exported(t, request(Legacy))
+		answer(t, dir, messages, "p256")
+		wanted := require.Value(request(Legacy).documents())(t)
+		require.NoError(t, c.spoil(dir, filepath.Join(dir, messageName(wanted[1].message())+".sig")))
+		err := assert.Err(Import(dir, request(Legacy), public))
+		assert.ErrorContainsf(t, err, c.want, "%s", name)
+		assert.ErrorContainsf(t, err, "as registry.example.com/gpu/driver:535.261.03-debian12", "%s", name)
+	}
+	dir, messages := exported(t, request(Legacy))
+	answer(t, dir, messages, "other")
+	assert.ErrorIs(t, assert.Err(Import(dir, request(Legacy), public)), ErrForeign)
+	assert.ErrorContains(t, assert.Err(Import(dir, request(Legacy), nil)), "public key")
+	assert.ErrorContains(t, assert.Err(Export(dir, request(Legacy), nil)), "not empty")
+	// What is signed already is neither exported nor imported.
+	signed := request(Legacy, sign(t, request(Legacy), "p256")...)
+	assert.Equal(t, 0, require.Value(Export(t.TempDir(), signed, public))(t))
+	assert.NoError(t, assert.Err(Import(t.TempDir(), signed, public)))
+}
+
+// TestRealOpenSSL signs an export with the commands of docs/supply-chain.md.
+func TestRealOpenSSL(t *testing.T) {
+	if os.Getenv("DRIVER_E2E") != "1" {
+		t.Skip("signs with openssl: set DRIVER_E2E=1")
+	}
+	t.Parallel()
+	for kind, args := range map[string][]string{
+		"p256":    {"-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"},
+		"p384":    {"-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"},
+		"rsa":     {"-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:3072"},
+		"ed25519": {"-algorithm", "ED25519"},
+	} {
+		dir, _ := exported(t, request(Both))
+		openssl := func(args ...string) {
+			t.Helper()
+			cmd := exec.CommandContext(t.Context(), "openssl", args...)
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			require.NoErrorf(t, err, "openssl %v: %s", args, out)
+		}
+		openssl(append([]string{"genpkey", "-out", "../key.pem"}, args...)...)
+		openssl("pkey", "-in", "../key.pem", "-pubout", "-out", "../key.pub")
+		for _, file := range require.Value(filepath.Glob(dir + "/*.payload"))(t) {
+			out := strings.TrimSuffix(file, ".payload") + ".sig"
+			if kind == "ed25519" {
+				openssl("pkeyutl", "-sign", "-inkey", "../key.pem", "-rawin", "-in", file, "-out", out)
+			} else {
+				openssl("dgst", "-sha256", "-sign", "../key.pem", "-out", out, file)
+			}
+		}
+		public := require.Value(keyfile.LoadPublic(filepath.Join(dir, "../key.pub"), time.Now()))(t)
+		s := require.Value(Import(dir, request(Both), public[0]))(t)
+		made := require.Value(Sign(t.Context(), request(Both), s))(t)
+		r := require.Value(Verify([]Subject{{Descriptor: image, Attachments: made}}, public))(t)[0]
+		assert.NoErrorf(t, r.Err(), "%s", kind)
+	}
+}

@@ -1,0 +1,96 @@
+package signature
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+)
+
+// Signer makes signatures. Sign of this package verifies each of them, if the public key is known.
+type Signer interface {
+	// Sign returns the signature over a message: RSA PKCS#1 v1.5 or ECDSA (in ASN.1) of its SHA-256, or pure
+	// Ed25519.
+	Sign(ctx context.Context, message []byte) ([]byte, error)
+	// Public returns the key that verifies the signatures; nil if it is not known.
+	Public() crypto.PublicKey
+}
+
+// CheckKey refuses keys whose signatures not all verifiers of images can check.
+func CheckKey(key crypto.PublicKey) error {
+	kind := fmt.Sprintf("%T", key)
+	switch k := key.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P256() || k.Curve == elliptic.P384() {
+			return nil
+		}
+		kind = "ECDSA on " + k.Curve.Params().Name
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits == 2048 || bits == 3072 || bits == 4096 {
+			return nil
+		}
+		kind = fmt.Sprintf("RSA of %d bits", k.N.BitLen())
+	case ed25519.PublicKey:
+		return nil
+	}
+	return fmt.Errorf("images are signed with ECDSA on P-256 or P-384, RSA of 2048, 3072 or 4096 bits, or Ed25519; this key is %s", kind)
+}
+
+// KeyID returns the SHA-256 of a public key (PKIX, DER) in hex, as
+// "openssl pkey -pubin -outform DER | sha256sum" prints it.
+func KeyID(key crypto.PublicKey) (string, error) {
+	sum, err := fingerprint(key)
+	return hex.EncodeToString(sum[:]), err
+}
+
+func fingerprint(key crypto.PublicKey) ([sha256.Size]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("a public key of type %T has no fingerprint: %w", key, err)
+	}
+	return sha256.Sum256(der), nil
+}
+
+// KeySigner signs with a private key, which may be in a token.
+type KeySigner struct{ key crypto.Signer }
+
+// NewKeySigner checks that verifiers of images can use the key.
+func NewKeySigner(key crypto.Signer) (*KeySigner, error) {
+	if err := CheckKey(key.Public()); err != nil {
+		return nil, err
+	}
+	return &KeySigner{key}, nil
+}
+
+// Public returns the public half of the key.
+func (s *KeySigner) Public() crypto.PublicKey { return s.key.Public() }
+
+// Sign signs the message. It hashes with SHA-256 whatever the curve, because verifiers expect that.
+func (s *KeySigner) Sign(_ context.Context, message []byte) ([]byte, error) {
+	if _, pure := s.key.Public().(ed25519.PublicKey); pure {
+		return s.key.Sign(rand.Reader, message, crypto.Hash(0))
+	}
+	digest := sha256.Sum256(message)
+	return s.key.Sign(rand.Reader, digest[:], crypto.SHA256)
+}
+
+// fits says whether the key made the signature over the message.
+func fits(key crypto.PublicKey, message, signature []byte) bool {
+	digest := sha256.Sum256(message)
+	switch k := key.(type) {
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(k, digest[:], signature)
+	case *rsa.PublicKey:
+		return rsa.VerifyPKCS1v15(k, crypto.SHA256, digest[:], signature) == nil
+	case ed25519.PublicKey:
+		return ed25519.Verify(k, message, signature)
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+package signature
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"encoding/base64"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const (
+	maxOutput    = 16 << 10 // bytes of a signature, as a program prints it
+	maxComplaint = 1 << 10  // bytes of a program's error output that a message quotes
+
+	programTime = 2 * time.Minute // for a signature: a person may have to touch a token
+	outputTime  = 5 * time.Second // after the program's end, for children of it that hold its output open
+)
+
+// Program signs with a program that the user names: the client of a key management service, for example. It
+// gets the message on its standard input and prints the signature, raw or in base64. It runs without a shell
+// and without arguments, in the environment of this process.
+type Program struct {
+	Path string
+	Key  crypto.PublicKey // of the program; nil: not known, and its signatures are not verified
+	Time time.Duration    // for one signature; 0: two minutes
+}
+
+// Public returns the key that was given.
+func (p Program) Public() crypto.PublicKey { return p.Key }
+
+// Sign runs the program once.
+func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
+	limit := p.Time
+	if limit == 0 {
+		limit = programTime
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Path)
+	out, complaint := &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: maxComplaint}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(message), out, complaint
+	cmd.WaitDelay = outputTime
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case out.more:
+		err = fmt.Errorf("its output has more than %d bytes, which is no signature", maxOutput)
+	}
+	var signature []byte
+	if err == nil {
+		signature, err = plainSignature(out.kept)
+	}
+	if err != nil {
+		if text := strings.TrimSpace(string(complaint.kept)); text != "" {
+			err = fmt.Errorf("%w: it said %q", err, text)
+		}
+		return nil, fmt.Errorf("sign with the program %s: %w", p.Path, err)
+	}
+	return signature, nil
+}
+
+// plainSignature accepts a signature as it is or in base64. Signatures look random, so none of at least 64
+// bytes is base64 by chance.
+func plainSignature(out []byte) ([]byte, error) {
+	if raw, err := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(out), nil))); err == nil {
+		out = raw
+	}
+	if len(out) < 64 {
+		return nil, fmt.Errorf("it gave %d bytes, which is no signature", len(out))
+	}
+	return out, nil
+}
+
+// limitedBuffer keeps at most limit bytes and drops what is more. It embeds no bytes.Buffer, because io.Copy
+// would fill that past the limit by ReadFrom.
+type limitedBuffer struct {
+	kept  []byte
+	limit int
+	more  bool
+}
+
+// Write implements io.Writer.
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	part := p[:min(len(p), b.limit-len(b.kept))]
+	b.kept = append(b.kept, part...)
+	b.more = b.more || len(part) < len(p)
+	return len(p), nil
+}

@@ -1,0 +1,185 @@
+package signature
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// TestGolden has every byte that is made for an image with two attestations.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"ed25519", "rsa"} {
+		var b strings.Builder
+		for _, a := range sign(t, request(Both), key) {
+			fmt.Fprintf(&b, "# %s of %s, tag %q\n%s\n", a.Manifest.Desc.Digest, a.Subject, a.Tag, a.Manifest.Raw)
+			for _, blob := range a.Blobs {
+				fmt.Fprintf(&b, "%s %s\n", blob.Desc.MediaType, content(t, blob))
+			}
+		}
+		goldentest.Compare(t, "testdata/"+key+".golden", b.String())
+	}
+}
+
+// TestPayload compares with the layers that cosign writes.
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	want := `{"critical":{"identity":{"docker-reference":"registry.example.com/gpu/driver"},"image":{"docker-manifest-digest":"` + image.Digest.String() +
+		`"},"type":"cosign container image signature"},"optional":null}`
+	assert.Equal(t, want, string(require.Value(encodePayload("registry.example.com/gpu/driver", image.Digest))(t)))
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"p256", "p384", "rsa", "ed25519"} {
+		for _, format := range []Format{Legacy, Bundle, Both} {
+			made := sign(t, request(format), key)
+			r := verify(t, made, "other", key)
+			assert.NoErrorf(t, r.Err(), "%s %s", key, format)
+			want := map[Format][3]int{Legacy: {2, 2, 2}, Bundle: {3, 1, 2}, Both: {5, 3, 4}}[format]
+			assert.Equalf(t, want, [3]int{len(made), len(r.Signatures), len(r.Attestations)}, "%s %s: attachments, signatures, attestations", key, format)
+			for _, f := range append(r.Signatures, r.Attestations...) {
+				if f.Err != nil || len(f.Keys) != 1 || f.Keys[0] != idOf(t, key) {
+					t.Errorf("%s %s, %s: keys %v, %v", key, format, f.Where, f.Keys, f.Err)
+				}
+			}
+			assert.Samef(t, []Predicate{sbom, vex}, []Predicate{r.Attestations[0].Predicate, r.Attestations[1].Predicate}, "%s %s", key, format)
+			if format == Legacy {
+				assert.Equal(t, "registry.example.com/gpu/driver", r.Signatures[0].Identity)
+				assert.Equal(t, "registry.example.com/gpu/driver:535.261.03-debian12", r.Signatures[1].Identity)
+			}
+		}
+	}
+}
+
+// TestAgain signs a signed image: by the same key nothing is added, by another key what is there stays.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	first := sign(t, request(Both), "p256")
+	assert.Equal(t, 0, len(sign(t, request(Both, first...), "p256")))
+
+	second := sign(t, request(Legacy, first...), "p384")
+	r := verify(t, second, "p256", "p384")
+	assert.Equal(t, 4, len(r.Signatures))
+	assert.Equal(t, 4, len(r.Attestations))
+	for _, f := range append(r.Signatures, r.Attestations...) {
+		assert.NoErrorf(t, f.Err, "%s", f.Where)
+	}
+	sig := second[1]
+	m := manifest(t, sig)
+	assert.Equal(t, 3, len(sig.Blobs)) // both keys sign the same two payloads
+	var cf v1.ConfigFile
+	require.NoError(t, json.Unmarshal(content(t, sig.Blobs[2]), &cf))
+	for i, l := range m.Layers {
+		assert.Equal(t, l.Digest, cf.RootFS.DiffIDs[i])
+	}
+
+	more := request(Legacy, first...)
+	more.Subjects[0].Predicates = append(more.Subjects[0].Predicates, Predicate{"https://slsa.dev/provenance/v1", json.RawMessage(`{}`)})
+	added := sign(t, more, "p256")
+	if len(added) != 1 || added[0].Tag != oci.AttestationTag(image.Digest) || len(manifest(t, added[0]).Layers) != 3 {
+		t.Errorf("a further attestation gave %d attachments; want .att with three layers", len(added))
+	}
+}
+
+// TestOnce: the statements of .att and of bundles are signed once.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	c := &counter{KeySigner: signerOf(t, "p256")}
+	require.Value(Sign(t.Context(), request(Both), c))(t)
+	assert.Equal(t, 5, c.n) // two names, two predicates, and the bundle that signs
+}
+
+// TestRecursive signs an index and its images.
+func TestRecursive(t *testing.T) {
+	t.Parallel()
+	r := request(Legacy)
+	r.Subjects = []Subject{{Descriptor: index}, {Descriptor: image, Predicates: []Predicate{sbom}}}
+	made := sign(t, r, "ed25519")
+	tags := make([]string, 0, len(made))
+	for _, a := range made {
+		tags = append(tags, a.Tag)
+	}
+	assert.Same(t, []string{oci.SignatureTag(index.Digest), oci.AttestationTag(image.Digest), oci.SignatureTag(image.Digest)}, tags)
+}
+
+func TestSignRefuses(t *testing.T) {
+	t.Parallel()
+	good := signerOf(t, "p256")
+	for name, c := range map[string]struct {
+		edit   func(*Request)
+		signer Signer
+		want   string
+	}{
+		"no image":           {func(r *Request) { r.Subjects = nil }, good, "no image"},
+		"no format":          {func(r *Request) { r.Format = "x" }, good, "legacy, bundle or both"},
+		"no repository":      {func(r *Request) { r.Repository = "" }, good, "repository"},
+		"a tag":              {func(r *Request) { r.Tags = []string{"a b"} }, good, "tag"},
+		"no size":            {func(r *Request) { r.Subjects[0].Descriptor.Size = 0 }, good, "size"},
+		"no JSON":            {func(r *Request) { r.Subjects[0].Predicates[0].Body = json.RawMessage("{") }, good, "JSON"},
+		"no UTF-8":           {func(r *Request) { r.Subjects[0].Predicates[0].Body = json.RawMessage("\"\xff\"") }, good, "JSON"},
+		"no type":            {func(r *Request) { r.Subjects[0].Predicates[0].Type = "" }, good, "type"},
+		"a faulty token":     {func(*Request) {}, liar{good, keys()["other"].Public()}, "does not fit its public key"},
+		"P-521":              {func(*Request) {}, liar{good, keys()["p521"].Public()}, "this key is ECDSA on P-521"},
+		"bundle without key": {func(r *Request) { r.Format = Bundle }, liar{good, nil}, "give the public key"},
+	} {
+		r := request(Legacy)
+		c.edit(&r)
+		assert.ErrorContainsf(t, assert.Err(Sign(t.Context(), r, c.signer)), c.want, "%s", name)
+	}
+	assert.ErrorContains(t, assert.Err(NewKeySigner(keys()["p521"])), "ECDSA on P-256 or P-384, RSA of 2048, 3072 or 4096 bits, or Ed25519")
+	// Without a public key the legacy format works; nothing is verified then.
+	made := require.Value(Sign(t.Context(), request(Legacy), liar{good, nil}))(t)
+	report := verify(t, made, "p256")
+	assert.NoError(t, report.Err())
+}
+
+// dsseKey is a verifier for the library of the authors of DSSE.
+type dsseKey struct{ key crypto.PublicKey }
+
+func (k dsseKey) Verify(_ context.Context, data, sig []byte) error {
+	if !fits(k.key, data, sig) {
+		return dsse.ErrNoSignature
+	}
+	return nil
+}
+func (dsseKey) KeyID() (string, error)     { return "", nil }
+func (k dsseKey) Public() crypto.PublicKey { return k.key }
+
+func TestEnvelopeByItsAuthors(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, string(dsse.PAE(statementType, []byte("a b"))), string(preAuthEncoding(statementType, []byte("a b"))))
+	verifier := require.Value(dsse.NewEnvelopeVerifier(dsseKey{keys()["p256"].Public()}))(t)
+	for _, a := range sign(t, request(Both), "p256") {
+		var e struct {
+			dsse.Envelope
+			Inner *dsse.Envelope `json:"dsseEnvelope"`
+		}
+		raw := content(t, a.Blobs[0])
+		if a.Tag == "" {
+			raw = content(t, a.Blobs[1]) // behind the config
+		} else if strings.HasSuffix(a.Tag, ".sig") {
+			continue
+		}
+		require.NoError(t, json.Unmarshal(raw, &e))
+		if e.Inner != nil {
+			e.Envelope = *e.Inner
+		}
+		_, err := verifier.Verify(t.Context(), &e.Envelope)
+		assert.NoErrorf(t, err, "%s", raw)
+		payload := require.Value(base64.StdEncoding.DecodeString(e.Payload))(t)
+		assert.Contains(t, string(payload), `"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":"`+image.Digest.Hex)
+	}
+}

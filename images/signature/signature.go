@@ -1,0 +1,172 @@
+// Package signature makes and judges the signatures and attestations of images, in the formats of cosign: the
+// tags .sig and .att, which all verifiers read, and sigstore bundles, which are referrers. It needs no
+// network and asks no transparency log. images/registry finds and pushes what it makes.
+//
+// It neither decides which keys to trust nor loads them (kmod/sign/keyfile does), and it does not verify the
+// certificates of keyless signatures.
+package signature
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// Format is the way in which signatures and attestations are stored.
+type Format string
+
+// The formats. Legacy is the one that all verifiers read. Bundles hide it: as soon as an image has one,
+// cosign looks at bundles only.
+const (
+	Legacy Format = "legacy" // the tags .sig and .att
+	Bundle Format = "bundle" // sigstore bundles 0.3 as referrers
+	Both   Format = "both"
+)
+
+// ParseFormat returns the format with a name.
+func ParseFormat(text string) (Format, error) {
+	switch f := Format(text); f {
+	case Legacy, Bundle, Both:
+		return f, nil
+	}
+	return "", fmt.Errorf("%q is no format of signatures: give legacy, bundle or both", text)
+}
+
+// Subject is an image or an index, with what belongs to it.
+type Subject struct {
+	Descriptor  v1.Descriptor    // its media type, size and digest
+	Attachments []oci.Attachment // in the registry; other attachments than signatures and attestations are skipped
+	Predicates  []Predicate      // to attest; Verify does not read them
+}
+
+// Predicate is what an attestation says about its subject.
+type Predicate struct {
+	Type string          // URI: "https://spdx.dev/Document"
+	Body json.RawMessage // JSON
+}
+
+// Request says what to sign. To sign an image of several architectures, give the index and every image in it
+// as subjects: cosign verifies the index, Podman and CRI-O verify the image that they chose.
+type Request struct {
+	// Repository and Tags become the identities in .sig: one signature for the repository, which cosign's
+	// verifiers and exact rules of containers/image expect, and one for each tag, which the default rules of
+	// containers/image and its rules for mirrors need.
+	Repository string
+	Tags       []string
+	Subjects   []Subject
+	Format     Format
+}
+
+// document is something to sign: the payload of .sig, or the statement of .att and of bundles.
+type document struct {
+	subject   int // index in Request.Subjects
+	storage   storage
+	payload   []byte
+	predicate string // type; "" in .sig
+	about     string // for people
+}
+
+// storage is the place of a document.
+type storage string
+
+const (
+	sigTag storage = ".sig"
+	attTag storage = ".att"
+	bundle storage = "bundle"
+)
+
+// message returns the bytes that are signed.
+func (d document) message() []byte {
+	if d.storage == sigTag {
+		return d.payload
+	}
+	return preAuthEncoding(statementType, d.payload)
+}
+
+// documents returns everything that the request asks for, in a fixed order. Where there are bundles, each
+// subject has one that is a signature: verifiers that find a bundle look at nothing else.
+func (r Request) documents() ([]document, error) {
+	if len(r.Subjects) == 0 {
+		return nil, errors.New("there is no image to sign")
+	}
+	if _, err := ParseFormat(string(r.Format)); err != nil {
+		return nil, err
+	}
+	identities, err := r.identities()
+	if err != nil {
+		return nil, err
+	}
+	var all []document
+	for i, s := range r.Subjects {
+		digest := s.Descriptor.Digest
+		if digest.Algorithm != "sha256" || s.Descriptor.MediaType == "" || s.Descriptor.Size == 0 {
+			return nil, fmt.Errorf("sign %s: media type, size and SHA-256 of the image are needed", digest)
+		}
+		if r.Format != Bundle {
+			for _, identity := range identities {
+				payload, err := encodePayload(identity, digest)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, document{i, sigTag, payload, "", fmt.Sprintf("signature of %s as %s", digest, identity)})
+			}
+			for _, p := range s.Predicates {
+				if all, err = appendStatement(all, i, attTag, digest, p); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if r.Format != Legacy {
+			for _, p := range append([]Predicate{{signPredicate, json.RawMessage("{}")}}, s.Predicates...) {
+				if all, err = appendStatement(all, i, bundle, digest, p); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+func appendStatement(all []document, subject int, to storage, digest v1.Hash, p Predicate) ([]document, error) {
+	if p.Type == "" || !utf8.Valid(p.Body) || !json.Valid(p.Body) {
+		return nil, fmt.Errorf("attest %q of %s: the predicate needs a type and must be JSON", p.Type, digest)
+	}
+	payload, err := encodeStatement(digest, p)
+	if err != nil {
+		return nil, fmt.Errorf("attest %s of %s: %w", p.Type, digest, err)
+	}
+	about := fmt.Sprintf("attestation %s of %s", p.Type, digest)
+	if p.Type == signPredicate {
+		about = "signature of " + digest.String()
+	}
+	return append(all, document{subject, to, payload, p.Type, about}), nil
+}
+
+// identities returns the full names that .sig states. Bundles state none.
+func (r Request) identities() ([]string, error) {
+	if r.Format == Bundle {
+		return nil, nil
+	}
+	if err := imagename.CheckRepository(r.Repository); err != nil {
+		return nil, fmt.Errorf("a signature of the legacy format states the image's repository: %w", err)
+	}
+	repository, err := name.NewRepository(r.Repository)
+	if err != nil {
+		return nil, fmt.Errorf("a signature of the legacy format states the image's repository: %w", err)
+	}
+	all := []string{repository.Name()}
+	for _, tag := range r.Tags {
+		if err := imagename.CheckTag(tag); err != nil {
+			return nil, fmt.Errorf("a signature of the legacy format states the image's tags: %w", err)
+		}
+		all = append(all, repository.Tag(tag).Name())
+	}
+	return all, nil
+}
