@@ -72,7 +72,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	case err != nil:
 		return err
 	case o.output == "-" && (size > 0 || o.resume):
-		return session.Usagef("-o -: --part-size and --resume need a file")
+		return session.Usagef("-o -: --part-size and --resume: this needs a file")
 	}
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
