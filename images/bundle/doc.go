@@ -1,5 +1,5 @@
-// Package bundle knows the list of a bundle: one file, or several parts, with which images and everything that
-// belongs to them travel into a site without network. A bundle is a plain tar of an OCI layout:
+// Package bundle knows the list of a bundle: one file, or several parts, with which images and everything
+// that belongs to them travel into a site without network. A bundle is a plain tar of an OCI layout:
 //
 //	oci-layout
 //	index.json                     the bundle's manifest, its signature, the images by name, everything else

@@ -11,8 +11,8 @@ import (
 // MaxDocument bounds a document of a bundle, in bytes: registries accept manifests of up to 4 MiB.
 const MaxDocument = 4 << 20
 
-// Encode returns the list as bundle.json has it. The same list gives the same bytes. It fails when Decode would
-// refuse them.
+// Encode returns the list as bundle.json has it. The same list gives the same bytes. It fails when Decode
+// would refuse them.
 func (l *List) Encode() ([]byte, error) {
 	l.Schema = schema
 	if err := l.check(); err != nil {
@@ -28,8 +28,8 @@ func (l *List) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// Decode reads bundle.json strictly: every field is known, every digest is there once, and the bytes are those
-// that Encode writes. Errors say what is wrong with it; they are of class ErrUnsound.
+// Decode reads bundle.json strictly: every field is known, every digest is there once, and the bytes are
+// those that Encode writes. Errors say what is wrong with it; they are of class ErrUnsound.
 func Decode(raw []byte) (*List, error) {
 	l, err := decode(raw)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	titleAnnotation = "org.opencontainers.image.title"
 )
 
-// EmptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every bundle and
-// therefore on no list.
+// EmptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every bundle
+// and therefore on no list.
 func EmptyConfig() oci.Blob { return oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil) }
 
 // Manifest returns the bundle's manifest for the bytes of its list.

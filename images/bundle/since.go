@@ -42,8 +42,8 @@ func DecodeStock(raw []byte) (Stock, error) {
 	return s, nil
 }
 
-// Known returns those of the blobs that a site has, sorted by digest; the first of the stocks that has a blob is
-// named as its source.
+// Known returns those of the blobs that a site has, sorted by digest; the first of the stocks that has a blob
+// is named as its source.
 func Known(blobs []Blob, stocks []Stock) []Absent {
 	from := map[v1.Hash]string{}
 	for _, s := range stocks {

@@ -1,5 +1,5 @@
-// Package helmchart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: from the chart's
-// folder or from its archive. The same chart gives the same digest.
+// Package helmchart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: from the
+// chart's folder or from its archive. The same chart gives the same digest.
 package helmchart
 
 import (

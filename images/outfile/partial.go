@@ -15,9 +15,9 @@ func PartialName(path string) string {
 	return filepath.Join(dir, "."+base[:min(len(base), maxPrefix)]+".partial")
 }
 
-// Resume writes a large file that another call may continue: fill gets the file under PartialName, with what an
-// earlier call left there if keep is set, and empty otherwise. After an error it stays. When fill returns, the
-// file is synced and takes its name. A link is followed as Write does; what is no file is refused.
+// Resume writes a large file that another call may continue: fill gets the file under PartialName, with what
+// an earlier call left there if keep is set, and empty otherwise. After an error it stays. When fill returns,
+// the file is synced and takes its name. A link is followed as Write does; what is no file is refused.
 func Resume(path string, keep bool, fill func(*os.File) error) (err error) {
 	file, stream, err := find(path)
 	if err == nil && stream {

@@ -14,7 +14,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
 )
 
-// ImagePassphraseVariable and --image-passphrase-file are the ways to give the passphrase or PIN of --image-key.
+// ImagePassphraseVariable and --image-passphrase-file are the ways to give the passphrase or
+// PIN of --image-key.
 const ImagePassphraseVariable = "DRIVER_IMAGE_PASSPHRASE"
 
 // ImageKey says which private key signs images and bundles.

@@ -72,8 +72,8 @@ func Referrer(t testing.TB, subject oci.Document, artifactType, text string) oci
 	return require.Value(oci.NewReferrer(subject.Desc, artifactType, []oci.Blob{layer}, nil))(t)
 }
 
-// Artifacts returns two images that share a layer, an index of both, and attachments: an SBOM, a signature of it
-// and a .sig tag.
+// Artifacts returns two images that share a layer, an index of both, and attachments: an SBOM, a signature of
+// it and a .sig tag.
 func Artifacts(t testing.TB) []writing.Artifact {
 	t.Helper()
 	one, two := Image(t, "shared layer", "layer of one"), Image(t, "shared layer", "layer of two")

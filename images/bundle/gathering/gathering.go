@@ -1,5 +1,5 @@
-// Package gathering finds what a bundle is made of: images with everything that belongs to them, charts, files.
-// It reads documents only; blobs are opened when the bundle is written.
+// Package gathering finds what a bundle is made of: images with everything that belongs to them, charts,
+// files. It reads documents only; blobs are opened when the bundle is written.
 package gathering
 
 import (
@@ -72,7 +72,8 @@ type gatherer struct {
 	places map[string]int // repository@digest, and where it is in all
 }
 
-// artifact adds an artifact of a registry or of this machine. The same artifact under another tag gets the tag.
+// artifact adds an artifact of a registry or of this machine. The same artifact under another tag gets
+// the tag.
 func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string) error {
 	repository, tag, err := g.place(ref)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package importing puts a bundle that was verified into the registry of a site. Nothing that has a name appears
-// before everything that it leads to is there, and the registry is the only state: an import that was stopped
-// anywhere is continued by repeating it.
+// Package importing puts a bundle that was verified into the registry of a site. Nothing that has a name
+// appears before everything that it leads to is there, and the registry is the only state: an import that was
+// stopped anywhere is continued by repeating it.
 package importing
 
 import (
@@ -28,13 +28,13 @@ type Registry interface {
 	HasBlob(ctx context.Context, repository string, h v1.Hash) (bool, error)
 	// HasManifest says whether a name (a tag or a digest) leads to a manifest.
 	HasManifest(ctx context.Context, repository, name string, h v1.Hash) (bool, error)
-	// PushBlob makes sure that a repository has a blob: it exists there, or is mounted from another repository, or is
-	// sent.
+	// PushBlob makes sure that a repository has a blob: it exists there, or is mounted from another repository,
+	// or is sent.
 	PushBlob(ctx context.Context, repository string, b oci.Blob, from ...string) (registry.State, error)
 	// PushManifest puts a manifest under a tag or its digest.
 	PushManifest(ctx context.Context, repository, name string, d oci.Document) error
-	// Attach puts an attachment where it is found by its tag, or as a referrer of its subject. Layers that are under
-	// the tag already stay.
+	// Attach puts an attachment where it is found by its tag, or as a referrer of its subject. Layers that are
+	// under the tag already stay.
 	Attach(ctx context.Context, repository string, all ...oci.Attachment) (registry.Stats, error)
 }
 
@@ -131,8 +131,8 @@ func begin(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*tran
 	})
 }
 
-// Rename returns the repository at the site of a repository at the origin: the origin's name is replaced. What
-// comes from elsewhere, such as a base image, keeps its whole name below the site's repository.
+// Rename returns the repository at the site of a repository at the origin: the origin's name is replaced.
+// What comes from elsewhere, such as a base image, keeps its whole name below the site's repository.
 func Rename(repository, origin, to string) string {
 	if rest, ok := strings.CutPrefix(repository+"/", origin+"/"); ok {
 		return strings.TrimSuffix(to+"/"+rest, "/")

@@ -87,8 +87,8 @@ func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) erro
 	return nil
 }
 
-// finish pushes manifests, then attachments, then tags. An item that waits for another part, and what belongs to
-// it, gets nothing of these.
+// finish pushes manifests, then attachments, then tags. An item that waits for another part, and what belongs
+// to it, gets nothing of these.
 func (t *transfer) finish(ctx context.Context) error {
 	waiting := map[string]bool{}
 	var ready []*item
@@ -129,7 +129,8 @@ func (t *transfer) manifests(ctx context.Context, x *item) error {
 	return nil
 }
 
-// attach is called for attachments that are there too: their tag, or the index that lists them, may be missing.
+// attach is called for attachments that are there too: their tag, or the index that lists them, may
+// be missing.
 func (t *transfer) attach(ctx context.Context, x *item) error {
 	if x.Subject == nil {
 		return nil
@@ -151,7 +152,8 @@ func (t *transfer) attach(ctx context.Context, x *item) error {
 	return err
 }
 
-// open opens a blob of an attachment. One that is not in the bundle is in the registry, and is not sent again.
+// open opens a blob of an attachment. One that is not in the bundle is in the registry, and is not
+// sent again.
 func (t *transfer) open(d v1.Descriptor) (io.ReadCloser, error) {
 	b, ok := t.bundle.Blob(d.Digest)
 	switch {

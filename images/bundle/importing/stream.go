@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Stream imports from a pipe, in one pass: blobs are pushed as they pass, each verified on the way, and nothing
-// has a name before the end of the pipe was sound. Unlike Import it pushes blobs before all of the bundle is
-// verified.
+// Stream imports from a pipe, in one pass: blobs are pushed as they pass, each verified on the way, and
+// nothing has a name before the end of the pipe was sound. Unlike Import it pushes blobs before all of the
+// bundle is verified.
 func Stream(ctx context.Context, s *reading.Stream, r Registry, o Options) (*Result, error) {
 	fail := func(t *transfer, err error) (*Result, error) {
 		return &t.result, fmt.Errorf("import into %s: %w", o.To, err)
@@ -83,8 +83,8 @@ func (t *transfer) pass(ctx context.Context, b oci.Blob, repositories []string) 
 	return fetch.Copy(ctx, io.Discard, oci.Verify(r, b.Desc, "the bundle"), nil)
 }
 
-// unread pushes what does not pass the pipe: the empty config, and blobs that another repository has. What comes
-// with another part is left out, and the items that need it wait.
+// unread pushes what does not pass the pipe: the empty config, and blobs that another repository has. What
+// comes with another part is left out, and the items that need it wait.
 func (t *transfer) unread(ctx context.Context, users map[v1.Hash][]string) error {
 	empty := bundle.EmptyConfig()
 	if t.DryRun {

@@ -53,8 +53,9 @@ func (r *Result) Values(secret string) string {
 	return b.String()
 }
 
-// Policies returns, as text to copy, how verifiers check the signatures at the site with a public key. The
-// signatures name the origin: cosign does not look at that, containers/image (Podman, CRI-O) maps the name back.
+// Policies returns, as text to copy, how verifiers check the signatures at the site with a public key.
+// The signatures name the origin: cosign does not look at that, containers/image (Podman, CRI-O) maps
+// the name back.
 func Policies(origin, to, key string) string {
 	return fmt.Sprintf(`# cosign, any version; Kyverno and policy-controller take the same key:
 #   cosign verify --key %[3]s --insecure-ignore-tlog REFERENCE@DIGEST

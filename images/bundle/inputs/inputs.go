@@ -1,6 +1,6 @@
-// Package inputs makes one artifact of files: what images are built from at a site that builds the same digests
-// itself (matrix, lock, packages, archives, programs). Each file is a layer with its name as the title, so that
-// `oras pull` gives the files. Adopt puts them into the cache that a build reads.
+// Package inputs makes one artifact of files: what images are built from at a site that builds the same
+// digests itself (matrix, lock, packages, archives, programs). Each file is a layer with its name as the
+// title, so that `oras pull` gives the files. Adopt puts them into the cache that a build reads.
 package inputs
 
 import (
@@ -71,7 +71,8 @@ func Stored(store *fetch.Store, name, sha256hex string) (oci.Blob, error) {
 	return file(name, d, func() (io.ReadCloser, error) { return store.Open(sha256hex) }), nil
 }
 
-// Artifact makes the artifact of files, sorted by title. Two files of one title and other content are an error.
+// Artifact makes the artifact of files, sorted by title. Two files of one title and other content
+// are an error.
 func Artifact(files []oci.Blob) (*oci.Content, error) {
 	title := func(b oci.Blob) string { return b.Desc.Annotations[titleAnnotation] }
 	files = slices.Clone(files)
@@ -95,8 +96,8 @@ func Artifact(files []oci.Blob) (*oci.Content, error) {
 	return &oci.Content{Blobs: append(files, bundle.EmptyConfig()), Documents: []oci.Document{d}}, nil
 }
 
-// Adopt puts the blobs of all items of kind Inputs and Base, and the documents of the latter, into a cache, each
-// under its digest. The bundle was verified. It returns how many the cache lacked.
+// Adopt puts the blobs of all items of kind Inputs and Base, and the documents of the latter, into a cache,
+// each under its digest. The bundle was verified. It returns how many the cache lacked.
 func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, error) {
 	added := 0
 	for _, h := range wanted(b) {

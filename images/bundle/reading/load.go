@@ -106,8 +106,8 @@ func (b *Bundle) ownBlob(get func(name string) ([]byte, error), h v1.Hash) ([]by
 	return raw, err
 }
 
-// entries returns the bundle's manifest and its signature as index.json claims them. The caller compares all of
-// index.json with the list.
+// entries returns the bundle's manifest and its signature as index.json claims them. The caller compares all
+// of index.json with the list.
 func entries(index []byte) (v1.Hash, *v1.Descriptor, error) {
 	var doc v1.IndexManifest
 	if err := json.Unmarshal(index, &doc); err != nil {

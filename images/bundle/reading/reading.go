@@ -1,6 +1,6 @@
-// Package reading reads and verifies bundles where they are: nothing is unpacked. Check compares every byte of
-// all files with the list, in both directions, and reports everything that is wrong. From a pipe, Stream does
-// so in one pass.
+// Package reading reads and verifies bundles where they are: nothing is unpacked. Check compares every byte
+// of all files with the list, in both directions, and reports everything that is wrong. From a pipe, Stream
+// does so in one pass.
 package reading
 
 import (
@@ -35,7 +35,7 @@ type Bundle struct {
 	List      *bundle.List
 	Raw       []byte        // the list's bytes
 	Manifest  v1.Descriptor // of the bundle
-	Signed    bool          // it has a signature, whoever made it
+	Signed    bool          // it has a signature, of any key
 	Documents map[v1.Hash][]byte
 
 	own            []bundle.Blob  // the blobs that every file has, in their order
@@ -65,8 +65,8 @@ func (b *Bundle) Blob(h v1.Hash) (oci.Blob, bool) {
 	}}, ok
 }
 
-// Load reads the list of a bundle and the documents, and verifies only these: for commands that show what is in
-// it.
+// Load reads the list of a bundle and the documents, and verifies only these: for commands that show what is
+// in it.
 func Load(s Source) (*Bundle, error) {
 	f := &file{Source: s}
 	if err := f.index(func(bundle.Finding) {}); err != nil {
@@ -93,8 +93,8 @@ func (b *Bundle) find(f *file) {
 	}
 }
 
-// Check reads and verifies files, which are the parts of one bundle in any order. The findings are sorted; the
-// bundle is nil when not even its list can be read. Errors are about reading the files.
+// Check reads and verifies files, which are the parts of one bundle in any order. The findings are sorted;
+// the bundle is nil when not even its list can be read. Errors are about reading the files.
 func Check(ctx context.Context, sources []Source, o Options) (*Bundle, []bundle.Finding, error) {
 	c := &check{Options: o}
 	for _, s := range sources {

@@ -93,8 +93,8 @@ func TestSignature(t *testing.T) {
 
 var every = flag.Bool("every", false, "TestEveryByte: try each byte, which takes minutes")
 
-// TestEveryByte cuts a bundle at each byte and flips each byte: both ways of reading notice. Without -every it
-// tries some bytes of each block; package tarfile tries each byte of the archive itself.
+// TestEveryByte cuts a bundle at each byte and flips each byte: both ways of reading notice. Without -every
+// it tries some bytes of each block; package tarfile tries each byte of the archive itself.
 func TestEveryByte(t *testing.T) {
 	t.Parallel()
 	raw := bundletest.Bytes(t, bundletest.Options(), []writing.Artifact{{Kind: bundle.Image, Repository: bundletest.Origin, Content: bundletest.Image(t, "a layer")}})

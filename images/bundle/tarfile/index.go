@@ -16,8 +16,8 @@ type Member struct {
 }
 
 // Index finds the members of an archive of size bytes, in their order, and reads no content. fault is called
-// with everything that is wrong with the archive itself. What follows a header without a size that can be right
-// is not read.
+// with everything that is wrong with the archive itself. What follows a header without a size that can be
+// right is not read.
 func Index(r io.ReaderAt, size int64, fault func(member, message string)) ([]Member, error) {
 	var all []Member
 	var h [BlockSize]byte

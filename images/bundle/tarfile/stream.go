@@ -19,8 +19,8 @@ type Stream struct {
 // NewStream returns the members of what r gives.
 func NewStream(r io.Reader) *Stream { return &Stream{from: r} }
 
-// Next goes to the next member, whose content must have been read. The error is io.EOF at the sound end of the
-// archive, and *FormatError when the archive is not that of a bundle.
+// Next goes to the next member, whose content must have been read. The error is io.EOF at the sound end of
+// the archive, and *FormatError when the archive is not that of a bundle.
 func (s *Stream) Next() (Member, error) {
 	if s.rest > 0 {
 		return Member{}, fmt.Errorf("%d bytes of a member were not read", s.rest)

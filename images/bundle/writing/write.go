@@ -49,7 +49,8 @@ func (p Progress) report(file string, done, total int64) {
 	}
 }
 
-// Names returns the names of the files that WriteFiles writes: path itself, or "B-1of3.tar" and so on for "B.tar".
+// Names returns the names of the files that WriteFiles writes: path itself, or "B-1of3.tar" and so on
+// for "B.tar".
 func (p *Plan) Names(path string) []string {
 	if len(p.Sizes) == 1 {
 		return []string{path}
@@ -62,8 +63,8 @@ func (p *Plan) Names(path string) []string {
 	return all
 }
 
-// WriteFiles writes the bundle's files, each under a temporary name until it is complete. With resume, what an
-// earlier call left there is kept as far as it is sound, and a part that is complete is not written again.
+// WriteFiles writes the bundle's files, each under a temporary name until it is complete. With resume, what
+// an earlier call left there is kept as far as it is sound, and a part that is complete is not written again.
 func (p *Plan) WriteFiles(ctx context.Context, path string, resume bool, progress Progress) error {
 	for part, name := range p.Names(path) {
 		if resume && p.complete(ctx, part, name) {

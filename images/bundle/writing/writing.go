@@ -1,6 +1,6 @@
 // Package writing makes bundles: artifacts become one tar, or several parts of it. All documents are read
-// before the first byte is written. Blobs then stream from where they are into the tar, and are verified on the
-// way; nothing is stored twice.
+// before the first byte is written. Blobs then stream from where they are into the tar, and are verified on
+// the way; nothing is stored twice.
 package writing
 
 import (
@@ -55,8 +55,8 @@ type member struct {
 	blob oci.Blob
 }
 
-// Prepare makes the plan of a bundle. It opens no blob. It fails when two artifacts contradict each other, and
-// when a blob does not fit into a part.
+// Prepare makes the plan of a bundle. It opens no blob. It fails when two artifacts contradict each other,
+// and when a blob does not fit into a part.
 func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error) {
 	p, err := prepare(ctx, o, artifacts)
 	if err != nil {
