@@ -34,6 +34,7 @@ type createFlags struct {
 	since    []string
 	partSize string
 	resume   bool
+	fetched  string
 	key      flags.ImageKey
 }
 
@@ -43,7 +44,8 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
 	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
-	f.StringVar(&o.System, "file-tag", "files", "tag of the artifact that has the files of --file")
+	f.StringVar(&o.fetched, "rebuild", "", "take along what driver-build fetch printed into FILE, for builds at the site")
+	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifact that has the files of --file and --rebuild")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of an earlier bundle, or of a list of what the site has (repeatable)")
 	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
 	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
@@ -76,6 +78,13 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
+	}
+	if o.fetched != "" {
+		raw, err := os.ReadFile(o.fetched)
+		if err != nil {
+			return session.Usagef("--rebuild: %w", err)
+		}
+		o.Fetched = string(raw)
 	}
 	stocks, err := readStocks(o.since)
 	if err != nil {

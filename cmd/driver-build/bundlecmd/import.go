@@ -32,7 +32,7 @@ type importFlags struct {
 	key             flags.Trust
 	values, policy  string
 	secret, keyPath string
-	inputs          bool
+	rebuild         string // folder
 }
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
@@ -40,7 +40,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.SomePart, "part", false, partText)
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
-	f.BoolVar(&o.inputs, "to-cache", false, "put base images and the files of --file into the cache too, so that builds find them")
+	f.StringVar(&o.rebuild, "rebuild", "", "put base images and downloads into the cache, and the other files into the folder DIR, for a build with --offline")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
@@ -70,8 +70,8 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 	o.Jobs = a.Jobs
 	check := reading.Options{Verify: verify, SomePart: o.SomePart}
 	if len(files) == 1 && files[0] == "-" {
-		if o.inputs {
-			return session.Usagef("--to-cache: the bundle must be a file")
+		if o.rebuild != "" {
+			return session.Usagef("--rebuild: the bundle must be a file, not a pipe")
 		}
 		return o.stream(ctx, a, check)
 	}
@@ -91,8 +91,11 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 		return bundle.Unsound(findings)
 	}
 	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
-		if o.inputs && !o.DryRun {
+		if o.rebuild != "" && !o.DryRun {
 			if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
+				return err
+			}
+			if _, err := inputs.Extract(ctx, b, o.rebuild); err != nil {
 				return err
 			}
 		}

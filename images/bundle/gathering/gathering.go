@@ -25,8 +25,10 @@ type Selection struct {
 	Images []string // REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
 	Bases  []string // images that others are built on, REGISTRY/PATH:TAG
 	Charts []string // folders, archives, or oci://REGISTRY/PATH:VERSION
-	Files  []string // inputs of builds, under the name of their system
-	System string   // name of the artifact that has Files
+	Files  []string // inputs of builds
+	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
+	Fetched string
+	FileTag string // tag of the artifact that has Files and the downloads
 }
 
 // Gather reads the documents of a selection.
@@ -47,7 +49,11 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Art
 			return nil, err
 		}
 	}
-	for _, ref := range s.Bases {
+	bases, downloads, err := inputs.Fetched(ctx, s.Fetched)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range slices.Concat(s.Bases, bases) {
 		if err := g.artifact(ctx, bundle.Base, ref); err != nil {
 			return nil, err
 		}
@@ -57,12 +63,10 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Art
 			return nil, err
 		}
 	}
-	if len(s.Files) > 0 {
-		if err := g.files(ctx, s.Files, s.System); err != nil {
-			return nil, err
-		}
+	if len(s.Files)+len(downloads) == 0 {
+		return g.all, nil
 	}
-	return g.all, nil
+	return g.all, g.files(ctx, s.Files, downloads, s.FileTag)
 }
 
 type gatherer struct {
@@ -96,9 +100,11 @@ func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string) e
 		g.all[at].Tags = append(g.all[at].Tags, tags...)
 		return nil
 	}
-	attachments, err := g.client.Attachments(ctx, pinned(ref, content.Top().Desc.Digest))
-	if err != nil {
-		return err
+	var attachments []oci.Attachment
+	if kind != bundle.Base { // a build does not read what belongs to its base
+		if attachments, err = g.client.Attachments(ctx, pinned(ref, content.Top().Desc.Digest)); err != nil {
+			return err
+		}
 	}
 	g.places[key] = len(g.all)
 	g.all = append(g.all, writing.Artifact{Kind: kind, Repository: repository, Tags: tags, Content: content, Attachments: attachments})
@@ -150,8 +156,7 @@ func (g *gatherer) chart(ctx context.Context, name string) error {
 	return nil
 }
 
-func (g *gatherer) files(ctx context.Context, names []string, system string) error {
-	var all []oci.Blob
+func (g *gatherer) files(ctx context.Context, names []string, all []oci.Blob, tag string) error {
 	for _, n := range names {
 		b, err := inputs.FromFile(ctx, n)
 		if err != nil {
@@ -163,7 +168,7 @@ func (g *gatherer) files(ctx context.Context, names []string, system string) err
 	if err != nil {
 		return err
 	}
-	g.all = append(g.all, writing.Artifact{Kind: bundle.Inputs, Title: system, Repository: g.origin + "/inputs", Tags: []string{system}, Content: content})
+	g.all = append(g.all, writing.Artifact{Kind: bundle.Inputs, Repository: g.origin + "/inputs", Tags: []string{tag}, Content: content})
 	return nil
 }
 

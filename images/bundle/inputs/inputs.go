@@ -21,7 +21,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -57,20 +56,6 @@ func file(name string, d v1.Descriptor, open func() (io.ReadCloser, error)) oci.
 	return oci.Blob{Desc: d, Open: open}
 }
 
-// Stored returns a file of the cache.
-func Stored(store *fetch.Store, name, sha256hex string) (oci.Blob, error) {
-	f, err := store.Open(sha256hex)
-	if err != nil {
-		return oci.Blob{}, fmt.Errorf("%s: %w", name, err)
-	}
-	info, err := f.Stat()
-	if err := errors.Join(err, f.Close()); err != nil {
-		return oci.Blob{}, fmt.Errorf("%s: %w", name, err)
-	}
-	d := v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: sha256hex}, Size: info.Size()}
-	return file(name, d, func() (io.ReadCloser, error) { return store.Open(sha256hex) }), nil
-}
-
 // Artifact makes the artifact of files, sorted by title. Two files of one title and other content
 // are an error.
 func Artifact(files []oci.Blob) (*oci.Content, error) {
@@ -94,74 +79,4 @@ func Artifact(files []oci.Blob) (*oci.Content, error) {
 	d := oci.Document{Raw: raw, Desc: v1.Descriptor{
 		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: MediaType}}
 	return &oci.Content{Blobs: append(files, bundle.EmptyConfig()), Documents: []oci.Document{d}}, nil
-}
-
-// Adopt puts the blobs of all items of kind Inputs and Base, and the documents of the latter, into a cache,
-// each under its digest. The bundle was verified. It returns how many the cache lacked.
-func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, error) {
-	added := 0
-	for _, h := range wanted(b) {
-		blob, ok := b.Blob(h)
-		if raw, document := b.Documents[h]; document {
-			blob, ok = oci.BytesBlob("", raw, nil), true
-		}
-		switch {
-		case store.Has(h.Hex):
-			continue
-		case !ok && h == bundle.EmptyConfig().Desc.Digest:
-			continue
-		case !ok:
-			return added, fmt.Errorf("put %s into the cache: it is not in the bundle: take one that was made without --since", h)
-		}
-		if err := adopt(ctx, blob, store); err != nil {
-			return added, fmt.Errorf("put %s into the cache: %w", h, err)
-		}
-		added++
-	}
-	return added, nil
-}
-
-func adopt(ctx context.Context, b oci.Blob, store *fetch.Store) (err error) {
-	r, err := b.Open()
-	if err != nil {
-		return err
-	}
-	v := oci.Verify(r, b.Desc, "the bundle")
-	defer func() { err = errors.Join(err, v.Close()) }()
-	w, err := store.Create()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := fetch.Copy(ctx, w, v, nil); err != nil {
-		return err
-	}
-	_, _, err = w.Commit()
-	return err
-}
-
-// wanted returns the digests that a build reads.
-func wanted(b *reading.Bundle) (all []v1.Hash) {
-	seen := map[v1.Hash]bool{}
-	var add func(h v1.Hash)
-	add = func(h v1.Hash) {
-		if seen[h] {
-			return
-		}
-		seen[h] = true
-		all = append(all, h)
-		refs, err := bundle.Refer(b.Documents[h])
-		if err != nil {
-			return // a blob
-		}
-		for _, d := range slices.Concat(refs.Documents, refs.Blobs) {
-			add(d.Digest)
-		}
-	}
-	for _, i := range b.List.Items {
-		if i.Kind == bundle.Inputs || i.Kind == bundle.Base {
-			add(i.Descriptor.Digest)
-		}
-	}
-	return all
 }
