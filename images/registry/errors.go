@@ -83,6 +83,8 @@ func explain(op, host string, err error) error {
 	switch {
 	case transport.IsCertificate(err):
 		text = "its certificate is not trusted: " + text + "; give the CA that issued it with --ca FILE"
+	case op == "log in to" && (code == http.StatusUnauthorized || code == http.StatusForbidden):
+		text = fmt.Sprintf("it does not accept this user and password (%d)", code)
 	case code == http.StatusUnauthorized:
 		text = fmt.Sprintf("not logged in, or no such image (401): run docker login %s or podman login %s", host, host)
 	case code == http.StatusForbidden:

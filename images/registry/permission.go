@@ -2,7 +2,13 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/driver-container/driver-container/images/imagename"
 )
 
 // CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes of work
@@ -21,4 +27,23 @@ func (c *Client) CheckPush(ctx context.Context, repository string) error {
 		}
 		return nil
 	})
+}
+
+// CheckLogin asks a registry (host[:port]) whether it accepts user and password, before they are stored. A registry
+// without passwords accepts all. Errors: *Error.
+func (c *Client) CheckLogin(ctx context.Context, registry, user, password string) error {
+	const op = "log in to"
+	if err := imagename.CheckRegistry(registry); err != nil {
+		return fmt.Errorf("%s %w", op, err)
+	}
+	var opts []name.Option
+	if c.opts.Insecure {
+		opts = append(opts, name.Insecure)
+	}
+	r, err := name.NewRegistry(registry, opts...)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", op, registry, err)
+	}
+	err = c.pool.CheckLogin(ctx, r, &authn.Basic{Username: user, Password: password}, c.opts.Attempts)
+	return failure(ctx, op, registry, r.RegistryStr(), err)
 }

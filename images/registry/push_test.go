@@ -333,3 +333,17 @@ func TestCheckPush(t *testing.T) {
 	require.NoError(t, off.CheckPush(t.Context(), f.host()+"/team/driver"))
 	assert.ErrorContainsf(t, c.CheckPush(t.Context(), f.host()+"/team/driver:1"), "it has the tag", "with a tag")
 }
+
+// TestCheckLogin: the registry judges user and password, with and without a token server.
+func TestCheckLogin(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	require.NoError(t, client(t).CheckLogin(t.Context(), f.host(), "any", "thing"))
+	f.failing(basic)
+	require.NoError(t, client(t).CheckLogin(t.Context(), f.host(), "me", secret))
+	err := client(t).CheckLogin(t.Context(), f.host(), "me", "wrong")
+	if remote := ocitest.ErrorAs[*Error](t, err); remote.Op != "log in to" || !strings.Contains(err.Error(), "does not accept this user and password") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	assert.ErrorContains(t, client(t).CheckLogin(t.Context(), f.host()+"/team", "me", secret), "log in to")
+}

@@ -22,10 +22,12 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
@@ -60,12 +62,42 @@ func TestRealRegistry(t *testing.T) {
 	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", base.Image); err != nil || stats.Mounted != 3 {
 		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
 	}
+	attachToReal(t, me, host+"/team/driver:1-os", host+"/mirror/driver:1", index, amd)
 	for _, user := range []login{{"me", "wrong"}, {}} {
 		if _, err := with(user).Base(t.Context(), host+"/team/driver:1-os", "amd64"); err == nil || !strings.Contains(err.Error(), "docker login") {
 			t.Errorf("pull as %q: %v; want a hint to log in", user.user, err)
 		}
 	}
 	assert.ErrorContainsf(t, assert.Err(me.Base(t.Context(), host+"/team/driver:none", "amd64")), "404", "pull of a missing tag")
+}
+
+// attachToReal attaches referrers and signatures, which Docker's registry keeps without the referrers API, finds
+// them, and copies them with their image by mounting.
+func attachToReal(t *testing.T, c *Client, ref, to string, index v1.ImageIndex, img v1.Image) {
+	t.Helper()
+	all := []oci.Attachment{
+		referrer(t, describe(t, index), "one"), referrer(t, describe(t, index), "two"), referrer(t, describe(t, img), "three"),
+		signature(t, ocitest.Digest(t, index), "payload", "a"), signature(t, ocitest.Digest(t, index), "payload", "a", "b"),
+	}
+	for range 2 {
+		_, err := c.Attach(t.Context(), ref, all...)
+		require.NoError(t, err)
+	}
+	got := sorted(names(t, require.Value(c.Attachments(t.Context(), ref))(t)))
+	assert.Equal(t, 4, len(got))
+	for range 2 {
+		_, stats, err := c.Copy(t.Context(), ref, to, "alias")
+		t.Logf("copy with attachments: %+v", stats)
+		if err != nil || stats.Uploaded != 0 || stats.Attachments != 4 {
+			t.Errorf("Copy = %+v, %v; want 4 attachments, and nothing sent", stats, err)
+		}
+		assert.Same(t, got, sorted(names(t, require.Value(c.Attachments(t.Context(), strings.TrimSuffix(to, ":1")+":alias"))(t))))
+	}
+	host, _, _ := strings.Cut(ref, "/")
+	require.NoError(t, c.CheckLogin(t.Context(), host, "me", secret))
+	assert.ErrorContains(t, c.CheckLogin(t.Context(), host, "me", "wrong"), "does not accept")
+	tags := require.Value(c.ListTags(t.Context(), strings.TrimSuffix(to, ":1")))(t)
+	assert.Same(t, []string{"1", "alias"}, tags)
 }
 
 // startRegistry runs the server. The server chooses its port, and startRegistry reads the port from the

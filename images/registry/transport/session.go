@@ -134,17 +134,37 @@ func (p *Pool) login(ctx context.Context, e Endpoint, scopes []string) (http.Rou
 	if err != nil {
 		return nil, err
 	}
-	plain := e.Plain || p.opts.Insecure || isLoopback(e.Repo.RegistryStr())
-	g := &guard{inner: p.http, plain: plain}
-	hctx := context.WithValue(ctx, handshaking{}, true)
-	rt, err := transport.NewWithContext(hctx, e.Repo.Registry, auth, g, scopes)
+	rt, err := p.handshake(ctx, e.Repo.Registry, e.Plain, auth, scopes)
 	if code := Status(err); len(scopes) > 1 && (code == http.StatusUnauthorized || code == http.StatusForbidden) {
-		rt, err = transport.NewWithContext(hctx, e.Repo.Registry, auth, g, scopes[:1])
+		rt, err = p.handshake(ctx, e.Repo.Registry, e.Plain, auth, scopes[:1])
 	}
+	return rt, err
+}
+
+func (p *Pool) handshake(ctx context.Context, r name.Registry, plain bool, auth authn.Authenticator, scopes []string) (http.RoundTripper, error) {
+	plain = plain || p.opts.Insecure || isLoopback(r.RegistryStr())
+	hctx := context.WithValue(ctx, handshaking{}, true)
+	rt, err := transport.NewWithContext(hctx, r, auth, &guard{inner: p.http, plain: plain}, scopes)
 	if errors.Is(err, http.ErrSchemeMismatch) && !plain {
 		err = Final(err)
 	}
 	return rt, err
+}
+
+// CheckLogin asks a registry whether it accepts these credentials. A registry without passwords accepts all.
+func (p *Pool) CheckLogin(ctx context.Context, r name.Registry, auth authn.Authenticator, attempts int) error {
+	return p.Try(ctx, attempts, requestTimeout, func(ctx context.Context) error {
+		rt, err := p.handshake(ctx, r, false, auth, nil)
+		if err != nil {
+			return err
+		}
+		s := Session{HTTP: &http.Client{Transport: rt, CheckRedirect: checkRedirect}}
+		resp, err := s.get(ctx, http.MethodGet, r.Scheme()+"://"+r.RegistryStr()+"/v2/", "")
+		if err != nil {
+			return err
+		}
+		return errors.Join(Check(resp, http.StatusOK), resp.Body.Close())
+	})
 }
 
 // credentials asks the keychain, which may start a helper program that never answers.

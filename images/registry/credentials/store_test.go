@@ -1,0 +1,121 @@
+package credentials
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// user returns whom the keychain finds for a repository.
+func user(t *testing.T, repository string) string {
+	t.Helper()
+	a := require.Value(authn.Resolve(t.Context(), NewKeychain(), require.Value(name.NewRepository(repository))(t)))(t)
+	return require.Value(authn.Authorization(t.Context(), a))(t).Username
+}
+
+// environment gives the test a home of its own, without other files of credentials.
+func environment(t *testing.T) (home string) {
+	t.Helper()
+	home = t.TempDir()
+	for _, v := range []string{"DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {
+		t.Setenv(v, "")
+	}
+	t.Setenv("HOME", home)
+	return home
+}
+
+// What Store keeps, the keychain finds and Erase removes; everything else in the file stays. The environment
+// changes, so this cannot run in parallel with others.
+func TestStore(t *testing.T) {
+	home := environment(t)
+	file := filepath.Join(home, ".docker", "config.json")
+	place := require.Value(Store(t.Context(), "a.example:5000", "me", secret))(t)
+	assert.Equal(t, Place{File: file}, place)
+	assert.Equal(t, "me", user(t, "a.example:5000/team/x"))
+	assert.Equal(t, os.FileMode(0o600), require.Value(os.Stat(file))(t).Mode())
+
+	others := `{"auths":{"a.example":{"auth":"bWU6eA==","email":"x@y"},"https://b.example/v1/":{"auth":"b2xkOng="}},"psFormat":"a<b","new":{"n":12345678901234567890}}`
+	require.NoError(t, os.WriteFile(file, []byte(others), 0o644))
+	link := filepath.Join(home, "link.json")
+	require.NoError(t, os.Symlink(file, link))
+	t.Setenv("REGISTRY_AUTH_FILE", link)
+	for _, r := range []string{"a.example", "docker.io", "c.example"} {
+		require.Value(Store(t.Context(), r, "you", secret))(t)
+	}
+	assert.Equal(t, "you you you old", strings.Join([]string{user(t, "a.example/x"), user(t, "debian"), user(t, "c.example/x"), user(t, "b.example/x")}, " "))
+	assert.Equal(t, os.FileMode(0o600), require.Value(os.Stat(file))(t).Mode())
+	for _, r := range []string{"docker.io", "c.example", "b.example"} {
+		if _, found, err := Erase(t.Context(), r); err != nil || !found {
+			t.Errorf("Erase(%s) = %v, %v", r, found, err)
+		}
+		assert.Equal(t, "", user(t, r+"/x"))
+	}
+	var before, after map[string]any
+	require.NoError(t, json.Unmarshal([]byte(others), &before))
+	require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(link))(t), &after))
+	delete(before, "auths")
+	if a, ok := after["auths"].(map[string]any)["a.example"].(map[string]any); !ok || a["email"] != "x@y" || len(after["auths"].(map[string]any)) != 1 {
+		t.Errorf("entries %v", after["auths"])
+	}
+	delete(after, "auths")
+	assert.Equal(t, "", cmp.Diff(before, after))
+	if text := string(require.Value(os.ReadFile(link))(t)); !strings.Contains(text, "12345678901234567890") {
+		t.Errorf("a number was changed: %s", text)
+	}
+	if _, found, err := Erase(t.Context(), "none.example"); err != nil || found {
+		t.Errorf("Erase of a registry without credentials = %v, %v", found, err)
+	}
+}
+
+func TestStoreHelper(t *testing.T) {
+	home := environment(t)
+	file := filepath.Join(home, "config.json")
+	t.Setenv("DOCKER_CONFIG", home)
+	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
+	script := "#!/bin/sh\necho \"$1\" >>" + home + "/log\ncat >>" + home + "/log\n[ \"$1\" != erase ] || { echo keyring is locked; exit 1; }\n"
+	require.NoError(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte(script), 0o700))
+	text := `{"credHelpers":{"a.example":"test","b.example":"missing","c.example":"../x"}}`
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	place := require.Value(Store(t.Context(), "a.example", "me", secret))(t)
+	assert.Equal(t, Place{File: file, Helper: "docker-credential-test"}, place)
+	assert.Equal(t, "store\n"+`{"ServerURL":"a.example","Username":"me","Secret":"`+secret+`"}`, string(require.Value(os.ReadFile(home+"/log"))(t)))
+	_, _, err := Erase(t.Context(), "a.example")
+	assert.ErrorContains(t, err, "keyring is locked")
+	for host, want := range map[string]string{"b.example": "install it", "c.example": "no name of a program"} {
+		_, err := Store(t.Context(), host, "me", secret)
+		if assert.ErrorContains(t, err, want); strings.Contains(err.Error(), secret) {
+			t.Errorf("%v tells the password", err)
+		}
+	}
+	assert.Equal(t, text, string(require.Value(os.ReadFile(file))(t)))
+}
+
+func TestStoreRefuses(t *testing.T) {
+	home := environment(t)
+	file := filepath.Join(home, "auth.json")
+	t.Setenv("REGISTRY_AUTH_FILE", file)
+	for _, text := range []string{"{", "[]", "null", `{"auths":[]}`, `{"auths":{"a.example":"` + secret + `"}}`, `{"auths":{}} x`, strings.Repeat(" ", maxFile+1)} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := Store(t.Context(), "a.example", "me", "other")
+		if assert.ErrorContains(t, err, "nothing was changed"); strings.Contains(err.Error(), secret) {
+			t.Errorf("%v tells the content", err)
+		}
+		assert.Equal(t, text, string(require.Value(os.ReadFile(file))(t)))
+	}
+	require.NoError(t, os.Remove(file))
+	for _, bad := range [][3]string{{"a.example/team", "me", "x"}, {"", "me", "x"}, {"a.example", "", "x"}, {"a.example", "me", ""}, {"a.example", "m:e", "x"}} {
+		_, err := Store(t.Context(), bad[0], bad[1], bad[2])
+		assert.Errorf(t, err, "%q was accepted", bad)
+	}
+	left := require.Value(os.ReadDir(home))(t)
+	assert.Equal(t, 0, len(left))
+}
