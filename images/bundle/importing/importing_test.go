@@ -176,7 +176,7 @@ func TestTexts(t *testing.T) {
 	assert.Contains(t, refs, site+":550.1-debian12@sha256:")
 	assert.Contains(t, refs, site+"/charts/nvidia-driver:0.2.0@sha256:")
 	assert.Contains(t, r.Values("pull"), "  repository: "+site+"\n")
-	assert.Contains(t, r.Values("pull"), "imagePullSecrets: [pull]")
+	assert.Contains(t, r.Values("pull"), "  pullSecrets: [pull]")
 	one := importing.Result{Done: r.Done[1:2]}
 	assert.Contains(t, one.Values(""), "  digest: sha256:")
 	assert.Contains(t, importing.Policies(b.List.Origin, site, "/etc/key.pub"), `"prefix": "`+site+`", "signedPrefix": "`+bundletest.Origin+`"`)

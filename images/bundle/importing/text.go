@@ -48,7 +48,7 @@ func (r *Result) Values(secret string) string {
 		}
 	}
 	if secret != "" {
-		fmt.Fprintf(&b, "  imagePullSecrets: [%s]\n", secret)
+		fmt.Fprintf(&b, "  pullSecrets: [%s]\n", secret)
 	}
 	return b.String()
 }
