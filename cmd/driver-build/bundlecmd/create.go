@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/outfile"
 )
 
 const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
@@ -75,6 +76,11 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	case o.output == "-" && (size > 0 || o.resume):
 		return session.Usagef("-o -: --part-size and --resume: this needs a file")
+	}
+	if o.output != "-" {
+		if err := outfile.Check(o.output); err != nil {
+			return session.Usagef("-o: %w", err)
+		}
 	}
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)

@@ -121,10 +121,10 @@ func TestKilled(t *testing.T) {
 	statuses := []int64{0, 401, 403, 404, 413, 429, 500}
 	s := newServer(t, false)
 	require.Value(importing.Import(t.Context(), b, client(t), importing.Options{To: s.repository(), Jobs: 1}))(t)
-	for n := int64(1); n < s.requests.Load(); n += 5 {
+	for n := int64(1); n < s.requests.Load(); n += 13 {
 		broken := newServer(t, n%2 == 0)
 		broken.failAt.Store(n)
-		broken.status.Store(statuses[int(n/5)%len(statuses)])
+		broken.status.Store(statuses[int(n/13)%len(statuses)])
 		_, err := importing.Import(t.Context(), b, client(t), importing.Options{To: broken.repository(), Jobs: 1})
 		if err == nil { // the referrers API saves requests
 			continue

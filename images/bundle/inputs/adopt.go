@@ -21,8 +21,8 @@ import (
 // titleShape is that of the name of a file that Extract writes.
 var titleShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
 
-// Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest. The bundle
-// was verified. It returns how many the cache lacked.
+// Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest. The
+// bundle was verified. It returns how many the cache lacked.
 func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, error) {
 	added := 0
 	for _, d := range wanted(b) {

@@ -16,8 +16,9 @@ const (
 	sha512Annotation   = "io.github.driver-container.sha512"
 )
 
-// Fetched reads what driver-build fetch printed: lines "sha256:DIGEST PATH URL" of downloads, and "sha256:DIGEST
-// NAME" of base images. It returns references of the bases by digest, and the downloads as files.
+// Fetched reads what driver-build fetch printed: lines "sha256:DIGEST PATH URL" of downloads, and
+// "sha256:DIGEST NAME" of base images. It returns references of the bases by digest, and the downloads
+// as files.
 func Fetched(ctx context.Context, text string) (bases []string, files []oci.Blob, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

@@ -22,7 +22,11 @@ func Index(r io.ReaderAt, size int64, fault func(member, message string)) ([]Mem
 	var all []Member
 	var h [BlockSize]byte
 	seen := map[string]bool{}
-	for at := int64(0); ; {
+	for at, n := int64(0), 0; ; n++ {
+		if n > maxMembers {
+			fault("", fmt.Sprintf("it has more than %d members", maxMembers))
+			return all, nil
+		}
 		if size-at < BlockSize {
 			fault("", fmt.Sprintf("it is cut off: byte %d is its last, and no end of an archive is before it", size))
 			return all, nil
@@ -52,10 +56,6 @@ func Index(r io.ReaderAt, size int64, fault func(member, message string)) ([]Mem
 			all = append(all, Member{name, at, length})
 		}
 		seen[name] = true
-		if len(seen) > maxMembers {
-			fault("", fmt.Sprintf("it has more than %d members", maxMembers))
-			return all, nil
-		}
 		if err := zeros(r, at+length, min(Padding(length), size-at-length)); err != nil {
 			if !errors.Is(err, errNotZero) {
 				return nil, err
