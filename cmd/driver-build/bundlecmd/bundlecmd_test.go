@@ -101,7 +101,7 @@ func TestTheWholeWay(t *testing.T) {
 	shown.Want(t, 0)
 	assert.Contains(t, shown.Stdout, "535-debian12,535.261.03-debian12")
 
-	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run").Want(t, 0)
+	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run", "--values", "-", "--policy", "-").Want(t, 0)
 	r := w.run(t, "import", file, "--to", w.site, "--key", w.public, "--values", "-", "--policy", w.path("policy"), "--offline")
 	r.Want(t, 0, "sent")
 	assert.Contains(t, r.Stdout, w.site+":550.1-debian12@sha256:")

@@ -2,6 +2,7 @@ package bundlecmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -130,12 +131,7 @@ func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result
 	if n := len(r.Pending); n > 0 {
 		fmt.Fprintf(a.Stderr, "%d items wait for the other parts: import them too\n", n)
 	}
-	for file, text := range map[string]string{o.values: r.Values(o.secret), o.policy: importing.Policies(l.Origin, o.To, o.keyPath)} {
-		if err := writeText(a.Stdout, file, text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath)))
 }
 
 // writeText writes a text to a file that the user named.
