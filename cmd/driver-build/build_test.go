@@ -60,6 +60,8 @@ func TestBuild(t *testing.T) {
 	r.Want(t, 0, "blobs: ")
 	assert.Equal(t, u.Host+"/other/place:x@"+digest+"\n", r.Stdout)
 	u.Run(t, "push", "oci:"+oci, u.Host+"/other/place:x").Want(t, 0, "blobs: 0 sent")
+	u.Run(t, "push", u.Host+"/other/place:x", u.Host+"/third/place:x", "--tag", "y", "--mount-from", u.Host+"/other/place").Want(t, 0, "blobs: 0 sent")
+	u.Run(t, "push", "oci:"+oci, u.Host+"/third/place:y", "--offline").Want(t, 0, "blobs: 0 sent")
 }
 
 func TestDryRun(t *testing.T) {

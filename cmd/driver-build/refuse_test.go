@@ -31,7 +31,7 @@ var good = map[string]string{
 	"":      "--os debian12 --driver 535.261.03",
 	"check": "", "plan": "--repository h.example/a", "list": "", "lock": "", "report": "--html -", "drivers": "", "version": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
-	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "oci:LAYOUT h.example/a:1",
+	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1",
 	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",
 	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
 }
@@ -54,6 +54,7 @@ var wrong = map[string][]string{
 	"entrypoint":           {"/nope", "FOLDER", "GARBAGE"},
 	"output":               {"dist", "oci:", "tar:x", "oci:x:tag", "oci-archive:x.tar:1", "oci:GARBAGE", "oci:GARBAGE/x", "oci-archive:/nope/x.tar", "oci-archive:GARBAGE/x", "oci-archive:FOLDER", "oci-archive:x/", "docker-archive:/proc/x.tar", "oci:/proc/x", "oci-archive:/sys/x.tar", "oci:/dev/full", "oci-archive:DANGLING", "oci:BADLAYOUT", "oci:a -o oci-archive:a", "oci-archive:SOCKET"},
 	"repository":           {"h.example/a:1", "h.example/A", "https://h.example/a", "http://h.example/a", "h.example/a@sha256:00", "oci:dist", "/srv/a", "h.example:/a", "h.example//a"},
+	"mount-from":           {"h.example/a:1", "h.example/A", "https://h.example/a", "oci:dist", "/srv/a"},
 	"cache":                {"GARBAGE", "/proc/x", "/dev/null/x"},
 	"jobs":                 {"0", "65", "many", "99999999999999999999"},
 	"progress":             {"loud"},

@@ -95,7 +95,10 @@ func TestUsage(t *testing.T) {
 		"inspect -o xml oci:x":          {"table or json"},
 		"verify -o xml oci:x":           {"table or json"},
 		"verify a b":                    {"usage:"},
-		"push registry/x:1 registry/y":  {"oci:DIR[:TAG]"},
+		"push registry/x:1 oci:y":       {"REGISTRY/PATH:TAG"},
+		"push oci:/no/such registry/y":  {"/no/such"},
+		"push x:1 y:1 --tag a/b":        {"--tag"},
+		"push x:1 y:1 --mount-from a:1": {"--mount-from"},
 		"fetch " + good + "--only half": {"use base"},
 		"fetch":                         {"nothing to build"},
 	} {

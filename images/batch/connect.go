@@ -25,10 +25,11 @@ type Programs = func(arch string) ([]recipe.Binary, error)
 type Connection struct {
 	Cache         string // folder
 	Jobs          int
-	Offline       bool                // only what is in the cache
+	Offline       bool                // downloads nothing
 	Insecure      bool                // as in registry.Options
 	CAFile        string              // authorities that are trusted besides the system's; "": none
 	Mirrors       map[string][]string // of registries
+	MountFrom     []string            // as in registry.Options
 	AllowRollback bool                // as in images.Builder
 	Programs      Programs
 	Info          recipe.BuilderInfo
@@ -51,7 +52,7 @@ func Connect(c Connection) (*images.Builder, error) {
 	}
 	registries, err := registry.New(registry.Options{
 		Store: store, Insecure: c.Insecure, CAFile: c.CAFile, Mirrors: c.Mirrors, Offline: c.Offline, Jobs: c.Jobs, Progress: c.Progress,
-		Attempts: c.Attempts, Backoff: c.Backoff,
+		Attempts: c.Attempts, Backoff: c.Backoff, MountFrom: c.MountFrom,
 	})
 	if err != nil {
 		return nil, &matrix.RequestError{Err: err}

@@ -95,6 +95,8 @@ func explain(op, host string, err error) error {
 		text = "no such image, tag or blob (404): check the name"
 	case code == http.StatusRequestEntityTooLarge:
 		text = "it, or a proxy before it, refuses blobs of this size (413): raise its limit"
+	case op == "push" && (code == http.StatusBadRequest || code == http.StatusUnsupportedMediaType) && errors.As(err, &answer):
+		text = answer.Error() + "; it may not take manifests of this kind"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		text = "it speaks plain HTTP; if that is intended, allow it with --insecure-registry"
 	case errors.As(err, &dns) && dns.IsNotFound:

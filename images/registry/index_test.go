@@ -25,14 +25,14 @@ func TestLocalIsPushed(t *testing.T) {
 	}
 	c := client(t)
 	for ref, want := range map[string]oci.Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
-		a := require.Value(c.Local(t.Context(), ref))(t)
+		a := require.Value(c.Open(t.Context(), ref))(t)
 		if got, _, err := c.Push(t.Context(), f.host()+"/x:1", a); err != nil || got != ocitest.Digest(t, want) {
-			t.Errorf("Push(Local(%s)) = %s, %v; want %s", ref, got, err, ocitest.Digest(t, want))
+			t.Errorf("Push(Open(%s)) = %s, %v; want %s", ref, got, err, ocitest.Digest(t, want))
 		}
 	}
 	for _, bad := range []string{"x:1", "oci:" + layout, "oci:" + dir, "oci-archive:" + layout} {
-		if a, err := c.Local(t.Context(), bad); err == nil {
-			t.Errorf("Local(%s) = %v; want an error", bad, a)
+		if a, err := oci.OpenLocal(t.Context(), c.opts.Store, bad); err == nil {
+			t.Errorf("OpenLocal(%s) = %v; want an error", bad, a)
 		}
 	}
 }

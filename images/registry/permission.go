@@ -29,8 +29,8 @@ func (c *Client) CheckPush(ctx context.Context, repository string) error {
 	})
 }
 
-// CheckLogin asks a registry (host[:port]) whether it accepts user and password, before they are stored. A registry
-// without passwords accepts all. Errors: *Error.
+// CheckLogin asks a registry (host[:port]) whether it accepts user and password, before they are stored. A
+// registry without passwords accepts all. Errors: *Error.
 func (c *Client) CheckLogin(ctx context.Context, registry, user, password string) error {
 	const op = "log in to"
 	if err := imagename.CheckRegistry(registry); err != nil {

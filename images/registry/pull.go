@@ -170,9 +170,3 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	}
 	return err
 }
-
-// Local opens an image or a whole index on this machine, for a push. It copies what an archive holds into the
-// client's store.
-func (c *Client) Local(ctx context.Context, ref string) (oci.Artifact, error) {
-	return oci.OpenLocal(ctx, c.opts.Store, ref)
-}

@@ -71,8 +71,8 @@ func TestRealRegistry(t *testing.T) {
 	assert.ErrorContainsf(t, assert.Err(me.Base(t.Context(), host+"/team/driver:none", "amd64")), "404", "pull of a missing tag")
 }
 
-// attachToReal attaches referrers and signatures, which Docker's registry keeps without the referrers API, finds
-// them, and copies them with their image by mounting.
+// attachToReal attaches referrers and signatures, which Docker's registry keeps without the referrers API,
+// finds them, and copies them with their image by mounting.
 func attachToReal(t *testing.T, c *Client, ref, to string, index v1.ImageIndex, img v1.Image) {
 	t.Helper()
 	all := []oci.Attachment{

@@ -51,7 +51,7 @@ func parseReference(text string, insecure bool) (reference, error) {
 	return r, nil
 }
 
-// CheckSource checks the name of an image that Base or Local reads, without network: a reference in a
+// CheckSource checks the name of an image that Base or Open reads, without network: a reference in a
 // registry must be one, an image on this machine must be there and look like one.
 func CheckSource(ref string) error {
 	if local, ok := oci.ParseLocal(ref); ok {

@@ -27,6 +27,8 @@ type App struct {
 	Jobs    int  // --jobs: downloads, unpacking and uploads at a time
 	Offline bool // --offline
 
+	MountFrom []string // repositories that a push may take blobs from; for commands with that flag
+
 	// Tests set these; their zero values are the real thing.
 	Attempts int
 	Backoff  time.Duration
@@ -45,7 +47,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.cache, "cache", "", "folder for downloads and finished layers (default $XDG_CACHE_HOME/driver-build)")
 	f.StringVar(&a.progress, "progress", "auto", "how to show progress: auto, tty, plain, json or quiet")
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
-	f.BoolVar(&a.Offline, "offline", false, "use only what is in the cache")
+	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
 	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
 	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's")
@@ -92,7 +94,7 @@ func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Sessi
 	s := &Session{display: d, transfers: display.NewTransfers(d.Observe)}
 	s.Builder, err = batch.Connect(batch.Connection{
 		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: a.caFile, Mirrors: all, AllowRollback: a.rollback,
-		Programs: programs, Info: BuildInfo(), Attempts: a.Attempts, Backoff: a.Backoff, Observe: d.Observe, Progress: s.transfers.Event,
+		MountFrom: a.MountFrom, Programs: programs, Info: BuildInfo(), Attempts: a.Attempts, Backoff: a.Backoff, Observe: d.Observe, Progress: s.transfers.Event,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

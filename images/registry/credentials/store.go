@@ -36,9 +36,10 @@ func (p Place) String() string {
 	return p.File
 }
 
-// Store keeps user and password for a registry (host[:port]), where [NewKeychain] finds them first: in the file
-// $REGISTRY_AUTH_FILE or else in Docker's config.json ($DOCKER_CONFIG or ~/.docker), or in the helper program that
-// this file names for the registry. All else in the file stays. It gets mode 0600, and is replaced as a whole.
+// Store keeps user and password for a registry (host[:port]), where [NewKeychain] finds them first: in the
+// file $REGISTRY_AUTH_FILE or else in Docker's config.json ($DOCKER_CONFIG or ~/.docker), or in the helper
+// program that this file names for the registry. All else in the file stays. It gets mode 0600, and is
+// replaced as a whole.
 func Store(ctx context.Context, registry, user, password string) (Place, error) {
 	fail := func(p Place, err error) (Place, error) {
 		return p, fmt.Errorf("store the credentials of %s in %s: %w", registry, p, err)
@@ -74,8 +75,8 @@ func Store(ctx context.Context, registry, user, password string) (Place, error) 
 	return f.place, nil
 }
 
-// Erase removes what [Store] keeps for a registry. found is false if the file has nothing for it; a helper does
-// not say.
+// Erase removes what [Store] keeps for a registry. found is false if the file has nothing for it; a helper
+// does not say.
 func Erase(ctx context.Context, registry string) (place Place, found bool, err error) {
 	f, key, err := open(registry)
 	if err == nil && f.place.Helper != "" {
