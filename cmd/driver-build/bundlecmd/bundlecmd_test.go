@@ -134,8 +134,15 @@ func TestFaults(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, raw, 0o600))
 	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 5)
 	w.run(t, "have", w.site).Want(t, 4)
+	w.run(t, "create", "-o", file, "--repository", w.origin, "--os", "debian12", "--driver", "535.261.03").Want(t, 0)
+	r = w.run(t, "list", file)
+	if strings.Contains(r.Stdout, "550.1") || !strings.Contains(r.Stdout, "535.261.03-debian12") {
+		t.Error(r.Stdout)
+	}
+	w.run(t, "create", "-o", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
 	for want, args := range map[string][]string{
 		"give the file to write":  {"create", "--repository", w.origin},
+		"name no images":          {"create", "-o", file, "--repository", w.origin, "--os", "debian12", image},
 		"--repository":            {"create", "-o", file},
 		"give --key FILE":         {"verify", file},
 		"--part-size":             {"create", "-o", file, "--repository", w.origin, "--part-size", "4X"},

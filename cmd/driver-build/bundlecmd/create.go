@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,11 +19,14 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
-the registry's API, the fallback tag, and the tags .sig and .att. Without IMAGE, all images of --repository are taken.
+the registry's API, the fallback tag, and the tags .sig and .att. Without IMAGE, all images of --repository are taken,
+or those of --os and --driver.
 
 IMAGE is REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; the last two are put into --repository. The same input gives the
 same bytes, with SOURCE_DATE_EPOCH as its time. --since leaves out what the site has: an earlier bundle, its list
@@ -31,6 +35,7 @@ same bytes, with SOURCE_DATE_EPOCH as its time. --since leaves out what the site
 // createFlags are the flags of bundle create.
 type createFlags struct {
 	gathering.Selection
+	targets  flags.Selection
 	output   string
 	since    []string
 	partSize string
@@ -42,6 +47,9 @@ type createFlags struct {
 func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringVarP(&o.output, "output", "o", "", "FILE to write; - is stdout")
 	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
+	f.StringSliceVar(&o.targets.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
+	f.StringSliceVar(&o.targets.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
+	o.targets.AddMatrix(f)
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
 	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
@@ -85,6 +93,9 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
 	}
+	if err := o.selectTags(); err != nil {
+		return err
+	}
 	if o.fetched != "" {
 		raw, err := os.ReadFile(o.fetched)
 		if err != nil {
@@ -107,7 +118,10 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
 		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
-		if err != nil {
+		switch {
+		case errors.Is(err, gathering.ErrNothing):
+			return session.Usage(err)
+		case err != nil:
 			return err
 		}
 		info := session.BuildInfo()
@@ -119,6 +133,25 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		}
 		return o.write(ctx, a, plan)
 	})
+}
+
+// selectTags makes --os and --driver choose among the tags of the repository.
+func (o *createFlags) selectTags() error {
+	if len(o.targets.Systems)+len(o.targets.Drivers) == 0 {
+		return nil
+	}
+	if len(o.Images) > 0 {
+		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
+	}
+	o.targets.WholeMatrix()
+	_, b, err := o.targets.Batch()
+	if err != nil {
+		return err
+	}
+	o.Keep = func(tag string) bool {
+		return slices.ContainsFunc(b.Targets, func(t matrix.Target) bool { return recipe.HasTag(t, tag) })
+	}
+	return nil
 }
 
 func (o *createFlags) write(ctx context.Context, a *session.App, plan *writing.Plan) error {

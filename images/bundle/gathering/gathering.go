@@ -4,6 +4,7 @@ package gathering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,15 +22,19 @@ import (
 
 // Selection says what a bundle gets.
 type Selection struct {
-	Origin string   // repository whose name is replaced at the site; images on this machine are put into it
-	Images []string // REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
-	Bases  []string // images that others are built on, REGISTRY/PATH:TAG
-	Charts []string // folders, archives, or oci://REGISTRY/PATH:VERSION
-	Files  []string // inputs of builds
+	Origin string                // repository whose name is replaced at the site; images on this machine are put into it
+	Images []string              // REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
+	Keep   func(tag string) bool // which tags of Origin; nil: all
+	Bases  []string              // images that others are built on, REGISTRY/PATH:TAG
+	Charts []string              // folders, archives, or oci://REGISTRY/PATH:VERSION
+	Files  []string              // inputs of builds
 	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
 	Fetched string
 	FileTag string // tag of the artifact that has Files and the downloads
 }
+
+// ErrNothing says that a repository has no image that is selected.
+var ErrNothing = errors.New("the repository has no image that is selected")
 
 // Gather reads the documents of a selection.
 func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Artifact, error) {
@@ -41,7 +46,12 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Art
 			return nil, err
 		}
 		for _, t := range tags {
-			images = append(images, s.Origin+":"+t)
+			if s.Keep == nil || s.Keep(t) {
+				images = append(images, s.Origin+":"+t)
+			}
+		}
+		if len(images) == 0 {
+			return nil, fmt.Errorf("%s: %w", s.Origin, ErrNothing)
 		}
 	}
 	for _, ref := range images {
