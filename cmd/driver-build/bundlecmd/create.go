@@ -18,10 +18,12 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/gathering"
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/bundle/writing"
+	"github.com/driver-container/driver-container/images/helmchart"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
@@ -79,7 +81,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	size, err := parseSize(o.partSize)
 	switch {
 	case o.output == "":
-		return session.Usagef("bundle create: give the file to write with -o")
+		return session.Usagef("--output: give the file to write")
 	case err != nil:
 		return err
 	case o.output == "-" && (size > 0 || o.resume):
@@ -87,13 +89,13 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	if o.output != "-" {
 		if err := outfile.Check(o.output); err != nil {
-			return session.Usagef("-o: %w", err)
+			return session.Usagef("--output: %w", err)
 		}
 	}
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
 	}
-	if err := o.selectTags(); err != nil {
+	if err := errors.Join(o.checkSources(), o.selectTags()); err != nil {
 		return err
 	}
 	if o.fetched != "" {
@@ -133,6 +135,41 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		}
 		return o.write(ctx, a, plan)
 	})
+}
+
+// checkSources says what is wrong with the names of images, charts and files.
+func (o *createFlags) checkSources() error {
+	for _, ref := range o.Images {
+		if err := registry.CheckSource(ref); err != nil {
+			return session.Usage(err)
+		}
+	}
+	for _, ref := range o.Bases {
+		if err := registry.CheckSource(ref); err != nil {
+			return session.Usagef("--base: %w", err)
+		}
+	}
+	for _, name := range o.Charts {
+		ref, remote := strings.CutPrefix(name, "oci://")
+		var err error
+		if remote {
+			err = imagename.CheckImage(ref)
+		} else {
+			_, err = helmchart.Read(name)
+		}
+		if err != nil {
+			return session.Usagef("--chart: %w", err)
+		}
+	}
+	for _, name := range o.Files {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return session.Usagef("--file %s: it is no regular file that can be read", name)
+		}
+	}
+	if err := imagename.CheckTag(o.FileTag); err != nil {
+		return session.Usagef("--file-tag: %w", err)
+	}
+	return nil
 }
 
 // selectTags makes --os and --driver choose among the tags of the repository.

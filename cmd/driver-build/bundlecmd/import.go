@@ -64,6 +64,9 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 	if err := imagename.CheckRepository(o.To); err != nil {
 		return session.Usagef("--to: %w", err)
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	verify, err := verifier(&o.key)
 	if err != nil {
 		return err
@@ -106,6 +109,29 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 		}
 		return o.report(a, b.List, result)
 	})
+}
+
+// check says what is wrong with the flags, before a file is read.
+func (o *importFlags) check() error {
+	for _, m := range o.MountFrom {
+		if err := imagename.CheckRepository(m); err != nil {
+			return session.Usagef("--mount-from: %w", err)
+		}
+	}
+	for name, file := range map[string]string{"values": o.values, "policy": o.policy} {
+		if file == "" || file == "-" {
+			continue
+		}
+		if err := outfile.CheckReplace(file); err != nil {
+			return session.Usagef("--%s: %w", name, err)
+		}
+	}
+	if o.rebuild != "" {
+		if err := outfile.CheckFolder(o.rebuild); err != nil {
+			return session.Usagef("--rebuild: %w", err)
+		}
+	}
+	return nil
 }
 
 func (o *importFlags) stream(ctx context.Context, a *session.App, check reading.Options) error {
