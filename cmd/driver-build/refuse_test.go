@@ -1,29 +1,25 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // good are command lines that --offline alone keeps from working.
@@ -188,7 +184,7 @@ func (w *wrongValues) refuses(t *testing.T, c *cobra.Command, base []string, f *
 	for i := range args {
 		args[i] = w.files.Replace(args[i])
 	}
-	var stdout, stderr commandtest.Buffer
+	var stdout, stderr tool.Buffer
 	a := &session.App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Binaries: w.binaries}
 	if f.Name == "entrypoint" {
 		a.Binaries = nil
@@ -214,7 +210,8 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 		t.Helper()
 		require.NoError(t, err)
 	}
-	cert, key := certificate(t)
+	pair := testcert.New(x509.Certificate{SubjectKeyId: []byte{1}}, nil)
+	cert, key := pair.CertPEM(), pair.KeyPEM()
 	for name, text := range map[string]string{
 		"folder/x": "x", "bad/index.json": "x", "garbage": "garbage\n", "empty": "", "key": key + cert, "cert": cert,
 		"matrix": "systems:\n  - {id: debian12, base: \"debian:12\", archs: [amd64], kernels: [6.1]}\ndrivers:\n" +
@@ -233,17 +230,4 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 	return strings.NewReplacer("EMPTYFOLDER", path("none"), "FOLDER", path("folder"), "BADLAYOUT", path("bad"), "LAYOUT", path("layout"),
 		"GARBAGE", path("garbage"), "EMPTY", path("empty"), "DANGLING", path("dangling"), "SOCKET", path("socket"), "KEY", path("key"),
 		"CERT", path("cert"), "MATRIX", path("matrix"), "ASKED", path("asked"), "CACHE", path("cache"))
-}
-
-// certificate is a key of a signer and its certificate, in PEM.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), SubjectKeyId: []byte{1}}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
-	secret := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
-	encode := func(kind string, b []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
-	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
 }

@@ -50,29 +50,17 @@ func (f File) header() *tar.Header {
 	return h
 }
 
-// Failer is the part of a test that Must needs: tests of the packages testing and rapid have it.
-type Failer interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// Must ends the test if there is an error.
-func Must(t Failer, err error) {
-	t.Helper()
-	require.NoError(t, err)
-}
-
 // RawTar returns an archive of the files, with the names as they are.
 func RawTar(t testing.TB, files ...File) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		Must(t, w.WriteHeader(f.header()))
+		require.NoError(t, w.WriteHeader(f.header()))
 		_, err := io.WriteString(w, f.Body)
-		Must(t, err)
+		require.NoError(t, err)
 	}
-	Must(t, w.Close())
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -134,6 +122,6 @@ func Compress(t testing.TB, ending string, data []byte) []byte {
 	if err == nil {
 		err = w.Close()
 	}
-	Must(t, err)
+	require.NoError(t, err)
 	return b.Bytes()
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // Repository is a repository of .rpm packages. Tests change its fields and publish again.

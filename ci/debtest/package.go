@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // Package is a .deb: its control paragraph without a final newline, other control files, and its files.

@@ -7,12 +7,12 @@
 package rpmtest
 
 import (
-	"context"
-	"os"
 	"os/exec"
-	"strings"
 	"testing"
-	"time"
+
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/gpg"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Need skips a test, with the reason, unless it runs in the real tier (DRIVER_E2E=1). In that tier a missing
@@ -20,11 +20,9 @@ import (
 // the packages rpm, createrepo-c and gnupg.
 func Need(t testing.TB, tools ...string) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs rpm, createrepo_c and gpg of the real tier: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs rpm, createrepo_c and gpg of the real tier")
 	if len(tools) == 0 {
-		tools = []string{"rpm", "rpmbuild", "rpmsign", "createrepo_c", "modifyrepo_c", "gpg"}
+		tools = []string{"rpm", "rpmbuild", "rpmsign", "createrepo_c", "gpg"}
 	}
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -33,19 +31,10 @@ func Need(t testing.TB, tools ...string) {
 	}
 }
 
-// runLimit is the time after which a tool counts as hanging and is ended.
-const runLimit = 5 * time.Minute
-
-// Run runs a tool and returns its output; a failure fails the test.
-func Run(t testing.TB, env []string, name string, args ...string) string {
+// NewKey makes a key that is removed after the test; see gpg.New.
+func NewKey(t testing.TB, algorithm string) *gpg.Key {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
-	defer cancel()
-	c := exec.CommandContext(ctx, name, args...)
-	c.Env = append(append(os.Environ(), "LC_ALL=C"), env...)
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %.500s: %v\n%s", name, strings.Join(args, " "), err, out[max(0, len(out)-4000):])
-	}
-	return string(out)
+	k := require.Value(gpg.New(t.Context(), algorithm))(t)
+	t.Cleanup(func() { k.Close(t.Context()) })
+	return k
 }

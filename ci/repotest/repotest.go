@@ -1,6 +1,6 @@
 // Package repotest has what the tests of package repositories share: a server of files, keys and signatures
-// of a fixed day, archives and compression. It knows no format of a repository; distros/rpm/packtest and
-// distros/apt/debtest write repositories with it.
+// of a fixed day, archives and compression. It knows no format of a repository; packtest and debtest write
+// repositories with it.
 package repotest
 
 import (

@@ -2,12 +2,11 @@
 package logtest
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/node/logging"
 )
 
@@ -15,25 +14,10 @@ import (
 func New(t testing.TB) *slog.Logger { return logging.New(t.Output(), "text") }
 
 // Log keeps the lines of a logger.
-type Log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type Log struct{ tool.Buffer }
 
 // Logger returns a logger that writes lines, as people see them.
 func (l *Log) Logger() *slog.Logger { return logging.New(l, "text") }
-
-func (l *Log) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // Lines returns what was written, a line each.
 func (l *Log) Lines() []string {

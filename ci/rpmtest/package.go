@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // Package describes a package. rpmbuild adds what it always adds (the package's own name to its Provides,
@@ -55,12 +58,12 @@ func Build(t testing.TB, packages ...Package) []string {
 			continue
 		}
 		args := []string{
-			"-bb", "--quiet", "--nodeps", "--target", arch + "-linux", "--define", "_topdir " + top, "--define", "_dbpath " + top + "/db",
+			"rpmbuild", "-bb", "--quiet", "--nodeps", "--target", arch + "-linux", "--define", "_topdir " + top, "--define", "_dbpath " + top + "/db",
 			"--define", "__os_install_post %{nil}", "--define", "_build_id_links none", "--define", "debug_package %{nil}",
 			"--define", "_buildhost localhost", "--define", "use_source_date_epoch_as_buildtime 1",
 			"--define", "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
 		}
-		Run(t, []string{"SOURCE_DATE_EPOCH=1700000000"}, "rpmbuild", append(args, byArch[arch]...)...)
+		require.Value(tool.Run(t.Context(), "", []string{"SOURCE_DATE_EPOCH=1700000000"}, append(args, byArch[arch]...)...))(t)
 	}
 	for _, s := range specs {
 		for _, i := range s.members {

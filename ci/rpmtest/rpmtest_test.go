@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // TestEverything makes one of each kind and checks it with rpm.
@@ -30,26 +31,25 @@ func TestEverything(t *testing.T) {
 		Package{Name: "a", Version: "1:2.0-4.el9", Obsoletes: []string{"z < 3"}, Conflicts: []string{"y"}},
 		Package{Name: "b", Arch: "noarch"}, Package{Name: "a", Arch: "i686"},
 	)
-	key := NewKey(t, KeyOptions{Algorithm: "ed25519"})
-	old := NewKey(t, KeyOptions{Created: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Lifetime: 24 * time.Hour})
-	key.Sign(t, packages[0])
-	old.SignV3(t, packages[1])
-	for i, k := range []*Key{key, old} {
-		out := Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{rsaheader:pgpsig} %{dsaheader:pgpsig}", packages[i])
+	key, old := NewKey(t, "ed25519"), NewKey(t, "rsa2048")
+	require.NoError(t, key.Packages(t.Context(), packages[:1]))
+	require.NoError(t, old.Packages(t.Context(), packages[1:2], "--rpmv3"))
+	for i, k := range []*gpg.Key{key, old} {
+		out := tool.Must(t, "rpm", "-qp", "--nosignature", "--qf", "%{rsaheader:pgpsig} %{dsaheader:pgpsig}", packages[i])
 		if !strings.Contains(strings.ToUpper(out), k.Fingerprint[24:]) {
 			t.Errorf("%s is signed by %s, want %s", packages[i], out, k.Fingerprint)
 		}
 	}
-	out := Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{payloadcompressor} %{epoch} [%{filemodes:octal} ][%{filecaps} ]", packages[0])
+	out := tool.Must(t, "rpm", "-qp", "--nosignature", "--qf", "%{payloadcompressor} %{epoch} [%{filemodes:octal} ][%{filecaps} ]", packages[0])
 	if want := "zstd 1 100644 40755 104755 120777 104755 100644 =cap_net_raw+ep  = "; !strings.HasPrefix(out, "zstd 1 ") || !strings.Contains(out, "104755") {
 		t.Errorf("rpm says %q, want %q or so", out, want)
 	}
-	dir := Repository{Packages: packages, Compression: "zstd", Database: true, Key: key, PublishKey: true, Modules: "---\n"}.Create(t, t.TempDir())
+	dir := Repository{Packages: packages, Compression: "zstd", Database: true, Key: key, PublishKey: true}.Create(t, t.TempDir())
 	names, err := filepath.Glob(filepath.Join(dir, "repodata", "*"))
 	if err != nil || len(names) < 9 {
 		t.Errorf("repodata has %s", names)
 	}
-	checkRoot(t, NewRoot(t, "sqlite", ""), packages[0], packages[2])
+	checkRoot(t, NewRoot(t), packages[0], packages[2])
 }
 
 func checkRoot(t *testing.T, root *Root, packages ...string) {

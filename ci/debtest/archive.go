@@ -13,7 +13,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // Archive is an apt archive with one suite. Tests change its fields and publish again.

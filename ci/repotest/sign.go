@@ -14,6 +14,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Now is the day on which the tests read repositories.
@@ -24,14 +26,23 @@ func At(t time.Time) *packet.Config {
 	return &packet.Config{Time: func() time.Time { return t }, DefaultHash: crypto.SHA512, Algorithm: packet.PubKeyAlgoEdDSA}
 }
 
-// Key makes a key three years before Now; with a lifetime of 0 it has no end. It panics on errors, so that
-// tests can make their keys once.
+// Key makes a key three years before Now; with a lifetime of 0 it has no end.
 func Key(name string, lifetime time.Duration) *openpgp.Entity {
-	c := At(Now.AddDate(-3, 0, 0))
+	return KeyAt(name, Now.AddDate(-3, 0, 0), lifetime)
+}
+
+// KeyAt makes a key at a time.
+func KeyAt(name string, born time.Time, lifetime time.Duration) *openpgp.Entity {
+	c := At(born)
 	c.KeyLifetimeSecs = uint32(lifetime.Seconds())
+	return KeyOf(name, c)
+}
+
+// KeyOf makes a key with these settings. It panics on errors, so that tests can make their keys once.
+func KeyOf(name string, c *packet.Config) *openpgp.Entity {
 	e, err := openpgp.NewEntity(name, "", name+"@example.com", c)
 	if err != nil {
-		panic(err) //nolint:forbidigo // test support, and this configuration is valid
+		panic(err) //nolint:forbidigo // see the comment
 	}
 	return e
 }
@@ -44,7 +55,7 @@ func Armour(t testing.TB, kind string, write func(io.Writer) error) string {
 	if err == nil {
 		err = errors.Join(write(w), w.Close())
 	}
-	Must(t, err)
+	require.NoError(t, err)
 	return b.String() + "\n"
 }
 
@@ -85,6 +96,6 @@ func Clearsigned(t testing.TB, text string, when time.Time, keys ...*openpgp.Ent
 		_, err = io.WriteString(w, text)
 		err = errors.Join(err, w.Close())
 	}
-	Must(t, err)
+	require.NoError(t, err)
 	return append(b.Bytes(), '\n')
 }
