@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/bundletest"
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/bundle/bundletest"
 	"github.com/driver-container/driver-container/images/bundle/importing"
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/registry"

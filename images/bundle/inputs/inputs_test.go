@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/bundletest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/bundletest"
 	"github.com/driver-container/driver-container/images/bundle/inputs"
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/bundle/writing"

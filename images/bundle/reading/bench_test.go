@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/bundletest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/bundletest"
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/bundle/writing"
 )

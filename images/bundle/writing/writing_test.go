@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/bundletest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/bundletest"
 	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
