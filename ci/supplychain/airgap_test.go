@@ -18,8 +18,9 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// TestAirGap goes from a registry to one of the other kind with the commands that a site calls. There,
-// containers/image accepts the images with the policy that the import wrote, and oras finds their attestations.
+// TestAirGap goes from a registry to one of the other kind with the commands that a site calls.
+// There, containers/image accepts the images with the policy that the import wrote, and oras finds
+// their attestations.
 func TestAirGap(t *testing.T) {
 	judged(t)
 	keys := signingKeys(t)
