@@ -30,58 +30,79 @@ var good = map[string]string{
 	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",
 	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
+	"bundle": "", "bundle create": "-o EMPTY.tar --repository h.example/a", "bundle create matrix": "-o EMPTY.tar --repository h.example/a --os debian12",
+	"bundle verify": "GARBAGE --allow-unsigned", "bundle verify key": "GARBAGE", "bundle list": "GARBAGE", "bundle have": "h.example/a",
+	"bundle import": "GARBAGE --to h.example/a --allow-unsigned", "bundle import key": "GARBAGE --to h.example/a",
 }
 
 // wrong are values that each flag refuses, in each command that has it; switches need none. Further
 // flags that the value needs follow it, for commands that have them. Words in capitals are files that
 // the test creates.
 var wrong = map[string][]string{
-	"os":                   {"debian99", "debian12,", "Debian 12", "debian12 --os bookworm", `"debian12`},
-	"driver":               {"latest", "R999", "535", "535.261.03,", "../x"},
-	"arch":                 {"x86_64", "mips", "amd64,aarch64"},
-	"flavour":              {"closed", "Open"},
-	"matrix":               {"/nope.yaml", "FOLDER", "GARBAGE", "/dev/null"},
-	"profile":              {"tiny"},
-	"compression":          {"lz4"},
-	"base":                 {"/srv/base", "./base", "https://h.example/a:1", "Debian:12", "h.example:x/a", "oci:/nope", "oci:GARBAGE", "oci-archive:GARBAGE", "oci-archive:/nope", "oci-archive:FOLDER", "docker-archive:EMPTY", "oci-archive:/dev/null"},
-	"mirror":               {"notaurl", "ftp://h.example/", "https://", "debian=notaurl", "http://a.example/,http://b.example/", "file:"},
-	"source":               {"/nope.run", "FOLDER", "ftp://h.example/x.run", "https:///x.run", "://"},
-	"lock":                 {"/nope/x.lock", "FOLDER", "GARBAGE"},
-	"entrypoint":           {"/nope", "FOLDER", "GARBAGE"},
-	"output":               {"dist", "oci:", "tar:x", "oci:x:tag", "oci-archive:x.tar:1", "oci:GARBAGE", "oci:GARBAGE/x", "oci-archive:/nope/x.tar", "oci-archive:GARBAGE/x", "oci-archive:FOLDER", "oci-archive:x/", "docker-archive:/proc/x.tar", "oci:/proc/x", "oci-archive:/sys/x.tar", "oci:/dev/full", "oci-archive:DANGLING", "oci:BADLAYOUT", "oci:a -o oci-archive:a", "oci-archive:SOCKET"},
-	"repository":           {"h.example/a:1", "h.example/A", "https://h.example/a", "http://h.example/a", "h.example/a@sha256:00", "oci:dist", "/srv/a", "h.example:/a", "h.example//a"},
-	"mount-from":           {"h.example/a:1", "h.example/A", "https://h.example/a", "oci:dist", "/srv/a"},
-	"cache":                {"GARBAGE", "/proc/x", "/dev/null/x"},
-	"jobs":                 {"0", "65", "many", "99999999999999999999"},
-	"progress":             {"loud"},
-	"ca":                   {"/nope", "FOLDER", "GARBAGE"},
-	"registry-mirror":      {"x", "=x", "x=", "docker.io=https:", "https://h.example=x", "docker.io=m.example/A"},
-	"kernel":               {"newest", "latest:0", "*", "latest --kernel bad*", "6.1.0-1-amd64,"},
-	"kernel-flavour":       {"a/b", "a* --kernel latest"},
-	"modules":              {"nvidia", "../x --kernel latest", "nvidia --kernel latest"},
-	"builder":              {"docker", "chroot=x", "buildkit=", "buildkit=nowhere", "buildkit=tcp://h.example", "chroot --builder buildkit"},
-	"builder-ca":           {"/nope", "/nope --builder buildkit=tcp://h.example:1", "GARBAGE --builder buildkit=tcp://h.example:1"},
-	"builder-cert":         {"/nope", "/nope --builder buildkit=tcp://h.example:1 --builder-key /nope"},
-	"builder-key":          {"/nope", "/nope --builder buildkit=tcp://h.example:1 --builder-cert /nope"},
-	"builder-name":         {"x"},
-	"compiles":             {"-1", "65", "x"},
-	"sign-key":             {"/nope --kernel latest", "FOLDER --kernel latest", "GARBAGE --kernel latest", "pkcs11:x=y --kernel latest"},
-	"sign-cert":            {"/nope", "GARBAGE --kernel latest"},
-	"sign-passphrase-file": {"/nope"},
-	"format":               {"xml", ""},
-	"at":                   {"yesterday", "2026-13-01"},
-	"releases":             {"/nope.json", "FOLDER", "ftp://h.example/x"},
-	"index":                {"/nope", "ftp://h.example/x"},
-	"url":                  {"notaurl", "ftp://h.example/x.run", "amd46=https://h.example/x.run", "https://h.example/a b.run"},
-	"only":                 {"half"},
-	"export":               {"FOLDER", "GARBAGE", "/proc/x/y"},
-	"import":               {"/nope", "EMPTYFOLDER"},
-	"tag":                  {"a b", "a:b", "", "-x"},
-	"html":                 {"", "/nope/x.html", "FOLDER", "/proc/x.html", "GARBAGE/x"},
+	"os":                    {"debian99", "debian12,", "Debian 12", "debian12 --os bookworm", `"debian12`},
+	"driver":                {"latest", "R999", "535", "535.261.03,", "../x"},
+	"arch":                  {"x86_64", "mips", "amd64,aarch64"},
+	"flavour":               {"closed", "Open"},
+	"matrix":                {"/nope.yaml", "FOLDER", "GARBAGE", "/dev/null"},
+	"profile":               {"tiny"},
+	"compression":           {"lz4"},
+	"base":                  {"/srv/base", "./base", "https://h.example/a:1", "Debian:12", "h.example:x/a", "oci:/nope", "oci:GARBAGE", "oci-archive:GARBAGE", "oci-archive:/nope", "oci-archive:FOLDER", "docker-archive:EMPTY", "oci-archive:/dev/null"},
+	"mirror":                {"notaurl", "ftp://h.example/", "https://", "debian=notaurl", "http://a.example/,http://b.example/", "file:"},
+	"source":                {"/nope.run", "FOLDER", "ftp://h.example/x.run", "https:///x.run", "://"},
+	"lock":                  {"/nope/x.lock", "FOLDER", "GARBAGE"},
+	"entrypoint":            {"/nope", "FOLDER", "GARBAGE"},
+	"output":                {"dist", "oci:", "tar:x", "oci:x:tag", "oci-archive:x.tar:1", "oci:GARBAGE", "oci:GARBAGE/x", "oci-archive:/nope/x.tar", "oci-archive:GARBAGE/x", "oci-archive:FOLDER", "oci-archive:x/", "docker-archive:/proc/x.tar", "oci:/proc/x", "oci-archive:/sys/x.tar", "oci:/dev/full", "oci-archive:DANGLING", "oci:BADLAYOUT", "oci:a -o oci-archive:a", "oci-archive:SOCKET"},
+	"repository":            {"h.example/a:1", "h.example/A", "https://h.example/a", "http://h.example/a", "h.example/a@sha256:00", "oci:dist", "/srv/a", "h.example:/a", "h.example//a"},
+	"mount-from":            {"h.example/a:1", "h.example/A", "https://h.example/a", "oci:dist", "/srv/a"},
+	"cache":                 {"GARBAGE", "/proc/x", "/dev/null/x"},
+	"jobs":                  {"0", "65", "many", "99999999999999999999"},
+	"progress":              {"loud"},
+	"ca":                    {"/nope", "FOLDER", "GARBAGE"},
+	"registry-mirror":       {"x", "=x", "x=", "docker.io=https:", "https://h.example=x", "docker.io=m.example/A"},
+	"kernel":                {"newest", "latest:0", "*", "latest --kernel bad*", "6.1.0-1-amd64,"},
+	"kernel-flavour":        {"a/b", "a* --kernel latest"},
+	"modules":               {"nvidia", "../x --kernel latest", "nvidia --kernel latest"},
+	"builder":               {"docker", "chroot=x", "buildkit=", "buildkit=nowhere", "buildkit=tcp://h.example", "chroot --builder buildkit"},
+	"builder-ca":            {"/nope", "/nope --builder buildkit=tcp://h.example:1", "GARBAGE --builder buildkit=tcp://h.example:1"},
+	"builder-cert":          {"/nope", "/nope --builder buildkit=tcp://h.example:1 --builder-key /nope"},
+	"builder-key":           {"/nope", "/nope --builder buildkit=tcp://h.example:1 --builder-cert /nope"},
+	"builder-name":          {"x"},
+	"compiles":              {"-1", "65", "x"},
+	"sign-key":              {"/nope --kernel latest", "FOLDER --kernel latest", "GARBAGE --kernel latest", "pkcs11:x=y --kernel latest"},
+	"sign-cert":             {"/nope", "GARBAGE --kernel latest"},
+	"sign-passphrase-file":  {"/nope"},
+	"format":                {"xml", ""},
+	"at":                    {"yesterday", "2026-13-01"},
+	"releases":              {"/nope.json", "FOLDER", "ftp://h.example/x"},
+	"index":                 {"/nope", "ftp://h.example/x"},
+	"url":                   {"notaurl", "ftp://h.example/x.run", "amd46=https://h.example/x.run", "https://h.example/a b.run"},
+	"only":                  {"half"},
+	"export":                {"FOLDER", "GARBAGE", "/proc/x/y"},
+	"import":                {"/nope", "EMPTYFOLDER"},
+	"tag":                   {"a b", "a:b", "", "-x"},
+	"chart":                 {"/nope", "FOLDER", "GARBAGE", "oci://h.example/A:1"},
+	"file":                  {"/nope", "FOLDER"},
+	"file-tag":              {"a b", "", "-x"},
+	"part-size":             {"4X", "0", "-1", "9999999T"},
+	"rebuild":               {"/nope", "FOLDER"},
+	"since":                 {"/nope", "GARBAGE", "EMPTY"},
+	"image-key":             {"/nope", "FOLDER", "GARBAGE"},
+	"image-passphrase-file": {"/nope"},
+	"key":                   {"/nope", "FOLDER", "GARBAGE"},
+	"to":                    {"", "h.example/a:1", "h.example/A", "https://h.example/a"},
+	"values":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
+	"policy":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
+	"html":                  {"", "/nope/x.html", "FOLDER", "/proc/x.html", "GARBAGE/x"},
+}
+
+// wrongHere are values of flags that mean something else in a command than elsewhere.
+var wrongHere = map[string][]string{
+	"bundle create output":  {"", "FOLDER", "/nope/x.tar", "GARBAGE/x", "DANGLING", "SOCKET", "/proc/x.tar", "x/"},
+	"bundle import rebuild": {"/nope", "GARBAGE"},
 }
 
 // anything are flags whose values cannot be wrong.
-var anything = []string{"title", "help"}
+var anything = []string{"title", "help", "pull-secret", "policy-key"}
 
 // TestWrongValues: each flag of each command refuses wrong values with exit code 2, names the flag or the
 // value, and begins nothing.
@@ -125,7 +146,10 @@ func (w *wrongValues) command(t *testing.T, c *cobra.Command) {
 		if !ok {
 			base, ok = good[name]
 		}
-		values := wrong[f.Name]
+		values, own := wrongHere[name+" "+f.Name]
+		if !own {
+			values = wrong[f.Name]
+		}
 		if f.Value.Type() == "bool" {
 			values = []string{"maybe"}
 		}
