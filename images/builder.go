@@ -40,8 +40,8 @@ type Builder struct {
 	Signer   *sign.Signer        // of the modules that are compiled for images; nil: they stay unsigned
 	Signed   *modsign.Signatures // of those modules, made by somebody else; nil: Signer makes them
 
-	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an earlier
-	// build made.
+	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an
+	// earlier build made.
 	Records string
 
 	running   singleflight.Group // layers in the making, by key

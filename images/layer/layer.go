@@ -89,7 +89,9 @@ func Key(kind string, inputs ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func (c Cache) file(key string) string { return filepath.Join(cmp.Or(c.Records, "layers"), key+".json") }
+func (c Cache) file(key string) string {
+	return filepath.Join(cmp.Or(c.Records, "layers"), key+".json")
+}
 
 // Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
 // missing.

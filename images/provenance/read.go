@@ -31,11 +31,11 @@ var (
 // lastEpoch is the end of the year 9999, after which times have no text.
 var lastEpoch = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 
-// Read is the inverse of New: it returns the recipe and the run that a predicate states, so that the image can
-// be built again. It vouches for nothing that the predicate says. It refuses, with ErrFormat, a predicate with
-// anything that New would not write: a parameter that nobody understands may be one that the image depends
-// on. The programs are sorted by name and have no Path, the base has no Location, and packages do not say what
-// they replace.
+// Read is the inverse of New: it returns the recipe and the run that a predicate states, so that the image
+// can be built again. It vouches for nothing that the predicate says. It refuses, with ErrFormat, a predicate
+// with anything that New would not write: a parameter that nobody understands may be one that the image
+// depends on. The programs are sorted by name and have no Path, the base has no Location, and packages do not
+// say what they replace.
 func Read(data []byte) (*recipe.Recipe, Run, error) {
 	if _, err := decode(data); err != nil {
 		return nil, Run{}, err
@@ -102,7 +102,8 @@ func (p *Predicate) recipe() (*recipe.Recipe, error) {
 	return r, checkPins(r)
 }
 
-// check refuses values that could be no option of a build. They become parts of paths, requests and arguments.
+// check refuses values that could be no option of a build. They become parts of paths,
+// requests and arguments.
 func (x *Parameters) check() error {
 	all := []error{imagename.CheckTag(x.Tag)}
 	_, err := recipe.ParseProfile(x.Profile)

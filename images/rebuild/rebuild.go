@@ -1,6 +1,6 @@
 // Package rebuild proves images: it builds an image again from its own provenance, and says in words in what
-// the result differs. The inputs come from the cache, or from where the provenance says; nothing is pushed and
-// no layer of an earlier build is used.
+// the result differs. The inputs come from the cache, or from where the provenance says; nothing is pushed
+// and no layer of an earlier build is used.
 //
 // It does not judge an image's fitness: package verify does.
 package rebuild
@@ -63,7 +63,7 @@ func Images(ctx context.Context, b *images.Builder, ref string, o Options) (find
 	r := rebuilder{o, fresh(b, records)}
 	if len(o.Keys) == 0 {
 		findings = append(findings, verify.Finding{Severity: verify.Note, Rule: Rule, Message: "the provenance is not authenticated: " +
-			"whoever may push to the repository can have written it; give --key with the signer's public key"})
+			"anyone who may push to the repository can have written it; give --key with the signer's public key"})
 	}
 	var same []v1.Image
 	for _, s := range subjects.images {
@@ -83,8 +83,8 @@ func Images(ctx context.Context, b *images.Builder, ref string, o Options) (find
 	return append(findings, f), err
 }
 
-// fresh returns a builder that takes content, and no layers, from the cache of another one. records is the path
-// of an empty folder in that cache.
+// fresh returns a builder that takes content, and no layers, from the cache of another one. records is the
+// path of an empty folder in that cache.
 func fresh(b *images.Builder, records string) *images.Builder {
 	return &images.Builder{
 		Planner: b.Planner, Binaries: b.Binaries, Info: b.Info, Runner: b.Runner, Compiles: b.Compiles, Records: records,
@@ -103,6 +103,10 @@ func (r *rebuilder) one(ctx context.Context, s subject) (v1.Image, []verify.Find
 	var findings []verify.Finding
 	for _, p := range statements {
 		of, img, err := r.build(ctx, s, p.recipe)
+		if errors.Is(err, modsign.ErrOther) {
+			findings = append(findings, problem("%s (%s): built again from its provenance (%s): %s", s.digest, s.arch, p.where, err))
+			continue
+		}
 		if err != nil {
 			return nil, findings, err
 		}

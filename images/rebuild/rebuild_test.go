@@ -42,11 +42,11 @@ func TestSame(t *testing.T) {
 		s matrix.Selection
 		o recipe.Options
 	}{
-		"packages": {apt, pair("debian12", imagetest.NewDriver), recipe.Options{}},
-		"options":  {apt, matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{imagetest.NewDriver}, Flavours: []string{"open"}}, recipe.Options{Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 1700000000}},
-		"runfile":  {apt, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{}},
-		"rpm":      {yum, pair("rocky9", imagetest.NewDriver), recipe.Options{}},
-		"sha512":   {yum, pair("opensuse-leap15.6", imagetest.NewDriver), recipe.Options{}},
+		"packages":                   {apt, pair("debian12", imagetest.NewDriver), recipe.Options{}},
+		"options":                    {apt, matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{imagetest.NewDriver}, Flavours: []string{"open"}}, recipe.Options{Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 1700000000}},
+		"runfile":                    {apt, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{}},
+		"rpm":                        {yum, pair("rocky9", imagetest.NewDriver), recipe.Options{}},
+		"sha512":                     {yum, pair("opensuse-leap15.6", imagetest.NewDriver), recipe.Options{}},
 		"repositories of the matrix": {yum, pair("centos7", imagetest.OldDriver), recipe.Options{}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -1,8 +1,8 @@
 package signature
 
-// Unverified returns the attestations of a subject that name it, without a look at who signed them: anyone who
-// may push to the repository can add one. It is for those who say so to the user. Keys of the findings are
-// empty. Its error means that something could not be read; a document that cannot be used has its own.
+// Unverified returns the attestations of a subject that name it, without a look at who signed them: anyone
+// who may push to the repository can add one. It is for those who say so to the user. Keys of the findings
+// are empty. Its error means that something could not be read; a document that cannot be used has its own.
 func Unverified(s Subject) ([]Finding, error) {
 	all, err := collect(s)
 	if err != nil {

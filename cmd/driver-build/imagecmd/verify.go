@@ -19,9 +19,10 @@ import (
 // verifyFlags are the flags of the command.
 type verifyFlags struct {
 	arch, format, kernel string
-	certs                []string
-	deep                 bool
+	certs, keys          []string
+	deep, allArchs       bool
 	runners              flags.Runners
+	rebuild              rebuildFlags
 }
 
 func newVerify(a *session.App) *cobra.Command {
@@ -31,15 +32,22 @@ func newVerify(a *session.App) *cobra.Command {
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
+			"With --rebuild, the image is also built again from its provenance, with inputs from the cache or from where the provenance says,\n" +
+			"and what differs is printed. Without --key, anybody can have written that provenance.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.allArchs = !cmd.Flags().Changed("arch")
+			return o.run(cmd.Context(), a, args[0])
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
 	f.StringArrayVar(&o.certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
+	f.StringArrayVar(&o.keys, "key", nil, "FILE with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
 	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
 	o.runners.AddTo(f)
+	o.rebuild.addTo(f)
 	flags.Format(f, &o.format)
 	return cmd
 }
@@ -52,6 +60,10 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err != nil {
 		return session.Usage(err)
 	}
+	keys, err := flags.PublicKeys("--key", o.keys...)
+	if err != nil {
+		return err
+	}
 	if o.kernel != "" {
 		if !o.deep {
 			return session.Usagef("--kernel is for --deep")
@@ -60,7 +72,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 			return session.Usage(err)
 		}
 	}
-	if err := o.runners.Check(a.Getenv); err != nil {
+	if err := errors.Join(o.runners.Check(a.Getenv), o.rebuild.check()); err != nil {
 		return session.Usage(err)
 	}
 	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
@@ -71,6 +83,11 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 				findings = append(findings, *compiled)
 			}
 		}
+		if err == nil {
+			var differences []verify.Finding
+			differences, err = o.rebuild.run(ctx, s, &o.runners, image, o.rebuildArch(), keys, signers)
+			findings = append(findings, differences...)
+		}
 		if err != nil {
 			return err
 		}
@@ -79,6 +96,14 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		}
 		return verify.Unfit(findings)
 	})
+}
+
+// rebuildArch is the architecture to build again; "" means all of an index.
+func (o *verifyFlags) rebuildArch() string {
+	if o.allArchs {
+		return ""
+	}
+	return o.arch
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
