@@ -118,8 +118,8 @@ func (x *Parameters) check() error {
 		all = append(all, fmt.Errorf("%d is no time of an image", x.SourceDateEpoch))
 	}
 	if x.Base != "" {
-		if all = append(all, imagename.CheckImage(x.Base)); oci.IsLocal(x.Base) {
-			all = append(all, fmt.Errorf("the base %.200q is on the machine that built", x.Base))
+		if all = append(all, imagename.CheckImage(x.Base)); oci.IsLocal(x.Base) || strings.Contains(x.Base, "@") {
+			all = append(all, fmt.Errorf("the base %.200q is no REGISTRY/PATH:TAG", x.Base))
 		}
 	}
 	for _, f := range slices.Concat(x.Flavours, x.Precompile) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,10 @@ func TestRead(t *testing.T) {
 	whole.Packages = []distros.Package{deb("gcc", "4", "2"), deb("gcc-12", "12", "1"), deb("odd", "1", "3")} // "gcc-12_12" sorts before "gcc_4"
 	whole.Packages[2].SHA256, whole.Packages[2].SHA512 = "", strings.Repeat("3", 128)
 	whole.Packages[1].Keys, whole.Packages[1].Size, whole.Packages[1].Arch = []string{"AB", "CD"}, 17, "x86_64"
+	whole.Toolchain, whole.Sources = true, true
+	for field, value := range reflect.ValueOf(whole).Elem().Fields() {
+		assert.Equalf(t, false, value.IsZero(), "the recipe has no %s: does Read lose it?", field.Name)
+	}
 	for _, source := range []recipe.Source{whole.Source, {Packages: []distros.Package{deb("libcuda1", "535", "4"), deb("nvidia-smi", "535", "5")}}} {
 		whole.Source = source
 		of := run()
@@ -52,7 +57,8 @@ func TestReadRefuses(t *testing.T) {
 		{`"driver":"535.261.03"`, `"driver":"../../535.261.03"`}, {`"profile":"full"`, `"profile":"half"`}, {`"compression":"gzip"`, `"compression":"lzh"`},
 		{`"sourceDateEpoch":1700000000`, `"sourceDateEpoch":-1`}, {`"sourceDateEpoch":1700000000`, `"sourceDateEpoch":99999999999999`},
 		{`"sourceDateEpoch":1700000000`, `"sourceDateEpoch":"now"`}, {`"base":"docker.io/library/debian:12-slim"`, `"base":"oci:/etc"`},
-		{`"base":"docker.io/library/debian:12-slim"`, `"base":"../x"`}, {`"modules":["nvidia"]`, `"modules":["nvidia","--help"]`},
+		{`"base":"docker.io/library/debian:12-slim"`, `"base":"../x"`},
+		{`"base":"docker.io/library/debian:12-slim"`, `"base":"debian@sha256:` + sum("1") + `"`}, {`"modules":["nvidia"]`, `"modules":["nvidia","--help"]`},
 		{`"kernels":["6.1.0-38-amd64"]`, `"kernels":["$(reboot)"]`}, {`"precompile":["proprietary"]`, `"precompile":["free"]`},
 		{`"kernels":["6.1.0-38-amd64"],`, ``}, {`"signer":"` + sum("9"), `"signer":"x`}, {`"tag":"535.261.03-debian12"`, `"tag":"a b"`},
 		{`https://deb.example.com/kmod.deb`, `file:///etc/passwd`}, {`https://deb.example.com/kmod.deb`, `kmod.deb`}, {`https://deb.example.com/kmod.deb`, `http://[`},

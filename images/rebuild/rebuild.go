@@ -180,7 +180,10 @@ func (r *rebuilder) locate(of *recipe.Recipe) error {
 	switch {
 	case r.Source != "":
 		file.URL = r.Source
-	case !provenance.IsWeb(file.URL) && !r.builder.Store.Has(file.SHA256): // never a path that the provenance names
+	case provenance.IsWeb(file.URL):
+	case r.builder.Store.Has(file.SHA256):
+		file.URL = "file://" + r.builder.Store.Path(file.SHA256) // never a path that the provenance names
+	default:
 		return matrix.RequestErrorf("the driver's archive was a file on the machine that built: give --source, with the file that has the SHA-256 %s", file.SHA256)
 	}
 	return nil

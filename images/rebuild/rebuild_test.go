@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -80,16 +82,19 @@ func TestOffline(t *testing.T) {
 	assert.ErrorIsf(t, assert.Err(rebuild.Images(t.Context(), machine(t, t.TempDir(), true), ref, trusted())), fetch.ErrOffline, "offline")
 }
 
-// TestFresh: layers that the cache claims to know are not used.
+// TestFresh: what the cache says of earlier layers is not believed.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}))
-	before := w.b.Records
+	records := require.Value(filepath.Glob(filepath.Join(w.b.Store.Dir(), "layers", "*.json")))(t)
+	wrong := require.Value(os.ReadFile(records[0]))(t)
+	for _, file := range records {
+		require.NoError(t, os.WriteFile(file, wrong, 0o600))
+	}
 	wants(t, require.Value(rebuild.Images(t.Context(), w.b, ref, trusted()))(t), false, same)
-	assert.Equal(t, before, w.b.Records)
-	w.b.Binaries = programs(t, "two")
-	wants(t, require.Value(rebuild.Images(t.Context(), w.b, ref, trusted()))(t), true)
+	left := require.Value(filepath.Glob(filepath.Join(w.b.Store.Dir(), "work", "*")))(t)
+	assert.Equalf(t, 0, len(left), "the rebuild left %s", left)
 }
 
 // TestTampered: what a provenance says and the image is not is named.
@@ -143,6 +148,33 @@ func TestTampered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLocalInputs: an archive and a base that were files where the image was built have to be given, and a path
+// in a provenance is never opened.
+func TestLocalInputs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := filepath.Join(t.TempDir(), "NVIDIA.run")
+	require.NoError(t, os.WriteFile(run, w.Runs[imagetest.OldDriver+" amd64"], 0o600))
+	b := w.build(t, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{Source: "file://" + run})
+	of := *b.recipe
+	of.Base.Name = ""
+	ref := w.publish(t, b.Image, statement{b.Image, built{nil, &of}.predicate(t), keys()[0]})
+	o, m := trusted(), machine(t, t.TempDir(), false)
+	_, err := rebuild.Images(t.Context(), m, ref, o)
+	if !isRequest(err) || !strings.Contains(err.Error(), "--base") {
+		t.Errorf("%v", err)
+	}
+	o.Base = w.Base("ubuntu16.04")
+	if _, err = rebuild.Images(t.Context(), m, ref, o); !isRequest(err) || !strings.Contains(err.Error(), "--source") {
+		t.Errorf("%v", err)
+	}
+	o.Source = "file://" + run
+	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, o))(t), true, `label "org.opencontainers.image.base.name" is "`)
+	o.Source = "" // it is in the cache now
+	require.NoError(t, os.Remove(run))
+	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, o))(t), true, `label "org.opencontainers.image.base.name" is "`)
 }
 
 // TestOtherMachine: programs and driver-build of another version are named as the reason.
