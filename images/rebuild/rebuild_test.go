@@ -150,8 +150,8 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// TestLocalInputs: an archive and a base that were files where the image was built have to be given, and a path
-// in a provenance is never opened.
+// TestLocalInputs: an archive and a base that were files where the image was built have to be given, and a
+// path in a provenance is never opened.
 func TestLocalInputs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

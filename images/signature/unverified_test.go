@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// TestUnverified: attestations of anybody are read, in both formats; signatures are none, and one that is about
-// another image or malformed says so.
+// TestUnverified: attestations of anybody are read, in both formats; signatures are none, and one that is
+// about another image or malformed says so.
 func TestUnverified(t *testing.T) {
 	t.Parallel()
 	subject := request(Both).Subjects[0]
