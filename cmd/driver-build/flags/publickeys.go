@@ -11,9 +11,9 @@ import (
 )
 
 // PublicKeys reads the files of a flag.
-func PublicKeys(flag string, files ...string) (all []crypto.PublicKey, err error) {
+func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.PublicKey, err error) {
 	for _, file := range files {
-		keys, err := keyfile.LoadPublic(file, time.Now())
+		keys, err := keyfile.LoadPublic(file, now)
 		for _, key := range keys {
 			err = errors.Join(err, signature.CheckKey(key))
 		}

@@ -20,6 +20,7 @@ import (
 // not locate.
 type rebuildFlags struct {
 	on           bool
+	arch         string // of --arch, one image of an index; "": all
 	base, source string
 }
 
@@ -43,14 +44,14 @@ func (o *rebuildFlags) check() (err error) {
 	return err
 }
 
-// run builds the image again. arch is that of the command line, "" if there is none.
+// run builds the image again.
 func (o *rebuildFlags) run(
-	ctx context.Context, s *session.Session, with *flags.Runners, image, arch string, keys []crypto.PublicKey, certs []*x509.Certificate,
+	ctx context.Context, s *session.Session, with *flags.Runners, image string, keys []crypto.PublicKey, certs []*x509.Certificate,
 ) (_ []verify.Finding, err error) {
 	if !o.on {
 		return nil, nil
 	}
 	closeRunner := with.Attach(s)
 	defer func() { err = errors.Join(err, closeRunner()) }()
-	return rebuild.Images(ctx, s.Builder, image, rebuild.Options{Keys: keys, Certificates: certs, Arch: arch, Base: o.base, Source: o.source})
+	return rebuild.Images(ctx, s.Builder, image, rebuild.Options{Keys: keys, Certificates: certs, Arch: o.arch, Base: o.base, Source: o.source})
 }

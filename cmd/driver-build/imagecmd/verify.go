@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ import (
 type verifyFlags struct {
 	arch, format, kernel string
 	certs, keys          []string
-	deep, allArchs       bool
+	deep                 bool
 	runners              flags.Runners
 	rebuild              rebuildFlags
 }
@@ -36,7 +37,9 @@ func newVerify(a *session.App) *cobra.Command {
 			"and what differs is printed. Without --key, anybody can have written that provenance.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.allArchs = !cmd.Flags().Changed("arch")
+			if cmd.Flags().Changed("arch") {
+				o.rebuild.arch = o.arch
+			}
 			return o.run(cmd.Context(), a, args[0])
 		},
 	}
@@ -60,7 +63,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err != nil {
 		return session.Usage(err)
 	}
-	keys, err := flags.PublicKeys("--key", o.keys...)
+	keys, err := flags.PublicKeys("--key", time.Now(), o.keys...)
 	if err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		}
 		if err == nil {
 			var differences []verify.Finding
-			differences, err = o.rebuild.run(ctx, s, &o.runners, image, o.rebuildArch(), keys, signers)
+			differences, err = o.rebuild.run(ctx, s, &o.runners, image, keys, signers)
 			findings = append(findings, differences...)
 		}
 		if err != nil {
@@ -96,14 +99,6 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		}
 		return verify.Unfit(findings)
 	})
-}
-
-// rebuildArch is the architecture to build again; "" means all of an index.
-func (o *verifyFlags) rebuildArch() string {
-	if o.allArchs {
-		return ""
-	}
-	return o.arch
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
