@@ -17,7 +17,7 @@ var imageFloors = [][]string{
 	{"images/layer", "images/lockfile"},
 	{"images/inventory", "images/moduleset", "images/packages"},
 	{"images/driver", "images/modsign", "images/verify"},
-	{"images"},
+	{"images", "images/attest"},
 	{"images/batch"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/attest"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -31,6 +32,7 @@ type buildFlags struct {
 	kernels     flags.Kernels
 	runners     flags.Runners
 	signer      flags.Signer
+	imageSigner flags.ImageSigner
 }
 
 func (o *buildFlags) addTo(f *pflag.FlagSet) {
@@ -48,6 +50,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.kernels.AddTo(f)
 	o.runners.AddTo(f)
 	o.signer.AddTo(f)
+	o.imageSigner.AddTo(f)
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
@@ -62,7 +65,10 @@ func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p rec
 	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return p, nil, err
 	}
-	err = errors.Join(o.kernels.Check(), o.runners.Check(getenv), o.signer.Check(len(o.kernels.Specs) > 0))
+	err = errors.Join(o.kernels.Check(), o.runners.Check(getenv), o.signer.Check(len(o.kernels.Specs) > 0), o.imageSigner.Check(false))
+	if err == nil && o.imageSigner.Given() {
+		err = o.output.CheckSigned(outs, o.imageSigner.Format)
+	}
 	if err != nil {
 		return p, nil, session.Usage(err)
 	}
@@ -92,6 +98,11 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if signer != nil {
 		b.Plan.Signer = signer.Certificate
 	}
+	imageSigner, closeImageSigner, err := o.imageSigner.Load(a.Getenv)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeImageSigner()) }()
 	groups, err := groupsFromFlags(&b, outs)
 	if err != nil {
 		return err
@@ -108,7 +119,8 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		}
 		s.Signer = signer
 		closeRunner := o.runners.Attach(s)
-		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, outs), closeRunner())
+		plan := attest.Plan{Signer: imageSigner, Format: o.imageSigner.Format}
+		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, outs, plan), closeRunner())
 	})
 }
 
@@ -150,7 +162,7 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error 
 }
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
-func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output) error {
+func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output, plan attest.Plan) error {
 	groups, err := groupsFromRepositories(ctx, s, b, groups, outs)
 	if err != nil {
 		return err
@@ -163,12 +175,8 @@ func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session
 		if err != nil {
 			return err
 		}
-		for _, tag := range append([]string{g.Tag}, g.Aliases...) {
-			if err := o.output.Publish(ctx, a, s, outs, tag, artifact); err != nil {
-				return err
-			}
-		}
-		return nil
+		plan.Tags = append([]string{g.Tag}, g.Aliases...)
+		return o.output.Publish(ctx, a, s, outs, artifact, plan)
 	})
 }
 
