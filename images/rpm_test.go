@@ -151,7 +151,9 @@ func checkInspection(t *testing.T, r *rpmRig, img v1.Image) {
 	t.Helper()
 	i := require.Value(examiner(r.b).Inspect(t.Context(), "x", img))(t)
 	has := func(p packages.Installed) bool { return slices.Contains(i.Packages, p) }
-	if len(i.Packages) != 14 || i.System != "rocky9.4" || !has(packages.Installed{Name: "make", Version: "1:4.3-8.el9", Arch: "x86_64"}) || !has(packages.Installed{Name: "diffutils", Version: "3.7-12.el9", Arch: "noarch"}) {
+	if len(i.Packages) != 14 || i.System != "rocky9.4" || !has(packages.Installed{Name: "make", Version: "1:4.3-8.el9", Arch: "x86_64", Kind: "rpm", Source: "make", SourceVersion: "4.3-8.el9", Licence: "MIT"}) || !has(packages.Installed{
+		Name: "diffutils", Version: "3.7-12.el9", Arch: "noarch", Kind: "rpm", Source: "diffutils", SourceVersion: "3.7-12.el9", Licence: "MIT",
+	}) {
 		t.Errorf("%s: %v", i.System, i.Packages)
 	}
 }

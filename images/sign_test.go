@@ -135,7 +135,9 @@ func TestSignImage(t *testing.T) {
 	if err != nil || len(i.Modules) != 2 || i.Modules[0].Certificate != sign.Fingerprint(own.Certificate.Raw) || i.Modules[0].Kernel != imagetest.Kernel {
 		t.Fatalf("inspect: %+v, %v", i.Modules, err)
 	}
-	if d := cmp.Diff(verify.ModuleInfo{Name: "nvidia", Signer: "Site", Hash: "sha256", KeyID: "01"}, i.Modules[0].Modules[0], cmp.FilterPath(func(p cmp.Path) bool {
+	if d := cmp.Diff(verify.ModuleInfo{
+		Name: "nvidia", Vermagic: imagetest.Kernel + " SMP mod_unload ", SrcVersion: "AC415F9243EB439A4D6B17F", Signer: "Site", Hash: "sha256", KeyID: "01",
+	}, i.Modules[0].Modules[0], cmp.FilterPath(func(p cmp.Path) bool {
 		return p.String() == "signed" || p.String() == "wrong"
 	}, cmp.Ignore())); d != "" {
 		t.Error(d)

@@ -29,8 +29,9 @@ const (
 var readers = []string{
 	"distros/apt", "distros/dpkg", "distros/driverinfo", "distros/elffile", "distros/fetch", "distros/pgp", "distros/rpm", "distros/rpm/repoconf",
 	"distros/rpm/repodata", "distros/rpm/rpmdb", "distros/rpm/rpmdb/blobs", "distros/rpm/rpmfile", "distros/rpm/sqlite", "images/driver", "images/layer",
-	"images/lockfile", "images/matrix", "images/modsign", "images/moduleset", "images/oci", "images/oci/tarindex", "images/registry", "images/registry/transport",
-	"images/releases", "images/rootfs", "images/runfile", "images/runner/chroot", "images/signature", "kmod/sign", "kmod/sign/keyfile", "node/headers",
+	"images/lockfile", "images/matrix", "images/modsign", "images/moduleset", "images/oci", "images/oci/tarindex", "images/provenance", "images/registry",
+	"images/registry/transport", "images/releases", "images/rootfs", "images/runfile", "images/runner/chroot", "images/sbom", "images/signature", "images/vex",
+	"kmod/sign", "kmod/sign/keyfile", "node/headers",
 }
 
 // bound is one row of a table of the document.

@@ -14,9 +14,10 @@ var imageFloors = [][]string{
 		"images/runfile", "images/runner", "images/signature", "images/workdir",
 	},
 	{"images/recipe"},
-	{"images/layer", "images/lockfile"},
+	{"images/layer", "images/lockfile", "images/provenance", "images/vex"},
 	{"images/inventory", "images/moduleset", "images/packages"},
 	{"images/driver", "images/modsign", "images/verify"},
+	{"images/sbom"},
 	{"images", "images/attest"},
 	{"images/batch"},
 }

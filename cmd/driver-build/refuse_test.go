@@ -31,7 +31,7 @@ var good = map[string]string{
 	"":      "--os debian12 --driver 535.261.03",
 	"check": "", "plan": "--repository h.example/a", "list": "", "lock": "", "report": "--html -", "drivers": "", "version": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
-	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1",
+	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",
 	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
+	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -35,6 +36,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a), newDriversCmd(a), newMatrixCmd(a),
 		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
+	cmd.AddCommand(sbomcmd.New(a))
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "push", "version"} {
+	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "push", "sbom", "version"} {
 		args := append(strings.Fields(command), "--help")
 		r := call(t.Context(), t, nil, args...)
 		r.Want(t, 0)
@@ -94,6 +94,8 @@ func TestUsage(t *testing.T) {
 		"inspect -o xml oci:x":          {"table or json"},
 		"verify -o xml oci:x":           {"table or json"},
 		"verify a b":                    {"usage:"},
+		"sbom":                          {"usage: driver-build sbom IMAGE"},
+		"sbom --format xml oci:x":       {"spdx or cyclonedx"},
 		"push registry/x:1 oci:y":       {"REGISTRY/PATH:TAG"},
 		"push oci:/no/such registry/y":  {"/no/such"},
 		"push x:1 y:1 --tag a/b":        {"--tag"},

@@ -3,6 +3,7 @@ package packages
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5" //nolint:gosec // dpkg's database uses it, for changes made by accident
 	"encoding/hex"
@@ -123,9 +124,20 @@ func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	}
 	var all []Installed
 	for _, p := range status.Packages() {
-		all = append(all, Installed{p.Get("Package"), p.Get("Version"), p.Get("Architecture")})
+		i := Installed{
+			Name: p.Get("Package"), Version: p.Get("Version"), Arch: p.Get("Architecture"), Kind: "deb", Supplier: p.Get("Maintainer"),
+		}
+		i.Source, i.SourceVersion = debSource(p)
+		all = append(all, i)
 	}
 	return all, nil
+}
+
+// debSource returns the source package of a package. The field is "NAME" or "NAME (VERSION)", and missing
+// where both are those of the package.
+func debSource(p dpkg.Paragraph) (name, version string) {
+	name, version, _ = strings.Cut(p.Get("Source"), " (")
+	return cmp.Or(name, p.Get("Package")), cmp.Or(strings.TrimSuffix(version, ")"), p.Get("Version"))
 }
 
 // recordDeb writes the package's files in dpkg's info folder, and removes what an older version of it in the

@@ -99,6 +99,13 @@ type Installed struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Arch    string `json:"arch"`
+
+	// What bills of materials say besides; "" where the record does not have it.
+	Kind          string `json:"-"` // "deb" or "rpm"
+	Source        string `json:"-"` // the source package that it was built from
+	SourceVersion string `json:"-"`
+	Supplier      string `json:"-"` // the maintainer of a .deb, the vendor of an .rpm
+	Licence       string `json:"-"` // of an .rpm, in its own words
 }
 
 // InstalledIn lists the packages of a root. It asks both managers: an image need not say which system it is

@@ -167,8 +167,26 @@ func (rpmManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 			return nil, err
 		}
 		if m.Arch != "" { // else an imported key
-			all = append(all, Installed{m.Name, m.EVR.String(), m.Arch})
+			i := Installed{
+				Name: m.Name, Version: m.EVR.String(), Arch: m.Arch, Kind: "rpm", Supplier: h.Text(rpmfile.TagVendor), Licence: h.Text(rpmfile.TagLicense),
+			}
+			i.Source, i.SourceVersion = rpmSource(h.Text(rpmfile.TagSourceRPM))
+			all = append(all, i)
 		}
 	}
 	return all, nil
+}
+
+// rpmSource returns the source package of "bash-5.1.8-6.el9.src.rpm": "bash", "5.1.8-6.el9".
+func rpmSource(file string) (name, version string) {
+	file = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(file, ".rpm"), ".src"), ".nosrc")
+	release := strings.LastIndexByte(file, '-')
+	if release < 0 {
+		return "", ""
+	}
+	dash := strings.LastIndexByte(file[:release], '-')
+	if dash < 1 {
+		return "", ""
+	}
+	return file[:dash], file[dash+1:]
 }

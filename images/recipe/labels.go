@@ -21,7 +21,7 @@ const (
 	LabelContent = labelPrefix + "content"
 	// LabelFiles has the digest of FileList: "sha256:...".
 	LabelFiles = labelPrefix + "files"
-	projectURL = "https://github.com/driver-container/driver-container"
+	ProjectURL = "https://github.com/driver-container/driver-container"
 	OCIPrefix  = "org.opencontainers.image."
 )
 
@@ -34,7 +34,7 @@ func (r *Recipe) Labels() (map[string]string, error) {
 	l := map[string]string{
 		OCIPrefix + "title":       "NVIDIA driver " + r.Driver + " for " + r.System,
 		OCIPrefix + "version":     r.Tag,
-		OCIPrefix + "source":      projectURL,
+		OCIPrefix + "source":      ProjectURL,
 		OCIPrefix + "licenses":    "LicenseRef-NVIDIA-Driver",
 		OCIPrefix + "base.digest": r.Base.Digest,
 		LabelDriver:               r.Driver,

@@ -460,3 +460,27 @@ func TestCopyLocal(t *testing.T) {
 	}
 	assert.ErrorIs(t, assert.Err(client(t, func(o *Options) { o.Offline = true }).Attachments(t.Context(), f.host()+"/team0/driver:1")), fetch.ErrOffline)
 }
+
+// TestAttachIndex: a referrer may be an index. What it names goes with it.
+func TestAttachIndex(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, ggcr.WithReferrersSupport(true))
+	img := ocitest.Image(t, "amd64", 10, "one")
+	from, to := f.host()+"/team/driver:1", f.host()+"/other:1"
+	mustPush(t, from, img)
+	child := buildKitAttestation(t, ocitest.Digest(t, img))
+	subject := describe(t, img)
+	raw := require.Value(json.Marshal(v1.IndexManifest{
+		SchemaVersion: 2, MediaType: types.OCIImageIndex, ArtifactType: spdx, Subject: &subject, Manifests: []v1.Descriptor{child.Manifest.Desc}}))(t)
+	index := oci.Attachment{Subject: subject.Digest, Blobs: child.Blobs, Nested: []oci.Document{child.Manifest}, Manifest: oci.Document{
+		Raw: raw, Desc: v1.Descriptor{MediaType: types.OCIImageIndex, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: spdx}}}
+	require.Value(client(t).Attach(t.Context(), from, index))(t)
+	_, stats, err := client(t).Copy(t.Context(), from, to)
+	if err != nil || stats.Attachments != 1 {
+		t.Errorf("Copy = %+v, %v", stats, err)
+	}
+	got := require.Value(client(t).Attachments(t.Context(), to))(t)
+	if len(got) != 1 || len(got[0].Nested) != 1 || got[0].Nested[0].Desc.Digest != child.Manifest.Desc.Digest || got[0].Manifest.Desc.ArtifactType != spdx {
+		t.Errorf("%+v", got)
+	}
+}

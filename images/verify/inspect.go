@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -56,14 +55,24 @@ func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, spool.Close()) }()
-	if i, err = inspectManifest(img); err != nil {
+	tree, err := layer.Flatten(ctx, img, spool, IsInspected, step)
+	if err != nil {
 		return nil, err
 	}
-	keep := func(p string) bool {
-		return packages.IsDatabase(p) || p == driverinfo.Path || strings.HasPrefix(p, recipe.ModulesDir+"/") || strings.HasSuffix(p, "/os-release") || strings.HasPrefix(p, "etc/ld.so.conf") ||
-			driverName.MatchString(path.Base(p))
-	}
-	tree, err := layer.Flatten(ctx, img, spool, keep, step)
+	return e.InspectTree(ctx, img, tree)
+}
+
+// IsInspected reports whether InspectTree reads the content of a file. The names of the driver's libraries
+// are enough.
+func IsInspected(p string) bool {
+	return packages.IsDatabase(p) || p == driverinfo.Path || recipe.InFolder(p, recipe.ModulesDir) || strings.HasSuffix(p, "/os-release") ||
+		strings.HasPrefix(p, "etc/ld.so.conf")
+}
+
+// InspectTree is Inspect of an image whose files are in a tree: the names of all, the content of those that
+// IsInspected selects.
+func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tree) (*Inspection, error) {
+	i, err := inspectManifest(img)
 	if err != nil {
 		return nil, err
 	}

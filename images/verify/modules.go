@@ -30,6 +30,7 @@ type ModuleSet struct {
 	Kernel      string       `json:"kernel"`
 	Flavour     string       `json:"flavour"`
 	Arch        string       `json:"arch"`
+	Compiler    string       `json:"compiler,omitempty"` // "gcc 12.2.0"
 	Modules     []ModuleInfo `json:"modules"`
 	Certificate string       `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
 	Damage      string       `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
@@ -37,10 +38,13 @@ type ModuleSet struct {
 	files []moduleFile // of Modules
 }
 
-// ModuleInfo is a module of a set, and what the signature at its end claims; the last three are "" when there
-// is none.
+// ModuleInfo is a module of a set, and what the signature at its end claims; signer, hash and key id are ""
+// when there is none.
 type ModuleInfo struct {
-	Name   string `json:"name"`
+	Name       string `json:"name"`
+	Vermagic   string `json:"vermagic,omitempty"`   // which kernels load it
+	SrcVersion string `json:"srcversion,omitempty"` // digest of its sources
+
 	Signer string `json:"signer,omitempty"` // common name of the issuer of the signer's certificate
 	Hash   string `json:"hash,omitempty"`
 	KeyID  string `json:"keyID,omitempty"` // serial number or key id: "4A:0F:11"
@@ -92,6 +96,7 @@ func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name 
 		return m, err
 	}
 	m.Driver, m.Kernel, m.Flavour, m.Arch = set.Key.Driver, set.Key.Release, set.Key.Flavour, set.Key.Arch
+	m.Compiler = set.Key.Compiler
 	if len(set.Certificate) > 0 {
 		m.Certificate = sign.Fingerprint(set.Certificate)
 		if signers == nil {
@@ -112,6 +117,7 @@ func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name 
 		if file.facts, err = readModule(f.Path, f.Size); err != nil {
 			file.damage = errors.New(strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir))
 		}
+		info.Vermagic, info.SrcVersion = file.facts.info.Vermagic, file.facts.info.SrcVersion
 		m.files = append(m.files, file)
 		m.Modules = append(m.Modules, info)
 	}

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// signalled is the exit code of a child that a signal ended.
+const signalled = -1
+
 // runChild runs this program with other arguments and waits for it up to a limit. A process that hangs in the
 // kernel cannot be killed; it is left to the shim.
 func runChild(ctx context.Context, limit time.Duration, args ...string) (code int, output string, err error) {

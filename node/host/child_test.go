@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,18 @@ func TestMain(m *testing.M) {
 			os.Exit(DeleteAbsent)
 		case "broken":
 			os.Exit(1)
+		case "shot":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			time.Sleep(time.Minute)
+		case "once":
+			shot := filepath.Join("/tmp", fmt.Sprintf("shot-%d", os.Getppid()))
+			if os.Remove(shot) == nil {
+				os.Exit(DeleteAbsent)
+			} else if err := os.WriteFile(shot, nil, 0o600); err != nil {
+				os.Exit(1)
+			}
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			time.Sleep(time.Minute)
 		}
 	case "__fail":
 		os.Exit(DeleteInUse)

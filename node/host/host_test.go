@@ -32,10 +32,11 @@ const (
 func TestDeleteInChild(t *testing.T) {
 	t.Parallel()
 	m := &modules{release: "r"}
-	for name, want := range map[string]error{"nvidia_uvm": nil, "busy": kmod.ErrInUse, "absent": fs.ErrNotExist} {
+	for name, want := range map[string]error{"nvidia_uvm": nil, "once": nil, "busy": kmod.ErrInUse, "absent": fs.ErrNotExist} {
 		assert.ErrorIsf(t, m.Delete(t.Context(), name), want, "%s", name)
 	}
 	assert.ErrorContainsf(t, m.Delete(t.Context(), "broken"), "unload broken: child", "broken")
+	assert.ErrorContainsf(t, m.Delete(t.Context(), "shot"), "a signal ended", "shot")
 	assert.Equal(t, "unknown", m.state("no_such_module"))
 	if _, err := os.Stat("/proc/driver/nvidia/version"); err != nil {
 		assert.ErrorIsf(t, assert.Err(m.Flavour()), fs.ErrNotExist, "no driver")

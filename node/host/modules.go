@@ -52,9 +52,18 @@ const (
 // deleteWait is how long the kernel may take for one module; measured: 0.1 s each.
 const deleteWait = 30 * time.Second
 
-// Delete unloads a module in a child. If the kernel does not return from that, the child is left behind.
+// deleteTries bounds how often a module is unloaded again after a signal ended the child.
+const deleteTries = 3
+
+// Delete unloads a module in a child. If the kernel does not return from that, the child is left behind. If a
+// signal ends the child, which may have been meant for the container, Delete tries again.
 func (m *modules) Delete(ctx context.Context, name string) error {
 	code, out, err := runChild(ctx, deleteWait, DeleteVerb, name)
+	for tries := 1; err == nil && code == signalled && tries < deleteTries; tries++ {
+		if code, out, err = runChild(ctx, deleteWait, DeleteVerb, name); code == DeleteAbsent {
+			code = 0 // the first child had unloaded it
+		}
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("unload %s: %w; the kernel keeps it in state %q: reboot the node", name, err, m.state(name))
@@ -64,6 +73,9 @@ func (m *modules) Delete(ctx context.Context, name string) error {
 		return fmt.Errorf("unload %s: %w", name, kmod.ErrInUse)
 	case code == DeleteAbsent:
 		return fmt.Errorf("unload %s: %w", name, fs.ErrNotExist)
+	}
+	if code == signalled {
+		out = fmt.Sprintf("%d times, a signal ended the process that does it; stop the container again", deleteTries)
 	}
 	return fmt.Errorf("unload %s: %s", name, strings.TrimSpace(out))
 }

@@ -1,0 +1,59 @@
+// Package sbomcmd is the command of driver-build that prints the bill of materials of an image.
+package sbomcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/sbom"
+)
+
+// New returns the command.
+func New(a *session.App) *cobra.Command {
+	var arch, format string
+	cmd := &cobra.Command{
+		Use: "sbom IMAGE", Short: "Print the bill of materials of an image", Args: session.ExactArgs(1),
+		Long: "Print the bill of materials of a driver image as SPDX 2.3 or CycloneDX 1.6, in JSON: base, packages, NVIDIA's driver with its\n" +
+			"libraries and firmware, kernel modules, our programs. The image tells what is in it. It does not tell where that came from, so\n" +
+			"origins are NOASSERTION. Of an index, the document has all architectures.\n" +
+			"IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE.",
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), a, args[0], arch, format) },
+	}
+	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")
+	cmd.Flags().StringVarP(&format, "format", "o", string(sbom.SPDX), "spdx or cyclonedx")
+	return cmd
+}
+
+func run(ctx context.Context, a *session.App, image, arch, format string) error {
+	f, err := sbom.ParseFormat(format)
+	if err != nil {
+		err = fmt.Errorf("--format: %w", err)
+	}
+	if arch != "" {
+		err = errors.Join(err, matrix.CheckArch(arch))
+	}
+	if err = errors.Join(err, registry.CheckSource(image)); err != nil {
+		return session.Usage(err)
+	}
+	var document []byte
+	err = a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+		m, err := sbom.Open(ctx, s.Registry, s.Layers(), image, arch)
+		if err != nil {
+			return err
+		}
+		m.Tool = session.BuildInfo()
+		document, err = sbom.Document(m, f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = a.Stdout.Write(document)
+	return err
+}

@@ -1,0 +1,106 @@
+package provenance
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// The roles of dependencies, an annotation of each.
+const (
+	roleBase     = "base image"
+	rolePackage  = "package of the image"
+	roleDriver   = "driver"
+	roleCompiler = "compiler"
+	roleHeaders  = "headers of "
+	roleProgram  = "program"
+	roleSigner   = "signing certificate"
+	roleMatrix   = "matrix"
+	roleLock     = "lock"
+	roleConfig   = "configuration"
+)
+
+// dependencies are all pins of a recipe: what was fetched or read, each with its digest. An input with two
+// roles is there twice.
+func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
+	add := func(role string, d Resource) {
+		d.Annotations = map[string]string{"role": role}
+		all = append(all, d)
+	}
+	packages := func(role string, list []distros.Package) {
+		for _, p := range list {
+			add(role, packageResource(p))
+		}
+	}
+	base := Resource{Name: cmp.Or(r.Base.Name, "base"), Digest: digestOf(r.Base.Digest)}
+	if r.Base.Name != "" {
+		base.URI = "docker://" + r.Base.Name + "@" + r.Base.Digest
+	}
+	add(roleBase, base)
+	packages(rolePackage, r.Packages)
+	packages(roleDriver, r.Source.Packages)
+	packages(roleCompiler, r.Compiler)
+	for _, k := range r.Kernels {
+		packages(roleHeaders+k.Release, k.Headers)
+	}
+	if run := r.Source.Runfile; run != nil {
+		add(roleDriver, Resource{Name: path.Base(run.URL), URI: run.URL, Digest: map[string]string{"sha256": run.SHA256}})
+	}
+	for _, p := range r.Entrypoint {
+		add(roleProgram, Resource{Name: p.Name, Digest: map[string]string{"sha256": p.SHA256}})
+	}
+	if r.Signer != "" {
+		add(roleSigner, Resource{Name: "certificate", Digest: map[string]string{"sha256": r.Signer}})
+	}
+	for _, file := range []struct {
+		role string
+		d    *Resource
+	}{{roleMatrix, run.Matrix}, {roleLock, run.Lock}} {
+		if file.d != nil {
+			add(file.role, *file.d)
+		}
+	}
+	for _, d := range run.Configs {
+		add(roleConfig, d)
+	}
+	return sorted(all)
+}
+
+// packageResource names a package as the repository does: "libc6_2.36-9_amd64".
+func packageResource(p distros.Package) Resource {
+	d := Resource{Name: p.Name + "_" + p.Version + "_" + p.Arch, URI: p.URL, Digest: map[string]string{"sha256": p.SHA256}}
+	if p.SHA256 == "" {
+		d.Digest = map[string]string{"sha512": p.SHA512}
+	}
+	return d
+}
+
+func digestOf(text string) map[string]string {
+	algorithm, hex, ok := strings.Cut(text, ":")
+	if !ok {
+		return nil
+	}
+	return map[string]string{algorithm: hex}
+}
+
+// sorted returns resources in an order of their own: by role, name and digest.
+func sorted(list []Resource) []Resource {
+	return slices.SortedFunc(slices.Values(list), func(a, b Resource) int {
+		return cmp.Or(strings.Compare(a.Annotations["role"], b.Annotations["role"]), strings.Compare(a.Name, b.Name),
+			strings.Compare(digestText(a), digestText(b)), strings.Compare(a.URI, b.URI))
+	})
+}
+
+// digestText is "sha256:..." of a resource; of several digests, all of them.
+func digestText(d Resource) string {
+	var all []string
+	for algorithm, hex := range d.Digest {
+		all = append(all, algorithm+":"+hex)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}

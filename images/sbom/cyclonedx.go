@@ -1,0 +1,166 @@
+package sbom
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Parts of CycloneDX 1.6 in JSON, as far as documents have them.
+type (
+	cdxDocument struct {
+		Schema       string          `json:"$schema"`
+		Format       string          `json:"bomFormat"`
+		SpecVersion  string          `json:"specVersion"`
+		Serial       string          `json:"serialNumber,omitempty"`
+		Version      int             `json:"version"`
+		Metadata     cdxMetadata     `json:"metadata"`
+		Components   []cdxComponent  `json:"components"`
+		Dependencies []cdxDependency `json:"dependencies"`
+	}
+	cdxMetadata struct {
+		Timestamp string       `json:"timestamp"`
+		Tools     cdxTools     `json:"tools"`
+		Component cdxComponent `json:"component"`
+	}
+	cdxTools struct {
+		Components []cdxComponent `json:"components"`
+	}
+	cdxComponent struct {
+		Type       string         `json:"type"`
+		Ref        string         `json:"bom-ref,omitempty"`
+		Supplier   *cdxSupplier   `json:"supplier,omitempty"`
+		Name       string         `json:"name"`
+		Version    string         `json:"version,omitempty"`
+		Scope      string         `json:"scope,omitempty"`
+		Hashes     []cdxHash      `json:"hashes,omitempty"`
+		Licenses   []cdxLicence   `json:"licenses,omitempty"`
+		CPE        string         `json:"cpe,omitempty"`
+		PURL       string         `json:"purl,omitempty"`
+		Pedigree   *cdxPedigree   `json:"pedigree,omitempty"`
+		References []cdxReference `json:"externalReferences,omitempty"`
+		Properties []cdxProperty  `json:"properties,omitempty"`
+	}
+	cdxSupplier struct {
+		Name string `json:"name"`
+	}
+	cdxHash struct {
+		Algorithm string `json:"alg"`
+		Content   string `json:"content"`
+	}
+	cdxLicence struct {
+		Expression string          `json:"expression,omitempty"`
+		License    *cdxLicenceText `json:"license,omitempty"`
+	}
+	cdxLicenceText struct {
+		Name string   `json:"name"`
+		Text *cdxText `json:"text,omitempty"`
+	}
+	cdxText struct {
+		ContentType string `json:"contentType"`
+		Content     string `json:"content"`
+	}
+	cdxPedigree struct {
+		Ancestors []cdxComponent `json:"ancestors,omitempty"`
+	}
+	cdxReference struct {
+		Type string `json:"type"`
+		URL  string `json:"url"`
+	}
+	cdxProperty struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	cdxDependency struct {
+		Ref       string   `json:"ref"`
+		DependsOn []string `json:"dependsOn,omitempty"`
+	}
+)
+
+// cdxTypes are the types of components, by SPDX's purposes.
+var cdxTypes = map[string]string{
+	"CONTAINER": "container", "OPERATING-SYSTEM": "operating-system", "APPLICATION": "application", "FIRMWARE": "firmware", "FILE": "file", "SOURCE": "file",
+}
+
+func (g *graph) cycloneDX() ([]byte, error) {
+	list, relations := g.sorted()
+	d := cdxDocument{Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
+	d.Metadata.Timestamp = g.created.Format(time.RFC3339)
+	d.Metadata.Tools.Components = []cdxComponent{{Type: "application", Name: "driver-build", Version: g.model.Tool.Version}}
+	below := map[string][]string{} // what a component needs, by its id
+	ancestors := map[string]string{}
+	bases := map[string]bool{}
+	for _, r := range relations {
+		switch r.kind {
+		case contains, generatedFrom:
+			below[r.from] = append(below[r.from], r.to)
+		case variantOf, buildDependencyOf:
+			below[r.to] = append(below[r.to], r.from)
+		case descendantOf:
+			ancestors[r.from], bases[r.to] = r.to, true
+		}
+	}
+	for _, c := range list {
+		if bases[c.id] {
+			continue
+		}
+		component := g.cdx(c)
+		if base, ok := ancestors[c.id]; ok {
+			component.Pedigree = &cdxPedigree{Ancestors: []cdxComponent{g.cdx(g.components[base])}}
+		}
+		if c.id == g.top {
+			d.Metadata.Component = component
+		} else {
+			d.Components = append(d.Components, component)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(below)) {
+		slices.Sort(below[id])
+		d.Dependencies = append(d.Dependencies, cdxDependency{id, below[id]})
+	}
+	sum, err := contentSum(d)
+	if err != nil {
+		return nil, err
+	}
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // a UUID of version 8: its maker decides what is in it
+	d.Serial = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+	return encode(d)
+}
+
+func (g *graph) cdx(c component) cdxComponent {
+	out := cdxComponent{Type: cdxTypes[c.purpose], Ref: c.id, Name: c.name, Version: c.version, PURL: c.purl, CPE: c.cpe}
+	if out.Type == "" {
+		out.Type = "library"
+	}
+	if c.buildOnly {
+		out.Scope = "excluded"
+	}
+	if c.supplier != "" {
+		out.Supplier = &cdxSupplier{c.supplier}
+	}
+	for _, s := range c.sums {
+		out.Hashes = append(out.Hashes, cdxHash{strings.Replace(s.algorithm, "SHA", "SHA-", 1), s.hex})
+	}
+	switch c.licence {
+	case "":
+	case nvidiaLicence:
+		licence := &cdxLicenceText{Name: "Licence of NVIDIA's driver"}
+		if strings.HasPrefix(c.id, "Driver-") { // the text once is enough
+			licence.Text = &cdxText{"text/plain", g.licence}
+		}
+		out.Licenses = []cdxLicence{{License: licence}}
+	default:
+		out.Licenses = []cdxLicence{{Expression: c.licence}}
+	}
+	if c.download != "" {
+		out.References = []cdxReference{{"distribution", c.download}}
+	}
+	for _, f := range append([]fact{{"path", c.path}, {"built from", c.source}}, c.facts...) {
+		if f.value != "" {
+			out.Properties = append(out.Properties, cdxProperty{"driver-container:" + strings.ReplaceAll(f.name, " ", "-"), f.value})
+		}
+	}
+	return out
+}

@@ -1,0 +1,157 @@
+package sbom
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// graph is what both formats say: components, and how they belong together.
+type graph struct {
+	model      Model
+	created    time.Time
+	top        string // id of the image, or of the index
+	components map[string]component
+	relations  map[relation]bool
+	licence    string // text of NVIDIA's
+}
+
+// component is a package of SPDX, a component of CycloneDX. What is not known is "".
+type component struct {
+	id        string // "Driver-amd64"
+	purpose   string // a purpose of SPDX; "" for packages of a system
+	name      string
+	version   string
+	path      string // in the image
+	purl, cpe string
+	supplier  string // an organisation
+	download  string // URL
+	licence   string // an SPDX expression
+	source    string // of a package: "gcc-12 12.2.0-14"
+	sums      []sum
+	facts     []fact
+	buildOnly bool // is not in the image: made something that is
+}
+
+// sum is a digest, by the name that SPDX gives the algorithm.
+type sum struct{ algorithm, hex string }
+
+// fact is what neither format has a field for.
+type fact struct{ name, value string }
+
+// relation is one of SPDX: from CONTAINS to.
+type relation struct{ from, kind, to string }
+
+// The relations that documents have.
+const (
+	describes         = "DESCRIBES"
+	contains          = "CONTAINS"
+	variantOf         = "VARIANT_OF"
+	descendantOf      = "DESCENDANT_OF"
+	generatedFrom     = "GENERATED_FROM"
+	buildDependencyOf = "BUILD_DEPENDENCY_OF"
+)
+
+const (
+	documentID    = "DOCUMENT" // what SPDX calls the document itself
+	nvidia        = "NVIDIA Corporation"
+	nvidiaLicence = "LicenseRef-NVIDIA-Driver"
+	openLicence   = "MIT OR GPL-2.0-only"
+)
+
+func newGraph(m Model) *graph {
+	g := &graph{model: m, components: map[string]component{}, relations: map[relation]bool{}}
+	// Lists are sorted, so that their order has no effect: of the images here, of packages where they are added.
+	m.Images = slices.SortedFunc(slices.Values(m.Images), func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) })
+	g.model.Images = m.Images
+	for _, i := range m.Images {
+		if i.Created.After(g.created) {
+			g.created = i.Created
+		}
+		g.licence = max(g.licence, i.Licence) // those of one release are equal
+	}
+	if m.Index != "" {
+		tag := m.Images[0].tag()
+		g.top = g.add(component{
+			id: "Index", purpose: "CONTAINER", name: g.imageName(), version: tag, sums: sha256Of(m.Index),
+			purl: imagePURL(g.imageName(), m.Index, map[string]string{"tag": tag}),
+		})
+	}
+	for _, i := range m.Images {
+		id := g.addImage(i)
+		if m.Index == "" {
+			g.top = id
+		} else {
+			g.relate(id, variantOf, g.top)
+		}
+	}
+	g.relate(documentID, describes, g.top)
+	return g
+}
+
+func (g *graph) imageName() string { return cmp.Or(g.model.Name, "nvidia-driver") }
+
+// add adds a component under a valid id, and returns the id. A component that is there already stays as it
+// is: the image's own record knows more of a package than the recipe does. Different components whose ids are
+// equal ("libx+", "libx-") get a number.
+func (g *graph) add(c component) string {
+	c.id = identifier(c.id)
+	for n, id := 2, c.id; ; n++ {
+		old, ok := g.components[c.id]
+		if !ok {
+			g.components[c.id] = c
+			return c.id
+		}
+		if old.name == c.name && old.version == c.version && old.path == c.path {
+			old.buildOnly = old.buildOnly && c.buildOnly
+			g.components[c.id] = old
+			return c.id
+		}
+		c.id = id + "-" + strconv.Itoa(n)
+	}
+}
+
+func (g *graph) relate(from, kind, to string) { g.relations[relation{from, kind, to}] = true }
+
+// identifier writes text with the characters that an id may have: letters, digits, '.' and '-'. Each other
+// one becomes '-'.
+func identifier(text string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.':
+			return c
+		}
+		return '-'
+	}, text)
+}
+
+// sorted returns the components by their ids, and the relations.
+func (g *graph) sorted() (list []component, relations []relation) {
+	for _, c := range g.components {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b component) int { return strings.Compare(a.id, b.id) })
+	for r := range g.relations {
+		relations = append(relations, r)
+	}
+	slices.SortFunc(relations, func(a, b relation) int {
+		return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.kind, b.kind), strings.Compare(a.to, b.to))
+	})
+	return list, relations
+}
+
+// sha256Of is the digest "sha256:..." as a sum; none for any other text.
+func sha256Of(digest string) []sum {
+	hex, ok := strings.CutPrefix(digest, "sha256:")
+	if !ok {
+		return nil
+	}
+	return []sum{{"SHA256", hex}}
+}
+
+// toolName names the program that makes the document: "driver-build-v1.2.3".
+func toolName(b recipe.BuilderInfo) string { return strings.TrimSuffix("driver-build-"+b.Version, "-") }

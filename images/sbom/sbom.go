@@ -1,0 +1,146 @@
+// Package sbom makes the bill of materials of a driver image: what is in it, and where each part came from.
+// The image tells the first, its recipe the second; without a recipe the origins are NOASSERTION.
+//
+// It does not sign documents and does not attach them to images. It knows no vulnerabilities.
+package sbom
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+// Format of a document.
+type Format string
+
+// The formats, by their names on the command line.
+const (
+	SPDX      Format = "spdx"      // SPDX 2.3, JSON
+	CycloneDX Format = "cyclonedx" // CycloneDX 1.6, JSON
+)
+
+// ParseFormat reads the value of --format.
+func ParseFormat(text string) (Format, error) {
+	switch f := Format(text); f {
+	case SPDX, CycloneDX:
+		return f, nil
+	default:
+		return "", fmt.Errorf("format %q is not known: use spdx or cyclonedx", text)
+	}
+}
+
+// PredicateType is that of an attestation with such a document.
+func (f Format) PredicateType() string {
+	if f == CycloneDX {
+		return "https://cyclonedx.org/bom"
+	}
+	return "https://spdx.dev/Document"
+}
+
+// MediaType is that of such a document as a file, and the artifactType of a referrer.
+func (f Format) MediaType() string {
+	if f == CycloneDX {
+		return "application/vnd.cyclonedx+json"
+	}
+	return "application/spdx+json"
+}
+
+// Model is what a document is made of.
+type Model struct {
+	Name   string // last part of the repository's name: "driver"; "": it is not known
+	Index  string // digest of the index of several architectures; "": there is one image
+	Images []*Image
+	Tool   recipe.BuilderInfo // makes the document
+}
+
+// Image is what is known of one image.
+type Image struct {
+	verify.Inspection
+
+	SystemID, SystemVersion string // ID and VERSION_ID of its os-release
+	Created                 time.Time
+	Base                    recipe.Base
+	Licence                 string // text of NVIDIA's licence
+
+	// The files of which the inspection has the names.
+	LibraryFiles, FirmwareFiles []File
+	ToolFiles                   []File // Programs of the driver
+	ModuleFiles                 []File
+	Sources                     []Source
+	OwnPrograms                 []Program // of this project
+
+	recipe *recipe.Recipe
+}
+
+// File is a file of an image.
+type File struct {
+	Path   string   // "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
+	SHA256 string   // hex digits
+	Links  []string // names in the folder of a library that lead to it: "libcuda.so.1"
+}
+
+// Source is a folder with the sources of the kernel modules.
+type Source struct{ Flavour, Path string }
+
+// ErrForeign means that a recipe is not that of the image.
+var ErrForeign = errors.New("the recipe is of another image")
+
+// AddRecipe adds what the recipe of the image knows: origins and digests of packages, driver and base, and
+// what modules were compiled with. It returns ErrForeign for the recipe of another image.
+func (i *Image) AddRecipe(r *recipe.Recipe) error {
+	info, err := r.Describe()
+	if err != nil {
+		return err
+	}
+	if label := i.Labels[recipe.LabelContent]; label != info.ID || i.Arch != r.Arch {
+		return fmt.Errorf("%w: it makes content %s for %s, the image %s has %s for %s", ErrForeign, info.ID, r.Arch, i.Digest, label, i.Arch)
+	}
+	i.recipe = r.Public()
+	return nil
+}
+
+// Document returns the bill of materials as bytes: equal for equal models, whatever the order of their lists.
+func Document(m Model, f Format) ([]byte, error) {
+	if len(m.Images) == 0 {
+		return nil, errors.New("make a bill of materials: there is no image")
+	}
+	g := newGraph(m)
+	if f == CycloneDX {
+		return g.cycloneDX()
+	}
+	return g.spdx()
+}
+
+// PURLs are the package URLs of a document.
+type PURLs struct {
+	Images    []string // the images, and their index
+	Packages  []string // what is in the images, and what built it
+	BuildOnly []string // of Packages: what a build used to compile modules, and no image has
+}
+
+// PURLs returns the package URLs that the documents of a model have, each list sorted.
+func (m Model) PURLs() (p PURLs) {
+	list, _ := newGraph(m).sorted()
+	for _, c := range list {
+		switch {
+		case c.purl == "" || strings.HasPrefix(c.id, "Base-"):
+		case c.purpose == "CONTAINER":
+			p.Images = append(p.Images, c.purl)
+		default:
+			p.Packages = append(p.Packages, c.purl)
+		}
+		if c.buildOnly {
+			p.BuildOnly = append(p.BuildOnly, c.purl)
+		}
+	}
+	for _, some := range []*[]string{&p.Images, &p.Packages, &p.BuildOnly} {
+		slices.Sort(*some)
+		*some = slices.Compact(*some)
+	}
+	return p
+}

@@ -1,0 +1,145 @@
+package sbom
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/package-url/packageurl-go"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+func TestPackagePURL(t *testing.T) {
+	t.Parallel()
+	debian, rhel := &Image{SystemID: "debian", SystemVersion: "12"}, &Image{SystemID: "rhel", SystemVersion: "9.4"}
+	for _, c := range []struct {
+		image *Image
+		p     packages.Installed
+		want  string
+	}{
+		{debian, packages.Installed{Name: "kmod", Version: "30", Arch: "amd64", Kind: "deb", Source: "kmod", SourceVersion: "30"}, "pkg:deb/debian/kmod@30?arch=amd64&distro=debian-12"},
+		{debian, packages.Installed{Name: "libstdc++6", Version: "1:12.2.0-14+deb12u1", Arch: "amd64", Kind: "deb", Source: "gcc-12", SourceVersion: "1:12.2.0-14+deb12u1"},
+			"pkg:deb/debian/libstdc%2B%2B6@1:12.2.0-14%2Bdeb12u1?arch=amd64&distro=debian-12&upstream=gcc-12"},
+		{debian, packages.Installed{Name: "cpp", Version: "4:12", Arch: "all", Kind: "deb", Source: "gcc-defaults", SourceVersion: "1.203"},
+			"pkg:deb/debian/cpp@4:12?arch=all&distro=debian-12&upstream=gcc-defaults%401.203"},
+		{rhel, packages.Installed{Name: "bash", Version: "1:5.1.8-6.el9", Arch: "x86_64", Kind: "rpm", Source: "bash", SourceVersion: "5.1.8-6.el9"},
+			"pkg:rpm/redhat/bash@5.1.8-6.el9?arch=x86_64&distro=rhel-9.4&epoch=1&upstream=bash-5.1.8-6.el9.src.rpm"},
+	} {
+		got := c.image.packagePURL(c.p)
+		assert.Equal(t, c.want, got)
+		parsed := require.Value(packageurl.FromString(got))(t)
+		assert.Equal(t, c.p.Name, parsed.Name)
+	}
+	got := purl{kind: "generic", name: "a b", qualifiers: map[string]string{"download_url": "https://x/?a=b&c=d#e", "none": ""}}.String()
+	assert.Equal(t, "pkg:generic/a%20b?download_url=https://x/%3Fa%3Db%26c%3Dd%23e", got)
+	parsed := require.Value(packageurl.FromString(got))(t)
+	assert.Equal(t, "https://x/?a=b&c=d#e", parsed.Qualifiers.Map()["download_url"])
+}
+
+// TestBuildInfo: the section is read as the library reads it.
+func TestBuildInfo(t *testing.T) {
+	t.Parallel()
+	name := require.Value(os.Executable())(t)
+	f := require.Value(os.Open(name))(t)
+	t.Cleanup(func() { _ = f.Close() })
+	size := require.Value(f.Stat())(t).Size()
+	got := buildInfo(require.Value(elffile.Read(f, size))(t))
+	want, ok := debug.ReadBuildInfo()
+	if !ok || got == nil {
+		t.Fatalf("%v, %v", ok, got)
+	}
+	assert.Same(t, want.Deps, got.Deps)
+	assert.Same(t, want.Main, got.Main)
+	assert.Equal(t, want.GoVersion, got.GoVersion)
+}
+
+func FuzzBuildInfo(f *testing.F) {
+	f.Add(binary.AppendUvarint(nil, 3))
+	f.Add(append(binary.AppendUvarint(nil, 1<<60), 'x'))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s, rest, err := text(data); err == nil && len(s)+len(rest) >= len(data) {
+			t.Errorf("%d bytes gave %d and %d", len(data), len(s), len(rest))
+		}
+	})
+}
+
+// TestSameID: components whose ids would be equal stay apart, whatever comes first.
+func TestSameID(t *testing.T) {
+	t.Parallel()
+	i := &Image{Inspection: verify.Inspection{Arch: "amd64"}}
+	for _, name := range []string{"lib+", "lib-", "lib+"} {
+		i.Packages = append(i.Packages, packages.Installed{Name: name, Version: "1", Arch: "amd64", Kind: "deb"})
+	}
+	g := newGraph(Model{Images: []*Image{i}})
+	for _, id := range []string{"Package-amd64-deb-lib--1-amd64", "Package-amd64-deb-lib--1-amd64-2"} {
+		if _, ok := g.components[id]; !ok {
+			t.Errorf("no component %s", id)
+		}
+	}
+	assert.Equal(t, 4, len(g.components)) // image, system, and the two
+}
+
+// TestReadBelowLink: a file is found also where a lower layer makes its folder a link, so that its name in
+// the layer is another one.
+func TestReadBelowLink(t *testing.T) {
+	t.Parallel()
+	layers := [][]repotest.File{
+		{{Name: "usr/lib64/x", Body: "x"}, {Name: "usr/lib", Link: "lib64"}},
+		{{Name: "usr/lib/os-release", Body: "ID=debian\nVERSION_ID=12\n"}},
+	}
+	var data [][]byte
+	for _, files := range layers {
+		data = append(data, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
+	}
+	cache := layer.Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Running: &singleflight.Group{}}
+	for range 2 { // the second time with the outlines in the cache
+		i := require.Value(Read(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
+		assert.Equal(t, "debian-12", i.distro())
+	}
+}
+
+// large is an image of real size: 150 packages, 2,000 files.
+func large() Model {
+	i := &Image{
+		Inspection: verify.Inspection{Arch: "amd64", Driver: "535.261.03", Digest: "sha256:" + strings.Repeat("1", 64), Labels: map[string]string{}},
+		SystemID:   "debian", SystemVersion: "12", Created: time.Unix(1700000000, 0).UTC(), Licence: strings.Repeat("terms ", 10_000),
+	}
+	for n := range 150 {
+		i.Packages = append(i.Packages, packages.Installed{Name: fmt.Sprintf("package-%d", n), Version: "1.2.3-4+deb12u1", Arch: "amd64", Kind: "deb", Source: "source", SourceVersion: "1"})
+	}
+	for n := range 2000 {
+		i.LibraryFiles = append(i.LibraryFiles, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n), SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
+	}
+	return Model{Name: "driver", Images: []*Image{i}}
+}
+
+func BenchmarkDocument(b *testing.B) {
+	m := large()
+	for _, f := range []Format{SPDX, CycloneDX} {
+		b.Run(string(f), func(b *testing.B) {
+			for b.Loop() {
+				data, err := Document(m, f)
+				if err != nil || !bytes.Contains(data, []byte("package-149")) {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(len(data)))
+			}
+		})
+	}
+}

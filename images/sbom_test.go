@@ -1,0 +1,267 @@
+package images
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
+	"github.com/spdx/tools-golang/spdxlib"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/provenance"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/sbom"
+	"github.com/driver-container/driver-container/images/vex"
+)
+
+var ofRun = regexp.MustCompile(`DIGEST-[0-9]+-[0-9a-f]{16}|urn:uuid:[0-9a-f-]{36}`)
+
+func sbomGolden(t *testing.T, w *imagetest.World, name string, document []byte) {
+	t.Helper()
+	goldentest.Compare(t, filepath.Join("testdata", name), ofRun.ReplaceAllString(normal(w, string(document)), "OF-THIS-RUN"))
+}
+
+// billed reads an image, and adds its recipe if there is one.
+func billed(t *testing.T, b *Builder, img v1.Image, r *recipe.Recipe) *sbom.Image {
+	t.Helper()
+	i := require.Value(sbom.Read(t.Context(), b.Layers(), "x", img))(t)
+	if r != nil {
+		require.NoError(t, i.AddRecipe(r))
+	}
+	return i
+}
+
+func document(t *testing.T, f sbom.Format, m sbom.Model) []byte {
+	t.Helper()
+	m.Tool = recipe.BuilderInfo{Version: "v0.0.1"}
+	return require.Value(sbom.Document(m, f))(t)
+}
+
+// readSPDX judges a document with SPDX's own library and returns it.
+func readSPDX(t *testing.T, document []byte) *spdx.Document {
+	t.Helper()
+	doc := require.Value(spdxjson.Read(bytes.NewReader(document)))(t)
+	require.NoError(t, spdxlib.ValidateDocument(doc)) // each relation is between elements that are there
+	seen := map[string]bool{}
+	for _, p := range doc.Packages {
+		id := string(p.PackageSPDXIdentifier)
+		if seen[id] || !spdxID.MatchString(id) || p.PackageName == "" || p.PackageDownloadLocation == "" || p.FilesAnalyzed {
+			t.Errorf("%+v", p)
+		}
+		seen[id] = true
+	}
+	return doc
+}
+
+var spdxID = regexp.MustCompile(`^[a-zA-Z0-9.-]+$`)
+
+// TestSBOMGolden: what a build knows, and what an image tells of itself.
+func TestSBOMGolden(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true, Epoch: 1700000000})
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	known := sbom.Model{Name: "driver", Images: []*sbom.Image{billed(t, r.b, img, planned)}}
+	readSPDX(t, document(t, sbom.SPDX, known))
+	sbomGolden(t, r.World, "sbom.spdx.json", document(t, sbom.SPDX, known))
+	sbomGolden(t, r.World, "sbom.cdx.json", document(t, sbom.CycloneDX, known))
+	alone := sbom.Model{Images: []*sbom.Image{billed(t, r.b, img, nil)}}
+	readSPDX(t, document(t, sbom.SPDX, alone))
+	sbomGolden(t, r.World, "sbom-alone.spdx.json", document(t, sbom.SPDX, alone))
+}
+
+// TestSBOMFindsAll: every package of the image, the driver's and those of the build are in the document, of
+// both kinds of systems, each with what the recipe pins.
+func TestSBOMFindsAll(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	rpm := newRPMRig(t, "rocky9")
+	for what, c := range map[string]struct {
+		b       *Builder
+		planned *recipe.Recipe
+		purl    string
+	}{
+		"packages": {r.b, r.plan(t, pair("debian12", newDriver), recipe.Options{}), "pkg:deb/debian/"},
+		"modules":  {r.b, r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}}), "pkg:deb/debian/"},
+		"runfile":  {r.b, r.plan(t, pair("ubuntu16.04", oldDriver), recipe.Options{}), "pkg:deb/ubuntu/"},
+		"rpm":      {rpm.b, rpm.plan(t, recipe.Options{}), "pkg:rpm/rocky/"},
+	} {
+		img := require.Value(c.b.Build(t.Context(), c.planned))(t)
+		i := billed(t, c.b, img, c.planned)
+		doc := readSPDX(t, document(t, sbom.SPDX, sbom.Model{Images: []*sbom.Image{i}}))
+		byName := map[string]*spdx.Package{}
+		for _, p := range doc.Packages {
+			if len(p.PackageExternalReferences) > 0 && strings.HasPrefix(p.PackageExternalReferences[0].Locator, c.purl) {
+				byName[p.PackageName+" "+p.PackageVersion] = p
+			}
+		}
+		if len(i.Packages) < 4 {
+			t.Errorf("%s: the image has %d packages", what, len(i.Packages))
+		}
+		for _, p := range i.Packages {
+			if byName[p.Name+" "+p.Version] == nil {
+				t.Errorf("%s: no package %s %s", what, p.Name, p.Version)
+			}
+		}
+		for _, p := range c.planned.AllPackages() {
+			found := byName[p.Name+" "+p.Version]
+			if found == nil || found.PackageDownloadLocation != p.URL || len(found.PackageChecksums) != 1 || found.PackageChecksums[0].Value != p.SHA256 {
+				t.Errorf("%s: %s %s is %+v", what, p.Name, p.Version, found)
+			}
+		}
+		text := string(document(t, sbom.SPDX, sbom.Model{Images: []*sbom.Image{i}}))
+		if run := c.planned.Source.Runfile; run != nil {
+			assert.Contains(t, text, `"downloadLocation": "`+run.URL)
+			assert.Contains(t, text, "checksum=sha256:"+run.SHA256)
+		}
+		for _, f := range slices.Concat(i.Libraries, i.Firmware, i.Programs) {
+			assert.Contains(t, text, `"packageFileName": "`+f+`"`)
+		}
+	}
+}
+
+// TestSBOMIsDeterministic: neither the order of lists nor another cache changes a byte.
+func TestSBOMIsDeterministic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{})
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	other := newBuilder(t, r.World, t.TempDir())
+	again := require.Value(other.Build(t.Context(), planned))(t)
+	one, two := billed(t, r.b, img, planned), billed(t, other, again, planned)
+	shuffle(two.Packages)
+	shuffle(two.LibraryFiles)
+	shuffle(two.FirmwareFiles)
+	shuffle(two.Sources)
+	shuffle(two.OwnPrograms)
+	shuffle(two.Flavours)
+	for _, f := range []sbom.Format{sbom.SPDX, sbom.CycloneDX} {
+		want := document(t, f, sbom.Model{Images: []*sbom.Image{one}})
+		assert.Same(t, string(want), string(document(t, f, sbom.Model{Images: []*sbom.Image{one}})))
+		assert.Same(t, string(want), string(document(t, f, sbom.Model{Images: []*sbom.Image{two}})))
+	}
+}
+
+func shuffle[T any](list []T) {
+	rand.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
+}
+
+// TestSBOMOfIndex: the document of an index has all of its images, each as a variant.
+func TestSBOMOfIndex(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var images []*sbom.Image
+	for _, arch := range []string{"arm64", "amd64"} {
+		s := pair("debian12", newDriver)
+		s.Archs = []string{arch}
+		planned := r.plan(t, s, recipe.Options{})
+		images = append(images, billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned))
+	}
+	m := sbom.Model{Name: "driver", Index: "sha256:" + strings.Repeat("1", 64), Images: images}
+	doc := readSPDX(t, document(t, sbom.SPDX, m))
+	variants := 0
+	for _, rel := range doc.Relationships {
+		if rel.Relationship == "VARIANT_OF" && rel.RefB.ElementRefID == "Index" {
+			variants++
+		}
+	}
+	assert.Equal(t, 2, variants)
+	slices.Reverse(images)
+	assert.Same(t, string(document(t, sbom.SPDX, m)), string(document(t, sbom.SPDX, m)))
+	var cdx struct {
+		Components []struct {
+			Ref string `json:"bom-ref"`
+		}
+		Dependencies []struct {
+			Ref       string
+			DependsOn []string
+		}
+		Metadata struct {
+			Component struct {
+				Ref string `json:"bom-ref"`
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(document(t, sbom.CycloneDX, m), &cdx))
+	refs := map[string]bool{cdx.Metadata.Component.Ref: true}
+	for _, c := range cdx.Components {
+		assert.Equalf(t, false, refs[c.Ref], "%s is there twice", c.Ref)
+		refs[c.Ref] = true
+	}
+	for _, d := range cdx.Dependencies {
+		for _, ref := range append(d.DependsOn, d.Ref) {
+			assert.Equalf(t, true, refs[ref], "no component %s", ref)
+		}
+	}
+}
+
+// TestSBOMRefuses: the recipe of another image would lie.
+func TestSBOMRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	img := r.build(t, pair("debian12", newDriver), recipe.Options{})
+	i := billed(t, r.b, img, nil)
+	if err := i.AddRecipe(r.plan(t, pair("debian12", newDriver), recipe.Options{Profile: recipe.Compute})); !errors.Is(err, sbom.ErrForeign) {
+		t.Errorf("%v", err)
+	}
+	assert.ErrorContains(t, assert.Err(sbom.Document(sbom.Model{}, sbom.SPDX)), "no image")
+}
+
+// TestBuildOnly: the ready statement is about what the image does not have, and it can be attached to
+// the image.
+func TestBuildOnly(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	purls := func(o recipe.Options) sbom.PURLs {
+		t.Helper()
+		o.Kernels = []string{imagetest.Kernel}
+		planned := r.plan(t, pair("debian12", newDriver), o)
+		return sbom.Model{Images: []*sbom.Image{billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned)}}.PURLs()
+	}
+	has := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(p, "pkg:deb/debian/"+name+"@") })
+	}
+	thin, thick := purls(recipe.Options{}), purls(recipe.Options{Toolchain: true})
+	for name, want := range map[string][2]bool{"gcc-12": {true, false}, "linux-headers-6.1.0-56-amd64": {true, true}, "kmod": {false, false}, "libcuda1": {false, false}} {
+		assert.Equalf(t, want, [2]bool{has(thin.BuildOnly, name), has(thick.BuildOnly, name)}, "%s is only in the build", name)
+		assert.Equalf(t, true, has(thin.Packages, name), "%s is in the document", name)
+	}
+	doc := require.Value(vex.BuildOnly(thin.Images, thin.BuildOnly, []string{"CVE-2024-1"}, vex.Author{Name: "Example"}))(t)
+	_, digest, _ := strings.Cut(thin.Images[0], "@")
+	digest, _, _ = strings.Cut(digest, "?")
+	about := vex.Subject{Digests: []string{digest}, Packages: thin.Packages}
+	assert.NoError(t, assert.Err(vex.Read(require.Value(doc.Encode())(t), about)))
+	about.Packages = thick.Packages[:1]
+	assert.ErrorIs(t, assert.Err(vex.Read(require.Value(doc.Encode())(t), about)), vex.ErrFormat)
+}
+
+// TestProvenanceOfRebuild: two plans of one target have the same provenance; that of another kernel differs.
+func TestProvenanceOfRebuild(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
+	of := func(r *rig, kernel string) []byte {
+		planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{kernel}})
+		return require.Value(provenance.New(planned, provenance.Run{}).Encode())(t)
+	}
+	attested := of(r, imagetest.Kernel)
+	for _, d := range require.Value(provenance.Compare(attested, of(other, imagetest.Kernel)))(t) {
+		t.Error(d)
+	}
+	differences := strings.Join(require.Value(provenance.Compare(attested, of(other, imagetest.OldKernel)))(t), "\n")
+	for _, part := range []string{`parameter kernels[0] was "` + imagetest.Kernel + `", now it is "` + imagetest.OldKernel, "parameter tag", "dependency headers of " + imagetest.OldKernel} {
+		assert.Contains(t, differences, part)
+	}
+}
