@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
+	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -37,6 +38,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))
+	cmd.AddCommand(logincmd.Commands(a)...)
 	return cmd
 }
 

@@ -21,16 +21,17 @@ const (
 // maxDocument bounds a document of the user, in bytes. The SBOM of an image with 700 packages has 1 MB.
 const maxDocument = 32 << 20
 
-// ReadDocument reads a file; "-" is the standard input.
-func ReadDocument(file string) (raw []byte, err error) {
-	f := os.Stdin
+// ReadDocument reads a file, or stdin if the file is "-".
+func ReadDocument(file string, stdin io.Reader) (raw []byte, err error) {
 	if file != "-" {
-		if f, err = os.Open(file); err != nil {
+		f, err := os.Open(file)
+		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
+		defer f.Close()
+		stdin = f
 	}
-	raw, err = io.ReadAll(io.LimitReader(f, maxDocument+1))
+	raw, err = io.ReadAll(io.LimitReader(stdin, maxDocument+1))
 	if err == nil && len(raw) > maxDocument {
 		err = fmt.Errorf("it has more than %d bytes", maxDocument)
 	}

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -144,5 +146,9 @@ func (p Plan) Import(dir string, i *Image, key crypto.PublicKey) (signature.Sign
 	if err != nil {
 		return nil, err
 	}
-	return signature.Import(dir, r, key)
+	s, err := signature.Import(dir, r, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", signature.ErrUnsigned, err)
+	}
+	return s, err
 }

@@ -82,10 +82,10 @@ func (o *attestFlags) check(refs []string) error {
 		return session.Usagef("attest: give an IMAGE")
 	case ways > 1:
 		return session.Usagef("attest: give one of --image-key or --sign-with, --export DIR and --import DIR")
-	case ways == 0 && o.sbom == "":
-		return session.Usagef("attest: give --image-key KEY or --sign-with PROGRAM to sign, or --export DIR for a key elsewhere")
 	case ways == 0 && (o.vex != "" || o.predicate != ""):
 		return session.Usagef("--vex and --predicate are attestations, which are signed: give --image-key or --sign-with")
+	case ways == 0 && o.sbom == "":
+		return session.Usagef("attest: give --image-key KEY or --sign-with PROGRAM to sign, or --export DIR for a key elsewhere")
 	case o.answers != "" && o.signer.PublicKey == "":
 		return session.Usagef("--import: give --image-public-key FILE too: the signatures are verified with it")
 	case (o.export != "" || o.answers != "") && len(refs) > 1:
@@ -128,7 +128,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 		return err
 	}
 	plan := attest.Plan{Format: o.signer.Format}
-	if plan.Documents, err = o.documents(); err != nil {
+	if plan.Documents, err = o.documents(a); err != nil {
 		return session.Usage(err)
 	}
 	public, err := o.signer.Public()
@@ -182,7 +182,7 @@ func (o *attestFlags) checkFolders() error {
 }
 
 // documents reads the files.
-func (o *attestFlags) documents() (all []attest.Document, err error) {
+func (o *attestFlags) documents(a *session.App) (all []attest.Document, err error) {
 	stdin := false
 	add := func(flag, file string, parse func([]byte) (attest.Document, error)) {
 		if file == "" || err != nil {
@@ -194,7 +194,7 @@ func (o *attestFlags) documents() (all []attest.Document, err error) {
 		}
 		stdin = stdin || file == "-"
 		var d attest.Document
-		raw, rerr := attest.ReadDocument(file)
+		raw, rerr := attest.ReadDocument(file, a.Stdin)
 		if err = rerr; err == nil {
 			d, err = parse(raw)
 		}
