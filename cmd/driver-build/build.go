@@ -33,6 +33,7 @@ type buildFlags struct {
 	runners     flags.Runners
 	signer      flags.Signer
 	imageSigner flags.ImageSigner
+	record      flags.Record
 }
 
 func (o *buildFlags) addTo(f *pflag.FlagSet) {
@@ -51,6 +52,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.runners.AddTo(f)
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
+	o.record.AddTo(f)
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
@@ -65,14 +67,36 @@ func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p rec
 	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return p, nil, err
 	}
-	err = errors.Join(o.kernels.Check(), o.runners.Check(getenv), o.signer.Check(len(o.kernels.Specs) > 0), o.imageSigner.Check(false))
-	if err == nil && o.imageSigner.Given() {
-		err = o.output.CheckSigned(outs, o.imageSigner.Format)
-	}
+	err = errors.Join(o.kernels.Check(), o.runners.Check(getenv), o.signer.Check(len(o.kernels.Specs) > 0))
 	if err != nil {
 		return p, nil, session.Usage(err)
 	}
 	return p, outs, nil
+}
+
+// publication says where images go, and what they get there.
+type publication struct {
+	outs   []oci.Output
+	plan   attest.Plan // without tags and documents
+	record attest.Record
+}
+
+// checkSigning finds mistakes in what images get, and completes the publication.
+func (o *buildFlags) checkSigning(getenv func(string) string, p *publication) (err error) {
+	if err := o.imageSigner.Check(false); err != nil {
+		return err
+	}
+	if p.record, err = o.record.Check(getenv, o.imageSigner.Given()); err != nil {
+		return err
+	}
+	p.record.Repository, p.plan.Format = o.output.Repository, o.imageSigner.Format
+	if o.imageSigner.Given() {
+		return o.output.CheckSigned(p.outs, p.plan.Format)
+	}
+	if !p.record.Empty() {
+		return flags.CheckAttached(p.outs)
+	}
+	return nil
 }
 
 func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
@@ -85,8 +109,11 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 			fmt.Fprintf(a.Stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
 		}
 	}
-	var outs []oci.Output
-	if b.Plan, outs, err = o.check(m.Defaults, a.Getenv); err != nil {
+	var p publication
+	if b.Plan, p.outs, err = o.check(m.Defaults, a.Getenv); err != nil {
+		return err
+	}
+	if err := o.checkSigning(a.Getenv, &p); err != nil {
 		return err
 	}
 	b.Kernels, b.Given.LockFile = o.kernels.Kernels, o.lock
@@ -103,9 +130,13 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeImageSigner()) }()
-	groups, err := groupsFromFlags(&b, outs)
+	p.plan.Signer = imageSigner
+	groups, err := groupsFromFlags(&b, p.outs)
 	if err != nil {
 		return err
+	}
+	if b.Lock != nil {
+		p.record.LockFile = b.Lock.File
 	}
 	programs, err := o.programs.Find(a, b.Targets)
 	if err != nil {
@@ -119,8 +150,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		}
 		s.Signer = signer
 		closeRunner := o.runners.Attach(s)
-		plan := attest.Plan{Signer: imageSigner, Format: o.imageSigner.Format}
-		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, outs, plan), closeRunner())
+		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, p), closeRunner())
 	})
 }
 
@@ -162,8 +192,8 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error 
 }
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
-func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output, plan attest.Plan) error {
-	groups, err := groupsFromRepositories(ctx, s, b, groups, outs)
+func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, p publication) error {
+	groups, err := groupsFromRepositories(ctx, s, b, groups, p.outs)
 	if err != nil {
 		return err
 	}
@@ -171,12 +201,18 @@ func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session
 		if o.dryRun {
 			return b.Recipes(ctx, s.Builder, g, func(r *recipe.Recipe) error { return printRecipe(a, r) })
 		}
-		artifact, err := b.Build(ctx, s.Builder, g)
+		built, err := b.Build(ctx, s.Builder, g)
 		if err != nil {
 			return err
 		}
+		plan := p.plan
 		plan.Tags = append([]string{g.Tag}, g.Aliases...)
-		return o.output.Publish(ctx, a, s, outs, artifact, plan)
+		if !p.record.Empty() {
+			if plan.Documents, err = p.record.Documents(ctx, s.Layers(), built.Artifact, built.Images, built.Recipes); err != nil {
+				return err
+			}
+		}
+		return o.output.Publish(ctx, a, s, p.outs, built.Artifact, plan)
 	})
 }
 

@@ -7,15 +7,9 @@ import (
 	"io"
 	"os"
 	"strings"
-)
 
-// The types of documents: of the predicate in an attestation, as cosign looks for it, and of the file.
-const (
-	spdxPredicate      = "https://spdx.dev/Document"
-	spdxMediaType      = "application/spdx+json"
-	cycloneDXPredicate = "https://cyclonedx.org/bom"
-	cycloneDXMediaType = "application/vnd.cyclonedx+json"
-	vexPredicate       = "https://openvex.dev/ns" // without the version, which cosign and trivy do not look for
+	"github.com/driver-container/driver-container/images/sbom"
+	"github.com/driver-container/driver-container/images/vex"
 )
 
 // maxDocument bounds a document of the user, in bytes. The SBOM of an image with 700 packages has 1 MB.
@@ -62,13 +56,16 @@ func SBOM(raw []byte) (Document, error) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Document{}, fmt.Errorf("it is no JSON: %w", err)
 	}
+	var format sbom.Format
 	switch {
 	case strings.HasPrefix(doc.SPDXVersion, "SPDX-2"):
-		return Document{Type: spdxPredicate, Body: raw, Referrer: spdxMediaType}, nil
+		format = sbom.SPDX
 	case doc.BOMFormat == "CycloneDX":
-		return Document{Type: cycloneDXPredicate, Body: raw, Referrer: cycloneDXMediaType}, nil
+		format = sbom.CycloneDX
+	default:
+		return Document{}, errors.New("it is no SBOM of SPDX 2 or CycloneDX")
 	}
-	return Document{}, errors.New("it is no SBOM of SPDX 2 or CycloneDX")
+	return Document{Type: format.PredicateType(), Body: raw, Referrer: format.MediaType()}, nil
 }
 
 // VEX makes a document of statements about vulnerabilities in the format OpenVEX.
@@ -79,8 +76,8 @@ func VEX(raw []byte) (Document, error) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Document{}, fmt.Errorf("it is no JSON: %w", err)
 	}
-	if !strings.HasPrefix(doc.Context, vexPredicate) {
-		return Document{}, fmt.Errorf("its @context is %.80q: a document of OpenVEX has %s/v0.2.0", doc.Context, vexPredicate)
+	if !strings.HasPrefix(doc.Context, vex.PredicateType) {
+		return Document{}, fmt.Errorf("its @context is %.80q: a document of OpenVEX has %s/v0.2.0", doc.Context, vex.PredicateType)
 	}
-	return Document{Type: vexPredicate, Body: raw}, nil
+	return Document{Type: vex.PredicateType, Body: raw}, nil
 }

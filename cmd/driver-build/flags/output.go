@@ -59,13 +59,21 @@ func CheckContent(outs []oci.Output, tags, archs int, zstd bool) error {
 
 // CheckSigned refuses to sign what cannot hold signatures, or has no name for them.
 func (o *Output) CheckSigned(outs []oci.Output, format signature.Format) error {
+	if err := CheckAttached(outs); err != nil {
+		return err
+	}
+	if o.Repository == "" && format != signature.Bundle {
+		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
+	}
+	return nil
+}
+
+// CheckAttached refuses outputs that have no place for what belongs to images.
+func CheckAttached(outs []oci.Output) error {
 	for _, out := range outs {
 		if out.Kind == "docker-archive" {
 			return session.Usagef("--output %s has no place for signatures and documents: give oci:DIR or oci-archive:FILE", out)
 		}
-	}
-	if o.Repository == "" && format != signature.Bundle {
-		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 
 func checkPush(sources []string, to string, tags, mountFrom []string) error {
 	if oci.IsLocal(to) {
-		return session.Usagef("push to %s: give REGISTRY/PATH[:TAG]", to)
+		return session.Usagef("push to %s: give REGISTRY/PATH:TAG, or REGISTRY/PATH to keep tags", to)
 	}
 	for _, name := range append(sources[:len(sources):len(sources)], to) {
 		if err := registry.CheckSource(name); err != nil {

@@ -33,7 +33,7 @@ func newVerify(a *session.App) *cobra.Command {
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
-			"With --key, the index and every image in it must be signed by one of these keys, and so must their attestations.\n" +
+			"With --key, the index and every image in it must be signed by one of these keys. Attestations by other keys are warnings.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
