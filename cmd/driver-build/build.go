@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -77,8 +77,8 @@ func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p rec
 // publication says where images go, and what they get there.
 type publication struct {
 	outs   []oci.Output
-	plan   attest.Plan // without tags and documents
-	record attest.Record
+	plan   attestation.Plan // without tags and documents
+	record attestation.Record
 }
 
 // checkSigning finds mistakes in what images get, and completes the publication.

@@ -86,9 +86,9 @@ func explain(op, host string, err error) error {
 	case op == "log in to" && (code == http.StatusUnauthorized || code == http.StatusForbidden):
 		text = fmt.Sprintf("it does not accept this user and password (%d)", code)
 	case errors.Is(err, transport.ErrCredentials):
-		text = fmt.Sprintf("it does not accept the stored user and password (401): log in again: driver-build login %s", host)
+		text = "it does not accept the stored user and password (401): " + loginHint(host)
 	case code == http.StatusUnauthorized:
-		text = fmt.Sprintf("not logged in, or no such image (401): to log in: driver-build login %s", host)
+		text = "not logged in, or no such image (401): " + loginHint(host)
 	case code == http.StatusForbidden:
 		text = fmt.Sprintf("the credentials for it do not allow to %s this repository (403): ask its owner, or log in as somebody else", verb(op))
 	case code == http.StatusNotFound && op == "push":
@@ -110,6 +110,10 @@ func explain(op, host string, err error) error {
 		text = item.item + ": " + text
 	}
 	return &redactedError{text: text, err: err}
+}
+
+func loginHint(host string) string {
+	return fmt.Sprintf("run driver-build login %s, docker login %s or podman login %s", host, host, host)
 }
 
 func verb(op string) string {

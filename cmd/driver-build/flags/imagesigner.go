@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -65,7 +65,7 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 		if err != nil {
 			return nil, none, err
 		}
-		return attest.Once(signature.Program{Path: path, Key: public}), none, nil
+		return attestation.Once(signature.Program{Path: path, Key: public}), none, nil
 	}
 	key, closer, err := s.ImageKey.Load(getenv)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 	if err != nil {
 		return nil, none, session.Usage(errors.Join(fmt.Errorf("--image-key: %w", err), closer()))
 	}
-	return attest.Once(signer), closer, nil
+	return attestation.Once(signer), closer, nil
 }
 
 // Public reads the key of --image-public-key; it is nil if there is none.

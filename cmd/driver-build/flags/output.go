@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/signature"
@@ -80,7 +80,7 @@ func CheckAttached(outs []oci.Output) error {
 
 // Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what the plan has,
 // and prints a line for each name.
-func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, outs []oci.Output, t oci.Artifact, p attest.Plan) error {
+func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, outs []oci.Output, t oci.Artifact, p attestation.Plan) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err

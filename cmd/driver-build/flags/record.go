@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/sbom"
 )
@@ -21,7 +21,7 @@ func (r *Record) AddTo(f *pflag.FlagSet) {
 }
 
 // Check returns what the flags ask for. signed says whether there is a key.
-func (r *Record) Check(getenv func(string) string, signed bool) (out attest.Record, err error) {
+func (r *Record) Check(getenv func(string) string, signed bool) (out attestation.Record, err error) {
 	if r.sbom != "" {
 		if out.SBOM, err = sbom.ParseFormat(r.sbom); err != nil {
 			return out, session.Usagef("--sbom: %w", err)

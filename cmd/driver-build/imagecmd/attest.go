@@ -14,7 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
@@ -127,7 +127,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs), o.checkFolders()); err != nil {
 		return err
 	}
-	plan := attest.Plan{Format: o.signer.Format}
+	plan := attestation.Plan{Format: o.signer.Format}
 	if plan.Documents, err = o.documents(a); err != nil {
 		return session.Usage(err)
 	}
@@ -143,7 +143,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	plan.Signer = signer
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		for _, ref := range refs {
-			image, err := attest.Open(ctx, s.Registry.Target(), s.Store, ref)
+			image, err := attestation.Open(ctx, s.Registry.Target(), s.Store, ref)
 			if err != nil {
 				return err
 			}
@@ -182,9 +182,9 @@ func (o *attestFlags) checkFolders() error {
 }
 
 // documents reads the files.
-func (o *attestFlags) documents(a *session.App) (all []attest.Document, err error) {
+func (o *attestFlags) documents(a *session.App) (all []attestation.Document, err error) {
 	stdin := false
-	add := func(flag, file string, parse func([]byte) (attest.Document, error)) {
+	add := func(flag, file string, parse func([]byte) (attestation.Document, error)) {
 		if file == "" || err != nil {
 			return
 		}
@@ -193,8 +193,8 @@ func (o *attestFlags) documents(a *session.App) (all []attest.Document, err erro
 			return
 		}
 		stdin = stdin || file == "-"
-		var d attest.Document
-		raw, rerr := attest.ReadDocument(file, a.Stdin)
+		var d attestation.Document
+		raw, rerr := attestation.ReadDocument(file, a.Stdin)
 		if err = rerr; err == nil {
 			d, err = parse(raw)
 		}
@@ -204,14 +204,14 @@ func (o *attestFlags) documents(a *session.App) (all []attest.Document, err erro
 		}
 		all = append(all, d)
 	}
-	add("--sbom", o.sbom, attest.SBOM)
-	add("--vex", o.vex, attest.VEX)
-	add("--predicate", o.predicate, func(raw []byte) (attest.Document, error) { return attest.NewDocument(o.predicateType, raw) })
+	add("--sbom", o.sbom, attestation.SBOM)
+	add("--vex", o.vex, attestation.VEX)
+	add("--predicate", o.predicate, func(raw []byte) (attestation.Document, error) { return attestation.NewDocument(o.predicateType, raw) })
 	return all, err
 }
 
 // writeRequest writes what an offline signer needs.
-func (o *attestFlags) writeRequest(a *session.App, plan attest.Plan, image *attest.Image, public crypto.PublicKey) error {
+func (o *attestFlags) writeRequest(a *session.App, plan attestation.Plan, image *attestation.Image, public crypto.PublicKey) error {
 	request, err := plan.Request(image.Artifact, image.Have)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (o *attestFlags) writeRequest(a *session.App, plan attest.Plan, image *atte
 }
 
 // attach attaches what the plan has, and prints the image's name.
-func attach(ctx context.Context, a *session.App, s *session.Session, plan attest.Plan, image *attest.Image, ref string) error {
+func attach(ctx context.Context, a *session.App, s *session.Session, plan attestation.Plan, image *attestation.Image, ref string) error {
 	all, err := plan.Attachments(ctx, image.Artifact, image.Have)
 	if err == nil {
 		err = image.Attach(ctx, s.Registry, all)

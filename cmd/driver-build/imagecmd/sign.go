@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -178,7 +178,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if err != nil {
 			return err
 		}
-		return o.publish(ctx, a, s, signed, outs, attest.Plan{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
+		return o.publish(ctx, a, s, signed, outs, attestation.Plan{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
 	})
 }
 
@@ -209,7 +209,7 @@ func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session
 }
 
 // publish writes the signed image as the main command writes those that it built.
-func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, outs []oci.Output, plan attest.Plan) error {
+func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, outs []oci.Output, plan attestation.Plan) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err

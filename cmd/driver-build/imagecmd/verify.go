@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -99,11 +99,11 @@ func verifySignatures(ctx context.Context, s *session.Session, ref string, keys 
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	image, err := attest.Open(ctx, s.Registry, s.Store, ref)
+	image, err := attestation.Open(ctx, s.Registry, s.Store, ref)
 	if err != nil {
 		return nil, err
 	}
-	return attest.Verify(image, keys)
+	return attestation.Verify(image, keys)
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.

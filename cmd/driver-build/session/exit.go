@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/images/attest"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -66,7 +66,7 @@ func ExitCode(err error) int {
 	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*oci.PlatformError](err):
 		return ExitNetwork
 	case is[*distros.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || errors.Is(err, rpm.ErrSources) ||
-		is[*runner.FailedError](err) || errors.Is(err, auto.ErrNone) || errors.Is(err, attest.ErrSigner):
+		is[*runner.FailedError](err) || errors.Is(err, auto.ErrNone) || errors.Is(err, attestation.ErrSigner):
 		return ExitStep
 	case errors.Is(err, runner.ErrUnavailable):
 		return ExitNetwork
