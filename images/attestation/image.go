@@ -72,7 +72,7 @@ func (i *Image) findTags(ctx context.Context) error {
 	return err
 }
 
-// Attach adds attachments to the image where it is. An archive is written anew.
+// Attach adds attachments to the image where it is. An archive is written again.
 func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attachment) error {
 	if len(all) == 0 {
 		return nil

@@ -1,6 +1,6 @@
-// Package attestation says what is attached to finished images: who signs the index and the images in it, under
-// which names, and which documents (SBOM, provenance, VEX) belong to them. It attaches that where an image is
-// or will be: in a registry, a layout or an archive; and it judges what an image has.
+// Package attestation says what is attached to finished images: who signs the index and the images in it,
+// under which names, and which documents (SBOM, provenance, VEX) belong to them. It attaches that where an
+// image is or will be: in a registry, a layout or an archive; and it judges what an image has.
 //
 // It makes neither keys nor documents. images/signature has the formats, images/registry the transfers.
 package attestation

@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move last, when
-// the signatures are there: an admission controller never sees the tag of an image without them.
+// Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move last,
+// when the signatures are there: an admission controller never sees the tag of an image without them.
 func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) error {
 	ref := p.Repository + ":" + p.Tags[0]
 	if !p.Empty() {

@@ -14,8 +14,8 @@ import (
 var ErrSigner = errors.New("the signer failed")
 
 // Once returns a signer that asks s for each signature only once, and for one after the other: an image that
-// goes to several places gets the same signatures everywhere, and a person may have to touch a token for each.
-// Its errors are ErrSigner.
+// goes to several places gets the same signatures everywhere, and a person may have to touch a token for
+// each. Its errors are ErrSigner.
 func Once(s signature.Signer) signature.Signer {
 	return &once{Signer: s, made: map[[sha256.Size]byte][]byte{}}
 }

@@ -28,9 +28,9 @@ func (t Transfer) Names() []string {
 	return names
 }
 
-// Transfers says how images are copied to a repository. to may have a tag, and tags may have further ones, for
-// one image; without them images keep their tags. A source without a tag means all images that a layout or an
-// archive has. Transfers does not use the network.
+// Transfers says how images are copied to a repository. to may have a tag, and tags may have further ones,
+// for one image; without them images keep their tags. A source without a tag means all images that a layout
+// or an archive has. Transfers does not use the network.
 func (c *Client) Transfers(ctx context.Context, sources []string, to string, tags []string) (all []Transfer, err error) {
 	if tagOf(to) != "" || strings.Contains(to, "@") || len(tags) > 0 {
 		if len(sources) != 1 {

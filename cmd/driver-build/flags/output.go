@@ -78,8 +78,8 @@ func CheckAttached(outs []oci.Output) error {
 	return nil
 }
 
-// Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what the plan has,
-// and prints a line for each name.
+// Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what the plan
+// has, and prints a line for each name.
 func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, outs []oci.Output, t oci.Artifact, p attestation.Plan) error {
 	digest, err := t.Digest()
 	if err != nil {

@@ -32,8 +32,8 @@ func call(t *testing.T, stdin string, args ...string) commandtest.Result {
 	return commandtest.Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// TestLogin: a right password is kept and used, a wrong one is refused and told apart from a missing image. The
-// environment names the file of credentials, so this cannot run in parallel with others.
+// TestLogin: a right password is kept and used, a wrong one is refused and told apart from a missing image.
+// The environment names the file of credentials, so this cannot run in parallel with others.
 func TestLogin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth.json")
 	t.Setenv("REGISTRY_AUTH_FILE", file)

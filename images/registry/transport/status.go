@@ -43,7 +43,8 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, fs.ErrNotExist) true for 404, and ErrCredentials for 401 to a request with a password.
+// Is makes errors.Is(err, fs.ErrNotExist) true for 404, and ErrCredentials for 401 to a request
+// with a password.
 func (e *StatusError) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Code == http.StatusNotFound || target == ErrCredentials && e.refused
 }
