@@ -3,7 +3,6 @@ package images
 import (
 	"bytes"
 	"debug/buildinfo"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -12,7 +11,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -36,18 +37,18 @@ func TestBinaries(t *testing.T) {
 		t.Errorf("--entrypoint: %+v, %v", list, err)
 	}
 	_, err = Binaries(dir, "", "v9.9.9", true)(arch)
-	fails(t, err, "is of version", "v9.9.9", "make build")
+	assert.ErrorContains(t, err, "is of version", "v9.9.9", "make build")
 	_, err = Binaries(dir, file, version, true)("riscv64")
-	fails(t, err, "is a program for "+arch)
+	assert.ErrorContains(t, err, "is a program for "+arch)
 	_, err = Binaries(t.TempDir(), "", version, true)(arch)
-	fails(t, err, "make build", "--entrypoint")
+	assert.ErrorContains(t, err, "make build", "--entrypoint")
 	for _, name := range []string{recipe.ProbeName, recipe.EvictName} {
 		wrong := filepath.Join(dir, name+"-linux-"+arch)
 		_, err = Binaries(dir, "", version, false)(arch)
-		fails(t, err, name+" for "+arch, wrong+": no such file", "make build", "--allow-missing-programs", "without it, ")
+		assert.ErrorContains(t, err, name+" for "+arch, wrong+": no such file", "make build", "--allow-missing-programs", "without it, ")
 		require.NoError(t, os.Link(file, wrong))
 		_, err = Binaries(dir, "", version, false)(arch)
-		fails(t, err, name+" for "+arch, "is not "+name, "--allow-missing-programs")
+		assert.ErrorContains(t, err, name+" for "+arch, "is not "+name, "--allow-missing-programs")
 		if list, err = Binaries(dir, "", version, true)(arch); err != nil || slices.ContainsFunc(list, func(b recipe.Binary) bool { return b.Name == name }) {
 			t.Errorf("a wrong %s: %+v, %v", name, list, err)
 		}
@@ -62,11 +63,8 @@ func TestBinaries(t *testing.T) {
 // buildStub builds an empty program of the right name for this machine into a folder, as make build names it.
 func buildStub(t *testing.T, dir, name string) string {
 	t.Helper()
-	src, file := t.TempDir(), filepath.Join(dir, name+"-linux-"+runtime.GOARCH)
-	for path, text := range map[string]string{"go.mod": "module example.org/driver\n", "cmd/" + name + "/main.go": "package main\n\nfunc main() {}\n"} {
-		path = filepath.Join(src, path)
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
-	}
+	file := filepath.Join(dir, name+"-linux-"+runtime.GOARCH)
+	src := testfile.Tree(t, t.TempDir(), map[string]string{"go.mod": "module example.org/driver\n", "cmd/" + name + "/main.go": "package main\n\nfunc main() {}\n"})
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", file, "./cmd/"+name)
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -184,15 +184,3 @@ func read(t *testing.T, tree *rootfs.Tree, name string) string {
 	assert.NoError(t, err)
 	return string(b)
 }
-
-// fails checks that an error says what it should.
-func fails(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error, want %q", parts)
-		return
-	}
-	for _, p := range parts {
-		assert.Contains(t, err.Error(), p)
-	}
-}

@@ -18,10 +18,10 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
@@ -98,7 +98,7 @@ func TestArchiveRefused(t *testing.T) {
 			r := newRig(t)
 			r.PutRun(newDriver, "amd64", c.archive)
 			err := r.refused(t, pair("ubuntu18.04", newDriver))
-			fails(t, err, c.why...)
+			assert.ErrorContains(t, err, c.why...)
 			if !slices.ContainsFunc(wrongContent, func(kind error) bool { return errors.Is(err, kind) }) {
 				t.Errorf("%v is of no kind that says that the content is wrong", err)
 			}
@@ -185,7 +185,7 @@ func TestOtherPackage(t *testing.T) {
 			p.Inside = regexp.MustCompile(`(?m)^`+name+`: .*$`).ReplaceAllString(p.Control, field)
 			a.Publish()
 			err := r.refused(t, pair("debian12", newDriver))
-			if fails(t, err, "kmod", "control file", name); !errors.Is(err, dpkg.ErrFormat) {
+			if assert.ErrorContains(t, err, "kmod", "control file", name); !errors.Is(err, dpkg.ErrFormat) {
 				t.Error(err)
 			}
 		})
@@ -196,24 +196,24 @@ func TestPlanRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), recipe.Options{Base: r.Base("ubuntu16.04")})
-	fails(t, err, "ubuntu 16.04", "debian12", "give a base of that system")
+	assert.ErrorContains(t, err, "ubuntu 16.04", "debian12", "give a base of that system")
 	old := r.target(t, pair("ubuntu16.04", oldDriver))
 	old.Driver.Archives = nil
 	_, err = r.b.Plan(t.Context(), old, recipe.Options{})
-	fails(t, err, "driver 418.87.01 has no archive for amd64")
+	assert.ErrorContains(t, err, "driver 418.87.01 has no archive for amd64")
 	_, err = r.b.Plan(t.Context(), old, recipe.Options{Source: "file:///x.run"})
-	fails(t, err, "no checksum", "archives.amd64")
+	assert.ErrorContains(t, err, "no checksum", "archives.amd64")
 	_, err = r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), recipe.Options{Mirror: "nowhere=http://x"})
-	fails(t, err, "nowhere")
+	assert.ErrorContains(t, err, "nowhere")
 	wrong := r.target(t, pair("debian12", newDriver))
 	debian := *wrong.Driver.Debian
 	debian.Packages = []string{"libnvidia-nothing1"}
 	wrong.Driver.Debian = &debian
 	_, err = r.b.Plan(t.Context(), wrong, recipe.Options{})
-	fails(t, err, "libnvidia-nothing1", "535.261.03-debian12 amd64")
+	assert.ErrorContains(t, err, "libnvidia-nothing1", "535.261.03-debian12 amd64")
 	r.b.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("no programs") }
 	_, err = r.b.Plan(t.Context(), old, recipe.Options{})
-	fails(t, err, "no programs")
+	assert.ErrorContains(t, err, "no programs")
 }
 
 // TestBaseMoved: the tag of the base moved between planning and building.
@@ -226,9 +226,9 @@ func TestBaseMoved(t *testing.T) {
 	other := imagetest.Image(t, "amd64", v1.Config{}, repotest.Compress(t, ".gz", repotest.Tar(t, "", nil)))
 	require.NoError(t, remote.Write(ref, other))
 	_, err = r.b.Build(t.Context(), planned)
-	fails(t, err, "was planned as", "plan again")
+	assert.ErrorContains(t, err, "was planned as", "plan again")
 	_, err = r.b.Plan(t.Context(), r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{})
-	fails(t, err, "no os-release")
+	assert.ErrorContains(t, err, "no os-release")
 }
 
 func TestCancelled(t *testing.T) {
@@ -265,5 +265,5 @@ func TestDownload(t *testing.T) {
 		assert.Equalf(t, before, r.Requests("/pool/")+r.Requests(".run"), "the build downloaded again")
 	}
 	r.Put(imagetest.RunPath(oldDriver, "amd64"), []byte("x"))
-	fails(t, r.b.Download(t.Context(), r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{})), "download for 418.87.01-ubuntu18.04")
+	assert.ErrorContains(t, r.b.Download(t.Context(), r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{})), "download for 418.87.01-ubuntu18.04")
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
@@ -111,6 +111,6 @@ func TestRPMDownload(t *testing.T) {
 		r.Put(r.Path(*r.Find("kmod")), []byte("x"))
 		other := *r
 		other.b = newBuilder(t, r.World, t.TempDir())
-		fails(t, other.b.Download(t.Context(), planned), "download for "+newDriver+"-"+id, "kmod")
+		assert.ErrorContains(t, other.b.Download(t.Context(), planned), "download for "+newDriver+"-"+id, "kmod")
 	}
 }

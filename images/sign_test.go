@@ -3,10 +3,7 @@ package images
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -18,15 +15,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -37,28 +34,10 @@ import (
 
 // signers are an RSA key, which signs equally each time, and another one.
 var signers = sync.OnceValue(func() [2]*sign.Signer {
-	r, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err)
-	}
-	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
 	var out [2]*sign.Signer
-	for n, key := range []crypto.Signer{r, e} {
-		template := &x509.Certificate{SerialNumber: big.NewInt(int64(n + 1)), Subject: pkix.Name{CommonName: "Site"}, NotAfter: time.Unix(4e9, 0)}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			panic(err)
-		}
-		cert, err := x509.ParseCertificate(der)
-		if err != nil {
-			panic(err)
-		}
-		if out[n], err = sign.NewSigner(key, cert); err != nil {
-			panic(err)
-		}
+	for n, key := range []crypto.Signer{testcert.RSA(), testcert.Key()} {
+		pair := testcert.Of(key, x509.Certificate{SerialNumber: big.NewInt(int64(n + 1)), Subject: pkix.Name{CommonName: "Site"}}, nil)
+		out[n] = &sign.Signer{Key: pair.Key, Certificate: pair.Certificate}
 	}
 	return out
 })

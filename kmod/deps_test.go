@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const testRelease = "6.1.0-38-amd64"
@@ -28,7 +29,7 @@ func moduleRoot(t testing.TB, lines ...string) string {
 			"kernel/a/cec.ko: kernel/drivers/gpu/drm/drm.ko.xz", "kernel/c/ipmi_msghandler.ko.zst: kernel/c/ipmi-devintf.ko", "kernel/c/ipmi-devintf.ko:",
 			"kernel/d/video.ko: kernel/d/wmi.ko", "kernel/d/gone.ko:"}
 	}
-	return tree(t, map[string]string{
+	return testfile.Tree(t, t.TempDir(), map[string]string{
 		"lib": "-> usr/lib", dir + "modules.dep": strings.Join(lines, "\n") + "\n",
 		dir + "modules.builtin":                  "kernel/i2c/i2c-core.ko\nkernel/d/wmi.ko\n",
 		dir + "kernel/drivers/gpu/drm/drm.ko.xz": string(repotest.Compress(t, ".xz", []byte(mod("drm")))),
@@ -41,7 +42,7 @@ func moduleRoot(t testing.TB, lines ...string) string {
 func TestInsertDeps(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
-	put(t, k.s.sys("module/ipmi_devintf/initstate"), "live\n", false)
+	testfile.Write(t, k.s.sys("module/ipmi_devintf/initstate"), "live\n")
 	roots := []string{t.TempDir(), moduleRoot(t), "/nowhere"}
 	inserted, missing, err := k.s.insertDeps(t.Context(), testRelease, roots, k.record,
 		[]string{"i2c_core", "ipmi_msghandler", "drm-kms-helper", "drm", "nouveau_x", "video"}, k.load)
@@ -74,7 +75,7 @@ func TestInsertDepsRefused(t *testing.T) {
 func TestInsertDepsWithoutTree(t *testing.T) {
 	t.Parallel()
 	k := newKernel(t)
-	put(t, k.s.sys("module/drm/uevent"), "", false)
+	testfile.Write(t, k.s.sys("module/drm/uevent"), "")
 	inserted, missing, err := k.s.InsertDeps(t.Context(), testRelease, []string{t.TempDir()}, k.record, "drm", "video")
 	if len(inserted) != 0 || !slices.Equal(missing, []string{"video"}) || err != nil {
 		t.Errorf("InsertDeps = %q, %q, %v; want video missing", inserted, missing, err)

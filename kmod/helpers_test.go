@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,34 +81,6 @@ func signed(module, sig []byte) []byte {
 	trailer[2] = 2 // PKCS#7
 	binary.BigEndian.PutUint32(trailer[8:], uint32(len(sig)))
 	return append(append(b, trailer...), sigMagic...)
-}
-
-// tree writes files below a new folder. A name that ends in / is a folder, content "-> x" is a link to x.
-func tree(t testing.TB, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		put(t, filepath.Join(dir, name), content, strings.HasSuffix(name, "/"))
-	}
-	return dir
-}
-
-func put(t testing.TB, path, content string, folder bool) {
-	t.Helper()
-	parent := filepath.Dir(path)
-	if folder {
-		parent = path
-	}
-	require.NoError(t, os.MkdirAll(parent, 0o755))
-	var err error
-	switch target, link := strings.CutPrefix(content, "-> "); {
-	case folder:
-	case link:
-		err = os.Symlink(target, path)
-	default:
-		err = os.WriteFile(path, []byte(content), 0o644)
-	}
-	require.NoError(t, err)
 }
 
 func appendTo(t testing.TB, path, text string) {

@@ -3,6 +3,8 @@ package kmod
 import (
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestPodOf(t *testing.T) {
@@ -12,7 +14,7 @@ func TestPodOf(t *testing.T) {
 		"team-a_train-0_" + testUID, "kube-system_kube-apiserver-node.example.org_" + static, "a_b_c_" + testUID, "_x_" + testUID, "../x_y_z", "UPPER_x_" + static,
 		"a_b_" + strings.ToUpper(testUID), "a_b_", "readme",
 	} {
-		put(t, s.Root+"/var/log/pods/"+strings.ReplaceAll(folder, "/", "-"), "", true)
+		testfile.Write(t, s.Root+"/var/log/pods/"+strings.ReplaceAll(folder, "/", "-")+"/", "")
 	}
 	for uid, want := range map[string][2]string{
 		testUID: {"team-a", "train-0"}, static: {"kube-system", "kube-apiserver-node.example.org"}, "": {}, "unknown": {}, "z": {},
@@ -21,7 +23,7 @@ func TestPodOf(t *testing.T) {
 			t.Errorf("%q: %s/%s, want %q", uid, namespace, name, want)
 		}
 	}
-	put(t, s.proc("1/root/var/log/pods/host_first_"+testUID), "", true) // the host's root has precedence over this container's
+	testfile.Write(t, s.proc("1/root/var/log/pods/host_first_"+testUID)+"/", "") // the host's root has precedence over this container's
 	if namespace, name := s.PodOf(testUID); namespace != "host" || name != "first" {
 		t.Errorf("%s/%s", namespace, name)
 	}

@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const testDevices = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n234 nvidia-nvlink\n235 nvidia-caps\n240 nvidia-uvm\n241 gdrdrv\n\nBlock devices:\n  7 loop\n242 nvidia-block\n"
@@ -23,7 +25,7 @@ const testDevices = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n234
 func node(t testing.TB, dir, name string, major, minor uint32) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	put(t, filepath.Dir(path), "", true)
+	testfile.Write(t, filepath.Dir(path)+"/", "")
 	if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))); err != nil {
 		t.Skipf("makes device nodes: needs root: %v", err)
 	}
@@ -34,8 +36,8 @@ func node(t testing.TB, dir, name string, major, minor uint32) string {
 func gpuProcesses(t testing.TB) System {
 	s := loadedStack(t)
 	dev := t.TempDir()
-	link := func(path, target string) { put(t, s.proc(path), "-> "+target, false) }
-	text := func(path, content string) { put(t, s.proc(path), content, false) }
+	link := func(path, target string) { testfile.Write(t, s.proc(path), "-> "+target) }
+	text := func(path, content string) { testfile.Write(t, s.proc(path), content) }
 	text("devices", testDevices)
 	text("driver/x", "")
 	text("100/comm", "python3\n")
@@ -46,7 +48,7 @@ func gpuProcesses(t testing.TB) System {
 	link("100/fd/5", node(t, dev, "elsewhere/gpu", 195, 0))
 	link("100/fd/6", node(t, dev, "nvidia-uvm", 240, 0))
 	link("100/fd/7", dev+"/nvidiactl")
-	put(t, s.proc("1/root/var/log/pods/team-a_train-0_"+testUID), "", true)
+	testfile.Write(t, s.proc("1/root/var/log/pods/team-a_train-0_"+testUID)+"/", "")
 	text("200/comm", "bash\n") // holds no GPU device: a block device with nvidia's major, a plain file with a device's name
 	link("200/fd/0", node(t, dev, "other", 242, 0))
 	text("200/file/nvidia0", "")
@@ -61,8 +63,8 @@ func gpuProcesses(t testing.TB) System {
 	text("500/comm", "Xorg\n")
 	link("500/fd/9", node(t, dev, "card0", 226, 0))
 	link("500/fd/10", node(t, dev, "card1", 226, 1))
-	put(t, s.sys("dev/char/226:0/device/driver"), "-> ../../../../bus/pci/drivers/nvidia", false)
-	put(t, s.sys("dev/char/226:1/device/driver"), "-> ../../../../bus/pci/drivers/ast", false)
+	testfile.Write(t, s.sys("dev/char/226:0/device/driver"), "-> ../../../../bus/pci/drivers/nvidia")
+	testfile.Write(t, s.sys("dev/char/226:1/device/driver"), "-> ../../../../bus/pci/drivers/ast")
 	text("600/comm", "empty\n") // ended during the look
 	return s
 }
@@ -93,8 +95,8 @@ func TestHolders(t *testing.T) {
 func TestHoldersOfTheKernel(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)
-	put(t, s.proc("devices"), testDevices, false)
-	put(t, s.proc("self/comm"), "not a number", false)
+	testfile.Write(t, s.proc("devices"), testDevices)
+	testfile.Write(t, s.proc("self/comm"), "not a number")
 	names := func() (all []string) {
 		holders := require.Value(s.Holders(t.Context(), nil))(t)
 		for _, h := range holders {
@@ -169,9 +171,7 @@ func hold(how string) int {
 // and closed it.
 func TestHoldersForReal(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("looks at other processes' files: needs root")
-	}
+	gate.Root(t, "it looks at other processes' files")
 	st := unix.Stat_t{}
 	if err := unix.Stat("/dev/zero", &st); err != nil {
 		t.Skip("needs /dev/zero")

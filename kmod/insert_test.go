@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // kernel is a strict fake of the kernel's loader: a module's needs must be loaded before it, no module loads
@@ -30,7 +31,7 @@ type kernel struct {
 }
 
 func newKernel(t testing.TB) *kernel {
-	dir := tree(t, map[string]string{"sys/module/": "", "proc/modules": "", "kmsg": "6,1,1,-;booted\n"})
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{"sys/module/": "", "proc/modules": "", "kmsg": "6,1,1,-;booted\n"})
 	return &kernel{t: t, s: System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg"}, refuse: map[string]unix.Errno{}, log: map[string]string{}}
 }
 
@@ -63,15 +64,15 @@ func (k *kernel) load(f *os.File, kind, params string) error {
 		}
 	}
 	dir := k.s.sys("module", info.Name)
-	put(k.t, dir+"/initstate", "live\n", false)
-	put(k.t, dir+"/refcnt", "0\n", false)
+	testfile.Write(k.t, dir+"/initstate", "live\n")
+	testfile.Write(k.t, dir+"/refcnt", "0\n")
 	k.loads = append(k.loads, strings.TrimSpace(info.Name+" "+params+" "+kind))
 	return nil
 }
 
 func (k *kernel) file(name string, content []byte) string {
 	path := filepath.Join(k.t.TempDir(), name)
-	put(k.t, path, string(content), false)
+	testfile.Write(k.t, path, string(content))
 	return path
 }
 
@@ -106,7 +107,7 @@ func TestInsertRefused(t *testing.T) {
 	for _, part := range []string{"nvidia.ko.xz", "no such device", "this machine has no NVIDIA GPU: ", `"NVRM: No NVIDIA GPU found."`} {
 		assert.Containsf(t, text, part, "the error does not say")
 	}
-	put(t, k.s.proc("sys/kernel/modules_disabled"), "1\n", false)
+	testfile.Write(t, k.s.proc("sys/kernel/modules_disabled"), "1\n")
 	k.refuse["nvidia"] = unix.EPERM
 	assert.Containsf(t, k.s.insert(t.Context(), path, nil, k.load).Error(), "modules_disabled", "with modules switched off")
 }
@@ -128,7 +129,7 @@ func TestInsertNothing(t *testing.T) {
 func TestInsertWaits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slow.ko")
-	put(t, path, string(moduleOf("vermagic=1")), false)
+	testfile.Write(t, path, string(moduleOf("vermagic=1")))
 	for name, stuck := range map[string]bool{"done in time": false, "stuck": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,17 +157,17 @@ func TestInsertWaits(t *testing.T) {
 func TestInsertForReal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "driver_container_test.ko")
-	put(t, path, string(moduleOf("name=driver_container_test", "vermagic=none")), false)
+	testfile.Write(t, path, string(moduleOf("name=driver_container_test", "vermagic=none")))
 	var refused *RefusedError
 	if err := (System{}).Insert(t.Context(), path, nil); !errors.As(err, &refused) || refused.Reason() == "" {
 		t.Errorf("Insert of an empty module: %v; want *RefusedError", err)
 	}
 	packed := path + ".gz"
-	put(t, packed, string(repotest.Compress(t, ".gz", moduleOf("vermagic=none"))), false)
+	testfile.Write(t, packed, string(repotest.Compress(t, ".gz", moduleOf("vermagic=none"))))
 	if err := (System{}).Insert(t.Context(), packed, nil); !errors.As(err, &refused) {
 		t.Errorf("Insert of an empty compressed module: %v; want *RefusedError", err)
 	}
-	put(t, path+".xz", "\xfd7zXZ\x00 and nothing more", false)
+	testfile.Write(t, path+".xz", "\xfd7zXZ\x00 and nothing more")
 	if err := (System{}).Insert(t.Context(), path+".xz", nil); err == nil || errors.As(err, &refused) {
 		t.Errorf("Insert of damaged xz data: %v; want an error that is not the kernel's", err)
 	}

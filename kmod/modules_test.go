@@ -3,7 +3,6 @@ package kmod
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"testing"
 
@@ -11,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // loadedStack imitates a machine on which 535.261.03 is loaded and gdrdrv uses it.
@@ -41,7 +42,7 @@ func loadedStack(t testing.TB) System {
 			files[dir+"holders/"+h] = "-> ../../" + h
 		}
 	}
-	dir := tree(t, files)
+	dir := testfile.Tree(t, t.TempDir(), files)
 	return System{Sys: dir + "/sys", Proc: dir + "/proc", Kmsg: dir + "/kmsg"}
 }
 
@@ -101,7 +102,7 @@ func TestStack(t *testing.T) {
 		assert.ErrorIsf(t, assert.Err(s.Stack(name)), fs.ErrNotExist, "Stack(%s)", name)
 	}
 	// A kernel cannot have a circle of holders; a wrong one must not hang Stack.
-	put(t, s.sys("module/gdrdrv/holders/nvidia"), "-> ../../nvidia", false)
+	testfile.Write(t, s.sys("module/gdrdrv/holders/nvidia"), "-> ../../nvidia")
 	if got, err := s.Stack("nvidia"); err != nil || len(got) != 5 {
 		t.Errorf("Stack with a circle: %d modules, %v; want 5", len(got), err)
 	}
@@ -110,8 +111,8 @@ func TestStack(t *testing.T) {
 func TestParams(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)
-	put(t, s.sys("module/nvidia/parameters/NvSwitchRegDwords"), "(null)\n", false)
-	put(t, s.proc("driver/nvidia/params"), "ResmanDebugLevel: 4294967295\nEnableMSI: 1\nRegistryDwords: \"a=1; b=2\"\nRmMsg: \"\"\nnonsense\ntwo words: 1\n", false)
+	testfile.Write(t, s.sys("module/nvidia/parameters/NvSwitchRegDwords"), "(null)\n")
+	testfile.Write(t, s.proc("driver/nvidia/params"), "ResmanDebugLevel: 4294967295\nEnableMSI: 1\nRegistryDwords: \"a=1; b=2\"\nRmMsg: \"\"\nnonsense\ntwo words: 1\n")
 	got, err := s.Params("nvidia")
 	want := map[string]string{"NVreg_ResmanDebugLevel": "4294967295", "NVreg_EnableMSI": "1", "NVreg_RegistryDwords": "a=1; b=2",
 		"NVreg_RmMsg": "", "NvSwitchRegDwords": "(null)", "rm_firmware_active": ""}
@@ -143,9 +144,7 @@ func TestSameValue(t *testing.T) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	assert.Errorf(t, Delete("../nvidia"), "Delete took a path")
-	if os.Getuid() != 0 {
-		t.Skip("asks the kernel to unload a module that is not there: needs root")
-	}
+	gate.Root(t, "it asks the kernel to unload a module that is not there")
 	if err := Delete("surely-not-loaded"); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		t.Errorf("Delete of a module that is not loaded: %v; want fs.ErrNotExist (or ENOSYS, EPERM where modules are off)", err)
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestReadOptions(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{
 		"etc/20-gpu.conf": "# a comment \\\noptions nvidia NVreg_Comment=1\n" + // the comment continues in the second line
 			"  options nvidia NVreg_EnableMSI=0 \\\n\tNVreg_UsePageAttributeTable=1\r\n" +
 			"options nvidia-uvm uvm_disable_hmm=1\nblacklist nouveau\nalias x y\ninstall nvidia /bin/false\noptions\noptions snd \"unclosed\n",
@@ -52,12 +53,12 @@ func TestReadOptionsErrors(t *testing.T) {
 		"options nvidia a;b=1":                              "x.conf:1: ",
 		"options nvidia a=" + strings.Repeat("x", maxParam): "x.conf:1: ",
 	} {
-		dir := tree(t, map[string]string{"x.conf": text})
+		dir := testfile.Tree(t, t.TempDir(), map[string]string{"x.conf": text})
 		if _, err := ReadOptions([]string{dir}, ""); err == nil || !strings.Contains(err.Error(), where) {
 			t.Errorf("ReadOptions of %.40q: %v; want an error at %s", text, err, where)
 		}
 	}
-	dir := tree(t, map[string]string{"nvidia.conf/": "", "big/nvidia.conf": strings.Repeat("#\n", maxConfig)})
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{"nvidia.conf/": "", "big/nvidia.conf": strings.Repeat("#\n", maxConfig)})
 	for _, d := range []string{dir, dir + "/big"} {
 		if _, err := ReadOptions(nil, d); err == nil || !strings.Contains(err.Error(), "nvidia.conf") {
 			t.Errorf("ReadOptions of %s: %v; want an error that names the file", d, err)

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestWithin(t *testing.T) {
 	t.Parallel()
-	root := tree(t, map[string]string{"etc/passwd": "", "a/up": "-> ../../../../../../etc", "a/absolute": "-> /etc/passwd"})
+	root := testfile.Tree(t, t.TempDir(), map[string]string{"etc/passwd": "", "a/up": "-> ../../../../../../etc", "a/absolute": "-> /etc/passwd"})
 	for path, want := range map[string]string{
 		"a/up/passwd": "etc/passwd", "a/absolute": "etc/passwd", "../../etc": "etc", "/": "", "a/../etc/./passwd": "etc/passwd", "etc/missing": "-",
 	} {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/node/logging"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // The lines for which the tests in virtual machines wait.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 

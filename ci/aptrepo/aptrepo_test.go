@@ -1,20 +1,18 @@
 package aptrepo
 
 import (
-	"context"
-	"net"
-	"net/http"
-	"os"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 func TestRewrite(t *testing.T) {
@@ -58,19 +56,18 @@ func TestHeadersAreSplit(t *testing.T) {
 // TestAptInstalls: apt itself uses the repositories in the base, and the compiler and the headers that it
 // installs compile a kernel module.
 func TestAptInstalls(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("apt-get and a compile in a base run with DRIVER_E2E=1 (make e2e-full TIER=peers): they take two minutes, root, the network and what ci/e2e/setup installs")
-	}
+	gate.Real(t, "apt-get and a compile in a base (make e2e-full TIER=peers) take two minutes, root, the network and what ci/e2e/setup installs")
 	out := require.Value(exec.CommandContext(t.Context(), "../base", "debian12").Output())(t)
 	k := lab.Kernel(t, "debian12")
 	debian := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
 	r := require.Value(Make(t.Context(), Options{Debian: debian, Kernel: &rpmrepo.Kernel{Root: k.Root, Release: k.Release}}))(t)
 	bundle := filepath.Join(t.TempDir(), "bundle")
-	sh(t, "umoci", "unpack", "--image", filepath.Join(r.Dir, "base")+":ubuntu24.04", bundle)
+	tool.Must(t, "umoci", "unpack", "--image", filepath.Join(r.Dir, "base")+":ubuntu24.04", bundle)
 	root := filepath.Join(bundle, "rootfs")
-	proxy := serve(t, r.Handler())
+	server := httptest.NewServer(r.Handler())
+	t.Cleanup(server.Close)
 	for name, text := range map[string]string{"hello.c": hello, "Makefile": "obj-m := hello.o\n"} {
-		require.NoError(t, writeFile(filepath.Join(root, "hello", name), text))
+		require.NoError(t, rpmrepo.WriteFile(filepath.Join(root, "hello", name), text))
 	}
 	const script = `set -e
 export DEBIAN_FRONTEND=noninteractive http_proxy=$1
@@ -79,7 +76,7 @@ apt-get -o APT::Sandbox::User=root -qy install --no-install-recommends gcc-13 km
 ln -s gcc-13 /usr/bin/gcc
 make -C /usr/src/linux-headers-` + Newest + ` M=/hello modules
 modinfo -F vermagic /hello/hello.ko`
-	if out := sh(t, "chroot", root, "sh", "-c", script, "sh", proxy); !strings.HasPrefix(lastLine(out), Newest+" ") {
+	if out := tool.Must(t, "chroot", root, "sh", "-c", script, "sh", server.URL); !strings.HasPrefix(lastLine(out), Newest+" ") {
 		t.Errorf("the module is for another kernel: %s", out)
 	}
 }
@@ -91,25 +88,6 @@ module_init(hello);
 module_exit(bye);
 MODULE_LICENSE("GPL");
 `
-
-// serve runs a server until the end of the test and returns its address.
-func serve(t *testing.T, h http.Handler) string {
-	t.Helper()
-	l := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(t.Context())) })
-	return "http://" + l.Addr().String()
-}
-
-func sh(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")

@@ -11,11 +11,12 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
 const osRelease = `PRETTY_NAME="Ubuntu 24.04.1 LTS"
@@ -42,8 +43,19 @@ Components: main universe restricted multiverse
 Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
 `
 
-// debianImage opens the one image of an OCI layout.
-func debianImage(dir string) (v1.Image, error) {
+// ubuntu returns the files that turn Debian's base into Ubuntu's.
+func ubuntu(key string) map[string]string {
+	return map[string]string{
+		"usr/lib/os-release":                            osRelease,
+		"etc/apt/sources.list.d/.wh..wh..opq":           "",
+		"etc/apt/sources.list.d/ubuntu.sources":         sources,
+		"etc/apt/trusted.gpg.d/.wh..wh..opq":            "",
+		"usr/share/keyrings/ubuntu-archive-keyring.gpg": key,
+	}
+}
+
+// OpenBase opens the one image of an OCI layout.
+func OpenBase(dir string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, err
@@ -76,17 +88,10 @@ func statusOf(image v1.Image) ([]byte, error) {
 	}
 }
 
-// writeBase adds a layer that turns Debian's base into Ubuntu's and writes the result.
-func writeBase(image v1.Image, key []byte, dir string) error {
+// WriteBase adds a layer with files, path -> text, to an image, and writes the result into a new OCI layout.
+func WriteBase(image v1.Image, files map[string]string, dir, tag string) error {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	files := map[string]string{
-		"usr/lib/os-release":                            osRelease,
-		"etc/apt/sources.list.d/.wh..wh..opq":           "",
-		"etc/apt/sources.list.d/ubuntu.sources":         sources,
-		"etc/apt/trusted.gpg.d/.wh..wh..opq":            "",
-		"usr/share/keyrings/ubuntu-archive-keyring.gpg": string(key),
-	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name])), Typeflag: tar.TypeReg}); err != nil {
 			return err
@@ -105,10 +110,5 @@ func writeBase(image v1.Image, key []byte, dir string) error {
 	if image, err = mutate.AppendLayers(image, layer); err != nil {
 		return err
 	}
-	p, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return err
-	}
-	return p.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "ubuntu24.04"}),
-		layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"}))
+	return rpmrepo.WriteLayout(image, dir, tag)
 }

@@ -100,17 +100,10 @@ func (c control) build(ctx context.Context, tree, out string) error {
 		text += "Depends: " + c.depends + "\n"
 	}
 	text += "Description: " + c.name + " for tests\n"
-	if err := writeFile(filepath.Join(tree, "DEBIAN", "control"), text); err != nil {
+	if err := rpmrepo.WriteFile(filepath.Join(tree, "DEBIAN", "control"), text); err != nil {
 		return err
 	}
 	return pack(ctx, tree, out)
-}
-
-func writeFile(name, text string) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(name, []byte(text), 0o644)
 }
 
 // split fills the tree of one of the two packages that Ubuntu makes of a kernel's headers: the files that all

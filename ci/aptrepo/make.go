@@ -2,15 +2,14 @@ package aptrepo
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 
+	"github.com/driver-container/driver-container/ci/cache"
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
@@ -23,8 +22,6 @@ type Options struct {
 	Debian string
 	// Kernel becomes the headers of Newest. Nil: Newest is as empty as the other kernels.
 	Kernel *rpmrepo.Kernel
-	// Cache is the folder of results; "": that of driver-build in the user's cache.
-	Cache string
 }
 
 // Repository is the result of Make. Its folders are shared and never written to.
@@ -46,14 +43,7 @@ func (r *Repository) Handler() http.Handler { return rpmrepo.Serve(r.WWW()) }
 // Make makes the repositories and the base, unless the cache has them. Processes that want the same result
 // wait for each other.
 func Make(ctx context.Context, o Options) (*Repository, error) {
-	if o.Cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return nil, err
-		}
-		o.Cache = filepath.Join(user, "driver-build", "aptrepo")
-	}
-	image, err := debianImage(o.Debian)
+	image, err := OpenBase(o.Debian)
 	if err != nil {
 		return nil, fmt.Errorf("make Ubuntu's repositories from the base in %s: %w", o.Debian, err)
 	}
@@ -61,17 +51,23 @@ func Make(ctx context.Context, o Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs := struct{ Recipe, Base, Kernel, Packages string }{recipe, digest.String(), "", fmt.Sprint(renames(), wanted(), kernels(), osRelease, sources)}
+	kernel := ""
 	if o.Kernel != nil {
-		inputs.Kernel = o.Kernel.Release
+		kernel = o.Kernel.Release
 	}
-	text, err := json.Marshal(inputs)
+	key, err := cache.Key([]string{recipe, digest.String(), kernel, fmt.Sprint(renames(), wanted(), kernels(), osRelease, sources)})
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	dir := filepath.Join(o.Cache, "ubuntu24.04-"+hex.EncodeToString(sum[:6]))
-	if err := rpmrepo.Once(dir, func(partial string) error { return fill(ctx, o, partial) }); err != nil {
+	folder, err := cache.Dir("aptrepo", "")
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(folder, "ubuntu24.04-"+key)
+	err = cache.Once(dir, func(partial string) error {
+		return errors.Join(cache.Prune(filepath.Join(folder, "[^.]*"), 0, rpmrepo.UnusedFor), fill(ctx, o, partial))
+	})
+	if err != nil {
 		return nil, fmt.Errorf("make Ubuntu's repositories: %w", err)
 	}
 	return &Repository{Dir: dir}, nil
@@ -79,7 +75,7 @@ func Make(ctx context.Context, o Options) (*Repository, error) {
 
 // fill makes the result.
 func fill(ctx context.Context, o Options, dir string) error {
-	image, err := debianImage(o.Debian)
+	image, err := OpenBase(o.Debian)
 	if err != nil {
 		return err
 	}
@@ -87,11 +83,11 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := rpmrepo.NewSigner(ctx)
+	key, err := gpg.New(ctx, "rsa3072")
 	if err != nil {
 		return err
 	}
-	defer s.Close(ctx)
+	defer key.Close(ctx)
 	work, pool := filepath.Join(dir, "work"), filepath.Join(dir, "pool")
 	folders := []string{work}
 	for _, names := range suites() {
@@ -119,12 +115,12 @@ func fill(ctx context.Context, o Options, dir string) error {
 	if err := buildKernels(ctx, o.Kernel, pool, work); err != nil {
 		return err
 	}
-	if err := publish(ctx, s, pool, filepath.Join(dir, "www")); err != nil {
+	if err := publish(ctx, key, pool, filepath.Join(dir, "www")); err != nil {
 		return err
 	}
-	key, err := s.Binary(ctx)
+	public, err := key.Binary(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeBase(image, key, filepath.Join(dir, "base")), os.RemoveAll(work), os.RemoveAll(pool))
+	return errors.Join(WriteBase(image, ubuntu(string(public)), filepath.Join(dir, "base"), "ubuntu24.04"), os.RemoveAll(work), os.RemoveAll(pool))
 }

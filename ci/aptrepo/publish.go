@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 )
 
@@ -31,7 +32,7 @@ func suites() map[string][]string {
 
 // publish moves the packages in pool/SUITE to www/HOST/ubuntu and indexes them. All packages are in main; the
 // other components are empty.
-func publish(ctx context.Context, s *rpmrepo.Signer, pool, www string) error {
+func publish(ctx context.Context, key *gpg.Key, pool, www string) error {
 	for host, names := range suites() {
 		root := filepath.Join(www, host, "ubuntu")
 		if err := os.MkdirAll(filepath.Join(root, "pool/main"), 0o755); err != nil {
@@ -41,7 +42,7 @@ func publish(ctx context.Context, s *rpmrepo.Signer, pool, www string) error {
 			if err := os.Rename(filepath.Join(pool, suite), filepath.Join(root, "pool/main", suite)); err != nil {
 				return err
 			}
-			if err := index(ctx, s, root, suite); err != nil {
+			if err := index(ctx, key, root, suite); err != nil {
 				return fmt.Errorf("publish %s: %w", suite, err)
 			}
 		}
@@ -50,7 +51,7 @@ func publish(ctx context.Context, s *rpmrepo.Signer, pool, www string) error {
 }
 
 // index writes the lists of a suite, and InRelease.
-func index(ctx context.Context, s *rpmrepo.Signer, root, suite string) error {
+func index(ctx context.Context, key *gpg.Key, root, suite string) error {
 	components := []string{"main", "restricted", "universe", "multiverse"}
 	for _, component := range components {
 		dir := filepath.Join(root, "dists", suite, component, "binary-amd64")
@@ -61,7 +62,7 @@ func index(ctx context.Context, s *rpmrepo.Signer, root, suite string) error {
 				return err
 			}
 		}
-		if err := writeFile(filepath.Join(dir, "Packages"), text); err != nil {
+		if err := rpmrepo.WriteFile(filepath.Join(dir, "Packages"), text); err != nil {
 			return err
 		}
 		for _, compress := range [][]string{{"gzip", "-9nk"}, {"xz", "-k"}} {
@@ -85,8 +86,8 @@ func index(ctx context.Context, s *rpmrepo.Signer, root, suite string) error {
 			return err
 		}
 	}
-	if err := writeFile(filepath.Join(dist, "Release"), text); err != nil {
+	if err := rpmrepo.WriteFile(filepath.Join(dist, "Release"), text); err != nil {
 		return err
 	}
-	return s.Clear(ctx, filepath.Join(dist, "Release"), filepath.Join(dist, "InRelease"))
+	return key.Clear(ctx, filepath.Join(dist, "Release"), filepath.Join(dist, "InRelease"))
 }

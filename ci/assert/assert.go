@@ -66,10 +66,12 @@ func ErrorIsf(t T, err, want error, format string, args ...any) {
 	}
 }
 
-// ErrorContains fails the test unless there is an error whose message contains a text.
-func ErrorContains(t T, err error, part string) {
+// ErrorContains fails the test unless there is an error whose message contains all parts.
+func ErrorContains(t T, err error, parts ...string) {
 	t.Helper()
-	ErrorContainsf(t, err, part, "")
+	for _, part := range parts {
+		ErrorContainsf(t, err, part, "")
+	}
 }
 
 // ErrorContainsf is ErrorContains with a text that says what was looked at.

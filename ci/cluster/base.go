@@ -1,16 +1,15 @@
 package cluster
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/cache"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // keepStates is the number of entries of each kind that stay in the cache: this checkout's, and earlier ones.
@@ -29,12 +28,12 @@ func makeBase(t testing.TB) base {
 	t.Helper()
 	kernel, bin := lab.Kernel(t, "debian12"), control.Bin(t)
 	guest := filepath.Join(sourceDir(t), "guest")
-	key := digestOf(t, []string{kernel.Release, filepath.Base(bin)}, guest)
+	key := require.Value(cache.Key([]string{kernel.Release, filepath.Base(bin)}, guest))(t)
 	b := base{key: key, release: kernel.Release, vmlinux: filepath.Join(filepath.Dir(kernel.Root), "vmlinux")}
 	b.dir = cached(t, "base", key, func(dir string) {
 		pki := t.TempDir()
 		config := makePKI(t, pki)
-		tool(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki)
+		tool.Must(t, filepath.Join(guest, "make"), dir, kernel.Root, bin, pki)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
 	})
 	return b
@@ -58,34 +57,4 @@ func makePKI(t testing.TB, dir string) []byte {
 		require.NoError(t, pki.Kubeconfig(pki.Path(who.name+".kubeconfig"), guestServer, who.name, who.user, who.groups...))
 	}
 	return require.Value(os.ReadFile(pki.Path("admin.kubeconfig")))(t)
-}
-
-// digestOf returns a short digest of texts and of the files in folders: names, modes and contents.
-func digestOf(t testing.TB, texts []string, folders ...string) string {
-	t.Helper()
-	h := sha256.New()
-	part := func(data []byte) {
-		sum := sha256.Sum256(data)
-		h.Write(sum[:])
-	}
-	for _, text := range texts {
-		part([]byte(text))
-	}
-	for _, folder := range folders {
-		require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			data, err := os.ReadFile(path)
-			name, _ := filepath.Rel(folder, path)
-			part([]byte(name + info.Mode().String()))
-			part(data)
-			return err
-		}))
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
 }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Kubectl runs kubectl and returns its stdout. If kubectl fails, the test ends.
 func (c *Cluster) Kubectl(args ...string) string {
 	c.t.Helper()
 	out, err := c.TryKubectl(args...)
-	must(c.t, err)
+	require.NoError(c.t, err)
 	return out
 }
 
@@ -35,7 +36,7 @@ func (c *Cluster) Apply(manifests string) {
 func (c *Cluster) Helm(args ...string) string {
 	c.t.Helper()
 	out, err := c.TryHelm(args...)
-	must(c.t, err)
+	require.NoError(c.t, err)
 	return out
 }
 

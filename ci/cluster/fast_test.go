@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,41 +82,6 @@ func TestQMP(t *testing.T) {
 	assert.NoError(t, q.restored(time.Minute))
 	assert.ErrorContains(t, q.do("bad", nil, nil), "no such command")
 	assert.Errorf(t, q.poll("query-status", "running", time.Millisecond), "it never ran")
-}
-
-func TestCached(t *testing.T) {
-	t.Setenv("DRIVER_CLUSTER_DIR", t.TempDir())
-	built := 0
-	build := func(dir string) { built++; require.NoError(t, os.Mkdir(dir, 0o755)) }
-	for i, key := range []string{"a", "a", "b", "c", "d"} {
-		dir := cached(t, "thing", key, build)
-		at := time.Now().Add(time.Duration(i-10) * time.Minute)
-		require.NoError(t, os.Chtimes(dir, at, at))
-	}
-	left := require.Value(filepath.Glob(filepath.Join(cacheDir(t), "thing-*")))(t)
-	if built != 4 || len(left) != 3 || !strings.HasSuffix(left[0], "b") || !strings.HasSuffix(left[2], "d") {
-		t.Errorf("%d built, left %v", built, left)
-	}
-}
-
-func TestDigestOf(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	seen := map[string]bool{}
-	for i, change := range []func() error{
-		func() error { return os.WriteFile(file, []byte("1"), 0o644) },
-		func() error { return os.WriteFile(file, []byte("2"), 0o644) },
-		func() error { return os.Chmod(file, 0o755) },
-		func() error { return os.Rename(file, file+"2") },
-	} {
-		require.NoError(t, change())
-		seen[digestOf(t, []string{"a"}, dir)] = true
-		assert.Equalf(t, i+1, len(seen), "change %d changed nothing", i)
-	}
-	if digestOf(t, []string{"ab", "c"}) == digestOf(t, []string{"a", "bc"}) {
-		t.Error("texts run into each other")
-	}
 }
 
 func TestPodsPath(t *testing.T) {

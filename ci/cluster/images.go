@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/cache"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // The driver versions of which the node has images. Both are for its kernel, with closed modules.
@@ -76,10 +78,10 @@ func driverLayout(t testing.TB, b base, driver string) (string, v1.Image) {
 	if _, err := os.Stat(program); err != nil || len(programs) == 0 {
 		t.Fatalf("there are no programs in %s: run make build (%v)", bin, err)
 	}
-	key := digestOf(t, []string{b.release, driver}, append(programs, program, filepath.Join(root, "matrix.yaml"), sourceDir(t)+"/images.go")...)
+	key := require.Value(cache.Key([]string{b.release, driver}, append(programs, program, filepath.Join(root, "matrix.yaml"), sourceDir(t)+"/images.go")...))(t)
 	dir := cached(t, "driver-"+driver, key, func(dir string) {
-		from := tool(t, filepath.Join(root, "ci/base"), driverSystem)
-		tool(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,
+		from := tool.Must(t, filepath.Join(root, "ci/base"), driverSystem)
+		tool.Must(t, program, "--os", driverSystem, "--driver", driver, "--kernel", b.release, "--builder", "chroot", "--base", from,
 			// On an emulated node unpacking images takes long: the image has only what serving needs, and a
 			// compression that is fast to unpack.
 			"--profile", "compute", "--flavour", "proprietary", "--compression", "zstd",

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -27,7 +28,7 @@ func (c *Cluster) DriverPods() []corev1.Pod {
 func (c *Cluster) Pods(args ...string) []corev1.Pod {
 	c.t.Helper()
 	list, err := c.pods(args...)
-	must(c.t, err)
+	require.NoError(c.t, err)
 	return list
 }
 
@@ -165,7 +166,7 @@ func (c *Cluster) WaitGone(limit time.Duration, args ...string) {
 func (c *Cluster) Events() []corev1.Event {
 	c.t.Helper()
 	var list corev1.EventList
-	must(c.t, json.Unmarshal([]byte(c.Kubectl("get", "events", "-A", "-o", "json")), &list))
+	require.NoError(c.t, json.Unmarshal([]byte(c.Kubectl("get", "events", "-A", "-o", "json")), &list))
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return list.Items
 }
@@ -182,7 +183,7 @@ func (c *Cluster) Status() status.Snapshot {
 	var st status.Snapshot
 	text := c.Node("cat /run/nvidia/driver-status.json 2>/dev/null || true")
 	if text != "" {
-		must(c.t, json.Unmarshal([]byte(text), &st))
+		require.NoError(c.t, json.Unmarshal([]byte(text), &st))
 	}
 	return st
 }

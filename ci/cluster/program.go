@@ -1,10 +1,11 @@
 package cluster
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // PushProgram compiles one of the project's programs, in a folder relative to this package, pushes an image
@@ -19,10 +20,6 @@ func (c *Cluster) PushProgram(folder, name string) string {
 func goProgram(t testing.TB, folder string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(folder))
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "./"+folder)
-	cmd.Dir, cmd.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", folder, err, out)
-	}
+	require.NoError(t, tool.Build(t.Context(), path, filepath.Join("ci/cluster", folder), "GOARCH=amd64"))
 	return path
 }

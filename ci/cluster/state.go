@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/cache"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // state is a guest that was stopped: its disk and its memory, which restored guests share and do not change.
@@ -26,8 +28,8 @@ const stateRecipe = "1"
 func readyState(t testing.TB, r *registry) state {
 	t.Helper()
 	b := makeBase(t)
-	version, _, _ := strings.Cut(tool(t, "qemu-system-x86_64", "--version"), "\n")
-	s := state{base: b, key: digestOf(t, append(hardware(), stateRecipe, version, b.key))}
+	version, _, _ := strings.Cut(tool.Must(t, "qemu-system-x86_64", "--version"), "\n")
+	s := state{base: b, key: require.Value(cache.Key(append(hardware(), stateRecipe, version, b.key)))(t)}
 	s.dir = cached(t, "ready", s.key, func(dir string) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		disk := overlay(t, filepath.Join(b.dir, "root.ext4"), "raw", dir)
@@ -51,7 +53,7 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 	for _, p := range list {
 		texts = append(texts, p.ref, p.digest)
 	}
-	s := state{base: ready.base, key: digestOf(t, texts)}
+	s := state{base: ready.base, key: require.Value(cache.Key(texts))(t)}
 	s.dir = cached(t, "pulled", s.key, func(dir string) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		from, disk := latestPulled(t, ready), filepath.Join(dir, "disk.qcow2")
@@ -64,7 +66,7 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 		}
 		c.save(dir)
 		if from.dir != ready.dir { // rebased, so that the state does not depend on one that may be removed first
-			tool(t, "qemu-img", "rebase", "-q", "-F", "qcow2", "-b", filepath.Join(ready.dir, "disk.qcow2"), disk)
+			tool.Must(t, "qemu-img", "rebase", "-q", "-F", "qcow2", "-b", filepath.Join(ready.dir, "disk.qcow2"), disk)
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, readyFile), []byte(ready.key), 0o644))
 	})
@@ -95,7 +97,7 @@ func latestPulled(t testing.TB, ready state) state {
 func overlay(t testing.TB, backing, format, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "disk.qcow2")
-	tool(t, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
+	tool.Must(t, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
 	return path
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/cluster/sample"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // StateTable samples the node several times a second and records the changes. The test fails if the state
@@ -57,7 +58,7 @@ func (w *StateTable) collect() {
 		if !strings.HasSuffix(line, "\n") {
 			break // incomplete: the watcher is writing it
 		}
-		must(w.c.t, json.Unmarshal([]byte(line), &s))
+		require.NoError(w.c.t, json.Unmarshal([]byte(line), &s))
 		w.samples = append(w.samples, s)
 		w.read++
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -84,7 +85,7 @@ func (u *User) Normal(s string) string {
 // Call calls driver-build with these arguments and this environment alone.
 func Call(ctx context.Context, t *testing.T, root Root, env map[string]string, args ...string) Result {
 	t.Helper()
-	var stdout, stderr Buffer
+	var stdout, stderr tool.Buffer
 	a := &session.App{
 		Stdout: &stdout, Stderr: &stderr, Getenv: func(name string) string { return env[name] },
 		Attempts: 2, Backoff: time.Millisecond, Binaries: Programs(t),

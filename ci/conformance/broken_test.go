@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 const libs = "usr/lib/x86_64-linux-gnu"
@@ -51,7 +52,7 @@ func TestBrokenRoots(t *testing.T) {
 			}
 			require.NoError(r.T, os.WriteFile(filepath.Join(r.dir, "etc/ld.so.conf.d/nv.conf"), []byte("/opt/nv/lib\n"), 0o644))
 			r.remove("etc/ld.so.cache")
-			require.Value(command(r.Context(), r.dir, nil, "chroot", r.dir, "/sbin/ldconfig"))(r.T)
+			require.Value(tool.Run(r.Context(), r.dir, nil, "chroot", r.dir, "/sbin/ldconfig"))(r.T)
 		}, problems: []string{"validator's nvidia-smi: libnvidia-ml.so.1 is in none of", "nvidia-ctk: 1 of 27 libraries are not found: libnvidia-ml.so." + driver}},
 		{name: "no version in the names", spoil: func(r spoiled) {
 			for _, lib := range []string{"libnvidia-ml", "libcuda"} {

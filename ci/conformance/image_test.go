@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/cache"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // driver is the version in the image that the tests use: Debian's newest LTS driver.
@@ -28,45 +31,26 @@ func unpacked(t *testing.T) string {
 
 var theImage = sync.OnceValues(func() (string, error) {
 	ctx := context.Background() // all tests use this image, so no test's context; each command ends by itself
-	repo, err := repository()
+	repo, err := tool.Root()
 	if err != nil {
 		return "", err
 	}
-	cache, err := cacheDir()
+	folder, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	unlock, err := lock(filepath.Join(cache, "lock"))
+	layout := filepath.Join(folder, "image-layout")
+	line, err := tool.Run(ctx, repo, nil, "ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--output", "oci:"+layout)
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
-	layout := filepath.Join(cache, "image-layout")
-	line, err := command(ctx, repo, nil, "ci/image", "--os", system, "--driver", driver, "--progress", "plain", "--output", "oci:"+layout)
-	if err != nil {
-		return "", err
-	}
-	_, digest, _ := strings.Cut(line, "@sha256:")
-	dir := filepath.Join(cache, "image-"+digest)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	old, err := filepath.Glob(filepath.Join(cache, "image-[0-9a-f]*"))
-	if err != nil {
-		return "", err
-	}
-	for _, o := range append(old, dir+".new") {
-		if strings.Contains(o, "image-layout") {
-			continue
-		}
-		if err := os.RemoveAll(o); err != nil {
-			return "", err
-		}
-	}
-	if _, err := command(ctx, repo, nil, "umoci", "raw", "unpack", "--image", layout+":"+driver+"-"+system, dir+".new"); err != nil {
-		return "", err
-	}
-	return dir, os.Rename(dir+".new", dir)
+	_, digest, _ := strings.Cut(strings.TrimSpace(line), "@sha256:")
+	dir := filepath.Join(folder, "image-"+digest)
+	err = cache.Once(dir, func(partial string) error {
+		_, err := tool.Run(ctx, repo, nil, "umoci", "raw", "unpack", "--image", layout+":"+driver+"-"+system, partial)
+		return err
+	})
+	return dir, errors.Join(err, cache.Prune(filepath.Join(folder, "image-[0-9a-f]*"), 1, 0))
 })
 
 // tree returns a copy of the image's root in which a test may add and remove files. It consists of hard

@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const (
@@ -44,10 +45,10 @@ func TestOperatorCommands(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			root := container(t, image, false) // sys is a folder in which a case makes a module
 			for _, f := range c.files {
-				write(t, filepath.Join(root, f), "0\n")
+				testfile.Write(t, filepath.Join(root, f), "0\n")
 			}
 			if c.status != "" {
-				write(t, filepath.Join(root, daemons), c.status)
+				testfile.Write(t, filepath.Join(root, daemons), c.status)
 			}
 			if c.smi != "" {
 				require.NoError(t, os.Remove(filepath.Join(root, "usr/bin/nvidia-smi")))
@@ -107,8 +108,8 @@ func sh(t *testing.T, root string, env []string, script string) (int, string) {
 // config returns the image's configuration, with its environment and command.
 func config(t *testing.T) v1.Config {
 	t.Helper()
-	cache := require.Value(cacheDir())(t)
-	index := require.Value(layout.ImageIndexFromPath(filepath.Join(cache, "image-layout")))(t)
+	dir := require.Value(cacheDir())(t)
+	index := require.Value(layout.ImageIndexFromPath(filepath.Join(dir, "image-layout")))(t)
 	manifest := require.Value(index.IndexManifest())(t)
 	for _, m := range manifest.Manifests {
 		if m.Annotations["org.opencontainers.image.ref.name"] != driver+"-"+system {
@@ -125,10 +126,4 @@ func config(t *testing.T) v1.Config {
 	}
 	t.Fatalf("no image %s-%s in the layout", driver, system)
 	return v1.Config{}
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 }

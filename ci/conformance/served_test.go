@@ -8,9 +8,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/driverroot"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // The roots that the entrypoint serves, in each of its ways, satisfy every program and the project's linter.

@@ -27,6 +27,8 @@ type pkg struct {
 	GoFiles    []string
 	Imports    []string
 	Deps       []string // all packages that it reaches
+
+	TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
 }
 
 // name returns the path inside the project: "images/matrix"; "." for the root.
@@ -37,9 +39,9 @@ func (p pkg) name() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// project lists the packages of the project, including those with test support; _test.go files do not count.
+// project lists the packages of the project; _test.go files do not count.
 var project = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles,TestImports,XTestImports", "./...")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -61,13 +63,7 @@ var project = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-// packages returns the packages of the project without those that hold test support.
 func packages(t *testing.T) []pkg {
-	t.Helper()
-	return slices.DeleteFunc(slices.Clone(withSupport(t)), func(p pkg) bool { return helper(p.ImportPath) })
-}
-
-func withSupport(t *testing.T) []pkg {
 	t.Helper()
 	all, err := project()
 	require.NoErrorf(t, err, "go list")
@@ -75,12 +71,6 @@ func withSupport(t *testing.T) []pkg {
 		t.Fatalf("go list found %d packages: is this the project's root?", len(all))
 	}
 	return all
-}
-
-// helper says whether a package holds code that the tests of several packages share: its name ends in "test",
-// like net/http/httptest.
-func helper(importPath string) bool {
-	return under(importPath, module) && strings.HasSuffix(importPath, "test")
 }
 
 // under says whether a package is in one of the trees.
@@ -168,14 +158,14 @@ func TestDirectImports(t *testing.T) {
 		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
 		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
 		module + "/images/batch":             {"cmd/driver-build/..."},
-		"github.com/spf13/cobra":             {"cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
+		"github.com/spf13/cobra":             {"ci/commandtest", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"github.com/prometheus":              {"node/metrics"},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":           {"kmod"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":    {"images/matrix"},
-		"github.com/ProtonMail/go-crypto":    {"distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
-		"modernc.org/sqlite":                 {"distros/rpm/rpmdb", "distros/rpm/sqlite"},
+		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
+		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb", "distros/rpm/sqlite"},
 		"debug/elf":                          {"ci/conformance", "ci/imagetest", "distros", "distros/elffile"}, // not made for hostile files
 		"golang.org/x/crypto/openpgp":        {},
 		"github.com/stretchr/testify":        {},
@@ -206,25 +196,32 @@ func TestDirectImports(t *testing.T) {
 	}
 }
 
-// TestHelpersStayInTests: no product code may reach test support, and only ci may hold test support that uses
-// ci, except the words of all tests, which use nothing of the project.
-func TestHelpersStayInTests(t *testing.T) {
+// TestArrowsFromCI: code that serves tests is in ci, and only tests and ci import it. A package of the
+// product that no command uses yet has tests of its own.
+func TestArrowsFromCI(t *testing.T) {
 	t.Parallel()
-	words := []string{module + "/ci/assert", module + "/ci/require"}
-	for _, p := range withSupport(t) {
-		if i := slices.IndexFunc(p.Deps, func(dep string) bool { return under(dep, module+"/ci") && !slices.Contains(words, dep) }); i >= 0 && !under(p.name(), "ci") {
-			t.Errorf("%s reaches %s: move it to ci", p.name(), p.Deps[i])
+	used, tested := map[string]bool{}, map[string]bool{}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if (under(imp, module+"/ci") || imp == "testing") && !under(p.name(), "ci") {
+				t.Errorf("%s imports %s, which is for tests: if it is for tests itself, move it to ci", p.name(), imp)
+			}
+			used[imp] = used[imp] || !under(p.name(), "ci")
+		}
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			tested[imp] = tested[imp] || imp != p.ImportPath
 		}
 	}
 	for _, p := range packages(t) {
-		if i := slices.IndexFunc(p.Deps, helper); i >= 0 {
-			t.Errorf("%s reaches %s, which is for tests", p.name(), p.Deps[i])
+		own := len(p.TestGoFiles) + len(p.XTestGoFiles)
+		if tested[p.ImportPath] && !used[p.ImportPath] && own == 0 && !under(p.name(), "ci") {
+			t.Errorf("only tests import %s: move it to ci", p.name())
 		}
 	}
 }
 
-// TestCommandsAreLeaves: no package imports a command, a part of another command, or a package of ci. The
-// parts of driver-build that hold commands import what all commands share, and never each other.
+// TestCommandsAreLeaves: no package of the product imports a command, or a part of another command. The parts
+// of driver-build that hold commands import what all commands share, and never each other.
 func TestCommandsAreLeaves(t *testing.T) {
 	t.Parallel()
 	const build = module + "/cmd/driver-build"
@@ -232,7 +229,7 @@ func TestCommandsAreLeaves(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			part := under(imp, p.ImportPath) || under(p.ImportPath, build) && slices.Contains(shared, imp)
-			if under(imp, module+"/cmd") && !part || under(imp, module+"/ci") && !under(p.name(), "ci") {
+			if under(imp, module+"/cmd") && !part && !under(p.name(), "ci") {
 				t.Errorf("%s imports %s", p.name(), path.Base(imp))
 			}
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // The example of the issue: 418.87.01 on ubuntu16.04, pushed to a private registry with TLS and a password.
@@ -78,7 +80,9 @@ func startRegistry(t *testing.T) privateRegistry {
 	listener := require.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r := privateRegistry{host: listener.Addr().String(), config: filepath.Join(dir, "docker"), log: filepath.Join(dir, "log")}
 	require.NoError(t, listener.Close())
-	r.ca = certificates(t, filepath.Join(dir, "certs"))
+	ca := testcert.Authority("e2e")
+	r.ca = testfile.Write(t, dir+"/certs/trust/ca.crt", ca.CertPEM())
+	ca.Server("127.0.0.1").Write(t, dir+"/certs/server.pem", dir+"/certs/server-key.pem")
 	users := sh(t, "htpasswd", "-Bbn", "builder", "correct horse")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "htpasswd"), []byte(users), 0o600))
 	require.NoError(t, os.Mkdir(r.config, 0o700))

@@ -1,18 +1,16 @@
 package e2e
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
@@ -95,17 +93,9 @@ drivers:
 // serve runs a server until the end of the test and returns its address.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	l := require.Value((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = s.Shutdown(ctx)
-		<-done
-	})
-	return "http://" + l.Addr().String()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // build makes an image with further flags and returns it under its first tag.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
@@ -21,9 +22,7 @@ const commandLimit = 12 * time.Minute
 // journey skips or starts a journey and returns the repository's root.
 func journey(t *testing.T) string {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("the real tier runs with DRIVER_E2E=1 (make e2e): it needs root, the network and what ci/e2e/setup installs")
-	}
+	gate.Real(t, "it needs root, the network and what ci/e2e/setup installs")
 	if os.Getuid() != 0 {
 		t.Fatal("the real tier needs root, for chroot and mounts")
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // system is the data of a system that tests need.

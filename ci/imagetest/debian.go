@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // debianNames are the packages of the user-mode driver.

@@ -10,8 +10,8 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // DriverFiles returns an installed driver, at the paths of an image.

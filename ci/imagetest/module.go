@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // Module is a kernel module that consists of its description: enough for code that reads the description, and

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 // The kernels of rocky9 in a world, newest first, and the kernel of openSUSE. RPMOrphanKernel has headers

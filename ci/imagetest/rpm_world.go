@@ -10,8 +10,8 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // RPMWorld is a World of systems with .rpm packages.
@@ -60,6 +60,16 @@ func (w *World) newRPMSystem(id, database string) *RPMSystem {
 	return &RPMSystem{
 		world: w, Repository: (&RPMWorld{World: w}).Extra("/" + id), Imported: []*openpgp.Entity{w.key}, id: id, database: database,
 	}
+}
+
+// Trust adds a key to those in the base's files.
+func (s *RPMSystem) Trust(key *openpgp.Entity) {
+	for i, f := range s.Files {
+		if f.Name == RPMKey {
+			s.Files[i].Body += repotest.Public(s.world.t, key)
+		}
+	}
+	s.PushBase()
 }
 
 // Extra returns another repository, without packages.

@@ -14,8 +14,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 )
 
 // The drivers of a world.

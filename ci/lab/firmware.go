@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // Firmware starts a guest through UEFI with Secure Boot, instead of QEMU's direct start. This takes some
@@ -79,17 +80,17 @@ boot
 func makeESP(t testing.TB, disk, kernel, initramfs, commandLine string) {
 	t.Helper()
 	const size = 96 << 20
-	chain := cached(t, "chain-"+chainRecipe, func(path string) { tool(t, filepath.Join(sourceDir(t), "chain"), path) })
+	chain := cached(t, "chain-"+chainRecipe, func(path string) { tool.Must(t, filepath.Join(sourceDir(t), "chain"), path) })
 	grub := disk + ".cfg"
 	require.NoError(t, os.WriteFile(grub, fmt.Appendf(nil, grubConfig, commandLine), 0o644))
 	require.NoError(t, os.WriteFile(disk, nil, 0o644))
 	require.NoError(t, os.Truncate(disk, size))
-	tool(t, "mkfs.vfat", disk)
-	tool(t, "mmd", "-i", disk, "::/EFI", "::/EFI/BOOT", "::/EFI/debian")
+	tool.Must(t, "mkfs.vfat", disk)
+	tool.Must(t, "mmd", "-i", disk, "::/EFI", "::/EFI/BOOT", "::/EFI/debian")
 	for to, from := range map[string]string{
 		"EFI/BOOT/BOOTX64.EFI": filepath.Join(chain, "shimx64.efi"), "EFI/BOOT/grubx64.efi": filepath.Join(chain, "grubx64.efi"),
 		"EFI/BOOT/mmx64.efi": filepath.Join(chain, "mmx64.efi"), "EFI/debian/grub.cfg": grub, "vmlinuz": kernel, "initramfs": initramfs,
 	} {
-		tool(t, "mcopy", "-i", disk, from, "::/"+to)
+		tool.Must(t, "mcopy", "-i", disk, from, "::/"+to)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
-	"github.com/driver-container/driver-container/ci/require"
 )
 
 // secureBoot prints the state of Secure Boot: the firmware's variable, whose first 4 bytes are attributes,
@@ -24,7 +23,7 @@ const unsigned = `f=/lib/modules/$(uname -r)/kernel/drivers/net/dummy.ko; head -
 // TestFirmware: Secure Boot with a key of the test.
 func TestFirmware(t *testing.T) {
 	Gate(t)
-	key := require.Value(uefi.NewKey("lab's own key"))(t)
+	key := uefi.NewKey("lab's own key")
 	g := Start(t, Config{
 		Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4},
 		Firmware: &Firmware{Variables: []uefi.Variable{uefi.PK(key.Certificate), uefi.KEK(key.Certificate), uefi.DB(key.Certificate)}},

@@ -6,8 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/driver-container/driver-container/ci/cache"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // Image is a container image as a disk.
@@ -60,11 +63,11 @@ func ImageDisk(t testing.TB, layout, tag string) Image {
 	image.Disk = cached(t, "images/"+hash+".erofs", func(path string) {
 		bundle := path + ".d"
 		require.NoError(t, os.RemoveAll(bundle))
-		tool(t, "umoci", "unpack", "--image", layout+":"+tag, bundle)
+		tool.Must(t, "umoci", "unpack", "--image", layout+":"+tag, bundle)
 		makeErofs(t, filepath.Join(bundle, "rootfs"), path)
 		require.NoError(t, os.RemoveAll(bundle)) // after a failure the next attempt removes it
 	})
-	prune(t, "images/*.erofs", keepImages)
+	require.NoError(t, cache.Prune(filepath.Join(CacheDir(t), "images/*.erofs"), keepImages, 3*time.Hour))
 	return image
 }
 
@@ -79,7 +82,7 @@ func TreeDisk(t testing.TB, dir string) string {
 // makeErofs does not compress: an emulated processor takes longer to decompress data than to read it.
 func makeErofs(t testing.TB, dir, path string) {
 	t.Helper()
-	tool(t, "mkfs.erofs", "--quiet", path, dir)
+	tool.Must(t, "mkfs.erofs", "--quiet", path, dir)
 }
 
 func blob(layout, digest string) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // kernelRecipe is part of the cache's names: increase it when the result of ci/lab/kernel changes.
@@ -46,7 +46,7 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 		name += "-" + strconv.Itoa(nth)
 	}
 	dir := cached(t, name, func(path string) {
-		tool(t, filepath.Join(sourceDir(t), "kernel"), system, path, strconv.Itoa(nth))
+		tool.Must(t, filepath.Join(sourceDir(t), "kernel"), system, path, strconv.Itoa(nth))
 	})
 	release := require.Value(os.ReadFile(filepath.Join(dir, "release")))(t)
 	return &HostKernel{
@@ -55,31 +55,11 @@ func OlderKernel(t testing.TB, system string, nth int) *HostKernel {
 	}
 }
 
-// Repository returns the project's folder: the nearest one above the test's own that has a go.mod.
-func Repository(t testing.TB) string {
-	t.Helper()
-	dir := require.Value(filepath.Abs("."))(t)
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-	}
-	t.Fatal("there is no go.mod in the folders above: the tests run outside of the repository")
-	return ""
-}
-
-// sourceDir returns this package's folder.
-func sourceDir(t testing.TB) string { return filepath.Join(Repository(t), "ci/lab") }
-
 // initramfs writes the first file system: the agent as /init, and the boot modules.
 func (k *HostKernel) initramfs(t testing.TB, path string) {
 	t.Helper()
 	agent := filepath.Join(filepath.Dir(path), "agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", agent, "./agent")
-	build.Dir, build.Env = sourceDir(t), append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the guest's agent: %v\n%s", err, out)
-	}
+	require.NoError(t, tool.Build(t.Context(), agent, "ci/lab/agent", "GOARCH=amd64"))
 	init := require.Value(os.ReadFile(agent))(t)
 	var b bytes.Buffer
 	c := cpio{w: &b}
@@ -146,6 +126,6 @@ func moduleName(file string) string {
 func varDisk(t testing.TB, megabytes int) string {
 	t.Helper()
 	return cached(t, fmt.Sprintf("var-%d.ext4", megabytes), func(path string) {
-		tool(t, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=1", path, fmt.Sprintf("%dM", megabytes))
+		tool.Must(t, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=1", path, fmt.Sprintf("%dM", megabytes))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // busyboxImage makes a small image quickly.
@@ -25,8 +26,8 @@ func busyboxImage(t *testing.T) Image {
 	for _, dir := range []string{"bin", "dev", "proc", "sys", "tmp", "run"} {
 		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 	}
-	tool(t, "cp", busybox, filepath.Join(root, "bin/busybox"))
-	for applet := range strings.Lines(tool(t, busybox, "--list")) {
+	tool.Must(t, "cp", busybox, filepath.Join(root, "bin/busybox"))
+	for applet := range strings.Lines(tool.Must(t, busybox, "--list")) {
 		if applet = strings.TrimSpace(applet); applet != "busybox" {
 			require.NoError(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab/wire"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // Read reads a file on the guest's host.
@@ -67,7 +68,7 @@ type MountPoint struct {
 func (g *Guest) Mounts() []MountPoint {
 	g.t.Helper()
 	all, err := parseMounts(g.Read("/proc/1/mountinfo"))
-	must(g.t, err)
+	require.NoError(g.t, err)
 	return all
 }
 
@@ -125,7 +126,7 @@ func (g *Guest) Driver() []string {
 func (g *Guest) Dmesg() string {
 	g.t.Helper()
 	log, err := g.kernelLog()
-	must(g.t, err)
+	require.NoError(g.t, err)
 	return log
 }
 

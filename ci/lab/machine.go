@@ -134,7 +134,7 @@ func (m *machine) consoleText() string { return qemu.ReadConsole(m.console) }
 
 // keepConsole copies the console's log to a folder that outlives a failed test, and logs the path.
 func (m *machine) keepConsole() string {
-	path := filepath.Join(cacheDir(m.t), "failed", strings.ReplaceAll(m.t.Name(), "/", "-")+".console")
+	path := filepath.Join(CacheDir(m.t), "failed", strings.ReplaceAll(m.t.Name(), "/", "-")+".console")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(m.consoleText()), 0o644)); err != nil {
 		return err.Error()
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // Renamed returns the kernel with another release, in uname and in the path of its modules. With it a guest
@@ -22,9 +23,9 @@ func (k *HostKernel) Renamed(t testing.TB, release string) *HostKernel {
 		root := filepath.Join(path, "root")
 		modules := filepath.Join(root, "usr/lib/modules", release)
 		require.NoError(t, os.MkdirAll(filepath.Dir(modules), 0o755))
-		tool(t, "cp", "-al", filepath.Join(k.Root, "usr/lib/modules", k.Release), modules)
-		tool(t, "cp", "-al", filepath.Join(k.Root, "usr/bin"), filepath.Join(k.Root, "usr/sbin"), filepath.Join(root, "usr"))
-		tool(t, "rm", "-f", filepath.Join(modules, "build"), filepath.Join(modules, "source"))
+		tool.Must(t, "cp", "-al", filepath.Join(k.Root, "usr/lib/modules", k.Release), modules)
+		tool.Must(t, "cp", "-al", filepath.Join(k.Root, "usr/bin"), filepath.Join(k.Root, "usr/sbin"), filepath.Join(root, "usr"))
+		tool.Must(t, "rm", "-f", filepath.Join(modules, "build"), filepath.Join(modules, "source"))
 		image := require.Value(os.ReadFile(k.image))(t)
 		require.NoError(t, os.WriteFile(filepath.Join(path, "vmlinux"), renameUTS(t, image, k.Release, release), 0o644))
 		makeErofs(t, root, filepath.Join(path, "host.erofs"))

@@ -83,11 +83,11 @@ func makeBase(ctx context.Context, sys system, catalogue []software, key []byte,
 	if _, err := Run(ctx, "", "tar", "--sort=name", "--numeric-owner", "--xattrs", "-C", from, "-cf", archive, "."); err != nil {
 		return err
 	}
-	return writeLayout(archive, filepath.Join(dir, "base"), sys.id)
+	return writeImage(archive, filepath.Join(dir, "base"), sys.id)
 }
 
-// writeLayout writes an image of one layer.
-func writeLayout(archive, dir, tag string) error {
+// writeImage writes an image of one layer.
+func writeImage(archive, dir, tag string) error {
 	layer, err := tarball.LayerFromFile(archive, tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return err
@@ -101,6 +101,11 @@ func writeLayout(archive, dir, tag string) error {
 	if image, err = mutate.AppendLayers(image, layer); err != nil {
 		return err
 	}
+	return WriteLayout(image, dir, tag)
+}
+
+// WriteLayout writes an image into a new OCI layout.
+func WriteLayout(image v1.Image, dir, tag string) error {
 	p, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err

@@ -125,7 +125,7 @@ func buildSystem(ctx context.Context, sys system, key []byte, out string) (err e
 		{sys.releasePiece(), sys.releaseFiles(key)},
 	} {
 		for name, text := range p.files {
-			if err := writeFile(filepath.Join(root, name), text); err != nil {
+			if err := WriteFile(filepath.Join(root, name), text); err != nil {
 				return err
 			}
 			mark := ""
@@ -205,7 +205,8 @@ func filesystem(sys system, root string) ([]string, error) {
 	return lines, nil
 }
 
-func writeFile(name, text string) error {
+// WriteFile writes a file and makes the folders above it.
+func WriteFile(name, text string) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // deb is a Debian package to be repackaged.
@@ -163,15 +165,7 @@ func placeOf(name, software string) string {
 	return name
 }
 
-// Run runs a program of the machine in a folder and returns its stdout; the error has its stderr.
+// Run is tool.Run for a program whose output shall not depend on the time.
 func Run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var stderr strings.Builder
-	cmd.Dir, cmd.Stderr, cmd.Env = dir, &stderr, append(os.Environ(), "LC_ALL=C", "SOURCE_DATE_EPOCH=1700000000")
-	out, err := cmd.Output()
-	if err != nil {
-		said := stderr.String()
-		return "", fmt.Errorf("%s: %w: %s", program, err, said[max(0, len(said)-4000):])
-	}
-	return string(out), nil
+	return tool.Run(ctx, dir, []string{"SOURCE_DATE_EPOCH=1700000000"}, append([]string{program}, args...)...)
 }

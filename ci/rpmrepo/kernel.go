@@ -129,7 +129,7 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 		return err
 	}
 	stub := func(tree, uname string) error {
-		return writeFile(filepath.Join(tree, "include/config/kernel.release"), uname+"\n")
+		return WriteFile(filepath.Join(tree, "include/config/kernel.release"), uname+"\n")
 	}
 	newest := stub
 	if k != nil {

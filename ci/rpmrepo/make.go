@@ -2,9 +2,6 @@ package rpmrepo
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/driver-container/driver-container/ci/cache"
+	"github.com/driver-container/driver-container/ci/gpg"
 )
 
 // recipe is part of a result's key in the cache: increase it when the same inputs give another result.
@@ -27,8 +25,6 @@ type Options struct {
 	System string
 	// Kernel is packaged as kernel-devel with all of its headers. Nil: kernels have a Makefile only.
 	Kernel *Kernel
-	// Cache is the folder of results; "": that of driver-build in the user's cache.
-	Cache string
 }
 
 // Repository is the result of Make. Its folders are shared and never written to.
@@ -80,12 +76,9 @@ func Make(ctx context.Context, o Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return nil, err
-		}
-		o.Cache = filepath.Join(user, "driver-build", "rpmrepo")
+	folder, err := cache.Dir("rpmrepo", "")
+	if err != nil {
+		return nil, err
 	}
 	var names []string
 	for _, s := range catalogue() {
@@ -95,16 +88,14 @@ func Make(ctx context.Context, o Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := json.Marshal(struct {
-		Recipe, System, Catalogue, Kernel string
-		Debs                              []string
-	}{recipe, fmt.Sprint(sys), fmt.Sprint(catalogue(), unused), o.release(), files(debs)})
+	key, err := cache.Key(append(files(debs), recipe, fmt.Sprint(sys), fmt.Sprint(catalogue(), unused), o.release()))
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(inputs)
-	dir := filepath.Join(o.Cache, sys.id+"-"+hex.EncodeToString(sum[:6]))
-	err = Once(dir, func(partial string) error { return fill(ctx, o, sys, debs, partial) })
+	dir := filepath.Join(folder, sys.id+"-"+key)
+	err = cache.Once(dir, func(partial string) error {
+		return errors.Join(cache.Prune(filepath.Join(folder, "[^.]*"), 0, UnusedFor), fill(ctx, o, sys, debs, folder, partial))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make rpm repositories for %s: %w", sys.id, err)
 	}
@@ -126,112 +117,60 @@ func files(debs []deb) []string {
 	return all
 }
 
-// unusedFor is the time after which results are removed that were not used.
-const unusedFor = 7 * 24 * time.Hour
-
-// prune removes results from a folder that were not used for a while: mostly other versions of Debian's
-// packages.
-func prune(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < unusedFor {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Once makes dir with build, under another name, if it does not exist. Entries of the same parent folder that
-// were not used for a week are removed.
-func Once(dir string, build func(partial string) error) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
-	now := time.Now()
-	if err := os.Chtimes(dir, now, now); err == nil {
-		return os.Chtimes(dir+".lock", now, now)
-	}
-	if err := prune(filepath.Dir(dir)); err != nil {
-		return err
-	}
-	partial := dir + ".partial"
-	if err := os.RemoveAll(partial); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(partial, 0o755); err != nil {
-		return err
-	}
-	if err := build(partial); err != nil {
-		return errors.Join(err, os.RemoveAll(partial))
-	}
-	return os.Rename(partial, dir)
-}
+// UnusedFor is the time after which results that were not used are removed: mostly those of other versions of
+// Debian's packages.
+const UnusedFor = 7 * 24 * time.Hour
 
 // fill makes the result.
-func fill(ctx context.Context, o Options, sys system, debs []deb, dir string) error {
+func fill(ctx context.Context, o Options, sys system, debs []deb, folder, dir string) error {
 	all := catalogue()
-	trees, err := contents(ctx, o.Cache, all, debs)
+	trees, err := contents(ctx, folder, all, debs)
 	if err != nil {
 		return err
 	}
-	s, err := NewSigner(ctx)
+	key, err := gpg.New(ctx, "rsa3072")
 	if err != nil {
 		return err
 	}
-	defer s.Close(ctx)
+	defer key.Close(ctx)
 	packages := filepath.Join(dir, "packages")
 	if err := os.MkdirAll(packages, 0o755); err != nil {
 		return err
 	}
-	if err := buildAll(ctx, o, sys, all, debs, s.Key, trees, packages); err != nil {
+	if err := buildAll(ctx, o, sys, all, debs, key.Public, trees, packages); err != nil {
 		return err
 	}
 	for _, part := range []part{core, application} {
-		if err := s.packages(ctx, sys, filepath.Join(packages, fmt.Sprint("part-", part))); err != nil {
+		files, err := filepath.Glob(filepath.Join(packages, fmt.Sprint("part-", part), "*.rpm"))
+		if err != nil || len(files) == 0 {
+			return fmt.Errorf("no packages to sign in part %d of %s", part, packages)
+		}
+		var flags []string
+		if sys.oldSigns {
+			flags = append(flags, "--rpmv3")
+		}
+		if err := key.Packages(ctx, files, flags...); err != nil {
 			return err
 		}
 	}
-	if err := publish(ctx, sys, s, packages, filepath.Join(dir, "www"), firstRevision); err != nil {
+	if err := publish(ctx, sys, key, packages, filepath.Join(dir, "www"), firstRevision); err != nil {
 		return err
 	}
-	if err := makeBase(ctx, sys, all, s.Key, packages, dir); err != nil {
+	if err := makeBase(ctx, sys, all, key.Public, packages, dir); err != nil {
 		return err
 	}
-	fingerprint, err := s.Fingerprint(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), s.Key, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(fingerprint), 0o644),
+	return errors.Join(os.WriteFile(filepath.Join(dir, "key.asc"), key.Public, 0o644), os.WriteFile(filepath.Join(dir, "fingerprint"), []byte(key.Fingerprint), 0o644),
 		os.RemoveAll(packages))
 }
 
 // contents returns the folder of the unpacked Debian packages, which all systems share.
-func contents(ctx context.Context, cache string, all []software, debs []deb) (string, error) {
-	text, err := json.Marshal(struct {
-		Recipe, Catalogue string
-		Debs              []string
-	}{recipe, fmt.Sprint(all, unused), files(debs)})
+func contents(ctx context.Context, folder string, all []software, debs []deb) (string, error) {
+	key, err := cache.Key(append(files(debs), recipe, fmt.Sprint(all, unused)))
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	dir := filepath.Join(cache, "contents-"+hex.EncodeToString(sum[:6]))
-	return dir, Once(dir, func(partial string) error { return unpack(ctx, all, debs, partial) })
+	dir := filepath.Join(folder, "contents-"+key)
+	return dir, cache.Once(dir, func(partial string) error { return unpack(ctx, all, debs, partial) })
 }
 
 // buildAll packs everything into folders named after the parts.

@@ -26,10 +26,10 @@ func buildModules(ctx context.Context, sys system, perl deb, out string) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	if err := writeFile(filepath.Join(root, "usr/bin/perl"), "#!/bin/sh\nexit 1\n"); err != nil {
+	if err := WriteFile(filepath.Join(root, "usr/bin/perl"), "#!/bin/sh\nexit 1\n"); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(root, "usr/bin/make"), "#!/bin/sh\nexit 1\n"); err != nil {
+	if err := WriteFile(filepath.Join(root, "usr/bin/make"), "#!/bin/sh\nexit 1\n"); err != nil {
 		return err
 	}
 	pieces := []piece{
@@ -37,7 +37,7 @@ func buildModules(ctx context.Context, sys system, perl deb, out string) (err er
 		{name: "make", epoch: "1", version: "99.0", release: modularRelease, files: []string{"%attr(755,root,root) /usr/bin/make"}},
 	}
 	_, version, release := versionOf(perl.version, sys.dist)
-	if err := writeFile(filepath.Join(out, modulesFile), modules("perl-interpreter-0:"+version+"-"+release+".x86_64")); err != nil {
+	if err := WriteFile(filepath.Join(out, modulesFile), modules("perl-interpreter-0:"+version+"-"+release+".x86_64")); err != nil {
 		return err
 	}
 	return rpmbuild(ctx, sys, pieces, root, filepath.Join(out, fmt.Sprint("part-", application)))

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/ci/gpg"
 )
 
 // publish makes the system's repositories from signed packages, in www/HOST/PATH. revision orders states that
 // are published one after the other: createrepo_c takes seconds since 1970.
-func publish(ctx context.Context, sys system, s *Signer, packages, www string, revision int) error {
+func publish(ctx context.Context, sys system, key *gpg.Key, packages, www string, revision int) error {
 	for _, r := range sys.repos {
 		if r.url == "" {
 			continue
@@ -36,7 +38,7 @@ func publish(ctx context.Context, sys system, s *Signer, packages, www string, r
 				}
 			}
 		}
-		if err := r.index(ctx, sys, s, packages, dir, revision); err != nil {
+		if err := r.index(ctx, sys, key, packages, dir, revision); err != nil {
 			return fmt.Errorf("publish %s of %s: %w", r.id, sys.id, err)
 		}
 		if r.mirrors != "" {
@@ -44,7 +46,7 @@ func publish(ctx context.Context, sys system, s *Signer, packages, www string, r
 			if err != nil {
 				return err
 			}
-			if err := writeFile(list, r.url+"/\n"); err != nil {
+			if err := WriteFile(list, r.url+"/\n"); err != nil {
 				return err
 			}
 		}
@@ -53,7 +55,7 @@ func publish(ctx context.Context, sys system, s *Signer, packages, www string, r
 }
 
 // index creates or updates repodata.
-func (r repo) index(ctx context.Context, sys system, s *Signer, packages, dir string, revision int) error {
+func (r repo) index(ctx context.Context, sys system, key *gpg.Key, packages, dir string, revision int) error {
 	args := slices.Concat(sys.createrepo, []string{"--quiet", "--revision", fmt.Sprint(revision), "--set-timestamp-to-revision", dir})
 	if _, err := Run(ctx, "", "createrepo_c", args...); err != nil {
 		return err
@@ -67,10 +69,10 @@ func (r repo) index(ctx context.Context, sys system, s *Signer, packages, dir st
 	if !r.signed {
 		return nil
 	}
-	if err := s.Detached(ctx, filepath.Join(repodata, "repomd.xml")); err != nil {
+	if err := key.Detached(ctx, filepath.Join(repodata, "repomd.xml")); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(repodata, "repomd.xml.key"), s.Key, 0o644)
+	return os.WriteFile(filepath.Join(repodata, "repomd.xml.key"), key.Public, 0o644)
 }
 
 // folderOf returns the folder with the answers for a URL.

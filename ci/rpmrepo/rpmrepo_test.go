@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	rpmdb "github.com/knqyf263/go-rpmdb/pkg"
 
@@ -116,7 +115,7 @@ func header(name string) []byte {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	www := t.TempDir()
-	require.NoError(t, writeFile(filepath.Join(www, "a.example", "repo", "x"), "text"))
+	require.NoError(t, WriteFile(filepath.Join(www, "a.example", "repo", "x"), "text"))
 	for url, want := range map[string]int{
 		"http://a.example/repo/x": 200, "http://a.example:80/repo/x": 200, "http://b.example/repo/x": 404, "http://a.example/../../etc/passwd": 404, "http://../repo/x": 404,
 	} {
@@ -129,25 +128,4 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, want %d", url, w.Code, want)
 		}
 	}
-}
-
-func TestOnce(t *testing.T) {
-	t.Parallel()
-	dir, made := filepath.Join(t.TempDir(), "x"), 0
-	old := filepath.Join(filepath.Dir(dir), "old")
-	require.NoError(t, os.Mkdir(old, 0o755))
-	require.NoError(t, os.Chtimes(old, time.Now(), time.Now().Add(-2*unusedFor)))
-	build := func(partial string) error { made++; return writeFile(filepath.Join(partial, "file"), "text") }
-	for range 2 {
-		require.NoError(t, Once(dir, build))
-	}
-	if err := Once(filepath.Join(filepath.Dir(dir), "y"), func(string) error { return os.ErrInvalid }); err == nil || made != 1 {
-		t.Errorf("made %d times, %v", made, err)
-	}
-	var left []string
-	entries := require.Value(os.ReadDir(filepath.Dir(dir)))(t)
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	assert.Same(t, []string{"x", "x.lock", "y.lock"}, left)
 }

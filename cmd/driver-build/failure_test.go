@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // refuse answers requests for paths that contain part.
@@ -183,7 +183,7 @@ func TestSignal(t *testing.T) {
 		})
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "fetch", "--only", "base", "--os", "debian12", "--driver", newDriver, "--cache", u.Cache)
 		cmd.Dir, cmd.Env = u.Dir, append(os.Environ(), asProgram+"=1", "GOCOVERDIR="+t.TempDir())
-		var stderr commandtest.Buffer
+		var stderr tool.Buffer
 		cmd.Stderr = &stderr
 		require.NoError(t, cmd.Start())
 		select {

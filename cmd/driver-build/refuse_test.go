@@ -1,29 +1,25 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // good are command lines that --offline alone keeps from working.
@@ -37,6 +33,9 @@ var good = map[string]string{
 	"attest import": "h.example/a:1 --image-public-key CERT", "attest image-key": "h.example/a:1", "attest sign-with": "h.example/a:1",
 	"login": "h.example -u me --password-stdin", "logout": "h.example",
 	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
+	"bundle": "", "bundle create": "-o EMPTY.tar --repository h.example/a", "bundle create matrix": "-o EMPTY.tar --repository h.example/a --os debian12",
+	"bundle verify": "GARBAGE --allow-unsigned", "bundle verify key": "GARBAGE", "bundle list": "GARBAGE", "bundle have": "h.example/a",
+	"bundle import": "GARBAGE --to h.example/a --allow-unsigned", "bundle import key": "GARBAGE --to h.example/a",
 }
 
 // wrong are values that each flag refuses, in each command that has it; switches need none. Further
@@ -99,11 +98,26 @@ var wrong = map[string][]string{
 	"export":                {"FOLDER", "GARBAGE", "/proc/x/y"},
 	"import":                {"/nope", "EMPTYFOLDER"},
 	"tag":                   {"a b", "a:b", "", "-x"},
+	"chart":                 {"/nope", "FOLDER", "GARBAGE", "oci://h.example/A:1"},
+	"file":                  {"/nope", "FOLDER"},
+	"file-tag":              {"a b", "", "-x"},
+	"part-size":             {"4X", "0", "-1", "9999999T"},
+	"rebuild":               {"/nope", "FOLDER"},
+	"since":                 {"/nope", "GARBAGE", "EMPTY"},
+	"to":                    {"", "h.example/a:1", "h.example/A", "https://h.example/a"},
+	"values":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
+	"policy":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
 	"html":                  {"", "/nope/x.html", "FOLDER", "/proc/x.html", "GARBAGE/x"},
 }
 
+// wrongHere are values of flags that mean something else in a command than elsewhere.
+var wrongHere = map[string][]string{
+	"bundle create output":  {"", "FOLDER", "/nope/x.tar", "GARBAGE/x", "DANGLING", "SOCKET", "/proc/x.tar", "x/"},
+	"bundle import rebuild": {"/nope", "GARBAGE"},
+}
+
 // anything are flags whose values cannot be wrong.
-var anything = []string{"title", "help"}
+var anything = []string{"title", "help", "pull-secret", "policy-key"}
 
 // TestWrongValues: each flag of each command refuses wrong values with exit code 2, names the flag or the
 // value, and begins nothing.
@@ -147,7 +161,10 @@ func (w *wrongValues) command(t *testing.T, c *cobra.Command) {
 		if !ok {
 			base, ok = good[name]
 		}
-		values := wrong[f.Name]
+		values, own := wrongHere[name+" "+f.Name]
+		if !own {
+			values = wrong[f.Name]
+		}
 		if f.Value.Type() == "bool" {
 			values = []string{"maybe"}
 		}
@@ -182,7 +199,7 @@ func (w *wrongValues) refuses(t *testing.T, c *cobra.Command, base []string, f *
 	for i := range args {
 		args[i] = w.files.Replace(args[i])
 	}
-	var stdout, stderr commandtest.Buffer
+	var stdout, stderr tool.Buffer
 	a := &session.App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Binaries: w.binaries}
 	if f.Name == "entrypoint" {
 		a.Binaries = nil
@@ -208,7 +225,8 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 		t.Helper()
 		require.NoError(t, err)
 	}
-	cert, key := certificate(t)
+	pair := testcert.New(x509.Certificate{SubjectKeyId: []byte{1}}, nil)
+	cert, key := pair.CertPEM(), pair.KeyPEM()
 	for name, text := range map[string]string{
 		"folder/x": "x", "bad/index.json": "x", "garbage": "garbage\n", "empty": "", "key": key + cert, "cert": cert,
 		"matrix": "systems:\n  - {id: debian12, base: \"debian:12\", archs: [amd64], kernels: [6.1]}\ndrivers:\n" +
@@ -227,17 +245,4 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 	return strings.NewReplacer("EMPTYFOLDER", path("none"), "FOLDER", path("folder"), "BADLAYOUT", path("bad"), "LAYOUT", path("layout"),
 		"GARBAGE", path("garbage"), "EMPTY", path("empty"), "DANGLING", path("dangling"), "SOCKET", path("socket"), "KEY", path("key"),
 		"CERT", path("cert"), "MATRIX", path("matrix"), "ASKED", path("asked"), "CACHE", path("cache"))
-}
-
-// certificate is a key of a signer and its certificate, in PEM.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), SubjectKeyId: []byte{1}}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
-	secret := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
-	encode := func(kind string, b []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
-	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
 }

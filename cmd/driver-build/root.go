@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
@@ -37,6 +38,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a), newDriversCmd(a), newMatrixCmd(a),
 		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
+	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))
 	cmd.AddCommand(logincmd.Commands(a)...)
 	return cmd

@@ -9,16 +9,15 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 // rpmUser is a user in a world of one rpm system.
@@ -127,37 +126,22 @@ func TestRPMFailures(t *testing.T) {
 	}
 }
 
-// expired returns a key that was valid for one day, a year ago.
-func expired(t *testing.T, lifetime time.Duration) *openpgp.Entity {
-	t.Helper()
-	born := time.Now().AddDate(-1, 0, 0)
-	key := require.Value(openpgp.NewEntity("expired", "", "expired@example.com", &packet.Config{
-		Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(lifetime.Seconds()), Time: func() time.Time { return born },
-	}))(t)
-	return key
-}
-
-func (u *rpmUser) trust(t *testing.T, key *openpgp.Entity) {
-	t.Helper()
-	for i, f := range u.Files {
-		if f.Name == imagetest.RPMKey {
-			u.Files[i].Body += repotest.Public(t, key)
-		}
-	}
-	u.PushBase()
+// expired returns a key that was made a year ago.
+func expired(lifetime time.Duration) *openpgp.Entity {
+	return repotest.KeyAt("expired", time.Now().AddDate(-1, 0, 0), lifetime)
 }
 
 func expire(t *testing.T, u *rpmUser) {
 	p := u.Find("kmod")
-	p.Signer = expired(t, 24*time.Hour)
-	u.trust(t, p.Signer)
+	p.Signer = expired(24 * time.Hour)
+	u.Trust(p.Signer)
 	u.Publish()
 }
 
 // expireIndex signs the index one hour ago, with a key that expired half an hour ago.
 func expireIndex(t *testing.T, u *rpmUser) {
-	u.Signer = expired(t, time.Since(time.Now().AddDate(-1, 0, 0))-30*time.Minute)
-	u.trust(t, u.Signer)
+	u.Signer = expired(time.Since(time.Now().AddDate(-1, 0, 0)) - 30*time.Minute)
+	u.Trust(u.Signer)
 	u.Publish()
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
@@ -29,9 +30,7 @@ func TestDeleteModule(t *testing.T) {
 			t.Errorf("%q: %d", argv, code)
 		}
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("delete_module needs root")
-	}
+	gate.Root(t, "for delete_module")
 	code, ok := deleteModule([]string{"x", host.DeleteVerb, "no_such_module_here"}, &stderr)
 	if !ok || code != host.DeleteAbsent && code != exitFailure { // a container may not unload at all
 		t.Errorf("code %d, %v, %s", code, ok, stderr.String())

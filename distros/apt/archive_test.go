@@ -10,10 +10,10 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 var testNow = repotest.Now
@@ -23,10 +23,7 @@ var keys = sync.OnceValue(func() (k struct{ ed, rsa, stranger, expired *openpgp.
 	k.ed, k.stranger = repotest.Key("ed", 0), repotest.Key("stranger", 0)
 	rsa := repotest.At(testNow.AddDate(-3, 0, 0))
 	rsa.Algorithm, rsa.RSABits = packet.PubKeyAlgoRSA, 2048
-	var err error
-	if k.rsa, err = openpgp.NewEntity("rsa", "", "rsa@example.com", rsa); err != nil {
-		panic(err)
-	}
+	k.rsa = repotest.KeyOf("rsa", rsa)
 	k.expired = repotest.Key("expired", 365*24*time.Hour)
 	return k
 })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -20,9 +21,7 @@ import (
 
 // TestMachine reads the repositories that this machine configures, and compares the result with apt-get's.
 func TestMachine(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs the network and a Debian machine: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs the network and a Debian machine")
 	root := os.DirFS("/")
 	sources := require.Value(ReadSources(root))(t)
 	sources = slices.DeleteFunc(sources, func(s Source) bool { return !strings.Contains(strings.Join(s.URIs, " "), "debian") })

@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // control writes one paragraph for each line "name version[ arch]; Field: value; ...".
@@ -35,7 +34,7 @@ func control(lines string, more ...string) string {
 
 // indexOf returns an index made without a network. Each text is a repository of its own; one that begins with
 // "backports" is NotAutomatic.
-func indexOf(t repotest.Failer, texts ...string) *Index {
+func indexOf(t require.T, texts ...string) *Index {
 	x := &Index{releases: &Releases{options: Options{Arch: "amd64"}}}
 	var found [][]entry
 	for i, text := range texts {
@@ -52,7 +51,7 @@ func indexOf(t repotest.Failer, texts ...string) *Index {
 	return x
 }
 
-func statusOf(t repotest.Failer, lines string) *dpkg.Status {
+func statusOf(t require.T, lines string) *dpkg.Status {
 	return require.Value(dpkg.ReadStatus(strings.NewReader(control(lines, "Status: install ok installed"))))(t)
 }
 

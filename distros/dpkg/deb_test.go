@@ -16,9 +16,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -226,14 +227,10 @@ func TestDebBuiltByDpkg(t *testing.T) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("no dpkg-deb on this machine")
 	}
-	tree := t.TempDir()
-	for name, text := range map[string]string{
+	tree := testfile.Tree(t, t.TempDir(), map[string]string{
 		"DEBIAN/control":       "Package: hello\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: x\n",
 		"usr/share/hello/text": strings.Repeat("hello\n", 1000), "etc/hello": "conf", "DEBIAN/conffiles": "/etc/hello\n",
-	} {
-		path := filepath.Join(tree, name)
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))) //nolint:gosec // dpkg-deb wants these modes
-	}
+	})
 	require.NoError(t, errors.Join(os.Chmod(filepath.Join(tree, "DEBIAN"), 0o755), os.Link(filepath.Join(tree, "etc/hello"), filepath.Join(tree, "etc/hi"))))
 	for _, z := range []string{"none", "gzip", "xz", "zstd"} {
 		file := filepath.Join(t.TempDir(), "x.deb")

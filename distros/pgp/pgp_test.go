@@ -14,8 +14,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 var (
@@ -86,7 +86,7 @@ func TestWeakDigest(t *testing.T) {
 	t.Parallel()
 	c := at(testNow.AddDate(-3, 0, 0))
 	c.RSABits = 2048
-	key := require.Value(openpgp.NewEntity("rsa", "", "rsa@example.com", c))(t)
+	key := repotest.KeyOf("rsa", c)
 	if Strong(crypto.SHA1) || Strong(crypto.MD5) || Strong(crypto.RIPEMD160) {
 		t.Error("SHA-1, MD5 or RIPEMD-160 count as strong")
 	}

@@ -1,47 +1,24 @@
 package rpm
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"maps"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
-
-// certificate creates a client certificate and its key, both in PEM.
-func certificate(t *testing.T) (cert, key string, parsed *x509.Certificate) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "entitlement"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
-	if parsed, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	raw := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), parsed
-}
 
 // subscribed returns a repository that requires a client certificate, and the options that reach it with the
 // redhat.repo of a machine.
@@ -49,21 +26,20 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 	t.Helper()
 	r = newRepository(t, basics()...)
 	r.publish(t)
-	cert, key, parsed := certificate(t)
+	ca := testcert.Authority("entitlement")
+	client := ca.Client("node")
+	cert, key = client.CertPEM(), client.KeyPEM()
 	server := httptest.NewUnstartedServer(r)
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
 	server.Config.ErrorLog = nil
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	r.url = server.URL + "/os"
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	o = r.options(t)
 	o.Sources = nil
-	o.Root = textFS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
-	o.Machine = textFS(map[string]string{
-		"run/secrets/rhsm/ca/ca.pem":                    string(ca),
+	o.Root = testfile.FS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
+	o.Machine = testfile.FS(map[string]string{
+		"run/secrets/rhsm/ca/ca.pem":                    testcert.PEM("CERTIFICATE", server.Certificate().Raw),
 		"run/secrets/etc-pki-entitlement/1.pem":         cert,
 		"run/secrets/etc-pki-entitlement/1-key.pem":     key,
 		"run/secrets/etc-pki-entitlement/note-key.text": "",
@@ -135,7 +111,7 @@ func TestSubscriptionFiles(t *testing.T) {
 		o := o
 		files := map[string]string{"run/secrets/redhat.repo": repo, "run/secrets/rhsm/ca/ca.pem": ca}
 		maps.Copy(files, c.files)
-		o.Machine = textFS(files)
+		o.Machine = testfile.FS(files)
 		_, err := OpenReleases(t.Context(), o)
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, repoconf.ErrSources) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: OpenReleases = %v; want %q", c.name, err, c.want)
@@ -236,7 +212,7 @@ func TestNoVerify(t *testing.T) {
 		t.Error(err)
 	}
 	o.Sources[0].SSL = repoconf.SSL{CA: "/etc/ca.pem"}
-	o.Root = textFS(map[string]string{"etc/ca.pem": "no certificate"})
+	o.Root = testfile.FS(map[string]string{"etc/ca.pem": "no certificate"})
 	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(no CA in PEM)")
 }
 
@@ -245,7 +221,7 @@ func TestOptionsKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
 	o := Options{
-		Arch: "x86_64", Root: textFS(map[string]string{"usr/share/keys/a": repotest.Public(t, k.good)}),
+		Arch: "x86_64", Root: testfile.FS(map[string]string{"usr/share/keys/a": repotest.Public(t, k.good)}),
 		Sources: []repoconf.Source{
 			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
 			{ID: "b", BaseURLs: []string{"http://x"}, Key: repotest.Public(t, k.stranger)},

@@ -11,11 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/sqlite"
 )
 
@@ -27,7 +29,7 @@ type style struct {
 	zypp       bool
 }
 
-func styles(key *rpmtest.Key) []style {
+func styles(key *gpg.Key) []style {
 	return []style{
 		{name: "el7", repository: rpmtest.Repository{Compression: "gz", Database: true, Simple: true}},
 		{name: "el7 database only", repository: rpmtest.Repository{Compression: "bz2", Database: true}, onlySQLite: true},
@@ -44,7 +46,7 @@ func styles(key *rpmtest.Key) []style {
 func TestCreaterepo(t *testing.T) {
 	t.Parallel()
 	rpmtest.Need(t)
-	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
+	key := rpmtest.NewKey(t, "rsa2048")
 	packages := rpmtest.Build(t,
 		rpmtest.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},
 			Provides: []string{"gcc(major) = 11", "compiler"}, Files: []rpmtest.File{{Path: "/usr/bin/gcc", Body: "x", Mode: 0o755}, {Path: "/usr/lib/gcc/specs", Body: "y"}}},
@@ -52,7 +54,7 @@ func TestCreaterepo(t *testing.T) {
 		rpmtest.Package{Name: "tzdata", Version: "2024a^git1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/etc/tz&co.conf", Body: "z", Config: true}, {Path: "/usr/share/zoneinfo/ghost", Ghost: true}}},
 		rpmtest.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
 	)
-	key.Sign(t, packages...)
+	require.NoError(t, key.Packages(t.Context(), packages))
 	for _, s := range styles(key) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +66,12 @@ func TestCreaterepo(t *testing.T) {
 			url := rpmtest.Serve(t, dir)
 			store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 			root := t.TempDir()
-			key.Write(t, filepath.Join(root, "etc/pki/rpm-gpg"))
-			keyFile := "RPM-GPG-KEY-" + key.Fingerprint[len(key.Fingerprint)-8:]
-			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+url+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/"+keyFile+"\n"
+			testfile.Write(t, filepath.Join(root, "etc/pki/rpm-gpg/KEY"), string(key.Public))
+			config, text := "etc/yum.repos.d", "[r]\nname=r\nbaseurl="+url+"/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n"
 			if s.zypp {
 				config, text = "etc/zypp/repos.d", "[r]\nname=r\nbaseurl="+url+"/\ntype=rpm-md\n"
 			}
-			writeFile(t, filepath.Join(root, config, "r.repo"), text)
+			testfile.Write(t, filepath.Join(root, config, "r.repo"), text)
 			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
 				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(), SQLite: sqlite.Read,
 			}))(t)
@@ -132,12 +133,6 @@ func mustStore(t *testing.T) *fetch.Store {
 	return require.Value(fetch.OpenStore(t.TempDir()))(t)
 }
 
-func writeFile(t *testing.T, name, text string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-}
-
 // dropXML removes the XML lists of a repository, so that only its databases are left.
 func dropXML(t *testing.T, dir string) {
 	t.Helper()
@@ -150,5 +145,5 @@ func dropXML(t *testing.T, dir string) {
 			kept = append(kept, p)
 		}
 	}
-	writeFile(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
+	testfile.Write(t, name, strings.TrimSuffix(strings.Join(kept, "<data "), "</repomd>\n")+"</repomd>\n")
 }

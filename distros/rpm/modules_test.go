@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -82,7 +83,7 @@ func TestModules(t *testing.T) {
 			files := map[string]string{"etc/os-release": system}
 			maps.Copy(files, c.files)
 			o := r.options(t)
-			o.Root = textFS(files)
+			o.Root = testfile.FS(files)
 			x := require.Value(openIndex(t.Context(), o))(t)
 			var got []string
 			for _, name := range x.Names("") {

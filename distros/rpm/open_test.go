@@ -13,11 +13,12 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -256,7 +257,7 @@ func TestSignedPackages(t *testing.T) {
 	r.publish(t)
 	o := r.options(t)
 	k := testKeys()
-	o.Root = textFS(map[string]string{
+	o.Root = testfile.FS(map[string]string{
 		"etc/pki/rpm-gpg/GOOD": repotest.Public(t, k.good), "etc/pki/rpm-gpg/OTHER": repotest.Public(t, k.stranger), "etc/pki/rpm-gpg/note": "hello",
 	})
 	for _, c := range []struct {
@@ -293,7 +294,7 @@ func TestSignedPackages(t *testing.T) {
 func TestKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
-	root := textFS(map[string]string{"etc/pki/rpm-gpg/GOOD": repotest.Public(t, k.good), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": ""})
+	root := testfile.FS(map[string]string{"etc/pki/rpm-gpg/GOOD": repotest.Public(t, k.good), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": ""})
 	ring, notes, err := Keyring(root, [][]byte{[]byte(repotest.Public(t, k.stranger))}, []byte(repotest.Public(t, k.expired)))
 	want := []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger), repotest.Fingerprint(k.expired)}
 	slices.Sort(want)
@@ -390,7 +391,7 @@ func TestDigest(t *testing.T) {
 		"arch":     func(o *Options) { o.Arch = "aarch64" },
 		"place":    func(o *Options) { o.Sources[0].BaseURLs = []string{strings.TrimSuffix(r.url, "/os") + "/mirror/os"} },
 		"modules": func(o *Options) {
-			o.Root = textFS(map[string]string{"etc/dnf/modules.d/a.module": "[a]\nstream=1\nstate=enabled\n"})
+			o.Root = testfile.FS(map[string]string{"etc/dnf/modules.d/a.module": "[a]\nstream=1\nstate=enabled\n"})
 		},
 	} {
 		if digest(change) == first {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
@@ -62,14 +61,6 @@ func (r *repository) options(t *testing.T) Options {
 		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "x86_64", Now: testNow,
 		Sources: []repoconf.Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: repotest.Public(t, testKeys().good)}},
 	}
-}
-
-func textFS(files map[string]string) fstest.MapFS {
-	root := fstest.MapFS{}
-	for name, text := range files {
-		root[name] = &fstest.MapFile{Data: []byte(text)}
-	}
-	return root
 }
 
 // openIndex opens the repositories and loads their lists.

@@ -17,9 +17,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // open opens an image for linux/amd64 with a store of its own.

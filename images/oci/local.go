@@ -55,6 +55,9 @@ func ParseLocal(text string) (LocalRef, bool) {
 	return l, true
 }
 
+// Tag is the tag in the reference, "" if it has none.
+func (l LocalRef) Tag() string { return l.tag }
+
 // Check says why the path holds no image, by its index alone.
 func (l LocalRef) Check() error {
 	var err error

@@ -22,9 +22,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // entries returns the names in a layout's index, and checks the whole layout with go-containerregistry.

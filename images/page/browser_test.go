@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
@@ -33,9 +34,7 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs Chromium: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs Chromium")
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatalf("DRIVER_E2E=1 needs Debian's chromium: %v", err)
 	}

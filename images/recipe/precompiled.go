@@ -54,6 +54,17 @@ func AliasTags(t matrix.Target) (aliases []string) {
 	return aliases
 }
 
+// HasTag says whether a tag is one that an image of the target has: for any kernel, or for one.
+func HasTag(t matrix.Target, tag string) bool {
+	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
+		front, ok := strings.CutSuffix(tag, "-"+system)
+		if ok && (front == t.Driver.Version || strings.HasPrefix(front, t.Driver.Version+"-") || strings.HasPrefix(front, strings.TrimPrefix(t.Driver.Branch, "R")+"-")) {
+			return true
+		}
+	}
+	return false
+}
+
 // CheckKernel checks whether a driver's modules compile on a kernel, as far as the matrix knows; the error is
 // a *driverinfo.KernelError.
 func CheckKernel(d matrix.Driver, release string) error {

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 const secret = "hunter2-secret"

@@ -5,9 +5,9 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // NoCredentials is a keychain without credentials: tests must not read those of the user who runs them.

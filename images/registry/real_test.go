@@ -2,15 +2,8 @@ package registry
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -26,9 +19,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/ocitest"
 )
 
 // TestRealRegistry pushes and pulls with Docker's own registry from Debian's package: TLS with a private CA,
@@ -110,14 +104,15 @@ func startRegistry(t *testing.T, program string) (host, caFile string) {
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
-	ca, cert, key := certificates(t)
+	ca := testcert.Authority("test CA")
+	server := ca.Server("127.0.0.1")
 	hash := require.Value(bcrypt.GenerateFromPassword([]byte(secret), bcrypt.MinCost))(t)
 	config := fmt.Sprintf(`version: 0.1
 log: {level: info}
 storage: {filesystem: {rootdirectory: %q}}
 http: {addr: "127.0.0.1:0", tls: {certificate: %q, key: %q}}
 auth: {htpasswd: {realm: test, path: %q}}
-`, dir, write("cert.pem", cert), write("key.pem", key), write("htpasswd", append([]byte("me:"), hash...)))
+`, dir, write("cert.pem", []byte(server.CertPEM())), write("key.pem", []byte(server.KeyPEM())), write("htpasswd", append([]byte("me:"), hash...)))
 	cmd := exec.CommandContext(t.Context(), program, "serve", write("config.yml", []byte(config)))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -144,32 +139,7 @@ auth: {htpasswd: {realm: test, path: %q}}
 	case <-time.After(20 * time.Second):
 		t.Fatal("docker-registry did not begin to listen")
 	}
-	return host, write("ca.pem", ca)
-}
-
-// certificates returns a CA and a server certificate for 127.0.0.1, as PEM.
-func certificates(t *testing.T) (ca, cert, key []byte) {
-	t.Helper()
-	sign := func(tmpl, parent *x509.Certificate, priv, signer *ecdsa.PrivateKey) []byte {
-		der := require.Value(x509.CreateCertificate(rand.Reader, tmpl, parent, &priv.PublicKey, signer))(t)
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	}
-	var keys [2]*ecdsa.PrivateKey
-	for i := range keys {
-		k := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		keys[i] = k
-	}
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-	}
-	der := require.Value(x509.MarshalPKCS8PrivateKey(keys[1]))(t)
-	return sign(root, root, keys[0], keys[0]), sign(leaf, root, keys[1], keys[0]),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return host, write("ca.pem", []byte(ca.CertPEM()))
 }
 
 // cuttingProxy forwards connections to a server, and breaks the first one that sends more than limit bytes.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/verify"

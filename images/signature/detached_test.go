@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
@@ -109,9 +110,7 @@ func TestImportRefuses(t *testing.T) {
 
 // TestRealOpenSSL signs an export with the commands of docs/supply-chain.md.
 func TestRealOpenSSL(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("signs with openssl: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "signs with openssl")
 	t.Parallel()
 	for kind, args := range map[string][]string{
 		"p256":    {"-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"},

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
@@ -82,9 +83,7 @@ func TestRemoveInterrupted(t *testing.T) {
 // not touch it.
 func TestRemoveStopsAtMounts(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
-	}
+	gate.Root(t, "it mounts")
 	work, other := t.TempDir(), t.TempDir()
 	precious := filepath.Join(other, "precious")
 	at := filepath.Join(work, "step-1/root/a/mnt")

@@ -16,7 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // newSet returns a set like those of Compile.
@@ -27,7 +29,7 @@ func newSet(t *testing.T, driver string, names ...string) *Set {
 		Driver: driver, Flavour: "open", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Method: Method,
 	}}
 	for _, name := range names {
-		path := write(t, dir, name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
+		path := testfile.Write(t, dir+"/"+name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
 		f := require.Value(readFile(name, path))(t)
 		s.Modules = append(s.Modules, f)
 	}
@@ -164,7 +166,7 @@ func TestFindAndPrune(t *testing.T) {
 	if got := find("535"); got != "535.1" { // the damaged one is skipped
 		t.Errorf("found %s", got)
 	}
-	write(t, c.Dir, tempPrefix+"left/nvidia.ko", "")
+	testfile.Write(t, c.Dir+"/"+tempPrefix+"left/nvidia.ko", "")
 	require.NoError(t, c.Prune(2))
 	assert.Equalf(t, ErrMiss.Error(), find("470.1"), "found")
 	if got := find("470"); got != "470.2" { // the most recently used
@@ -206,9 +208,7 @@ func TestPutErrors(t *testing.T) {
 // TestFullDisk fills a small file system that only this process sees.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a small file system")
-	}
+	gate.Root(t, "it mounts a small file system")
 	dir := os.Getenv("BUILD_TEST_FULL")
 	if dir == "" {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestFullDisk$", "-test.v")
@@ -231,7 +231,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("Put left %q", names)
 	}
 	b := newBench(t, goodMake)
-	write(t, b.job.Source, "nvidia/nv-kernel.o_binary", string(make([]byte, 100<<10)))
+	testfile.Write(t, b.job.Source+"/nvidia/nv-kernel.o_binary", string(make([]byte, 100<<10)))
 	b.job.Work = dir
 	assert.ErrorIsf(t, assert.Err(Compile(context.Background(), b.job)), unix.ENOSPC, "Compile")
 	if left, _ := filepath.Glob(filepath.Join(dir, scratch, "*")); len(left) > 0 {

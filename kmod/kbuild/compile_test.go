@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // The fake make prints what the real one prints, and takes finished modules.
@@ -120,16 +121,16 @@ func TestCompileErrors(t *testing.T) {
 				}
 			}, "raise the container's memory limit above 1 GiB"},
 		{"a test's compiler is killed and nobody says so", goodMake + "\necho oom_kill 5 >\"$kos/../memory.events\"", func(t *testing.T, b *bench) {
-			write(t, b.job.Limits.Proc, "self/cgroup", "0::/\n")
-			write(t, b.job.Limits.Cgroup, "memory.events", "oom_kill 4\n")
+			testfile.Write(t, b.job.Limits.Proc+"/self/cgroup", "0::/\n")
+			testfile.Write(t, b.job.Limits.Cgroup+"/memory.events", "oom_kill 4\n")
 		}, func(t *testing.T, err error) {
 			if !compileError(t, err).Killed {
 				t.Error("not killed")
 			}
 		}, "killed 1 of its programs for want of memory; out of memory"},
 		{"a test's compiler is killed and make goes on", "echo oom_kill 6 >\"$kos/../memory.events\"\nsleep 60", func(t *testing.T, b *bench) {
-			write(t, b.job.Limits.Proc, "self/cgroup", "0::/\n")
-			write(t, b.job.Limits.Cgroup, "memory.events", "oom_kill 4\n")
+			testfile.Write(t, b.job.Limits.Proc+"/self/cgroup", "0::/\n")
+			testfile.Write(t, b.job.Limits.Cgroup+"/memory.events", "oom_kill 4\n")
 		}, func(t *testing.T, err error) {
 			if !compileError(t, err).Killed {
 				t.Error("not killed")
@@ -140,7 +141,7 @@ func TestCompileErrors(t *testing.T) {
 				assert.ErrorIsf(t, compileError(t, err), unix.ENOSPC, "not ENOSPC")
 			}, "free some space"},
 		{"strip fails", goodMake, func(t *testing.T, b *bench) {
-			write(t, b.tools, "strip", "#!/bin/sh\necho bad file\nexit 1\n")
+			testfile.Write(t, b.tools+"/strip", "#!/bin/sh\necho bad file\nexit 1\n")
 		}, func(t *testing.T, err error) {
 			if e := compileError(t, err); !slices.Equal(e.Tail, []string{"bad file"}) {
 				t.Errorf("%+v", e)
@@ -148,12 +149,12 @@ func TestCompileErrors(t *testing.T) {
 		}, "strip of nvidia.ko failed"},
 		{"a module is not made", "cp $kos/nvidia.ko .", nil, nil, "make succeeded, but made no nvidia-uvm.ko"},
 		{"a module of another version", goodMake, func(t *testing.T, b *bench) {
-			write(t, b.kos, "nvidia.ko", string(module("nvidia", "470.256.02", release)))
+			testfile.Write(t, b.kos+"/nvidia.ko", string(module("nvidia", "470.256.02", release)))
 		}, nil, `nvidia that was made from them has version "470.256.02", not 535.261.03`},
 		{"a module for another kernel", goodMake, func(t *testing.T, b *bench) {
-			write(t, b.kos, "nvidia-uvm.ko", string(module("nvidia_uvm", driver, "5.10.0")))
+			testfile.Write(t, b.kos+"/nvidia-uvm.ko", string(module("nvidia_uvm", driver, "5.10.0")))
 		}, nil, `is for kernel "5.10.0"`},
-		{"a module that is none", goodMake, func(t *testing.T, b *bench) { write(t, b.kos, "nvidia.ko", "text") }, nil, "not a kernel module"},
+		{"a module that is none", goodMake, func(t *testing.T, b *bench) { testfile.Write(t, b.kos+"/nvidia.ko", "text") }, nil, "not a kernel module"},
 		{"a wanted module is not in the sources", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"nvidia", "nvidia-drm"} },
 			func(t *testing.T, err error) {
 				if _, ok := errors.AsType[*SourceError](err); !ok || !errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +164,7 @@ func TestCompileErrors(t *testing.T) {
 		{"no sources", goodMake, func(_ *testing.T, b *bench) { b.job.Source = "/nowhere" }, nil, "the driver's sources in /nowhere: Makefile"},
 		{"a name that is a path", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"../x"} }, nil, "is no name of a module"},
 		{"a path with a blank", goodMake, func(_ *testing.T, b *bench) { b.job.Work = "/a b" }, nil, "without blanks"},
-		{"a link out of the sources", goodMake, func(t *testing.T, b *bench) { write(t, b.job.Source, "nvidia/out.h", "-> /etc/passwd") }, nil, "copy the driver's sources"},
+		{"a link out of the sources", goodMake, func(t *testing.T, b *bench) { testfile.Write(t, b.job.Source+"/nvidia/out.h", "-> /etc/passwd") }, nil, "copy the driver's sources"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -233,7 +234,7 @@ func TestCompileTwiceAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.ErrorIs(t, assert.Err(Compile(context.Background(), b.job)), ErrBusy)
 	unlock()
-	write(t, b.job.Work, scratch+"/source/left", "by a killed one")
+	testfile.Write(t, b.job.Work+"/"+scratch+"/source/left", "by a killed one")
 	if _, err := Compile(context.Background(), b.job); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestParseVersion(t *testing.T) {
@@ -78,7 +79,7 @@ func TestFindCompiler(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			for name, text := range tt.programs {
-				write(t, dir, name, text)
+				testfile.Write(t, dir+"/"+name, text)
 			}
 			got, err := FindCompiler(context.Background(), Headers{CompilerText: tt.text}, "relative:"+filepath.Join(dir, "nothing")+":"+dir)
 			if tt.wantErr != "" {
@@ -95,7 +96,7 @@ func TestFindCompiler(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		write(t, dir, "gcc", gcc("12.2.0"))
+		testfile.Write(t, dir+"/gcc", gcc("12.2.0"))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		assert.ErrorIs(t, assert.Err(FindCompiler(ctx, Headers{}, dir)), context.Canceled)

@@ -2,20 +2,19 @@ package kbuild
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // splitHost returns a host with headers in Debian's layout: three folders that lead to each other.
 func splitHost(t *testing.T) string {
 	t.Helper()
-	host := t.TempDir()
-	for path, text := range map[string]string{
+	return testfile.Tree(t, t.TempDir(), map[string]string{
 		"usr/src/linux-headers-6.1.0-1-amd64/include/generated/utsrelease.h": `#define UTS_RELEASE "6.1.0-1-amd64"` + "\n",
 		"usr/src/linux-headers-6.1.0-1-amd64/include/generated/autoconf.h":   "",
 		"usr/src/linux-headers-6.1.0-1-amd64/include/config/auto.conf":       "CONFIG_CC_VERSION_TEXT=\"gcc-12 (Debian 12.2.0-14) 12.2.0\"\n",
@@ -25,21 +24,12 @@ func splitHost(t *testing.T) string {
 		"usr/src/linux-headers-6.1.0-1-common/include/linux/module.h":        "",
 		"usr/lib/linux-kbuild-6.1/scripts/mod/modpost":                       "ELF",
 		"usr/lib/elsewhere": "not a header",
-	} {
-		to := filepath.Join(host, path)
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o755)))
-	}
-	for link, target := range map[string]string{
-		"lib": "usr/lib",
-		"usr/src/linux-headers-6.1.0-1-common/scripts": "../../lib/linux-kbuild-6.1/scripts",
-		"usr/src/linux-headers-6.1.0-1-amd64/scripts":  "../../lib/linux-kbuild-6.1/scripts",
-		"usr/lib/modules/6.1.0-1-amd64/build":          "/usr/src/linux-headers-6.1.0-1-amd64",
-		"usr/lib/modules/6.1.0-1-amd64/source":         "/usr/src/linux-headers-6.1.0-1-common",
-	} {
-		to := filepath.Join(host, link)
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Symlink(target, to)))
-	}
-	return host
+		"lib":               "-> usr/lib",
+		"usr/src/linux-headers-6.1.0-1-common/scripts": "-> ../../lib/linux-kbuild-6.1/scripts",
+		"usr/src/linux-headers-6.1.0-1-amd64/scripts":  "-> ../../lib/linux-kbuild-6.1/scripts",
+		"usr/lib/modules/6.1.0-1-amd64/build":          "-> /usr/src/linux-headers-6.1.0-1-amd64",
+		"usr/lib/modules/6.1.0-1-amd64/source":         "-> /usr/src/linux-headers-6.1.0-1-common",
+	})
 }
 
 func TestCopyHeaders(t *testing.T) {

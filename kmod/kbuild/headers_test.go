@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestFindHeaders(t *testing.T) {
@@ -41,15 +42,15 @@ func TestFindHeaders(t *testing.T) {
 		{"Red Hat, one folder, old compiler text", func(t *testing.T, root string) {
 			dir := "usr/src/kernels/" + release
 			wholeTree(t, root, dir, release)
-			write(t, root, dir+"/include/config/auto.conf", "CONFIG_MODULES=y\n")
-			write(t, root, dir+"/include/generated/compile.h", "#define LINUX_COMPILER \"gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)\"\n")
+			testfile.Write(t, root+"/"+dir+"/include/config/auto.conf", "CONFIG_MODULES=y\n")
+			testfile.Write(t, root+"/"+dir+"/include/generated/compile.h", "#define LINUX_COMPILER \"gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)\"\n")
 		}, Headers{
 			Release: release, Build: "usr/src/kernels/" + release, Source: "usr/src/kernels/" + release,
 			CompilerText: "gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC)", Origin: "here",
 		}, ""},
 		{"a link that climbs out stays in the root", func(t *testing.T, root string) {
 			wholeTree(t, root, "opt/tree", release)
-			write(t, root, "lib/modules/"+release+"/build", "-> ../../../../../../../../../../opt/tree")
+			testfile.Write(t, root+"/lib/modules/"+release+"/build", "-> ../../../../../../../../../../opt/tree")
 		}, Headers{Release: release, Build: "opt/tree", Source: "opt/tree", CompilerText: debianText, Origin: "here"}, ""},
 		{"nothing", func(*testing.T, string) {}, Headers{}, "here: /usr/src/kernels/" + release + ": does not exist"},
 		{"another kernel", func(t *testing.T, root string) {
@@ -59,7 +60,7 @@ func TestFindHeaders(t *testing.T) {
 			sourceTree(t, root, "usr/src/linux-headers-"+release)
 		}, Headers{}, "is not a prepared kernel tree"},
 		{"a loop", func(t *testing.T, root string) {
-			write(t, root, "lib/modules/"+release+"/build", "-> build")
+			testfile.Write(t, root+"/lib/modules/"+release+"/build", "-> build")
 		}, Headers{}, "too many levels of symbolic links"},
 	}
 	for _, tt := range tests {
@@ -103,9 +104,9 @@ func TestLink(t *testing.T) {
 	t.Parallel()
 	host, image := t.TempDir(), t.TempDir()
 	debianTree(t, host)
-	write(t, image, "lib", "-> usr/lib")
-	write(t, image, "usr/lib/", "")
-	kept := write(t, image, "usr/src/linux-headers-"+release+"/own", "the image's own")
+	testfile.Write(t, image+"/lib", "-> usr/lib")
+	testfile.Write(t, image+"/usr/lib/", "")
+	kept := testfile.Write(t, image+"/usr/src/linux-headers-"+release+"/own", "the image's own")
 	h := require.Value(FindHeaders(release, []Root{{image, "image"}, {host, "host"}}))(t)
 	made := require.Value(h.Link(image))(t)
 	want := map[string]string{

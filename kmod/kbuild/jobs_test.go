@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestJobs(t *testing.T) {
@@ -45,7 +46,7 @@ func TestJobs(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			for name, text := range tt.files {
-				write(t, dir, name, text)
+				testfile.Write(t, dir+"/"+name, text)
 			}
 			n, why := Jobs(tt.max, Limits{Proc: dir, Cgroup: dir, CPUs: 16})
 			if n != tt.want || !strings.Contains(why, tt.wantWhy) {
@@ -70,7 +71,7 @@ func TestOOMKills(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for file, text := range files {
-			write(t, dir, file, text)
+			testfile.Write(t, dir+"/"+file, text)
 		}
 		assert.Equalf(t, 2, (Limits{Proc: dir, Cgroup: dir}).oomKills(), "%s", name)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestKeyString(t *testing.T) {
@@ -45,9 +46,9 @@ func note(name string, kind uint32, desc string) []byte {
 func TestKernelID(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, "sys/kernel/osrelease", release+"\n")
+	testfile.Write(t, dir+"/sys/kernel/osrelease", release+"\n")
 	notes := append(note("Linux\x00", 0x100, "6.1"), note("GNU\x00", 3, "\x01\x02\x03\x04\x05\x06\x07\x08")...)
-	write(t, dir, "kernel/notes", string(append(note("Xen\x00", 6, "abcde"), notes...)))
+	testfile.Write(t, dir+"/kernel/notes", string(append(note("Xen\x00", 6, "abcde"), notes...)))
 	assert.Equalf(t, "build-id 0102030405060708", require.Value(KernelID(release, Headers{}, dir, dir))(t), "running")
 	assert.Errorf(t, assert.Err(KernelID("5.10.0", Headers{}, dir, dir)), "another kernel without headers")
 	root := t.TempDir()
@@ -57,7 +58,7 @@ func TestKernelID(t *testing.T) {
 	if err != nil || !strings.HasPrefix(first, "headers ") {
 		t.Errorf("headers: %q, %v", first, err)
 	}
-	write(t, h.Build, "Module.symvers", "0x2\tprintk\tvmlinux\tEXPORT_SYMBOL\n")
+	testfile.Write(t, h.Build+"/Module.symvers", "0x2\tprintk\tvmlinux\tEXPORT_SYMBOL\n")
 	if second, err := KernelID("5.10.0", h, dir, dir); err != nil || second == first {
 		t.Errorf("other symbols: %q, %v", second, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -20,9 +21,7 @@ import (
 // realTier skips the test unless the real tier was requested.
 func realTier(t *testing.T) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("compares with openssl and the kernel's sign-file: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "compares with openssl and the kernel's sign-file")
 }
 
 func run(t *testing.T, name string, args ...string) {

@@ -5,10 +5,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -17,16 +15,13 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 )
 
 // keys of the tests. Making an RSA key takes long, so there is one.
 var keys = sync.OnceValue(func() map[string]*Signer {
 	out := map[string]*Signer{}
-	r, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err)
-	}
-	out["rsa"] = newTestSigner(r, 0x7f01)
+	out["rsa"] = newTestSigner(testcert.RSA(), 0x7f01)
 	for name, curve := range map[string]elliptic.Curve{"p256": elliptic.P256(), "p384": elliptic.P384(), "other": elliptic.P256()} {
 		k, err := ecdsa.GenerateKey(curve, rand.Reader)
 		if err != nil {
@@ -43,17 +38,8 @@ func newTestSigner(key crypto.Signer, serial int64) *Signer {
 
 // newCert returns a certificate that has expired, which matters to nothing.
 func newCert(key crypto.Signer, serial int64) *x509.Certificate {
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Unix(1e9, 0), NotAfter: time.Unix(11e8, 0),
-		Subject: pkix.Name{CommonName: "Builder of modules", Organization: []string{"Example"}}, SubjectKeyId: []byte{1, 2, 3, byte(serial)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		panic(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	return cert
+	return testcert.Of(key, x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Unix(1e9, 0), NotAfter: time.Unix(11e8, 0),
+		Subject: pkix.Name{CommonName: "Builder of modules", Organization: []string{"Example"}}, SubjectKeyId: []byte{1, 2, 3, byte(serial)}}, nil).Certificate
 }
 
 func write(t testing.TB, name string, content []byte) string {
@@ -69,7 +55,7 @@ func read(t testing.TB, path string) []byte {
 }
 
 func pemOf(label string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
+	return []byte(testcert.PEM(label, der))
 }
 
 func signed(module, der []byte) []byte {

@@ -13,17 +13,13 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // machine creates an image and a machine under one folder.
 func machine(t *testing.T, files map[string]string) Facts {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
-	}
+	dir := testfile.Tree(t, t.TempDir(), files)
 	return Facts{
 		Root: filepath.Join(dir, "root"), Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"),
 		Work: filepath.Join(dir, "work"), Drivers: filepath.Join(dir, "drivers"), Wait: 300 * time.Millisecond,

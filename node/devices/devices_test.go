@@ -7,19 +7,14 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-}
 
 func pci(t *testing.T, sys, addr, vendor, class, driver string) {
 	t.Helper()
 	dir := filepath.Join(sys, "bus/pci/devices", addr)
 	for name, text := range map[string]string{"vendor": vendor, "class": class, "device": "0x1eb8", "subsystem_vendor": "0x10de", "subsystem_device": "0x12a2"} {
-		write(t, filepath.Join(dir, name), text+"\n")
+		testfile.Write(t, filepath.Join(dir, name), text+"\n")
 	}
 	if driver != "" {
 		require.NoError(t, os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(dir, "driver")))
@@ -70,7 +65,7 @@ func TestHostDev(t *testing.T) {
 		root: false,
 	} {
 		proc := t.TempDir()
-		write(t, filepath.Join(proc, "self/mountinfo"), text)
+		testfile.Write(t, filepath.Join(proc, "self/mountinfo"), text)
 		if got, err := HostDev(proc); err != nil || got != want {
 			t.Errorf("%v, %v, want %v of\n%s", got, err, want, text)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // Texts of the driver, release 535, before and after the first initialisation.
@@ -38,9 +39,9 @@ func TestListed(t *testing.T) {
 		t.Errorf("without a driver: %v, %v", got, err)
 	}
 	gpus := filepath.Join(proc, "driver/nvidia/gpus")
-	write(t, filepath.Join(gpus, "0000:05:00.0/information"), fresh)
-	write(t, filepath.Join(gpus, "0000:af:00.0/information"), used)
-	write(t, filepath.Join(gpus, "no-address/information"), used)
+	testfile.Write(t, filepath.Join(gpus, "0000:05:00.0/information"), fresh)
+	testfile.Write(t, filepath.Join(gpus, "0000:af:00.0/information"), used)
+	testfile.Write(t, filepath.Join(gpus, "no-address/information"), used)
 	want := []ListedGPU{{Address: "0000:05:00.0"},
 		{Address: "0000:af:00.0", Model: "Tesla T4", UUID: "GPU-8a3c1f2e-0d4b-4a56-9c7e-1b2d3f405162", Excluded: true}}
 	got := require.Value(n.Listed())(t)

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const majors = `Character devices:
@@ -40,9 +42,7 @@ func informationText(minor int, excluded string) string {
 // switch.
 func loaded(t *testing.T) Nodes {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("device nodes need root")
-	}
+	gate.Root(t, "for device nodes")
 	n := Nodes{t.TempDir(), t.TempDir(), t.TempDir()}
 	require.NoError(t, os.Chmod(n.Dev, 0o755))
 	for name, text := range map[string]string{
@@ -59,7 +59,7 @@ func loaded(t *testing.T) Nodes {
 		"driver/nvidia-nvswitch/permissions":                      "DeviceFileMode: 438\n",
 		"driver/nvidia-nvswitch/devices/0000:c1:00.0/information": "BIOS Version: N/A\n",
 	} {
-		write(t, filepath.Join(n.Proc, name), text)
+		testfile.Write(t, filepath.Join(n.Proc, name), text)
 	}
 	return n
 }
@@ -107,7 +107,7 @@ func TestCreateAndRemove(t *testing.T) {
 	var back []Node
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.NoError(t, n.Remove(back))
-	assert.Samef(t, []string{"char"}, list(t, n.Dev), "left")
+	assert.Samef(t, []string{"char"}, testfile.List(t, n.Dev), "left")
 	require.NoError(t, n.Remove(back))
 }
 
@@ -116,16 +116,6 @@ func create(t *testing.T, n Nodes) (recorded []Node) {
 	t.Helper()
 	require.NoError(t, n.Create(t.Context(), func(missing []Node) { recorded = missing }))
 	return recorded
-}
-
-func list(t *testing.T, dir string) []string {
-	t.Helper()
-	entries := require.Value(os.ReadDir(dir))(t)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 func TestCreateKeepsAndReplaces(t *testing.T) {
@@ -138,7 +128,7 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	}
 	mknod("nvidiactl", 195, 255) // right: kept with its mode
 	mknod("nvidia-uvm", 509, 0)  // of an earlier load
-	write(t, at("nvidia0"), "a regular file")
+	testfile.Write(t, at("nvidia0"), "a regular file")
 	require.NoError(t, os.Symlink("nvidiactl", at("nvidia2")))
 	mknod("elsewhere", 195, 254)
 	require.NoError(t, os.MkdirAll(at("char"), 0o755))
@@ -152,16 +142,16 @@ func TestCreateKeepsAndReplaces(t *testing.T) {
 	assert.Same(t, want, dev(t, n.Dev))
 	// What others put in place since then stays, and what existed before stays, too.
 	require.NoError(t, os.Remove(at("nvidia2")))
-	write(t, at("nvidia2"), "theirs")
+	testfile.Write(t, at("nvidia2"), "theirs")
 	require.NoError(t, n.Remove(created))
-	assert.Same(t, []string{"char", "elsewhere", "nvidia2", "nvidiactl"}, list(t, n.Dev))
-	assert.Same(t, []string{"195:254"}, list(t, at("char")))
+	assert.Same(t, []string{"char", "elsewhere", "nvidia2", "nvidiactl"}, testfile.List(t, n.Dev))
+	assert.Same(t, []string{"195:254"}, testfile.List(t, at("char")))
 }
 
 func TestCreateOlderDrivers(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
-	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia-frontend\n")
 	require.NoError(t, os.RemoveAll(filepath.Join(n.Proc, "driver/nvidia/gpus")))
 	require.NoError(t, os.Remove(filepath.Join(n.Proc, "driver/nvidia/params")))
 	create(t, n)
@@ -176,9 +166,9 @@ func TestCreateOlderDrivers(t *testing.T) {
 func TestCreateLeavesAlone(t *testing.T) {
 	t.Parallel()
 	n := loaded(t)
-	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia\n511 nvidia-uvm\n")
-	write(t, filepath.Join(n.Proc, "driver/nvidia/params"), "ModifyDeviceFiles: 0\n")
-	if created := create(t, n); len(created) > 0 || len(list(t, n.Dev)) > 0 {
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n195 nvidia\n511 nvidia-uvm\n")
+	testfile.Write(t, filepath.Join(n.Proc, "driver/nvidia/params"), "ModifyDeviceFiles: 0\n")
+	if created := create(t, n); len(created) > 0 || len(testfile.List(t, n.Dev)) > 0 {
 		t.Errorf("created %+v", created)
 	}
 }
@@ -194,10 +184,10 @@ func TestCreateFails(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(n.Dev, "nvidia-uvm"), 0o755)) // a folder cannot be replaced by a node
 	assert.Errorf(t, n.Create(t.Context(), record), "a folder in the way")
 	require.NoError(t, n.Remove(created))
-	assert.Samef(t, []string{"char", "nvidia-uvm"}, list(t, n.Dev), "left")
-	write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
+	assert.Samef(t, []string{"char", "nvidia-uvm"}, testfile.List(t, n.Dev), "left")
+	testfile.Write(t, filepath.Join(n.Proc, "driver/nvidia/gpus/0000:05:00.0/information"), "Device Minor: many\n")
 	assert.Errorf(t, n.Create(t.Context(), record), "a minor that is no number was accepted")
-	write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n")
 	assert.ErrorIsf(t, n.Create(t.Context(), record), ErrNoDriver, "no module")
 }
 

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const (
@@ -54,14 +55,6 @@ func must(err error) {
 	}
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounts need root")
-	}
-	t.Parallel()
-}
-
 // sharedRun is a fake /run/nvidia, a shared tmpfs, whose mounts are removed at the end.
 func sharedRun(t *testing.T) string {
 	t.Helper()
@@ -76,20 +69,6 @@ func sharedRun(t *testing.T) string {
 	return dir
 }
 
-func write(t *testing.T, dir, name, text string, mode os.FileMode) {
-	t.Helper()
-	name = filepath.Join(dir, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	require.NoError(t, os.WriteFile(name, []byte(text), mode))
-	require.NoError(t, os.Chmod(name, mode))
-}
-
-func link(t *testing.T, dir, target, name string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
-}
-
 // image makes the root of a small driver image in dir, in driver-build's layout for Debian 12.
 func image(t *testing.T, dir string) string {
 	t.Helper()
@@ -97,25 +76,25 @@ func image(t *testing.T, dir string) string {
 	for _, d := range []string{"proc", "sys/bus/pci/devices", "dev/pts", "run/lock", "tmp", "var/tmp", "var/cache/apt", "usr/lib/gcc/12", "usr/share/doc/x", "usr/share/man/man1"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
-	link(t, dir, "usr/lib", "lib")
-	link(t, dir, "usr/sbin", "sbin")
-	link(t, dir, "usr/bin", "bin")
+	testfile.Write(t, dir+"/lib", "-> usr/lib")
+	testfile.Write(t, dir+"/sbin", "-> usr/sbin")
+	testfile.Write(t, dir+"/bin", "-> usr/bin")
 	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
-		write(t, dir, lib+name+"."+testVersion, "\x7fELF "+name, 0o644)
-		link(t, dir, name+"."+testVersion, lib+name+".1")
+		testfile.Write(t, dir+"/"+lib+name+"."+testVersion, "\x7fELF "+name)
+		testfile.Write(t, dir+"/"+lib+name+".1", "-> "+name+"."+testVersion)
 	}
-	write(t, dir, "usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
-	write(t, dir, "usr/bin/kmod", "\x7fELF kmod", 0o755)
-	link(t, dir, "/bin/kmod", "usr/sbin/modprobe")
-	write(t, dir, "usr/sbin/ldconfig", "\x7fELF ldconfig", 0o755)
-	write(t, dir, "etc/ld.so.cache", "cache", 0o644)
-	write(t, dir, "etc/hosts", "image's own", 0o644)
-	write(t, dir, "usr/src/nvidia-"+testVersion+"/kernel/Kbuild", "obj-m", 0o644)
-	write(t, dir, firmwareDir+"/"+testVersion+"/gsp_ga10x.bin", "firmware", 0o644)
-	link(t, dir, "../../../share/nvidia-driver/firmware/nvidia/"+testVersion, "usr/lib/firmware/nvidia/"+testVersion)
-	write(t, dir, "usr/lib/gcc/12/cc1", "compiler", 0o755)
-	write(t, dir, "usr/share/doc/x/copyright", "text", 0o644)
-	write(t, dir, "tmp/left", "over", 0o644)
+	testfile.WriteMode(t, dir+"/usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
+	testfile.WriteMode(t, dir+"/usr/bin/kmod", "\x7fELF kmod", 0o755)
+	testfile.Write(t, dir+"/usr/sbin/modprobe", "-> /bin/kmod")
+	testfile.WriteMode(t, dir+"/usr/sbin/ldconfig", "\x7fELF ldconfig", 0o755)
+	testfile.Write(t, dir+"/etc/ld.so.cache", "cache")
+	testfile.Write(t, dir+"/etc/hosts", "image's own")
+	testfile.Write(t, dir+"/usr/src/nvidia-"+testVersion+"/kernel/Kbuild", "obj-m")
+	testfile.Write(t, dir+"/"+firmwareDir+"/"+testVersion+"/gsp_ga10x.bin", "firmware")
+	testfile.Write(t, dir+"/usr/lib/firmware/nvidia/"+testVersion, "-> ../../../share/nvidia-driver/firmware/nvidia/"+testVersion)
+	testfile.WriteMode(t, dir+"/usr/lib/gcc/12/cc1", "compiler", 0o755)
+	testfile.Write(t, dir+"/usr/share/doc/x/copyright", "text")
+	testfile.Write(t, dir+"/tmp/left", "over")
 	return dir
 }
 
@@ -143,16 +122,6 @@ func points(t *testing.T, r Root) []string {
 		found = append(found, rel)
 	}
 	return found
-}
-
-func list(t *testing.T, dir string) []string {
-	t.Helper()
-	entries := require.Value(os.ReadDir(dir))(t)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 // holdFile starts a process that keeps a file open until the test ends, and returns when the file is open.

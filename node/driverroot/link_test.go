@@ -12,7 +12,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // linkRoot is a testRoot that is served by a link. In these tests only the part of a privileged container
@@ -32,7 +34,7 @@ func leadTo(t *testing.T, r Root) Staged {
 }
 
 func TestLink(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := linkRoot(t)
 	s := leadTo(t, r)
 	assert.Equalf(t, s.Dir, require.Value(r.Linked())(t), "links to")
@@ -48,7 +50,7 @@ func TestLink(t *testing.T) {
 	if len(points(t, r)) > 0 {
 		t.Errorf("mounts: %q", points(t, r))
 	}
-	if got := list(t, filepath.Dir(r.Target)); len(got) != 1 {
+	if got := testfile.List(t, filepath.Dir(r.Target)); len(got) != 1 {
 		t.Errorf("beside the link: %q", got)
 	}
 	require.NoError(t, s.Link(t.Context())) // a second call
@@ -70,7 +72,7 @@ func TestLink(t *testing.T) {
 	}
 	require.NoError(t, newer.Unlink())
 	require.NoError(t, newer.Unlink())
-	if got := list(t, filepath.Dir(r.Target)); len(got) != 0 {
+	if got := testfile.List(t, filepath.Dir(r.Target)); len(got) != 0 {
 		t.Errorf("left: %q", got)
 	}
 	if ok, why := newer.AdoptableLink(); ok || why == "" {
@@ -80,7 +82,7 @@ func TestLink(t *testing.T) {
 
 // What may be in the place of the link.
 func TestLinkReplaces(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, c := range map[string]struct {
 		put  func(t *testing.T, target string)
 		want error
@@ -92,22 +94,25 @@ func TestLinkReplaces(t *testing.T) {
 		}, nil},
 		"a dangling link": {func(t *testing.T, target string) {
 			t.Helper()
-			link(t, filepath.Dir(target), "/x/roots/470.256.02-0123456789ab", "driver")
+			testfile.Write(t, filepath.Dir(target)+"/driver", "-> /x/roots/470.256.02-0123456789ab")
 		}, nil},
 		"what a kill left": {func(t *testing.T, target string) {
 			t.Helper()
 			require.NoError(t, os.MkdirAll(filepath.Dir(target)+"/.driver.tmp/lib", 0o755))
 		}, nil},
-		"somebody's files": {func(t *testing.T, target string) { t.Helper(); write(t, target, "usr/lib/libcuda.so", "x", 0o644) }, ErrNotOurs},
-		"somebody's link":  {func(t *testing.T, target string) { t.Helper(); link(t, filepath.Dir(target), "/opt/driver", "driver") }, ErrNotOurs},
-		"a file":           {func(t *testing.T, target string) { t.Helper(); write(t, filepath.Dir(target), "driver", "x", 0o644) }, ErrNotOurs},
+		"somebody's files": {func(t *testing.T, target string) { t.Helper(); testfile.Write(t, target+"/usr/lib/libcuda.so", "x") }, ErrNotOurs},
+		"somebody's link": {func(t *testing.T, target string) {
+			t.Helper()
+			testfile.Write(t, filepath.Dir(target)+"/driver", "-> /opt/driver")
+		}, ErrNotOurs},
+		"a file": {func(t *testing.T, target string) { t.Helper(); testfile.Write(t, filepath.Dir(target)+"/driver", "x") }, ErrNotOurs},
 		"a folder of a host": {func(t *testing.T, target string) {
 			t.Helper()
-			write(t, filepath.Dir(target), ".driver.tmp/x", "x", 0o644)
+			testfile.Write(t, filepath.Dir(target)+"/.driver.tmp/x", "x")
 		}, ErrNotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			r := linkRoot(t)
 			c.put(t, r.Target)
 			s := require.Value(r.Stage(t.Context()))(t)
@@ -116,7 +121,7 @@ func TestLinkReplaces(t *testing.T) {
 			}
 			got := require.Value(r.Linked())(t)
 			assert.Equalf(t, c.want == nil, got == s.Dir, "links to %q", got)
-			if left := list(t, filepath.Dir(r.Target)); c.want == nil && len(left) != 1 {
+			if left := testfile.List(t, filepath.Dir(r.Target)); c.want == nil && len(left) != 1 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -124,7 +129,7 @@ func TestLinkReplaces(t *testing.T) {
 }
 
 func TestLinkRefuses(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := linkRoot(t)
 	s := require.Value(r.Stage(t.Context()))(t)
 	for _, edit := range []func(*Root){func(r *Root) { r.HostDev = false }, func(r *Root) { r.Storage = "" }} {
@@ -146,7 +151,7 @@ func TestLinkRefuses(t *testing.T) {
 	require.Value(mount.Unmount(t.Context()))(t)
 	require.NoError(t, s.Link(t.Context()))
 	// A root in which somebody created device files is not usable for consumers that look at the host's.
-	write(t, s.Dir, "dev/nvidia0", "", 0o644)
+	testfile.Write(t, s.Dir+"/dev/nvidia0", "")
 	if ok, why := r.AdoptableLink(); ok || !strings.Contains(why, "folder dev") {
 		t.Errorf("%v, %s", ok, why)
 	}
@@ -164,7 +169,7 @@ func TestLinkRefuses(t *testing.T) {
 
 // A linked root becomes a mounted one and vice versa, as when a release changes its values.
 func TestLinkAndMountTakeTurns(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := linkRoot(t)
 	leadTo(t, r)
 	mount := r

@@ -11,19 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const release = "6.1.0-38-amd64"
 
 func TestAddModules(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	made := t.TempDir()
 	var files []Module
 	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} {
-		write(t, made, name+".ko", "\x7fELF "+name, 0o644)
+		testfile.Write(t, made+"/"+name+".ko", "\x7fELF "+name)
 		files = append(files, Module{filepath.Join(made, name+".ko"), "digest of " + name})
 	}
 	require.NoError(t, s.AddModules(t.Context(), release, files))
@@ -56,7 +58,7 @@ func TestAddModules(t *testing.T) {
 
 // The host's /lib/modules in the container must not be written to.
 func TestAddModulesLeavesTheHostAlone(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/modules")
@@ -65,9 +67,9 @@ func TestAddModulesLeavesTheHostAlone(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(over, unix.MNT_DETACH) })
 	s := mounted(t, r)
 	made := t.TempDir()
-	write(t, made, "nvidia.ko", "\x7fELF", 0o644)
+	testfile.Write(t, made+"/nvidia.ko", "\x7fELF")
 	require.NoError(t, s.AddModules(t.Context(), release, []Module{{filepath.Join(made, "nvidia.ko"), "x"}}))
-	if names := list(t, over); len(names) > 0 {
+	if names := testfile.List(t, over); len(names) > 0 {
 		t.Errorf("written to the host: %q", names)
 	}
 	if _, err := os.Stat(filepath.Join(r.Target, "lib/modules", release, "updates/nvidia/nvidia.ko")); err != nil {
@@ -87,7 +89,7 @@ func TestSetFirmwarePath(t *testing.T) {
 	} {
 		sys := t.TempDir()
 		const file = "module/firmware_class/parameters/path"
-		write(t, sys, file, c.before, 0o644)
+		testfile.Write(t, sys+"/"+file, c.before)
 		undo, err := SetFirmwarePath(sys, "/run/nvidia/driver")
 		if foreign, ok := errors.AsType[*ForeignPathError](err); ok != (c.before == c.undone) || (err != nil && foreign == nil) {
 			t.Errorf("%s: %v", name, err)
@@ -108,9 +110,9 @@ func TestUndoKeepsWhatSomebodySetMeanwhile(t *testing.T) {
 	t.Parallel()
 	sys := t.TempDir()
 	const file = "module/firmware_class/parameters/path"
-	write(t, sys, file, "\n", 0o644)
+	testfile.Write(t, sys+"/"+file, "\n")
 	undo := require.Value(SetFirmwarePath(sys, "/run/nvidia/driver"))(t)
-	write(t, sys, file, "/theirs\n", 0o644)
+	testfile.Write(t, sys+"/"+file, "/theirs\n")
 	require.NoError(t, undo())
 	if text, _ := os.ReadFile(filepath.Join(sys, file)); string(text) != "/theirs\n" {
 		t.Errorf("changed to %q", text)
@@ -122,14 +124,16 @@ func TestServeFirmware(t *testing.T) {
 	for name, prepare := range map[string]func(string){
 		"split lib": func(dir string) { require.NoError(t, os.MkdirAll(dir+"/lib", 0o755)) },
 		"merged lib": func(dir string) {
-			link(t, dir, "usr/lib", "lib")
+			testfile.Write(t, dir+"/lib", "-> usr/lib")
 			require.NoError(t, os.MkdirAll(dir+"/usr/lib", 0o755))
 		},
-		"an absolute one": func(dir string) { link(t, dir, "/"+firmwareDir+"/"+testVersion, "lib/firmware/nvidia/"+testVersion) },
+		"an absolute one": func(dir string) {
+			testfile.Write(t, dir+"/lib/firmware/nvidia/"+testVersion, "-> /"+firmwareDir+"/"+testVersion)
+		},
 	} {
 		dir := t.TempDir()
 		prepare(dir)
-		write(t, dir, firmwareDir+"/"+testVersion+"/gsp.bin", "x", 0o644)
+		testfile.Write(t, dir+"/"+firmwareDir+"/"+testVersion+"/gsp.bin", "x")
 		root := require.Value(os.OpenRoot(dir))(t)
 		require.NoError(t, serveFirmware(root, testVersion))
 		require.NoError(t, serveFirmware(root, testVersion))

@@ -15,7 +15,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -23,7 +25,7 @@ import (
 var everyMount = []string{".", "proc", "run/nvidia-persistenced", "run/nvidia-fabricmanager", "run/nvidia-topologyd", "sys", "dev"}
 
 func TestMountStaged(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	assert.Same(t, everyMount, points(t, r))
@@ -34,7 +36,7 @@ func TestMountStaged(t *testing.T) {
 		t.Errorf("adoptable: %v, %s", ok, why)
 	}
 	// The socket of one of our daemons is visible.
-	write(t, r.Image, "run/nvidia-persistenced/socket", "", 0o600)
+	testfile.WriteMode(t, r.Image+"/run/nvidia-persistenced/socket", "", 0o600)
 	if _, err := os.Stat(filepath.Join(r.Target, "run/nvidia-persistenced/socket")); err != nil {
 		t.Error(err)
 	}
@@ -54,10 +56,10 @@ func TestMountStaged(t *testing.T) {
 }
 
 func TestDeviceFilesInTheRoot(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, storage := range map[string]bool{"staged": true, "image": false} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			r := testRoot(t)
 			if !storage {
 				r.Storage = ""
@@ -67,7 +69,7 @@ func TestDeviceFilesInTheRoot(t *testing.T) {
 			if found := inside.Lint(r.Target, r.Version, false); len(found) > 0 {
 				t.Errorf("findings: %q", found)
 			}
-			write(t, r.Image, "dev/nvidia0", "", 0o600)
+			testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
 			if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia0")); err != nil {
 				t.Error(err)
 			}
@@ -81,7 +83,7 @@ func TestDeviceFilesInTheRoot(t *testing.T) {
 
 // An image whose folders are covered by volumes serves the files below them, above all the firmware.
 func TestImageBindShowsWhatVolumesCover(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = ""
 	over := filepath.Join(r.Image, "usr/lib/firmware")
@@ -94,7 +96,7 @@ func TestImageBindShowsWhatVolumesCover(t *testing.T) {
 }
 
 func TestSharedPropagation(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	// The storage is shared as well, as on a host where systemd shares all mounts: submounts must not appear
 	// there.
@@ -142,7 +144,7 @@ func peer(t *testing.T) (ask chan<- string, answer <-chan int) {
 }
 
 func TestNotShared(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, unix.Mount("", filepath.Dir(r.Target), "", unix.MS_PRIVATE, ""))
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -156,7 +158,7 @@ func TestNotShared(t *testing.T) {
 }
 
 func TestUnmountStackedStaleAndForeign(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	s := mounted(t, r)
 	require.NoError(t, unix.Mount(s.Dir, r.Target, "", unix.MS_BIND, "")) // second layer
@@ -180,7 +182,7 @@ func TestUnmountStackedStaleAndForeign(t *testing.T) {
 }
 
 func TestStaleLayerAlone(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	gone := filepath.Join(t.TempDir(), "gone")
 	require.NoError(t, os.Mkdir(gone, 0o755))
@@ -206,7 +208,7 @@ func TestStaleLayerAlone(t *testing.T) {
 }
 
 func TestUnmountBusy(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
 	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
@@ -237,7 +239,7 @@ func TestUnmountBusy(t *testing.T) {
 }
 
 func TestMountFailureLeavesNothing(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(r.Image, "sys")))
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -270,7 +272,7 @@ func allMounts(t *testing.T) []string {
 }
 
 func TestNamespaceOfProcessIsUntouched(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := image(t, t.TempDir())
 	before := require.Value(os.Readlink("/proc/self/ns/mnt"))(t)
 	for range 2 * runtime.NumCPU() {
@@ -283,7 +285,7 @@ func TestNamespaceOfProcessIsUntouched(t *testing.T) {
 }
 
 func TestRefresh(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	mounted(t, r)
 	before := require.Value(r.Mounts())(t)
@@ -294,7 +296,7 @@ func TestRefresh(t *testing.T) {
 	// Another container of the same image starts.
 	next := r
 	next.Image = image(t, filepath.Join(t.TempDir(), "second"))
-	write(t, next.Image, "dev/nvidia7", "", 0o600)
+	testfile.WriteMode(t, next.Image+"/dev/nvidia7", "", 0o600)
 	require.NoError(t, unix.Mount("x", filepath.Join(r.Target, "sys"), "tmpfs", 0, "")) // stacked by somebody
 	require.NoError(t, next.Refresh(t.Context()))
 	if _, err := os.Stat(filepath.Join(r.Target, "dev/nvidia7")); err != nil {
@@ -317,7 +319,7 @@ func TestRefresh(t *testing.T) {
 // The host's /dev in a root outlives the container, and the next container keeps that mount: programs that
 // use it notice nothing.
 func TestHostDevStays(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	hostDev := func(image string) (end func()) {
 		t.Helper()
 		dev := filepath.Join(image, "dev")

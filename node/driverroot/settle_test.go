@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func TestSettle(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	require.NoError(t, r.Settle(t.Context())) // there is no root
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -56,14 +58,14 @@ func TestSettle(t *testing.T) {
 // Modules that the root has from the image are linked, and the remains of an earlier attempt are not written
 // to.
 func TestAddModulesLinks(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	dir := t.TempDir()
 	from := filepath.Join(dir, "nvidia.ko")
-	write(t, dir, "nvidia.ko", "module", 0o644)
+	testfile.Write(t, dir+"/nvidia.ko", "module")
 	s := require.Value(r.Stage(t.Context()))(t)
 	inRoot := filepath.Join(s.Dir, from)
-	write(t, s.Dir, from, "module", 0o644)
+	testfile.Write(t, s.Dir+"/"+from, "module")
 	st := require.Value(os.Stat(from))(t)
 	require.NoError(t, os.Chtimes(inRoot, st.ModTime(), st.ModTime()))
 	require.NoError(t, os.Remove(filepath.Join(s.Dir, "usr/bin/kmod")))
@@ -80,7 +82,7 @@ func TestAddModulesLinks(t *testing.T) {
 			t.Errorf("not linked: %d names", st.Nlink)
 		}
 	}
-	write(t, dir, "nvidia.ko", "signed module", 0o644) // differs from the image's
+	testfile.Write(t, dir+"/nvidia.ko", "signed module") // differs from the image's
 	require.NoError(t, s.AddModules(t.Context(), release, []Module{{Path: from, SHA256: "3"}}))
 	assert.Equal(t, "signed module", string(require.Value(os.ReadFile(to))(t)))
 	assert.Equalf(t, "module", string(require.Value(os.ReadFile(inRoot))(t)), "the image's module is")

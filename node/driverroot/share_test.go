@@ -12,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const (
@@ -32,24 +34,24 @@ func layered(t *testing.T, dir string) (r Root, base, upper string) {
 		require.NoError(t, os.MkdirAll(at(name), 0o755))
 	}
 	image(t, at("base"))
-	write(t, at("base"), "usr/bin/big", big, 0o755)
-	write(t, at("base"), "usr/bin/script", "#!/bin/sh", 0o755)
-	write(t, at("base"), "usr/bin/su", big, 0o4755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/big", big, 0o755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/script", "#!/bin/sh", 0o755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/su", big, 0o4755)
 	require.NoError(t, unix.Chmod(at("base/usr/bin/su"), 0o4755))
-	write(t, at("base"), "usr/bin/ping", big, 0o755)
+	testfile.WriteMode(t, at("base")+"/usr/bin/ping", big, 0o755)
 	require.NoError(t, unix.Setxattr(at("base/usr/bin/ping"), "security.capability", []byte(capability), 0))
-	write(t, at("base"), "etc/big", big, 0o644)
-	write(t, at("base"), "usr/src/big", big, 0o644)
+	testfile.Write(t, at("base")+"/etc/big", big)
+	testfile.Write(t, at("base")+"/usr/src/big", big)
 	// usr/share/one is in this layer only.
 	for _, name := range []string{"usr/share/one/a", "usr/share/one/sub/b", "usr/share/one/odd/c"} {
-		write(t, at("base"), name, name, 0o644)
+		testfile.Write(t, at("base")+"/"+name, name)
 	}
 	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
 	require.NoError(t, unix.Mknod(at("base/usr/share/one/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	for _, name := range []string{"open", "hidden", "edited", "removed", "touched"} {
-		write(t, at("base"), testLib+name, "base "+big, 0o644)
+		testfile.Write(t, at("base")+"/"+testLib+name, "base "+big)
 	}
-	write(t, at("driver"), testLib+"hidden", "driver "+big, 0o644)
+	testfile.Write(t, at("driver")+"/"+testLib+"hidden", "driver "+big)
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("driver"), at("base"), at("upper"), at("work"))
 	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
@@ -69,7 +71,7 @@ func stageLog(t *testing.T, r Root) (Staged, string) {
 }
 
 func TestStageLinks(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r, base, upper := layered(t, t.TempDir())
 	edited := filepath.Join(r.Image, testLib, "edited")
 	st := require.Value(os.Stat(edited))(t)
@@ -124,7 +126,7 @@ func TestStageLinks(t *testing.T) {
 
 // When the image's layers are unknown or cannot be used, everything is copied.
 func TestStageCopiesWhereItCannotLink(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, c := range map[string]struct {
 		edit func(t *testing.T, r *Root)
 		why  string
@@ -141,7 +143,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 		}, "another file system"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			r, base, _ := layered(t, t.TempDir())
 			c.edit(t, &r)
 			s, log := stageLog(t, r)
@@ -158,7 +160,7 @@ func TestStageCopiesWhereItCannotLink(t *testing.T) {
 // The storage is a volume of the pod, a mount of its own in the layers' file system: the same folder is found
 // beside the layers.
 func TestStageLinksThroughAVolume(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r, base, _ := layered(t, t.TempDir())
 	volume := t.TempDir()
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
@@ -173,10 +175,10 @@ func TestStageLinksThroughAVolume(t *testing.T) {
 
 // Where the file system supports clones, nothing is linked.
 func TestStageClones(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for _, c := range []struct{ fs, size string }{{"btrfs", "160M"}, {"xfs", "320M"}} {
 		t.Run(c.fs, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			mkfs, err := exec.LookPath("mkfs." + c.fs)
 			if err != nil {
 				t.Skipf("no mkfs.%s here (btrfs-progs, xfsprogs)", c.fs)
@@ -200,7 +202,7 @@ func TestStageClones(t *testing.T) {
 				assert.Equalf(t, want, string(require.Value(os.ReadFile(filepath.Join(s.Dir, name)))(t)), "%s differs", name)
 			}
 			assert.Same(t, describe(t, r.Image)["usr/bin/ping"], describe(t, s.Dir)["usr/bin/ping"])
-			write(t, s.Dir, "usr/bin/big", "changed", 0o755)
+			testfile.WriteMode(t, s.Dir+"/usr/bin/big", "changed", 0o755)
 			if text, err := os.ReadFile(filepath.Join(base, "usr/bin/big")); err != nil || string(text) != big {
 				t.Error("a change of the root changed the layer")
 			}
@@ -210,12 +212,12 @@ func TestStageClones(t *testing.T) {
 
 // A mark for a removed file where there is no file: an overlay lists it but has no such file.
 func TestWhiteoutOfNothing(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for _, init := range []string{"/proc/self", "/nowhere"} {
 		r, base, _ := layered(t, t.TempDir())
 		require.NoError(t, unix.Mknod(filepath.Join(base, "usr/share/one/gone"), unix.S_IFCHR, 0))
 		r.init = init
 		s, _ := stageLog(t, r)
-		assert.Samef(t, []string{"a", "null", "odd", "sub"}, list(t, filepath.Join(s.Dir, "usr/share/one")), "%s", init)
+		assert.Samef(t, []string{"a", "null", "odd", "sub"}, testfile.List(t, filepath.Join(s.Dir, "usr/share/one")), "%s", init)
 	}
 }

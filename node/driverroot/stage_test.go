@@ -17,8 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
@@ -60,13 +62,13 @@ func describe(t *testing.T, dir string) map[string]string {
 func itoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 func TestStageCopiesFaithfully(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	at := func(name string) string { return filepath.Join(r.Image, name) }
-	write(t, r.Image, "usr/bin/ping", "\x7fELF", 0o755)
+	testfile.WriteMode(t, r.Image+"/usr/bin/ping", "\x7fELF", 0o755)
 	require.NoError(t, os.Chown(at("usr/bin/ping"), 12, 34))
 	require.NoError(t, unix.Setxattr(at("usr/bin/ping"), "security.capability", []byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0))
-	write(t, r.Image, "usr/bin/su", "\x7fELF", 0o4755)
+	testfile.WriteMode(t, r.Image+"/usr/bin/su", "\x7fELF", 0o4755)
 	require.NoError(t, unix.Chmod(at("usr/bin/su"), 0o4755))
 	require.NoError(t, os.Link(at("usr/bin/su"), at("usr/bin/su-again")))
 	require.NoError(t, os.Link(at("usr/bin/su"), at("etc/su-elsewhere")))
@@ -75,7 +77,7 @@ func TestStageCopiesFaithfully(t *testing.T) {
 	require.NoError(t, os.Lchown(at("lib"), 7, 8))
 	require.NoError(t, os.Chmod(at("tmp"), os.ModeSticky|0o777))
 	require.NoError(t, os.Chtimes(at("etc"), time.Unix(1, 5), time.Unix(1, 5)))
-	write(t, r.Image, "usr/big", string(bytes.Repeat([]byte("0123456789abcdef"), 1<<17)), 0o600)
+	testfile.WriteMode(t, r.Image+"/usr/big", string(bytes.Repeat([]byte("0123456789abcdef"), 1<<17)), 0o600)
 	volume := at("etc/hosts")
 	require.NoError(t, unix.Mount("/dev/null", volume, "", unix.MS_BIND, "")) // the runtime's files cover the image's
 	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
@@ -109,7 +111,7 @@ func TestStageCopiesFaithfully(t *testing.T) {
 }
 
 func TestStageReusesWhatIsComplete(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	first := require.Value(r.Stage(t.Context()))(t)
 	require.NoError(t, os.Remove(filepath.Join(r.Image, "usr/bin/nvidia-smi"))) // is not checked again
@@ -117,8 +119,8 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	if err != nil || !again.Reused || again.Dir != first.Dir {
 		t.Errorf("second: %+v, %v", again, err)
 	}
-	write(t, r.Image, "usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
-	write(t, first.Dir, "usr/lib/x86_64-linux-gnu/libcuda.so."+testVersion, "short", 0o644)
+	testfile.WriteMode(t, r.Image+"/usr/bin/nvidia-smi", "\x7fELF smi", 0o755)
+	testfile.Write(t, first.Dir+"/usr/lib/x86_64-linux-gnu/libcuda.so."+testVersion, "short")
 	require.NoError(t, first.Mount(t.Context()))
 	if ok, why := r.Adoptable(); ok {
 		t.Error("a root with a damaged library is adoptable")
@@ -129,22 +131,22 @@ func TestStageReusesWhatIsComplete(t *testing.T) {
 	if err != nil || third.Reused {
 		t.Errorf("after damage: %+v, %v", third, err)
 	}
-	if names := list(t, filepath.Dir(third.Dir)); len(names) != 2 { // the damaged one is mounted: kept
+	if names := testfile.List(t, filepath.Dir(third.Dir)); len(names) != 2 { // the damaged one is mounted: kept
 		t.Errorf("roots: %q", names)
 	}
 	require.NoError(t, r.Prune(0))
-	if names := list(t, filepath.Dir(third.Dir)); len(names) != 2 {
+	if names := testfile.List(t, filepath.Dir(third.Dir)); len(names) != 2 {
 		t.Errorf("pruned what is mounted: %q", names)
 	}
 	require.Value(r.Unmount(t.Context()))(t)
 	require.NoError(t, r.Prune(0))
-	assert.Same(t, []string{filepath.Base(third.Dir)}, list(t, filepath.Dir(third.Dir)))
+	assert.Same(t, []string{filepath.Base(third.Dir)}, testfile.List(t, filepath.Dir(third.Dir)))
 }
 
 func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
-	write(t, r.Image, "usr/lib/big", strings.Repeat("x", 3<<20), 0o644)
+	testfile.Write(t, r.Image+"/usr/lib/big", strings.Repeat("x", 3<<20))
 	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
 	require.NoError(t, unix.Mount("small", r.Storage, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
@@ -153,29 +155,29 @@ func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	contains(t, err.Error(), "make room")
-	if names := list(t, filepath.Join(r.Storage, "roots")); len(names) > 0 {
+	if names := testfile.List(t, filepath.Join(r.Storage, "roots")); len(names) > 0 {
 		t.Errorf("left: %q", names)
 	}
 }
 
 func TestStageStops(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("SIGTERM")
 	cancel(why)
 	assert.ErrorIs(t, assert.Err(r.Stage(ctx)), why)
-	if names := list(t, filepath.Join(r.Storage, "roots")); len(names) > 0 {
+	if names := testfile.List(t, filepath.Join(r.Storage, "roots")); len(names) > 0 {
 		t.Errorf("left: %q", names)
 	}
 }
 
 func TestStageKilled(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	image(t, filepath.Join(dir, "image"))
 	for i := range 24 {
-		write(t, dir, "image/usr/lib/big"+itoa(uint32(i)), strings.Repeat("x", 1<<20), 0o644)
+		testfile.Write(t, dir+"/image/usr/lib/big"+itoa(uint32(i)), strings.Repeat("x", 1<<20))
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), stageChild+"="+dir)
@@ -187,7 +189,7 @@ func TestStageKilled(t *testing.T) {
 	})
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	for _, name := range list(t, roots) {
+	for _, name := range testfile.List(t, roots) {
 		if !strings.HasPrefix(name, ".tmp-") {
 			t.Fatalf("the kill left %q", name)
 		}
@@ -197,7 +199,7 @@ func TestStageKilled(t *testing.T) {
 	if err != nil || s.Reused {
 		t.Fatalf("next start: %+v, %v", s, err)
 	}
-	assert.Same(t, []string{filepath.Base(s.Dir)}, list(t, roots))
+	assert.Same(t, []string{filepath.Base(s.Dir)}, testfile.List(t, roots))
 }
 
 func TestStageRefuses(t *testing.T) {
@@ -214,7 +216,7 @@ func TestStageRefuses(t *testing.T) {
 }
 
 func TestStorageInsideTheImage(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	r.Storage = filepath.Join(r.Image, "var/lib/nvidia-driver")
 	s := require.Value(r.Stage(t.Context()))(t)
@@ -222,14 +224,14 @@ func TestStorageInsideTheImage(t *testing.T) {
 }
 
 func TestPruneNeverEntersMounts(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	old := r
 	old.ID = "ffff" + testID[4:]
 	s := require.Value(old.Stage(t.Context()))(t)
 	require.Value(r.Stage(t.Context()))(t)
 	precious := t.TempDir()
-	write(t, precious, "nvme0n1", "host's disk", 0o600)
+	testfile.WriteMode(t, precious+"/nvme0n1", "host's disk", 0o600)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.Dir, "dev"), 0o755))
 	require.NoError(t, unix.Mount(precious, filepath.Join(s.Dir, "dev"), "", unix.MS_BIND, ""))
 	require.NoError(t, r.Prune(0))
@@ -237,16 +239,16 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 	assert.Errorf(t, r.removeTree(s.Dir), "removed a tree with a mount in it")
 	require.NoError(t, unix.Unmount(filepath.Join(s.Dir, "dev"), 0))
 	require.NoError(t, r.Prune(1))
-	if names := list(t, filepath.Dir(s.Dir)); len(names) != 2 {
+	if names := testfile.List(t, filepath.Dir(s.Dir)); len(names) != 2 {
 		t.Errorf("roots: %q", names)
 	}
 	require.NoError(t, r.Prune(0))
-	if names := list(t, filepath.Dir(s.Dir)); len(names) != 1 {
+	if names := testfile.List(t, filepath.Dir(s.Dir)); len(names) != 1 {
 		t.Errorf("roots: %q", names)
 	}
 	// Mounted after the list of mounts was read: the mount point and what is mounted there stay.
 	late := filepath.Join(t.TempDir(), "late")
-	write(t, late, "usr/lib/libcuda.so", "x", 0o644)
+	testfile.Write(t, late+"/usr/lib/libcuda.so", "x")
 	require.NoError(t, os.Mkdir(filepath.Join(late, "dev"), 0o755))
 	require.NoError(t, unix.Mount(precious, filepath.Join(late, "dev"), "", unix.MS_BIND, ""))
 	assert.ErrorIsf(t, removeBare(late), unix.EBUSY, "removed a mount point")
@@ -257,10 +259,10 @@ func TestPruneNeverEntersMounts(t *testing.T) {
 // TestNothingRemovesDeviceFiles leads a root with the host's /dev in it through its whole life: every way
 // that takes it down or away leaves the device files.
 func TestNothingRemovesDeviceFiles(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	r := testRoot(t)
 	node := filepath.Join(r.Image, "dev/nvidia0")
-	write(t, r.Image, "dev/nvidia0", "", 0o600)
+	testfile.WriteMode(t, r.Image+"/dev/nvidia0", "", 0o600)
 	steps := []struct {
 		name string
 		do   func() error
@@ -284,7 +286,7 @@ func TestNothingRemovesDeviceFiles(t *testing.T) {
 			t.Fatalf("%s: %v", s.name, err)
 		}
 	}
-	if names := list(t, filepath.Join(r.Storage, rootsDir)); len(names) > 0 {
+	if names := testfile.List(t, filepath.Join(r.Storage, rootsDir)); len(names) > 0 {
 		t.Errorf("left: %q", names)
 	}
 }

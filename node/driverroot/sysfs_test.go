@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 )
 
 // The sysfs of a privileged pod with a network of its own, as containerd makes it: the sandbox mounts it
@@ -16,9 +17,7 @@ import (
 // rw but is not writable.
 func TestSysfsOfAPod(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root: namespaces of its own")
-	}
+	gate.Root(t, "for namespaces of its own")
 	sandbox, container := t.TempDir(), t.TempDir()
 	var err error
 	onOwnThread(func() { err = sysfsOfAPod(sandbox, container) })

@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/conformance/inside"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/logging"
 )
 
@@ -53,7 +55,7 @@ func linkMain(dir string) error {
 // A root is staged and linked with few capabilities. With those that are needed to find the image's layers,
 // it shares data with them.
 func TestUnprivileged(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	for name, c := range map[string]struct {
 		keep  []uintptr
 		share bool
@@ -62,7 +64,7 @@ func TestUnprivileged(t *testing.T) {
 		"that do not":       {[]uintptr{unix.CAP_MKNOD}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
+			gate.Root(t, "it mounts")
 			dir := t.TempDir()
 			r, base, _ := layered(t, dir)
 			require.NoError(t, os.Lchown(filepath.Join(base, "etc/big"), 0, 42))
@@ -75,7 +77,7 @@ func TestUnprivileged(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
 				require.NoError(t, unix.Mount("pod", filepath.Join(r.Image, dir), "tmpfs", 0, ""))
 			}
-			write(t, r.Image, "usr/lib/modules/6.1.0/nvidia.ko", "the host's", 0o644)
+			testfile.Write(t, r.Image+"/usr/lib/modules/6.1.0/nvidia.ko", "the host's")
 			hosts := filepath.Join(t.TempDir(), "hosts")
 			require.NoError(t, os.WriteFile(hosts, []byte("the pod's"), 0o644))
 			require.NoError(t, unix.Mount(hosts, filepath.Join(r.Image, "etc/hosts"), "", unix.MS_BIND, ""))

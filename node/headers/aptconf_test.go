@@ -9,7 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
 )
 
 func TestParseConf(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -17,7 +17,7 @@ import (
 // each system, and passes them to kmod/kbuild.
 func TestRealRPM(t *testing.T) {
 	rpmtest.Need(t)
-	key := rpmtest.NewKey(t, rpmtest.KeyOptions{Name: "test"})
+	key := rpmtest.NewKey(t, "rsa2048")
 	for _, test := range []struct {
 		system, version string // ID and VERSION_ID
 		release         string
@@ -63,7 +63,7 @@ func TestRealRPM(t *testing.T) {
 		t.Run(test.system+test.version, func(t *testing.T) {
 			rpms := rpmtest.Build(t, test.packages...)
 			if test.signed {
-				key.Sign(t, rpms...)
+				require.NoError(t, key.Packages(t.Context(), rpms))
 			}
 			test.repository.Packages = rpms
 			url := rpmtest.Serve(t, test.repository.Create(t, t.TempDir()))

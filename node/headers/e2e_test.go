@@ -13,20 +13,19 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // TestRealArchive fetches the headers of Debian's newest kernel into a real base system, through its
 // configured mirrors.
 func TestRealArchive(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs the network and ci/base: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs the network and ci/base")
 	root := realRoot(t, "debian12")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -85,9 +84,7 @@ func resolves(t *testing.T, root string, names ...string) {
 // realRoot unpacks the base image of a system.
 func realRoot(t *testing.T, system string) string {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root to unpack a system")
-	}
+	gate.Root(t, "it unpacks a system")
 	out := require.Value(exec.Command("../../ci/base", system).Output())(t)
 	layout := strings.TrimPrefix(strings.TrimSpace(string(out)), "oci:")
 	var index, manifest struct {

@@ -14,10 +14,11 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const testRelease = "6.1.0-38-amd64"
@@ -111,9 +112,7 @@ func status(packages ...string) string {
 
 func (i *image) write(name, text string) {
 	i.t.Helper()
-	file := filepath.Join(i.dir, name)
-	require.NoError(i.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(i.t, os.WriteFile(file, []byte(text), 0o644))
+	testfile.Write(i.t, i.dir+"/"+name, text)
 }
 
 func (i *image) read(name string) string {

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -109,8 +108,7 @@ func TestExtraRepositories(t *testing.T) {
 
 func TestSignedPackages(t *testing.T) {
 	t.Parallel()
-	stranger, err := openpgp.NewEntity("stranger", "", "s@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return time.Now().AddDate(0, 0, -2) }})
-	require.NoError(t, err)
+	stranger := repotest.KeyAt("stranger", time.Now().AddDate(0, 0, -2), 0)
 	const repo = "[test]\nbaseurl=%s/el/\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\n"
 	for _, test := range []struct {
 		name  string

@@ -1,20 +1,13 @@
 package headers
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -138,34 +131,20 @@ func TestSubscription(t *testing.T) {
 	const release = "5.14.0-427.13.1.el9_4.x86_64"
 	a := newArchive(t)
 	a.rpmRepository("/content/dist/rhel9/9.4/x86_64/appstream/os", signer(), kernelDevel(release))
-	cert, key, pool := clientCertificate(t)
-	a.server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	ca := testcert.Authority("entitlement")
+	client := ca.Client("node")
+	a.server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
 	a.server.StartTLS()
 	i := newRPMImage(t, "")
 	i.write("etc/os-release", "ID=\"rhel\"\nVERSION_ID=\"9.6\"\n")
 	i.write("run/secrets/redhat.repo", "[rhel-9-for-x86_64-appstream-rpms]\nname=Red Hat\nbaseurl="+a.server.URL+"/content/dist/rhel9/$releasever/$basearch/appstream/os\n"+
 		"enabled=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-test\nsslverify=1\nsslcacert=/etc/rhsm/ca/redhat-uep.pem\n"+
 		"sslclientkey=/etc/pki/entitlement-host/123-key.pem\nsslclientcert=/etc/pki/entitlement-host/123.pem\n")
-	i.write("run/secrets/rhsm/ca/redhat-uep.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})))
-	i.write("run/secrets/etc-pki-entitlement/123.pem", cert)
-	i.write("run/secrets/etc-pki-entitlement/123-key.pem", key)
+	i.write("run/secrets/rhsm/ca/redhat-uep.pem", testcert.PEM("CERTIFICATE", a.server.Certificate().Raw))
+	i.write("run/secrets/etc-pki-entitlement/123.pem", client.CertPEM())
+	i.write("run/secrets/etc-pki-entitlement/123-key.pem", client.KeyPEM())
 	got, err := i.fetchRelease(release)
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err, i.log())
 	}
-}
-
-func clientCertificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
-	t.Helper()
-	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der := require.Value(x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private))(t)
-	parsed := require.Value(x509.ParseCertificate(der))(t)
-	secret := require.Value(x509.MarshalECPrivateKey(private))(t)
-	pool = x509.NewCertPool()
-	pool.AddCert(parsed)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})), pool
 }

@@ -14,8 +14,8 @@ import (
 	"testing/fstest"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 func TestProxies(t *testing.T) {

@@ -15,10 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/apt/debtest"
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/repotest"
 )
 
 // hostile fetches with additional members in the package of the kernel's own headers.
@@ -196,9 +197,7 @@ func TestAfterKill(t *testing.T) {
 // The host's /lib/modules, mounted read-only.
 func TestReadOnlyModules(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root to mount")
-	}
+	gate.Root(t, "it mounts")
 	runtime.LockOSThread() // and never unlocked: the thread with its own mounts ends with the test
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
 	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -231,7 +230,7 @@ func TestReadOnlyModules(t *testing.T) {
 	require.NoError(t, tr.close(true))
 }
 
-// member passes an repotest.File through tar, with its name cleaned like dpkg does.
+// member passes a repotest.File through tar, with its name cleaned like dpkg does.
 func member(t *testing.T, e repotest.File) (*tar.Header, *tar.Reader, error) {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(repotest.RawTar(t, e)))

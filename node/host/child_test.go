@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // TestMain runs a child's part if it is called as runChild calls this program.

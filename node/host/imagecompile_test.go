@@ -12,35 +12,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 const imageKernel = "6.1.0-56-amd64"
-
-// put writes a file below root; one that begins with "#!" is executable.
-func put(t *testing.T, root, name, text string) string {
-	t.Helper()
-	path := filepath.Join(root, name)
-	mode := os.FileMode(0o644)
-	if strings.HasPrefix(text, "#!") {
-		mode = 0o755
-	}
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	// A child that another test forks in the meantime would have the file open for writing, and the program
-	// could not start.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	require.NoError(t, os.WriteFile(path, []byte(text), mode))
-	return path
-}
 
 // elfModule returns a kernel module that consists only of its description.
 func elfModule(name, version, release string) string {
@@ -71,25 +54,25 @@ func builder(t *testing.T, script string) ImageCompile {
 	root := t.TempDir()
 	info := require.Value(driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
 		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}.Encode())(t)
-	put(t, root, driverinfo.Path, string(info))
+	testfile.Write(t, root+"/"+driverinfo.Path, string(info))
 	source := "usr/src/nvidia-" + v535 + "/kernel/"
 	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h"} {
-		put(t, root, source+name, "")
+		testfile.Write(t, root+"/"+source+name, "")
 	}
 	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"} {
-		put(t, root, source+name+"/"+name+".Kbuild", "")
-		put(t, root, "kos/"+name+".ko", elfModule(strings.ReplaceAll(name, "-", "_"), v535, imageKernel))
+		testfile.Write(t, root+"/"+source+name+"/"+name+".Kbuild", "")
+		testfile.Write(t, root+"/kos/"+name+".ko", elfModule(strings.ReplaceAll(name, "-", "_"), v535, imageKernel))
 	}
 	const text = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
 	tree := "usr/src/linux-headers-" + imageKernel + "/"
-	put(t, root, tree+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+imageKernel+"\"\n")
-	put(t, root, tree+"include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+text+"\"\n")
+	testfile.Write(t, root+"/"+tree+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+imageKernel+"\"\n")
+	testfile.Write(t, root+"/"+tree+"include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+text+"\"\n")
 	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
-		put(t, root, tree+name, "# "+name)
+		testfile.Write(t, root+"/"+tree+name, "# "+name)
 	}
-	put(t, root, "bin/make", "#!/bin/sh\ncd \"$2\" || exit 9\n"+strings.ReplaceAll(script, "KOS", root+"/kos")+"\n")
-	put(t, root, "bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
-	put(t, root, "bin/gcc-12", "#!/bin/sh\necho '"+text+"'\n")
+	testfile.Write(t, root+"/bin/make", "#!/bin/sh\ncd \"$2\" || exit 9\n"+strings.ReplaceAll(script, "KOS", root+"/kos")+"\n")
+	testfile.Write(t, root+"/bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
+	testfile.Write(t, root+"/bin/gcc-12", "#!/bin/sh\necho '"+text+"'\n")
 	return ImageCompile{Release: imageKernel, Flavour: driverinfo.Proprietary, Dir: filepath.Join(root, "out"), root: root,
 		scratch: filepath.Join(root, "scratch"), path: filepath.Join(root, "bin")}
 }

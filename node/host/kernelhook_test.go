@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
 )
@@ -22,15 +23,10 @@ func TestKernelHook(t *testing.T) {
 	cfg := node.Defaults()
 	cfg.StateDir, cfg.SigningKey, cfg.RDMA = "/var/lib/it's", "/keys/k", true
 	h := kernelHook{path: filepath.Join(dir, "hooks", hookName), text: strings.ReplaceAll(hookText(cfg), "/run/nvidia/", dir+"/")}
-	put := func(path, text string, mode os.FileMode) {
-		t.Helper()
-		path = filepath.Join(dir, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.WriteFile(path, []byte(text), mode))
-	}
-	put("bin/nsenter", "#!/bin/sh\nprintf '%s|' \"$@\" >>"+dir+"/entered\nexit 12\n", 0o700)
-	put("bin/readlink", "#!/bin/sh\ncat "+dir+"/exe\n", 0o700)
-	put("hooks/x", "", 0o600)
+	testfile.Tree(t, dir, map[string]string{
+		"bin/nsenter":  "#!/bin/sh\nprintf '%s|' \"$@\" >>" + dir + "/entered\nexit 12\n",
+		"bin/readlink": "#!/bin/sh\ncat " + dir + "/exe\n", "hooks/x": "",
+	})
 	require.NoError(t, h.WriteKernelHook())
 	if info, err := os.Stat(h.path); err != nil || info.Mode().Perm() != 0o755 {
 		t.Fatalf("%v, %v", info, err)
@@ -54,14 +50,14 @@ func TestKernelHook(t *testing.T) {
 		"no container": {"", "", ""}, "not ready": {`{"ready": false}`, pid, program}, "no pid": {ready, "", program}, "nonsense": {ready, "1;reboot", program},
 		"another program": {ready, pid, "/usr/bin/bash\n"},
 	} {
-		put("driver-status.json", test.status, 0o600)
-		put("nvidia-driver.pid", test.pid, 0o600)
-		put("exe", test.exe, 0o600)
+		testfile.Write(t, dir+"/driver-status.json", test.status)
+		testfile.Write(t, dir+"/nvidia-driver.pid", test.pid)
+		testfile.Write(t, dir+"/exe", test.exe)
 		assert.Equalf(t, "", run("6.1.0-40-amd64"), "%s: entered", name)
 	}
-	put("driver-status.json", ready, 0o600)
-	put("nvidia-driver.pid", pid+"\n", 0o600)
-	put("exe", program, 0o600)
+	testfile.Write(t, dir+"/driver-status.json", ready)
+	testfile.Write(t, dir+"/nvidia-driver.pid", pid+"\n")
+	testfile.Write(t, dir+"/exe", program)
 	assert.Equalf(t, "", run(), "without a kernel")
 	want := "-t|" + pid + "|-m|--|/usr/local/bin/nvidia-driver|compile|--kernel-module-type|auto|--state-dir|/var/lib/it's|--drivers-dir|/drivers|--rdma|--module-signing-key|/keys/k|--kernel|6.1.0-40-amd64|"
 	assert.Equalf(t, want, run("6.1.0-40-amd64", "/boot/vmlinuz-6.1.0-40-amd64"), "entered with")

@@ -2,12 +2,8 @@ package host
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"math/big"
 	"os"
@@ -16,40 +12,32 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 // keyPair writes a key and its certificate, into separate files and into one file.
 func keyPair(t *testing.T, name string) (key, cert, both string) {
 	t.Helper()
-	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: name}, SubjectKeyId: []byte(name)}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
-	raw := require.Value(x509.MarshalPKCS8PrivateKey(private))(t)
-	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	pair := testcert.New(x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: name}, SubjectKeyId: []byte(name)}, nil)
 	dir := t.TempDir()
-	write := func(name string, data []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, data, 0o600))
-		return path
-	}
-	return write("key.pem", keyText), write("cert.pem", certText), write("both.pem", append(keyText, certText...))
+	key, cert = filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem")
+	pair.Write(t, cert, key)
+	return key, cert, testfile.WriteMode(t, filepath.Join(dir, "both.pem"), pair.KeyPEM()+pair.CertPEM(), 0o600)
 }
 
 func TestLoadSigner(t *testing.T) {
 	t.Parallel()
 	key, cert, both := keyPair(t, "A")
 	_, other, _ := keyPair(t, "B")
-	open := filepath.Join(t.TempDir(), "open.pem")
-	data := require.Value(os.ReadFile(both))(t)
-	require.NoError(t, errors.Join(os.WriteFile(open, data, 0o600), os.Chmod(open, 0o644)))
+	open := testfile.WriteMode(t, filepath.Join(t.TempDir(), "open.pem"), testfile.Read(t, both), 0o644)
 	for _, c := range []struct {
 		name string
 		cfg  node.Config

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 // TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and
@@ -66,7 +67,7 @@ func TestFindInTheCache(t *testing.T) {
 
 func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 	t.Helper()
-	path := put(t, t.TempDir(), "nvidia.ko", "nvidia"+v535)
+	path := testfile.Write(t, t.TempDir()+"/nvidia.ko", "nvidia"+v535)
 	sum, size, err := kbuild.Digest(path)
 	require.NoError(t, err)
 	info := kmod.Info{Name: "nvidia", Version: v535, SrcVersion: "NVIDIA" + v535}

@@ -13,9 +13,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/driver-container/driver-container/ci/apitest"
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/kubernetes/apitest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const (
@@ -58,11 +59,11 @@ func TestErrors(t *testing.T) {
 		"no server": {func(*testing.T, *apitest.Server) *Client { return New("", empty) }, []error{ErrNoCluster, fs.ErrNotExist}, "KUBERNETES_SERVICE_HOST"},
 		"no token":  {func(_ *testing.T, s *apitest.Server) *Client { return New(s.URL, empty) }, []error{ErrNoCluster, fs.ErrNotExist}, "is its token mounted"},
 		"no certificate": {func(t *testing.T, s *apitest.Server) *Client {
-			write(t, filepath.Join(s.Folder, "ca.crt"), "x")
+			testfile.Write(t, filepath.Join(s.Folder, "ca.crt"), "x")
 			return New(s.URL, s.Folder)
 		}, []error{ErrNoCluster}, "has no certificate"},
 		"huge token": {func(t *testing.T, s *apitest.Server) *Client {
-			write(t, filepath.Join(s.Folder, "token"), strings.Repeat("x", maxAccount+1))
+			testfile.Write(t, filepath.Join(s.Folder, "token"), strings.Repeat("x", maxAccount+1))
 			return New(s.URL, s.Folder)
 		}, []error{ErrNoCluster}, "more than"},
 		"other authority": {func(t *testing.T, s *apitest.Server) *Client {
@@ -116,14 +117,9 @@ func strangerOf(t *testing.T, s *apitest.Server) string {
 	t.Helper()
 	token := require.Value(os.ReadFile(filepath.Join(s.Folder, "token")))(t)
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "token"), string(token))
-	write(t, filepath.Join(dir, "ca.crt"), otherAuthority)
+	testfile.Write(t, filepath.Join(dir, "token"), string(token))
+	testfile.Write(t, filepath.Join(dir, "ca.crt"), otherAuthority)
 	return dir
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // The kubelet replaces the token, and sometimes the authorities, while the pod runs.
@@ -136,9 +132,9 @@ func TestRotation(t *testing.T) {
 	assert.NoErrorf(t, ask(), "new token")
 	ca := filepath.Join(s.Folder, "ca.crt")
 	good := require.Value(os.ReadFile(ca))(t)
-	write(t, ca, otherAuthority)
+	testfile.Write(t, ca, otherAuthority)
 	assert.ErrorIsf(t, ask(), ErrUnreachable, "other authorities")
-	write(t, ca, otherAuthority+string(good))
+	testfile.Write(t, ca, otherAuthority+string(good))
 	assert.NoErrorf(t, ask(), "both authorities")
 }
 

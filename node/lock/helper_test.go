@@ -98,9 +98,3 @@ func startNVIDIAScript(t *testing.T, dir string) *process {
 	return start(t, exec.Command("sh", "-c", `exec 3> "$0/nvidia-driver.pid"
 if flock -n 3; then echo $$ >&3; echo held $$; cat >/dev/null; else echo refused; fi`, dir))
 }
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	b := require.Value(os.ReadFile(path))(t)
-	return string(b)
-}

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 func noContext() context.Context { return context.Background() }
@@ -33,7 +34,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	o := options(dir)
 	o.Self = Holder{Pod: "gpu/a", Image: "driver:1", Host: "n"}
 	l := acquire(t, o)
-	if got, want := read(t, o.Legacy), fmt.Sprintf("%d\n", os.Getpid()); got != want {
+	if got, want := testfile.Read(t, o.Legacy), fmt.Sprintf("%d\n", os.Getpid()); got != want {
 		t.Errorf("legacy file: got %q, want %q", got, want)
 	}
 	h, held, err := Peek(o.Path)
@@ -94,7 +95,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 	other := startInstance(t, dir)
 	other.line(t)
 	o := options(dir)
-	content, pid := read(t, o.Path), read(t, o.Legacy)
+	content, pid := testfile.Read(t, o.Path), testfile.Read(t, o.Legacy)
 	for _, o.Timeout = range []time.Duration{0, 200 * time.Millisecond} {
 		_, err := Acquire(t.Context(), o)
 		if held, ok := errors.AsType[*HeldError](err); !ok || !errors.Is(err, ErrHeld) || held.Holder.PID != other.Process.Pid || held.Waited < o.Timeout || held.Path != o.Path {
@@ -108,7 +109,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 	if _, err := Acquire(ctx, o); !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
 		t.Errorf("cancelled: %v after %v", err, time.Since(began))
 	}
-	if read(t, o.Path) != content || read(t, o.Legacy) != pid {
+	if testfile.Read(t, o.Path) != content || testfile.Read(t, o.Legacy) != pid {
 		t.Error("who lost has written into the winner's files")
 	}
 	assert.ErrorIsf(t, assert.Err(Acquire(ctx, options(t.TempDir()))), context.Canceled, "cancelled before")
@@ -122,10 +123,10 @@ func TestTheirScript(t *testing.T) {
 	o := options(dir)
 	other := startNVIDIAScript(t, dir)
 	other.line(t)
-	pid := read(t, o.Legacy)
+	pid := testfile.Read(t, o.Legacy)
 	_, err := Acquire(t.Context(), o)
 	var held *HeldError
-	if !errors.As(err, &held) || held.Path != o.Legacy || held.Holder.PID != other.Process.Pid || read(t, o.Legacy) != pid {
+	if !errors.As(err, &held) || held.Path != o.Legacy || held.Holder.PID != other.Process.Pid || testfile.Read(t, o.Legacy) != pid {
 		t.Errorf("they hold: %v", err)
 	}
 	if h, held, err := Peek(o.Path); held || err != nil {

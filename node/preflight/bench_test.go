@@ -3,9 +3,6 @@ package preflight
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -17,21 +14,15 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// newSigner returns a key with a self-signed certificate; without id the certificate has no subject key id.
-func newSigner(t *testing.T, name string, serial int64, id []byte, issuer *sign.Signer) *sign.Signer {
+// newSigner returns a key and its certificate; without id the certificate has no subject key id.
+func newSigner(t *testing.T, name string, serial int64, id []byte, issuer *testcert.Pair) *sign.Signer {
 	t.Helper()
-	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, SubjectKeyId: id}
-	parent, by := template, crypto.Signer(key)
-	if issuer != nil {
-		parent, by = issuer.Certificate, issuer.Key
-	}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by))(t)
-	cert := require.Value(x509.ParseCertificate(der))(t)
-	return require.Value(sign.NewSigner(key, cert))(t)
+	pair := testcert.New(x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, SubjectKeyId: id}, issuer)
+	return require.Value(sign.NewSigner(pair.Key, pair.Certificate))(t)
 }
 
 // bench makes modules and provides the kernel's keys.
@@ -48,7 +39,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, dir: t.TempDir()}
 	b.db = newSigner(t, "SB test db", 0x81, []byte{0x1a, 0xae, 0x51}, nil)
 	b.other = newSigner(t, "Somebody else", 2, []byte{0xff}, nil)
-	b.leaf = newSigner(t, "Leaf", 3, []byte{0x1e, 0xaf}, b.db)
+	b.leaf = newSigner(t, "Leaf", 3, []byte{0x1e, 0xaf}, &testcert.Pair{Key: b.db.Key, Certificate: b.db.Certificate})
 	b.without = newSigner(t, "SnakeOil", 0x80, nil, nil)
 	return b
 }
@@ -130,11 +121,6 @@ func flip(at int) func([]byte) []byte {
 }
 
 const tail = 12 + 28 // the description of a signature, and the line of text
-
-func mustRead(t *testing.T, path string) []byte {
-	t.Helper()
-	return require.Value(os.ReadFile(path))(t)
-}
 
 func (m *machine) gone(name string) {
 	m.t.Helper()

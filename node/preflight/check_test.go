@@ -72,13 +72,13 @@ var cases = []struct {
 	{"read-only volume", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "/run/nvidia rw", "/run/nvidia ro", 1)}, nil, Blocked, "read-only", "writable"},
 	{"read-only file system", RunShared, map[string]string{"proc/self/mountinfo": strings.Replace(goodMounts, "tmpfs rw,size", "tmpfs ro,size", 1)}, nil, Blocked, "read-only", "writable"},
 	{"the host's namespace", RunShared, map[string]string{
-		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "link:mnt:[4026531840]",
+		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, nil, OK, "shares the mounts of process 1", ""},
 	{"bare machine, private mounts", RunShared, map[string]string{
-		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "link:mnt:[4026531840]",
+		"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/vda1 rw\n", "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, func(i *Input) { i.Host = i.Root }, OK, "shares the mounts of process 1", ""},
 	{"container without hostPID", RunShared, map[string]string{
-		"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1), "proc/self/ns/mnt": "link:mnt:[4026531840]",
+		"proc/self/mountinfo": strings.Replace(goodMounts, " shared:13", "", 1), "proc/self/ns/mnt": "-> mnt:[4026531840]",
 	}, func(i *Input) { i.Host = i.Root }, Blocked, "seen by nobody else", "Bidirectional"},
 	{"no mountinfo", RunShared, map[string]string{"proc/self/mountinfo": "gone"}, nil, Skipped, "not known", ""},
 
@@ -135,10 +135,10 @@ var cases = []struct {
 	{"modules_disabled", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, nil, Blocked, "switched off", "Reboot"},
 	{"modules_disabled, loaded", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "is loaded", ""},
 
-	{"nvidia-smi", HostDriver, map[string]string{"host/etc/alternatives/nvidia-smi": "link:/usr/lib/nvidia/nvidia-smi", "host/usr/lib/nvidia/nvidia-smi": "x", "host/usr/bin/nvidia-smi": "link:/etc/alternatives/nvidia-smi"}, nil, Warning, "/usr/bin/nvidia-smi", "pre-installed"},
-	{"dangling nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "link:/etc/alternatives/nvidia-smi"}, nil, OK, "no driver of its own", ""},
-	{"endless nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "link:nvidia-smi"}, nil, OK, "no driver of its own", ""},
-	{"link out of the host", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "link:../../../../../../../../../../../bin/sh", "outside": "x"}, nil, OK, "no driver of its own", ""},
+	{"nvidia-smi", HostDriver, map[string]string{"host/etc/alternatives/nvidia-smi": "-> /usr/lib/nvidia/nvidia-smi", "host/usr/lib/nvidia/nvidia-smi": "x", "host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, Warning, "/usr/bin/nvidia-smi", "pre-installed"},
+	{"dangling nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, OK, "no driver of its own", ""},
+	{"endless nvidia-smi", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "-> nvidia-smi"}, nil, OK, "no driver of its own", ""},
+	{"link out of the host", HostDriver, map[string]string{"host/usr/bin/nvidia-smi": "-> ../../../../../../../../../../../bin/sh", "outside": "x"}, nil, OK, "no driver of its own", ""},
 	{"host's modules", HostDriver, map[string]string{"host/usr/lib/modules/" + release + "/modules.dep": "updates/dkms/nvidia-current.ko.xz: kernel/drm.ko\n"}, nil, Warning, "/lib/modules/6.1.0-38-amd64/updates/dkms/nvidia-current.ko.xz", "Remove the driver's packages"},
 	{"libcuda", HostDriver, map[string]string{"host/usr/lib/x86_64-linux-gnu/libcuda.so.1": "x"}, nil, Warning, "libcuda.so.1 of another driver", "Remove"},
 	{"host not seen", HostDriver, nil, func(i *Input) { i.Host = i.Root }, Skipped, "not known", ""},

@@ -1,18 +1,17 @@
 package preflight
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// machine is a node as files: path below a temporary folder -> content. The prefix "link:" makes a symbolic
+// machine is a node as files: path below a temporary folder -> content. The prefix "-> " makes a symbolic
 // link, "" an empty file, and a path that ends in "/" a folder.
 type machine struct {
 	t   *testing.T
@@ -37,12 +36,12 @@ func goodFiles() map[string]string {
 		"proc/meminfo":                                         "MemTotal:       16000000 kB\nMemFree:         100 kB\nMemAvailable:   12000000 kB\n",
 		"proc/self/status":                                     "Name:\tdriver\nCapInh:\t0000000000000000\nCapEff:\t000001ffffffffff\n",
 		"proc/self/mountinfo":                                  goodMounts,
-		"proc/self/ns/mnt":                                     "link:mnt:[4026532000]",
-		"proc/1/ns/mnt":                                        "link:mnt:[4026531840]",
+		"proc/self/ns/mnt":                                     "-> mnt:[4026532000]",
+		"proc/1/ns/mnt":                                        "-> mnt:[4026531840]",
 		"root/etc/os-release":                                  "ID=debian\nVERSION_ID=\"12\"\n",
 		"host/usr/lib/os-release":                              "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n",
-		"host/etc/os-release":                                  "link:../usr/lib/os-release",
-		"host/lib":                                             "link:usr/lib",
+		"host/etc/os-release":                                  "-> ../usr/lib/os-release",
+		"host/lib":                                             "-> usr/lib",
 		"host/usr/lib/modules/" + release + "/modules.dep":     "kernel/drivers/char/ipmi/ipmi_msghandler.ko:\nkernel/drivers/gpu/drm/drm.ko: kernel/x.ko\n",
 		"host/usr/lib/modules/" + release + "/modules.builtin": "kernel/drivers/i2c/i2c-core.ko\n",
 		"state/": "",
@@ -74,23 +73,9 @@ func newMachine(t *testing.T, files map[string]string) *machine {
 
 func (m *machine) write(name, body string) {
 	m.t.Helper()
-	file := filepath.Join(m.dir, name)
-	var err error
-	switch target, link := strings.CutPrefix(body, "link:"); {
-	case body == "gone":
-		return
-	case strings.HasSuffix(name, "/"):
-		err = os.MkdirAll(file, 0o700)
-	case link:
-		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
-			err = os.Symlink(target, file)
-		}
-	default:
-		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
-			err = os.WriteFile(file, []byte(body), 0o600)
-		}
+	if body != "gone" {
+		testfile.Write(m.t, m.dir+"/"+name, body)
 	}
-	require.NoError(m.t, err)
 }
 
 // rename makes the text of a run the same in every folder.

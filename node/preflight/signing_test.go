@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -181,7 +182,7 @@ func TestOtherCertificate(t *testing.T) {
 func TestKeysUnseen(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	good, bad := b.signed(b.db, crypto.SHA256, nil), b.write("bad.ko", flip(1000)(mustRead(t, filepath.Join(b.dir, "nvidia.ko"))))
+	good, bad := b.signed(b.db, crypto.SHA256, nil), b.write("bad.ko", flip(1000)([]byte(testfile.Read(t, filepath.Join(b.dir, "nvidia.ko")))))
 	for _, c := range []struct {
 		name, path string
 		edit       func(m *machine, in *Input)

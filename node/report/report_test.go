@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/apitest"
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/kubernetes"
-	"github.com/driver-container/driver-container/node/kubernetes/apitest"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 

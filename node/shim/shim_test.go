@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
@@ -144,9 +145,7 @@ func TestShimKilled(t *testing.T) {
 // The shim as process 1 of a pid namespace, as in a container without hostPID.
 func TestProcessOne(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("pid namespaces need root")
-	}
+	gate.Root(t, "for pid namespaces")
 	for _, c := range []struct {
 		args []string
 		want string

@@ -3,12 +3,12 @@ package status
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
 )
@@ -34,15 +34,8 @@ func serves() seen {
 func (s seen) system(t *testing.T, run string) kmod.System {
 	t.Helper()
 	dir := t.TempDir()
-	write := func(name, text string) {
-		name = filepath.Join(dir, name)
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)))
-	}
-	for name, text := range s.sys {
-		write("sys/"+name, text)
-	}
-	write("proc/self/mountinfo", strings.ReplaceAll(s.mounts, "RUN", run))
-	write("proc/modules", "")
+	testfile.Tree(t, dir, map[string]string{"proc/self/mountinfo": strings.ReplaceAll(s.mounts, "RUN", run), "proc/modules": ""})
+	testfile.Tree(t, dir+"/sys", s.sys)
 	if s.link != "" {
 		require.NoError(t, os.Symlink(s.link, RootPath(run)))
 	}

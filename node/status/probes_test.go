@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/lock"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 )
 
 func TestMine(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestMain runs the tests in a mount namespace of their own: their mounts are not visible outside.
@@ -31,25 +33,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounts need root")
-	}
-	t.Parallel()
-}
-
-func write(t *testing.T, dir, name, text string, mode os.FileMode) {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), mode))
-}
-
 // Somebody writes to a layer at the same time: a file that differs from what the overlay showed is not
 // linked.
 func TestLinkOfWhatChanges(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	lower, dst := open(t, dir), open(t, t.TempDir())
 	var shown unix.Stat_t
@@ -61,7 +48,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		},
 		"grown": func(file string) { require.NoError(t, os.Truncate(file, 1<<20)) },
 		"replaced": func(file string) {
-			write(t, dir, "new", "original", 0o644)
+			testfile.Write(t, dir+"/new", "original")
 			require.NoError(t, os.Rename(dir+"/new", file))
 		},
 		"mode": func(file string) { require.NoError(t, os.Chmod(file, 0o600)) },
@@ -71,7 +58,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		},
 		"gone": func(file string) { require.NoError(t, os.Remove(file)) },
 	} {
-		write(t, dir, name, "original", 0o644)
+		testfile.Write(t, dir+"/"+name, "original")
 		require.NoError(t, unix.Stat(filepath.Join(dir, name), &shown))
 		l := &Layers{metacopy: true}
 		if l.find([]*os.File{lower}, name, &shown) == nil {
@@ -94,9 +81,9 @@ func TestLinkOfWhatChanges(t *testing.T) {
 }
 
 func TestMetacopyIsNotTaken(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
-	write(t, dir, "lib", "data", 0o644)
+	testfile.Write(t, dir+"/lib", "data")
 	require.NoError(t, unix.Setxattr(filepath.Join(dir, "lib"), "trusted.overlay.metacopy", nil, 0))
 	var shown unix.Stat_t
 	require.NoError(t, unix.Stat(filepath.Join(dir, "lib"), &shown))
@@ -115,14 +102,14 @@ func open(t *testing.T, dir string) *os.File {
 
 // A folder is read in its layer if no other layer has it.
 func TestOnly(t *testing.T) {
-	needRoot(t)
+	gate.Root(t, "it mounts")
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"base", "top", "upper", "work", "merged"} {
 		require.NoError(t, os.Mkdir(at(name), 0o755))
 	}
 	for _, name := range []string{"base/usr/lib/a", "top/usr/lib/b", "base/usr/share/one/sub/b", "base/usr/share/one/odd/c", "base/usr/bin/sh"} {
-		write(t, dir, name, name, 0o644)
+		testfile.Write(t, dir+"/"+name, name)
 	}
 	require.NoError(t, unix.Setxattr(at("base/usr/share/one/odd"), "trusted.overlay.opaque", []byte("y"), 0))
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("top"), at("base"), at("upper"), at("work"))

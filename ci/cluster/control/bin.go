@@ -2,9 +2,7 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // buildLimit is five times the duration of building everything on two idle cores.
@@ -21,9 +21,7 @@ const buildLimit = 35 * time.Minute
 // Gate skips a test unless DRIVER_E2E=1 asks for the real tier.
 func Gate(t testing.TB) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("tests with a real Kubernetes run with DRIVER_E2E=1 (make e2e): they build its programs from source, which takes minutes")
-	}
+	gate.Real(t, "tests with a real Kubernetes build its programs from source, which takes minutes")
 }
 
 // Bin returns the folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
@@ -36,7 +34,7 @@ func Bin(t testing.TB) string {
 }
 
 var bin = sync.OnceValues(func() (string, error) {
-	root, err := repository()
+	root, err := tool.Root()
 	if err != nil {
 		return "", err
 	}
@@ -52,20 +50,3 @@ var bin = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 })
-
-// repository returns the project's root, found upwards from the folder that the test runs in.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "ci/cluster/tools/build")); err == nil {
-			return dir, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("the test does not run inside of the project's checkout: there is no ci/cluster/tools/build in the folders above it")
-		}
-		dir = filepath.Dir(dir)
-	}
-}

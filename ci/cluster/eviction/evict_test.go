@@ -56,8 +56,8 @@ func testUpgrade(t *testing.T, s *stage) {
 	pod := e.driverPod()
 	a := e.start(pod, "", "")
 	e.Wait(limit, "idle", func() error {
-		if !strings.Contains(a.said(), "to ask for a free node") {
-			return fmt.Errorf("it said %q", a.said())
+		if !strings.Contains(a.log.String(), "to ask for a free node") {
+			return fmt.Errorf("it said %q", a.log.String())
 		}
 		return nil
 	})
@@ -178,8 +178,8 @@ func testStopped(t *testing.T, s *stage) {
 	end := e.driver(pod)
 	defer end()
 	e.Wait(limit, "an eviction under way", func() error {
-		if !strings.Contains(a.said(), "evicted pod team/stay-") {
-			return fmt.Errorf("it said %q", a.said())
+		if !strings.Contains(a.log.String(), "evicted pod team/stay-") {
+			return fmt.Errorf("it said %q", a.log.String())
 		}
 		return nil
 	})
@@ -228,8 +228,8 @@ func testRights(t *testing.T, s *stage) {
 	a := e.start(nobody, "", "")
 	e.status("nobody", status.Waiting, "replace")
 	e.Wait(limit, "the right that is missing", func() error {
-		if !strings.Contains(a.said(), `grant the service account "get" on "nodes"`) {
-			return fmt.Errorf("it said %s", a.said())
+		if !strings.Contains(a.log.String(), `grant the service account "get" on "nodes"`) {
+			return fmt.Errorf("it said %s", a.log.String())
 		}
 		return nil
 	})
@@ -258,7 +258,7 @@ func testKilled(t *testing.T, s *stage, name, at string, answered, podGone bool)
 	select {
 	case <-kill:
 	case <-time.After(limit):
-		t.Fatalf("it never came to %q\n%s", at, a.said())
+		t.Fatalf("it never came to %q\n%s", at, a.log.String())
 	}
 	a.kill()
 	if podGone {

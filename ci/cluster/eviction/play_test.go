@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -84,22 +84,9 @@ func must(pods []corev1.Pod, _ error) []corev1.Pod { return pods }
 type agent struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	mu   sync.Mutex
-	log  bytes.Buffer
+	log  tool.Buffer
 	done chan struct{}
 	err  error
-}
-
-func (a *agent) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.log.Write(p)
-}
-
-func (a *agent) said() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.log.String()
 }
 
 // start runs driver-evict as the chart's container of a pod does, with a token that is bound to that pod.
@@ -119,14 +106,14 @@ func (e *site) start(pod *corev1.Pod, server, ca string) *agent {
 	}
 	a := &agent{t: e.t, cmd: exec.Command(e.binary, "--server", server, "--service-account-dir", dir, "--run-dir", e.run), done: make(chan struct{})}
 	a.cmd.Env = chartEnv(e.t, pod)
-	a.cmd.Stdout, a.cmd.Stderr = a, a
+	a.cmd.Stdout, a.cmd.Stderr = &a.log, &a.log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(e.t, a.cmd.Start())
 	go func() { a.err = a.cmd.Wait(); close(a.done) }()
 	e.t.Cleanup(func() {
 		a.kill()
 		if e.t.Failed() {
-			e.t.Logf("driver-evict of %s said:\n%s", pod.Name, a.said())
+			e.t.Logf("driver-evict of %s said:\n%s", pod.Name, a.log.String())
 		}
 	})
 	return a
@@ -167,10 +154,10 @@ func (a *agent) stop() {
 	select {
 	case <-a.done:
 		if a.err != nil {
-			a.t.Errorf("after SIGTERM: %v\n%s", a.err, a.said())
+			a.t.Errorf("after SIGTERM: %v\n%s", a.err, a.log.String())
 		}
 	case <-time.After(30 * time.Second):
-		a.t.Errorf("it does not stop\n%s", a.said())
+		a.t.Errorf("it does not stop\n%s", a.log.String())
 		a.kill()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -51,11 +51,7 @@ const daemons = `
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{Plane: control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true}), binary: filepath.Join(t.TempDir(), "driver-evict")}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", s.binary, "./cmd/driver-evict")
-	build.Dir, build.Env = "../../..", append(build.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	require.NoError(t, tool.Build(t.Context(), s.binary, "cmd/driver-evict"))
 	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
 	require.NoError(t, err)
 	cfg.QPS, cfg.Burst = 1000, 1000

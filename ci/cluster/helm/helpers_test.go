@@ -3,7 +3,6 @@ package helm
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -93,12 +92,6 @@ func monitoring(t *testing.T, p *control.Plane) {
 		p.Kubectl("create", "-f", filepath.Join(found.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+".yaml"))
 		p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/"+kind+".monitoring.coreos.com")
 	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data := require.Value(os.ReadFile(path))(t)
-	return string(data)
 }
 
 // base returns a file's name without its extension.

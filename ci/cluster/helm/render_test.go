@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -59,7 +60,7 @@ func TestManifests(t *testing.T) {
 	}
 	for _, path := range glob(t, dir+"/*.yaml") {
 		name := "deploy/manifests/" + filepath.Base(path)
-		if diff := cmp.Diff(read(t, path), read(t, filepath.Join(repository, name))); diff != "" {
+		if diff := cmp.Diff(testfile.Read(t, path), testfile.Read(t, filepath.Join(repository, name))); diff != "" {
 			t.Errorf("%s is not what the chart renders; run ci/chart/generate (-want +got):\n%s", name, diff)
 		}
 	}

@@ -10,16 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
-
-// gate skips tests that need Debian's package prometheus.
-func gate(t *testing.T) {
-	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs the Debian package prometheus: set DRIVER_E2E=1")
-	}
-}
 
 // promtool runs promtool in a folder and returns its output; an error means that promtool found a fault.
 func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, error) {
@@ -35,7 +28,7 @@ func promtool(t *testing.T, dir string, stdin []byte, args ...string) (string, e
 // TestNames: promtool finds no fault in the metrics that are served.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	gate(t)
+	gate.Real(t, "needs the Debian package prometheus")
 	page := ours(get(t, "http://"+serve(t, waiting())+"/metrics"))
 	if out, err := promtool(t, ".", page, "check", "metrics"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("%v\n%s", err, out)
@@ -59,7 +52,7 @@ func ours(page []byte) (lines []byte) {
 // never fired.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	gate(t)
+	gate.Real(t, "needs the Debian package prometheus")
 	for _, args := range [][]string{{"check", "rules", "--lint-fatal", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		if out, err := promtool(t, monitoring, nil, args...); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
@@ -83,7 +76,7 @@ func TestRules(t *testing.T) {
 // without the discovery of pods: the test replaces that one line.
 func TestDocumentedConfiguration(t *testing.T) {
 	t.Parallel()
-	gate(t)
+	gate.Real(t, "needs the Debian package prometheus")
 	docs := require.Value(os.ReadFile("../../../docs/metrics.md"))(t)
 	_, rest, ok := strings.Cut(string(docs), "```yaml\n")
 	config, _, closed := strings.Cut(rest, "```")

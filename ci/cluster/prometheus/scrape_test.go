@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
@@ -124,7 +125,7 @@ func (s server) until(expr string, n int) []sample {
 // exist.
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	gate(t)
+	gate.Real(t, "needs the Debian package prometheus")
 	alerts := require.Value(filepath.Abs(monitoring + "alerts.yaml"))(t)
 	var config strings.Builder
 	fmt.Fprintf(&config, "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: nvidia-driver\n  static_configs:\n", alerts)

@@ -7,18 +7,13 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // node is a folder with the files of a node.
 func node(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	return root
+	return testfile.Tree(t, t.TempDir(), files)
 }
 
 func TestTake(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const spec = `{"cdiVersion":"0.3.0","kind":"management.nvidia.com/gpu",
@@ -87,9 +88,7 @@ func TestExpect(t *testing.T) {
 		"usr/bin/nvidia-debugdump", "usr/share/nvidia-driver/firmware/nvidia/535.1/gsp_tu10x.bin", "usr/lib/firmware/nvidia/535.1/gsp_tu10x.bin",
 		"usr/lib/firmware/nvidia/535.1/README",
 	} {
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, nil, 0o644))
+		testfile.Write(t, root+"/"+name, "")
 	}
 	require.NoError(t, os.Symlink("usr/lib", filepath.Join(root, "lib")))
 	got := require.Value(Expect(root, "535.1"))(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 const lintVersion = "535.261.03"
@@ -21,30 +22,17 @@ func served(t *testing.T) string {
 	}
 	for name, target := range map[string]string{"lib": "usr/lib", "sbin": "usr/sbin", "bin": "usr/bin", "usr/sbin/modprobe": "/bin/kmod",
 		"usr/lib/firmware/nvidia/" + lintVersion: "../../../share/nvidia-driver/firmware/nvidia/" + lintVersion} {
-		link(t, dir, target, name)
+		testfile.Write(t, dir+"/"+name, "-> "+target)
 	}
 	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
-		write(t, dir, lib+name+"."+lintVersion, name)
-		link(t, dir, name+"."+lintVersion, lib+name+".1")
+		testfile.WriteMode(t, dir+"/"+lib+name+"."+lintVersion, name, 0o755)
+		testfile.Write(t, dir+"/"+lib+name+".1", "-> "+name+"."+lintVersion)
 	}
 	for _, name := range []string{"usr/bin/nvidia-smi", "usr/bin/kmod", "usr/sbin/ldconfig", "etc/ld.so.cache", "usr/src/nvidia-" + lintVersion + "/kernel/Kbuild",
 		firmwareDirs[1] + "/" + lintVersion + "/gsp_ga10x.bin"} {
-		write(t, dir, name, name)
+		testfile.WriteMode(t, dir+"/"+name, name, 0o755)
 	}
 	return dir
-}
-
-func write(t *testing.T, dir, name, text string) {
-	t.Helper()
-	name = filepath.Join(dir, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o755))
-}
-
-func link(t *testing.T, dir, target, name string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 }
 
 func TestLint(t *testing.T) {
@@ -60,14 +48,14 @@ func TestLint(t *testing.T) {
 	relink := func(target, name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
-			link(t, dir, target, name)
+			testfile.Write(t, dir+"/"+name, "-> "+target)
 		}
 	}
 	folder := func(name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) { require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755)) }
 	}
 	file := func(name, text string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) { write(t, dir, name, text) }
+		return func(t *testing.T, dir string) { testfile.WriteMode(t, dir+"/"+name, text, 0o755) }
 	}
 	for name, c := range map[string]struct {
 		change  func(*testing.T, string)

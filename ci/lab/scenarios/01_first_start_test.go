@@ -12,7 +12,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is
@@ -84,7 +85,7 @@ func Test01FirstStart(t *testing.T) {
 func made(t *testing.T, c *lab.Config) {
 	t.Helper()
 	dir := d535.modules(t, c.Kernel, closed)
-	run(t, "cp", d535.compileLog(t, c.Kernel, closed), filepath.Join(dir, "log"))
+	tool.Must(t, "cp", d535.compileLog(t, c.Kernel, closed), filepath.Join(dir, "log"))
 	c.Disks["/opt/made"] = lab.TreeDisk(t, dir)
 }
 
@@ -93,7 +94,7 @@ func made(t *testing.T, c *lab.Config) {
 func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string) string {
 	t.Helper()
 	name := fmt.Sprintf("compile-%s-%s-%s.log", p.driver, flavour, kernel.Release)
-	dir := filepath.Join(cacheDir(t), "state-"+kernel.Release, "log")
+	dir := filepath.Join(lab.CacheDir(t), "state-"+kernel.Release, "log")
 	file := filepath.Join(dir, name)
 	if _, err := os.Stat(file); err == nil {
 		return file
@@ -102,8 +103,8 @@ func (p product) compileLog(t *testing.T, kernel *lab.HostKernel, flavour string
 	if out, err := p.compile(t, kernel, state, flavour); err != nil {
 		t.Fatalf("compile %s for %s: %v\n%s", p.tag(), kernel.Release, err, out)
 	}
-	run(t, "mkdir", "-p", dir)
-	run(t, "cp", filepath.Join(state, "log", name), file)
+	tool.Must(t, "mkdir", "-p", dir)
+	tool.Must(t, "cp", filepath.Join(state, "log", name), file)
 	return file
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
 )
 
 // kept are the files and folders that a driver leaves on a node when it is stopped, with what is below those

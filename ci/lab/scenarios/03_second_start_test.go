@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
 )
 
 // The second start on a node compiles nothing and copies nothing. On an idle machine the driver is ready at

@@ -10,7 +10,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -32,7 +34,7 @@ func withStandin(t *testing.T) (*lab.Guest, lab.Container) {
 	t.Helper()
 	lab.Gate(t)
 	dir := t.TempDir()
-	run(t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(dir, "nvidia-persistenced"), "./standin")
+	require.NoError(t, tool.Build(t.Context(), filepath.Join(dir, "nvidia-persistenced"), "ci/lab/scenarios/standin"))
 	disk := lab.TreeDisk(t, dir)
 	g := stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) { c.Disks["/standin"] = disk }}.start(t)

@@ -2,8 +2,6 @@ package scenarios
 
 import (
 	"maps"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +9,9 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance"
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 const (
@@ -27,11 +27,7 @@ func operatorStage(t *testing.T, more map[string]string) *lab.Guest {
 	t.Helper()
 	lab.Gate(t)
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", dir, "./ci/conformance/drivermanager")
-	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the driver manager: %v\n%s", err, out)
-	}
+	require.NoError(t, tool.Build(t.Context(), dir, "ci/conformance/drivermanager"))
 	disk := lab.TreeDisk(t, dir)
 	return stage{products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) {

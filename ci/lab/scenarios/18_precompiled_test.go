@@ -10,8 +10,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // thin returns the image with modules for a kernel and without a toolchain, or with a layer for each of
@@ -43,10 +44,10 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 	t.Helper()
 	dir, tag := thinLayout(t, kernel)
 	bundle := filepath.Join(t.TempDir(), "bundle")
-	run(t, "umoci", "unpack", "--image", dir+":"+tag, bundle)
+	tool.Must(t, "umoci", "unpack", "--image", dir+":"+tag, bundle)
 	to := filepath.Join(state, "modules")
-	run(t, "mkdir", "-p", to)
-	run(t, "cp", "-a", filepath.Join(bundle, "rootfs/usr/share/nvidia-driver/modules")+"/.", to)
+	tool.Must(t, "mkdir", "-p", to)
+	tool.Must(t, "cp", "-a", filepath.Join(bundle, "rootfs/usr/share/nvidia-driver/modules")+"/.", to)
 }
 
 // The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has

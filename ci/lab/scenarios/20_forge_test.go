@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/ci/lab/uefi"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -25,9 +26,9 @@ import (
 // forged is a set of the driver's modules: signed, and then one of them damaged.
 type forged struct {
 	name   string
-	key    *uefi.Key   // nil: unsigned
-	hash   crypto.Hash // 0: SHA-256
-	module string      // the damaged module; "": nvidia
+	key    *testcert.Pair // nil: unsigned
+	hash   crypto.Hash    // 0: SHA-256
+	module string         // the damaged module; "": nvidia
 	damage func(t *testing.T, path string)
 }
 
@@ -52,7 +53,7 @@ func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) stri
 
 func (f forged) signed(t *testing.T, unsigned *kbuild.Set) *kbuild.Set {
 	t.Helper()
-	signer := require.Value(sign.NewSigner(f.key.Private, f.key.Certificate))(t)
+	signer := require.Value(sign.NewSigner(f.key.Key, f.key.Certificate))(t)
 	if f.hash == 0 {
 		f.hash = crypto.SHA256
 	}
@@ -138,13 +139,7 @@ func truncatedDER(t *testing.T, path string) {
 }
 
 // stripped strips a module after it was signed, as some packagers do.
-func stripped(t *testing.T, path string) { t.Helper(); run(t, "strip", "-g", path) }
-
-// newKey makes a key whose certificate has this name.
-func newKey(t *testing.T, name string) *uefi.Key {
-	t.Helper()
-	return require.Value(uefi.NewKey(name))(t)
-}
+func stripped(t *testing.T, path string) { t.Helper(); tool.Must(t, "strip", "-g", path) }
 
 // with returns a driver's pod whose module cache is one of the forged ones; it serves the image's own root
 // (light).
@@ -179,9 +174,3 @@ func cleanTaint(t *testing.T, g *lab.Guest) {
 }
 
 func contained(text, expression string) bool { return regexp.MustCompile(expression).MatchString(text) }
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text := require.Value(os.ReadFile(path))(t)
-	return string(text)
-}

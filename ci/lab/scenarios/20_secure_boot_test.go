@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
+	"github.com/driver-container/driver-container/ci/testcert"
 )
 
 const (
@@ -26,7 +27,7 @@ type refusal struct {
 	prepares func(t *testing.T, g *lab.Guest)
 }
 
-func refusals(site, stranger *uefi.Key) []refusal {
+func refusals(site, stranger *testcert.Pair) []refusal {
 	const rejected, badMessage = syscall.EKEYREJECTED, syscall.EBADMSG
 	return []refusal{
 		{forged: forged{name: "unsigned"}, errno: rejected, finding: `the modules have no signature`},
@@ -77,10 +78,10 @@ func withSHA512(t *testing.T, g *lab.Guest) {
 // refuses the module, preflight has predicted it, the start ends with 13 and gives the reason, and no state
 // is left. Modules that the site has signed load.
 func Test20SecureBoot(t *testing.T) {
-	var site, stranger *uefi.Key
+	var site, stranger *testcert.Pair
 	var rows []refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
-		site, stranger = newKey(t, "The site's modules"), newKey(t, "A stranger's modules")
+		site, stranger = uefi.NewKey("The site's modules"), uefi.NewKey("A stranger's modules")
 		rows = refusals(site, stranger)
 		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.PK(site.Certificate), uefi.KEK(site.Certificate), uefi.DB(site.Certificate)}}
 		sets := []forged{{name: "signed", key: site}}
@@ -135,15 +136,10 @@ func loadsSigned(t *testing.T, g *lab.Guest, c lab.Container) string {
 }
 
 // signsHere mounts the site's key: modules of the cache, which have no signature, are signed on the node.
-func signsHere(t *testing.T, g *lab.Guest, site *uefi.Key) {
+func signsHere(t *testing.T, g *lab.Guest, site *testcert.Pair) {
 	t.Helper()
-	dir := t.TempDir()
-	if _, _, err := site.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"key.pem", "cert.pem"} {
-		g.Write("/keys/"+name, read(t, dir+"/"+name), 0o400)
-	}
+	g.Write("/keys/key.pem", site.KeyPEM(), 0o400)
+	g.Write("/keys/cert.pem", site.CertPEM(), 0o400)
 	g.Sh("mkdir -p " + modulesDir + " && cp -a " + forgedDir + "/unsigned/. " + modulesDir)
 	c := light("535", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem").
 		With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})

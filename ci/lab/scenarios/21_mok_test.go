@@ -12,6 +12,8 @@ import (
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/uefi"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 const toolsDir = "/mokutil" // in the guest
@@ -20,9 +22,9 @@ const toolsDir = "/mokutil" // in the guest
 // machine. A start is refused, names the command that enrols the key, and leaves the certificate for it. A
 // person runs that command, restarts, confirms in MokManager, and the same start loads the driver.
 func Test21MOK(t *testing.T) {
-	var owner *uefi.Key
+	var owner *testcert.Pair
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
-		owner = newKey(t, "The owner's modules")
+		owner = uefi.NewKey("The owner's modules")
 		c.Firmware = &lab.Firmware{Debian: true}
 		c.Disks[forgedDir] = forge(t, d535, c.Kernel, forged{name: "signed", key: owner})
 		c.Disks[toolsDir] = lab.TreeDisk(t, program(t, "mokutil"))
@@ -82,7 +84,7 @@ func program(t *testing.T, name string) string {
 	}
 	for from, to := range files {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, to), 0o755))
-		run(t, "cp", "-L", from, filepath.Join(dir, to))
+		tool.Must(t, "cp", "-L", from, filepath.Join(dir, to))
 	}
 	return dir
 }

@@ -17,7 +17,7 @@ func Test22Enforced(t *testing.T) {
 	const demand = `the kernel loads signed modules only \(module\.sig_enforce\); `
 	var rows []refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
-		site := newKey(t, "The site's modules")
+		site := uefi.NewKey("The site's modules")
 		c.CommandLine = "module.sig_enforce=1"
 		rows = []refusal{
 			{forged: forged{name: "foreign", key: site}, errno: syscall.EKEYREJECTED, finding: `the modules are` + byTest + `, a key that the kernel does not know`,
@@ -52,12 +52,12 @@ func Test22ValidationOff(t *testing.T) {
 func Test22SetupMode(t *testing.T) {
 	var row refusal
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
-		site := newKey(t, "The site's modules")
+		site := uefi.NewKey("The site's modules")
 		row = refusal{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: syscall.EKEYREJECTED,
 			finding: `nvidia is` + byTest + `, but the signature does not hold`,
 			loading: `the kernel refused the module nvidia .*signature does not fit its content`}
 		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.DB(site.Certificate)}}
-		c.Disks[forgedDir] = forge(t, d535, c.Kernel, row.forged, forged{name: "unsigned"}, forged{name: "foreign", key: newKey(t, "A stranger's modules")})
+		c.Disks[forgedDir] = forge(t, d535, c.Kernel, row.forged, forged{name: "unsigned"}, forged{name: "foreign", key: uefi.NewKey("A stranger's modules")})
 	}}.start(t)
 	const demand = `the kernel takes modules without a signature; `
 	refused(t, g, row, demand)

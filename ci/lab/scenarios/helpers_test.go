@@ -16,9 +16,10 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/lab/fakegpu"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/logging/logtest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -83,7 +84,7 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 	t.Helper()
 	making.Lock()
 	defer making.Unlock()
-	state := filepath.Join(cacheDir(t), "state-"+kernel.Release)
+	state := filepath.Join(lab.CacheDir(t), "state-"+kernel.Release)
 	match := func(k kbuild.Key) bool {
 		return k.Driver == p.driver && k.Flavour == flavour && k.Release == kernel.Release && k.Method == kbuild.Method
 	}
@@ -108,7 +109,7 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour string) ([]byte, error) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
-	run(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
+	tool.Must(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
 	root = filepath.Join(root, "rootfs")
 	for _, m := range []struct{ from, to string }{{kernel.Root, "host"}, {"/proc", "proc"}, {"/dev", "dev"}, {"/sys", "sys"}, {state, "var/lib/nvidia-driver"}} {
 		to := filepath.Join(root, m.to)
@@ -125,28 +126,11 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 // only returns a folder that shows one set of a cache as a cache of its own, by hard links.
 func only(t *testing.T, set *kbuild.Set) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(cacheDir(t), "only-*") //nolint:usetesting // hard links need the same file system
+	dir, err := os.MkdirTemp(lab.CacheDir(t), "only-*") //nolint:usetesting // hard links need the same file system
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	run(t, "cp", "-al", set.Dir, dir)
+	tool.Must(t, "cp", "-al", set.Dir, dir)
 	return dir
-}
-
-func cacheDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("DRIVER_LAB_DIR")
-	if dir == "" {
-		cache := require.Value(os.UserCacheDir())(t)
-		dir = filepath.Join(cache, "driver-build", "lab")
-	}
-	return dir
-}
-
-func run(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-	}
 }
 
 // stage describes the guest of a scenario at its start.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/lab"
-	"github.com/driver-container/driver-container/node/logging/logtest"
+	"github.com/driver-container/driver-container/ci/logtest"
 )
 
 // Helpers of the scenarios about one driver's life and its successors'.

@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // empty returns a flash whose store has this many bytes and no variable.
@@ -28,14 +30,9 @@ func empty(size int) []byte {
 	return flash
 }
 
-func newKey(t testing.TB, name string) *Key {
-	t.Helper()
-	return require.Value(NewKey(name))(t)
-}
-
 func TestAppendAndRead(t *testing.T) {
 	t.Parallel()
-	a, b := newKey(t, "a").Certificate, newKey(t, "b").Certificate
+	a, b := NewKey("a").Certificate, NewKey("b").Certificate
 	first := require.Value(Append(empty(8000), PK(a), DB(a, b)))(t)
 	flash := require.Value(Append(first, MokList(b), MokSBState()))(t)
 	got := require.Value(Read(flash))(t)
@@ -69,7 +66,7 @@ func TestMalformed(t *testing.T) {
 	if all, err := Read(deleted); err != nil || len(all) != 0 {
 		t.Errorf("deleted: %v %v", all, err)
 	}
-	list := signatureList([]*x509.Certificate{newKey(t, "c").Certificate})
+	list := signatureList([]*x509.Certificate{NewKey("c").Certificate})
 	for _, bad := range [][]byte{list[:20], list[:len(list)-1], append(bytes.Clone(list), 1)} {
 		if _, err := Certificates(bad); !errors.Is(err, ErrFormat) {
 			t.Errorf("a list of %d bytes: %v", len(bad), err)
@@ -85,7 +82,7 @@ func TestOVMF(t *testing.T) {
 	if err != nil {
 		t.Skip("the package ovmf is not installed")
 	}
-	cert := newKey(t, "site").Certificate
+	cert := NewKey("site").Certificate
 	flash := require.Value(Append(blank, PK(cert), KEK(cert), DB(cert), DBX(cert)))(t)
 	all, err := Read(flash)
 	if err != nil || len(all) != 4 || len(flash) != len(blank) {
@@ -111,17 +108,13 @@ func TestOVMF(t *testing.T) {
 // TestSignatureList compares signatureList with the output of efitools.
 func TestSignatureList(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("the comparison with efitools runs with DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs efitools")
 	if _, err := exec.LookPath("cert-to-efi-sig-list"); err != nil {
 		t.Skip("the package efitools is not installed")
 	}
 	dir := t.TempDir()
-	k := newKey(t, "compared")
-	_, cert, err := k.Write(dir)
-	require.NoError(t, err)
-	out := filepath.Join(dir, "list")
+	k := NewKey("compared")
+	cert, out := testfile.Write(t, dir+"/cert.pem", k.CertPEM()), filepath.Join(dir, "list")
 	if text, err := exec.CommandContext(t.Context(), "cert-to-efi-sig-list", "-g", owner.String(), cert, out).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

@@ -16,11 +16,12 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros/repotest"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
@@ -147,9 +148,7 @@ func TestSignUsage(t *testing.T) {
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.
 func TestSignOffline(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("signs with openssl: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "signs with openssl")
 	u := newUser(t)
 	ref := u.modulesImage(t, "amd64", "arm64")
 	key, cert := u.Path("key.pem"), u.Path("cert.pem")

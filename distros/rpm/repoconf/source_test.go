@@ -4,12 +4,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -117,7 +117,7 @@ func TestReadSources(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := require.Value(ReadSources(rootOf(c.files), c.vars))(t)
+			got := require.Value(ReadSources(testfile.FS(c.files), c.vars))(t)
 			for i := range got {
 				got[i].Origin = ""
 			}
@@ -142,7 +142,7 @@ func TestReadSourcesMistakes(t *testing.T) {
 		strings.Repeat("[a]\n", maxSections+1):    "sections",
 		strings.Repeat("#\n", maxConfig):          "larger",
 	} {
-		_, err := ReadSources(rootOf(map[string]string{"etc/yum.repos.d/x.repo": text}), nil)
+		_, err := ReadSources(testfile.FS(map[string]string{"etc/yum.repos.d/x.repo": text}), nil)
 		if !errors.Is(err, ErrSources) || !strings.Contains(err.Error(), want) {
 			t.Errorf("ReadSources(%.40q) = %v; want ErrSources with %q", text, err, want)
 		}
@@ -176,7 +176,7 @@ func TestReadVars(t *testing.T) {
 		{"nothing", nil, nil, Vars{}},
 	} {
 		c.want["arch"], c.want["basearch"] = "x86_64", "x86_64"
-		got := require.Value(ReadVars(rootOf(c.files), c.installed, "x86_64"))(t)
+		got := require.Value(ReadVars(testfile.FS(c.files), c.installed, "x86_64"))(t)
 		assert.Samef(t, c.want, got, "%s: ReadVars", c.name)
 	}
 }
@@ -203,7 +203,7 @@ func FuzzSources(f *testing.F) {
 		if zypp {
 			name = "etc/zypp/repos.d/x.repo"
 		}
-		sources, err := ReadSources(rootOf(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
+		sources, err := ReadSources(testfile.FS(map[string]string{name: text}), Vars{"releasever": "9.4", "a": "$a"})
 		if err != nil {
 			assert.ErrorIs(t, err, ErrSources)
 			return
@@ -236,10 +236,10 @@ func FuzzVars(f *testing.F) {
 
 func TestWithSubscription(t *testing.T) {
 	t.Parallel()
-	machine := rootOf(map[string]string{mountedRedhat: "[appstream]\nbaseurl=https://cdn.example.com/$releasever\n"})
+	machine := testfile.FS(map[string]string{mountedRedhat: "[appstream]\nbaseurl=https://cdn.example.com/$releasever\n"})
 	base := []Source{{Origin: redhatRepo + ":1", ID: "old"}, {Origin: "x", ID: "appstream"}, {Origin: "y", ID: "site"}}
 	for id, want := range map[string]string{"ID=rhel\n": "site appstream", "ID=\"rhel\"\n": "site appstream", "ID=rocky\nID_LIKE=\"rhel\"\n": "old appstream site", "": "old appstream site"} {
-		got, err := WithSubscription(base, rootOf(map[string]string{"etc/os-release": id}), machine, Vars{"releasever": "9"})
+		got, err := WithSubscription(base, testfile.FS(map[string]string{"etc/os-release": id}), machine, Vars{"releasever": "9"})
 		var ids []string
 		for _, s := range got {
 			ids = append(ids, s.ID)
@@ -251,17 +251,9 @@ func TestWithSubscription(t *testing.T) {
 }
 
 // rootOf returns a root file system of text files.
-func rootOf(files map[string]string) fstest.MapFS {
-	out := fstest.MapFS{}
-	for name, text := range files {
-		out[name] = &fstest.MapFile{Data: []byte(text)}
-	}
-	return out
-}
-
 func TestModuleStateMistake(t *testing.T) {
 	t.Parallel()
-	if _, err := ReadModuleState(rootOf(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})); !errors.Is(err, ErrSources) {
+	if _, err := ReadModuleState(testfile.FS(map[string]string{"etc/dnf/modules.d/a.module": "nonsense"})); !errors.Is(err, ErrSources) {
 		t.Errorf("readModuleState = %v", err)
 	}
 }

@@ -11,18 +11,17 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of
 // Debian 11 (4.16) for bdb, that of Debian 13 (4.20) for ndb. It makes both systems with mmdebstrap.
 func TestOtherRPMs(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild", "mmdebstrap", "db5.3_verify")
-	if os.Getuid() != 0 {
-		t.Skip("needs root for chroot")
-	}
+	gate.Root(t, "for chroot")
 	files := rpmtest.Build(t, packages...)
 	for _, o := range []otherRPM{
 		{"bullseye", bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},

@@ -18,8 +18,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // packages are built for these tests. The real rpm installs the last one into the database that this package
@@ -111,7 +111,7 @@ func recordIn(t *testing.T, root string, files ...string) *Database {
 func TestRPM(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild")
 	files := rpmtest.Build(t, packages...)
-	theirs, ours := rpmtest.NewRoot(t, "sqlite", ""), rpmtest.NewRoot(t, "sqlite", "")
+	theirs, ours := rpmtest.NewRoot(t), rpmtest.NewRoot(t)
 	theirs.Install(t, files[:2]...)
 	theirs.Install(t, files[2])
 	theirs.RPM(t, "-U", "--force-debian", "--nodeps", "--noscripts", "--nodigest", files[3])
@@ -137,7 +137,7 @@ func TestRPM(t *testing.T) {
 func TestRPMIndexes(t *testing.T) {
 	rpmtest.Need(t, "rpm", "rpmbuild")
 	files := rpmtest.Build(t, packages...)
-	r := rpmtest.NewRoot(t, "sqlite", "")
+	r := rpmtest.NewRoot(t)
 	d := recordIn(t, r.Dir, files...)
 	again := require.Value(sqlite{}.write(renumbered(d.packages), uint32(len(d.packages))))(t)
 	r.RPM(t, "--rebuilddb")

@@ -11,9 +11,9 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 // region encodes entries as rpmbuild does: all of them in an immutable region.
@@ -64,7 +64,7 @@ func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
 	if c.Algorithm == 0 {
 		c.Algorithm = packet.PubKeyAlgoEdDSA // fast to generate
 	}
-	e := require.Value(openpgp.NewEntity("Test", "", "test@example.org", &c))(t)
+	e := repotest.KeyOf("Test", &c)
 	return e, ring(t, e)
 }
 

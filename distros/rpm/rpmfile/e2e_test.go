@@ -22,8 +22,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gpg"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/ci/rpmtest"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // TestVersionsReal compares with librpm through its Lua function rpm.vercmp, in one process.
@@ -72,7 +74,7 @@ end
 out:close()`
 	file := filepath.Join(dir, "compare.lua")
 	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
-	rpmtest.Run(t, nil, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
+	tool.Must(t, "rpm", "--eval", "%{lua: dofile(\""+file+"\")}")
 	out := strings.Fields(string(readFile(t, filepath.Join(dir, "answers"))))
 	if len(out) != len(pairs) {
 		t.Fatalf("%d answers to %d questions", len(out), len(pairs))
@@ -194,20 +196,20 @@ head -c 300001 /dev/urandom > %{buildroot}/usr/share/noise
 
 // makeReal builds packages with rpmbuild, one for each compression, and signs them with a key. It returns
 // them by compression.
-func makeReal(t *testing.T) (map[string]string, *rpmtest.Key) {
+func makeReal(t *testing.T) (map[string]string, *gpg.Key) {
 	t.Helper()
-	files, key, dir := map[string]string{}, rpmtest.NewKey(t, rpmtest.KeyOptions{Algorithm: "rsa3072"}), t.TempDir()
+	files, key, dir := map[string]string{}, rpmtest.NewKey(t, "rsa3072"), t.TempDir()
 	spec := filepath.Join(dir, "everything.spec")
 	require.NoError(t, os.WriteFile(spec, []byte(testSpec), 0o600))
 	for _, how := range []string{"w9.gzdio", "w6.xzdio", "w7.lzdio", "w9.bzdio", "w19.zstdio", "w.ufdio"} {
 		out := filepath.Join(dir, how)
-		rpmtest.Run(t, []string{"HOME=" + dir}, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
+		tool.Must(t, "env", "HOME="+dir, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
 			"--define", "_build_id_links none", "--define", "debug_package %{nil}", spec)
 		found, err := filepath.Glob(out + "/RPMS/*/*.rpm")
 		if err != nil || len(found) != 1 {
 			t.Fatalf("rpmbuild made %q, %v", found, err)
 		}
-		key.Sign(t, found[0])
+		require.NoError(t, key.Packages(t.Context(), found))
 		files[how] = found[0]
 	}
 	return files, key
@@ -242,7 +244,7 @@ func TestPackagesReal(t *testing.T) {
 func compareWithCPIO(t *testing.T, name string, tree map[string]*tar.Header) {
 	t.Helper()
 	var want, got []string
-	for line := range strings.Lines(rpmtest.Run(t, nil, "sh", "-c", `rpm2cpio "$1" | cpio -t --quiet`, "sh", name)) {
+	for line := range strings.Lines(tool.Must(t, "sh", "-c", `rpm2cpio "$1" | cpio -t --quiet`, "sh", name)) {
 		want = append(want, strings.TrimPrefix(strings.TrimSpace(line), "./"))
 	}
 	for name := range tree {
@@ -257,7 +259,7 @@ func compareWithCPIO(t *testing.T, name string, tree map[string]*tar.Header) {
 func compareWithDump(t *testing.T, name string, f *File) {
 	t.Helper()
 	var want, got []string
-	lines := bufio.NewScanner(strings.NewReader(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", "--dump", name)))
+	lines := bufio.NewScanner(strings.NewReader(tool.Must(t, "rpm", "-qp", "--nosignature", "--dump", name)))
 	for lines.Scan() {
 		want = append(want, lines.Text())
 	}
@@ -290,13 +292,13 @@ func compareWithDependencies(t *testing.T, name string, f *File) {
 		provides = append(provides, x.String())
 	}
 	for flag, got := range map[string][]string{"--requires": requires, "--provides": provides, "--conflicts": {m.Conflicts[0].String()}, "--obsoletes": {m.Obsoletes[0].String()}} {
-		want := strings.Split(strings.TrimSpace(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", flag, name)), "\n")
+		want := strings.Split(strings.TrimSpace(tool.Must(t, "rpm", "-qp", "--nosignature", flag, name)), "\n")
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "rpmlib(") })
 		slices.Sort(want)
 		slices.Sort(got)
 		assert.Samef(t, want, got, "rpm -qp %s", flag)
 	}
-	if want := strings.TrimSpace(rpmtest.Run(t, nil, "rpm", "-qp", "--nosignature", "--qf", "%{NAME} %{EVR} %{ARCH}", name)); want != m.Name+" "+m.EVR.String()+" "+m.Arch {
+	if want := strings.TrimSpace(tool.Must(t, "rpm", "-qp", "--nosignature", "--qf", "%{NAME} %{EVR} %{ARCH}", name)); want != m.Name+" "+m.EVR.String()+" "+m.Arch {
 		t.Errorf("rpm says %s, Metadata %s %s %s", want, m.Name, m.EVR, m.Arch)
 	}
 }
@@ -305,9 +307,9 @@ func compareWithDependencies(t *testing.T, name string, f *File) {
 func compareWithInstalled(t *testing.T, name string, f *File, tree map[string]*tar.Header, bodies map[string][]byte) {
 	t.Helper()
 	root := t.TempDir()
-	rpmtest.Run(t, nil, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--initdb")
-	rpmtest.Run(t, nil, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--nodeps", "--nosignature", "-i", name)
-	text := strings.TrimSpace(rpmtest.Run(t, nil, "sqlite3", filepath.Join(root, "var/lib/rpm/rpmdb.sqlite"), "select hex(blob) from Packages"))
+	tool.Must(t, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--initdb")
+	tool.Must(t, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--define", "_db_backend sqlite", "--nodeps", "--nosignature", "-i", name)
+	text := strings.TrimSpace(tool.Must(t, "sqlite3", filepath.Join(root, "var/lib/rpm/rpmdb.sqlite"), "select hex(blob) from Packages"))
 	blob, err := hex.DecodeString(text)
 	require.NoError(t, err)
 	theirs := require.Value(ParseHeader(blob))(t)

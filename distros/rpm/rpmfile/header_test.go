@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 func TestHeader(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/packtest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/repotest"
-	"github.com/driver-container/driver-container/distros/rpm/packtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // maker makes packages with many conflicts, the same ones for the same seed.

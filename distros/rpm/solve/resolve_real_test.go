@@ -15,12 +15,12 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
 )
 
 // referenceCase is the input of testdata/dnf_reference.py.
@@ -118,7 +118,7 @@ func makeWorlds(t testing.TB, worlds []*world) {
 	}
 	paths := rpmtest.Build(t, all...)
 	for _, w := range worlds {
-		root := rpmtest.NewRoot(t, "", "")
+		root := rpmtest.NewRoot(t)
 		if n := len(w.system); n > 0 {
 			root.RPM(t, append([]string{"-i", "--force-debian", "--justdb", "--nodeps", "--nodigest", "--force"}, paths[:n]...)...)
 		}
@@ -204,9 +204,9 @@ func TestRealRepository(t *testing.T) {
 		rpmtest.Package{Name: "glibc", Version: "1-1", Requires: []string{"glibc-common = 1-1"}},
 		rpmtest.Package{Name: "glibc-common", Version: "1-1", Requires: []string{"glibc = 1-1"}},
 	)
-	root := rpmtest.NewRoot(t, "", "")
+	root := rpmtest.NewRoot(t)
 	root.Install(t, packages[6:]...)
-	key := rpmtest.NewKey(t, rpmtest.KeyOptions{})
+	key := rpmtest.NewKey(t, "rsa2048")
 	dir := rpmtest.Repository{Packages: packages[:6], Key: key, Compression: "xz"}.Create(t, t.TempDir())
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{

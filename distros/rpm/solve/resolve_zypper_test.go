@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/rpmtest"
+	"github.com/driver-container/driver-container/ci/rpmtest"
 )
 
 // zypperSummary is the part of zypper's output that says what it would do.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/driver-container/driver-container/images/oci/ocitest"
+	"github.com/driver-container/driver-container/ci/ocitest"
 )
 
 func FuzzArchive(f *testing.F) {

@@ -19,20 +19,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 // realTier skips a test of the real tier when that was not requested or cannot run.
 func realTier(t *testing.T) {
 	t.Helper()
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("starts real BuildKit daemons: set DRIVER_E2E=1 (root and runc are needed)")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("buildkitd with runc needs root")
-	}
+	gate.Real(t, "it starts real BuildKit daemons, with root and runc")
+	gate.Root(t, "for buildkitd with runc")
 	if _, err := exec.LookPath("runc"); err != nil {
 		t.Skip("there is no runc: ", err)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 // fake is a daemon with configured behaviour. Like a real one it answers nothing after it is closed.

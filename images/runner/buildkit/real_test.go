@@ -21,8 +21,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 func TestRealConformance(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 // archive returns a tar of headers. For regular files, Linkname is the content.

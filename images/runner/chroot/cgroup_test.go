@@ -1,7 +1,6 @@
 package chroot
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestSearchCgroups looks for a parent in folders that imitate cgroups. TestMemory shows that the kernel
@@ -31,11 +31,7 @@ func TestSearchCgroups(t *testing.T) {
 		"nothing given":   {map[string]string{"cgroup.subtree_control": "cpu", "a/cgroup.subtree_control": ""}, "/a", "", "gives its children", 0},
 		"not there":       {map[string]string{"cgroup.subtree_control": "memory pids"}, "/gone", "", "no such file", 0},
 	} {
-		mount := t.TempDir()
-		for name, content := range c.files {
-			file := filepath.Join(mount, name)
-			require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)))
-		}
+		mount := testfile.Tree(t, t.TempDir(), c.files)
 		got := searchCgroups(mount, c.own)
 		want := ""
 		if c.dir != "" {

@@ -17,9 +17,9 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/chroot"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 func TestMain(m *testing.M) {

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner/chroot"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 const victimEnv = "CHROOT_TEST_VICTIM" // work folder of the process that is killed
@@ -89,12 +90,8 @@ func TestKilledOwner(t *testing.T) {
 // TestUnprivileged runs tests of this package as a user without any privilege, in a user namespace.
 func TestUnprivileged(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("it takes some seconds: set DRIVER_E2E=1")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
+	gate.Real(t, "it takes some seconds")
+	gate.Root(t, "it becomes somebody else")
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "chroot-nobody-") //nolint:usetesting // t.TempDir lies in a folder that only this user can enter
 	require.NoError(t, err)

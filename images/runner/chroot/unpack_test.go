@@ -16,8 +16,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/runnertest"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/runner/runnertest"
 )
 
 // unpacked unpacks layers beside a file that must not change, and lists the result.

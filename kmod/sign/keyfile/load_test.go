@@ -6,12 +6,10 @@ import (
 	"crypto/ecdh"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"math/big"
 	"os"
@@ -27,19 +25,18 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 )
 
 func phrase(s string) Passphrase { return func() ([]byte, error) { return []byte(s), nil } }
 
 // keys of the tests. Making an RSA key takes long, so there is one.
 var keys = sync.OnceValue(func() map[string]crypto.Signer {
-	r, err := rsa.GenerateKey(rand.Reader, 2048)
-	p256, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	_, ed, err3 := ed25519.GenerateKey(rand.Reader)
-	if err := errors.Join(err, err2, err3); err != nil {
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
 		panic(err)
 	}
-	return map[string]crypto.Signer{"rsa": r, "p256": p256, "ed25519": ed}
+	return map[string]crypto.Signer{"rsa": testcert.RSA(), "p256": testcert.Key(), "ed25519": ed}
 })
 
 func write(t testing.TB, content []byte) string {
@@ -55,7 +52,7 @@ func read(t testing.TB, path string) []byte {
 }
 
 func pemOf(label string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
+	return []byte(testcert.PEM(label, der))
 }
 
 func pkcs8(t testing.TB, key crypto.Signer) []byte {
@@ -66,8 +63,8 @@ func pkcs8(t testing.TB, key crypto.Signer) []byte {
 // certificate returns the DER of a certificate that is valid until a second of Unix time.
 func certificate(t testing.TB, key crypto.Signer, until int64) []byte {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "Site"}, NotBefore: time.Unix(1e9, 0), NotAfter: time.Unix(until, 0)}
-	return require.Value(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	template := x509.Certificate{SerialNumber: big.NewInt(5), Subject: pkix.Name{CommonName: "Site"}, NotBefore: time.Unix(1e9, 0), NotAfter: time.Unix(until, 0)}
+	return testcert.Of(key, template, nil).Certificate.Raw
 }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, []byte("text\n")) }

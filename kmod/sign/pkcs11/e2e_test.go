@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
@@ -70,9 +71,7 @@ func token(t *testing.T) (dir string) {
 }
 
 func TestRealToken(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs softhsm2, pkcs11-tool (opensc) and openssl: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs softhsm2, pkcs11-tool (opensc) and openssl")
 	dir := token(t)
 	pin := func() ([]byte, error) { return []byte("1234"), nil }
 	module := bytes.Repeat([]byte("a module"), 10_000)

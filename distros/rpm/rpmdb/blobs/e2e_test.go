@@ -7,14 +7,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestVerify lets Berkeley DB check files with every kind of page.
 func TestVerify(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") != "1" {
-		t.Skip("needs db5.3_verify of the real tier: set DRIVER_E2E=1")
-	}
+	gate.Real(t, "needs db5.3_verify of the real tier")
 	for _, size := range []int{512, 1024, 4096, 32768} {
 		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 			file := filepath.Join(t.TempDir(), "Packages")

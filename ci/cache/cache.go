@@ -1,0 +1,118 @@
+// Package cache keeps what tests make once in folders of the user's cache.
+package cache
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir returns the folder of a cache, which exists: that in an environment variable if it is set, and
+// otherwise driver-build/NAME in the user's cache.
+func Dir(name, variable string) (string, error) {
+	dir := os.Getenv(variable)
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(user, "driver-build", name)
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+const (
+	lockPrefix    = ".lock-" // a lock file stays: a process may wait for it
+	partialPrefix = ".partial-"
+)
+
+// Once makes a file or folder with build, under another name, if it does not exist. Processes that want the
+// same one wait for each other. Its time becomes that of this use.
+func Once(path string, build func(partial string) error) error {
+	dir, name := filepath.Split(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(dir+lockPrefix+name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	now := time.Now()
+	if err := os.Chtimes(path, now, now); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	partial := dir + partialPrefix + name
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	if err := build(partial); err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
+	}
+	return os.Rename(partial, path)
+}
+
+// Prune removes the entries that match a pattern, except the given number of those that were used last, and
+// those that were used within a time. It also removes what killed processes began to make.
+func Prune(pattern string, keep int, unused time.Duration) error {
+	return errors.Join(prune(pattern, keep, unused), prune(filepath.Join(filepath.Dir(pattern), partialPrefix+"*"), 0, 24*time.Hour))
+}
+
+func prune(pattern string, keep int, unused time.Duration) error {
+	paths, err := filepath.Glob(pattern)
+	used := map[string]time.Time{}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil { // otherwise another process has removed it
+			used[path] = info.ModTime()
+		}
+	}
+	slices.SortFunc(paths, func(a, b string) int { return used[b].Compare(used[a]) })
+	for _, path := range paths[min(keep, len(paths)):] {
+		if time.Since(used[path]) > unused {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
+}
+
+// Key returns a short digest of texts and of the files in folders: names, modes and contents.
+func Key(texts []string, folders ...string) (string, error) {
+	h := sha256.New()
+	part := func(data []byte) {
+		sum := sha256.Sum256(data)
+		h.Write(sum[:])
+	}
+	for _, text := range texts {
+		part([]byte(text))
+	}
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			name, _ := filepath.Rel(folder, path)
+			part([]byte(name + info.Mode().String()))
+			part(data)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}

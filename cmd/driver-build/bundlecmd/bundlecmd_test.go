@@ -1,0 +1,159 @@
+package bundlecmd
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/bundletest"
+	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/bundle/importing"
+	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+func root(a *session.App) *cobra.Command {
+	cmd := &cobra.Command{Use: "driver-build"}
+	a.Root(cmd)
+	cmd.AddCommand(Commands(a)...)
+	return cmd
+}
+
+// world is two registries, two machines and a key.
+type world struct {
+	dir, origin, site, public, private string
+}
+
+type noCredentials struct{}
+
+func (noCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.Anonymous, nil
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dir: t.TempDir()}
+	for n, name := range []*string{&w.origin, &w.site} {
+		s := httptest.NewServer(ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithReferrersSupport(n == 0)))
+		t.Cleanup(s.Close)
+		*name = strings.TrimPrefix(s.URL, "http://") + "/gpu/driver"
+	}
+	w.public, w.private = writeKey(t)
+	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Keychain: noCredentials{}}))(t)
+	defer c.Close()
+	raw := bundletest.Bytes(t, bundletest.Options(), bundletest.Artifacts(t))
+	b := require.Value(reading.Load(bundletest.Source("x", raw)))(t)
+	require.Value(importing.Import(t.Context(), b, c, importing.Options{To: w.origin}))(t)
+	return w
+}
+
+func writeKey(t *testing.T) (public, private string) {
+	t.Helper()
+	dir := t.TempDir()
+	pub, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{
+		"key": {Type: "PRIVATE KEY", Bytes: require.Value(x509.MarshalPKCS8PrivateKey(key))(t)},
+		"pub": {Type: "PUBLIC KEY", Bytes: require.Value(x509.MarshalPKIXPublicKey(pub))(t)},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+	return filepath.Join(dir, "pub"), filepath.Join(dir, "key")
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+// run calls a command of bundle.
+func (w *world) run(t *testing.T, args ...string) commandtest.Result {
+	t.Helper()
+	env := map[string]string{"SOURCE_DATE_EPOCH": "1700000000"}
+	return commandtest.Call(t.Context(), t, root, env, append(append([]string{"bundle"}, args...), "--cache", w.path("cache"), "--progress", "quiet")...)
+}
+
+// TestTheWholeWay creates, verifies, lists and imports, and does the same again for what is new.
+func TestTheWholeWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file, list, next := w.path("fleet.tar"), w.path("have.json"), w.path("next.tar")
+	w.run(t, "create", "-o", file, "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private).Want(t, 0, "fleet.tar: ")
+	again := w.run(t, "create", "-o", "-", "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private)
+	again.Want(t, 0)
+	if again.Stdout != string(require.Value(os.ReadFile(file))(t)) {
+		t.Error("the same input gave other bytes")
+	}
+	w.run(t, "verify", file, "--key", w.public).Want(t, 0, "sound")
+	shown := w.run(t, "list", file)
+	shown.Want(t, 0)
+	assert.Contains(t, shown.Stdout, "535-debian12,535.261.03-debian12")
+
+	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run", "--values", "-", "--policy", "-").Want(t, 0)
+	r := w.run(t, "import", file, "--to", w.site, "--key", w.public, "--values", "-", "--policy", w.path("policy"), "--offline")
+	r.Want(t, 0, "sent")
+	assert.Contains(t, r.Stdout, w.site+":550.1-debian12@sha256:")
+	assert.Contains(t, r.Stdout, "  repository: "+w.site)
+	assert.Contains(t, string(require.Value(os.ReadFile(w.path("policy")))(t)), `"signedPrefix": "`+w.origin+`"`)
+	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 0, "blobs: 0 sent")
+
+	r = w.run(t, "have", w.site)
+	r.Want(t, 0)
+	require.NoError(t, os.WriteFile(list, []byte(r.Stdout), 0o600))
+	w.run(t, "create", "-o", next, "--repository", w.origin, "--since", list).Want(t, 0)
+	r = w.run(t, "list", next)
+	assert.Contains(t, r.Stdout, "in "+w.site)
+	w.run(t, "import", next, "--to", w.site, "--allow-unsigned").Want(t, 0, "blobs: 0 sent")
+	w.run(t, "import", next, "--to", w.site+"/other/../x", "--allow-unsigned").Want(t, 2, "--to")
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := w.path("fleet.tar")
+	image := w.origin + ":550.1-debian12"
+	w.run(t, "create", "-o", file, "--repository", w.origin, image, "--image-key", w.private).Want(t, 0)
+	other, _ := writeKey(t)
+	r := w.run(t, "verify", file, "--key", other)
+	r.Want(t, 5, "the bundle is not sound")
+	assert.Contains(t, r.Stdout, "signature: ")
+	raw := require.Value(os.ReadFile(file))(t)
+	raw[len(raw)-3000] ^= 1
+	require.NoError(t, os.WriteFile(file, raw, 0o600))
+	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 5)
+	w.run(t, "have", w.site).Want(t, 4)
+	w.run(t, "create", "-o", file, "--repository", w.origin, "--os", "debian12", "--driver", "535.261.03").Want(t, 0)
+	r = w.run(t, "list", file)
+	if strings.Contains(r.Stdout, "550.1") || !strings.Contains(r.Stdout, "535.261.03-debian12") {
+		t.Error(r.Stdout)
+	}
+	w.run(t, "create", "-o", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
+	for want, args := range map[string][]string{
+		"give the file to write":  {"create", "--repository", w.origin},
+		"name no images":          {"create", "-o", file, "--repository", w.origin, "--os", "debian12", image},
+		"--repository":            {"create", "-o", file},
+		"give --key FILE":         {"verify", file},
+		"--part-size":             {"create", "-o", file, "--repository", w.origin, "--part-size", "4X"},
+		"needs a file":            {"create", "-o", "-", "--repository", w.origin, "--part-size", "4G"},
+		"no such file":            {"verify", w.path("none"), "--allow-unsigned"},
+		"give the files":          {"verify", "--allow-unsigned"},
+		"is neither the list":     {"create", "-o", file, "--repository", w.origin, "--since", w.public},
+		"it holds a":              {"create", "-o", file, "--repository", w.origin, "--image-key", w.public},
+		"no public one":           {"verify", file, "--key", w.private},
+		"belongs to a key: give ": {"create", "-o", file, "--repository", w.origin, "--image-passphrase-file", file},
+	} {
+		w.run(t, args...).Want(t, 2, want)
+	}
+}

@@ -1,0 +1,263 @@
+package bundlecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/gathering"
+	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/bundle/writing"
+	"github.com/driver-container/driver-container/images/helmchart"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/outfile"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+const createLong = `Write images into a file, with everything that belongs to them: signatures, attestations, SBOMs and other referrers, found by
+the registry's API, the fallback tag, and the tags .sig and .att. Without IMAGE, all images of --repository are taken,
+or those of --os and --driver.
+
+IMAGE is REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; the last two are put into --repository. The same input gives the
+same bytes, with SOURCE_DATE_EPOCH as its time. --since leaves out what the site has: an earlier bundle, its list
+(bundle list -o json), or the answer of bundle have.`
+
+// createFlags are the flags of bundle create.
+type createFlags struct {
+	gathering.Selection
+	targets  flags.Selection
+	output   string
+	since    []string
+	partSize string
+	resume   bool
+	fetched  string
+	key      flags.ImageKey
+}
+
+func (o *createFlags) addTo(f *pflag.FlagSet) {
+	f.StringVarP(&o.output, "output", "o", "", "FILE to write; - is stdout")
+	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
+	f.StringSliceVar(&o.targets.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
+	f.StringSliceVar(&o.targets.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
+	o.targets.AddMatrix(f)
+	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
+	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
+	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
+	f.StringVar(&o.fetched, "rebuild", "", "take along what driver-build fetch printed into FILE, for builds at the site")
+	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifact that has the files of --file and --rebuild")
+	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of an earlier bundle, or of a list of what the site has (repeatable)")
+	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
+	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
+	o.key.AddTo(f, "the bundle")
+}
+
+func newCreate(a *session.App) *cobra.Command {
+	var o createFlags
+	cmd := &cobra.Command{
+		Use: "create -o FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
+		Example: "  driver-build bundle create -o fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart --part-size 4G",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Images = args
+			return o.run(cmd.Context(), a)
+		},
+	}
+	o.addTo(cmd.Flags())
+	return cmd
+}
+
+func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
+	size, err := parseSize(o.partSize)
+	switch {
+	case o.output == "":
+		return session.Usagef("--output: give the file to write")
+	case err != nil:
+		return err
+	case o.output == "-" && (size > 0 || o.resume):
+		return session.Usagef("-o -: --part-size and --resume: this needs a file")
+	}
+	if o.output != "-" {
+		if err := outfile.Check(o.output); err != nil {
+			return session.Usagef("--output: %w", err)
+		}
+	}
+	if err := imagename.CheckRepository(o.Origin); err != nil {
+		return session.Usagef("--repository: %w", err)
+	}
+	if err := errors.Join(o.checkSources(), o.selectTags()); err != nil {
+		return err
+	}
+	if o.fetched != "" {
+		raw, err := os.ReadFile(o.fetched)
+		if err != nil {
+			return session.Usagef("--rebuild: %w", err)
+		}
+		o.Fetched = string(raw)
+	}
+	stocks, err := readStocks(o.since)
+	if err != nil {
+		return err
+	}
+	created, err := a.Now()
+	if err != nil {
+		return session.Usage(err)
+	}
+	sign, closer, err := signer(a, &o.key)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
+		switch {
+		case errors.Is(err, gathering.ErrNothing):
+			return session.Usage(err)
+		case err != nil:
+			return err
+		}
+		info := session.BuildInfo()
+		plan, err := writing.Prepare(ctx, writing.Options{
+			Origin: o.Origin, Created: created.Unix(), Tool: "driver-build " + info.Version, PartSize: size, Since: stocks, Sign: sign,
+		}, artifacts)
+		if err != nil {
+			return err
+		}
+		return o.write(ctx, a, plan)
+	})
+}
+
+// checkSources says what is wrong with the names of images, charts and files.
+func (o *createFlags) checkSources() error {
+	for _, ref := range o.Images {
+		if err := registry.CheckSource(ref); err != nil {
+			return session.Usage(err)
+		}
+	}
+	for _, ref := range o.Bases {
+		if err := registry.CheckSource(ref); err != nil {
+			return session.Usagef("--base: %w", err)
+		}
+	}
+	for _, name := range o.Charts {
+		ref, remote := strings.CutPrefix(name, "oci://")
+		var err error
+		if remote {
+			err = imagename.CheckImage(ref)
+		} else {
+			_, err = helmchart.Read(name)
+		}
+		if err != nil {
+			return session.Usagef("--chart: %w", err)
+		}
+	}
+	for _, name := range o.Files {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return session.Usagef("--file %s: it is no regular file that can be read", name)
+		}
+	}
+	if err := imagename.CheckTag(o.FileTag); err != nil {
+		return session.Usagef("--file-tag: %w", err)
+	}
+	return nil
+}
+
+// selectTags makes --os and --driver choose among the tags of the repository.
+func (o *createFlags) selectTags() error {
+	if len(o.targets.Systems)+len(o.targets.Drivers) == 0 {
+		return nil
+	}
+	if len(o.Images) > 0 {
+		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
+	}
+	o.targets.WholeMatrix()
+	_, b, err := o.targets.Batch()
+	if err != nil {
+		return err
+	}
+	o.Keep = func(tag string) bool {
+		return slices.ContainsFunc(b.Targets, func(t matrix.Target) bool { return recipe.HasTag(t, tag) })
+	}
+	return nil
+}
+
+func (o *createFlags) write(ctx context.Context, a *session.App, plan *writing.Plan) error {
+	if o.output == "-" {
+		return plan.Stream(ctx, a.Stdout, nil)
+	}
+	if err := plan.WriteFiles(ctx, o.output, o.resume, nil); err != nil {
+		return err
+	}
+	for n, name := range plan.Names(o.output) {
+		fmt.Fprintf(a.Stderr, "%s: %.1f MB\n", name, float64(plan.Sizes[n])/1e6)
+		a.Result(name)
+	}
+	return nil
+}
+
+// parseSize reads a number of bytes: "4G" is 4 GiB.
+func parseSize(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	shift := map[byte]int{'K': 10, 'M': 20, 'G': 30, 'T': 40}[text[len(text)-1]]
+	digits := text
+	if shift > 0 {
+		digits = text[:len(text)-1]
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n <= 0 || n > 1<<60>>shift {
+		return 0, session.Usagef("--part-size %q: give a number of bytes, or one with K, M, G or T, such as 4G", text)
+	}
+	return n << shift, nil
+}
+
+// readStocks reads the files of --since.
+func readStocks(names []string) (all []bundle.Stock, err error) {
+	for _, n := range names {
+		s, err := readStock(n)
+		if err != nil {
+			return nil, fmt.Errorf("--since %s: %w", n, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func readStock(name string) (bundle.Stock, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return bundle.Stock{}, session.Usage(err)
+	}
+	if !strings.HasSuffix(name, ".tar") && info.Size() <= 2*bundle.MaxDocument {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			return bundle.Stock{}, session.Usage(err)
+		}
+		s, err := bundle.DecodeStock(raw)
+		if err != nil {
+			err = session.Usage(err)
+		}
+		return s, err
+	}
+	sources, done, err := open([]string{name})
+	if err != nil {
+		return bundle.Stock{}, err
+	}
+	defer done()
+	b, err := reading.Load(sources[0])
+	if err != nil {
+		return bundle.Stock{}, err
+	}
+	return b.List.Stock(b.Raw)
+}

@@ -1,0 +1,187 @@
+package bundlecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/gathering"
+	"github.com/driver-container/driver-container/images/bundle/importing"
+	"github.com/driver-container/driver-container/images/bundle/inputs"
+	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/outfile"
+)
+
+const importLong = `Verify a bundle and push it into a registry. Nothing is pushed before all of it is verified. Only what the registry lacks is sent;
+tags move last. Repeat the command to continue an import that was stopped.
+
+FILE - reads one file from stdin in one pass: blobs are then pushed as they pass, each verified, and tags move at the end.
+stdout gets REFERENCE@sha256:... lines.`
+
+// importFlags are the flags of bundle import.
+type importFlags struct {
+	importing.Options
+	key             flags.Trust
+	values, policy  string
+	secret, keyPath string
+	rebuild         string // folder
+}
+
+func (o *importFlags) addTo(f *pflag.FlagSet) {
+	f.StringVar(&o.To, "to", "", "REGISTRY/PATH that takes the place of the bundle's repository")
+	f.StringArrayVar(&o.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
+	f.BoolVar(&o.SomePart, "part", false, partText)
+	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
+	f.StringVar(&o.rebuild, "rebuild", "", "put base images and downloads into the cache, and the other files into the folder DIR, for a build with --offline")
+	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
+	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
+	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
+	f.StringVar(&o.keyPath, "policy-key", "/etc/containers/driver.pub", "where the nodes have the public key, for --policy")
+	o.key.AddTo(f)
+}
+
+func newImport(a *session.App) *cobra.Command {
+	var o importFlags
+	cmd := &cobra.Command{
+		Use: "import FILE... --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: someFiles, Long: importLong,
+		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+	}
+	o.addTo(cmd.Flags())
+	return cmd
+}
+
+func (o *importFlags) run(ctx context.Context, a *session.App, files []string) error {
+	if err := imagename.CheckRepository(o.To); err != nil {
+		return session.Usagef("--to: %w", err)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	verify, err := verifier(&o.key)
+	if err != nil {
+		return err
+	}
+	o.Jobs = a.Jobs
+	check := reading.Options{Verify: verify, SomePart: o.SomePart}
+	if len(files) == 1 && files[0] == "-" {
+		if o.rebuild != "" {
+			return session.Usagef("--rebuild: the bundle must be a file, not a pipe")
+		}
+		return o.stream(ctx, a, check)
+	}
+	sources, done, err := open(files)
+	if err != nil {
+		return err
+	}
+	defer done()
+	b, findings, err := reading.Check(ctx, sources, check)
+	if err != nil {
+		return err
+	}
+	if len(findings) > 0 {
+		for _, f := range findings {
+			fmt.Fprintln(a.Stderr, f)
+		}
+		return bundle.Unsound(findings)
+	}
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+		if o.rebuild != "" && !o.DryRun {
+			if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
+				return err
+			}
+			if _, err := inputs.Extract(ctx, b, o.rebuild); err != nil {
+				return err
+			}
+		}
+		result, err := importing.Import(ctx, b, s.Registry, o.Options)
+		if err != nil {
+			return err
+		}
+		return o.report(a, b.List, result)
+	})
+}
+
+// check says what is wrong with the flags, before a file is read.
+func (o *importFlags) check() error {
+	for _, m := range o.MountFrom {
+		if err := imagename.CheckRepository(m); err != nil {
+			return session.Usagef("--mount-from: %w", err)
+		}
+	}
+	for name, file := range map[string]string{"values": o.values, "policy": o.policy} {
+		if file == "" || file == "-" {
+			continue
+		}
+		if err := outfile.CheckReplace(file); err != nil {
+			return session.Usagef("--%s: %w", name, err)
+		}
+	}
+	if o.rebuild != "" {
+		if err := outfile.CheckFolder(o.rebuild); err != nil {
+			return session.Usagef("--rebuild: %w", err)
+		}
+	}
+	return nil
+}
+
+func (o *importFlags) stream(ctx context.Context, a *session.App, check reading.Options) error {
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+		stream, err := reading.Open(ctx, os.Stdin, check)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
+		result, err := importing.Stream(ctx, stream, s.Registry, o.Options)
+		if err != nil {
+			return err
+		}
+		return o.report(a, stream.List, result)
+	})
+}
+
+func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result) error {
+	for _, ref := range r.References() {
+		a.Result(ref)
+	}
+	fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB)\n", r.Sent, float64(r.Bytes)/1e6)
+	if n := len(r.Pending); n > 0 {
+		fmt.Fprintf(a.Stderr, "%d items wait for the other parts: import them too\n", n)
+	}
+	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath)))
+}
+
+// writeText writes a text to a file that the user named.
+func writeText(stdout io.Writer, file, text string) error {
+	fill := func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	switch file {
+	case "":
+		return nil
+	case "-":
+		return fill(stdout)
+	}
+	if err := outfile.Replace(file, fill); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return nil
+}
+
+func have(ctx context.Context, a *session.App, s *session.Session, repository string) error {
+	stock, err := gathering.Stock(ctx, s.Registry, repository)
+	if err != nil {
+		return err
+	}
+	return a.JSON(stock)
+}

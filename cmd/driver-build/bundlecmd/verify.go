@@ -1,0 +1,123 @@
+package bundlecmd
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/reading"
+)
+
+const partText = "the files are some of the parts: the others come later, or were imported before"
+
+func newVerify(a *session.App) *cobra.Command {
+	var key flags.Trust
+	var some bool
+	var format string
+	cmd := &cobra.Command{
+		Use: "verify FILE...", Short: "Verify a bundle", Args: someFiles,
+		Long: "Compare every byte of a bundle with its list, in both directions, and its signature with a public key.\n" +
+			"All findings are printed; with any, the exit code is 5.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.CheckFormat(format); err != nil {
+				return err
+			}
+			verify, err := verifier(&key)
+			if err != nil {
+				return err
+			}
+			sources, done, err := open(args)
+			if err != nil {
+				return err
+			}
+			defer done()
+			b, findings, err := reading.Check(cmd.Context(), sources, reading.Options{Verify: verify, SomePart: some})
+			if err != nil {
+				return err
+			}
+			if err := printFindings(a, format, findings); err != nil {
+				return err
+			}
+			if len(findings) == 0 {
+				fmt.Fprintf(a.Stderr, "%s: sound, %d items, %d blobs\n", b.Manifest.Digest, len(b.List.Items), len(b.List.Blobs))
+			}
+			return bundle.Unsound(findings)
+		},
+	}
+	key.AddTo(cmd.Flags())
+	cmd.Flags().BoolVar(&some, "part", false, partText)
+	flags.Format(cmd.Flags(), &format)
+	return cmd
+}
+
+func printFindings(a *session.App, format string, findings []bundle.Finding) error {
+	if format == "json" {
+		if findings == nil {
+			findings = []bundle.Finding{}
+		}
+		return a.JSON(findings)
+	}
+	for _, f := range findings {
+		a.Result(f.String())
+	}
+	return nil
+}
+
+func newList(a *session.App) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "list FILE", Short: "Show what a bundle holds", Args: session.ExactArgs(1),
+		Long: "Show what a bundle holds, and what it lacks. -o json prints its list, which --since of bundle create takes.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := flags.CheckFormat(format); err != nil {
+				return err
+			}
+			sources, done, err := open(args)
+			if err != nil {
+				return err
+			}
+			defer done()
+			b, err := reading.Load(sources[0])
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				_, err := a.Stdout.Write(b.Raw)
+				return err
+			}
+			return printList(a, b)
+		},
+	}
+	flags.Format(cmd.Flags(), &format)
+	return cmd
+}
+
+func printList(a *session.App, b *reading.Bundle) error {
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "Bundle\t%s\nOrigin\t%s\nTool\t%s\nSigned\t%v\nParts\t%d\n", b.Manifest.Digest, b.List.Origin, b.List.Tool, b.Signed, len(b.List.Parts))
+	for _, l := range b.List.Summary(b.Documents) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f MB\n", l.Kind, l.Name, l.Digest, float64(l.Bytes)/1e6)
+	}
+	for _, x := range b.List.Absent {
+		fmt.Fprintf(w, "absent\t%s\t%d bytes\tin %s\n", x.Digest, x.Size, x.Source)
+	}
+	return w.Flush()
+}
+
+func newHave(a *session.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "have REGISTRY/PATH", Short: "List what a repository has, for bundle create --since", Args: session.ExactArgs(1),
+		Long: "Print the digests of the blobs that a repository has, as JSON. Send it to the other side: bundle create --since FILE leaves\n" +
+			"them out.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.With(cmd.Context(), nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+				return have(ctx, a, s, args[0])
+			})
+		},
+	}
+}

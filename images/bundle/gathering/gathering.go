@@ -1,0 +1,213 @@
+// Package gathering finds what a bundle is made of: images with everything that belongs to them, charts,
+// files. It reads documents only; blobs are opened when the bundle is written.
+package gathering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/inputs"
+	"github.com/driver-container/driver-container/images/bundle/writing"
+	"github.com/driver-container/driver-container/images/helmchart"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Selection says what a bundle gets.
+type Selection struct {
+	Origin string                // repository whose name is replaced at the site; images on this machine are put into it
+	Images []string              // REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
+	Keep   func(tag string) bool // which tags of Origin; nil: all
+	Bases  []string              // images that others are built on, REGISTRY/PATH:TAG
+	Charts []string              // folders, archives, or oci://REGISTRY/PATH:VERSION
+	Files  []string              // inputs of builds
+	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
+	Fetched string
+	FileTag string // tag of the artifact that has Files and the downloads
+}
+
+// ErrNothing says that a repository has no image that is selected.
+var ErrNothing = errors.New("the repository has no image that is selected")
+
+// Gather reads the documents of a selection.
+func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Artifact, error) {
+	g := gatherer{client: c, origin: s.Origin, places: map[string]int{}}
+	images := s.Images
+	if len(images) == 0 {
+		tags, err := c.ListTags(ctx, s.Origin)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tags {
+			if s.Keep == nil || s.Keep(t) {
+				images = append(images, s.Origin+":"+t)
+			}
+		}
+		if len(images) == 0 {
+			return nil, fmt.Errorf("%s: %w", s.Origin, ErrNothing)
+		}
+	}
+	for _, ref := range images {
+		if err := g.artifact(ctx, bundle.Image, ref); err != nil {
+			return nil, err
+		}
+	}
+	bases, downloads, err := inputs.Fetched(ctx, s.Fetched)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range slices.Concat(s.Bases, bases) {
+		if err := g.artifact(ctx, bundle.Base, ref); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range s.Charts {
+		if err := g.chart(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Files)+len(downloads) == 0 {
+		return g.all, nil
+	}
+	return g.all, g.files(ctx, s.Files, downloads, s.FileTag)
+}
+
+type gatherer struct {
+	client *registry.Client
+	origin string
+	all    []writing.Artifact
+	places map[string]int // repository@digest, and where it is in all
+}
+
+// artifact adds an artifact of a registry or of this machine. The same artifact under another tag gets
+// the tag.
+func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string) error {
+	repository, tag, err := g.place(ref)
+	if err != nil {
+		return err
+	}
+	a, err := g.client.Open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	content, err := oci.Collect(a)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", ref, err)
+	}
+	var tags []string
+	if tag != "" {
+		tags = []string{tag}
+	}
+	key := repository + "@" + content.Top().Desc.Digest.String()
+	if at, known := g.places[key]; known {
+		g.all[at].Tags = append(g.all[at].Tags, tags...)
+		return nil
+	}
+	var attachments []oci.Attachment
+	if kind != bundle.Base { // a build does not read what belongs to its base
+		if attachments, err = g.client.Attachments(ctx, pinned(ref, content.Top().Desc.Digest)); err != nil {
+			return err
+		}
+	}
+	g.places[key] = len(g.all)
+	g.all = append(g.all, writing.Artifact{Kind: kind, Repository: repository, Tags: tags, Content: content, Attachments: attachments})
+	return nil
+}
+
+// place returns the repository and the tag that an artifact has at the origin.
+func (g *gatherer) place(ref string) (repository, tag string, err error) {
+	if l, ok := oci.ParseLocal(ref); ok {
+		if l.Tag() == "" {
+			return "", "", fmt.Errorf("%s: give the tag that the image gets: %s:TAG", ref, ref)
+		}
+		return g.origin, l.Tag(), nil
+	}
+	if err := imagename.CheckImage(ref); err != nil {
+		return "", "", err
+	}
+	name, _, _ := strings.Cut(ref, "@")
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		name, tag = name[:i], name[i+1:]
+	}
+	return name, tag, nil
+}
+
+// pinned is a reference by digest, because a tag may move between two requests.
+func pinned(ref string, h v1.Hash) string {
+	if oci.IsLocal(ref) {
+		return ref
+	}
+	name, _, _ := strings.Cut(ref, "@")
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		name = name[:i]
+	}
+	return name + "@" + h.String()
+}
+
+func (g *gatherer) chart(ctx context.Context, name string) error {
+	if ref, ok := strings.CutPrefix(name, "oci://"); ok {
+		return g.artifact(ctx, bundle.Chart, ref)
+	}
+	c, err := helmchart.Read(name)
+	if err != nil {
+		return err
+	}
+	g.all = append(g.all, writing.Artifact{
+		Kind: bundle.Chart, Title: c.Name + " " + c.Version, Repository: g.origin + "/charts/" + c.Name,
+		Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
+	})
+	return nil
+}
+
+func (g *gatherer) files(ctx context.Context, names []string, all []oci.Blob, tag string) error {
+	for _, n := range names {
+		b, err := inputs.FromFile(ctx, n)
+		if err != nil {
+			return err
+		}
+		all = append(all, b)
+	}
+	content, err := inputs.Artifact(all)
+	if err != nil {
+		return err
+	}
+	g.all = append(g.all, writing.Artifact{Kind: bundle.Inputs, Repository: g.origin + "/inputs", Tags: []string{tag}, Content: content})
+	return nil
+}
+
+// Stock returns what a repository has: the blobs of all its tags, and of what belongs to them.
+func Stock(ctx context.Context, c *registry.Client, repository string) (bundle.Stock, error) {
+	g := gatherer{client: c, origin: repository, places: map[string]int{}}
+	tags, err := c.ListTags(ctx, repository)
+	if err != nil {
+		return bundle.Stock{}, err
+	}
+	for _, t := range tags {
+		if err := g.artifact(ctx, bundle.Image, repository+":"+t); err != nil {
+			return bundle.Stock{}, err
+		}
+	}
+	s := bundle.Stock{Source: repository, Blobs: []bundle.Blob{}}
+	seen := map[v1.Hash]bool{}
+	for _, a := range g.all {
+		blobs := a.Content.Blobs
+		for _, x := range a.Attachments {
+			blobs = slices.Concat(blobs, x.Blobs)
+		}
+		for _, b := range blobs {
+			if !seen[b.Desc.Digest] {
+				seen[b.Desc.Digest] = true
+				s.Blobs = append(s.Blobs, bundle.Blob{Digest: b.Desc.Digest, Size: b.Desc.Size})
+			}
+		}
+	}
+	slices.SortFunc(s.Blobs, func(a, b bundle.Blob) int { return strings.Compare(a.Digest.Hex, b.Digest.Hex) })
+	return s, nil
+}

@@ -1,0 +1,242 @@
+// Package importing puts a bundle that was verified into the registry of a site. Nothing that has a name
+// appears before everything that it leads to is there, and the registry is the only state: an import that was
+// stopped anywhere is continued by repeating it.
+package importing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Registry is the registry of a site. repository is a name with its registry.
+type Registry interface {
+	// HasBlob says whether a repository has a blob.
+	HasBlob(ctx context.Context, repository string, h v1.Hash) (bool, error)
+	// HasManifest says whether a name (a tag or a digest) leads to a manifest.
+	HasManifest(ctx context.Context, repository, name string, h v1.Hash) (bool, error)
+	// PushBlob makes sure that a repository has a blob: it exists there, or is mounted from another repository,
+	// or is sent.
+	PushBlob(ctx context.Context, repository string, b oci.Blob, from ...string) (registry.State, error)
+	// PushManifest puts a manifest under a tag or its digest.
+	PushManifest(ctx context.Context, repository, name string, d oci.Document) error
+	// Attach puts an attachment where it is found by its tag, or as a referrer of its subject. Layers that are
+	// under the tag already stay.
+	Attach(ctx context.Context, repository string, all ...oci.Attachment) (registry.Stats, error)
+}
+
+// ErrLacks says that the registry lacks blobs that the bundle does not have either. Nothing was pushed.
+var ErrLacks = errors.New("blobs are neither in the bundle nor in the registry")
+
+// Options say where a bundle goes.
+type Options struct {
+	To        string   // repository that takes the place of the origin
+	MountFrom []string // repositories of the same registry that may have the blobs
+	SomePart  bool     // blobs may be missing: they come with other parts, and so do the names
+	DryRun    bool     // ask the registry, and push nothing
+	Jobs      int      // parallel transfers; 0: 4
+}
+
+// Result is what an import did. Items are those of the list, with the names that they have at the site.
+type Result struct {
+	Done    []bundle.Item
+	Pending []bundle.Item // blobs of them come with other parts
+	Sent    int           // blobs
+	Bytes   int64         // of these
+}
+
+// transfer is the state of one import.
+type transfer struct {
+	Options
+	registry     Registry
+	bundle       *reading.Bundle
+	items        []*item
+	repositories []string         // of the items, at the site
+	readable     map[v1.Hash]bool // blobs that this bundle has
+	holders      map[v1.Hash][]string
+
+	mu     sync.Mutex
+	result Result
+}
+
+// item is an item at the site.
+type item struct {
+	bundle.Item
+	blobs     []v1.Descriptor
+	documents []oci.Document // of an index before the index
+	there     bool           // the registry has it already
+	pending   bool           // blobs of it are not there yet
+}
+
+// Import pushes a bundle. The caller has verified it. Errors: ErrLacks, and those of the registry.
+func Import(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*Result, error) {
+	t, err := begin(ctx, b, r, o)
+	if err != nil {
+		return nil, fmt.Errorf("import into %s: %w", o.To, err)
+	}
+	for _, l := range b.List.Blobs {
+		_, t.readable[l.Digest] = b.Blob(l.Digest)
+	}
+	err = t.needs(ctx)
+	if err == nil && !o.DryRun {
+		err = t.blobs(ctx)
+	}
+	if err == nil {
+		err = t.finish(ctx)
+	}
+	if err != nil {
+		return &t.result, fmt.Errorf("import into %s: %w", o.To, err)
+	}
+	return &t.result, nil
+}
+
+// begin asks the registry what it has.
+func begin(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*transfer, error) {
+	if o.Jobs <= 0 {
+		o.Jobs = 4
+	}
+	if err := imagename.CheckRepository(o.To); err != nil {
+		return nil, err
+	}
+	t := &transfer{Options: o, registry: r, bundle: b, readable: map[v1.Hash]bool{}, holders: map[v1.Hash][]string{}}
+	for _, i := range b.List.Items {
+		x := &item{Item: i}
+		x.Repository = Rename(i.Repository, b.List.Origin, o.To)
+		if err := imagename.CheckRepository(x.Repository); err != nil {
+			return nil, err
+		}
+		x.collect(b.Documents, i.Descriptor.Digest, map[v1.Hash]bool{})
+		t.items = append(t.items, x)
+		if !slices.Contains(t.repositories, x.Repository) {
+			t.repositories = append(t.repositories, x.Repository)
+		}
+	}
+	return t, t.parallel(ctx, len(t.items), func(ctx context.Context, n int) (err error) {
+		x := t.items[n]
+		x.there, err = r.HasManifest(ctx, x.Repository, x.Descriptor.Digest.String(), x.Descriptor.Digest)
+		return err
+	})
+}
+
+// Rename returns the repository at the site of a repository at the origin: the origin's name is replaced.
+// What comes from elsewhere, such as a base image, keeps its whole name below the site's repository.
+func Rename(repository, origin, to string) string {
+	if rest, ok := strings.CutPrefix(repository+"/", origin+"/"); ok {
+		return strings.TrimSuffix(to+"/"+rest, "/")
+	}
+	return to + "/" + strings.ReplaceAll(repository, ":", "-")
+}
+
+// collect adds a document, after those that it names, and their blobs.
+func (x *item) collect(all map[v1.Hash][]byte, h v1.Hash, seen map[v1.Hash]bool) {
+	refs, err := bundle.Refer(all[h])
+	if seen[h] || err != nil { // the list was compared with the documents
+		return
+	}
+	seen[h] = true
+	for _, d := range refs.Documents {
+		x.collect(all, d.Digest, seen)
+	}
+	for _, d := range refs.Blobs {
+		if !seen[d.Digest] {
+			seen[d.Digest] = true
+			x.blobs = append(x.blobs, d)
+		}
+	}
+	raw := all[h]
+	x.documents = append(x.documents, oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: refs.MediaType, Size: int64(len(raw)), Digest: h}})
+}
+
+// needs asks the registry for the blobs that the bundle does not have.
+func (t *transfer) needs(ctx context.Context) error {
+	users := t.users()
+	var missing []bundle.Blob
+	for _, b := range t.bundle.List.Blobs {
+		if len(users[b.Digest]) > 0 && !t.has(b.Digest) {
+			missing = append(missing, b)
+		}
+	}
+	err := t.parallel(ctx, len(missing), func(ctx context.Context, n int) error {
+		return t.search(ctx, users[missing[n].Digest], missing[n].Digest)
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range t.items {
+		x.pending = t.waits(x)
+	}
+	sources := map[v1.Hash]string{}
+	for _, a := range t.bundle.List.Absent {
+		sources[a.Digest] = a.Source
+	}
+	var texts []string
+	for _, b := range missing {
+		if source := sources[b.Digest]; len(t.holders[b.Digest]) == 0 && (source != "" || !t.SomePart) {
+			texts = append(texts, fmt.Sprintf("%s of %d bytes, which %s has", b.Digest, b.Size, cmp.Or(source, "another part")))
+		}
+	}
+	if len(texts) > 0 {
+		return &lacksError{texts}
+	}
+	return nil
+}
+
+// waits says whether a blob of an item is neither at hand nor in the registry.
+func (t *transfer) waits(x *item) bool {
+	return !x.there && slices.ContainsFunc(x.blobs, func(d v1.Descriptor) bool { return !t.has(d.Digest) && len(t.holders[d.Digest]) == 0 })
+}
+
+// has says whether the content of a blob is at hand.
+func (t *transfer) has(h v1.Hash) bool { return t.readable[h] || h == bundle.EmptyConfig().Desc.Digest }
+
+// search looks for a blob in the repositories that need it, and then in all that it may be mounted from.
+func (t *transfer) search(ctx context.Context, users []string, h v1.Hash) error {
+	asked := map[string]bool{}
+	for _, repository := range slices.Concat(users, t.repositories, t.MountFrom) {
+		if asked[repository] {
+			continue
+		}
+		asked[repository] = true
+		found, err := t.registry.HasBlob(ctx, repository, h)
+		if err != nil {
+			return err
+		}
+		if found {
+			t.mu.Lock()
+			t.holders[h] = append(t.holders[h], repository)
+			t.mu.Unlock()
+			return nil
+		}
+	}
+	return nil
+}
+
+// lacksError lists what is missing.
+type lacksError struct{ blobs []string }
+
+func (e *lacksError) Error() string {
+	const most = 20
+	text := fmt.Sprintf("%v (nothing was pushed): %s", ErrLacks, strings.Join(e.blobs[:min(most, len(e.blobs))], "; "))
+	if len(e.blobs) > most {
+		text += fmt.Sprintf("; and %d more", len(e.blobs)-most)
+	}
+	return text + ". Import those bundles first, or make a bundle without --since"
+}
+
+// Is makes it one of the errors of registries, because the same commands help.
+func (e *lacksError) Is(target error) bool {
+	return target == ErrLacks || target == fetch.ErrUnreachable
+}

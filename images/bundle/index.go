@@ -1,0 +1,103 @@
+package bundle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// LayoutVersion is the content of the member oci-layout.
+const LayoutVersion = `{"imageLayoutVersion":"1.0.0"}`
+
+// SignatureType is the type of a bundle's signature: artifact type of its manifest, and type of its layer.
+const SignatureType = "application/vnd.dev.sigstore.bundle.v0.3+json"
+
+// Annotations of entries in index.json. Only container images have the names that other programs read:
+// containerd fails on an archive that gives such a name to anything else.
+const (
+	refName        = "org.opencontainers.image.ref.name" // skopeo, regctl, umoci
+	containerdName = "io.containerd.image.name"          // ctr, k3s
+
+	titleAnnotation = "org.opencontainers.image.title"
+)
+
+// EmptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every bundle
+// and therefore on no list.
+func EmptyConfig() oci.Blob { return oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil) }
+
+// Manifest returns the bundle's manifest for the bytes of its list.
+func Manifest(list []byte) (oci.Document, error) {
+	layer := oci.BytesBlob(MediaType, list, map[string]string{titleAnnotation: "bundle.json"})
+	raw, err := json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: MediaType, Config: EmptyConfig().Desc, Layers: []v1.Descriptor{layer.Desc},
+	})
+	if err != nil {
+		return oci.Document{}, fmt.Errorf("make the bundle's manifest: %w", err)
+	}
+	return oci.Document{Raw: raw, Desc: v1.Descriptor{
+		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: MediaType,
+	}}, nil
+}
+
+// Index returns index.json: the bundle's manifest, its signature if it has one, the images, everything else.
+func (l *List) Index(manifest v1.Descriptor, signature *v1.Descriptor) ([]byte, error) {
+	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{manifest}}
+	if signature != nil {
+		index.Manifests = append(index.Manifests, v1.Descriptor{
+			MediaType: signature.MediaType, Size: signature.Size, Digest: signature.Digest, ArtifactType: signature.ArtifactType,
+			Annotations: map[string]string{oci.SubjectAnnotation: manifest.Digest.String()},
+		})
+	}
+	taken := map[string]bool{}
+	for _, i := range l.Items {
+		if i.Kind.named() && len(i.Tags) > 0 {
+			index.Manifests = append(index.Manifests, i.named(taken)...)
+		}
+	}
+	for _, i := range l.Items {
+		if !i.Kind.named() || len(i.Tags) == 0 {
+			index.Manifests = append(index.Manifests, i.unnamed())
+		}
+	}
+	raw, err := json.Marshal(index)
+	if err != nil {
+		return nil, fmt.Errorf("make the bundle's index.json: %w", err)
+	}
+	if len(raw) > MaxDocument {
+		return nil, errors.New("make the bundle's index.json: it is larger than 4 MiB: make several bundles")
+	}
+	return raw, nil
+}
+
+// named returns an entry for each tag. A tag that an image of another repository has is left to that one for
+// the programs that look for nothing else.
+func (i *Item) named(taken map[string]bool) []v1.Descriptor {
+	var all []v1.Descriptor
+	for _, t := range i.Tags {
+		d := i.Descriptor
+		d.Annotations = map[string]string{containerdName: i.Repository + ":" + t}
+		if !taken[t] {
+			taken[t] = true
+			d.Annotations[refName] = t
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func (i *Item) unnamed() v1.Descriptor {
+	d := i.Descriptor
+	d.Annotations = map[string]string{oci.RepositoryAnnotation: i.Repository}
+	if len(i.Tags) > 0 {
+		d.Annotations[oci.TagAnnotation] = i.Tags[0]
+	}
+	if i.Subject != nil {
+		d.Annotations[oci.SubjectAnnotation] = i.Subject.String()
+	}
+	return d
+}

@@ -1,0 +1,63 @@
+package bundle
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// Kind says what an item is. It decides whether the item has a name in index.json; everything else of it is
+// for people.
+type Kind string
+
+// The kinds of items. Image and Base are container images, all others are not.
+const (
+	Image       Kind = "image"
+	Base        Kind = "base" // an image that is needed to build others
+	Chart       Kind = "chart"
+	Inputs      Kind = "inputs" // files that images are built from: matrix, lock, packages, archives, programs
+	Headers     Kind = "headers"
+	Signature   Kind = "signature"
+	Attestation Kind = "attestation" // several statements at once, as in a .att tag
+	SBOM        Kind = "sbom"
+	Provenance  Kind = "provenance"
+	VEX         Kind = "vex"
+	Referrer    Kind = "referrer" // any other attachment
+)
+
+// kinds is the order of items in a list: images first, so that their layers are sent first.
+var kinds = []Kind{Image, Base, Chart, Inputs, Headers, Signature, Attestation, SBOM, Provenance, VEX, Referrer}
+
+// named says whether an item of the kind has a name in index.json. containerd refuses an archive in which
+// anything but an image has one.
+func (k Kind) named() bool { return k == Image || k == Base }
+
+// KindOf is the kind of an attachment, by its tag, its artifact type and its annotations.
+func KindOf(a oci.Attachment) Kind {
+	switch a.Tag {
+	case oci.SignatureTag(a.Subject):
+		return Signature
+	case oci.AttestationTag(a.Subject):
+		return Attestation
+	}
+	about := a.Manifest.Desc.ArtifactType
+	if predicate := a.Manifest.Desc.Annotations["dev.sigstore.bundle.predicateType"]; predicate != "" {
+		about = predicate
+	}
+	for _, known := range []struct {
+		part string
+		kind Kind
+	}{
+		{"sigstore.dev/cosign/sign", Signature}, {"cncf.notary.signature", Signature}, {"spdx", SBOM}, {"cyclonedx", SBOM},
+		{"slsa.dev/provenance", Provenance}, {"openvex", VEX}, {"in-toto", Attestation},
+	} {
+		if strings.Contains(about, known.part) {
+			return known.kind
+		}
+	}
+	return Referrer
+}
+
+// Order is the place of a kind among the items of a list.
+func Order(k Kind) int { return slices.Index(kinds, k) }
