@@ -69,7 +69,7 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 	}
 	key, closer, err := s.ImageKey.Load(getenv)
 	if err != nil {
-		return nil, none, session.Usage(err)
+		return nil, none, err
 	}
 	if key == nil {
 		return nil, none, nil
@@ -86,7 +86,7 @@ func (s *ImageSigner) Public() (crypto.PublicKey, error) {
 	if s.PublicKey == "" {
 		return nil, nil //nolint:nilnil // nil is the key that is not known
 	}
-	keys, err := PublicKeys("--image-public-key", s.PublicKey)
+	keys, err := PublicKeys("--image-public-key", time.Now(), s.PublicKey)
 	if err == nil && len(keys) > 1 {
 		err = session.Usagef("--image-public-key %s holds %d keys: give the one of the signer", s.PublicKey, len(keys))
 	}
@@ -97,14 +97,16 @@ func (s *ImageSigner) Public() (crypto.PublicKey, error) {
 }
 
 // PublicKeys reads the files of a flag.
-func PublicKeys(flag string, files ...string) (all []crypto.PublicKey, err error) {
+func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.PublicKey, err error) {
 	for _, file := range files {
-		keys, err := keyfile.LoadPublic(file, time.Now())
+		keys, err := keyfile.LoadPublic(file, now)
 		for _, key := range keys {
-			err = errors.Join(err, signature.CheckKey(key))
+			if kerr := signature.CheckKey(key); kerr != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", file, kerr))
+			}
 		}
 		if err != nil {
-			return nil, session.Usagef("%s %s: %w", flag, file, err)
+			return nil, session.Usagef("%s: %w", flag, err)
 		}
 		all = append(all, keys...)
 	}

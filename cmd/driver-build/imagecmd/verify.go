@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +57,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err != nil {
 		return session.Usage(err)
 	}
-	keys, err := flags.PublicKeys("--key", o.keys...)
+	keys, err := flags.PublicKeys("--key", time.Now(), o.keys...)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -21,7 +22,7 @@ import (
 // call calls driver-build with a password on stdin.
 func call(t *testing.T, stdin string, args ...string) commandtest.Result {
 	t.Helper()
-	var stdout, stderr commandtest.Buffer
+	var stdout, stderr tool.Buffer
 	a := &session.App{
 		Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Attempts: 2, Backoff: time.Millisecond,
 	}
