@@ -16,10 +16,13 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/vex"
 )
 
 // Image is a finished image or index, with what it has.
@@ -138,6 +141,38 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 		found = append(found, index.Manifests[n].Digest)
 	}
 	return found, nil
+}
+
+// CheckVEX reads documents of OpenVEX strictly, because scanners ignore without a word what they cannot use:
+// each statement must be about the image or a package in it. The image is read only if a statement names a
+// package.
+func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Image) error {
+	all, err := subjects(i.Artifact, nil)
+	if err != nil {
+		return err
+	}
+	about := vex.Subject{}
+	for _, s := range all {
+		about.Digests = append(about.Digests, s.Descriptor.Digest.String())
+	}
+	for _, d := range p.Documents {
+		if d.Type != vex.PredicateType {
+			continue
+		}
+		_, without := vex.Read(d.Body, about)
+		if without == nil {
+			continue
+		}
+		m, err := sbom.Open(ctx, c, cache, i.ref, "")
+		if err != nil { // not all images are of this project
+			return fmt.Errorf("%w; the packages of the image are not known: %w", without, err)
+		}
+		about.Packages = m.PURLs().Packages
+		if _, err := vex.Read(d.Body, about); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Import returns the signer of what an offline signer left in dir.

@@ -30,8 +30,8 @@ type Task struct {
 // the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
 // number of all tags. A registry that does not answer is an error: everything would be built again. Images
 // whose base or packages are out of reach are left out, because a build could not work either: left has them
-// by their cause. It is an error if nothing else is to be built. groups are those of [Batch.Groups], nil where
-// [Batch.NeedsIndex] is true.
+// by their cause. It is an error if nothing else is to be built. groups are those of [Batch.Groups], nil
+// where [Batch.NeedsIndex] is true.
 func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, left map[string][]string, checked int, err error) {
 	fail := func(err error) ([]Task, map[string][]string, int, error) { return nil, nil, 0, err }
 	if _, err := b.pipelineArguments(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/vex"
 )
 
 const attestLong = `Sign images and attach documents to them, where they are: in a registry, a layout (oci:DIR:TAG) or an archive of one image
@@ -150,6 +151,12 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 			plan, err := plan.For(image, o.repository, o.tags, o.archs)
 			if err == nil && o.answers != "" {
 				plan.Signer, err = plan.Import(o.answers, image, public)
+			}
+			if err == nil {
+				err = plan.CheckVEX(ctx, s.Registry.Target(), s.Layers(), image)
+			}
+			if errors.Is(err, vex.ErrFormat) {
+				err = session.Usagef("--vex %s: %w", o.vex, err)
 			}
 			if err != nil {
 				return err

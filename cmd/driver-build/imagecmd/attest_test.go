@@ -90,6 +90,16 @@ func TestSignImage(t *testing.T) {
 	p12, cert := commandtest.SignKey(t)
 	keys[p12] = cert
 	u.wantSigned(t, 0, 3, repository+":1", public)
+	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
+	r.Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Env[flags.PassphraseVariable] = "correct"
+	r = u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
+	r.Want(t, 0) // under all tags that the image was built with
+	if strings.Count(r.Stdout, "\n") != 2 || !strings.Contains(r.Stdout, "/own:535-debian12@") {
+		t.Error(r.Stdout)
+	}
+	u.wantSigned(t, 1, 0, u.Host+"/own:535-debian12", public)
+	assert.Contains(t, u.Run(t, "verify", u.Host+"/own:535-debian12", "--key", public).Stdout, u.Host+"/own:535-debian12")
 	u.Run(t, "sign", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
 	u.Env[flags.ImagePassphraseVariable] = "wrong"
 	u.Run(t, "attest", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
@@ -97,7 +107,7 @@ func TestSignImage(t *testing.T) {
 	var done []string
 	for private, public := range keys {
 		u.wantSigned(t, 0, 3, repository+":1", public)
-		r := u.Run(t, "sign", repository+":1", "--image-key", private)
+		r = u.Run(t, "sign", repository+":1", "--image-key", private)
 		r.Want(t, 0)
 		if !strings.HasPrefix(r.Stdout, repository+":1@sha256:") {
 			t.Errorf("stdout %q", r.Stdout)
@@ -108,7 +118,7 @@ func TestSignImage(t *testing.T) {
 		}
 		done = append(done, public)
 	}
-	r := u.Run(t, "verify", repository+":1", "--key", public)
+	r = u.Run(t, "verify", repository+":1", "--key", public)
 	assert.Contains(t, r.Stdout, " as "+repository+", "+repository+":1")
 	u.Run(t, "verify", repository+":1", "--key", private).Want(t, session.ExitUsage, "openssl pkey")
 	u.Run(t, "sign", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
@@ -121,9 +131,12 @@ func TestAttest(t *testing.T) {
 	key, public := u.ed25519Pair(t, "ed")
 	repository := u.Host + "/gpu/driver"
 	layout := u.modulesImage(t, "amd64", "arm64")
-	u.Run(t, "push", layout, repository+":1").Want(t, 0)
+	pushed := u.Run(t, "push", layout, repository+":1")
+	pushed.Want(t, 0)
+	vex := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://x.example/1","author":"Site","timestamp":"2026-01-02T03:04:05Z","version":1,"statements":[` +
+		`{"vulnerability":{"name":"CVE-2026-1"},"products":[{"@id":"pkg:oci/driver@sha256:DIGEST"}],"status":"not_affected","justification":"component_not_present"}]}`
 	for name, text := range map[string]string{
-		"spdx": `{"spdxVersion":"SPDX-2.3"}`, "cdx": `{"bomFormat":"CycloneDX"}`, "vex": `{"@context":"https://openvex.dev/ns/v0.2.0"}`, "other": `{"x":1}`, "none": `[]`,
+		"spdx": `{"spdxVersion":"SPDX-2.3"}`, "cdx": `{"bomFormat":"CycloneDX"}`, "vex": strings.ReplaceAll(vex, "DIGEST", pushed.Digest(t)), "foreign": strings.ReplaceAll(vex, "DIGEST", strings.Repeat("0", 64)), "other": `{"x":1}`, "none": `[]`,
 	} {
 		require.NoError(t, os.WriteFile(u.Path(name), []byte(text), 0o600))
 	}
@@ -148,6 +161,7 @@ func TestAttest(t *testing.T) {
 		"--image-key k --sign-with p": "give one",
 		"--image-key " + key + " --sbom " + u.Path("other"):                       "no SBOM",
 		"--image-key " + key + " --vex " + u.Path("other"):                        "@context",
+		"--image-key " + key + " --vex " + u.Path("foreign"):                      "--vex " + u.Path("foreign"),
 		"--image-key " + key + " --predicate " + u.Path("none") + " --type x:y":   "an object",
 		"--image-key " + key + " --predicate " + u.Path("other"):                  "belong together",
 		"--image-key " + key + " --predicate " + u.Path("other") + " --type spdx": "no URI",
