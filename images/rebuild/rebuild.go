@@ -62,7 +62,7 @@ func Images(ctx context.Context, b *images.Builder, ref string, o Options) (find
 	}
 	r := rebuilder{o, fresh(b, records)}
 	if len(o.Keys) == 0 {
-		findings = append(findings, verify.Finding{Severity: verify.Note, Rule: Rule, Message: "the provenance is not authenticated: " +
+		findings = append(findings, verify.Finding{Severity: verify.Warning, Rule: Rule, Message: "the provenance is not authenticated: " +
 			"anyone who may push to the repository can have written it; give --key with the signer's public key"})
 	}
 	var same []v1.Image

@@ -2,6 +2,7 @@ package imagecmd
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -33,6 +35,7 @@ func newVerify(a *session.App) *cobra.Command {
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
+			"With --key, the index and every image in it must be signed by one of these keys. Attestations by other keys are warnings.\n" +
 			"With --rebuild, the image is also built again from its provenance, with inputs from the cache or from where the provenance says,\n" +
 			"and what differs is printed. Without --key, anybody can have written that provenance.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
@@ -79,7 +82,12 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		return session.Usage(err)
 	}
 	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
+		signatures, err := verifySignatures(ctx, s, image, keys)
+		if err != nil {
+			return err
+		}
 		findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, signers...)
+		findings = append(signatures, findings...)
 		if err == nil && o.deep {
 			var compiled *verify.Finding
 			if compiled, err = o.tryCompile(ctx, s, image, base); compiled != nil {
@@ -99,6 +107,18 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		}
 		return verify.Unfit(findings)
 	})
+}
+
+// verifySignatures judges the signatures of the image itself, if there are keys.
+func verifySignatures(ctx context.Context, s *session.Session, ref string, keys []crypto.PublicKey) ([]verify.Finding, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	image, err := attestation.Open(ctx, s.Registry, s.Store, ref)
+	if err != nil {
+		return nil, err
+	}
+	return attestation.Verify(image, keys)
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
