@@ -101,33 +101,55 @@ func (r *rebuilder) one(ctx context.Context, s subject) (v1.Image, []verify.Find
 		return nil, []verify.Finding{problem("%s (%s) %s", s.digest, s.arch, missing)}, nil
 	}
 	var findings []verify.Finding
+	var failed []error
 	for _, p := range statements {
-		of, img, err := r.build(ctx, s, p.recipe)
-		if errors.Is(err, modsign.ErrOther) {
-			findings = append(findings, problem("%s (%s): built again from its provenance (%s): %s", s.digest, s.arch, p.where, err))
-			continue
-		}
-		if err != nil {
-			return nil, findings, err
-		}
-		digest, err := img.Digest()
-		if err != nil {
-			return nil, findings, err
-		}
-		if digest == s.digest {
-			return img, []verify.Finding{{Severity: verify.Note, Rule: Rule, Message: fmt.Sprintf(
-				"%s (%s): built again from its provenance (%s), with the same digest", s.digest, s.arch, p.where)}}, nil
-		}
-		findings = append(findings, problem("%s (%s): built again from its provenance (%s), its digest is %s", s.digest, s.arch, p.where, digest))
-		all, err := r.differences(ctx, s, p, of, img)
-		if err != nil {
-			return nil, findings, err
-		}
-		for _, text := range all {
-			findings = append(findings, problem("%s: %s", s.arch, text))
+		what := fmt.Sprintf("%s (%s): built again from its provenance (%s)", s.digest, s.arch, p.where)
+		img, differences, err := r.try(ctx, s, p)
+		switch {
+		case errors.Is(err, modsign.ErrOther):
+			findings = append(findings, problem("%s: %s", what, err))
+		case err != nil:
+			failed = append(failed, err) // another provenance may be true
+		case len(differences) == 0:
+			return img, []verify.Finding{{Severity: verify.Note, Rule: Rule, Message: what + ", with the same digest"}}, nil
+		default:
+			digest, err := img.Digest()
+			if err != nil {
+				return nil, findings, err
+			}
+			if what += ", its digest is " + digest.String(); digest == s.digest {
+				what += ", too, but what the provenance says is not true"
+			}
+			findings = append(findings, problem("%s", what))
+			for _, text := range differences {
+				findings = append(findings, problem("%s: %s", s.arch, text))
+			}
 		}
 	}
-	return nil, findings, nil
+	return nil, findings, errors.Join(failed...)
+}
+
+// try builds an image from one provenance, and says what differs: first the inputs, because they are the
+// reason.
+func (r *rebuilder) try(ctx context.Context, s subject, p statement) (v1.Image, []string, error) {
+	of, img, err := r.build(ctx, s, p.recipe)
+	if err != nil {
+		return nil, nil, err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, nil, err
+	}
+	again, err := provenance.New(of, p.run).Encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	differences, err := provenance.Compare(p.body, again)
+	if err != nil || digest == s.digest {
+		return img, differences, err
+	}
+	content, err := compareImages(ctx, r.builder.Layers(), s.image, img)
+	return img, append(differences, content...), err
 }
 
 func problem(format string, args ...any) verify.Finding {
@@ -202,18 +224,4 @@ func (r *rebuilder) signatures(ctx context.Context, s subject, of *recipe.Recipe
 	}
 	return nil, matrix.RequestErrorf("its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
 		"their signatures are then checked and taken over, because only the key could make them again", of.Signer)
-}
-
-// differences says in what a rebuild is not the image: first of the inputs, because they are the reason.
-func (r *rebuilder) differences(ctx context.Context, s subject, p statement, of *recipe.Recipe, img v1.Image) ([]string, error) {
-	again, err := provenance.New(of, p.run).Encode()
-	if err != nil {
-		return nil, err
-	}
-	inputs, err := provenance.Compare(p.body, again)
-	if err != nil {
-		return nil, err
-	}
-	content, err := compareImages(ctx, r.builder.Layers(), s.image, img)
-	return append(inputs, content...), err
 }
