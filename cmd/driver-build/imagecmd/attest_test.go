@@ -204,8 +204,14 @@ func TestAttestElsewhere(t *testing.T) {
 		require.NoError(t, os.WriteFile(strings.TrimSuffix(file, "payload")+"sig", signed, 0o600))
 	}
 	u.Run(t, slices.Concat(imported[:len(imported)-1], []string{other})...).Want(t, session.ExitMismatch, "none of the given keys")
+	copied, program := u.Path("copy.tar"), u.Path("kms")
+	require.NoError(t, errors.Join(os.WriteFile(copied, require.Value(os.ReadFile(archive))(t), 0o600),
+		os.WriteFile(program, []byte("#!/bin/sh\ncat \"$(dirname \"$0\")/request/$(sha256sum | cut -d' ' -f1).sig\"\n"), 0o700)))
 	u.Run(t, imported...).Want(t, 0)
 	u.wantSigned(t, 1, 0, ref, public)
+	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", other).Want(t, session.ExitMismatch, "does not fit its public key")
+	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", public).Want(t, 0)
+	u.wantSigned(t, 1, 0, "oci-archive:"+copied, public)
 	u.wantSigned(t, 1, 0, ref, cert)
 
 	repository := u.Host + "/gpu/driver"
