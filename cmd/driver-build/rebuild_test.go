@@ -94,3 +94,27 @@ func TestRebuildFailures(t *testing.T) {
 	u.Run(t, "verify", ref, "--rebuild", "--source", "ftp://x/y").Want(t, 2, "--source")
 	u.Run(t, "verify", ref, "--rebuild", "--key", u.Path("none")).Want(t, 2, "--key")
 }
+
+// TestRebuildPushed: what a build pushed with its provenance, an index of two architectures, is built again by
+// another machine.
+func TestRebuildPushed(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	private, public := u.Path("image.key"), u.Path("image.pub")
+	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	for file, block := range map[string]*pem.Block{
+		private: {Type: "PRIVATE KEY", Bytes: require.Value(x509.MarshalPKCS8PrivateKey(key))(t)},
+		public:  {Type: "PUBLIC KEY", Bytes: require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t)},
+	} {
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	}
+	repository := u.Host + "/team/driver"
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--push", "--repository", repository,
+		"--provenance", "--sbom", "--image-key", private).Want(t, 0)
+	u.Cache = t.TempDir()
+	r := u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", public)
+	r.Want(t, 0)
+	for _, part := range []string{"(amd64): built again from its provenance", "(arm64): built again", "the index of these images has the same digest"} {
+		assert.Contains(t, r.Stdout, part)
+	}
+}

@@ -164,6 +164,6 @@ func noProvenance(faults []string) string {
 	if len(faults) > 0 {
 		text += " (" + strings.Join(faults[:min(len(faults), maxFaults)], "; ") + ")"
 	}
-	return text + ": copy the image with its attestations (driver-build push), have its builder attest one, or build it with its matrix " +
+	return text + ": copy the image with its attestations (driver-build push), have its builder attest one (--provenance of a build), or build it with its matrix " +
 		"and lock (driver-build --lock) and compare the digest"
 }
