@@ -95,8 +95,8 @@ func TestRebuildFailures(t *testing.T) {
 	u.Run(t, "verify", ref, "--rebuild", "--key", u.Path("none")).Want(t, 2, "--key")
 }
 
-// TestRebuildPushed: what a build pushed with its provenance, an index of two architectures, is built again by
-// another machine.
+// TestRebuildPushed: what a build pushed with its provenance, an index of two architectures, is built again
+// by another machine.
 func TestRebuildPushed(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
