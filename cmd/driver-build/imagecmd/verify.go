@@ -46,7 +46,7 @@ func newVerify(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
 	f.StringArrayVar(&o.certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
-	f.StringArrayVar(&o.keys, "key", nil, "FILE with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
+	f.StringArrayVar(&o.keys, "key", nil, "with --rebuild: FILE with public keys or certificates (PEM or DER), one of which must have signed the provenance (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
 	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
 	o.runners.AddTo(f)
@@ -62,6 +62,9 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	signers, err := flags.Certificates(o.certs)
 	if err != nil {
 		return session.Usage(err)
+	}
+	if len(o.keys) > 0 && !o.rebuild.on {
+		return session.Usagef("--key is for --rebuild")
 	}
 	keys, err := flags.PublicKeys("--key", time.Now(), o.keys...)
 	if err != nil {
