@@ -60,6 +60,10 @@ func TestBuildSigned(t *testing.T) {
 	assert.Equal(t, first.Stdout, again.Stdout)
 	r := u.Run(t, "verify", ref, "--key", public)
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "note: image-signature: "), "%s", r.Stdout)
+
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+u.Path("plain"), "--sbom=cyclonedx").Want(t, 0) // without a key
+	index := string(require.Value(os.ReadFile(u.Path("plain/index.json")))(t))
+	assert.Containsf(t, index, "application/vnd.cyclonedx+json", "index.json")
 }
 
 // TestBuildSignedRefuses: whatever is wrong with keys is found before anything is downloaded.

@@ -43,7 +43,10 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 	if err != nil {
 		return nil, err
 	}
-	whole := sbom.Model{Name: path.Base(r.Repository), Index: top.String(), Tool: recipes[0].Builder}
+	whole := sbom.Model{Index: top.String(), Tool: recipes[0].Builder}
+	if r.Repository != "" {
+		whole.Name = path.Base(r.Repository)
+	}
 	for n, img := range images {
 		digest, err := img.Digest()
 		if err != nil {
