@@ -37,7 +37,7 @@ func newVerify(a *session.App) *cobra.Command {
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
 			"With --key, the index and every image in it must be signed by one of these keys. Attestations by other keys are warnings.\n" +
 			"With --rebuild, the image is also built again from its provenance, with inputs from the cache or from where the provenance says,\n" +
-			"and what differs is printed. Without --key, anybody can have written that provenance.\n" +
+			"and what differs is printed. Without --key, anyone can have written that provenance.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("arch") {
