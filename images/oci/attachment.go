@@ -49,11 +49,11 @@ func AttachmentOf(subject v1.Hash, tag string, t Artifact) (Attachment, error) {
 	return Attachment{Subject: subject, Tag: tag, Manifest: top, Blobs: all.Blobs, Nested: all.Documents[:len(all.Documents)-1]}, nil
 }
 
-// The media types of the OCI image specification 1.1 for manifests that are not images.
-const (
-	EmptyConfig types.MediaType = "application/vnd.oci.empty.v1+json"
-	emptyJSON                   = "{}"
-)
+// EmptyConfig is the media type of the config of a manifest that is not an image, by the OCI image
+// specification 1.1.
+const EmptyConfig types.MediaType = "application/vnd.oci.empty.v1+json"
+
+const emptyJSON = "{}"
 
 // SignatureTag is the tag under which cosign, Podman and CRI-O look for the signatures of an image.
 func SignatureTag(subject v1.Hash) string { return ReferrersTag(subject) + ".sig" }

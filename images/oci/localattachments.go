@@ -128,7 +128,7 @@ func (f *localFinder) add(h v1.Hash, tag string) error {
 	if tag != "" {
 		doc.Subject.Digest = v1.Hash{Algorithm: "sha256", Hex: strings.TrimPrefix(strings.TrimSuffix(tag, path.Ext(tag)), "sha256-")}
 	} else if json.Unmarshal(raw, &doc) != nil || doc.Subject.Digest.Hex == "" {
-		return nil // an image, or something else
+		return nil //nolint:nilerr // an image, or something else
 	}
 	a, err := AttachmentOf(doc.Subject.Digest, tag, &stored{raw, f.blobs})
 	if err != nil {

@@ -22,7 +22,7 @@ type purl struct {
 func (p purl) String() string {
 	var b strings.Builder
 	b.WriteString("pkg:" + p.kind)
-	for _, part := range strings.Split(path.Join(p.namespace, p.name), "/") {
+	for part := range strings.SplitSeq(path.Join(p.namespace, p.name), "/") {
 		b.WriteString("/" + percent(part, ""))
 	}
 	if p.version != "" {

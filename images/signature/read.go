@@ -62,7 +62,7 @@ func (c *collector) add(a oci.Attachment) error {
 	m, err := parseManifest(a.Manifest)
 	if err != nil {
 		c.evidence = append(c.evidence, evidence{document: document{storage: known[0]}, where: where, err: err})
-		return nil
+		return nil //nolint:nilerr // a finding
 	}
 	for _, layer := range m.Layers {
 		if storageOf(layer) != known[0] {

@@ -183,8 +183,8 @@ func hosts(registry string) []string {
 // write replaces the file. A link stays a link.
 func (f *file) write() error {
 	target := f.place.File
-	if real, err := filepath.EvalSymlinks(target); err == nil {
-		target = real
+	if linked, err := filepath.EvalSymlinks(target); err == nil {
+		target = linked
 	}
 	if now, err := os.ReadFile(target); err == nil && string(now) != string(f.raw) {
 		return errors.New("another program changed it meanwhile: try again")
