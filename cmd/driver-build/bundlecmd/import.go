@@ -31,6 +31,7 @@ stdout gets REFERENCE@sha256:... lines.`
 type importFlags struct {
 	importing.Options
 	key             flags.Trust
+	site            flags.ImageKey
 	values, policy  string
 	secret, keyPath string
 	rebuild         string // folder
@@ -47,6 +48,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
 	f.StringVar(&o.keyPath, "policy-key", "/etc/containers/driver.pub", "where the nodes have the public key, for --policy")
 	o.key.AddTo(f)
+	o.site.AddTo(f, "what is imported, under its names at the site,")
 }
 
 func newImport(a *session.App) *cobra.Command {
@@ -60,7 +62,7 @@ func newImport(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func (o *importFlags) run(ctx context.Context, a *session.App, files []string) error {
+func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (err error) {
 	if err := imagename.CheckRepository(o.To); err != nil {
 		return session.Usagef("--to: %w", err)
 	}
@@ -70,6 +72,14 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 	verify, err := verifier(&o.key)
 	if err != nil {
 		return err
+	}
+	site, closer, err := imageSigner(a, &o.site)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	if site != nil {
+		o.Sign = site
 	}
 	o.Jobs = a.Jobs
 	check := reading.Options{Verify: verify, SomePart: o.SomePart}
@@ -154,10 +164,13 @@ func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result
 		a.Result(ref)
 	}
 	fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB)\n", r.Sent, float64(r.Bytes)/1e6)
+	if o.Sign != nil {
+		fmt.Fprintf(a.Stderr, "signed with the site's key: %d images and artifacts\n", r.Signed)
+	}
 	if n := len(r.Pending); n > 0 {
 		fmt.Fprintf(a.Stderr, "%d items wait for the other parts: import them too\n", n)
 	}
-	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath)))
+	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath, o.Sign != nil)))
 }
 
 // writeText writes a text to a file that the user named.

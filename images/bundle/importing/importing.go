@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Registry is the registry of a site. repository is a name with its registry.
@@ -36,6 +37,8 @@ type Registry interface {
 	// Attach puts an attachment where it is found by its tag, or as a referrer of its subject. Layers that are
 	// under the tag already stay.
 	Attach(ctx context.Context, repository string, all ...oci.Attachment) (registry.Stats, error)
+	// Attachments returns what belongs to an artifact and to the manifests in it.
+	Attachments(ctx context.Context, ref string) ([]oci.Attachment, error)
 }
 
 // ErrLacks says that the registry lacks blobs that the bundle does not have either. Nothing was pushed.
@@ -48,6 +51,8 @@ type Options struct {
 	SomePart  bool     // blobs may be missing: they come with other parts, and so do the names
 	DryRun    bool     // ask the registry, and push nothing
 	Jobs      int      // parallel transfers; 0: 4
+
+	Sign signature.Signer // with the site's key, before anything gets a tag; nil: no
 }
 
 // Result is what an import did. Items are those of the list, with the names that they have at the site.
@@ -56,6 +61,7 @@ type Result struct {
 	Pending []bundle.Item // blobs of them come with other parts
 	Sent    int           // blobs
 	Bytes   int64         // of these
+	Signed  int           // manifests that got a signature of the site
 }
 
 // transfer is the state of one import.

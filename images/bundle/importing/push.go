@@ -87,7 +87,7 @@ func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) erro
 	return nil
 }
 
-// finish pushes manifests, then attachments, then tags. An item that waits for another part, and what belongs
+// finish pushes manifests, then attachments and the signatures of the site, then tags. An item that waits for another part, and what belongs
 // to it, gets nothing of these.
 func (t *transfer) finish(ctx context.Context) error {
 	waiting := map[string]bool{}
@@ -106,7 +106,7 @@ func (t *transfer) finish(ctx context.Context) error {
 	if t.DryRun {
 		return nil
 	}
-	for _, step := range []func(context.Context, *item) error{t.manifests, t.attach, t.tags} {
+	for _, step := range []func(context.Context, *item) error{t.manifests, t.attach, t.sign, t.tags} {
 		for _, x := range ready {
 			if err := step(ctx, x); err != nil {
 				return err
