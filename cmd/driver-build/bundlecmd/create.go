@@ -133,7 +133,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		if err != nil {
 			return err
 		}
-		return o.write(ctx, a, plan)
+		return o.write(ctx, a, s, plan)
 	})
 }
 
@@ -191,11 +191,12 @@ func (o *createFlags) selectTags() error {
 	return nil
 }
 
-func (o *createFlags) write(ctx context.Context, a *session.App, plan *writing.Plan) error {
+func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Session, plan *writing.Plan) error {
+	shown := steps{observe: s.Observe, name: "write"}
 	if o.output == "-" {
-		return plan.Stream(ctx, a.Stdout, nil)
+		return shown.end(plan.Stream(ctx, a.Stdout, shown.report))
 	}
-	if err := plan.WriteFiles(ctx, o.output, o.resume, nil); err != nil {
+	if err := shown.end(plan.WriteFiles(ctx, o.output, o.resume, shown.report)); err != nil {
 		return err
 	}
 	for n, name := range plan.Names(o.output) {

@@ -82,19 +82,19 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 		o.Sign = site
 	}
 	o.Jobs = a.Jobs
-	check := reading.Options{Verify: verify, SomePart: o.SomePart}
+	how := reading.Options{Verify: verify, SomePart: o.SomePart}
 	if len(files) == 1 && files[0] == "-" {
 		if o.rebuild != "" {
 			return session.Usagef("--rebuild: the bundle must be a file, not a pipe")
 		}
-		return o.stream(ctx, a, check)
+		return o.stream(ctx, a, how)
 	}
 	sources, done, err := open(files)
 	if err != nil {
 		return err
 	}
 	defer done()
-	b, findings, err := reading.Check(ctx, sources, check)
+	b, findings, err := check(ctx, a, sources, how)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,10 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 				return err
 			}
 		}
+		shown := steps{observe: s.Observe, name: "import"}
+		o.Progress = shown.total(o.To)
 		result, err := importing.Import(ctx, b, s.Registry, o.Options)
-		if err != nil {
+		if err = shown.end(err); err != nil {
 			return err
 		}
 		return o.report(a, b.List, result)
@@ -144,15 +146,17 @@ func (o *importFlags) check() error {
 	return nil
 }
 
-func (o *importFlags) stream(ctx context.Context, a *session.App, check reading.Options) error {
+func (o *importFlags) stream(ctx context.Context, a *session.App, how reading.Options) error {
 	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
-		stream, err := reading.Open(ctx, os.Stdin, check)
+		stream, err := reading.Open(ctx, os.Stdin, how)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
+		shown := steps{observe: s.Observe, name: "import"}
+		o.Progress = shown.total(o.To)
 		result, err := importing.Stream(ctx, stream, s.Registry, o.Options)
-		if err != nil {
+		if err = shown.end(err); err != nil {
 			return err
 		}
 		return o.report(a, stream.List, result)

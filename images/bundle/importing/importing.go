@@ -52,6 +52,8 @@ type Options struct {
 	DryRun    bool     // ask the registry, and push nothing
 	Jobs      int      // parallel transfers; 0: 4
 
+	Progress func(done, total int64) // bytes that the registry has, of those that it lacked; nil: no reports
+
 	Sign signature.Signer // with the site's key, before anything gets a tag; nil: no
 }
 
@@ -76,6 +78,8 @@ type transfer struct {
 
 	mu     sync.Mutex
 	result Result
+	done   int64 // bytes of blobs that the registry has got, in all repositories
+	total  int64
 }
 
 // item is an item at the site.
@@ -183,6 +187,11 @@ func (t *transfer) needs(ctx context.Context) error {
 	}
 	for _, x := range t.items {
 		x.pending = t.waits(x)
+	}
+	for _, b := range t.bundle.List.Blobs {
+		if t.has(b.Digest) || len(t.holders[b.Digest]) > 0 {
+			t.total += b.Size * int64(len(users[b.Digest]))
+		}
 	}
 	sources := map[v1.Hash]string{}
 	for _, a := range t.bundle.List.Absent {

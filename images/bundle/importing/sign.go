@@ -8,9 +8,9 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// sign adds the site's signatures, under the names of the site, to an item that is no attachment: of an index,
-// and of each image in it. What is signed by the key already is not signed again. Nothing has a tag before it
-// is signed.
+// sign adds the site's signatures, under the names of the site, to an item that is no attachment: of an
+// index, and of each image in it. What is signed by the key already is not signed again. Nothing has a tag
+// before it is signed.
 func (t *transfer) sign(ctx context.Context, x *item) error {
 	if x.Subject != nil || t.Sign == nil {
 		return nil
