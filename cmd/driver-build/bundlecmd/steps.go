@@ -6,8 +6,8 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 )
 
-// steps shows work on files, or on a repository, that follow one another: a step for each, with the bytes that
-// are done and all of them.
+// steps shows work on files, or on a repository, that follow one another: a step for each, with the bytes
+// that are done and all of them.
 type steps struct {
 	observe progress.Observer
 	name    string // what is done with each

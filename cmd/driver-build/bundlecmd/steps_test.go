@@ -21,6 +21,6 @@ func TestProgress(t *testing.T) {
 		{"[" + w.site + "] import", []string{"import", file, "--to", w.site, "--allow-unsigned"}},
 	} {
 		args := append(append([]string{"bundle"}, c.args...), "--cache", w.path("cache"), "--progress", "plain")
-		commandtest.Call(t.Context(), t, root, nil, args...).Want(t, 0, c.step, "B done\n", "DONE")
+		commandtest.Call(t.Context(), t, root, nil, args...).Want(t, 0, c.step, "B / ", "DONE")
 	}
 }

@@ -72,7 +72,8 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	return f(ctx, s)
 }
 
-// Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and closes it.
+// Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
+// closes it.
 func (a *App) Show(f func(progress.Observer) error) (err error) {
 	d, err := display.New(a.Stderr, a.progress)
 	if err != nil {
