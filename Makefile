@@ -68,7 +68,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 vet: ## gofmt and go vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
-	go -C ci/conformance/clients vet ./...
+	ci/vet-clients
 
 lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck and ci/prose; go install brings what is missing
 	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint

@@ -130,7 +130,7 @@ func (k *kills) shoot(o *outcome, victim *lab.Process) {
 }
 
 // settle waits until each container has ended or serves. One container that serves is enough for another that
-// waits for it. A process 1 that got a signal has to end.
+// waits for it. A process 1 or a worker that got a signal has to end.
 func (k *kills) settle(o *outcome, pods []*lab.Process) {
 	k.t.Helper()
 	settled := func() bool { return o.state != "" || k.settled(o, pods) }
@@ -147,7 +147,7 @@ func (k *kills) settle(o *outcome, pods []*lab.Process) {
 const operatorGrace = 30 * time.Second
 
 func (k *kills) settled(o *outcome, pods []*lab.Process) bool {
-	mustEnd := o.plan.depth == 0 && o.hit != "none"
+	mustEnd := o.hit != "none" && (o.plan.depth == 0 || o.target == "worker") // process 1 ends with its worker
 	serves, waits, runs := 0, 0, 0
 	for n, p := range pods {
 		if !p.Running() {
