@@ -112,6 +112,7 @@ func (f *fleet) killCreate(t *testing.T, n int, after time.Duration) {
 		assert.Equalf(t, "fleet.tar", e.Name(), "left after a kill at %s", after)
 	}
 	nothingIn(t, filepath.Join(f.cache, "tmp"))
+	require.NoError(t, os.RemoveAll(dir))
 }
 
 func (f *fleet) importInto(t *testing.T, name string) command {
@@ -141,7 +142,7 @@ func (f *fleet) killImport(t *testing.T, n int, after time.Duration) {
 	nothingIn(t, filepath.Join(f.cache, "tmp"))
 }
 
-// killed runs a command and kills it after some time, if it has not ended.
+// killed runs a command and kills it after some time, unless it ended before.
 func killed(t *testing.T, c command, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command(c.args[0], c.args[1:]...)
