@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/importing"
 	"github.com/driver-container/driver-container/images/bundle/inputs"
 	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/bundle/recording"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/outfile"
 )
@@ -35,6 +36,7 @@ type importFlags struct {
 	values, policy  string
 	secret, keyPath string
 	rebuild         string // folder
+	headers         string // folder
 }
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
@@ -43,6 +45,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.BoolVar(&o.SomePart, "part", false, partText)
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
 	f.StringVar(&o.rebuild, "rebuild", "", "put base images and downloads into the cache, and the other files into the folder DIR, for a build with --offline")
+	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
@@ -84,8 +87,8 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 	o.Jobs = a.Jobs
 	how := reading.Options{Verify: verify, SomePart: o.SomePart}
 	if len(files) == 1 && files[0] == "-" {
-		if o.rebuild != "" {
-			return session.Usagef("--rebuild: the bundle must be a file, not a pipe")
+		if o.rebuild != "" || o.headers != "" {
+			return session.Usagef("--rebuild and --headers: the bundle must be a file, not a pipe")
 		}
 		return o.stream(ctx, a, how)
 	}
@@ -113,6 +116,11 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 				return err
 			}
 		}
+		if o.headers != "" && !o.DryRun {
+			if err := recording.Extract(ctx, b, o.headers); err != nil {
+				return fmt.Errorf("--headers: %w", err)
+			}
+		}
 		shown := steps{observe: s.Observe, name: "import"}
 		o.Progress = shown.total(o.To)
 		result, err := importing.Import(ctx, b, s.Registry, o.Options)
@@ -138,9 +146,12 @@ func (o *importFlags) check() error {
 			return session.Usagef("--%s: %w", name, err)
 		}
 	}
-	if o.rebuild != "" {
-		if err := outfile.CheckFolder(o.rebuild); err != nil {
-			return session.Usagef("--rebuild: %w", err)
+	for name, dir := range map[string]string{"rebuild": o.rebuild, "headers": o.headers} {
+		if dir == "" {
+			continue
+		}
+		if err := outfile.CheckFolder(dir); err != nil {
+			return session.Usagef("--%s: %w", name, err)
 		}
 	}
 	return nil
