@@ -19,7 +19,7 @@ var imageFloors = [][]string{
 	{"images/inventory", "images/moduleset", "images/packages"},
 	{"images/driver", "images/modsign", "images/verify"},
 	{"images/sbom"},
-	{"images"},
+	{"images", "images/attestation"},
 	{"images/batch"},
 }
 

@@ -136,6 +136,28 @@ func TestGitLab(t *testing.T) {
 	}
 }
 
+// TestPipelinesSign: both pipelines pin driver-build, sign with the user's key, and talk to no public log.
+func TestPipelinesSign(t *testing.T) {
+	t.Parallel()
+	pinned := regexp.MustCompile(`(?m)^  DRIVER_BUILD_REF: (v[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]{40})( #.*)?$`)
+	for _, file := range []string{"github.yaml", "gitlab.yaml"} {
+		text := string(require.Value(os.ReadFile(file))(t))
+		if !pinned.MatchString(text) {
+			t.Errorf("%s: DRIVER_BUILD_REF is no version", file)
+		}
+		for _, want := range []string{"--sbom", "--provenance=ci", "--image-key", "DRIVER_IMAGE_PASSPHRASE", "driver-build login"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %s", file, want)
+			}
+		}
+		for _, never := range []string{"cosign", "rekor", "fulcio", "id-token"} {
+			if strings.Contains(text, never) {
+				t.Errorf("%s: %s talks to public services", file, never)
+			}
+		}
+	}
+}
+
 // TestGitLabScripts runs shellcheck on the scripts of the jobs. actionlint does so for GitHub.
 func TestGitLabScripts(t *testing.T) {
 	t.Parallel()

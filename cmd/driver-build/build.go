@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -31,6 +32,8 @@ type buildFlags struct {
 	kernels     flags.Kernels
 	runners     flags.Runners
 	signer      flags.Signer
+	imageSigner flags.ImageSigner
+	record      flags.Record
 }
 
 func (o *buildFlags) addTo(f *pflag.FlagSet) {
@@ -48,6 +51,8 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.kernels.AddTo(f)
 	o.runners.AddTo(f)
 	o.signer.AddTo(f)
+	o.imageSigner.AddTo(f)
+	o.record.AddTo(f)
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
@@ -69,6 +74,31 @@ func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p rec
 	return p, outs, nil
 }
 
+// publication says where images go, and what they get there.
+type publication struct {
+	outs   []oci.Output
+	plan   attestation.Plan // without tags and documents
+	record attestation.Record
+}
+
+// checkSigning finds mistakes in what images get, and completes the publication.
+func (o *buildFlags) checkSigning(getenv func(string) string, p *publication) (err error) {
+	if err := o.imageSigner.Check(false); err != nil {
+		return err
+	}
+	if p.record, err = o.record.Check(getenv, o.imageSigner.Given()); err != nil {
+		return err
+	}
+	p.record.Repository, p.plan.Format = o.output.Repository, o.imageSigner.Format
+	if o.imageSigner.Given() {
+		return o.output.CheckSigned(p.outs, p.plan.Format)
+	}
+	if !p.record.Empty() {
+		return flags.CheckAttached(p.outs)
+	}
+	return nil
+}
+
 func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	m, b, err := o.selection.Batch()
 	if err != nil {
@@ -79,8 +109,11 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 			fmt.Fprintf(a.Stderr, "warning: %s %s: built although %s\n", t.Tag(), t.Arch, rule)
 		}
 	}
-	var outs []oci.Output
-	if b.Plan, outs, err = o.check(m.Defaults, a.Getenv); err != nil {
+	var p publication
+	if b.Plan, p.outs, err = o.check(m.Defaults, a.Getenv); err != nil {
+		return err
+	}
+	if err := o.checkSigning(a.Getenv, &p); err != nil {
 		return err
 	}
 	b.Kernels, b.Given.LockFile = o.kernels.Kernels, o.lock
@@ -92,9 +125,18 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if signer != nil {
 		b.Plan.Signer = signer.Certificate
 	}
-	groups, err := groupsFromFlags(&b, outs)
+	imageSigner, closeImageSigner, err := o.imageSigner.Load(a.Getenv)
 	if err != nil {
 		return err
+	}
+	defer func() { err = errors.Join(err, closeImageSigner()) }()
+	p.plan.Signer = imageSigner
+	groups, err := groupsFromFlags(&b, p.outs)
+	if err != nil {
+		return err
+	}
+	if b.Lock != nil {
+		p.record.LockFile = b.Lock.File
 	}
 	programs, err := o.programs.Find(a, b.Targets)
 	if err != nil {
@@ -108,7 +150,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		}
 		s.Signer = signer
 		closeRunner := o.runners.Attach(s)
-		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, outs), closeRunner())
+		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, p), closeRunner())
 	})
 }
 
@@ -150,8 +192,8 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error 
 }
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
-func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output) error {
-	groups, err := groupsFromRepositories(ctx, s, b, groups, outs)
+func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, p publication) error {
+	groups, err := groupsFromRepositories(ctx, s, b, groups, p.outs)
 	if err != nil {
 		return err
 	}
@@ -159,16 +201,18 @@ func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session
 		if o.dryRun {
 			return b.Recipes(ctx, s.Builder, g, func(r *recipe.Recipe) error { return printRecipe(a, r) })
 		}
-		artifact, err := b.Build(ctx, s.Builder, g)
+		built, err := b.Build(ctx, s.Builder, g)
 		if err != nil {
 			return err
 		}
-		for _, tag := range append([]string{g.Tag}, g.Aliases...) {
-			if err := o.output.Publish(ctx, a, s, outs, tag, artifact); err != nil {
+		plan := p.plan
+		plan.Tags = append([]string{g.Tag}, g.Aliases...)
+		if !p.record.Empty() {
+			if plan.Documents, err = p.record.Documents(ctx, s.Layers(), built.Artifact, built.Images, built.Recipes); err != nil {
 				return err
 			}
 		}
-		return nil
+		return o.output.Publish(ctx, a, s, p.outs, built.Artifact, plan)
 	})
 }
 

@@ -30,6 +30,6 @@ func main() {
 		cancel(session.SignalError{Signal: <-signals})
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM) // a second signal ends the process at once
 	}()
-	a := &session.App{Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}
+	a := &session.App{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}
 	os.Exit(a.Execute(ctx, newRootCmd(a), os.Args[1:])) //nolint:contextcheck // commands get theirs from ExecuteContext
 }

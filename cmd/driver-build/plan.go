@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,7 +20,8 @@ import (
 
 const planLong = `List the images that need building: those that the registry does not have, and those that are out of date, which means that
 their base, packages, driver, options or driver-build are others now. With a lock nothing but the registry is asked. An image that
-cannot be planned is listed too, so that its build says why. Without --os and --driver the whole matrix is meant.
+cannot be planned is listed too, so that its build says why. If its base or packages are out of reach now, it is left out with a
+warning, and exit code 4 if nothing else is to be built. Without --os and --driver the whole matrix is meant.
 
 --format github prints the matrix of a GitHub workflow, gitlab a child pipeline whose jobs extend .driver-build with the flags of
 the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. ci/templates has whole pipelines.`
@@ -69,6 +71,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 		return session.Usage(err)
 	}
 	b.Kernels = o.kernels.Kernels
+	a.Given(&b.Given)
 	b.Given.LockFile, b.Given.Profile, b.Given.AllowMissing = o.lock, o.content.Profile, o.content.Programs.AllowMissing
 	if b.Repository = cmp.Or(o.repository, m.Defaults.Repository); b.Repository == "" {
 		return session.Usagef("give --repository REGISTRY/PATH to look for images in, or defaults.repository in the matrix")
@@ -88,17 +91,32 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	var tasks []batch.Task
+	var left map[string][]string
 	checked := 0
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		tasks, checked, err = b.Due(ctx, s.Builder, groups)
+		tasks, left, checked, err = b.Due(ctx, s.Builder, groups)
 		return err
 	}); err != nil {
+		printLeft(a, left)
 		return err
 	}
+	printLeft(a, left)
 	if len(tasks) == 0 {
 		a.Notes(fmt.Sprintf("all %d images are up to date", checked))
 	}
 	return printTasks(a, tasks, o.format)
+}
+
+// printLeft says which images the plan leaves out, once for each cause.
+func printLeft(a *session.App, left map[string][]string) {
+	for _, cause := range slices.Sorted(maps.Keys(left)) {
+		tags := left[cause]
+		fmt.Fprintf(a.Stderr, "warning: %d images are left out, because a build of them cannot work now: %s: %s", len(tags), cause, tags[0])
+		if len(tags) > 1 {
+			fmt.Fprintf(a.Stderr, " to %s", tags[len(tags)-1])
+		}
+		fmt.Fprintln(a.Stderr)
+	}
 }
 
 // certificate reads the certificate of the key that signs, which is part of the content of an image.

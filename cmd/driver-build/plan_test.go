@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/ocitest"
@@ -120,4 +121,26 @@ func TestPlanFailures(t *testing.T) {
 	r := u.plan(t, "--os ubuntu18.04")
 	r.Want(t, 0)
 	assert.Equalf(t, 2, strings.Count(r.Stdout, " cannot be planned: "), "%v", r.Stdout)
+}
+
+// TestPlanOutage: images whose base is out of reach are no jobs, and one line says so for each registry.
+func TestPlanOutage(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	all := u.plan(t, "--format json")
+	all.Want(t, 0)
+	u.Fault(refuse(500, "/v2/base/debian12"))
+	u.Cache = t.TempDir()
+	r := u.plan(t, "--format json")
+	r.Want(t, 0, "images are left out, because a build of them cannot work now: registry "+u.Host+": ", "-debian12")
+	if strings.Count(r.Stderr, "warning: ") != 1 || strings.Contains(r.Stdout, "-debian12\"") || !strings.Contains(r.Stdout, "-ubuntu18.04\"") || !strings.Contains(all.Stdout, "-debian12\"") {
+		t.Errorf("%s\n%s", r.Stderr, r.Stdout)
+	}
+	u.plan(t, "--os debian12").Want(t, 4, "nothing else is to be built", "500")
+	u.Fault(nil)
+	_, ca := commandtest.SignKey(t)
+	r = u.plan(t, "--os debian12 --format json --insecure-registry --ca "+ca+" --registry-mirror docker.io=m.example:5000/hub")
+	r.Want(t, 0)
+	assert.Contains(t, r.Stdout, " --insecure-registry ")
+	assert.Contains(t, r.Stdout, " --ca "+ca+" --registry-mirror docker.io=m.example:5000/hub\"")
 }

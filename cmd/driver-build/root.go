@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
+	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -39,6 +40,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))
+	cmd.AddCommand(logincmd.Commands(a)...)
 	return cmd
 }
 

@@ -13,12 +13,13 @@ func (b *Batch) arguments(flags ...string) (words []string) {
 	switches := map[string]bool{
 		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources,
 		"--allow-incompatible": b.Selection.AllowIncompatible, "--allow-missing-programs": b.Given.AllowMissing,
+		"--insecure-registry": b.Given.Insecure,
 	}
 	values := map[string][]string{
 		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
 		"--base": {b.Plan.Base}, "--mirror": {recipe.PublicMirror(b.Plan.Mirror)}, "--repository": {b.Repository},
 		"--kernel": k.Specs, "--kernel-flavour": k.Flavours, "--modules": {strings.Join(k.Modules, ",")},
-		"--flavour": b.Selection.Flavours,
+		"--flavour": b.Selection.Flavours, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
 	}
 	for _, flag := range flags {
 		if switches[flag] {

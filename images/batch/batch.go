@@ -33,6 +33,9 @@ type Batch struct {
 type Given struct {
 	MatrixFile, LockFile, Profile string
 	AllowMissing                  bool // --allow-missing-programs
+	CAFile                        string
+	Insecure                      bool     // --insecure-registry
+	Mirrors                       []string // --registry-mirror
 }
 
 // Image is one image to plan or to build.

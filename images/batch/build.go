@@ -61,9 +61,16 @@ func (b *Batch) Recipes(ctx context.Context, builder *images.Builder, g Group, f
 	return eg.Wait()
 }
 
+// Built is what a build made of a group.
+type Built struct {
+	Artifact oci.Artifact
+	Images   []v1.Image // in it
+	Recipes  []*recipe.Recipe
+}
+
 // Build builds the images of a group and makes one artifact of them.
-func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (oci.Artifact, error) {
-	built := make([]v1.Image, len(g.Images))
+func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (out Built, err error) {
+	out.Images, out.Recipes = make([]v1.Image, len(g.Images)), make([]*recipe.Recipe, len(g.Images))
 	eg, ectx := errgroup.WithContext(ctx)
 	for i, im := range g.Images {
 		eg.Go(func() error {
@@ -71,14 +78,16 @@ func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (oc
 			if err != nil {
 				return err
 			}
-			built[i], err = builder.Build(ectx, r)
+			out.Recipes[i] = r
+			out.Images[i], err = builder.Build(ectx, r)
 			return b.explain(ctx, builder, im, err)
 		})
 	}
 	if err := eg.Wait(); err != nil {
-		return nil, err
+		return out, err
 	}
-	return images.Combine(built)
+	out.Artifact, err = images.Combine(out.Images)
+	return out, err
 }
 
 // Download is a file, or a base image, that images are made from.

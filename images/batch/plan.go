@@ -3,12 +3,16 @@ package batch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Task is one build that is due: a tag, for one or several architectures.
@@ -24,55 +28,83 @@ type Task struct {
 
 // Due lists the builds of images that the registry does not have, or that are out of date, in the order of
 // the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
-// number of all tags. A registry that does not answer is an error: everything would be built again. groups
-// are those of [Batch.Groups], nil where [Batch.NeedsIndex] is true.
-func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, checked int, err error) {
+// number of all tags. A registry that does not answer is an error: everything would be built again. Images
+// whose base or packages are out of reach are left out, because a build could not work either: left has them
+// by their cause. It is an error if nothing else is to be built. groups are those of [Batch.Groups], nil
+// where [Batch.NeedsIndex] is true.
+func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, left map[string][]string, checked int, err error) {
+	fail := func(err error) ([]Task, map[string][]string, int, error) { return nil, nil, 0, err }
 	if _, err := b.pipelineArguments(); err != nil {
-		return nil, 0, err
+		return fail(err)
 	}
 	s, err := newSurvey(builder)
 	if err != nil {
-		return nil, 0, err
+		return fail(err)
 	}
 	if b.NeedsIndex() {
 		groups, err = b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.offered(ctx, t, b.Plan) })
 		if err != nil {
-			return nil, 0, err
+			return fail(err)
 		}
 	}
-	reasons := make([][]string, len(groups))
+	reasons, outage := make([][]string, len(groups)), make([]error, len(groups))
 	if err := errors.Join(each(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
-		reasons[i], err = b.reasons(ctx, s, groups[i])
+		reasons[i], outage[i], err = b.reasons(ctx, s, groups[i])
 		return err
 	})...); err != nil {
-		return nil, 0, err
+		return fail(err)
 	}
-	tasks = []Task{}
+	tasks, left = []Task{}, map[string][]string{}
 	for i, g := range groups {
-		if len(reasons[i]) == 0 {
+		if outage[i] != nil {
+			cause := causeOf(g, outage[i])
+			left[cause] = append(left[cause], g.Tag)
+		}
+		if outage[i] != nil || len(reasons[i]) == 0 {
 			continue
 		}
 		t, err := b.task(g, strings.Join(reasons[i], "; "))
 		if err != nil {
-			return nil, 0, err
+			return fail(err)
 		}
 		tasks = append(tasks, t)
 	}
-	return tasks, len(groups), nil
+	if i := slices.IndexFunc(outage, func(err error) bool { return err != nil }); i >= 0 && len(tasks) == 0 {
+		return tasks, left, len(groups), fmt.Errorf("nothing else is to be built: %w", outage[i])
+	}
+	return tasks, left, len(groups), nil
 }
 
-// reasons to build what belongs to a tag; none when it is up to date.
-func (b *Batch) reasons(ctx context.Context, s *survey, g Group) (reasons []string, err error) {
+// causeOf names the registry that is out of reach, or says what else is, without the name of the image.
+func causeOf(g Group, err error) string {
+	if e, ok := errors.AsType[*registry.Error](err); ok {
+		return fmt.Sprintf("registry %s: %s", e.Host, oneLine(e.Err.Error()))
+	}
+	return oneLine(strings.TrimPrefix(err.Error(), g.Tag+": "))
+}
+
+// isOutage says whether an image cannot be planned because something is out of reach now. What does not exist
+// will not exist later either.
+func isOutage(err error) bool {
+	return errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// reasons to build what belongs to a tag; none when it is up to date. outage is why that is not known.
+func (b *Batch) reasons(ctx context.Context, s *survey, g Group) (reasons []string, outage, err error) {
 	for _, im := range g.Images {
 		r, planErr := s.recipe(ctx, im)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
+		}
+		if isOutage(planErr) {
+			outage = planErr
+			continue
 		}
 		arch := im.Target.Arch
 		st := s.state(ctx, b.Repository+":"+g.Tag, arch, r)
 		switch {
 		case st.State == Unknown:
-			return nil, st.Err
+			return nil, nil, st.Err
 		case planErr != nil:
 			reasons = append(reasons, arch+": cannot be planned: "+oneLine(planErr.Error()))
 		case st.State == Missing:
@@ -81,7 +113,7 @@ func (b *Batch) reasons(ctx context.Context, s *survey, g Group) (reasons []stri
 			reasons = append(reasons, arch+": "+string(st.State)+": "+st.Why)
 		}
 	}
-	return sameReason(g, reasons), nil
+	return sameReason(g, reasons), outage, nil
 }
 
 // sameReason says once what is true of all architectures.
@@ -121,12 +153,12 @@ func (b *Batch) task(g Group, reason string) (Task, error) {
 // pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
 // single spaces, and a shell takes them as they are.
 func (b *Batch) pipelineArguments() ([]string, error) {
-	words := b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--modules",
+	words := b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--modules",
 		"--flavour", "--profile", "--base")
 	for _, w := range b.arguments("--mirror") {
 		words = append(words, strings.ReplaceAll(w, " ", ","))
 	}
-	words = append(words, b.arguments("--matrix", "--lock", "--repository")...)
+	words = append(words, b.arguments("--matrix", "--lock", "--repository", "--ca", "--registry-mirror")...)
 	for _, w := range words {
 		if strings.ContainsAny(w, " \t\n*?['\"\\") {
 			return nil, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)

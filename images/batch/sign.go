@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -61,17 +62,17 @@ func Sign(ctx context.Context, b *images.Builder, ref string, all map[string]v1.
 	return signed, nil
 }
 
-// BuiltTag is the tag that an image was built with, as its label says.
-func BuiltTag(img v1.Image) (string, error) {
+// BuiltTags are the tags that an image was built with, as its labels say.
+func BuiltTags(img v1.Image) ([]string, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	tag := config.Config.Labels["org.opencontainers.image.version"]
 	if tag == "" {
-		return "", matrix.RequestErrorf("the image does not say which tag it was built with: give --tag")
+		return nil, matrix.RequestErrorf("the image does not say which tag it was built with: give --tag")
 	}
-	return tag, nil
+	return append([]string{tag}, strings.FieldsFunc(config.Config.Labels[recipe.LabelAliases], func(r rune) bool { return r == ',' })...), nil
 }
 
 // HasZstd says whether an image has layers that are compressed with zstd.

@@ -61,10 +61,10 @@ func unpackLayers(ctx context.Context, img *Image) error {
 			return context.Cause(ctx)
 		}
 		r, err := img.blobs.open(d)
-		if err != nil {
-			return err
+		if err == nil {
+			err = r.Close()
 		}
-		if err := r.Close(); err != nil {
+		if err != nil {
 			return err
 		}
 	}

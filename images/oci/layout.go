@@ -44,6 +44,15 @@ func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments .
 	return nil
 }
 
+// AttachLayout adds attachments to an OCI layout, as [WriteLayout] does.
+func AttachLayout(ctx context.Context, dir string, attachments ...Attachment) error {
+	if err := writeLayout(ctx, dir, "", &Content{}, attachments); err != nil {
+		return fmt.Errorf("write OCI layout %s: %w", dir, err)
+	}
+	return nil
+}
+
+// writeLayout writes no artifact if the content is empty.
 func writeLayout(ctx context.Context, dir, tag string, all *Content, attachments []Attachment) (err error) {
 	store := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(store, 0o755); err != nil {
@@ -58,12 +67,14 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content, attachments
 	if err != nil {
 		return err
 	}
-	entry, err := all.entry()
-	if err != nil {
-		return err
+	if len(all.Documents) > 0 {
+		entry, err := all.entry()
+		if err != nil {
+			return err
+		}
+		index = withEntry(index, entry, tag)
 	}
-	index, attachments, err = withAttachments(withEntry(index, entry, tag), layoutBlobs(dir), attachments)
-	if err != nil {
+	if index, attachments, err = withAttachments(index, layoutBlobs(dir), attachments); err != nil {
 		return err
 	}
 	all = all.with(attachments)
@@ -118,9 +129,9 @@ func readIndex(dir string) (*v1.IndexManifest, error) {
 		return nil, fmt.Errorf("its index.json is malformed: %w; remove the folder to begin a new layout", err)
 	}
 	if index.SchemaVersion != 2 {
-		return nil, fmt.Errorf("its index.json has schema version %d, want 2; write to another folder", index.SchemaVersion)
+		err = fmt.Errorf("its index.json has schema version %d, want 2; write to another folder", index.SchemaVersion)
 	}
-	return index, nil
+	return index, err
 }
 
 // withEntry adds an entry. Entries are sorted by name, so that the index does not depend on the order of
@@ -173,6 +184,5 @@ func (b Blob) copy(ctx context.Context, w io.Writer) (err error) {
 	}
 	v := Verify(r, b.Desc, "blob")
 	defer func() { err = errors.Join(err, v.Close()) }()
-	err = fetch.Copy(ctx, w, v, nil)
-	return err
+	return fetch.Copy(ctx, w, v, nil)
 }

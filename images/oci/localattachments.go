@@ -172,3 +172,21 @@ func imageEntries(all []v1.Descriptor) []v1.Descriptor {
 	}
 	return all
 }
+
+// LocalTags returns the tags in a layout or an OCI archive, in its order, each with the digest that it names;
+// "" is the tag of an entry without one. What belongs to images has no entry here. A docker-archive has none.
+func LocalTags(ctx context.Context, store *fetch.Store, ref string) (tags []string, digests []v1.Hash, err error) {
+	l, ok := ParseLocal(ref)
+	if !ok || l.kind == "docker-archive" {
+		return nil, nil, nil
+	}
+	index, _, err := l.index(ctx, store)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	for _, d := range imageEntries(index.Manifests) {
+		name := cmp.Or(d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation])
+		tags, digests = append(tags, name[strings.LastIndexByte(name, ':')+1:]), append(digests, d.Digest)
+	}
+	return tags, digests, nil
+}

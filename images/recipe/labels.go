@@ -15,6 +15,7 @@ const (
 	LabelOverridden = labelPrefix + "overridden"
 	LabelKernels    = labelPrefix + "kernels" // whose modules the image has
 	LabelSigner     = labelPrefix + "signer"  // SHA-256 of the certificate whose key signed those modules
+	LabelAliases    = labelPrefix + "aliases" // further tags of the image
 	// LabelContent tells images of different content apart: driverinfo.Description.ID of the image. It is on the
 	// manifest too, so that whether an image is out of date can be seen without pulling it.
 	LabelContent = labelPrefix + "content"
@@ -48,6 +49,7 @@ func (r *Recipe) Labels() (map[string]string, error) {
 	for name, value := range map[string]string{
 		OCIPrefix + "base.name": r.Base.Name, OCIPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),
 		LabelKernels: strings.Join(r.Releases(), ","), LabelSigner: r.Signer,
+		LabelAliases: strings.Join(r.Aliases, ","),
 	} {
 		if value != "" {
 			l[name] = value

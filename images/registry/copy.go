@@ -47,7 +47,7 @@ func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.
 		return v1.Hash{}, stats, err
 	}
 	more, err := c.Attach(ctx, to, all...)
-	stats.add(more)
+	stats.Add(more)
 	if err != nil {
 		return v1.Hash{}, stats, err
 	}
@@ -55,7 +55,8 @@ func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.
 	return digest, stats, err
 }
 
-func (s *Stats) add(more Stats) {
+// Add adds the counts of another push.
+func (s *Stats) Add(more Stats) {
 	s.Uploaded += more.Uploaded
 	s.Mounted += more.Mounted
 	s.Existing += more.Existing

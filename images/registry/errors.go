@@ -85,8 +85,10 @@ func explain(op, host string, err error) error {
 		text = "its certificate is not trusted: " + text + "; give the CA that issued it with --ca FILE"
 	case op == "log in to" && (code == http.StatusUnauthorized || code == http.StatusForbidden):
 		text = fmt.Sprintf("it does not accept this user and password (%d)", code)
+	case errors.Is(err, transport.ErrCredentials):
+		text = "it does not accept the stored user and password (401): " + loginHint(host)
 	case code == http.StatusUnauthorized:
-		text = fmt.Sprintf("not logged in, or no such image (401): run docker login %s or podman login %s", host, host)
+		text = "not logged in, or no such image (401): " + loginHint(host)
 	case code == http.StatusForbidden:
 		text = fmt.Sprintf("the credentials for it do not allow to %s this repository (403): ask its owner, or log in as somebody else", verb(op))
 	case code == http.StatusNotFound && op == "push":
@@ -108,6 +110,10 @@ func explain(op, host string, err error) error {
 		text = item.item + ": " + text
 	}
 	return &redactedError{text: text, err: err}
+}
+
+func loginHint(host string) string {
+	return fmt.Sprintf("run driver-build login %s, docker login %s or podman login %s", host, host, host)
 }
 
 func verb(op string) string {

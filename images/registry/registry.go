@@ -72,7 +72,12 @@ type Event struct {
 
 // Client talks to registries. It is safe for concurrent use. Close closes idle connections.
 type Client struct {
-	opts    Options
+	opts Options
+	*connections
+}
+
+// connections is what a client has in common with its [Client.Target].
+type connections struct {
 	pool    *transport.Pool
 	mirrors map[string][]mirror
 	limits  limits
@@ -101,7 +106,7 @@ func New(o Options) (*Client, error) {
 	if o.Keychain == nil {
 		o.Keychain = credentials.NewKeychain()
 	}
-	c := &Client{opts: o, apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[string]string{}, limits: defaultLimits}
+	c := &Client{o, &connections{apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[string]string{}, limits: defaultLimits}}
 	var err error
 	if c.pool, err = transport.NewPool(transport.Options{Insecure: o.Insecure, CAFile: o.CAFile, Keychain: o.Keychain, Backoff: o.Backoff}); err != nil {
 		return nil, err
@@ -110,6 +115,14 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Target returns a client for what the user names as the target of a change: it reads from its registry even
+// if Options.Offline is set, to add to what is there. It shares connections and locks with c.
+func (c *Client) Target() *Client {
+	o := c.opts
+	o.Offline = false
+	return &Client{o, c.connections}
 }
 
 // Close closes idle connections. The client may still be used.

@@ -77,8 +77,8 @@ func signAndCheck(ctx context.Context, s Signer, message []byte) ([]byte, error)
 		return nil, fmt.Errorf("a signature of %d bytes is none", len(signature))
 	}
 	if public := s.Public(); public != nil && !fits(public, message, signature) {
-		return nil, errors.New("what the signer made does not fit its public key: give the public key of the signer. " +
-			"Images are signed with ECDSA (in ASN.1) or RSA PKCS#1 v1.5 over SHA-256, or with pure Ed25519")
+		return nil, fmt.Errorf("what the signer made does not fit its public key (%w): give the public key of the signer. "+
+			"Images are signed with ECDSA (in ASN.1) or RSA PKCS#1 v1.5 over SHA-256, or with pure Ed25519", ErrForeign)
 	}
 	return signature, nil
 }

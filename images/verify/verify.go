@@ -20,10 +20,12 @@ import (
 // Severity of a finding.
 type Severity string
 
-// Only errors make an image unfit; notes are things that some users of the image need and others do not.
+// Only errors make an image unfit. A warning is about something that other programs may refuse. Notes are
+// things that some users of the image need and others do not.
 const (
-	Error Severity = "error"
-	Note  Severity = "note"
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Note    Severity = "note"
 )
 
 // Finding is one thing that Verify saw.

@@ -2,7 +2,6 @@ package flags
 
 import (
 	"crypto"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ func (k *ImageKey) Load(getenv func(string) string) (_ crypto.Signer, closer fun
 	if strings.HasPrefix(k.Key, "pkcs11:") {
 		key, token, err := pkcs11.OpenKey(k.Key, pass)
 		if err != nil {
-			return nil, none, fmt.Errorf("--image-key: %w", err)
+			return nil, none, session.Usagef("--image-key: %w", err)
 		}
 		return key, token.Close, nil
 	}
@@ -77,13 +76,5 @@ func (k *Trust) Load(now time.Time) ([]crypto.PublicKey, error) {
 	if k.Unsigned == (len(k.Keys) > 0) {
 		return nil, session.Usagef("give --key FILE, or --allow-unsigned if who made it does not matter")
 	}
-	var all []crypto.PublicKey
-	for _, file := range k.Keys {
-		keys, err := keyfile.LoadPublic(file, now)
-		if err != nil {
-			return nil, session.Usagef("--key: %w", err)
-		}
-		all = append(all, keys...)
-	}
-	return all, nil
+	return PublicKeys("--key", now, k.Keys...)
 }

@@ -6,8 +6,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Output says where images go. The help of --push and --repository is the command's.
@@ -55,26 +57,52 @@ func CheckContent(outs []oci.Output, tags, archs int, zstd bool) error {
 	return nil
 }
 
-// Publish writes an artifact to all outputs, pushes it, and prints a line for each.
-func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, outs []oci.Output, tag string, t oci.Artifact) error {
+// CheckSigned refuses to sign what cannot hold signatures, or has no name for them.
+func (o *Output) CheckSigned(outs []oci.Output, format signature.Format) error {
+	if err := CheckAttached(outs); err != nil {
+		return err
+	}
+	if o.Repository == "" && format != signature.Bundle {
+		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
+	}
+	return nil
+}
+
+// CheckAttached refuses outputs that have no place for what belongs to images.
+func CheckAttached(outs []oci.Output) error {
+	for _, out := range outs {
+		if out.Kind == "docker-archive" {
+			return session.Usagef("--output %s has no place for signatures and documents: give oci:DIR or oci-archive:FILE", out)
+		}
+	}
+	return nil
+}
+
+// Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what the plan
+// has, and prints a line for each name.
+func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, outs []oci.Output, t oci.Artifact, p attestation.Plan) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
 	}
+	p.Repository = o.Repository
 	for _, out := range outs {
-		step := s.Step(tag, "write "+out.String())
-		ref, err := out.Write(ctx, o.Repository, tag, t)
+		step := s.Step(p.Tags[0], "write "+out.String())
+		refs, err := p.Write(ctx, s.Store, out, t)
 		if step.End(false, err) != nil {
 			return err
 		}
-		a.Result(ref + "@" + digest.String())
+		for _, ref := range refs {
+			a.Result(ref + "@" + digest.String())
+		}
 	}
 	if o.Push {
-		ref := o.Repository + ":" + tag
-		if _, _, err := s.Registry.Push(ctx, ref, t); err != nil {
+		if err := p.Push(ctx, s.Registry, t); err != nil {
 			return err
 		}
-		a.Result(ref + "@" + digest.String())
+		for _, tag := range p.Tags {
+			a.Result(o.Repository + ":" + tag + "@" + digest.String())
+		}
 	}
 	return nil
 }

@@ -14,43 +14,74 @@ import (
 
 const pushLong = `Push what a build has written (oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE), or copy an image from another
 repository (REGISTRY/PATH:TAG). Signatures, attestations, SBOMs and everything else that belongs to the image go with it. Only what
-the registry lacks is sent, an upload that breaks off goes on where it was, and tags move when everything is there.`
+the registry lacks is sent, an upload that breaks off goes on where it was, and tags move when everything is there.
+
+To REGISTRY/PATH without a tag, images keep their tags: oci:DIR:TAG its TAG, oci:DIR all that the layout has.`
+
+const pushExample = `  driver-build push oci:dist registry.example.com/gpu/driver
+  driver-build push oci-archive:driver.tar registry.example.com/gpu/driver:535 --tag stable`
 
 func newPush(a *session.App) *cobra.Command {
 	var tags, mountFrom []string
 	cmd := &cobra.Command{
-		Use: "push IMAGE REGISTRY/PATH:TAG", Short: "Push an image or index, with all that belongs to it", Args: session.ExactArgs(2), Long: pushLong,
+		Use: "push IMAGE... REGISTRY/PATH[:TAG]", Short: "Push images and indexes, with all that belongs to them", Long: pushLong, Example: pushExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkPush(args[0], args[1], tags, mountFrom); err != nil {
+			if len(args) < 2 {
+				return session.Usagef("push: give IMAGE and REGISTRY/PATH: usage: %s", cmd.UseLine())
+			}
+			sources, to := args[:len(args)-1], args[len(args)-1]
+			if err := checkPush(sources, to, tags, mountFrom); err != nil {
 				return err
 			}
 			a.MountFrom = mountFrom
-			return a.With(cmd.Context(), nil, nil, func(ctx context.Context, s *session.Session) error {
-				digest, stats, err := s.Registry.Copy(ctx, args[0], args[1], tags...)
-				if err != nil {
-					return err
-				}
-				belongs := ""
-				if stats.Attachments > 0 {
-					belongs = fmt.Sprintf("; %d signatures, SBOMs and the like", stats.Attachments)
-				}
-				fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB), %d mounted, %d there before%s\n",
-					stats.Uploaded, float64(stats.Bytes)/1e6, stats.Mounted, stats.Existing, belongs)
-				fmt.Fprintf(a.Stdout, "%s@%s\n", args[1], digest)
-				return nil
-			})
+			return push(cmd.Context(), a, sources, to, tags)
 		},
 	}
-	cmd.Flags().StringArrayVar(&tags, "tag", nil, "further tag of the image (repeatable)")
+	cmd.Flags().StringArrayVar(&tags, "tag", nil, "tag of the image in the repository (repeatable; default: the tags that it has)")
 	cmd.Flags().StringArrayVar(&mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
 	return cmd
 }
 
-func checkPush(from, to string, tags, mountFrom []string) error {
-	if oci.IsLocal(to) {
-		return session.Usagef("push to %s: give REGISTRY/PATH:TAG", to)
+// push copies all images, and prints what it did when the display of progress has ended.
+func push(ctx context.Context, a *session.App, sources []string, to string, tags []string) error {
+	var total registry.Stats
+	var names []string
+	err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+		transfers, err := s.Registry.Transfers(ctx, sources, to, tags)
+		if err != nil {
+			return session.Usage(err)
+		}
+		for _, t := range transfers {
+			digest, stats, err := s.Registry.Copy(ctx, t.From, t.To, t.Tags...)
+			total.Add(stats)
+			if err != nil {
+				return err
+			}
+			for _, name := range t.Names() {
+				names = append(names, name+"@"+digest.String())
+			}
+		}
+		return nil
+	})
+	if len(names) > 0 {
+		belongs := ""
+		if total.Attachments > 0 {
+			belongs = fmt.Sprintf("; %d signatures, SBOMs and the like", total.Attachments)
+		}
+		fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB), %d mounted, %d there before%s\n",
+			total.Uploaded, float64(total.Bytes)/1e6, total.Mounted, total.Existing, belongs)
 	}
-	for _, name := range []string{from, to} {
+	for _, name := range names {
+		a.Result(name)
+	}
+	return err
+}
+
+func checkPush(sources []string, to string, tags, mountFrom []string) error {
+	if oci.IsLocal(to) {
+		return session.Usagef("push to %s: give REGISTRY/PATH:TAG, or REGISTRY/PATH to keep tags", to)
+	}
+	for _, name := range append(sources[:len(sources):len(sources)], to) {
 		if err := registry.CheckSource(name); err != nil {
 			return session.Usagef("push %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -25,6 +26,11 @@ import (
 
 const signLong = `Sign the modules of an image that were compiled ahead of time, so that nodes with Secure Boot load them. Signatures that
 they have are replaced; layers without modules keep their digests. The hash is the one of each kernel's own configuration.
+The result is a new image, which gets all tags that the image was built with.
+
+With --image-key or --sign-with alone, sign the image itself, for admission controllers and container engines, where it is:
+                          driver-build sign IMAGE --image-key KEY
+Together with --sign-key or --import, the new image is signed. driver-build attest does more.
 
 With a key at hand:       driver-build sign IMAGE --sign-key KEY --sign-cert CERT --push --repository REPO
 With a key elsewhere:     driver-build sign IMAGE --export DIR
@@ -36,6 +42,7 @@ With a key elsewhere:     driver-build sign IMAGE --export DIR
 // signFlags are the flags of the command sign.
 type signFlags struct {
 	signer          flags.Signer
+	imageSigner     flags.ImageSigner
 	output          flags.Output
 	export, answers string // folders
 	whole           bool
@@ -44,11 +51,12 @@ type signFlags struct {
 
 func (o *signFlags) addTo(f *pflag.FlagSet) {
 	o.signer.AddTo(f)
+	o.imageSigner.AddTo(f)
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
 	f.BoolVar(&o.whole, "unsigned-modules", false, "with --export, the modules instead of their digests")
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
-	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: the one that the image was built with)")
+	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: those that the image was built with)")
 	o.output.AddTo(f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
@@ -64,7 +72,15 @@ func newSign(a *session.App) *cobra.Command {
 	return cmd
 }
 
+// imageAlone says whether the image itself is to be signed, where it is, and no modules.
+func (o *signFlags) imageAlone() bool {
+	return o.imageSigner.Given() && o.signer == flags.Signer{} && o.export == "" && o.answers == ""
+}
+
 func (o *signFlags) check() (outs []oci.Output, err error) {
+	if err := o.imageSigner.Check(false); err != nil {
+		return nil, err
+	}
 	ways := 0
 	for _, given := range []string{o.signer.Key, o.export, o.answers} {
 		if given != "" {
@@ -73,7 +89,9 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 	}
 	switch {
 	case ways != 1:
-		return nil, errors.New("sign: give one of --sign-key KEY, --export DIR and --import DIR")
+		return nil, errors.New("sign: give one of --sign-key KEY, --export DIR and --import DIR for modules, or --image-key KEY for the image itself")
+	case o.export != "" && o.imageSigner.Given():
+		return nil, errors.New("--export is about modules: driver-build attest IMAGE --export DIR is about the image itself")
 	case o.answers != "" && o.signer.Cert == "":
 		return nil, errors.New("--import: give --sign-cert CERT too: the signatures are checked against it")
 	case o.signer.Key == "" && o.signer.PassphraseFile != "", o.export != "" && o.signer.Cert != "":
@@ -100,10 +118,20 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 			return nil, fmt.Errorf("--export: %w", err)
 		}
 	}
-	return o.output.Parse(o.export != "")
+	if outs, err = o.output.Parse(o.export != ""); err == nil && o.imageSigner.Given() {
+		err = o.output.CheckSigned(outs, o.imageSigner.Format)
+	}
+	return outs, err
 }
 
 func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
+	if o.imageAlone() {
+		if o.output.Push || len(o.output.Outputs) > 0 || len(o.archs) > 0 {
+			return session.Usagef("sign --image-key signs the image where it is, with all architectures: --push, --output and --arch belong to --sign-key or --import")
+		}
+		image := attestFlags{signer: o.imageSigner, repository: o.output.Repository, tags: o.tags}
+		return image.run(ctx, a, []string{ref})
+	}
 	outs, err := o.check()
 	if err == nil {
 		err = registry.CheckSource(ref)
@@ -122,6 +150,11 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		return session.Usage(err)
 	}
 	defer func() { err = errors.Join(err, closer()) }()
+	imageSigner, closeImageSigner, err := o.imageSigner.Load(a.Getenv)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeImageSigner()) }()
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
 			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
@@ -145,7 +178,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if err != nil {
 			return err
 		}
-		return o.publish(ctx, a, s, signed, outs)
+		return o.publish(ctx, a, s, signed, outs, attestation.Plan{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
 	})
 }
 
@@ -176,18 +209,15 @@ func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session
 }
 
 // publish writes the signed image as the main command writes those that it built.
-func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, outs []oci.Output) error {
+func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, outs []oci.Output, plan attestation.Plan) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
 	}
-	tags := o.tags
-	if len(tags) == 0 {
-		tag, err := batch.BuiltTag(signed[0])
-		if err != nil {
+	if len(plan.Tags) == 0 {
+		if plan.Tags, err = batch.BuiltTags(signed[0]); err != nil {
 			return err
 		}
-		tags = []string{tag}
 	}
 	zstd, err := batch.HasZstd(signed)
 	if err != nil {
@@ -196,10 +226,5 @@ func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Sess
 	if err := flags.CheckContent(outs, 1, len(signed), zstd); err != nil {
 		return err
 	}
-	for _, tag := range tags {
-		if err := o.output.Publish(ctx, a, s, outs, tag, artifact); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o.output.Publish(ctx, a, s, outs, artifact, plan)
 }

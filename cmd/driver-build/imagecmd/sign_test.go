@@ -47,7 +47,7 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 	t.Helper()
 	var all []v1.Image
 	for _, arch := range arches {
-		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": imagetest.NewDriver + "-debian12", recipe.LabelDriver: imagetest.NewDriver}},
+		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": imagetest.NewDriver + "-debian12", recipe.LabelDriver: imagetest.NewDriver, recipe.LabelAliases: "535-debian12"}},
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/os-release", Body: "ID=debian\n"}})),
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", modulesSet(t, arch))))
 		all = append(all, img)

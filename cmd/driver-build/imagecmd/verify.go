@@ -2,14 +2,17 @@ package imagecmd
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -19,7 +22,7 @@ import (
 // verifyFlags are the flags of the command.
 type verifyFlags struct {
 	arch, format, kernel string
-	certs                []string
+	certs, keys          []string
 	deep                 bool
 	runners              flags.Runners
 }
@@ -31,12 +34,14 @@ func newVerify(a *session.App) *cobra.Command {
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
+			"With --key, the index and every image in it must be signed by one of these keys. Attestations by other keys are warnings.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
 	f.StringArrayVar(&o.certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
+	f.StringArrayVar(&o.keys, "key", nil, "FILE with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
 	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
 	o.runners.AddTo(f)
@@ -52,6 +57,10 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err != nil {
 		return session.Usage(err)
 	}
+	keys, err := flags.PublicKeys("--key", time.Now(), o.keys...)
+	if err != nil {
+		return err
+	}
 	if o.kernel != "" {
 		if !o.deep {
 			return session.Usagef("--kernel is for --deep")
@@ -64,7 +73,12 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		return session.Usage(err)
 	}
 	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
+		signatures, err := verifySignatures(ctx, s, image, keys)
+		if err != nil {
+			return err
+		}
 		findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, signers...)
+		findings = append(signatures, findings...)
 		if err == nil && o.deep {
 			var compiled *verify.Finding
 			if compiled, err = o.tryCompile(ctx, s, image, base); compiled != nil {
@@ -79,6 +93,18 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		}
 		return verify.Unfit(findings)
 	})
+}
+
+// verifySignatures judges the signatures of the image itself, if there are keys.
+func verifySignatures(ctx context.Context, s *session.Session, ref string, keys []crypto.PublicKey) ([]verify.Finding, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	image, err := attestation.Open(ctx, s.Registry, s.Store, ref)
+	if err != nil {
+		return nil, err
+	}
+	return attestation.Verify(image, keys)
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.

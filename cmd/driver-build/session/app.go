@@ -21,6 +21,7 @@ import (
 // App is one call of driver-build: where its command writes, and the flags that every command has. A command
 // gets it when it is made, and reads it when it runs.
 type App struct {
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 

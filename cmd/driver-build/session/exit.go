@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/driver"
@@ -24,6 +25,7 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/auto"
+	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -65,7 +67,7 @@ func ExitCode(err error) int {
 	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) || is[*oci.PlatformError](err):
 		return ExitNetwork
 	case is[*distros.UnresolvableError](err) || errors.Is(err, apt.ErrSources) || errors.Is(err, rpm.ErrSources) ||
-		is[*runner.FailedError](err) || errors.Is(err, auto.ErrNone):
+		is[*runner.FailedError](err) || errors.Is(err, auto.ErrNone) || errors.Is(err, attestation.ErrSigner):
 		return ExitStep
 	case errors.Is(err, runner.ErrUnavailable):
 		return ExitNetwork
@@ -86,6 +88,7 @@ func untrusted(err error) bool {
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
 		driver.ErrContent, rootfs.ErrFormat, rootfs.ErrUnsafePath, rootfs.ErrTooLarge, oci.ErrFormat,
 		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, modsign.ErrRequest, bundle.ErrUnsound,
+		signature.ErrUnsigned, signature.ErrForeign, signature.ErrSubject, signature.ErrMalformed,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -42,6 +42,11 @@ func (a *App) allMirrors(matrix map[string][]string) (map[string][]string, error
 	return all, nil
 }
 
+// Given notes the flags of every command that a proposed command repeats.
+func (a *App) Given(g *batch.Given) {
+	g.CAFile, g.Insecure, g.Mirrors = a.caFile, a.insecure, a.mirrors
+}
+
 // Now is the time that a command uses: SOURCE_DATE_EPOCH, so that equal inputs give an equal result, or the
 // clock, in UTC and whole seconds.
 func (a *App) Now() (time.Time, error) {

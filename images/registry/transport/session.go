@@ -138,6 +138,9 @@ func (p *Pool) login(ctx context.Context, e Endpoint, scopes []string) (http.Rou
 	if code := Status(err); len(scopes) > 1 && (code == http.StatusUnauthorized || code == http.StatusForbidden) {
 		rt, err = p.handshake(ctx, e.Repo.Registry, e.Plain, auth, scopes[:1])
 	}
+	if Status(err) == http.StatusUnauthorized && auth != authn.Anonymous {
+		err = fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
 	return rt, err
 }
 

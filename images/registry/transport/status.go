@@ -21,11 +21,15 @@ import (
 
 const maxErrorBody = 64 << 10
 
+// ErrCredentials says that a registry refuses the user and password that were sent.
+var ErrCredentials = errors.New("it does not accept the stored user and password")
+
 // StatusError is an answer with another status than success.
 type StatusError struct {
 	Code       int    // the HTTP status
 	Message    string // the registry's message, cleaned and shortened; may be empty
 	retryAfter time.Duration
+	refused    bool // user and password
 }
 
 // RetryAfter is the pause that the registry requested; 0 if none.
@@ -39,9 +43,10 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, fs.ErrNotExist) true for 404.
+// Is makes errors.Is(err, fs.ErrNotExist) true for 404, and ErrCredentials for 401 to a request
+// with a password.
 func (e *StatusError) Is(target error) bool {
-	return target == fs.ErrNotExist && e.Code == http.StatusNotFound
+	return target == fs.ErrNotExist && e.Code == http.StatusNotFound || target == ErrCredentials && e.refused
 }
 
 // Check returns nil if the answer's status is one of codes, else a StatusError. It reads at most a small part
@@ -51,6 +56,7 @@ func Check(resp *http.Response, codes ...int) error {
 		return nil
 	}
 	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
+	e.refused = e.Code == http.StatusUnauthorized && resp.Request != nil && strings.HasPrefix(resp.Request.Header.Get("Authorization"), "Basic ")
 	if resp.Request == nil || resp.Request.Method != http.MethodHead {
 		e.Message = message(resp.Body)
 	}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+)
+
+// imageKey writes a key that signs the same bytes each time, and its public key.
+func (u *user) imageKey(t *testing.T, name string) (private, public string) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	private, public = u.Path(name+".key"), u.Path(name+".pub")
+	write := func(file, kind string, der []byte) error {
+		return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	}
+	require.NoError(t, errors.Join(write(private, "PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(key))(t)),
+		write(public, "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t))))
+	return private, public
+}
+
+// TestBuildSigned: a build signs what it writes and pushes, with SBOM and provenance of the index and each
+// image; verify wants that of the right key.
+func TestBuildSigned(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, public := u.imageKey(t, "site")
+	_, other := u.imageKey(t, "other")
+	repository := u.Host + "/team/driver"
+	args := []string{"--os", "debian12", "--driver", newDriver, "--arch", "amd64,arm64", "-o", "oci:" + u.Path("dist"), "-o", "oci-archive:" + u.Path("image.tar"),
+		"--push", "--repository", repository, "--image-key", key, "--sbom", "--provenance"}
+	first := u.Run(t, args...)
+	first.Want(t, 0)
+	ref := repository + ":535.261.03-debian12"
+	for _, image := range []string{ref, "oci:" + u.Path("dist"), "oci-archive:" + u.Path("image.tar")} {
+		r := u.Run(t, "verify", image, "--arch", "arm64", "--key", other, "--key", public)
+		r.Want(t, 0)
+		for part, n := range map[string]int{"note: image-signature: ": 3, ": https://spdx.dev/Document by key": 3, ": https://slsa.dev/provenance/v1 by key": 4, "warning: ": 0} {
+			if got := strings.Count(r.Stdout, part); got != n {
+				t.Errorf("%s: %d times %q, want %d\n%s", image, got, part, n, r.Stdout)
+			}
+		}
+		assert.Contains(t, r.Stdout, " as "+repository+", "+ref+"\n")
+		r = u.Run(t, "verify", image, "--key", other)
+		r.Want(t, session.ExitMismatch)
+		assert.Contains(t, r.Stdout, "error: image-signature: ")
+	}
+	again := u.Run(t, append(args, "--offline")...)
+	again.Want(t, 0)
+	assert.Equal(t, first.Stdout, again.Stdout)
+	r := u.Run(t, "verify", ref, "--key", public)
+	assert.Equalf(t, 3, strings.Count(r.Stdout, "note: image-signature: "), "%s", r.Stdout)
+
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+u.Path("plain"), "--sbom=cyclonedx").Want(t, 0) // without a key
+	index := string(require.Value(os.ReadFile(u.Path("plain/index.json")))(t))
+	assert.Containsf(t, index, "application/vnd.cyclonedx+json", "index.json")
+}
+
+// TestBuildSignedRefuses: whatever is wrong with keys is found before anything is downloaded.
+func TestBuildSignedRefuses(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, public := u.imageKey(t, "site")
+	before := u.Requests("/")
+	for args, want := range map[string]string{
+		"--image-key " + key:                                                             "--repository",
+		"--repository h.example/a --image-key " + public:                                 "give the private key",
+		"--repository h.example/a --image-key " + u.Path("none"):                         "--image-key",
+		"--repository h.example/a --image-key " + key + " --image-passphrase-file /nope": "--image-passphrase-file",
+		"--repository h.example/a --image-key pkcs11:object=x":                           "--image-key",
+		"--repository h.example/a --image-key " + key + " -o docker-archive:x":           "docker-archive",
+		"--sbom -o docker-archive:x":                                                     "docker-archive",
+		"--sbom=xml":                                                                     "spdx or cyclonedx",
+		"--provenance":                                                                   "--image-key",
+		"--repository h.example/a --image-key " + key + " --provenance=ci":               "GitHub",
+		"--repository h.example/a --image-key " + key + " --provenance=x":                "driver-build or ci",
+		"--signature-format both":                                                        "--image-key",
+	} {
+		u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
+	}
+	assert.Equal(t, before, u.Requests("/"))
+}

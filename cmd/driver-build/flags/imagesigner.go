@@ -1,0 +1,114 @@
+package flags
+
+import (
+	"crypto"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
+)
+
+// ImageSigner says who signs images, and in which format.
+type ImageSigner struct {
+	ImageKey
+	Program, PublicKey string
+	format             string
+	Format             signature.Format // after Check
+}
+
+// AddTo declares the flags.
+func (s *ImageSigner) AddTo(f *pflag.FlagSet) {
+	s.ImageKey.AddTo(f, "the image itself")
+	f.StringVar(&s.Program, "sign-with", "", "sign the image itself with a PROGRAM, which reads what to sign and prints the signature")
+	f.StringVar(&s.PublicKey, "image-public-key", "", "FILE with the public key of the one who signs elsewhere")
+	f.StringVar(&s.format, "signature-format", string(signature.Legacy), "legacy (.sig and .att, which all verifiers read), bundle (sigstore's, as referrers) or both")
+}
+
+// Given says whether images are to be signed.
+func (s *ImageSigner) Given() bool { return s.Key != "" || s.Program != "" }
+
+// Check finds mistakes that need no key. detached says that a public key makes sense without a program.
+func (s *ImageSigner) Check(detached bool) (err error) {
+	if s.Format, err = signature.ParseFormat(s.format); err != nil {
+		return session.Usagef("--signature-format: %w", err)
+	}
+	switch {
+	case s.Key != "" && s.Program != "":
+		return session.Usagef("--image-key and --sign-with both say who signs: give one")
+	case s.PublicKey != "" && s.Program == "" && !detached:
+		return session.Usagef("--image-public-key belongs to a signer elsewhere: give --sign-with too")
+	case s.Program != "" && s.PublicKey == "" && s.Format != signature.Legacy:
+		return session.Usagef("--signature-format %s: a bundle names the key: give --image-public-key too", s.Format)
+	case !s.Given() && !detached && s.Format != signature.Legacy:
+		return session.Usagef("--signature-format is of a signature: give --image-key or --sign-with too")
+	}
+	return nil
+}
+
+// Load prepares the signer, which is nil if there is none; all that can be wrong with keys is found now.
+// closer ends the session with a token.
+func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, closer func() error, err error) {
+	none := func() error { return nil }
+	if s.Program != "" {
+		path, err := exec.LookPath(s.Program)
+		if err != nil {
+			return nil, none, session.Usagef("--sign-with: %w", err)
+		}
+		public, err := s.Public()
+		if err != nil {
+			return nil, none, err
+		}
+		return attestation.Once(signature.Program{Path: path, Key: public}), none, nil
+	}
+	key, closer, err := s.ImageKey.Load(getenv)
+	if err != nil {
+		return nil, none, err
+	}
+	if key == nil {
+		return nil, none, nil
+	}
+	signer, err := signature.NewKeySigner(key)
+	if err != nil {
+		return nil, none, session.Usage(errors.Join(fmt.Errorf("--image-key: %w", err), closer()))
+	}
+	return attestation.Once(signer), closer, nil
+}
+
+// Public reads the key of --image-public-key; it is nil if there is none.
+func (s *ImageSigner) Public() (crypto.PublicKey, error) {
+	if s.PublicKey == "" {
+		return nil, nil //nolint:nilnil // nil is the key that is not known
+	}
+	keys, err := PublicKeys("--image-public-key", time.Now(), s.PublicKey)
+	if err == nil && len(keys) > 1 {
+		err = session.Usagef("--image-public-key %s holds %d keys: give the one of the signer", s.PublicKey, len(keys))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return keys[0], nil
+}
+
+// PublicKeys reads the files of a flag.
+func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.PublicKey, err error) {
+	for _, file := range files {
+		keys, err := keyfile.LoadPublic(file, now)
+		for _, key := range keys {
+			if kerr := signature.CheckKey(key); kerr != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", file, kerr))
+			}
+		}
+		if err != nil {
+			return nil, session.Usagef("%s: %w", flag, err)
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
+}

@@ -1,0 +1,250 @@
+package imagecmd
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/vex"
+)
+
+const attestLong = `Sign images and attach documents to them, where they are: in a registry, a layout (oci:DIR:TAG) or an archive of one image
+(oci-archive:FILE). The index and every image in it are signed, under the name of the repository and each tag. Nothing is sent to
+a transparency log. What the key has signed already is not signed again; what others signed stays.
+
+With a key at hand:       driver-build attest IMAGE --image-key KEY --sbom SBOM.json
+With a key elsewhere:     driver-build attest IMAGE --sbom SBOM.json --export DIR
+                          (sign what is in DIR there; docs/supply-chain.md has the commands)
+                          driver-build attest IMAGE --sbom SBOM.json --import DIR --image-public-key K.pub
+
+Without a key, --sbom alone attaches the document as a referrer, which anyone could have written.`
+
+const attestExample = `  driver-build attest registry.example.com/gpu/driver:535.261.03-debian12 --image-key image.key --vex driver.openvex.json
+  driver-build sbom oci:dist | driver-build attest oci:dist --repository registry.example.com/gpu/driver --image-key image.key --sbom -`
+
+// attestFlags are the flags of the command attest.
+type attestFlags struct {
+	signer               flags.ImageSigner
+	repository           string
+	tags, archs          []string
+	sbom, vex, predicate string // files
+	predicateType        string
+	export, answers      string // folders
+}
+
+func (o *attestFlags) addTo(f *pflag.FlagSet) {
+	o.signer.AddTo(f)
+	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH that signatures state (default: that of IMAGE in a registry)")
+	f.StringArrayVar(&o.tags, "tag", nil, "further tag that signatures state (repeatable; always: that of IMAGE)")
+	f.StringSliceVar(&o.archs, "arch", nil, "the documents are about these images of an index only (repeatable; default: the index and all)")
+	f.StringVar(&o.sbom, "sbom", "", "attach an SBOM: FILE (SPDX or CycloneDX, JSON) or - for stdin")
+	f.StringVar(&o.vex, "vex", "", "attach statements about vulnerabilities: FILE (OpenVEX) or -")
+	f.StringVar(&o.predicate, "predicate", "", "attach another document: FILE (JSON) or -, with --type")
+	f.StringVar(&o.predicateType, "type", "", "type of --predicate: a URI, such as https://slsa.dev/provenance/v1")
+	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer has to sign")
+	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
+}
+
+func newAttest(a *session.App) *cobra.Command {
+	var o attestFlags
+	cmd := &cobra.Command{
+		Use: "attest IMAGE...", Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+	}
+	o.addTo(cmd.Flags())
+	return cmd
+}
+
+func (o *attestFlags) check(refs []string) error {
+	ways := 0
+	for _, given := range []bool{o.signer.Given(), o.export != "", o.answers != ""} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case len(refs) == 0:
+		return session.Usagef("attest: give an IMAGE")
+	case ways > 1:
+		return session.Usagef("attest: give one of --image-key or --sign-with, --export DIR and --import DIR")
+	case ways == 0 && (o.vex != "" || o.predicate != ""):
+		return session.Usagef("--vex and --predicate are attestations, which are signed: give --image-key or --sign-with")
+	case ways == 0 && o.sbom == "":
+		return session.Usagef("attest: give --image-key KEY or --sign-with PROGRAM to sign, or --export DIR for a key elsewhere")
+	case o.answers != "" && o.signer.PublicKey == "":
+		return session.Usagef("--import: give --image-public-key FILE too: the signatures are verified with it")
+	case (o.export != "" || o.answers != "") && len(refs) > 1:
+		return session.Usagef("--export and --import are about one IMAGE")
+	case (o.predicate == "") != (o.predicateType == ""):
+		return session.Usagef("--predicate FILE and --type URI belong together")
+	}
+	return o.checkNames(refs)
+}
+
+func (o *attestFlags) checkNames(refs []string) error {
+	for _, ref := range refs {
+		if err := registry.CheckSource(ref); err != nil {
+			return session.Usagef("attest: %w", err)
+		}
+		if oci.IsLocal(ref) && o.repository == "" && o.signer.Format != signature.Bundle && (o.signer.Given() || o.export != "" || o.answers != "") {
+			return session.Usagef("attest %s: a signature states the image's name: give --repository REGISTRY/PATH", ref)
+		}
+	}
+	if o.repository != "" {
+		if err := imagename.CheckRepository(o.repository); err != nil {
+			return session.Usagef("--repository %w", err)
+		}
+	}
+	for _, tag := range o.tags {
+		if err := imagename.CheckTag(tag); err != nil {
+			return session.Usagef("--tag %w", err)
+		}
+	}
+	for _, arch := range o.archs {
+		if err := matrix.CheckArch(arch); err != nil {
+			return session.Usagef("--arch: %w", err)
+		}
+	}
+	return nil
+}
+
+func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (err error) {
+	if err := errors.Join(o.signer.Check(o.export != "" || o.answers != ""), o.check(refs), o.checkFolders()); err != nil {
+		return err
+	}
+	plan := attestation.Plan{Format: o.signer.Format}
+	if plan.Documents, err = o.documents(a); err != nil {
+		return session.Usage(err)
+	}
+	public, err := o.signer.Public()
+	if err != nil {
+		return err
+	}
+	signer, closer, err := o.signer.Load(a.Getenv)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	plan.Signer = signer
+	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+		for _, ref := range refs {
+			image, err := attestation.Open(ctx, s.Registry.Target(), s.Store, ref)
+			if err != nil {
+				return err
+			}
+			plan, err := plan.For(image, o.repository, o.tags, o.archs)
+			if err == nil && o.answers != "" {
+				plan.Signer, err = plan.Import(o.answers, image, public)
+			}
+			if err == nil {
+				err = plan.CheckVEX(ctx, s.Registry.Target(), s.Layers(), image)
+			}
+			if errors.Is(err, vex.ErrFormat) {
+				err = session.Usagef("--vex %s: %w", o.vex, err)
+			}
+			if err != nil {
+				return err
+			}
+			if o.export != "" {
+				err = o.writeRequest(a, plan, image, public)
+			} else {
+				err = attach(ctx, a, s, plan, image, ref)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (o *attestFlags) checkFolders() error {
+	if o.export != "" {
+		if err := modsign.CheckRequestFolder(o.export); err != nil {
+			return session.Usagef("--export: %w", err)
+		}
+	}
+	if o.answers != "" {
+		if _, err := os.Stat(filepath.Join(o.answers, signature.ListName)); err != nil {
+			return session.Usagef("--import: %w; give the folder that --export wrote", err)
+		}
+	}
+	return nil
+}
+
+// documents reads the files.
+func (o *attestFlags) documents(a *session.App) (all []attestation.Document, err error) {
+	stdin := false
+	add := func(flag, file string, parse func([]byte) (attestation.Document, error)) {
+		if file == "" || err != nil {
+			return
+		}
+		if file == "-" && stdin {
+			err = fmt.Errorf("%s -: stdin has one document", flag)
+			return
+		}
+		stdin = stdin || file == "-"
+		var d attestation.Document
+		raw, rerr := attestation.ReadDocument(file, a.Stdin)
+		if err = rerr; err == nil {
+			d, err = parse(raw)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s %s: %w", flag, file, err)
+			return
+		}
+		all = append(all, d)
+	}
+	add("--sbom", o.sbom, attestation.SBOM)
+	add("--vex", o.vex, attestation.VEX)
+	add("--predicate", o.predicate, func(raw []byte) (attestation.Document, error) { return attestation.NewDocument(o.predicateType, raw) })
+	return all, err
+}
+
+// writeRequest writes what an offline signer needs.
+func (o *attestFlags) writeRequest(a *session.App, plan attestation.Plan, image *attestation.Image, public crypto.PublicKey) error {
+	request, err := plan.Request(image.Artifact, image.Have)
+	if err != nil {
+		return err
+	}
+	n, err := signature.Export(o.export, request, public)
+	if err != nil {
+		return fmt.Errorf("--export: %w", err)
+	}
+	fmt.Fprintf(a.Stderr, "%d messages to sign\n", n)
+	a.Result(filepath.Join(o.export, signature.ListName))
+	return nil
+}
+
+// attach attaches what the plan has, and prints the image's name.
+func attach(ctx context.Context, a *session.App, s *session.Session, plan attestation.Plan, image *attestation.Image, ref string) error {
+	all, err := plan.Attachments(ctx, image.Artifact, image.Have)
+	if err == nil {
+		err = image.Attach(ctx, s.Registry, all)
+	}
+	if err != nil {
+		return fmt.Errorf("attest %s: %w", ref, err)
+	}
+	if len(all) == 0 {
+		fmt.Fprintf(a.Stderr, "%s: it has all of it already\n", ref)
+	}
+	name, _, _ := strings.Cut(ref, "@")
+	a.Result(name + "@" + image.Digest.String())
+	return nil
+}

@@ -1,0 +1,296 @@
+package imagecmd
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+)
+
+// keyPair writes a private key, and its public key to NAME.pub.
+func (u *user) keyPair(t *testing.T, name string, key crypto.Signer, seal func([]byte) (kind string, content []byte)) (private, public string) {
+	t.Helper()
+	kind, content := seal(require.Value(x509.MarshalPKCS8PrivateKey(key))(t))
+	der := require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t)
+	private, public = u.Path(name+".key"), u.Path(name+".pub")
+	require.NoError(t, errors.Join(os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600),
+		os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600)))
+	return private, public
+}
+
+func plain(der []byte) (string, []byte) { return "PRIVATE KEY", der }
+
+// ed25519Pair is a pair of keys that signs the same bytes each time.
+func (u *user) ed25519Pair(t *testing.T, name string) (private, public string) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	return u.keyPair(t, name, key, plain)
+}
+
+// signed says how many images of a reference have a good signature of the key, and how many lack one.
+func (u *user) signed(t *testing.T, ref string, keys ...string) (good, bad int) {
+	t.Helper()
+	args := []string{"verify", ref}
+	for _, key := range keys {
+		args = append(args, "--key", key)
+	}
+	r := u.Run(t, args...)
+	if bad = strings.Count(r.Stdout, "error: image-signature: "); bad > 0 {
+		r.Want(t, session.ExitMismatch)
+	}
+	return strings.Count(r.Stdout, "note: image-signature: "), bad
+}
+
+func (u *user) wantSigned(t *testing.T, good, bad int, ref string, keys ...string) {
+	t.Helper()
+	if g, b := u.signed(t, ref, keys...); g != good || b != bad {
+		t.Errorf("%s by %s: %d signed, %d not; want %d and %d", ref, keys, g, b, good, bad)
+	}
+}
+
+// TestSignImage: keys of each kind sign the index and its images, and other keys are not taken for them.
+func TestSignImage(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	repository := u.Host + "/gpu/driver"
+	u.Run(t, "push", u.modulesImage(t, "amd64", "arm64"), repository+":1").Want(t, 0)
+	ec := require.Value(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
+	seal := func(der []byte) (string, []byte) {
+		return "ENCRYPTED SIGSTORE PRIVATE KEY", require.Value(encrypted.Encrypt(der, []byte("correct")))(t)
+	}
+	keys := map[string]string{}
+	for name, key := range map[string]crypto.Signer{"rsa": require.Value(rsa.GenerateKey(rand.Reader, 2048))(t), "ec": ec} {
+		private, public := u.keyPair(t, name, key, plain)
+		keys[private] = public
+	}
+	private, public := u.ed25519Pair(t, "ed")
+	keys[private] = public
+	sealed, sealedPublic := u.keyPair(t, "cosign", require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), seal)
+	keys[sealed] = sealedPublic
+	p12, cert := commandtest.SignKey(t)
+	keys[p12] = cert
+	u.wantSigned(t, 0, 3, repository+":1", public)
+	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
+	r.Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Env[flags.PassphraseVariable] = "correct"
+	r = u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", private, "--push", "--repository", u.Host+"/own")
+	r.Want(t, 0) // under all tags that the image was built with
+	if strings.Count(r.Stdout, "\n") != 2 || !strings.Contains(r.Stdout, "/own:535-debian12@") {
+		t.Error(r.Stdout)
+	}
+	u.wantSigned(t, 1, 0, u.Host+"/own:535-debian12", public)
+	assert.Contains(t, u.Run(t, "verify", u.Host+"/own:535-debian12", "--key", public).Stdout, u.Host+"/own:535-debian12")
+	u.Run(t, "sign", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Env[flags.ImagePassphraseVariable] = "wrong"
+	u.Run(t, "attest", repository+":1", "--image-key", sealed).Want(t, session.ExitUsage, "the passphrase is missing or wrong")
+	u.Env[flags.ImagePassphraseVariable] = "correct"
+	var done []string
+	for private, public := range keys {
+		u.wantSigned(t, 0, 3, repository+":1", public)
+		r = u.Run(t, "sign", repository+":1", "--image-key", private)
+		r.Want(t, 0)
+		if !strings.HasPrefix(r.Stdout, repository+":1@sha256:") {
+			t.Errorf("stdout %q", r.Stdout)
+		}
+		u.Run(t, "attest", repository+":1", "--image-key", private).Want(t, 0, "it has all of it already")
+		for _, public := range append(done, public) {
+			u.wantSigned(t, 3, 0, repository+":1", public)
+		}
+		done = append(done, public)
+	}
+	r = u.Run(t, "verify", repository+":1", "--key", public)
+	assert.Contains(t, r.Stdout, " as "+repository+", "+repository+":1")
+	u.Run(t, "verify", repository+":1", "--key", private).Want(t, session.ExitUsage, "openssl pkey")
+	u.Run(t, "sign", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
+}
+
+// TestAttest: documents become attestations and referrers of the index and all images, or of the named ones.
+func TestAttest(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, public := u.ed25519Pair(t, "ed")
+	repository := u.Host + "/gpu/driver"
+	layout := u.modulesImage(t, "amd64", "arm64")
+	pushed := u.Run(t, "push", layout, repository+":1")
+	pushed.Want(t, 0)
+	vex := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://x.example/1","author":"Site","timestamp":"2026-01-02T03:04:05Z","version":1,"statements":[` +
+		`{"vulnerability":{"name":"CVE-2026-1"},"products":[{"@id":"pkg:oci/driver@sha256:DIGEST"}],"status":"not_affected","justification":"component_not_present"}]}`
+	for name, text := range map[string]string{
+		"spdx": `{"spdxVersion":"SPDX-2.3"}`, "cdx": `{"bomFormat":"CycloneDX"}`, "vex": strings.ReplaceAll(vex, "DIGEST", pushed.Digest(t)), "foreign": strings.ReplaceAll(vex, "DIGEST", strings.Repeat("0", 64)), "other": `{"x":1}`, "none": `[]`,
+	} {
+		require.NoError(t, os.WriteFile(u.Path(name), []byte(text), 0o600))
+	}
+	for _, ref := range []string{repository + ":1", layout} {
+		u.Run(t, "attest", ref, "--sbom", u.Path("spdx")).Want(t, 0) // without a key a referrer only
+		args := []string{"attest", ref, "--repository", repository, "--image-key", key, "--sbom", u.Path("spdx"), "--vex", u.Path("vex"), "--signature-format", "both"}
+		u.Run(t, args...).Want(t, 0)
+		u.Run(t, args...).Want(t, 0, "it has all of it already")
+		u.Run(t, "attest", ref, "--repository", repository, "--image-key", key, "--predicate", u.Path("other"), "--type", "https://x.example/y", "--arch", "arm64").Want(t, 0)
+		r := u.Run(t, "verify", ref, "--key", public)
+		for part, n := range map[string]int{"note: image-signature": 3, ": https://spdx.dev/Document by key": 6, ": https://openvex.dev/ns by key": 6, ": https://x.example/y by key": 1, "warning: ": 0} {
+			if got := strings.Count(r.Stdout, part); got != n {
+				t.Errorf("%s: %d times %q, want %d\n%s", ref, got, part, n, r.Stdout)
+			}
+		}
+	}
+	u.Run(t, "push", layout, u.Host+"/third/driver").Want(t, 0, "signatures, SBOMs")
+	u.wantSigned(t, 3, 0, u.Host+"/third/driver:mine", public)
+	for args, want := range map[string]string{
+		"":                            "--image-key KEY or --sign-with",
+		"--vex " + u.Path("vex"):      "are signed",
+		"--image-key k --sign-with p": "give one",
+		"--image-key " + key + " --sbom " + u.Path("other"):                       "no SBOM",
+		"--image-key " + key + " --vex " + u.Path("other"):                        "@context",
+		"--image-key " + key + " --vex " + u.Path("foreign"):                      "--vex " + u.Path("foreign"),
+		"--image-key " + key + " --predicate " + u.Path("none") + " --type x:y":   "an object",
+		"--image-key " + key + " --predicate " + u.Path("other"):                  "belong together",
+		"--image-key " + key + " --predicate " + u.Path("other") + " --type spdx": "no URI",
+		"--image-key " + key + " --image-public-key " + public:                    "--sign-with",
+		"--sign-with /nope":                              "--sign-with",
+		"--sign-with true --signature-format bundle":     "--image-public-key",
+		"--import d":                                     "--image-public-key",
+		"--export " + filepath.Dir(key):                  "not empty",
+		"--image-key " + key + " --export e":             "give one of",
+		"--image-key " + key + " --signature-format jws": "legacy, bundle or both",
+	} {
+		u.Run(t, append([]string{"attest", repository + ":1"}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
+	}
+	u.Run(t, "attest", layout, "--image-key", key).Want(t, session.ExitUsage, "--repository")
+	u.Run(t, "attest", "--image-key", key).Want(t, session.ExitUsage, "IMAGE")
+}
+
+// TestAttestElsewhere: a program signs, or somebody in another place.
+func TestAttestElsewhere(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	_, public := u.keyPair(t, "ed", key, plain)
+	_, other := u.ed25519Pair(t, "other")
+	archive := u.Path("image.tar")
+	u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", u.Path("ed.key"), "-o", "oci-archive:"+archive).Want(t, session.ExitUsage)
+	p12, cert := commandtest.SignKey(t)
+	u.Env[flags.PassphraseVariable], u.Env[flags.ImagePassphraseVariable] = "correct", "correct"
+	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", p12, "--repository", "h.example/a", "-o", "oci-archive:"+archive)
+	r.Want(t, 0)
+	ref, dir := "oci-archive:"+archive, u.Path("request")
+	u.wantSigned(t, 1, 0, ref, cert)
+	u.Run(t, "attest", ref, "--repository", "h.example/a", "--export", dir).Want(t, 0, "2 messages to sign")
+	files := require.Value(filepath.Glob(dir + "/*.payload"))(t)
+	imported := []string{"attest", ref, "--repository", "h.example/a", "--import", dir, "--image-public-key", public}
+	u.Run(t, imported...).Want(t, session.ExitMismatch, ".sig", "it is not signed")
+	for _, file := range files {
+		signed := ed25519.Sign(key, require.Value(os.ReadFile(file))(t))
+		require.NoError(t, os.WriteFile(strings.TrimSuffix(file, "payload")+"sig", signed, 0o600))
+	}
+	u.Run(t, slices.Concat(imported[:len(imported)-1], []string{other})...).Want(t, session.ExitMismatch, "none of the given keys")
+	copied, program := u.Path("copy.tar"), u.Path("kms")
+	require.NoError(t, errors.Join(os.WriteFile(copied, require.Value(os.ReadFile(archive))(t), 0o600),
+		os.WriteFile(program, []byte("#!/bin/sh\ncat \"$(dirname \"$0\")/request/$(sha256sum | cut -d' ' -f1).sig\"\n"), 0o700)))
+	u.Run(t, imported...).Want(t, 0)
+	u.wantSigned(t, 1, 0, ref, public)
+	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", other).Want(t, session.ExitMismatch, "does not fit its public key")
+	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", public).Want(t, 0)
+	u.wantSigned(t, 1, 0, "oci-archive:"+copied, public)
+	u.wantSigned(t, 1, 0, ref, cert)
+
+	repository := u.Host + "/gpu/driver"
+	u.Run(t, "push", ref, repository).Want(t, 0)
+	fails := u.Path("fails")
+	require.NoError(t, os.WriteFile(fails, []byte("#!/bin/sh\necho no such slot >&2\nexit 3\n"), 0o700))
+	before := u.Run(t, "verify", repository+":535.261.03-debian12", "--key", other).Stdout
+	u.Run(t, "attest", repository+":535.261.03-debian12", "--sign-with", fails).Want(t, session.ExitStep, "no such slot")
+	assert.Equal(t, before, u.Run(t, "verify", repository+":535.261.03-debian12", "--key", other).Stdout)
+}
+
+// TestAttestRefused: a registry that refuses or breaks in the middle leaves the image as it is, and a second
+// try does the rest.
+func TestAttestRefused(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, public := u.ed25519Pair(t, "ed")
+	ref := u.Host + "/gpu/driver:1"
+	u.Run(t, "push", u.modulesImage(t, "amd64", "arm64"), ref).Want(t, 0)
+	puts := 0
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError} {
+		u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, ".sig") {
+				return false
+			}
+			if puts++; puts == 1 {
+				return false
+			}
+			w.WriteHeader(status)
+			return true
+		})
+		u.Run(t, "sign", ref, "--image-key", key).Want(t, session.ExitNetwork, u.Host)
+		u.Fault(nil)
+	}
+	good, bad := u.signed(t, ref, public)
+	if good+bad != 3 || bad == 0 {
+		t.Errorf("%d signed, %d not", good, bad)
+	}
+	u.Run(t, "sign", ref, "--image-key", key, "--offline").Want(t, 0)
+	u.wantSigned(t, 3, 0, ref, public)
+}
+
+// TestPushKeepsTags: a layout with three tags is pushed as it is.
+func TestPushKeepsTags(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	p12, _ := commandtest.SignKey(t)
+	u.Env[flags.PassphraseVariable] = "correct"
+	sign := func(ref string, tags ...string) {
+		t.Helper()
+		args := []string{"sign", ref, "--sign-key", p12, "-o", "oci:" + u.Path("dist")}
+		for _, tag := range tags {
+			args = append(args, "--tag", tag)
+		}
+		u.Run(t, args...).Want(t, 0)
+	}
+	sign(u.modulesImage(t, "amd64"), "a", "b")
+	sign(u.modulesImage(t, "arm64"), "c")
+	names := func(r commandtest.Result) (names []string) {
+		t.Helper()
+		r.Want(t, 0)
+		for line := range strings.Lines(r.Stdout) {
+			name, _, _ := strings.Cut(line, "@")
+			names = append(names, strings.TrimPrefix(name, u.Host+"/"))
+		}
+		return names
+	}
+	layout, to := "oci:"+u.Path("dist"), u.Host+"/"
+	assert.Equal(t, "x:a x:b x:c", strings.Join(names(u.Run(t, "push", layout, to+"x", "--offline")), " "))
+	assert.Equal(t, "y:b", strings.Join(names(u.Run(t, "push", layout+":b", to+"y")), " "))
+	assert.Equal(t, "y:c y:a", strings.Join(names(u.Run(t, "push", layout+":c", to+"x:a", to+"y")), " "))
+	assert.Equal(t, "y:p y:q", strings.Join(names(u.Run(t, "push", layout+":c", to+"y", "--tag", "p", "--tag", "q")), " "))
+	assert.Equal(t, "y:r y:s", strings.Join(names(u.Run(t, "push", layout+":c", to+"y:r", "--tag", "s")), " "))
+	for args, want := range map[string]string{
+		layout + " " + layout + ":c " + to + "y": "has the tag c too",
+		layout + " " + layout + " " + to + "y:1": "without a tag",
+		layout:                                   "REGISTRY/PATH",
+		to + "x@sha256:" + strings.Repeat("0", 64) + " " + to + "y": "names no tag",
+	} {
+		u.Run(t, append([]string{"push"}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
+	}
+}

@@ -1,0 +1,86 @@
+// Package logincmd is the commands of driver-build that keep and remove the credentials of registries.
+package logincmd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/registry/credentials"
+)
+
+// Commands returns the commands, for the root of driver-build.
+func Commands(a *session.App) []*cobra.Command { return []*cobra.Command{newLogin(a), newLogout(a)} }
+
+const loginLong = `Ask a registry whether it accepts a user and a password, and keep them where docker login keeps them: in the file
+$REGISTRY_AUTH_FILE or else in Docker's config.json, or in the helper program that this file names. Without a helper the password is
+readable in that file, which only you can read. Docker, Podman and others use the same credentials.
+
+The password is asked for without echo, or read from stdin. REGISTRY has no default, so that no password goes to another registry.`
+
+// loginFlags are the flags of the command login.
+type loginFlags struct {
+	user  string
+	stdin bool
+}
+
+func newLogin(a *session.App) *cobra.Command {
+	var o loginFlags
+	cmd := &cobra.Command{
+		Use: "login REGISTRY -u USER", Short: "Log in to a registry", Long: loginLong, Args: session.ExactArgs(1),
+		Example: "  driver-build login registry.example.com -u ci --password-stdin <password.txt",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
+	}
+	cmd.Flags().StringVarP(&o.user, "username", "u", "", "user, or the name of a token")
+	cmd.Flags().BoolVar(&o.stdin, "password-stdin", false, "read the password from stdin")
+	return cmd
+}
+
+func (o *loginFlags) run(ctx context.Context, a *session.App, registry string) error {
+	if err := imagename.CheckRegistry(registry); err != nil {
+		return session.Usagef("login: %w", err)
+	}
+	if o.user == "" {
+		return session.Usagef("login: give the user with -u USER")
+	}
+	password, err := o.password(ctx, a, registry)
+	if err != nil {
+		return err
+	}
+	if err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+		return s.Registry.CheckLogin(ctx, registry, o.user, password)
+	}); err != nil {
+		return err
+	}
+	place, err := credentials.Store(ctx, registry, o.user, password)
+	if err != nil {
+		return err
+	}
+	a.Notes(fmt.Sprintf("logged in to %s as %s; the password is in %s", registry, o.user, place))
+	return nil
+}
+
+func newLogout(a *session.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout REGISTRY", Short: "Remove the credentials of a registry", Args: session.ExactArgs(1),
+		Long: "Remove the credentials of a registry from where login keeps them.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := imagename.CheckRegistry(args[0]); err != nil {
+				return session.Usagef("logout: %w", err)
+			}
+			place, found, err := credentials.Erase(cmd.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case !found:
+				a.Notes(fmt.Sprintf("%s has no credentials of %s", place, args[0]))
+			default:
+				a.Notes(fmt.Sprintf("the credentials of %s are removed from %s", args[0], place))
+			}
+			return nil
+		},
+	}
+}

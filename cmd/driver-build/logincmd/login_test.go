@@ -1,0 +1,82 @@
+package logincmd
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
+	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+)
+
+// call calls driver-build with a password on stdin.
+func call(t *testing.T, stdin string, args ...string) commandtest.Result {
+	t.Helper()
+	var stdout, stderr tool.Buffer
+	a := &session.App{
+		Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Attempts: 2, Backoff: time.Millisecond,
+	}
+	root := &cobra.Command{Use: "driver-build"}
+	a.Root(root)
+	root.AddCommand(append(Commands(a), imagecmd.Commands(a)...)...)
+	code := a.Execute(t.Context(), root, append(args, "--cache", t.TempDir(), "--progress", "plain"))
+	return commandtest.Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+// TestLogin: a right password is kept and used, a wrong one is refused and told apart from a missing image.
+// The environment names the file of credentials, so this cannot run in parallel with others.
+func TestLogin(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth.json")
+	t.Setenv("REGISTRY_AUTH_FILE", file)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	w := imagetest.New(t)
+	password := "right"
+	w.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
+		if user, got, ok := r.BasicAuth(); ok && user == "ci" && got == password {
+			return false
+		}
+		rw.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		rw.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	login := []string{"login", w.Host, "-u", "ci", "--password-stdin"}
+	call(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "not logged in, or no such image (401)", "driver-build login "+w.Host)
+	r := call(t, "wrong\n", login...)
+	r.Want(t, session.ExitNetwork, "does not accept this user and password (401)")
+	if _, err := os.Stat(file); err == nil || strings.Contains(r.Stderr, "wrong") {
+		t.Errorf("a wrong password was kept, or told: %s", r.Stderr)
+	}
+	r = call(t, "right\r\n", login...)
+	r.Want(t, 0, "logged in to "+w.Host+" as ci", file)
+	assert.Equal(t, "", r.Stdout)
+	call(t, "", "verify", w.Base("debian12")).Want(t, session.ExitMismatch) // it is read, and is no driver image
+	call(t, "", "verify", w.Host+"/base/none:1").Want(t, session.ExitNetwork, "no such image, tag or blob (404)")
+	password = "changed"
+	call(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "does not accept the stored user and password (401)")
+	call(t, "", "logout", w.Host).Want(t, 0, "removed from "+file)
+	call(t, "", "logout", w.Host).Want(t, 0, "has no credentials of "+w.Host)
+	if text := string(require.Value(os.ReadFile(file))(t)); strings.Contains(text, w.Host) {
+		t.Error(text)
+	}
+	for args, want := range map[string]string{
+		"login " + w.Host:                             "-u USER",
+		"login " + w.Host + " -u ci":                  "--password-stdin",
+		"login " + w.Host + " -u ci --password-stdin": "1 to",
+		"login " + w.Host + "/gpu -u ci":              "no registry host",
+		"login -u ci":                                 "usage:",
+		"logout https://" + w.Host:                    "without scheme",
+	} {
+		call(t, "", strings.Fields(args)...).Want(t, session.ExitUsage, want)
+	}
+}

@@ -1,0 +1,189 @@
+package attestation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/sbom"
+	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/vex"
+)
+
+// Image is a finished image or index, with what it has.
+type Image struct {
+	Digest     v1.Hash
+	Repository string   // REGISTRY/PATH; "": it is on this machine
+	Tags       []string // of its reference in a registry, or all that it has on this machine
+	Artifact   oci.Artifact
+	Have       []oci.Attachment
+
+	ref   string
+	store *fetch.Store
+}
+
+// Open reads what a reference names. It must be in a registry, an OCI layout or an OCI archive.
+func Open(ctx context.Context, c *registry.Client, store *fetch.Store, ref string) (i *Image, err error) {
+	i = &Image{ref: ref, store: store}
+	if i.Artifact, err = c.Open(ctx, ref); err != nil {
+		return nil, err
+	}
+	if i.Digest, err = i.Artifact.Digest(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	if oci.IsLocal(ref) {
+		err = i.findTags(ctx)
+	} else {
+		before, _, pinned := strings.Cut(ref, "@")
+		var t name.Tag
+		if t, err = name.NewTag(before); err == nil {
+			i.Repository = t.Context().Name()
+			i.ref = i.Repository + "@" + i.Digest.String() // the tag may move
+		}
+		if !pinned || strings.HasSuffix(before, ":"+t.TagStr()) {
+			i.Tags = []string{t.TagStr()}
+		}
+	}
+	if err == nil {
+		i.Have, err = c.Attachments(ctx, i.ref)
+	}
+	return i, err
+}
+
+func (i *Image) findTags(ctx context.Context) error {
+	tags, digests, err := oci.LocalTags(ctx, i.store, i.ref)
+	for n, tag := range tags {
+		if digests[n] == i.Digest && imagename.CheckTag(tag) == nil && !slices.Contains(i.Tags, tag) {
+			i.Tags = append(i.Tags, tag)
+		}
+	}
+	return err
+}
+
+// Attach adds attachments to the image where it is. An archive is written again.
+func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attachment) error {
+	if len(all) == 0 {
+		return nil
+	}
+	local, ok := oci.ParseLocal(i.ref)
+	switch {
+	case !ok:
+		_, err := c.Attach(ctx, i.ref, all...)
+		return err
+	case strings.HasPrefix(i.ref, "oci:"):
+		return oci.AttachLayout(ctx, local.Path, all...)
+	case strings.HasPrefix(i.ref, "docker-archive:"):
+		return matrix.RequestErrorf("%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive", i.ref)
+	}
+	tags, _, err := oci.LocalTags(ctx, i.store, i.ref)
+	if err != nil {
+		return err
+	}
+	if len(tags) != 1 {
+		return matrix.RequestErrorf("%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
+	}
+	return oci.WriteOCIArchive(ctx, local.Path, tags[0], i.Artifact, append(i.Have, all...)...)
+}
+
+// For returns the plan for an image: signatures state repository, or else that of the image, with the tags of
+// the image and further ones. The documents are about the images for archs, or, if there are none, about the
+// index and all images in it.
+func (p Plan) For(i *Image, repository string, tags, archs []string) (Plan, error) {
+	p.Repository, p.Tags = cmp.Or(repository, i.Repository), slices.Clone(i.Tags)
+	for _, tag := range tags {
+		if !slices.Contains(p.Tags, tag) {
+			p.Tags = append(p.Tags, tag)
+		}
+	}
+	if len(archs) == 0 {
+		return p, nil
+	}
+	about, err := i.images(archs)
+	p.Documents = slices.Clone(p.Documents)
+	for n := range p.Documents {
+		p.Documents[n].Subjects = about
+	}
+	return p, err
+}
+
+// images returns the digests of the images in an index that are for archs.
+func (i *Image) images(archs []string) (found []v1.Hash, err error) {
+	raw, err := i.Artifact.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", i.ref, err)
+	}
+	for _, arch := range archs {
+		n := slices.IndexFunc(index.Manifests, func(d v1.Descriptor) bool {
+			return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == arch
+		})
+		if n < 0 {
+			return nil, matrix.RequestErrorf("--arch %s: %s is no index with an image for it", arch, i.ref)
+		}
+		found = append(found, index.Manifests[n].Digest)
+	}
+	return found, nil
+}
+
+// CheckVEX reads documents of OpenVEX strictly, because scanners ignore without a word what they cannot use:
+// each statement must be about the image or a package in it. The image is read only if a statement names a
+// package.
+func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Image) error {
+	all, err := subjects(i.Artifact, nil)
+	if err != nil {
+		return err
+	}
+	about := vex.Subject{}
+	for _, s := range all {
+		about.Digests = append(about.Digests, s.Descriptor.Digest.String())
+	}
+	for _, d := range p.Documents {
+		if d.Type != vex.PredicateType {
+			continue
+		}
+		_, without := vex.Read(d.Body, about)
+		if without == nil {
+			continue
+		}
+		m, err := sbom.Open(ctx, c, cache, i.ref, "")
+		if err != nil { // not all images are of this project
+			return fmt.Errorf("%w; the packages of the image are not known: %w", without, err)
+		}
+		about.Packages = m.PURLs().Packages
+		if _, err := vex.Read(d.Body, about); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Import returns the signer of what an offline signer left in dir.
+func (p Plan) Import(dir string, i *Image, key crypto.PublicKey) (signature.Signer, error) {
+	r, err := p.Request(i.Artifact, i.Have)
+	if err != nil {
+		return nil, err
+	}
+	s, err := signature.Import(dir, r, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", signature.ErrUnsigned, err)
+	}
+	return s, err
+}
