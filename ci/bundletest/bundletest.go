@@ -28,7 +28,7 @@ const Origin = "registry.example.com/gpu/driver"
 func Image(t testing.TB, layers ...string) *oci.Content {
 	t.Helper()
 	c := &oci.Content{}
-	config := oci.BytesBlob(types.OCIConfigJSON, fmtJSON(t, v1.ConfigFile{OS: "linux", Architecture: "amd64", Author: layers[0]}), nil)
+	config := oci.BytesBlob(types.OCIConfigJSON, fmtJSON(t, v1.ConfigFile{OS: "linux", Architecture: "amd64", Author: oci.HashOf([]byte(layers[0])).String()}), nil)
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc}
 	for _, l := range layers {
 		b := oci.BytesBlob(types.OCILayer, []byte(l), nil)

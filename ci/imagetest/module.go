@@ -71,6 +71,9 @@ func kernels() []debtest.Package {
 		list = append(list, pack("linux-image-"+release, "amd64", "", repotest.File{Name: "boot/vmlinuz-" + release, Body: "kernel"}),
 			pack("linux-headers-"+release, "amd64", "Depends: linux-kbuild-6.1, gcc-12\n",
 				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/config/auto.conf", Body: "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"},
+				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/config/kernel.release", Body: release + "\n"},
+				repotest.File{Name: "usr/src/linux-headers-" + release + "/include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
+				repotest.File{Name: "usr/src/linux-headers-" + release + "/Makefile", Body: "all:\n"},
 				repotest.File{Name: "lib/modules/" + release + "/build", Link: "/usr/src/linux-headers-" + release}))
 	}
 	return list

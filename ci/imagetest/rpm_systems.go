@@ -110,6 +110,8 @@ func elKernel(release, flavour string, orphan bool) []packtest.Package {
 		Name: name + "-devel", EVR: version, Requires: []string{"gcc", "perl-interpreter"},
 		Provides: []string{"kernel-devel-uname-r = " + release, "installonlypkg(kernel)"},
 		Files: []repotest.File{{Name: tree}, {Name: tree + "Makefile", Body: "all:\n"}, {Name: tree + "include/config/auto.conf", Body: "CONFIG_MODULE_SIG_HASH=\"sha256\"\n"},
+			{Name: tree + "include/config/kernel.release", Body: release + "\n"},
+			{Name: tree + "include/generated/utsrelease.h", Body: "#define UTS_RELEASE \"" + release + "\"\n"},
 			{Name: tree + "scripts/mod/modpost", Body: "program", Mode: 0o755}},
 	}
 	if orphan {

@@ -20,7 +20,7 @@ import (
 
 // TestAirGap goes from a registry to one of the other kind with the commands that a site calls.
 // There, containers/image accepts the images with the policy that the import wrote, and oras finds
-// their attestations.
+// their attestations. Then the site signs with a key of its own.
 func TestAirGap(t *testing.T) {
 	judged(t)
 	keys := signingKeys(t)
@@ -37,6 +37,8 @@ func TestAirGap(t *testing.T) {
 		policy := filepath.Join(t.TempDir(), "policy")
 		command(t, "import", file, "--to", to, "--key", key.public, "--policy", policy, "--policy-key", key.public).Want(t, 0)
 		assert.NoError(t, printedPolicyAccepts(t, string(require.Value(os.ReadFile(policy))(t)), to+":1"))
+		command(t, "import", file, "--to", to, "--key", key.public, "--image-key", other.private, "--policy", policy, "--policy-key", other.public).Want(t, 0)
+		assert.NoErrorf(t, printedPolicyAccepts(t, string(require.Value(os.ReadFile(policy))(t)), to+":1"), "signed with the site's key")
 		if found, err := OrasReferrers(t, to+":1"); err != nil || len(found) != 1+len(predicates(t)) {
 			t.Errorf("%s has referrers %+v, %v; want %d", to, found, err, 1+len(predicates(t)))
 		}

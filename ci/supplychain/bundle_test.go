@@ -80,8 +80,8 @@ func TestBundle(t *testing.T) {
 			}
 		}
 		for _, image := range []string{site + ":1", site + "@" + digest.String()} {
-			assert.NoErrorf(t, printedPolicyAccepts(t, importing.Policies(origin, site, key.public), image), "%s", image)
-			if err := printedPolicyAccepts(t, importing.Policies(origin, site, keys["p384"].public), image); ExitCode(err) != PolicyRefused {
+			assert.NoErrorf(t, printedPolicyAccepts(t, importing.Policies(origin, site, key.public, false), image), "%s", image)
+			if err := printedPolicyAccepts(t, importing.Policies(origin, site, keys["p384"].public, false), image); ExitCode(err) != PolicyRefused {
 				t.Errorf("%s, another key: %v", image, err)
 			}
 		}

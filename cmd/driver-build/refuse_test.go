@@ -103,6 +103,7 @@ var wrong = map[string][]string{
 	"file-tag":              {"a b", "", "-x"},
 	"part-size":             {"4X", "0", "-1", "9999999T"},
 	"rebuild":               {"/nope", "FOLDER"},
+	"headers":               {"latest", "../x", "*"},
 	"since":                 {"/nope", "GARBAGE", "EMPTY"},
 	"to":                    {"", "h.example/a:1", "h.example/A", "https://h.example/a"},
 	"values":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
@@ -114,6 +115,7 @@ var wrong = map[string][]string{
 var wrongHere = map[string][]string{
 	"bundle create output":  {"", "FOLDER", "/nope/x.tar", "GARBAGE/x", "DANGLING", "SOCKET", "/proc/x.tar", "x/"},
 	"bundle import rebuild": {"/nope", "GARBAGE"},
+	"bundle import headers": {"/nope", "GARBAGE"},
 }
 
 // anything are flags whose values cannot be wrong.

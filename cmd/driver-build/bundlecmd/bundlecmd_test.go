@@ -108,6 +108,12 @@ func TestTheWholeWay(t *testing.T) {
 	assert.Contains(t, r.Stdout, "  repository: "+w.site)
 	assert.Contains(t, string(require.Value(os.ReadFile(w.path("policy")))(t)), `"signedPrefix": "`+w.origin+`"`)
 	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 0, "blobs: 0 sent")
+	_, site := writeKey(t)
+	r = w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site, "--policy", "-")
+	r.Want(t, 0, "signed with the site's key: 5 ")
+	assert.Contains(t, r.Stdout, `"signedIdentity": {"type": "matchRepository"}`)
+	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site).Want(t, 0, "signed with the site's key: 0 ")
+	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", w.public).Want(t, 2, "--image-key")
 
 	r = w.run(t, "have", w.site)
 	r.Want(t, 0)

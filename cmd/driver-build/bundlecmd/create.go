@@ -44,6 +44,7 @@ type createFlags struct {
 	resume   bool
 	fetched  string
 	key      flags.ImageKey
+	headers  []string // releases of kernels
 }
 
 func (o *createFlags) addTo(f *pflag.FlagSet) {
@@ -56,7 +57,8 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
 	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
 	f.StringVar(&o.fetched, "rebuild", "", "take along what driver-build fetch printed into FILE, for builds at the site")
-	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifact that has the files of --file and --rebuild")
+	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
+	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --rebuild, and of --headers")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of an earlier bundle, or of a list of what the site has (repeatable)")
 	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
 	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
@@ -118,7 +120,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) (err error) {
 		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
 		switch {
 		case errors.Is(err, gathering.ErrNothing):
@@ -126,6 +128,11 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		case err != nil:
 			return err
 		}
+		closeMirror, err := o.mirror(ctx, s, &artifacts)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeMirror()) }()
 		info := session.BuildInfo()
 		plan, err := writing.Prepare(ctx, writing.Options{
 			Origin: o.Origin, Created: created.Unix(), Tool: "driver-build " + info.Version, PartSize: size, Since: stocks, Sign: sign,
@@ -133,12 +140,17 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		if err != nil {
 			return err
 		}
-		return o.write(ctx, a, plan)
+		return o.write(ctx, a, s, plan)
 	})
 }
 
 // checkSources says what is wrong with the names of images, charts and files.
 func (o *createFlags) checkSources() error {
+	for _, release := range o.headers {
+		if err := recipe.CheckRelease(release); err != nil {
+			return session.Usagef("--headers: %w", err)
+		}
+	}
 	for _, ref := range o.Images {
 		if err := registry.CheckSource(ref); err != nil {
 			return session.Usage(err)
@@ -191,11 +203,12 @@ func (o *createFlags) selectTags() error {
 	return nil
 }
 
-func (o *createFlags) write(ctx context.Context, a *session.App, plan *writing.Plan) error {
+func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Session, plan *writing.Plan) error {
+	shown := steps{observe: s.Observe, name: "write"}
 	if o.output == "-" {
-		return plan.Stream(ctx, a.Stdout, nil)
+		return shown.end(plan.Stream(ctx, a.Stdout, shown.report))
 	}
-	if err := plan.WriteFiles(ctx, o.output, o.resume, nil); err != nil {
+	if err := shown.end(plan.WriteFiles(ctx, o.output, o.resume, shown.report)); err != nil {
 		return err
 	}
 	for n, name := range plan.Names(o.output) {

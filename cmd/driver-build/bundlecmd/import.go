@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/importing"
 	"github.com/driver-container/driver-container/images/bundle/inputs"
 	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/bundle/recording"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/outfile"
 )
@@ -31,9 +32,11 @@ stdout gets REFERENCE@sha256:... lines.`
 type importFlags struct {
 	importing.Options
 	key             flags.Trust
+	site            flags.ImageKey
 	values, policy  string
 	secret, keyPath string
 	rebuild         string // folder
+	headers         string // folder
 }
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
@@ -42,11 +45,13 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.BoolVar(&o.SomePart, "part", false, partText)
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
 	f.StringVar(&o.rebuild, "rebuild", "", "put base images and downloads into the cache, and the other files into the folder DIR, for a build with --offline")
+	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
 	f.StringVar(&o.keyPath, "policy-key", "/etc/containers/driver.pub", "where the nodes have the public key, for --policy")
 	o.key.AddTo(f)
+	o.site.AddTo(f, "what is imported, under its names at the site,")
 }
 
 func newImport(a *session.App) *cobra.Command {
@@ -60,7 +65,7 @@ func newImport(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func (o *importFlags) run(ctx context.Context, a *session.App, files []string) error {
+func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (err error) {
 	if err := imagename.CheckRepository(o.To); err != nil {
 		return session.Usagef("--to: %w", err)
 	}
@@ -71,20 +76,28 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 	if err != nil {
 		return err
 	}
+	site, closer, err := imageSigner(a, &o.site)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	if site != nil {
+		o.Sign = site
+	}
 	o.Jobs = a.Jobs
-	check := reading.Options{Verify: verify, SomePart: o.SomePart}
+	how := reading.Options{Verify: verify, SomePart: o.SomePart}
 	if len(files) == 1 && files[0] == "-" {
-		if o.rebuild != "" {
-			return session.Usagef("--rebuild: the bundle must be a file, not a pipe")
+		if o.rebuild != "" || o.headers != "" {
+			return session.Usagef("--rebuild and --headers: the bundle must be a file, not a pipe")
 		}
-		return o.stream(ctx, a, check)
+		return o.stream(ctx, a, how)
 	}
 	sources, done, err := open(files)
 	if err != nil {
 		return err
 	}
 	defer done()
-	b, findings, err := reading.Check(ctx, sources, check)
+	b, findings, err := check(ctx, a, sources, how)
 	if err != nil {
 		return err
 	}
@@ -103,8 +116,15 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) e
 				return err
 			}
 		}
+		if o.headers != "" && !o.DryRun {
+			if err := recording.Extract(ctx, b, o.headers); err != nil {
+				return fmt.Errorf("--headers: %w", err)
+			}
+		}
+		shown := steps{observe: s.Observe, name: "import"}
+		o.Progress = shown.total(o.To)
 		result, err := importing.Import(ctx, b, s.Registry, o.Options)
-		if err != nil {
+		if err = shown.end(err); err != nil {
 			return err
 		}
 		return o.report(a, b.List, result)
@@ -126,23 +146,28 @@ func (o *importFlags) check() error {
 			return session.Usagef("--%s: %w", name, err)
 		}
 	}
-	if o.rebuild != "" {
-		if err := outfile.CheckFolder(o.rebuild); err != nil {
-			return session.Usagef("--rebuild: %w", err)
+	for name, dir := range map[string]string{"rebuild": o.rebuild, "headers": o.headers} {
+		if dir == "" {
+			continue
+		}
+		if err := outfile.CheckFolder(dir); err != nil {
+			return session.Usagef("--%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (o *importFlags) stream(ctx context.Context, a *session.App, check reading.Options) error {
+func (o *importFlags) stream(ctx context.Context, a *session.App, how reading.Options) error {
 	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
-		stream, err := reading.Open(ctx, os.Stdin, check)
+		stream, err := reading.Open(ctx, os.Stdin, how)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
+		shown := steps{observe: s.Observe, name: "import"}
+		o.Progress = shown.total(o.To)
 		result, err := importing.Stream(ctx, stream, s.Registry, o.Options)
-		if err != nil {
+		if err = shown.end(err); err != nil {
 			return err
 		}
 		return o.report(a, stream.List, result)
@@ -154,10 +179,13 @@ func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result
 		a.Result(ref)
 	}
 	fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB)\n", r.Sent, float64(r.Bytes)/1e6)
+	if o.Sign != nil {
+		fmt.Fprintf(a.Stderr, "signed with the site's key: %d images and artifacts\n", r.Signed)
+	}
 	if n := len(r.Pending); n > 0 {
 		fmt.Fprintf(a.Stderr, "%d items wait for the other parts: import them too\n", n)
 	}
-	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath)))
+	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath, o.Sign != nil)))
 }
 
 // writeText writes a text to a file that the user named.

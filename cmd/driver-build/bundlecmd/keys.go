@@ -16,13 +16,9 @@ import (
 
 // signer returns what signs a bundle, nil without a key. The caller calls closer.
 func signer(a *session.App, key *flags.ImageKey) (_ bundle.Signer, closer func() error, err error) {
-	private, closer, err := key.Load(a.Getenv)
-	if err != nil || private == nil {
+	with, closer, err := imageSigner(a, key)
+	if err != nil || with == nil {
 		return nil, closer, err
-	}
-	with, err := signature.NewKeySigner(private)
-	if err != nil {
-		return nil, closer, session.Usagef("--image-key: %w", err)
 	}
 	return func(ctx context.Context, subject v1.Descriptor) (oci.Attachment, error) {
 		request := signature.Request{Subjects: []signature.Subject{{Descriptor: subject}}, Format: signature.Bundle}
@@ -35,6 +31,19 @@ func signer(a *session.App, key *flags.ImageKey) (_ bundle.Signer, closer func()
 		}
 		return all[0], nil
 	}, closer, nil
+}
+
+// imageSigner returns what signs with a key, nil without one. The caller calls closer.
+func imageSigner(a *session.App, key *flags.ImageKey) (_ *signature.KeySigner, closer func() error, err error) {
+	private, closer, err := key.Load(a.Getenv)
+	if err != nil || private == nil {
+		return nil, closer, err
+	}
+	with, err := signature.NewKeySigner(private)
+	if err != nil {
+		return nil, closer, session.Usagef("--image-key: %w", err)
+	}
+	return with, closer, nil
 }
 
 // verifier returns what judges the signature of a bundle, nil if it does not matter.

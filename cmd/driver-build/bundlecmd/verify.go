@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/progress"
 )
 
 const partText = "the files are some of the parts: the others come later, or were imported before"
@@ -36,7 +37,7 @@ func newVerify(a *session.App) *cobra.Command {
 				return err
 			}
 			defer done()
-			b, findings, err := reading.Check(cmd.Context(), sources, reading.Options{Verify: verify, SomePart: some})
+			b, findings, err := check(cmd.Context(), a, sources, reading.Options{Verify: verify, SomePart: some})
 			if err != nil {
 				return err
 			}
@@ -53,6 +54,17 @@ func newVerify(a *session.App) *cobra.Command {
 	cmd.Flags().BoolVar(&some, "part", false, partText)
 	flags.Format(cmd.Flags(), &format)
 	return cmd
+}
+
+// check verifies the files of a bundle, and shows how far it is.
+func check(ctx context.Context, a *session.App, sources []reading.Source, o reading.Options) (b *reading.Bundle, findings []bundle.Finding, err error) {
+	err = a.Show(func(observe progress.Observer) error {
+		shown := steps{observe: observe, name: "verify"}
+		o.Progress = shown.report
+		b, findings, err = reading.Check(ctx, sources, o)
+		return shown.end(err)
+	})
+	return b, findings, err
 }
 
 func printFindings(a *session.App, format string, findings []bundle.Finding) error {

@@ -73,6 +73,17 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	return f(ctx, s)
 }
 
+// Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
+// closes it.
+func (a *App) Show(f func(progress.Observer) error) (err error) {
+	d, err := display.New(a.Stderr, a.progress)
+	if err != nil {
+		return Usage(err)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return f(d.Observe)
+}
+
 func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Session, error) {
 	if a.Jobs < 1 || a.Jobs > 64 {
 		return nil, Usagef("--jobs %d: give a number from 1 to 64", a.Jobs)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/inputs"
+	"github.com/driver-container/driver-container/images/bundle/recording"
 	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/helmchart"
 	"github.com/driver-container/driver-container/images/imagename"
@@ -30,7 +31,7 @@ type Selection struct {
 	Files  []string              // inputs of builds
 	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
 	Fetched string
-	FileTag string // tag of the artifact that has Files and the downloads
+	FileTag string // tag of the artifact that has Files and the downloads, and of that with a mirror
 }
 
 // ErrNothing says that a repository has no image that is selected.
@@ -164,6 +165,16 @@ func (g *gatherer) chart(ctx context.Context, name string) error {
 		Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
 	})
 	return nil
+}
+
+// Mirror returns the artifact of a partial mirror in a folder, for an origin.
+func Mirror(ctx context.Context, origin, tag, dir string) (writing.Artifact, error) {
+	files, err := recording.Files(ctx, dir)
+	if err != nil {
+		return writing.Artifact{}, err
+	}
+	content, err := inputs.Artifact(files)
+	return writing.Artifact{Kind: bundle.Headers, Repository: origin + "/headers", Tags: []string{tag}, Content: content}, err
 }
 
 func (g *gatherer) files(ctx context.Context, names []string, all []oci.Blob, tag string) error {

@@ -129,6 +129,14 @@ func (f *fake) manifest(repository, name string, d oci.Document) error {
 	return nil
 }
 
+func (f *fake) Attachments(context.Context, string) ([]oci.Attachment, error) {
+	done, err := f.call()
+	if err == nil {
+		done()
+	}
+	return nil, err
+}
+
 func (f *fake) Attach(_ context.Context, repository string, all ...oci.Attachment) (registry.Stats, error) {
 	done, err := f.call()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Registry is the registry of a site. repository is a name with its registry.
@@ -36,6 +37,8 @@ type Registry interface {
 	// Attach puts an attachment where it is found by its tag, or as a referrer of its subject. Layers that are
 	// under the tag already stay.
 	Attach(ctx context.Context, repository string, all ...oci.Attachment) (registry.Stats, error)
+	// Attachments returns what belongs to an artifact and to the manifests in it.
+	Attachments(ctx context.Context, ref string) ([]oci.Attachment, error)
 }
 
 // ErrLacks says that the registry lacks blobs that the bundle does not have either. Nothing was pushed.
@@ -48,6 +51,10 @@ type Options struct {
 	SomePart  bool     // blobs may be missing: they come with other parts, and so do the names
 	DryRun    bool     // ask the registry, and push nothing
 	Jobs      int      // parallel transfers; 0: 4
+
+	Progress func(done, total int64) // bytes that the registry has, of those that it lacked; nil: no reports
+
+	Sign signature.Signer // with the site's key, before anything gets a tag; nil: no
 }
 
 // Result is what an import did. Items are those of the list, with the names that they have at the site.
@@ -56,6 +63,7 @@ type Result struct {
 	Pending []bundle.Item // blobs of them come with other parts
 	Sent    int           // blobs
 	Bytes   int64         // of these
+	Signed  int           // manifests that got a signature of the site
 }
 
 // transfer is the state of one import.
@@ -70,6 +78,8 @@ type transfer struct {
 
 	mu     sync.Mutex
 	result Result
+	done   int64 // bytes of blobs that the registry has got, in all repositories
+	total  int64
 }
 
 // item is an item at the site.
@@ -177,6 +187,11 @@ func (t *transfer) needs(ctx context.Context) error {
 	}
 	for _, x := range t.items {
 		x.pending = t.waits(x)
+	}
+	for _, b := range t.bundle.List.Blobs {
+		if t.has(b.Digest) || len(t.holders[b.Digest]) > 0 {
+			t.total += b.Size * int64(len(users[b.Digest]))
+		}
 	}
 	sources := map[v1.Hash]string{}
 	for _, a := range t.bundle.List.Absent {

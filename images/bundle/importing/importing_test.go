@@ -179,5 +179,5 @@ func TestTexts(t *testing.T) {
 	assert.Contains(t, r.Values("pull"), "  pullSecrets: [pull]")
 	one := importing.Result{Done: r.Done[1:2]}
 	assert.Contains(t, one.Values(""), "  digest: sha256:")
-	assert.Contains(t, importing.Policies(b.List.Origin, site, "/etc/key.pub"), `"prefix": "`+site+`", "signedPrefix": "`+bundletest.Origin+`"`)
+	assert.Contains(t, importing.Policies(b.List.Origin, site, "/etc/key.pub", false), `"prefix": "`+site+`", "signedPrefix": "`+bundletest.Origin+`"`)
 }

@@ -80,6 +80,9 @@ func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) erro
 		return err
 	}
 	t.holders[h] = append(t.holders[h], repository)
+	if t.done += b.Desc.Size; t.Progress != nil && t.total > 0 {
+		t.Progress(min(t.done, t.total), t.total)
+	}
 	if state == registry.Done {
 		t.result.Sent++
 		t.result.Bytes += b.Desc.Size
@@ -87,8 +90,8 @@ func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) erro
 	return nil
 }
 
-// finish pushes manifests, then attachments, then tags. An item that waits for another part, and what belongs
-// to it, gets nothing of these.
+// finish pushes manifests, then attachments and the signatures of the site, then tags. An item that waits for
+// another part, and what belongs to it, gets nothing of these.
 func (t *transfer) finish(ctx context.Context) error {
 	waiting := map[string]bool{}
 	var ready []*item
@@ -106,7 +109,7 @@ func (t *transfer) finish(ctx context.Context) error {
 	if t.DryRun {
 		return nil
 	}
-	for _, step := range []func(context.Context, *item) error{t.manifests, t.attach, t.tags} {
+	for _, step := range []func(context.Context, *item) error{t.manifests, t.attach, t.sign, t.tags} {
 		for _, x := range ready {
 			if err := step(ctx, x); err != nil {
 				return err

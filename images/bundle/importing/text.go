@@ -54,9 +54,13 @@ func (r *Result) Values(secret string) string {
 }
 
 // Policies returns, as text to copy, how verifiers check the signatures at the site with a public key.
-// The signatures name the origin: cosign does not look at that, containers/image (Podman, CRI-O) maps
-// the name back.
-func Policies(origin, to, key string) string {
+// Signatures of the origin name it: cosign does not look at that, containers/image (Podman, CRI-O) maps the
+// name back. With signed, the key is the site's, whose signatures have the names of the site.
+func Policies(origin, to, key string, signed bool) string {
+	identity := fmt.Sprintf(`{"type": "remapIdentity", "prefix": "%s", "signedPrefix": "%s"}`, to, origin)
+	if signed {
+		identity = `{"type": "matchRepository"}`
+	}
 	return fmt.Sprintf(`# cosign, any version; Kyverno and policy-controller take the same key:
 #   cosign verify --key %[3]s --insecure-ignore-tlog REFERENCE@DIGEST
 # Podman and CRI-O, in /etc/containers/policy.json:
@@ -67,7 +71,7 @@ func Policies(origin, to, key string) string {
       "%[2]s": [{
         "type": "sigstoreSigned",
         "keyPath": "%[3]s",
-        "signedIdentity": {"type": "remapIdentity", "prefix": "%[2]s", "signedPrefix": "%[1]s"}
+        "signedIdentity": %[1]s
       }]
     }
   }
@@ -76,5 +80,5 @@ func Policies(origin, to, key string) string {
 #   docker:
 #     %[2]s:
 #       use-sigstore-attachments: true
-`, origin, to, key)
+`, identity, to, key)
 }

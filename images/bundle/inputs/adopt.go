@@ -30,7 +30,7 @@ func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, err
 		if store.Has(f.SHA256) && (f.SHA512 == "" || store.Has(f.SHA512)) {
 			continue
 		}
-		r, err := open(b, d.Digest)
+		r, err := Open(b, d.Digest)
 		if err == nil {
 			err = errors.Join(store.Adopt(ctx, f, r), r.Close())
 		}
@@ -42,8 +42,8 @@ func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, err
 	return added, nil
 }
 
-// open opens a blob or a document of a bundle.
-func open(b *reading.Bundle, h v1.Hash) (io.ReadCloser, error) {
+// Open opens a blob or a document of a bundle.
+func Open(b *reading.Bundle, h v1.Hash) (io.ReadCloser, error) {
 	if raw, ok := b.Documents[h]; ok {
 		return oci.BytesBlob("", raw, nil).Open()
 	}
@@ -77,7 +77,7 @@ func wanted(b *reading.Bundle) (all []v1.Descriptor) {
 			add(i.Descriptor)
 		}
 	}
-	for _, d := range layers(b) {
+	for _, d := range Layers(b, bundle.Inputs) {
 		if d.Annotations[downloadAnnotation] != "" {
 			all = append(all, d)
 		}
@@ -85,10 +85,10 @@ func wanted(b *reading.Bundle) (all []v1.Descriptor) {
 	return all
 }
 
-// layers returns the files of all inputs.
-func layers(b *reading.Bundle) (all []v1.Descriptor) {
+// Layers returns the files of all items of a kind whose layers are files.
+func Layers(b *reading.Bundle, kind bundle.Kind) (all []v1.Descriptor) {
 	for _, i := range b.List.Items {
-		if refs, err := bundle.Refer(b.Documents[i.Descriptor.Digest]); i.Kind == bundle.Inputs && err == nil && len(refs.Blobs) > 0 {
+		if refs, err := bundle.Refer(b.Documents[i.Descriptor.Digest]); i.Kind == kind && err == nil && len(refs.Blobs) > 0 {
 			all = append(all, refs.Blobs[1:]...)
 		}
 	}
@@ -98,8 +98,8 @@ func layers(b *reading.Bundle) (all []v1.Descriptor) {
 // Extract writes the files of all inputs, except downloads, into a folder, each under its title, and returns
 // their paths. The bundle was verified.
 func Extract(ctx context.Context, b *reading.Bundle, dir string) (paths []string, err error) {
-	for _, d := range layers(b) {
-		title := d.Annotations[titleAnnotation]
+	for _, d := range Layers(b, bundle.Inputs) {
+		title := d.Annotations[TitleAnnotation]
 		if d.Annotations[downloadAnnotation] != "" {
 			continue
 		}
@@ -108,7 +108,7 @@ func Extract(ctx context.Context, b *reading.Bundle, dir string) (paths []string
 		}
 		path := filepath.Join(dir, title)
 		err := outfile.Replace(path, func(w io.Writer) error {
-			r, err := open(b, d.Digest)
+			r, err := Open(b, d.Digest)
 			if err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ func download(ctx context.Context, digest, file, url string) (oci.Blob, error) {
 	if i := strings.IndexAny(base, "?#"); i >= 0 {
 		base = base[:i]
 	}
-	b.Desc.Annotations = map[string]string{titleAnnotation: b.Desc.Digest.Hex[:12] + "-" + base, downloadAnnotation: url}
+	b.Desc.Annotations = map[string]string{TitleAnnotation: b.Desc.Digest.Hex[:12] + "-" + base, downloadAnnotation: url}
 	switch {
 	case algorithm == "sha512":
 		b.Desc.Annotations[sha512Annotation] = hex

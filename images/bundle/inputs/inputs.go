@@ -30,7 +30,8 @@ const MediaType = "application/vnd.driver-container.inputs.v1"
 // fileType is the type of a layer that is a file, as oras has it.
 const fileType types.MediaType = "application/octet-stream"
 
-const titleAnnotation = "org.opencontainers.image.title"
+// TitleAnnotation is the name of a layer's file.
+const TitleAnnotation = "org.opencontainers.image.title"
 
 // FromFile reads a file's digest. Its content is read again when the bundle is written.
 func FromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
@@ -52,14 +53,14 @@ func FromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
 
 // file returns a blob whose title is the base of a name.
 func file(name string, d v1.Descriptor, open func() (io.ReadCloser, error)) oci.Blob {
-	d.MediaType, d.Annotations = fileType, map[string]string{titleAnnotation: path.Base(name)}
+	d.MediaType, d.Annotations = fileType, map[string]string{TitleAnnotation: path.Base(name)}
 	return oci.Blob{Desc: d, Open: open}
 }
 
 // Artifact makes the artifact of files, sorted by title. Two files of one title and other content
 // are an error.
 func Artifact(files []oci.Blob) (*oci.Content, error) {
-	title := func(b oci.Blob) string { return b.Desc.Annotations[titleAnnotation] }
+	title := func(b oci.Blob) string { return b.Desc.Annotations[TitleAnnotation] }
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b oci.Blob) int {
 		return cmp.Or(cmp.Compare(title(a), title(b)), cmp.Compare(a.Desc.Digest.Hex, b.Desc.Digest.Hex))

@@ -211,5 +211,8 @@ func (c *check) content(ctx context.Context, f *file, want []expected) error {
 			return fmt.Errorf("read %s in %s: %w", m.Name, f.Name, err)
 		}
 	}
+	if c.Progress != nil {
+		c.Progress(f.Name, f.Size, f.Size)
+	}
 	return nil
 }

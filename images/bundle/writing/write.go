@@ -21,7 +21,7 @@ import (
 // errParts says that a stream takes one file.
 var errParts = errors.New("several parts need files: they cannot be written to a pipe")
 
-// Progress is called with the bytes of a part that are there, and all of them.
+// Progress is called with the bytes of a part that are there, and all of them. It is called often.
 type Progress func(file string, done, total int64)
 
 // Stream writes a bundle of one part to a pipe.
@@ -31,7 +31,7 @@ func (p *Plan) Stream(ctx context.Context, w io.Writer, progress Progress) error
 	}
 	done := int64(0)
 	for _, m := range p.members(0) {
-		if err := m.write(ctx, w); err != nil {
+		if err := m.write(ctx, w, progress.from("-", done, p.Sizes[0])); err != nil {
 			return fmt.Errorf("write the bundle: %w", err)
 		}
 		done += tarfile.Space(m.blob.Desc.Size)
@@ -40,6 +40,7 @@ func (p *Plan) Stream(ctx context.Context, w io.Writer, progress Progress) error
 	if _, err := w.Write(make([]byte, tarfile.TrailerSize)); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
+	progress.report("-", p.Sizes[0], p.Sizes[0])
 	return nil
 }
 
@@ -47,6 +48,11 @@ func (p Progress) report(file string, done, total int64) {
 	if p != nil {
 		p(file, done, total)
 	}
+}
+
+// from returns what reports the bytes of a member that begins at an offset.
+func (p Progress) from(file string, at, total int64) func(int64) {
+	return func(done int64) { p.report(file, at+tarfile.BlockSize+done, total) }
 }
 
 // Names returns the names of the files that WriteFiles writes: path itself, or "B-1of3.tar" and so on
@@ -90,7 +96,7 @@ func (p *Plan) fill(ctx context.Context, part int, name string, f *os.File, resu
 	at := int64(0)
 	for _, m := range p.members(part) {
 		if end := at + tarfile.Space(m.blob.Desc.Size); end > old || !m.sound(ctx, f, at) {
-			if err := m.write(ctx, io.NewOffsetWriter(f, at)); err != nil {
+			if err := m.write(ctx, io.NewOffsetWriter(f, at), progress.from(name, at, p.Sizes[part])); err != nil {
 				return err
 			}
 		}
@@ -100,6 +106,7 @@ func (p *Plan) fill(ctx context.Context, part int, name string, f *os.File, resu
 	if _, err := f.WriteAt(make([]byte, tarfile.TrailerSize), at); err != nil {
 		return err
 	}
+	progress.report(name, p.Sizes[part], p.Sizes[part])
 	return f.Truncate(p.Sizes[part])
 }
 
@@ -126,7 +133,7 @@ func (p *Plan) complete(ctx context.Context, part int, name string) bool {
 }
 
 // write writes the member to w. Its content is compared with its digest on the way.
-func (m member) write(ctx context.Context, w io.Writer) (err error) {
+func (m member) write(ctx context.Context, w io.Writer, progress func(int64)) (err error) {
 	h := tarfile.Header(m.name, m.blob.Desc.Size)
 	if _, err := w.Write(h[:]); err != nil {
 		return err
@@ -137,7 +144,7 @@ func (m member) write(ctx context.Context, w io.Writer) (err error) {
 	}
 	v := oci.Verify(r, m.blob.Desc, m.name)
 	defer func() { err = errors.Join(err, v.Close()) }()
-	if err := fetch.Copy(ctx, w, v, nil); err != nil {
+	if err := fetch.Copy(ctx, w, v, progress); err != nil {
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
 	_, err = w.Write(make([]byte, tarfile.Padding(m.blob.Desc.Size)))

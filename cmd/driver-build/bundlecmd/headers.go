@@ -1,0 +1,103 @@
+package bundlecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/bundle/gathering"
+	"github.com/driver-container/driver-container/images/bundle/recording"
+	"github.com/driver-container/driver-container/images/bundle/writing"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/workdir"
+)
+
+// mirror adds the mirror of --headers to the artifacts. It is recorded while what nodes with the images
+// would ask is asked, with an empty store, so that nothing is asked halfway. The caller calls closer when
+// the bundle is written.
+func (o *createFlags) mirror(ctx context.Context, s *session.Session, artifacts *[]writing.Artifact) (closer func() error, err error) {
+	if len(o.headers) == 0 {
+		return func() error { return nil }, nil
+	}
+	const prefix = "headers-"
+	if err := workdir.Sweep(s.Store.Dir(), prefix, nil); err != nil {
+		return nil, fmt.Errorf("--headers: remove what a killed call left: %w", err)
+	}
+	dir, err := workdir.New(s.Store.Dir(), prefix)
+	if err != nil {
+		return nil, fmt.Errorf("--headers: %w", err)
+	}
+	a, err := o.record(ctx, s, dir.Path, *artifacts)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--headers: %w", err), dir.Remove())
+	}
+	*artifacts = append(*artifacts, a)
+	return dir.Remove, nil
+}
+
+func (o *createFlags) record(ctx context.Context, s *session.Session, dir string, artifacts []writing.Artifact) (a writing.Artifact, err error) {
+	mirror, empty := filepath.Join(dir, "mirror"), filepath.Join(dir, "store")
+	if err := os.Mkdir(mirror, 0o700); err != nil {
+		return a, err
+	}
+	store, err := fetch.OpenStore(empty)
+	if err != nil {
+		return a, err
+	}
+	env, client, plain := s.Env, *s.Fetch, http.Client{}
+	if s.Fetch.HTTP != nil {
+		plain = *s.Fetch.HTTP
+	}
+	plain.Transport = &recording.Transport{Dir: mirror, Next: plain.Transport}
+	client.Store, client.HTTP = store, &plain
+	env.Store, env.Fetch = store, &client
+	found, err := o.headersOf(ctx, s, env, artifacts)
+	if err != nil {
+		return a, err
+	}
+	for _, release := range o.headers {
+		if !slices.Contains(found, release) {
+			return a, session.Usagef("no image that compiles has repositories with the headers of kernel %s; driver-build kernels lists those that there are", release)
+		}
+	}
+	return gathering.Mirror(ctx, o.Origin, o.FileTag, mirror)
+}
+
+// headersOf downloads the headers for all images, and returns the kernels that it has found.
+func (o *createFlags) headersOf(ctx context.Context, s *session.Session, env packages.Env, artifacts []writing.Artifact) (found []string, err error) {
+	refs := o.Images
+	if len(refs) == 0 {
+		for _, a := range artifacts {
+			if a.Kind == bundle.Image {
+				refs = append(refs, a.Repository+"@"+a.Content.Top().Desc.Digest.String())
+			}
+		}
+	}
+	for _, ref := range refs {
+		for _, arch := range batch.Archs() {
+			base, err := s.Registry.Base(ctx, ref, arch)
+			if _, other := errors.AsType[*oci.PlatformError](err); other {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			some, err := s.FetchHeaders(ctx, ref, base, o.headers, env)
+			if err != nil && !errors.Is(err, images.ErrNotCompiling) {
+				return nil, err
+			}
+			found = append(found, some...)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/node/headers"
+)
+
+// TestHeadersBehindTheGap carries kernel headers into a site: a node finds them in the mirror that the import
+// wrote, by the repository's own signatures, and nowhere else.
+func TestHeadersBehindTheGap(t *testing.T) {
+	t.Parallel()
+	deb, rpm := newUser(t), newRPMUser(t, "rocky9")
+	require.NoError(t, os.WriteFile(rpm.user.Path("rpm.yaml"), []byte(rpm.world.Matrix()), 0o600))
+	for _, c := range []struct {
+		*user
+		matrix, system, driver, kernel, other string
+	}{
+		{deb, "matrix.yaml", "debian12", newDriver, imagetest.Kernel, imagetest.OldKernel},
+		{rpm.user, "rpm.yaml", "rocky9", newDriver, imagetest.RPMKernel, imagetest.RPMOldKernel},
+	} {
+		ref := "oci:" + c.Path("one") + ":" + c.driver + "-" + c.system
+		c.Run(t, "--os", c.system, "--driver", c.driver, "--matrix", c.Path(c.matrix), "-o", "oci:"+c.Path("one")).Want(t, 0)
+		file, mirror := c.Path("fleet.tar"), t.TempDir()
+		create := []string{"bundle", "create", "-o", file, "--repository", c.Host + "/gpu/driver", ref, "--headers"}
+		c.Run(t, append(create, "6.99.0-1-amd64")...).Want(t, 2, "6.99.0-1-amd64", "driver-build kernels")
+		c.Run(t, append(create, c.kernel)...).Want(t, 0)
+		assert.Contains(t, c.Run(t, "bundle", "list", file).Stdout, "headers")
+		for range 2 {
+			c.Run(t, "bundle", "import", file, "--to", c.Host+"/site/driver", "--allow-unsigned", "--headers", mirror).Want(t, 0)
+		}
+		c.Fault(refuse(500, ""))
+		root := nodeRoot(t, ref, strings.NewReplacer("http://"+c.Host, "file://"+mirror+"/"+strings.ReplaceAll(c.Host, ":", "-")))
+		find := func(release string) ([]string, error) {
+			return headers.Fetch(t.Context(), headers.Options{Root: root, Release: release, Arch: "amd64", Store: t.TempDir(), Getenv: func(string) string { return "" }})
+		}
+		found, err := find(c.kernel)
+		require.NoErrorf(t, err, "%s", c.system)
+		t.Log(found)
+		assert.Errorf(t, assert.Err(find(c.other)), "%s: a kernel that the mirror does not have", c.system)
+	}
+}
+
+// nodeRoot is the root of a container of an image, as far as it is text in /etc, or says what is installed.
+func nodeRoot(t *testing.T, ref string, sources *strings.Replacer) string {
+	t.Helper()
+	dir := t.TempDir()
+	local, _ := oci.ParseLocal(ref)
+	img, _, err := local.Image(t.Context(), require.Value(fetch.OpenStore(t.TempDir()))(t), "amd64")
+	require.NoError(t, err)
+	content := mutate.Extract(img)
+	defer content.Close()
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		require.NoError(t, err)
+		name := strings.TrimPrefix(h.Name, "/")
+		to := filepath.Join(dir, name)
+		switch {
+		case h.Typeflag == tar.TypeDir:
+			require.NoError(t, os.MkdirAll(to, 0o755))
+		case h.Typeflag == tar.TypeReg && (strings.HasPrefix(name, "etc/") || strings.HasSuffix(name, "os-release") || strings.HasPrefix(name, "var/lib/dpkg/") ||
+			strings.HasPrefix(name, "usr/share/keyrings/")):
+			require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+			text := string(require.Value(io.ReadAll(r))(t))
+			require.NoError(t, os.WriteFile(to, []byte(sources.Replace(text)), 0o644)) //nolint:gosec // as in the image
+		case h.Typeflag == tar.TypeSymlink:
+			require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+			require.NoError(t, os.Symlink(h.Linkname, to))
+		}
+	}
+}
