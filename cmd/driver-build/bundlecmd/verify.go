@@ -58,7 +58,7 @@ func newVerify(a *session.App) *cobra.Command {
 
 // check verifies the files of a bundle, and shows how far it is.
 func check(ctx context.Context, a *session.App, sources []reading.Source, o reading.Options) (b *reading.Bundle, findings []bundle.Finding, err error) {
-	err = a.Show(func(observe progress.Observer) error {
+	err = a.Show(func(observe progress.Observer) error { //nolint:contextcheck // the display ends after the context
 		shown := steps{observe: observe, name: "verify"}
 		o.Progress = shown.report
 		b, findings, err = reading.Check(ctx, sources, o)
