@@ -32,7 +32,10 @@ type pipeline struct {
 	Jobs map[string]job `yaml:",inline"`
 }
 
-type rule struct{ If string }
+type rule struct {
+	If, When     string
+	AllowFailure bool `yaml:"allow_failure"`
+}
 
 type job struct {
 	Extends, Stage, Timeout string
@@ -145,7 +148,7 @@ func TestPipelinesSign(t *testing.T) {
 		if !pinned.MatchString(text) {
 			t.Errorf("%s: DRIVER_BUILD_REF is no version", file)
 		}
-		for _, want := range []string{"--sbom", "--provenance=ci", "--image-key", "DRIVER_IMAGE_PASSPHRASE", "driver-build login"} {
+		for _, want := range []string{"--sbom", "--provenance=ci", "--image-key", "DRIVER_IMAGE_PASSPHRASE", "driver-build login", "driver-build bundle create"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %s", file, want)
 			}
