@@ -40,7 +40,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.selection.AddTo(f)
 	o.output.AddTo(f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository, tagged <driver>-<os>")
-	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to (default: the matrix's)")
+	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	o.sources.AddTo(f)
 	o.sources.AddSource(f)
 	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML and video need (default: the matrix's)")
@@ -56,18 +56,18 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
-func (o *buildFlags) check(d matrix.Defaults, getenv func(string) string) (p recipe.Options, outs []oci.Output, err error) {
-	o.output.Repository = cmp.Or(o.output.Repository, d.Repository)
+func (o *buildFlags) check(a *session.App, d matrix.Defaults) (p recipe.Options, outs []oci.Output, err error) {
+	o.output.Repository = a.Repository(o.output.Repository, d)
 	if outs, err = o.output.Parse(o.dryRun); err != nil {
 		return p, nil, err
 	}
 	if o.output.Push && o.output.Repository == "" {
-		return p, nil, session.Usagef("--push: give --repository REGISTRY/PATH, or defaults.repository in the matrix")
+		return p, nil, session.Usagef("--push: give --repository REGISTRY/PATH, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
 	}
-	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, getenv("SOURCE_DATE_EPOCH")); err != nil {
+	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return p, nil, err
 	}
-	err = errors.Join(o.kernels.Check(), o.runners.Check(getenv), o.signer.Check(len(o.kernels.Specs) > 0))
+	err = errors.Join(o.kernels.Check(), o.runners.Check(a.Getenv), o.signer.Check(len(o.kernels.Specs) > 0))
 	if err != nil {
 		return p, nil, session.Usage(err)
 	}
@@ -110,7 +110,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		}
 	}
 	var p publication
-	if b.Plan, p.outs, err = o.check(m.Defaults, a.Getenv); err != nil {
+	if b.Plan, p.outs, err = o.check(a, m.Defaults); err != nil {
 		return err
 	}
 	if err := o.checkSigning(a.Getenv, &p); err != nil {

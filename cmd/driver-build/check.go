@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +58,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	b := batch.Batch{
-		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: cmp.Or(o.repository, m.Defaults.Repository),
+		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: a.Repository(o.repository, m.Defaults),
 		Plan: recipe.Options{Mirror: o.mirror}, Given: batch.Given{MatrixFile: o.selection.File, LockFile: o.lock},
 	}
 	if err := errors.Join(batch.Sources{Mirror: o.mirror}.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {

@@ -58,7 +58,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	q := batch.KernelQuery{
-		Matrix: m, Selection: o.selection.Selection, Flavours: o.flavours, Dates: o.dates, Repository: cmp.Or(o.repository, m.Defaults.Repository),
+		Matrix: m, Selection: o.selection.Selection, Flavours: o.flavours, Dates: o.dates, Repository: a.Repository(o.repository, m.Defaults),
 		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror},
 	}
 	if err := errors.Join(o.sources.Check(), batch.CheckRepository(q.Repository), q.Check()); err != nil {

@@ -18,7 +18,8 @@ func newListCmd(a *session.App) *cobra.Command {
 	var excluded bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the pairs of the matrix", Args: session.NoArgs,
-		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.",
+		Long:    "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.",
+		Example: "  driver-build list\n  driver-build list --os debian12 --excluded\n  driver-build list --driver 535.261.03 -o json",
 		RunE: func(*cobra.Command, []string) error {
 			m, err := s.Load()
 			if err != nil {

@@ -28,8 +28,9 @@ type addDriverFlags struct {
 func newMatrixCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "matrix", Short: "Change the version matrix", Args: session.NoArgs,
-		Long: "Change matrix.yaml as a careful person would: comments, order and style stay as they are.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  driver-build matrix add-driver 580.159.04",
+		Long:    "Change matrix.yaml as a careful person would: comments, order and style stay as they are.",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newAddDriverCmd(a))
 	return cmd
@@ -52,7 +53,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.matrixFile, "matrix", "matrix.yaml", "the version matrix to change")
+	f.StringVar(&o.matrixFile, "matrix", "matrix.yaml", "FILE with the version matrix to change")
 	f.StringSliceVar(&o.archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
 	f.StringArrayVar(&o.urls, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
 	f.StringVar(&o.index, "index", "", "FILE or URL of a list of checksums: lines as sha256sum writes them, or the columns of data/checksums.tsv")

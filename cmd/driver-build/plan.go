@@ -73,8 +73,8 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	b.Kernels = o.kernels.Kernels
 	a.Given(&b.Given)
 	b.Given.LockFile, b.Given.Profile, b.Given.AllowMissing = o.lock, o.content.Profile, o.content.Programs.AllowMissing
-	if b.Repository = cmp.Or(o.repository, m.Defaults.Repository); b.Repository == "" {
-		return session.Usagef("give --repository REGISTRY/PATH to look for images in, or defaults.repository in the matrix")
+	if b.Repository = a.Repository(o.repository, m.Defaults); b.Repository == "" {
+		return session.Usagef("give --repository REGISTRY/PATH to look for images in, DRIVER_BUILD_REPOSITORY in the environment, or defaults.repository in the matrix")
 	}
 	if err := batch.CheckRepository(b.Repository); err != nil {
 		return err

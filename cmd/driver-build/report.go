@@ -43,7 +43,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.file, "html", "", "FILE to write, - for stdout")
 	o.selection.AddTo(f)
-	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's; without any no registry is asked)")
+	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
 	f.BoolVar(&o.compare, "compare", false, "plan every image, to tell which are out of date")
 	flags.Mirror(f, &o.mirror)
 	o.content.AddTo(f)
@@ -80,7 +80,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	b.Repository, b.Given.LockFile = cmp.Or(o.repository, m.Defaults.Repository), o.lock
+	b.Repository, b.Given.LockFile = a.Repository(o.repository, m.Defaults), o.lock
 	if err := errors.Join(batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}

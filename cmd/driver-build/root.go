@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
+	"github.com/driver-container/driver-container/cmd/driver-build/completion"
+	"github.com/driver-container/driver-container/cmd/driver-build/help"
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
@@ -41,12 +43,14 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))
 	cmd.AddCommand(logincmd.Commands(a)...)
+	help.Arrange(cmd)
+	completion.Register(cmd)
 	return cmd
 }
 
 func newVersionCmd(a *session.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: session.NoArgs,
+		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: session.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			info := session.BuildInfo()
 			_, err := fmt.Fprintln(a.Stdout, "driver-build", info.Version, info.Revision)

@@ -138,3 +138,24 @@ drivers:
 	r.Want(t, 2, file+":2:9:", file+":3:11:", file+":4:13:", file+":6:5:", file+":10:55:", "did you mean ubuntu16.04?", "did you mean amd64?")
 	assert.Equalf(t, 5, strings.Count(r.Stderr, file+":"), "mistakes are shown: %s", r.Stderr)
 }
+
+// TestEnvironment: variables take the place of flags that are not given.
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := map[string]string{"DRIVER_BUILD_CACHE": dir + "/cache", "DRIVER_BUILD_REPOSITORY": "https://registry.example.com/gpu"}
+	for _, args := range []string{"--os debian12 --driver 535.261.03", "check --os debian12", "plan", "kernels --os debian12", "report --html -"} {
+		call(t.Context(), t, env, strings.Fields(args)...).Want(t, 2, "--repository (DRIVER_BUILD_REPOSITORY)", "https://")
+	}
+	kernels := []string{"kernels", "--os", "debian12", "--offline", "--repository", "registry.example.com/gpu/driver"}
+	call(t.Context(), t, env, kernels...).Want(t, 4, "offline")
+	if _, err := os.Stat(dir + "/cache"); err != nil {
+		t.Error(err)
+	}
+	call(t.Context(), t, env, append(kernels, "--cache", dir+"/other")...).Want(t, 4, "offline")
+	if _, err := os.Stat(dir + "/other"); err != nil {
+		t.Error(err)
+	}
+	env["DRIVER_BUILD_CA"] = "/no/such.pem"
+	call(t.Context(), t, env, kernels...).Want(t, 2, "DRIVER_BUILD_CA", "/no/such.pem")
+}

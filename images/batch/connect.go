@@ -74,14 +74,14 @@ func (c *Connection) httpClient() (*http.Client, error) {
 	}
 	pem, err := os.ReadFile(c.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("--ca: %w", err)
+		return nil, fmt.Errorf("--ca (DRIVER_BUILD_CA): %w", err)
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--ca %s: no certificate in it (PEM is expected)", c.CAFile)
+		return nil, fmt.Errorf("--ca (DRIVER_BUILD_CA) %s: no certificate in it (PEM is expected)", c.CAFile)
 	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {

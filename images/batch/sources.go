@@ -82,7 +82,7 @@ func CheckRepository(repository string) error {
 		return nil
 	}
 	if err := imagename.CheckRepository(repository); err != nil {
-		return matrix.RequestErrorf("--repository %w", err)
+		return matrix.RequestErrorf("--repository (DRIVER_BUILD_REPOSITORY) %w", err)
 	}
 	return nil
 }

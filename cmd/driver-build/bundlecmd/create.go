@@ -59,7 +59,7 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.fetched, "rebuild", "", "take along what driver-build fetch printed into FILE, for builds at the site")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
 	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --rebuild, and of --headers")
-	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of an earlier bundle, or of a list of what the site has (repeatable)")
+	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of FILE: an earlier bundle, or a list of what the site has (repeatable)")
 	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
 	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
 	o.key.AddTo(f, "the bundle")

@@ -24,6 +24,7 @@ func newVerify(a *session.App) *cobra.Command {
 		Use: "verify FILE...", Short: "Verify a bundle", Args: someFiles,
 		Long: "Compare every byte of a bundle with its list, in both directions, and its signature with a public key.\n" +
 			"All findings are printed; with any, the exit code is 5.",
+		Example: "  driver-build bundle verify fleet.tar --key image.pub\n  driver-build bundle verify fleet-1of2.tar fleet-2of2.tar --key image.pub",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
@@ -84,7 +85,8 @@ func newList(a *session.App) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "list FILE", Short: "Show what a bundle holds", Args: session.ExactArgs(1),
-		Long: "Show what a bundle holds, and what it lacks. -o json prints its list, which --since of bundle create takes.",
+		Long:    "Show what a bundle holds, and what it lacks. -o json prints its list, which --since of bundle create takes.",
+		Example: "  driver-build bundle list fleet.tar\n  driver-build bundle list fleet.tar -o json > list.json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
@@ -126,6 +128,7 @@ func newHave(a *session.App) *cobra.Command {
 		Use: "have REGISTRY/PATH", Short: "List what a repository has, for bundle create --since", Args: session.ExactArgs(1),
 		Long: "Print the digests of the blobs that a repository has, as JSON. Send it to the other side: bundle create --since FILE leaves\n" +
 			"them out.",
+		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.With(cmd.Context(), nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
 				return have(ctx, a, s, args[0])

@@ -34,7 +34,7 @@ func (s *Selection) AddTo(f *pflag.FlagSet) {
 
 // AddMatrix declares --matrix alone.
 func (s *Selection) AddMatrix(f *pflag.FlagSet) {
-	f.StringVar(&s.File, "matrix", "", "the version matrix (default ./matrix.yaml, else the one in this program)")
+	f.StringVar(&s.File, "matrix", "", "FILE with the version matrix (default ./matrix.yaml, else the one in this program)")
 }
 
 // Load reads the matrix: the file given, the one in the current folder, or the embedded one.
@@ -89,7 +89,7 @@ func Lock(f *pflag.FlagSet, value *string) {
 
 // Repository declares --repository of commands that look for images in a registry.
 func Repository(f *pflag.FlagSet, value *string) {
-	f.StringVar(value, "repository", "", "REGISTRY/PATH to look for images in (default: the matrix's)")
+	f.StringVar(value, "repository", "", "REGISTRY/PATH to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 }
 
 // Content says what the images should hold that a registry is asked for.
@@ -112,7 +112,7 @@ type Programs struct {
 
 // AddTo declares the flags.
 func (p *Programs) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&p.Entrypoint, "entrypoint", "", "driver-entrypoint of the images (default: the one beside this program)")
+	f.StringVar(&p.Entrypoint, "entrypoint", "", "FILE: driver-entrypoint of the images (default: the one beside this program)")
 	f.BoolVar(&p.AllowMissing, "allow-missing-programs", false, "leave out driver-probe and driver-evict, with a warning, where they are not beside this program or of another version")
 }
 

@@ -27,7 +27,8 @@ func newInspect(a *session.App) *cobra.Command {
 	var arch, format string
 	cmd := &cobra.Command{
 		Use: "inspect IMAGE", Short: "Show what an image holds", Args: session.ExactArgs(1),
-		Long: "Show what a driver image holds: driver, system, layers, libraries, firmware, packages.\n" + imageArgument,
+		Long:    "Show what a driver image holds: driver, system, layers, libraries, firmware, packages.\n" + imageArgument,
+		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:535.261.03-debian12 --arch arm64 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
 				return err

@@ -66,6 +66,8 @@ func newSign(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
 		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ExactArgs(1),
+		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem -o oci:signed\n" +
+			"  driver-build sign registry.example.com/gpu/driver:535.261.03-debian12 --image-key image.key",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
 	o.addTo(cmd.Flags())

@@ -66,7 +66,8 @@ func (o *loginFlags) run(ctx context.Context, a *session.App, registry string) e
 func newLogout(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "logout REGISTRY", Short: "Remove the credentials of a registry", Args: session.ExactArgs(1),
-		Long: "Remove the credentials of a registry from where login keeps them.",
+		Long:    "Remove the credentials of a registry from where login keeps them.",
+		Example: "  driver-build logout registry.example.com",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := imagename.CheckRegistry(args[0]); err != nil {
 				return session.Usagef("logout: %w", err)

@@ -23,6 +23,8 @@ func New(a *session.App) *cobra.Command {
 			"libraries and firmware, kernel modules, our programs. The image tells what is in it. It does not tell where that came from, so\n" +
 			"origins are NOASSERTION. Of an index, the document has all architectures.\n" +
 			"IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE.",
+		Example: "  driver-build sbom oci:dist > driver.spdx.json\n" +
+			"  driver-build sbom registry.example.com/gpu/driver:535.261.03-debian12 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), a, args[0], arch, format) },
 	}
 	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")

@@ -4,6 +4,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -45,13 +46,13 @@ type App struct {
 }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.cache, "cache", "", "folder for downloads and finished layers (default $XDG_CACHE_HOME/driver-build)")
+	f.StringVar(&a.cache, "cache", "", "folder for downloads and finished layers (default $"+cacheVariable+", else $XDG_CACHE_HOME/driver-build)")
 	f.StringVar(&a.progress, "progress", "auto", "how to show progress: auto, tty, plain, json or quiet")
 	f.IntVar(&a.Jobs, "jobs", 4, "downloads, unpacking and uploads at a time")
 	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
 	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
-	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's")
+	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's (default $"+caVariable+")")
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
 }
 
@@ -105,7 +106,7 @@ func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Sessi
 	}
 	s := &Session{display: d, transfers: display.NewTransfers(d.Observe)}
 	s.Builder, err = batch.Connect(batch.Connection{
-		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: a.caFile, Mirrors: all, AllowRollback: a.rollback,
+		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all, AllowRollback: a.rollback,
 		MountFrom: a.MountFrom, Programs: programs, Info: BuildInfo(), Attempts: a.Attempts, Backoff: a.Backoff, Observe: d.Observe, Progress: s.transfers.Event,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -9,22 +10,35 @@ import (
 
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
+// The variables of the environment that take the place of a flag that is not given.
+const (
+	cacheVariable      = "DRIVER_BUILD_CACHE"
+	caVariable         = "DRIVER_BUILD_CA"
+	repositoryVariable = "DRIVER_BUILD_REPOSITORY"
+)
+
+// Repository is the repository of images: that of the flag, else of the environment, else of the matrix.
+func (a *App) Repository(given string, d matrix.Defaults) string {
+	return cmp.Or(given, a.Getenv(repositoryVariable), d.Repository)
+}
+
 func (a *App) cacheDir() (string, error) {
-	if a.cache != "" {
-		return a.cache, nil
+	if dir := cmp.Or(a.cache, a.Getenv(cacheVariable)); dir != "" {
+		return dir, nil
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", Usagef("no place for the cache: %w; give --cache DIR", err)
+		return "", Usagef("no place for the cache: %w; give --cache DIR, or "+cacheVariable+" in the environment", err)
 	}
 	return filepath.Join(dir, "driver-build"), nil
 }
 
-func (a *App) allMirrors(matrix map[string][]string) (map[string][]string, error) {
+func (a *App) allMirrors(ofMatrix map[string][]string) (map[string][]string, error) {
 	all := map[string][]string{}
 	for _, m := range a.mirrors {
 		host, mirror, ok := strings.Cut(m, "=")
@@ -36,7 +50,7 @@ func (a *App) allMirrors(matrix map[string][]string) (map[string][]string, error
 		}
 		all[host] = append(all[host], mirror)
 	}
-	for host, list := range matrix {
+	for host, list := range ofMatrix {
 		all[host] = append(all[host], list...)
 	}
 	return all, nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // usageError is a mistake in flags, arguments or the matrix, found before anything was done.
@@ -54,7 +56,10 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	hint := "targets are given with --os and --driver"
+	near := distros.Nearest(args[0], names)
 	switch {
+	case len(near) > 0:
+		hint = "did you mean " + cmd.CommandPath() + " " + strings.Join(near, " or ") + "?"
 	case len(names) > 0 && cmd.HasParent():
 		hint = "commands of " + cmd.Name() + " are " + strings.Join(names, ", ")
 	case len(names) > 0:
@@ -73,8 +78,18 @@ func ExactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// flagError says what a value has to be, in place of the error of Go's parsers.
-func flagError(_ *cobra.Command, err error) error {
+// flagError says what a value has to be, in place of the error of Go's parsers, and which flags have a name
+// like one that is unknown.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		hint := fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")
+		if near := distros.Nearest(unknown.GetSpecifiedName(), names); len(near) > 0 {
+			hint = "did you mean --" + strings.Join(near, " or --") + "?"
+		}
+		err = fmt.Errorf("%w: %s", err, hint)
+	}
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		want := map[string]string{"int": "a whole number", "bool": "true or false", "stringSlice": "values separated by commas, without quotes"}
 		if text, known := want[wrong.GetFlag().Value.Type()]; known {
