@@ -7,12 +7,14 @@ import (
 
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 
 // asProgram makes the test binary behave as driver-build, for tests that need a process.
 const asProgram = "DRIVER_BUILD_TEST_MAIN"
 
 func TestMain(m *testing.M) {
+	chroot.Init() // doctor tries whether this program can compile in a chroot
 	if os.Getenv(asProgram) != "" {
 		main()
 	}

@@ -38,7 +38,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	a.Root(cmd)
 	o.addTo(cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a), newDriversCmd(a), newMatrixCmd(a),
-		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a))
+		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a), newDoctorCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))

@@ -12,7 +12,7 @@ import (
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "attest", "push", "login", "logout", "sbom", "version",
+	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "attest", "push", "login", "logout", "sbom", "version", "doctor",
 		"bundle", "bundle create", "bundle verify", "bundle list", "bundle import", "bundle have"} {
 		args := append(strings.Fields(command), "--help")
 		r := call(t.Context(), t, nil, args...)

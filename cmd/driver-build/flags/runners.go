@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,6 +52,20 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 		return fmt.Errorf("--builder: %w", err)
 	}
 	return nil
+}
+
+// Named says whether the user chose what compiles.
+func (r *Runners) Named() bool { return r.kind != auto.Any }
+
+// Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what it keeps.
+func (r *Runners) Try(ctx context.Context, work string) (found string, err error) {
+	finder := auto.New(auto.Options{Kind: r.kind, Addresses: r.addresses, TLS: r.tls, Work: work, Say: func(string) {}})
+	defer func() { err = errors.Join(err, finder.Close()) }()
+	with, err := finder.Runner(ctx)
+	if err != nil {
+		return "", err
+	}
+	return with.String(), nil
 }
 
 // Attach gives the session a runner, which is found when the first compile needs it. The returned function

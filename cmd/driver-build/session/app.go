@@ -96,7 +96,7 @@ func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Sessi
 	if err != nil {
 		return nil, err
 	}
-	dir, err := a.cacheDir()
+	dir, err := a.CacheDir()
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ func (a *App) Repository(given string, d matrix.Defaults) string {
 	return cmp.Or(given, a.Getenv(repositoryVariable), d.Repository)
 }
 
-func (a *App) cacheDir() (string, error) {
+// CacheDir is the folder of the cache, which need not exist.
+func (a *App) CacheDir() (string, error) {
 	if dir := cmp.Or(a.cache, a.Getenv(cacheVariable)); dir != "" {
 		return dir, nil
 	}
@@ -109,4 +110,19 @@ func BuildInfo() recipe.BuilderInfo {
 		}
 	}
 	return info
+}
+
+// BuildTime is the time of the commit that this program was made of, zero if it is not known.
+func BuildTime() time.Time {
+	bi, ok := debug.ReadBuildInfo()
+	if !ok {
+		return time.Time{}
+	}
+	for _, s := range bi.Settings {
+		if s.Key == "vcs.time" {
+			t, _ := time.Parse(time.RFC3339, s.Value) // zero for what is no time
+			return t
+		}
+	}
+	return time.Time{}
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/cmd/driver-build/doctor"
+)
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	matrix := u.Path("own.yaml")
+	require.NoError(t, os.WriteFile(matrix, []byte(u.Matrix()), 0o600))
+	args := []string{"doctor", "--matrix", matrix, "--os", "ubuntu16.04"}
+	states := func(r result) map[string]doctor.State {
+		var all []doctor.Finding
+		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &all))
+		found := map[string]doctor.State{}
+		for _, f := range all {
+			found[strings.Replace(f.Question, u.Host, "HOST", 1)] = f.State
+		}
+		return found
+	}
+
+	r := u.Run(t, append(args, "-o", "json", "--repository", u.Host+"/site/driver")...)
+	r.Want(t, 0)
+	found := states(r)
+	for _, question := range []string{"cache", "memory", "clock", "programs amd64", "matrix", "lock", "bases of HOST", "repository"} {
+		assert.Equalf(t, doctor.OK, found[question], "%s: %s", question, r.Stdout)
+	}
+	require.NoError(t, os.WriteFile(u.Path("lock"), []byte("nonsense"), 0o600))
+	r = u.Run(t, append(args, "--lock", u.Path("lock"), "--repository", "localhost:1/x")...)
+	r.Want(t, 3, "2 of ")
+	for _, line := range strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n") {
+		if fault := strings.HasPrefix(line, "FAULT"); fault != (strings.Contains(line, " lock ") || strings.Contains(line, " repository ")) {
+			t.Errorf("%s", line)
+		}
+	}
+	assert.Contains(t, r.Stdout, "; to do: write it again with driver-build lock")
+	assert.Equal(t, doctor.Skipped, states(u.Run(t, append(args, "-o", "json", "--offline")...))["bases of HOST"])
+
+	u.Run(t, "doctor", "--os", "ubuntu99.04").Want(t, 2, "ubuntu99.04")
+	u.Run(t, "doctor", "--arch", "amd46").Want(t, 2, "amd46")
+	u.Run(t, "doctor", "--repository", "https://x/y").Want(t, 2, "--repository")
+	u.Run(t, "doctor", "-o", "xml").Want(t, 2, "table or json")
+	u.Run(t, "doctor", "x").Want(t, 2, "unexpected argument")
+
+	require.NoError(t, os.WriteFile(matrix, []byte("systems: 5\n"), 0o600))
+	r = u.Run(t, args...)
+	r.Want(t, 3)
+	assert.Contains(t, r.Stdout, matrix+":1:")
+	u.Cache = matrix // a file
+	r = u.Run(t, args...)
+	r.Want(t, 3)
+	assert.Contains(t, r.Stdout, "DRIVER_BUILD_CACHE")
+}
