@@ -23,9 +23,10 @@ an image that is missing or out of date breaks nothing. Without --os and --drive
 
 // checkFlags are the flags of the command.
 type checkFlags struct {
-	selection                        flags.Selection
-	programs                         flags.Programs
-	repository, mirror, format, lock string
+	selection                flags.Selection
+	programs                 flags.Programs
+	sources                  flags.Sources
+	repository, format, lock string
 }
 
 func newCheckCmd(a *session.App) *cobra.Command {
@@ -38,7 +39,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.selection.AddTo(f)
 	flags.Repository(f, &o.repository)
-	flags.Mirror(f, &o.mirror)
+	o.sources.AddTo(f)
 	o.programs.AddTo(f)
 	flags.Format(f, &o.format)
 	flags.Lock(f, &o.lock)
@@ -59,9 +60,9 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	}
 	b := batch.Batch{
 		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: a.Repository(o.repository, m.Defaults),
-		Plan: recipe.Options{Mirror: o.mirror}, Given: batch.Given{MatrixFile: o.selection.File, LockFile: o.lock},
+		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}, Given: batch.Given{MatrixFile: o.selection.File, LockFile: o.lock},
 	}
-	if err := errors.Join(batch.Sources{Mirror: o.mirror}.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
+	if err := errors.Join(o.sources.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}
 	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {

@@ -41,6 +41,11 @@ func TestCheck(t *testing.T) {
 	if n := u.Requests("418.87.01.run"); n != 1 {
 		t.Errorf("the archive of one driver for two systems was asked for %d times", n)
 	}
+	r = u.tool(t, "check -o json --os debian12 --arch amd64 --base "+u.Host+"/none/such:1")
+	r.Want(t, 3, "1 of 1 pairs")
+	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Base.State != batch.VerdictFailed || !strings.Contains(row.Base.Detail, "none/such") {
+		t.Errorf("%+v", row.Base)
+	}
 	r = u.tool(t, "check -o json --os debian12 --repository "+repository)
 	r.Want(t, 0)
 	all := rows(t, r)

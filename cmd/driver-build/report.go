@@ -27,10 +27,11 @@ Without --os and --driver the whole matrix is meant. SOURCE_DATE_EPOCH sets the 
 
 // reportFlags are the flags of the command.
 type reportFlags struct {
-	selection                                       flags.Selection
-	content                                         flags.Content
-	repository, mirror, lock, releases, file, title string
-	compare                                         bool
+	selection                               flags.Selection
+	content                                 flags.Content
+	sources                                 flags.Sources
+	repository, lock, releases, file, title string
+	compare                                 bool
 }
 
 func newReportCmd(a *session.App) *cobra.Command {
@@ -45,7 +46,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	o.selection.AddTo(f)
 	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
 	f.BoolVar(&o.compare, "compare", false, "plan every image, to tell which are out of date")
-	flags.Mirror(f, &o.mirror)
+	o.sources.AddTo(f)
 	o.content.AddTo(f)
 	releasesFlag(f, &o.releases)
 	f.StringVar(&o.title, "title", "", "heading of the page (default NVIDIA driver images)")
@@ -73,7 +74,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	profile := cmp.Or(o.content.Profile, m.Defaults.Profile)
-	if b.Plan, err = (batch.Sources{Mirror: o.mirror}).Options(profile, string(recipe.Gzip), a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
+	if b.Plan, err = o.sources.Options(profile, string(recipe.Gzip), a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return err
 	}
 	pairs, err := batch.Pairs(m, selection)

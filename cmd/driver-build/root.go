@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 const rootLong = `driver-build turns rows of a version matrix into NVIDIA driver images: the user-mode driver, the kernel module
@@ -35,9 +37,12 @@ func newRootCmd(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = false
+	info := session.BuildInfo()
+	cmd.Version = strings.TrimSpace(info.Version + " " + info.Revision)
+	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	o.addTo(cmd.Flags())
-	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a), newDriversCmd(a), newMatrixCmd(a),
+	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newMatrixCmd(a),
 		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a), newDoctorCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
@@ -48,11 +53,10 @@ func newRootCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func newVersionCmd(a *session.App) *cobra.Command {
+func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: session.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info := session.BuildInfo()
 			_, err := fmt.Fprintln(a.Stdout, "driver-build", info.Version, info.Revision)
 			return err
 		},

@@ -29,6 +29,9 @@ func TestHelp(t *testing.T) {
 	if !strings.HasPrefix(r.Stdout, "driver-build ") {
 		t.Errorf("%q", r.Stdout)
 	}
+	flag := call(t.Context(), t, nil, "--version")
+	flag.Want(t, 0)
+	assert.Equal(t, strings.TrimSpace(r.Stdout), strings.TrimSpace(flag.Stdout))
 	r = call(t.Context(), t, nil, "completion", "bash")
 	r.Want(t, 0)
 	assert.Containsf(t, r.Stdout, "driver-build", "no completion")

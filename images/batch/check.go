@@ -66,7 +66,7 @@ func (b *Batch) Check(ctx context.Context, builder *images.Builder, pairs []Pair
 // checkPair answers all questions about one pair.
 func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix.Target) {
 	im := Image{Target: t, Plan: b.Plan}
-	row.Base = s.base(ctx, t.System.Base, t.Arch)
+	row.Base = s.base(ctx, im.base(), t.Arch)
 	row.Archive = s.archive(ctx, im)
 	row.Headers = &Verdict{VerdictUnknown, ""}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice

@@ -135,15 +135,16 @@ func (r registry) ListTags(context.Context, string) ([]string, error) {
 func TestRegistries(t *testing.T) {
 	t.Parallel()
 	var systems []matrix.System
-	for _, base := range []string{"docker.io/library/debian:12", "dead.example.com/x:1", "debian:13", "dead.example.com/y:1"} {
+	for _, base := range []string{"docker.io/library/debian:12", "dead.example.com/x:1", "debian:13", "quay.io/a/b:1@sha256:" + strings.Repeat("0", 64), "dead.example.com/y:1"} {
 		systems = append(systems, matrix.System{Base: base, Archs: []string{"amd64"}})
 	}
 	found := doctor.Ask(t.Context(), time.Minute, doctor.Bases(registry{}, systems, ""))
-	assert.Equal(t, 2, len(found))
+	assert.Equal(t, 3, len(found))
 	want(t, found[0], doctor.OK, "docker.io/library/debian:12 is sha256:abc")
 	assert.Equal(t, "bases of docker.io", found[0].Question)
 	want(t, found[1], doctor.Fault, "no such host")
 	assert.Contains(t, found[1].Fix, "--registry-mirror dead.example.com=MIRROR")
+	want(t, found[2], doctor.OK, "quay.io/a/b:1 is ") // a digest may be in the cache
 	want(t, doctor.Ask(t.Context(), time.Minute, doctor.Bases(registry{}, systems, "--offline"))[1], doctor.Skipped, "--offline")
 
 	const name = "registry.example.com/gpu/driver"

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -37,15 +38,26 @@ func Bases(client Registry, systems []matrix.System, skip string) (all []Questio
 			Name: "bases of " + host, Skip: skip,
 			Fix: "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, log in with driver-build login " + host,
 			Ask: func(ctx context.Context) (string, error) {
-				digest, err := client.Resolve(ctx, s.Base, s.Archs[0])
+				base := tagged(s.Base)
+				digest, err := client.Resolve(ctx, base, s.Archs[0])
 				if err != nil {
 					return "", err
 				}
-				return fmt.Sprintf("%s is %s", s.Base, digest), nil
+				return fmt.Sprintf("%s is %s", base, digest), nil
 			},
 		})
 	}
 	return all
+}
+
+// tagged returns a reference without its digest, if it has a tag: what a digest names may be in the cache, and
+// then no registry is asked.
+func tagged(base string) string {
+	ref, _, pinned := strings.Cut(base, "@")
+	if pinned && strings.Contains(path.Base(ref), ":") {
+		return ref
+	}
+	return base
 }
 
 // Repository asks whether images can be pushed to a repository and its tags listed.
