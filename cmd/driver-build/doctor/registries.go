@@ -50,8 +50,8 @@ func Bases(client Registry, systems []matrix.System, skip string) (all []Questio
 	return all
 }
 
-// tagged returns a reference without its digest, if it has a tag: what a digest names may be in the cache, and
-// then no registry is asked.
+// tagged returns a reference without its digest, if it has a tag: what a digest names may be in the cache,
+// and then no registry is asked.
 func tagged(base string) string {
 	ref, _, pinned := strings.Cut(base, "@")
 	if pinned && strings.Contains(path.Base(ref), ":") {
