@@ -83,7 +83,7 @@ func checkKernelRule(in *Input) result {
 	case errors.As(err, &limit) && in.Info.CheckKernel(in.Release) == nil:
 		return warn("If the compile fails, use a newer driver or an older kernel.", "%v; the rule was overridden", err)
 	default:
-		return block("Use a driver for this kernel (driver-build list shows the limits) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
+		return block("Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
 	}
 }
 

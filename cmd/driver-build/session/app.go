@@ -36,7 +36,10 @@ type App struct {
 	Backoff  time.Duration
 	Binaries batch.Programs
 
-	printing sync.Mutex // of Stdout, where several goroutines print
+	printing sync.Mutex // of Stdout, where several goroutines print, and of:
+	hold     bool       // results are kept back
+	held     []string
+
 	cache    string
 	progress string
 	insecure bool
@@ -70,7 +73,11 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	a.holdResults()
+	defer func() {
+		err = errors.Join(err, s.close())
+		a.releaseResults()
+	}()
 	return f(ctx, s)
 }
 

@@ -3,13 +3,44 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
 )
 
-// Result prints a line on stdout; lines of several goroutines do not mix.
+// Result prints a line on stdout; lines of several goroutines do not mix. On a terminal that shows progress,
+// lines come when the display has ended, because it would write over them.
 func (a *App) Result(line string) {
 	a.printing.Lock()
 	defer a.printing.Unlock()
+	if a.hold {
+		a.held = append(a.held, line)
+		return
+	}
 	fmt.Fprintln(a.Stdout, line)
+}
+
+// holdResults keeps results back if they go to a terminal that the display redraws.
+func (a *App) holdResults() {
+	a.printing.Lock()
+	defer a.printing.Unlock()
+	a.hold = (a.progress == "auto" || a.progress == "tty") && isTerminal(a.Stdout) && isTerminal(a.Stderr)
+}
+
+// releaseResults prints what was kept back.
+func (a *App) releaseResults() {
+	a.printing.Lock()
+	defer a.printing.Unlock()
+	for _, line := range a.held {
+		fmt.Fprintln(a.Stdout, line)
+	}
+	a.hold, a.held = false, nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Notes prints what the user should know on stderr. It is called when the display has ended, after With.
