@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/moby/buildkit/client"
@@ -21,6 +22,7 @@ type Display struct {
 	ch    chan *client.SolveStatus // nil once closed
 	done  chan error
 	shown map[string]*client.Vertex
+	open  map[string][]*client.VertexStatus // items of a step that have not ended
 }
 
 // modes are the values of --progress, as BuildKit calls them.
@@ -39,7 +41,7 @@ func New(w io.Writer, mode string) (*Display, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
-	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}}
+	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}, open: map[string][]*client.VertexStatus{}}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err
@@ -65,9 +67,14 @@ func (d *Display) Close() error {
 func (d *Display) Observe(e progress.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ch == nil {
-		return
+	if d.ch != nil {
+		d.ch <- d.status(e)
 	}
+}
+
+// status is an event as BuildKit's display takes it. Items end with their step: those without a total, which
+// do not tell when they are whole, would count on.
+func (d *Display) status(e progress.Event) *client.SolveStatus {
 	id := digest.FromString(e.Step)
 	v := d.shown[e.Step]
 	if v == nil {
@@ -91,13 +98,24 @@ func (d *Display) Observe(e progress.Event) {
 	}
 	if e.Item != "" {
 		s := &client.VertexStatus{ID: e.Item, Name: e.Item, Vertex: id, Current: e.Current, Total: e.Total, Timestamp: e.Time, Started: v.Started}
+		d.open[e.Step] = slices.DeleteFunc(d.open[e.Step], func(o *client.VertexStatus) bool { return o.ID == s.ID })
 		if e.Total > 0 && e.Current >= e.Total {
 			s.Completed = &e.Time
+		} else {
+			d.open[e.Step] = append(d.open[e.Step], s)
 		}
 		status.Statuses = []*client.VertexStatus{s}
+	}
+	if e.Completed {
+		for _, s := range d.open[e.Step] {
+			ended := *s // the display may still read s
+			ended.Completed, ended.Timestamp = &e.Time, e.Time
+			status.Statuses = append(status.Statuses, &ended)
+		}
+		delete(d.open, e.Step)
 	}
 	if e.Note != "" {
 		status.Logs = []*client.VertexLog{{Vertex: id, Stream: 2, Data: []byte(e.Note + "\n"), Timestamp: e.Time}}
 	}
-	d.ch <- status
+	return status
 }
