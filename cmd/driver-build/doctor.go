@@ -18,7 +18,7 @@ import (
 )
 
 const doctorLong = `Ask what of a build works from here, with a line for each question and what to do about a fault: the cache, memory, the clock, the
-programs for images, matrix and lock, the registries of the bases, whether --repository accepts pushes, and what compiles for
+programs for images, matrix and lock, the registries of the bases and their mirrors, whether --repository accepts pushes, and what compiles for
 --kernel. No base, package or driver is downloaded, and no question takes longer than 20 seconds.
 
 Exit code 3 if something is at fault. A warning is about some builds only. driver-build check asks whether each pair of the matrix
@@ -85,7 +85,11 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 	}
 	found := doctor.Ask(ctx, doctorLimit, o.local(a, cache, m, broken))
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		found = append(found, doctor.Ask(ctx, doctorLimit, o.remote(a, s, m, repository))...)
+		mirrors, err := a.Mirrors(m.Defaults.Mirrors)
+		if err != nil {
+			return err
+		}
+		found = append(found, doctor.Ask(ctx, doctorLimit, o.remote(a, s, m, mirrors, repository))...)
 		return ctx.Err()
 	})
 	if ctx.Err() != nil {
@@ -116,7 +120,7 @@ func (o *doctorFlags) local(a *session.App, cache string, m *matrix.Matrix, brok
 }
 
 // remote are the questions about registries.
-func (o *doctorFlags) remote(a *session.App, s *session.Session, m *matrix.Matrix, repository string) []doctor.Question {
+func (o *doctorFlags) remote(a *session.App, s *session.Session, m *matrix.Matrix, mirrors map[string][]string, repository string) []doctor.Question {
 	systems := slices.DeleteFunc(slices.Clone(m.Systems), func(sys matrix.System) bool {
 		return len(o.selection.Systems) > 0 && !slices.Contains(o.selection.Systems, sys.ID)
 	})
@@ -124,7 +128,8 @@ func (o *doctorFlags) remote(a *session.App, s *session.Session, m *matrix.Matri
 	if a.Offline {
 		skip = "--offline: builds use the bases in the cache"
 	}
-	return append(doctor.Bases(s.Registry, systems, skip), doctor.Repository(s.Registry, repository))
+	return append(slices.Concat(doctor.Bases(s.Registry, systems, skip), doctor.Mirrors(s.Registry, mirrors, systems, skip)),
+		doctor.Repository(s.Registry, repository))
 }
 
 func printFindings(a *session.App, all []doctor.Finding, format string) error {

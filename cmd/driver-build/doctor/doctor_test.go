@@ -147,6 +147,14 @@ func TestRegistries(t *testing.T) {
 	want(t, found[2], doctor.OK, "quay.io/a/b:1 is ") // a digest may be in the cache
 	want(t, doctor.Ask(t.Context(), time.Minute, doctor.Bases(registry{}, systems, "--offline"))[1], doctor.Skipped, "--offline")
 
+	mirrors := map[string][]string{"docker.io": {"dead.site/hub", "mirror.site", "http://10.0.0.1"}, "quay.io": {"mirror.site/quay"}, "ghcr.io": {"mirror.site"}}
+	found = doctor.Ask(t.Context(), time.Minute, doctor.Mirrors(registry{}, mirrors, systems, ""))
+	assert.Equal(t, 4, len(found))
+	want(t, found[0], doctor.Warning, "no such host")
+	want(t, found[1], doctor.OK, "mirror.site/library/debian:12 is sha256:abc")
+	want(t, found[2], doctor.Skipped, "plain HTTP")
+	want(t, found[3], doctor.OK, "mirror.site/quay/a/b:1 is ")
+
 	const name = "registry.example.com/gpu/driver"
 	want(t, ask(t, doctor.Repository(registry{}, "")), doctor.Skipped, "--repository")
 	want(t, ask(t, doctor.Repository(registry{}, name)), doctor.OK, "accepts pushes and has 2 images")

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -48,6 +49,52 @@ func Bases(client Registry, systems []matrix.System, skip string) (all []Questio
 		})
 	}
 	return all
+}
+
+// Mirrors asks each mirror of a registry alone for the base of the registry's first system. A mirror that
+// does not answer is a warning, because the next one or the registry itself is asked then.
+func Mirrors(client Registry, mirrors map[string][]string, systems []matrix.System, skip string) (all []Question) {
+	for _, host := range slices.Sorted(maps.Keys(mirrors)) {
+		registry, err := name.NewRegistry(host)
+		if err != nil {
+			continue // it was checked when the session was opened
+		}
+		i := slices.IndexFunc(systems, func(s matrix.System) bool {
+			ref, err := name.ParseReference(s.Base)
+			return err == nil && ref.Context().Registry.RegistryStr() == registry.RegistryStr()
+		})
+		if i < 0 {
+			continue // no base comes from there
+		}
+		ref, err := name.ParseReference(tagged(systems[i].Base))
+		if err != nil {
+			continue
+		}
+		for _, mirror := range mirrors[host] {
+			q := Question{Name: "mirror " + mirror, Skip: skip, Optional: true, Fix: "correct --registry-mirror or defaults.mirrors of the matrix, or log in to the mirror"}
+			if strings.HasPrefix(mirror, "http://") && skip == "" {
+				q.Skip = "plain HTTP is not asked alone"
+			}
+			text := mirror + "/" + ref.Context().RepositoryStr() + separator(ref) + ref.Identifier()
+			q.Ask = func(ctx context.Context) (string, error) {
+				digest, err := client.Resolve(ctx, text, systems[i].Archs[0])
+				if err != nil {
+					return "", err
+				}
+				return fmt.Sprintf("%s is %s", text, digest), nil
+			}
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// separator stands between the repository and the identifier of a reference.
+func separator(ref name.Reference) string {
+	if _, ok := ref.(name.Digest); ok {
+		return "@"
+	}
+	return ":"
 }
 
 // tagged returns a reference without its digest, if it has a tag: what a digest names may be in the cache,

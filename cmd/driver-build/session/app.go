@@ -99,7 +99,7 @@ func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Sessi
 	if programs == nil {
 		programs = a.Programs("", true)
 	}
-	all, err := a.allMirrors(mirrors)
+	all, err := a.Mirrors(mirrors)
 	if err != nil {
 		return nil, err
 	}

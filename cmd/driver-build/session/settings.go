@@ -39,7 +39,8 @@ func (a *App) CacheDir() (string, error) {
 	return filepath.Join(dir, "driver-build"), nil
 }
 
-func (a *App) allMirrors(ofMatrix map[string][]string) (map[string][]string, error) {
+// Mirrors are the mirrors of registries: those of the command line, then those of the matrix.
+func (a *App) Mirrors(ofMatrix map[string][]string) (map[string][]string, error) {
 	all := map[string][]string{}
 	for _, m := range a.mirrors {
 		host, mirror, ok := strings.Cut(m, "=")
