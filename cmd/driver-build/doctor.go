@@ -70,10 +70,18 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 		}
 	}
 	m, broken := o.selection.Load()
-	if broken != nil {
+	switch {
+	case broken != nil && o.selection.File != "":
+		return broken // a value of a flag, as in every command
+	case broken != nil:
 		m = &matrix.Matrix{} // the bases are those of no system
-	} else if _, err := m.Select(matrix.Selection{Systems: o.selection.Systems, All: true}); err != nil {
-		return session.Usage(err)
+	default:
+		if _, err := m.Select(matrix.Selection{Systems: o.selection.Systems, All: true}); err != nil {
+			return session.Usage(err)
+		}
+	}
+	if err := o.checkFiles(a); err != nil {
+		return err
 	}
 	repository := a.Repository(o.repository, m.Defaults)
 	if err := batch.CheckRepository(repository); err != nil {
@@ -105,6 +113,26 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 		return fmt.Errorf("%d of %d questions found a fault: %w", n, len(found), batch.ErrSomeFailed)
 	}
 	return nil
+}
+
+// checkFiles refuses files that the user named and that are wrong, as every command does. Files in their usual
+// places are questions.
+func (o *doctorFlags) checkFiles(a *session.App) error {
+	if o.lock != "" {
+		b := batch.Batch{Given: batch.Given{LockFile: o.lock}}
+		if err := b.OpenLock(); err != nil {
+			return err
+		}
+	}
+	if o.programs.Entrypoint == "" {
+		return nil
+	}
+	var targets []matrix.Target
+	for _, arch := range o.selection.Archs {
+		targets = append(targets, matrix.Target{Arch: arch})
+	}
+	_, err := batch.CheckPrograms(a.Programs(o.programs.Entrypoint, o.programs.AllowMissing), targets)
+	return err
 }
 
 // local are the questions about this machine. broken is what is wrong with the matrix.

@@ -25,7 +25,7 @@ import (
 // good are command lines that --offline alone keeps from working.
 var good = map[string]string{
 	"":      "--os debian12 --driver 535.261.03",
-	"check": "", "plan": "--repository h.example/a", "list": "", "lock": "", "report": "--html -", "drivers": "", "version": "",
+	"check": "", "plan": "--repository h.example/a", "list": "", "lock": "", "report": "--html -", "drivers": "", "version": "", "doctor": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
 	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",

@@ -19,7 +19,7 @@ func Register(root *cobra.Command) { register(root, root.Name()+" ") }
 
 func register(c *cobra.Command, root string) {
 	path := strings.TrimPrefix(c.CommandPath()+" ", root)
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+	each := func(f *pflag.Flag) {
 		if f.Value.Type() == "bool" {
 			return
 		}
@@ -38,7 +38,9 @@ func register(c *cobra.Command, root string) {
 		if err := c.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
 			panic(err) // two completions of one flag: a mistake in this program
 		}
-	})
+	}
+	c.Flags().VisitAll(each)
+	c.PersistentFlags().VisitAll(each)
 	if complete, ok := arguments[strings.TrimSuffix(path, " ")]; ok {
 		c.ValidArgsFunction = complete // nil: files
 	} else {
