@@ -1,0 +1,61 @@
+package links
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// TestProject checks every Markdown file of the project.
+func TestProject(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../..")
+	var names []string
+	require.NoError(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(name, ".") && name != "." && name != ".github" || slices.Contains([]string{"testdata", "bin", "dist"}, d.Name())):
+			return fs.SkipDir
+		case !d.IsDir() && path.Ext(name) == ".md":
+			names = append(names, name)
+		}
+		return nil
+	}))
+	if len(names) < 10 {
+		t.Fatalf("found only %q", names)
+	}
+	for _, broken := range require.Value(Check(root, names))(t) {
+		t.Error(broken)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	root := fstest.MapFS{
+		"README.md": {Data: []byte("# The `first` page: a test\n\n[a](docs/a.md) [b](docs/a.md#when-it-goes-wrong), [c](docs/a.md#nothing)\n" +
+			"[d](docs/none.md) [e](#the-first-page-a-test) [f](#no)\n```\n[g](none.md)\n# no-heading\n```\n`[h](none.md)` [i](https://example.com/x#y) [j](#no-heading)\n")},
+		"docs/a.md":    {Data: []byte("## When it goes wrong\n## [Linked](b.txt) heading\n## When it goes wrong\n[a](../README.md) [b](#when-it-goes-wrong-1) [c](#linked-heading) [d](b.txt#x) [e](../c)\n")},
+		"docs/b.txt":   {Data: []byte("x")},
+		"elsewhere.md": {Data: []byte("[a](docs)\n")},
+	}
+	got := require.Value(Check(root, []string{"README.md", "docs/a.md", "elsewhere.md"}))(t)
+	assert.Same(t, []string{
+		"README.md:3: docs/a.md#nothing: that page has no such heading",
+		"README.md:4: docs/none.md: there is no such file",
+		"README.md:4: #no: that page has no such heading",
+		"README.md:9: #no-heading: that page has no such heading",
+		"docs/a.md:4: b.txt#x: that page has no such heading",
+		"docs/a.md:4: ../c: there is no such file",
+	}, got)
+	if _, err := Check(root, []string{"none.md"}); err == nil {
+		t.Error("a page that does not exist is no error")
+	}
+}
