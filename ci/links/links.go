@@ -1,5 +1,6 @@
-// Package links finds broken links between the Markdown files of the project: relative ones whose file does
-// not exist, and anchors without a heading. It reads no addresses on the web, and no links in code.
+// Package links finds broken references in the Markdown files of the project: relative links whose file does
+// not exist, anchors without a heading, and names of tests that no file has. It reads no addresses on the
+// web, and no links in code.
 package links
 
 import (
@@ -15,12 +16,13 @@ var (
 	link   = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	span   = regexp.MustCompile("`+[^`]*`+")
 	scheme = regexp.MustCompile(`^[a-z]+:`)
+	test   = regexp.MustCompile("`(Test[0-9A-Z][0-9A-Za-z]*)`")
 	titled = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // a link in a heading: its text counts
 )
 
-// Check returns one line for each broken link of the files, "FILE:LINE: LINK: reason". Names are relative to
-// root.
-func Check(root fs.FS, names []string) ([]string, error) {
+// Check returns one line for each broken reference of the files, "FILE:LINE: REFERENCE: reason". Names are
+// relative to root; tests has the tests that exist.
+func Check(root fs.FS, names []string, tests map[string]bool) ([]string, error) {
 	pages := map[string]page{}
 	for _, name := range names {
 		text, err := fs.ReadFile(root, name)
@@ -34,6 +36,11 @@ func Check(root fs.FS, names []string) ([]string, error) {
 		for _, l := range pages[name].links {
 			if reason := follow(root, pages, name, l.target); reason != "" {
 				broken = append(broken, fmt.Sprintf("%s:%d: %s: %s", name, l.line, l.target, reason))
+			}
+		}
+		for _, named := range pages[name].tests {
+			if !tests[named.target] {
+				broken = append(broken, fmt.Sprintf("%s:%d: %s: there is no such test", name, named.line, named.target))
 			}
 		}
 	}
@@ -64,6 +71,7 @@ func follow(root fs.FS, pages map[string]page, from, target string) string {
 
 type page struct {
 	links   []place
+	tests   []place
 	anchors map[string]bool
 }
 
@@ -91,6 +99,9 @@ func parse(text string) page {
 		}
 		for _, found := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
 			p.links = append(p.links, place{found[1], n})
+		}
+		for _, found := range test.FindAllStringSubmatch(line, -1) {
+			p.tests = append(p.tests, place{found[1], n})
 		}
 	}
 	return p

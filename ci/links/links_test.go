@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,13 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// TestProject checks every Markdown file of the project.
+// TestProject checks every Markdown file of the project against its files and tests.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	root := os.DirFS("../..")
 	var names []string
+	tests := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	require.NoError(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -26,13 +29,19 @@ func TestProject(t *testing.T) {
 			return fs.SkipDir
 		case !d.IsDir() && path.Ext(name) == ".md":
 			names = append(names, name)
+		case strings.HasSuffix(name, "_test.go"):
+			text, err := fs.ReadFile(root, name)
+			for _, found := range function.FindAllSubmatch(text, -1) {
+				tests[string(found[1])] = true
+			}
+			return err
 		}
 		return nil
 	}))
 	if len(names) < 10 {
 		t.Fatalf("found only %q", names)
 	}
-	for _, broken := range require.Value(Check(root, names))(t) {
+	for _, broken := range require.Value(Check(root, names, tests))(t) {
 		t.Error(broken)
 	}
 }
@@ -44,9 +53,9 @@ func TestCheck(t *testing.T) {
 			"[d](docs/none.md) [e](#the-first-page-a-test) [f](#no)\n```\n[g](none.md)\n# no-heading\n```\n`[h](none.md)` [i](https://example.com/x#y) [j](#no-heading)\n")},
 		"docs/a.md":    {Data: []byte("## When it goes wrong\n## [Linked](b.txt) heading\n## When it goes wrong\n[a](../README.md) [b](#when-it-goes-wrong-1) [c](#linked-heading) [d](b.txt#x) [e](../c)\n")},
 		"docs/b.txt":   {Data: []byte("x")},
-		"elsewhere.md": {Data: []byte("[a](docs)\n")},
+		"elsewhere.md": {Data: []byte("[a](docs)\n`TestReal`, `TestReal.*`, TestNone, `TestNone`\n")},
 	}
-	got := require.Value(Check(root, []string{"README.md", "docs/a.md", "elsewhere.md"}))(t)
+	got := require.Value(Check(root, []string{"README.md", "docs/a.md", "elsewhere.md"}, map[string]bool{"TestReal": true}))(t)
 	assert.Same(t, []string{
 		"README.md:3: docs/a.md#nothing: that page has no such heading",
 		"README.md:4: docs/none.md: there is no such file",
@@ -54,8 +63,9 @@ func TestCheck(t *testing.T) {
 		"README.md:9: #no-heading: that page has no such heading",
 		"docs/a.md:4: b.txt#x: that page has no such heading",
 		"docs/a.md:4: ../c: there is no such file",
+		"elsewhere.md:2: TestNone: there is no such test",
 	}, got)
-	if _, err := Check(root, []string{"none.md"}); err == nil {
+	if _, err := Check(root, []string{"none.md"}, nil); err == nil {
 		t.Error("a page that does not exist is no error")
 	}
 }
