@@ -1,6 +1,6 @@
 // Package links finds broken references in the Markdown files of the project: relative links whose file does
-// not exist, anchors without a heading, and names of tests that no file has. It reads no addresses on the
-// web, and no links in code.
+// not exist, anchors without a heading, names of tests that no file has, and calls of driver-build with a
+// command or a flag that its help does not have. It reads no addresses on the web, and no links in code.
 package links
 
 import (
@@ -20,9 +20,15 @@ var (
 	titled = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // a link in a heading: its text counts
 )
 
-// Check returns one line for each broken reference of the files, "FILE:LINE: REFERENCE: reason". Names are
-// relative to root; tests has the tests that exist.
-func Check(root fs.FS, names []string, tests map[string]bool) ([]string, error) {
+// Known is what pages may name, beside files.
+type Known struct {
+	Tests map[string]bool   // names of functions
+	Helps map[string]string // help texts of driver-build by command, "bundle-create"
+}
+
+// Check returns one line for each broken reference of the files, "FILE:LINE: what: reason". Names are
+// relative to root.
+func Check(root fs.FS, names []string, known Known) ([]string, error) {
 	pages := map[string]page{}
 	for _, name := range names {
 		text, err := fs.ReadFile(root, name)
@@ -39,8 +45,13 @@ func Check(root fs.FS, names []string, tests map[string]bool) ([]string, error) 
 			}
 		}
 		for _, named := range pages[name].tests {
-			if !tests[named.target] {
+			if !known.Tests[named.target] {
 				broken = append(broken, fmt.Sprintf("%s:%d: %s: there is no such test", name, named.line, named.target))
+			}
+		}
+		for _, code := range pages[name].code {
+			for _, wrong := range checkCall(code.target, known.Helps) {
+				broken = append(broken, fmt.Sprintf("%s:%d: %s", name, code.line, wrong))
 			}
 		}
 	}
@@ -72,6 +83,7 @@ func follow(root fs.FS, pages map[string]page, from, target string) string {
 type page struct {
 	links   []place
 	tests   []place
+	code    []place // lines and spans of code
 	anchors map[string]bool
 }
 
@@ -91,6 +103,9 @@ func parse(text string) page {
 			fenced = !fenced
 			continue
 		}
+		if fenced || strings.HasPrefix(line, "    ") {
+			p.addCode(line, n)
+		}
 		if fenced {
 			continue
 		}
@@ -103,8 +118,23 @@ func parse(text string) page {
 		for _, found := range test.FindAllStringSubmatch(line, -1) {
 			p.tests = append(p.tests, place{found[1], n})
 		}
+		for _, found := range span.FindAllString(line, -1) {
+			p.code = append(p.code, place{strings.Trim(found, "`"), n})
+		}
 	}
 	return p
+}
+
+// addCode adds a line of code, or continues the line before if that ended with a backslash.
+func (p *page) addCode(line string, n int) {
+	if last := len(p.code) - 1; last >= 0 && p.code[last].line == n-1 {
+		if begun, ok := strings.CutSuffix(p.code[last].target, "\\"); ok {
+			p.code[last] = place{begun + line, n}
+			return
+		}
+	}
+	line, _, _ = strings.Cut(line, " # ")
+	p.code = append(p.code, place{line, n})
 }
 
 // addHeading adds the anchor that GitHub and GitLab give to a heading: letters in lower case, digits,
