@@ -34,5 +34,8 @@ func (r Result) Digest(t *testing.T) (digest string) {
 		}
 		digest = d
 	}
+	if digest == "" {
+		t.Errorf("there is no image on stdout; stderr: %s", r.Stderr)
+	}
 	return digest
 }
