@@ -115,8 +115,8 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 	return nil
 }
 
-// checkFiles refuses files that the user named and that are wrong, as every command does. Files in their usual
-// places are questions.
+// checkFiles refuses files that the user named and that are wrong, as every command does. Files in their
+// usual places are questions.
 func (o *doctorFlags) checkFiles(a *session.App) error {
 	if o.lock != "" {
 		b := batch.Batch{Given: batch.Given{LockFile: o.lock}}
