@@ -59,6 +59,8 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{envflags.Explain(err)} })
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.Version = p.versions()
+	root.SetVersionTemplate("driver-entrypoint {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; patience is a second one
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),

@@ -31,6 +31,7 @@ func TestRun(t *testing.T) {
 		{"", nil, 0, "Available Commands:", ""},
 		{"help", nil, 0, "wait-ready", ""},
 		{"version", []string{"DRIVER_VERSION=535.261.03"}, 0, "driver 535.261.03", ""},
+		{"--version", []string{"DRIVER_VERSION=535.261.03"}, 0, "driver 535.261.03", ""},
 		{"statos", nil, exitUsage, "", "did you mean status?"},
 		{"status now", nil, exitUsage, "", "takes no arguments"},
 		{"status --run-dir /nowhere", nil, 0, "absent", ""},

@@ -237,9 +237,14 @@ func (p *program) probePeermemCommand() *cobra.Command {
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "print the version of this program and of the image's driver", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(p.stdout, "driver-entrypoint %s driver %s\n", version(), envflags.Lookup(p.env, "DRIVER_VERSION"))
+			_, err := fmt.Fprintln(p.stdout, "driver-entrypoint", p.versions())
 			return err
 		}}
+}
+
+// versions are those of this program and of the image's driver.
+func (p *program) versions() string {
+	return version() + " driver " + envflags.Lookup(p.env, "DRIVER_VERSION")
 }
 
 func version() string {
