@@ -171,7 +171,9 @@ func TestHintsNameValues(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	t.Parallel()
-	rows := require.Value(Rows([]byte(`# A group,
+	values := []byte(`## Do it
+
+# A group,
 # in two lines.
 image:
   # The tag | or not.
@@ -188,7 +190,8 @@ resources:
 tolerations:
   - key: a
     operator: Exists
-`)))(t)
+`)
+	rows := require.Value(Rows(values))(t)
 	want := []Row{
 		{"image", "", "A group, in two lines."},
 		{"image.tag", `"535.10"`, "The tag | or not."},
@@ -197,7 +200,8 @@ tolerations:
 		{"tolerations", "[{key: a, operator: Exists}]", "A list with mappings."},
 	}
 	assert.Same(t, want, rows)
-	assert.Containsf(t, string(readme(rows)), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
+	assert.Containsf(t, string(readme(rows, tasks(values))), "\n### Do it\n\n| value | default | |\n|---|---|---|\n| `image` |", "readme")
+	assert.Containsf(t, string(readme(rows, tasks(values))), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
 }
 
 func TestRowsRefuses(t *testing.T) {

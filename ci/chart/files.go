@@ -46,7 +46,7 @@ func Files(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files[chartDir+"/README.md"] = readme(rows)
+	files[chartDir+"/README.md"] = readme(rows, tasks(values))
 	schema, err := os.ReadFile(filepath.Join(root, chartDir, "values.schema.json"))
 	if err != nil {
 		return nil, fmt.Errorf("read the chart's schema: %w", err)
