@@ -75,7 +75,8 @@ func (d document) parent(path string) (at *yaml.Node, name string) {
 	}
 }
 
-// addForeign declares a name of NVIDIA's charts. Those below `driver` belong to the GPU Operator's map of that name.
+// addForeign declares a name of NVIDIA's charts. Those below `driver` belong to the GPU Operator's map of
+// that name.
 func (d document) addForeign(path, hint string) error {
 	at, name := d.root, path
 	if below, ok := strings.CutPrefix(path, "driver."); ok {
