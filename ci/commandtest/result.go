@@ -24,12 +24,18 @@ func (r Result) Want(t *testing.T, code int, parts ...string) {
 	}
 }
 
-// Digest is that of the only line on stdout.
-func (r Result) Digest(t *testing.T) string {
+// Digest is that of every line on stdout: an image has a line for each of its tags.
+func (r Result) Digest(t *testing.T) (digest string) {
 	t.Helper()
-	_, d, ok := strings.Cut(strings.TrimSpace(r.Stdout), "@sha256:")
-	if !ok || len(d) != 64 {
-		t.Errorf("stdout: %q", r.Stdout)
+	for line := range strings.Lines(r.Stdout) {
+		_, d, ok := strings.Cut(strings.TrimSpace(line), "@sha256:")
+		if !ok || len(d) != 64 || digest != "" && d != digest {
+			t.Errorf("stdout: %q", r.Stdout)
+		}
+		digest = d
 	}
-	return d
+	if digest == "" {
+		t.Errorf("there is no image on stdout; stderr: %s", r.Stderr)
+	}
+	return digest
 }

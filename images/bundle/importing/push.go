@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -47,7 +48,7 @@ func (t *transfer) blobs(ctx context.Context) error {
 		switch {
 		case h == bundle.EmptyConfig().Desc.Digest:
 			b = bundle.EmptyConfig()
-		case !ok && len(t.holders[h]) == 0:
+		case !ok && len(t.held(h)) == 0:
 			return nil // it comes with another part
 		case !ok:
 			b = t.elsewhere(all[n])
@@ -64,16 +65,20 @@ func (t *transfer) blobs(ctx context.Context) error {
 // elsewhere is a blob that only another repository of the registry has: it can be mounted, and not be sent.
 func (t *transfer) elsewhere(b bundle.Blob) oci.Blob {
 	return oci.Blob{Desc: v1.Descriptor{Digest: b.Digest, Size: b.Size}, Open: func() (io.ReadCloser, error) {
-		return nil, fmt.Errorf("%s is in %s, but the registry does not mount it into another repository: %w", b.Digest, t.holders[b.Digest][0], ErrLacks)
+		return nil, fmt.Errorf("%s is in %s, but the registry does not mount it into another repository: %w", b.Digest, t.held(b.Digest)[0], ErrLacks)
 	}}
+}
+
+// held returns the repositories that are known to have a blob.
+func (t *transfer) held(h v1.Hash) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.holders[h])
 }
 
 func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) error {
 	h := b.Desc.Digest
-	t.mu.Lock()
-	from := append(append([]string{}, t.holders[h]...), t.MountFrom...)
-	t.mu.Unlock()
-	state, err := t.registry.PushBlob(ctx, repository, b, from...)
+	state, err := t.registry.PushBlob(ctx, repository, b, append(t.held(h), t.MountFrom...)...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
