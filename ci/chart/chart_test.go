@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -57,6 +60,9 @@ func (s schema) paths(root schema, prefix string) []string {
 	}
 	var paths []string
 	for name, below := range s.Properties {
+		if strings.HasPrefix(below.Ref, foreign) { // names of NVIDIA's charts, which values.yaml does not have
+			continue
+		}
 		paths = append(paths, prefix+name)
 		if !slices.Contains(whole, prefix+name) {
 			paths = append(paths, below.paths(root, prefix+name+".")...)
@@ -91,9 +97,83 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 	assert.Samef(t, documented, known, "(-values.yaml +values.schema.json)")
 }
 
+// An editor shows the description of each value, and of each key of a value.
+func TestSchemaDescribesTheValues(t *testing.T) {
+	t.Parallel()
+	var root any
+	require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.schema.json")))(t), &root))
+	count := 0
+	var walk func(path string, at any)
+	walk = func(path string, at any) {
+		if list, ok := at.([]any); ok {
+			for _, item := range list {
+				walk(path, item)
+			}
+		}
+		object, _ := at.(map[string]any)
+		properties, _ := object["properties"].(map[string]any)
+		for name, p := range properties {
+			count++
+			if text, _ := p.(map[string]any)["description"].(string); text == "" {
+				t.Errorf("%s.%s has no description", path, name)
+			}
+		}
+		for key, below := range object {
+			walk(path+"."+key, below)
+		}
+	}
+	walk("", root)
+	if count < 150 {
+		t.Errorf("only %d properties were found", count)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	schema := `{"properties": {"a": {"$ref": "#/definitions/x"}, "b": {"$ref": "#/definitions/x"}, "driver": {}},
+		"definitions": {"operatorDriver": {"properties": {}}, "x": {"properties": {"y": {"enum": ["0", 0, true, "\\s<"]}}}}}`
+	rows := []Row{{"a", "", "A."}, {"a.y", "1", "Y."}, {"b", "", "B."}, {"b.y", "2", "As in a."}}
+	got := require.Value(describe([]byte(schema), rows, []byte("old: use a\ndriver.z: use b\n")))(t)
+	for _, want := range []string{
+		`"a": { "description": "A.", "$ref": "#/definitions/x" }`, `"b": { "description": "B."`,
+		`"y": { "description": "Y.", "enum": ["0", 0, true, "\\s<"] }`,
+		`"old": { "description": "A name of NVIDIA's charts, refused: use a.", "$ref": "#/definitions/foreign" }`,
+		`"z": { "description": "A name of NVIDIA's charts, refused: use b.", "$ref": "#/definitions/foreign" }`,
+	} {
+		assert.Containsf(t, string(got), want, "schema")
+	}
+	again := require.Value(describe(got, rows, []byte("old: use a\ndriver.z: use b\n")))(t)
+	assert.Equal(t, string(got), string(again))
+	for hints, want := range map[string]string{
+		"a: use b\n": "declare a of NVIDIA's charts: this chart has a value of that name", "": "is empty", "[": "read the names",
+	} {
+		assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), rows, []byte(hints))), want, "%q", hints)
+	}
+	assert.ErrorContainsf(t, assert.Err(describe([]byte(schema), []Row{{"c.d", "", "C."}}, []byte("old: x\n"))), "has no c.d", "a value without schema")
+}
+
+// A hint names a value that the chart has.
+func TestHintsNameValues(t *testing.T) {
+	t.Parallel()
+	var hints map[string]string
+	require.NoError(t, yaml.Unmarshal(require.Value(os.ReadFile(filepath.Join(project, chartDir, "files/foreign.yaml")))(t), &hints))
+	known := map[string]bool{}
+	for _, row := range require.Value(Rows(require.Value(os.ReadFile(filepath.Join(project, chartDir, "values.yaml")))(t)))(t) {
+		known[row.Path] = true
+	}
+	for name, hint := range hints {
+		value, ok := strings.CutPrefix(hint, "use ")
+		if value = regexp.MustCompile(`^[A-Za-z.]+`).FindString(value); ok && !known[value] {
+			t.Errorf("%s: %q: this chart has no value %q", name, hint, value)
+		}
+	}
+}
+
 func TestRows(t *testing.T) {
 	t.Parallel()
-	rows := require.Value(Rows([]byte(`# A group,
+	values := []byte(`## Do it
+
+# A group,
 # in two lines.
 image:
   # The tag | or not.
@@ -110,7 +190,8 @@ resources:
 tolerations:
   - key: a
     operator: Exists
-`)))(t)
+`)
+	rows := require.Value(Rows(values))(t)
 	want := []Row{
 		{"image", "", "A group, in two lines."},
 		{"image.tag", `"535.10"`, "The tag | or not."},
@@ -119,7 +200,8 @@ tolerations:
 		{"tolerations", "[{key: a, operator: Exists}]", "A list with mappings."},
 	}
 	assert.Same(t, want, rows)
-	assert.Containsf(t, string(readme(rows)), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
+	assert.Containsf(t, string(readme(rows, tasks(values))), "\n### Do it\n\n| value | default | |\n|---|---|---|\n| `image` |", "readme")
+	assert.Containsf(t, string(readme(rows, tasks(values))), "| `image.tag` | `\"535.10\"` | The tag \\| or not. |\n", "readme")
 }
 
 func TestRowsRefuses(t *testing.T) {

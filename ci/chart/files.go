@@ -46,7 +46,18 @@ func Files(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files[chartDir+"/README.md"] = readme(rows)
+	files[chartDir+"/README.md"] = readme(rows, tasks(values))
+	schema, err := os.ReadFile(filepath.Join(root, chartDir, "values.schema.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read the chart's schema: %w", err)
+	}
+	hints, err := os.ReadFile(filepath.Join(root, chartDir, "files/foreign.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read the names of NVIDIA's charts: %w", err)
+	}
+	if files[chartDir+"/values.schema.json"], err = describe(schema, rows, hints); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 

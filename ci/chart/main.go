@@ -1,6 +1,6 @@
-// Command chart writes the generated files of the Helm chart: its README from the comments of values.yaml,
-// the files that its templates need, copied from the packages and folders that own them, and, with -helm, the
-// plain manifests from the chart.
+// Command chart writes the generated files of the Helm chart: its README and the descriptions of its schema
+// from the comments of values.yaml, the files that its templates need, copied from the packages and folders
+// that own them, and, with -helm, the plain manifests from the chart.
 //
 // It does not check the chart: helm does, in ci/cluster/helm. The fast test of this package fails when a
 // file is out of date that can be generated without helm.

@@ -49,7 +49,8 @@ func render(ctx context.Context, chart, helm, values string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, helm, "template", release, chart, "--namespace", release, "--kube-version", kubeVersion, "--values", values)
+	cmd := exec.CommandContext(ctx, helm, "template", release, chart, "--namespace", release, "--kube-version", kubeVersion, "--skip-tests",
+		"--values", values)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -59,6 +59,20 @@ func walk(mapping *yaml.Node, prefix string, lines []string) ([]Row, error) {
 	return rows, nil
 }
 
+// tasks returns the title of each group of values, by the first value of the group.
+func tasks(values []byte) map[string]string {
+	found, title := map[string]string{}, ""
+	for line := range strings.Lines(string(values)) {
+		if text, ok := strings.CutPrefix(line, "## "); ok {
+			title = strings.TrimSpace(text)
+		}
+		if name, _, ok := strings.Cut(line, ":"); ok && title != "" && !strings.HasPrefix(line, "#") {
+			found[name], title = title, ""
+		}
+	}
+	return found
+}
+
 // comment joins the comment lines above a line; line counts from 1.
 func comment(lines []string, line int) string {
 	var found []string
@@ -106,16 +120,18 @@ container toolkit and the GPU Operator. [deploy/manifests](../manifests) has pla
 
 ## Values
 
-ci/chart/generate makes this table from the comments in values.yaml. values.schema.json refuses all other values.
-
-| value | default | |
-|---|---|---|
+ci/chart/generate makes these tables from the comments in values.yaml. values.schema.json refuses all other values, except the names of
+NVIDIA's charts that mean the same or for which the chart says what to use instead ([files/foreign.yaml](files/foreign.yaml)).
 `
 
-func readme(rows []Row) []byte {
+// readme writes a table for each task: a line "## TITLE" of values.yaml begins one.
+func readme(rows []Row, tasks map[string]string) []byte {
 	b := bytes.NewBufferString(intro)
 	cell := strings.NewReplacer("|", `\|`)
 	for _, r := range rows {
+		if title := tasks[r.Path]; title != "" {
+			fmt.Fprintf(b, "\n### %s\n\n| value | default | |\n|---|---|---|\n", title)
+		}
 		text := ""
 		if r.Default != "" {
 			text = "`" + r.Default + "`"

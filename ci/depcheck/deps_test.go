@@ -157,7 +157,7 @@ func TestDirectImports(t *testing.T) {
 	only := map[string][]string{
 		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
 		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
-		module + "/images/batch":             {"cmd/driver-build/..."},
+		module + "/images/batch":             {"ci/schema", "cmd/driver-build/..."},
 		"github.com/spf13/cobra":             {"ci/commandtest", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"github.com/prometheus":              {"node/metrics"},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},

@@ -24,6 +24,10 @@ func TestAPIServer(t *testing.T) {
 	monitoring(t, p)
 	namespace(t, p, "gpu-system")
 	namespace(t, p, "nvidia-driver")
+	p.Wait(time.Minute, "the service account of the test pods", func() error {
+		_, err := p.TryKubectl("get", "serviceaccount", "default", "-n", "gpu-system")
+		return err
+	})
 	for _, dir := range []string{"testdata/golden", repository + "/deploy/manifests"} {
 		for _, path := range glob(t, dir+"/*.yaml") {
 			t.Run(filepath.Base(dir)+" "+base(path), func(t *testing.T) {

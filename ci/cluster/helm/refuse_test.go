@@ -14,12 +14,23 @@ var refused = map[string]struct {
 	want   string
 }{
 	// Names of values.
-	"unknown value":            {[]string{"imagePullPolicy=Always"}, "additional properties 'imagePullPolicy' not allowed"},
+	"unknown value":            {[]string{"imageTag=1"}, "additional properties 'imageTag' not allowed"},
 	"unknown value, deep":      {[]string{"image.name=x"}, "at '/image': additional properties 'name' not allowed"},
 	"unknown value of a pool":  {[]string{"pools[0].name=a", "pools[0].system=debian12"}, "additional properties 'system' not allowed"},
 	"unknown kernel module":    {[]string{"moduleParameters.nouveau.modeset=0"}, "at '/moduleParameters': additional properties 'nouveau' not allowed"},
 	"unknown affinity":         {[]string{"affinity.nodeSelector=x"}, "at '/affinity': additional properties 'nodeSelector' not allowed"},
 	"unknown key of resources": {[]string{"resources.cpu=1"}, "at '/resources': additional properties 'cpu' not allowed"},
+
+	// Names of NVIDIA's charts.
+	"the operator's other charts":     {[]string{"toolkit.enabled=true"}, "- toolkit: this chart installs the driver only"},
+	"the operator's name":             {[]string{"driver.useOpenKernelModules=true"}, "- driver.useOpenKernelModules: use kernelModuleType=open"},
+	"all names at once":               {[]string{"imagePullPolicy=Always", "driver.rdma.enabled=true"}, "- driver.rdma: use rdma\n- imagePullPolicy: use image.pullPolicy"},
+	"no driver":                       {[]string{"driver.enabled=false"}, "driver.enabled=false: this chart is the driver"},
+	"a tag as the operator's version": {[]string{"driver.version=535.261.03-debian12"}, "driver.version=535.261.03-debian12: use image.tag for a whole tag"},
+	"two repositories":                {[]string{"driver.repository=example.com/gpu"}, "driver.repository and driver.image are example.com/gpu/driver: give one of them"},
+	"an image without a repository":   {[]string{"driver.image=driver"}, "driver.image needs driver.repository"},
+	"misspelt name of the operator":   {[]string{"driver.verison=535.261.03"}, "at '/driver': additional properties 'verison' not allowed"},
+	"pull secret without a name":      {[]string{"imagePullSecrets[0].secret=a"}, "at '/imagePullSecrets/0'"},
 
 	// The image.
 	"no repository":                {[]string{"image.repository="}, "image.repository is missing: registry and path"},

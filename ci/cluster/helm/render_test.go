@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -46,6 +47,17 @@ func TestGolden(t *testing.T) {
 			goldentest.Compare(t, filepath.Join("testdata/golden", filepath.Base(values)), got)
 		})
 	}
+}
+
+// TestForeignNames renders values with the names of the GPU Operator's chart, and the same with this chart's
+// names.
+func TestForeignNames(t *testing.T) {
+	control.Gate(t)
+	foreign := require.Value(template(t, setFlags("driver.enabled=true", "driver.repository=registry.example.com/gpu", "driver.image=nvidia", "driver.version=535.261.03",
+		"os=debian12", "imagePullSecrets[0].name=a", "driver.imagePullSecrets[0]=b", "driver.imagePullSecrets[1]=a")...))(t)
+	own := require.Value(template(t, setFlags("image.repository=registry.example.com/gpu/nvidia", "driver=535.261.03",
+		"os=debian12", "image.pullSecrets={a,b}")...))(t)
+	assert.Samef(t, own, foreign, "(-names of this chart +names of NVIDIA's)")
 }
 
 // TestManifests compares deploy/manifests with what the chart renders.

@@ -72,7 +72,8 @@
 {{- if and $tag (not (and (include "nvidia-driver.tagSystem" (dict "root" .root "tag" $tag)) (regexMatch "^[0-9]+([.][0-9]+){0,3}-" $tag))) -}}
   {{- $warnings = append $warnings (printf "%s: the tag %q does not read as <driver>-<os> or <driver>-<kernel>-<os>, with a system that driver-build knows: is it the one that was pushed?" .at $tag) -}}
 {{- end -}}
-{{- $ref := printf "%s:%s" $image.repository $tag -}}
-{{- if $pool.digest -}}{{- $ref = printf "%s@%s" $image.repository $pool.digest -}}{{- end -}}
+{{- $repository := include "nvidia-driver.repository" .root -}}
+{{- $ref := printf "%s:%s" $repository $tag -}}
+{{- if $pool.digest -}}{{- $ref = printf "%s@%s" $repository $pool.digest -}}{{- end -}}
 {{- dict "ref" $ref "tag" $tag "os" $os "kernel" $kernel "warnings" $warnings | toJson -}}
 {{- end }}

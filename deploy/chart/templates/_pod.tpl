@@ -11,7 +11,7 @@ serviceAccountName: {{ include "nvidia-driver.serviceAccount" .root }}
 {{- end }}
 priorityClassName: {{ $v.priorityClassName | quote }}
 terminationGracePeriodSeconds: {{ int $v.terminationGracePeriodSeconds }}
-{{- with $v.image.pullSecrets }}
+{{- with include "nvidia-driver.pullSecrets" .root | fromJsonArray }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . }}

@@ -2,7 +2,8 @@
 
 {{/* All pools, completed and checked; JSON: {"pools": [...], "warnings": [...]}. */}}
 {{- define "nvidia-driver.pools" -}}
-{{- if not .Values.image.repository -}}
+{{- include "nvidia-driver.foreign" . -}}
+{{- if not (include "nvidia-driver.repository" .) -}}
   {{- fail "image.repository is missing: registry and path of the driver images that driver-build pushed, without a tag" -}}
 {{- end -}}
 {{- include "nvidia-driver.checks" . -}}
@@ -44,9 +45,9 @@
 {{- $_ := set $pool "tag" ($own.tag | default "") -}}
 {{- $_ := set $pool "digest" ($own.digest | default $v.image.digest) -}}
 {{- $_ := set $pool "ownDriver" (not (empty $own.driver)) -}}
-{{- range $key := list "driver" "os" "kernel" -}}
+{{- range $key, $all := dict "driver" (include "nvidia-driver.version" .root) "os" $v.os "kernel" $v.kernel -}}
   {{- /* The values of the other pools do not apply to a pool with its own tag. */ -}}
-  {{- $_ := set $pool $key (ternary (get $own $key) (get $own $key | default (get $v $key)) (ne $pool.tag "") | default "" | toString) -}}
+  {{- $_ := set $pool $key (ternary (get $own $key) (get $own $key | default $all) (ne $pool.tag "") | default "" | toString) -}}
 {{- end -}}
 {{- $_ := set $pool "precompiled" (ternary $own.precompiled $v.precompiled.enabled (hasKey $own "precompiled")) -}}
 {{- $_ := set $pool "kernelModuleType" ($own.kernelModuleType | default $v.kernelModuleType) -}}

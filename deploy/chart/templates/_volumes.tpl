@@ -1,9 +1,8 @@
 {{/* Volumes of the pod and mounts of the driver's container. Input: dict root, pool. */}}
 
-{{/* The node's /usr is at /host/usr and never at /usr/src, where the image has the sources of the driver's modules. */}}
-{{- define "nvidia-driver.mounts" -}}
+{{/* What the checks before a start look at: the node, and the key that signs modules. Input of the latter: root. */}}
+{{- define "nvidia-driver.nodeMounts" -}}
 {{- $v := .root.Values -}}
-{{- $pool := .pool -}}
 - {name: run-nvidia, mountPath: /run/nvidia, mountPropagation: {{ include "nvidia-driver.runPropagation" .root }}}
 - {name: dev, mountPath: /dev}
 - {name: lib-modules, mountPath: /lib/modules, readOnly: true}
@@ -16,6 +15,34 @@
 - {name: firmware-path, mountPath: /sys/module/firmware_class/parameters}
 - {name: run, mountPath: /run} # the rest of the container's root is read-only
 {{- end }}
+{{- end }}
+
+{{- define "nvidia-driver.signingMount" -}}
+{{- if .Values.moduleSigning.secretName }}
+- {name: module-signing, mountPath: /etc/nvidia-driver/module-signing, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "nvidia-driver.signingVolume" -}}
+{{- with .Values.moduleSigning }}
+{{- if .secretName }}
+- name: module-signing
+  secret:
+    secretName: {{ .secretName }}
+    defaultMode: 256 # 0400
+    items:
+      {{- range compact (list .key .cert .passphrase) }}
+      - {key: {{ . | quote }}, path: {{ . | quote }}}
+      {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The node's /usr is at /host/usr and never at /usr/src, where the image has the sources of the driver's modules. */}}
+{{- define "nvidia-driver.mounts" -}}
+{{- $v := .root.Values -}}
+{{- $pool := .pool -}}
+{{ include "nvidia-driver.nodeMounts" . }}
 {{- if $v.kernelPostinstDir }}
 - {name: kernel-postinst, mountPath: /run/kernel/postinst.d}
 {{- end }}
@@ -41,9 +68,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if $v.moduleSigning.secretName }}
-- {name: module-signing, mountPath: /etc/nvidia-driver/module-signing, readOnly: true}
-{{- end }}
+{{- include "nvidia-driver.signingMount" .root }}
 {{- if include "nvidia-driver.needsToken" .root }}
 {{ include "nvidia-driver.tokenMount" .root }}
 {{- end }}
@@ -52,9 +77,8 @@
 {{- end }}
 {{- end }}
 
-{{- define "nvidia-driver.volumes" -}}
+{{- define "nvidia-driver.nodeVolumes" -}}
 {{- $v := .root.Values -}}
-{{- $pool := .pool -}}
 - {name: run-nvidia, hostPath: {path: /run/nvidia, type: DirectoryOrCreate}}
 - {name: dev, hostPath: {path: /dev}}
 - {name: lib-modules, hostPath: {path: /lib/modules}}
@@ -66,6 +90,12 @@
 - {name: firmware-path, hostPath: {path: /sys/module/firmware_class/parameters, type: Directory}}
 - {name: run, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
 {{- end }}
+{{- end }}
+
+{{- define "nvidia-driver.volumes" -}}
+{{- $v := .root.Values -}}
+{{- $pool := .pool -}}
+{{ include "nvidia-driver.nodeVolumes" . }}
 {{- with $v.kernelPostinstDir }}
 - {name: kernel-postinst, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
 {{- end }}
@@ -84,18 +114,7 @@
 - {name: {{ lower $key }}, configMap: {name: {{ $c.configMapName | default (printf "%s-%s" (include "nvidia-driver.fullname" $.root) $suffix) }}}}
 {{- end }}
 {{- end }}
-{{- with $v.moduleSigning }}
-{{- if .secretName }}
-- name: module-signing
-  secret:
-    secretName: {{ .secretName }}
-    defaultMode: 256 # 0400
-    items:
-      {{- range compact (list .key .cert .passphrase) }}
-      - {key: {{ . | quote }}, path: {{ . | quote }}}
-      {{- end }}
-{{- end }}
-{{- end }}
+{{- include "nvidia-driver.signingVolume" .root }}
 {{- if include "nvidia-driver.needsToken" .root }}
 {{ include "nvidia-driver.tokenVolume" .root }}
 {{- end }}

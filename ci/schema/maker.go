@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/node/status"
+)
+
+const module = "github.com/driver-container/driver-container/"
+
+// words are the values of types that have few.
+var words = map[reflect.Type][]string{
+	reflect.TypeFor[status.State](): {
+		string(status.Waiting), string(status.Starting), string(status.Serving), string(status.Degraded), string(status.Stopping),
+		string(status.Detached), string(status.Restored), string(status.Absent), string(status.Failed),
+	},
+}
+
+// maker makes schemas of the JSON that encoding/json writes of types.
+type maker struct {
+	root        string                       // the project's folder
+	definitions map[string]any               // of structs
+	comments    map[string]map[string]string // by folder of a package: "Type.Field" -> comment
+}
+
+// of returns the schema of a type. It knows what the published types need, and refuses the rest.
+func (m maker) of(t reflect.Type) (map[string]any, error) {
+	switch {
+	case words[t] != nil:
+		return map[string]any{"enum": words[t]}, nil
+	case t == reflect.TypeFor[time.Time]():
+		return map[string]any{"type": "string", "format": "date-time"}, nil
+	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return map[string]any{"type": "string"}, nil
+	case t.Implements(reflect.TypeFor[json.Marshaler]()):
+		return nil, fmt.Errorf("%s writes its JSON itself: say here what it looks like", t)
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return map[string]any{"type": "string"}, nil
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}, nil
+	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Uint, reflect.Uint32, reflect.Uint64:
+		return map[string]any{"type": "integer"}, nil
+	case reflect.Float64:
+		return map[string]any{"type": "number"}, nil
+	case reflect.Pointer:
+		return m.of(t.Elem())
+	case reflect.Slice, reflect.Map:
+		below, err := m.of(t.Elem())
+		if t.Kind() == reflect.Map {
+			return map[string]any{"type": "object", "additionalProperties": below}, err
+		}
+		return map[string]any{"type": "array", "items": below}, err
+	case reflect.Struct:
+		return m.object(t)
+	default:
+		return nil, fmt.Errorf("%s is of a kind that no schema is made of", t)
+	}
+}
+
+// object defines a struct and returns a reference to it.
+func (m maker) object(t reflect.Type) (map[string]any, error) {
+	name := strings.ReplaceAll(t.String(), ".", "-") // package-Type
+	ref := map[string]any{"$ref": "#/definitions/" + name}
+	if m.definitions[name] != nil {
+		return ref, nil
+	}
+	properties, required := map[string]any{}, []string{}
+	object := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	m.definitions[name] = object
+	comments, err := m.commentsOf(t.PkgPath())
+	if err != nil {
+		return nil, err
+	}
+	for f := range t.Fields() {
+		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if key == "-" || !f.IsExported() {
+			continue
+		}
+		if f.Anonymous {
+			return nil, fmt.Errorf("%s.%s is embedded: say here what its JSON looks like", t, f.Name)
+		}
+		key = cmp.Or(key, f.Name)
+		of, err := m.of(f.Type)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: %w", t, f.Name, err)
+		}
+		if !strings.Contains(options, "omit") {
+			required = append(required, key)
+			if k := f.Type.Kind(); k == reflect.Slice || k == reflect.Map || k == reflect.Pointer {
+				of = map[string]any{"anyOf": []any{of, map[string]any{"type": "null"}}}
+			}
+		}
+		if text := comments[t.Name()+"."+f.Name]; text != "" {
+			of["description"] = text
+		}
+		properties[key] = of
+	}
+	if len(required) > 0 {
+		object["required"] = required
+	}
+	return ref, nil
+}
+
+// commentsOf returns the comments of the fields of a package's structs.
+func (m maker) commentsOf(pkg string) (map[string]string, error) {
+	folder, ok := strings.CutPrefix(pkg, module)
+	if found := m.comments[folder]; found != nil || !ok {
+		return found, nil
+	}
+	paths, err := filepath.Glob(filepath.Join(m.root, folder, "*.go"))
+	if err == nil && len(paths) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the sources of package %s in %s: %w", pkg, folder, err)
+	}
+	found := map[string]string{}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			return nil, fmt.Errorf("read the comments of package %s: %w", pkg, err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				for _, f := range s.Fields.List {
+					for _, name := range f.Names {
+						text := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
+						found[spec.Name.Name+"."+name.Name] = text
+					}
+				}
+			}
+			return true
+		})
+	}
+	m.comments[folder] = found
+	return found, nil
+}

@@ -1,0 +1,69 @@
+{{/* Values as NVIDIA's charts name them. Those that mean the same here are accepted; for the others files/foreign.yaml says what to use. */}}
+
+{{/* Fails if there are values that this chart has under another name, and names all of them. Input: root. */}}
+{{- define "nvidia-driver.foreign" -}}
+{{- $found := list -}}
+{{- $values := .Values -}}
+{{- range $path, $hint := .Files.Get "files/foreign.yaml" | fromYaml -}}
+  {{- $at := $values -}}
+  {{- $given := true -}}
+  {{- range $name := splitList "." $path -}}
+    {{- $given = and $given (kindIs "map" $at) (hasKey $at $name) -}}
+    {{- if $given -}}{{- $at = get $at $name -}}{{- end -}}
+  {{- end -}}
+  {{- if $given -}}{{- $found = append $found (printf "\n- %s: %s" $path $hint) -}}{{- end -}}
+{{- end -}}
+{{- with .Values.driver -}}
+  {{- if kindIs "map" . -}}
+    {{- if not (dig "enabled" true .) -}}
+      {{- $found = append $found "\n- driver.enabled=false: this chart is the driver; do not install it, or give it no nodes with nodeSelector" -}}
+    {{- end -}}
+    {{- $version := .version | default "" | toString -}}
+    {{- if not (regexMatch "^[0-9.]*$" $version) -}}
+      {{- $found = append $found (printf "\n- driver.version=%s: use image.tag for a whole tag and image.digest for a digest" $version) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- with $found -}}
+  {{- fail (printf "these values have other names in this chart:%s" (join "" .)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* The driver's version: `driver`, or the GPU Operator's driver.version. Input: root. */}}
+{{- define "nvidia-driver.version" -}}
+{{- $driver := .Values.driver -}}
+{{- if kindIs "map" $driver -}}{{- $driver = $driver.version -}}{{- end -}}
+{{- $driver | default "" | toString -}}
+{{- end }}
+
+{{/* Registry and path of the images: image.repository, or the GPU Operator's driver.repository and driver.image. Input: root. */}}
+{{- define "nvidia-driver.repository" -}}
+{{- $own := .Values.image.repository -}}
+{{- $foreign := "" -}}
+{{- with .Values.driver -}}
+  {{- if kindIs "map" . -}}
+    {{- if .repository -}}
+      {{- $foreign = printf "%s/%s" .repository (.image | default "driver") -}}
+    {{- else if .image -}}
+      {{- fail "driver.image needs driver.repository; or use image.repository for both" -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- if and $own $foreign (ne $own $foreign) -}}
+  {{- fail (printf "image.repository is %s, driver.repository and driver.image are %s: give one of them" $own $foreign) -}}
+{{- end -}}
+{{- $own | default $foreign -}}
+{{- end }}
+
+{{/* Names of the secrets for the registry, as a JSON list: image.pullSecrets, imagePullSecrets and driver.imagePullSecrets. Input: root. */}}
+{{- define "nvidia-driver.pullSecrets" -}}
+{{- $names := .Values.image.pullSecrets -}}
+{{- $more := .Values.imagePullSecrets | default list -}}
+{{- if kindIs "map" .Values.driver -}}{{- $more = concat $more (.Values.driver.imagePullSecrets | default list) -}}{{- end -}}
+{{- range $more -}}
+  {{- $name := . -}}
+  {{- if kindIs "map" . -}}{{- $name = .name -}}{{- end -}}
+  {{- $names = append $names $name -}}
+{{- end -}}
+{{- uniq $names | toJson -}}
+{{- end }}
