@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, os.WriteFile(u.Path("own.lock"), []byte("nonsense"), 0o600))
 	r = u.Run(t, append(args, "--repository", "localhost:1/x")...)
 	r.Want(t, 3, "2 of ")
-	for _, line := range strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(r.Stdout, "\n"), "\n") {
 		if fault := strings.HasPrefix(line, "FAULT"); fault != (strings.Contains(line, " lock ") || strings.Contains(line, " repository ")) {
 			t.Errorf("%s", line)
 		}

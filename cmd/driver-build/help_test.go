@@ -20,7 +20,7 @@ func TestHelpIsWhole(t *testing.T) {
 		if c.HasParent() && !c.Parent().HasParent() && c.GroupID == "" {
 			t.Errorf("%s: in no group of the help", c.CommandPath())
 		}
-		for _, line := range strings.Split(c.Example, "\n") {
+		for line := range strings.SplitSeq(c.Example, "\n") {
 			if !strings.HasPrefix(line, "  ") {
 				t.Errorf("%s: example %q", c.CommandPath(), line)
 			}

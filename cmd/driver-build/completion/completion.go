@@ -36,7 +36,7 @@ func register(c *cobra.Command, root string) {
 			complete = cobra.NoFileCompletions
 		}
 		if err := c.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
-			panic(err) // two completions of one flag: a mistake in this program
+			panic(err) //nolint:forbidigo // two completions of one flag: a mistake in this program, which every command shows
 		}
 	}
 	c.Flags().VisitAll(each)

@@ -11,7 +11,7 @@ import (
 )
 
 // systems offers the systems of the matrix: those that the drivers on the command line work on.
-func systems(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+func systems(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) { //nolint:unparam // a cobra.CompletionFunc
 	m, ok := load(c)
 	if !ok {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -28,7 +28,7 @@ func systems(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellC
 
 // drivers offers the drivers of the matrix with their branches: those that work on the systems on the command
 // line.
-func drivers(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+func drivers(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) { //nolint:unparam // a cobra.CompletionFunc
 	m, ok := load(c)
 	if !ok {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -61,7 +61,7 @@ func Mirrors(client Registry, mirrors map[string][]string, systems []matrix.Syst
 		}
 		i := slices.IndexFunc(systems, func(s matrix.System) bool {
 			ref, err := name.ParseReference(s.Base)
-			return err == nil && ref.Context().Registry.RegistryStr() == registry.RegistryStr()
+			return err == nil && ref.Context().RegistryStr() == registry.RegistryStr()
 		})
 		if i < 0 {
 			continue // no base comes from there
