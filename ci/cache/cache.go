@@ -59,6 +59,11 @@ func Once(path string, build func(partial string) error) error {
 	if err := build(partial); err != nil {
 		return errors.Join(err, os.RemoveAll(partial))
 	}
+	// An unpacked image has the old time of its archive; Prune would remove what was just made.
+	now = time.Now()
+	if err := os.Chtimes(partial, now, now); err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
+	}
 	return os.Rename(partial, path)
 }
 

@@ -28,6 +28,19 @@ func TestOnce(t *testing.T) {
 	assert.Same(t, []string{".lock-x", ".lock-y", "x"}, testfile.List(t, filepath.Dir(dir)))
 }
 
+func TestPruneKeepsNew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	unpack := func(partial string) error {
+		old := time.Now().Add(-1000 * time.Hour)
+		testfile.Write(t, partial+"/file", "text")
+		return os.Chtimes(partial, old, old)
+	}
+	require.NoError(t, Once(dir+"/thing-new", unpack))
+	require.NoError(t, Prune(dir+"/thing-*", 0, time.Hour))
+	assert.Same(t, []string{".lock-thing-new", "thing-new"}, testfile.List(t, dir))
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
