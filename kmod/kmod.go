@@ -9,15 +9,14 @@
 package kmod
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Errors for callers to test with errors.Is. The error for a module that is not there is fs.ErrNotExist. The
@@ -77,19 +76,8 @@ func validName(name string) error {
 // A sysfs attribute that one read does not return whole is longer than the kernel makes them: readSmall
 // returns an error instead of a truncated value.
 func readSmall(path string, limit int64) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return "", err
-	}
-	if int64(len(b)) > limit {
-		return "", fmt.Errorf("read %s: more than %d bytes", path, limit)
-	}
-	return string(bytes.TrimRight(b, "\n")), nil
+	text, err := bounded.Text(path, limit)
+	return strings.TrimRight(text, "\n"), err
 }
 
 // optional reads a small file that may be absent. It returns "" then, and when the module goes away during

@@ -3,11 +3,12 @@ package apt
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -73,19 +74,11 @@ func ReadSources(root fs.FS) ([]Source, error) {
 
 // readFile reads a whole file of at most limit bytes.
 func readFile(root fs.FS, name string, limit int64) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
+	data, err := bounded.FSFile(root, name, limit)
+	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+		err = fmt.Errorf("%w: %w", ErrSources, err)
 	}
-	defer f.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: %w: larger than %d bytes", name, ErrSources, limit)
-	}
-	return data, nil
+	return data, err
 }
 
 // check returns an error if an entry is unusable, and drops URIs that are not on a network.

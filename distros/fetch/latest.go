@@ -5,12 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // urlRecord is the record of a URL whose content may change: its last blob, and how to ask whether that is
@@ -144,12 +147,9 @@ func (c *Client) writeRecord(recordPath string, d urlRecord, data []byte) error 
 }
 
 func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
+	data, err := bounded.Read(r, limit)
+	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
 		return nil, &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)}
 	}
-	return data, nil
+	return data, err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/vex"
 )
@@ -25,11 +26,7 @@ func ReadDocument(file string, stdin io.Reader) (raw []byte, err error) {
 		defer f.Close()
 		stdin = f
 	}
-	raw, err = io.ReadAll(io.LimitReader(stdin, maxDocument+1))
-	if err == nil && len(raw) > maxDocument {
-		err = fmt.Errorf("it has more than %d bytes", maxDocument)
-	}
-	return raw, err
+	return bounded.Read(stdin, maxDocument)
 }
 
 // NewDocument makes a document of a predicate with a type, which is a URI.

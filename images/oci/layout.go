@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/outfile"
 )
@@ -118,7 +119,7 @@ func (d Document) blob() Blob {
 // damage it.
 func readIndex(dir string) (*v1.IndexManifest, error) {
 	index := &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
-	raw, err := readBounded(filepath.Join(dir, "index.json"), MaxManifest)
+	raw, err := bounded.File(filepath.Join(dir, "index.json"), MaxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return index, nil
 	}

@@ -3,7 +3,6 @@ package oci
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -64,7 +64,7 @@ func (l LocalRef) Check() error {
 	switch l.kind {
 	case "oci":
 		var index []byte
-		if index, err = readBounded(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
+		if index, err = bounded.File(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
 			err = fmt.Errorf("not an OCI layout: %w", err)
 		} else if err = json.Unmarshal(index, new(v1.IndexManifest)); err != nil {
 			err = fmt.Errorf("index.json is malformed: %w", err)
@@ -150,7 +150,7 @@ func (l LocalRef) index(ctx context.Context, store *fetch.Store) (index v1.Index
 	var raw []byte
 	if l.kind == "oci" {
 		b = layoutBlobs(l.Path)
-		if raw, err = readBounded(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
+		if raw, err = bounded.File(filepath.Join(l.Path, "index.json"), MaxManifest); err != nil {
 			return index, b, fmt.Errorf("not an OCI layout: %w", err)
 		}
 	} else {
@@ -177,19 +177,6 @@ func layoutBlobs(dir string) Blobs {
 		}
 		return os.Open(filepath.Join(dir, "blobs", "sha256", h.Hex))
 	}}
-}
-
-func readBounded(path string, limit int64) (_ []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return b, err
 }
 
 // chooseEntry returns the manifest for linux/arch of the entry of a layout's index that the reference means.

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // PCI numbers of the vendors that matter here.
@@ -113,7 +114,7 @@ func vendorAndClass(read func(string) (uint64, error)) (uint16, uint32, error) {
 
 // readNumber reads a number in the format of sysfs: "0x10de\n".
 func readNumber(path string) (uint64, error) {
-	text, err := readBounded(path, maxSmall)
+	text, err := bounded.File(path, maxSmall)
 	if err != nil {
 		return 0, err
 	}
@@ -122,21 +123,4 @@ func readNumber(path string) (uint64, error) {
 		return 0, fmt.Errorf("%s: not a number: %w", path, err)
 	}
 	return n, nil
-}
-
-// readBounded reads a file of at most limit bytes; a longer file is an error.
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("read %s: longer than %d bytes", path, limit)
-	}
-	return text, nil
 }

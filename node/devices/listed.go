@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // ListedGPU is a GPU as the driver shows it in procfs, without a query through a device file. The driver has
@@ -37,7 +39,7 @@ func (n Nodes) Listed() ([]ListedGPU, error) {
 		if !address.MatchString(e.Name()) {
 			continue
 		}
-		text, err := readBounded(filepath.Join(dir, e.Name(), "information"), maxText)
+		text, err := bounded.File(filepath.Join(dir, e.Name(), "information"), maxText)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

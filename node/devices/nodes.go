@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"golang.org/x/sys/unix"
 )
 
@@ -99,7 +100,7 @@ func (n Nodes) Create(ctx context.Context, record func([]Node)) error {
 }
 
 func (n Nodes) wantedNodes() ([]wantedNode, error) {
-	text, err := readBounded(filepath.Join(n.Proc, "devices"), maxText)
+	text, err := bounded.File(filepath.Join(n.Proc, "devices"), maxText)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func (n Nodes) capabilities(dir string, depth int, f func(capability) error) err
 			}
 			continue
 		}
-		text, err := readBounded(path, maxText)
+		text, err := bounded.File(path, maxText)
 		if errors.Is(err, fs.ErrNotExist) || !e.Type().IsRegular() {
 			continue
 		}
@@ -246,7 +247,7 @@ func (n Nodes) capabilities(dir string, depth int, f func(capability) error) err
 }
 
 func (n Nodes) owner(name string) (owner, error) {
-	text, err := readBounded(filepath.Join(n.Proc, name), maxText)
+	text, err := bounded.File(filepath.Join(n.Proc, name), maxText)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return owner{}, err
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // maxMinor is 20 bits, the largest minor number that all of user space supports. The driver's largest is far
@@ -145,7 +147,7 @@ func (n Nodes) Minors() (map[string]uint32, error) {
 	minors := map[string]uint32{}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name(), "information")
-		text, err := readBounded(path, maxText)
+		text, err := bounded.File(path, maxText)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -2,13 +2,13 @@ package headers
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -39,12 +39,12 @@ func (c conf) is(name string, value bool) bool {
 func readConf(root fs.FS, log *slog.Logger) conf {
 	c := conf{}
 	for _, name := range confFiles(root, "etc/apt/apt.conf.d", "etc/apt/apt.conf", true) {
-		text, err := readBounded(root, name)
+		text, err := bounded.FSFile(root, name, maxConf)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = c.parse(text)
+			err = c.parse(string(text))
 		}
 		if err != nil {
 			log.Warn("the rest of the file is not used", "path", name, "error", err)
@@ -65,19 +65,6 @@ func confFiles(root fs.FS, dir, main string, bare bool) []string {
 		}
 	}
 	return append(names, main)
-}
-
-func readBounded(root fs.FS, name string) (string, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
-	if err == nil && len(data) > maxConf {
-		err = fmt.Errorf("it has more than %d bytes", maxConf)
-	}
-	return string(data), err
 }
 
 // parse parses the format of apt.conf(5): statements of a name and a value that end in a semicolon, scopes in

@@ -79,7 +79,7 @@ func TestReadConf(t *testing.T) {
 	var log logtest.Log
 	got := readConf(root, log.Logger())
 	assert.Same(t, conf{"acquire::http::proxy": "mounted", "acquire::a": "2", "acquire::b": "1"}, got)
-	if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "50broken.conf: line 2: a quote") || !strings.Contains(said[1], "98big: it has more than") {
+	if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "50broken.conf: line 2: a quote") || !strings.Contains(said[1], "98big: larger than") {
 		t.Errorf("%q", said)
 	}
 	if got := readConf(fstest.MapFS{}, nil); len(got) > 0 {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const maxLogins = 1000
@@ -23,7 +25,7 @@ type login struct {
 func readLogins(root fs.FS, log *slog.Logger) []login {
 	var all []login
 	for _, name := range confFiles(root, "etc/apt/auth.conf.d", "etc/apt/auth.conf", false) {
-		text, err := readBounded(root, name)
+		text, err := bounded.FSFile(root, name, maxConf)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -31,7 +33,7 @@ func readLogins(root fs.FS, log *slog.Logger) []login {
 			log.Warn("logins in the file are not used", "path", name, "error", err)
 			continue
 		}
-		more, err := parseLogins(text)
+		more, err := parseLogins(string(text))
 		if err != nil {
 			log.Warn("the rest of the file is not used", "path", name, "error", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const maxCertFiles = 2000
@@ -37,10 +39,10 @@ func authorities(root fs.FS, own bool, c conf, log *slog.Logger) (*x509.CertPool
 		if files++; files > maxCertFiles {
 			return
 		}
-		text, err := readBounded(root, name)
+		text, err := bounded.FSFile(root, name, maxConf)
 		switch {
-		case err == nil && pool.AppendCertsFromPEM([]byte(text)):
-		case err == nil && appendDER(pool, []byte(text)):
+		case err == nil && pool.AppendCertsFromPEM(text):
+		case err == nil && appendDER(pool, text):
 		case loud && err == nil:
 			err = errors.New("it holds no certificate")
 			fallthrough

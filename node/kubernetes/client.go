@@ -12,11 +12,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -55,7 +56,7 @@ func New(server, folder string) *Client {
 
 // Namespace returns the namespace of the pod from the service account; "" when that does not have it.
 func (c *Client) Namespace() string {
-	text, err := small(filepath.Join(c.folder, "namespace"))
+	text, err := bounded.File(filepath.Join(c.folder, "namespace"), maxAccount)
 	if err != nil {
 		return ""
 	}
@@ -162,11 +163,11 @@ func message(data []byte) string {
 
 // account reads the token and replaces the HTTP client when the certificate authorities have changed.
 func (c *Client) account() (*http.Client, string, error) {
-	token, err := small(filepath.Join(c.folder, "token"))
+	token, err := bounded.File(filepath.Join(c.folder, "token"), maxAccount)
 	if err != nil {
 		return nil, "", err
 	}
-	authorities, err := small(filepath.Join(c.folder, "ca.crt"))
+	authorities, err := bounded.File(filepath.Join(c.folder, "ca.crt"), maxAccount)
 	if err != nil {
 		return nil, "", err
 	}
@@ -200,19 +201,6 @@ func newHTTP(pool *x509.CertPool) *http.Client {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-func small(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxAccount+1))
-	if err == nil && len(data) > maxAccount {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxAccount)
-	}
-	return data, err
 }
 
 // truncate shortens a text to at most this many bytes, between characters.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"golang.org/x/sys/unix"
 )
 
@@ -140,7 +141,7 @@ func (in *Input) mountOf(path string) (fstype, opts string, found bool) {
 
 // mount is mountOf with the mount point, "" when there is none.
 func (in *Input) mount(path string) (fstype, opts, at string) {
-	text, err := readSmall(filepath.Join(in.Proc, "self/mountinfo"), maxIndex)
+	text, err := bounded.Text(filepath.Join(in.Proc, "self/mountinfo"), maxIndex)
 	if err != nil {
 		return "", "", ""
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -104,7 +105,7 @@ func (in *Input) presence(name string, trees []string) presence {
 // hasModule says whether modules.dep or modules.builtin names a module: "kernel/drivers/i2c/i2c-core.ko.xz:
 // ...".
 func hasModule(index, name string) bool {
-	text, err := readSmall(index, maxIndex)
+	text, err := bounded.Text(index, maxIndex)
 	if err != nil {
 		return false
 	}
@@ -144,7 +145,7 @@ func checkRDMA(in *Input) result {
 // for it on demand. The kernel loads modules with the host's modprobe in the host's root, whatever the
 // container has.
 func (in *Input) hash(name string) presence {
-	text, err := readSmall(filepath.Join(in.Proc, "crypto"), maxKeys)
+	text, err := bounded.Text(filepath.Join(in.Proc, "crypto"), maxKeys)
 	if err != nil {
 		return unknown
 	}
@@ -161,7 +162,7 @@ func (in *Input) hash(name string) presence {
 		}
 		root = in.Root
 	}
-	helper, err := readSmall(filepath.Join(in.Proc, "sys/kernel/modprobe"), maxSmall)
+	helper, err := bounded.Text(filepath.Join(in.Proc, "sys/kernel/modprobe"), maxSmall)
 	if err != nil {
 		helper = "/sbin/modprobe"
 	}
@@ -186,6 +187,6 @@ func (in *Input) hash(name string) presence {
 
 // hasAlias says whether modules.alias has a name: "alias crypto-sha512 sha512_generic".
 func hasAlias(index, name string) bool {
-	text, err := readSmall(index, maxIndex)
+	text, err := bounded.Text(index, maxIndex)
 	return err == nil && strings.Contains("\n"+text, "\nalias "+name+" ")
 }

@@ -3,11 +3,11 @@ package preflight
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -19,23 +19,9 @@ const (
 // errHost says that the host's root is not visible to this process.
 var errHost = errors.New("the host's file system is not visible")
 
-// readSmall reads a file of at most limit bytes.
-func readSmall(name string, limit int64) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s: larger than %d bytes", name, limit)
-	}
-	return string(data), err
-}
-
 // value returns the content of a file of sysfs or procfs without its newline, "" when it cannot be read.
 func value(elem ...string) string {
-	s, err := readSmall(filepath.Join(elem...), maxSmall)
+	s, err := bounded.Text(filepath.Join(elem...), maxSmall)
 	if err != nil {
 		return ""
 	}

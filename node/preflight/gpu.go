@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -102,7 +103,7 @@ func checkHealth(in *Input) result {
 	fix := ""
 	for _, g := range in.GPUs {
 		dir := filepath.Join(in.Sys, "bus/pci/devices", g.Address)
-		config, err := readSmall(filepath.Join(dir, "config"), maxSmall)
+		config, err := bounded.Text(filepath.Join(dir, "config"), maxSmall)
 		switch {
 		case err == nil && len(config) >= 4 && config[:4] == "\xff\xff\xff\xff":
 			ill = append(ill, in.label(g)+" does not answer on the bus")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,7 +52,7 @@ type procKey struct {
 
 // readKeys reads the names from /proc/keys and asks the kernel for the content of the keyrings.
 func (in *Input) readKeys() keyrings {
-	text, err := readSmall(filepath.Join(in.Proc, "keys"), maxKeys)
+	text, err := bounded.Text(filepath.Join(in.Proc, "keys"), maxKeys)
 	if err != nil {
 		return keyrings{}
 	}

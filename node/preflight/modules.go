@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -93,7 +94,7 @@ func (in *Input) hostModule(root string) string {
 		if err != nil {
 			continue
 		}
-		index, err := readSmall(file, maxIndex)
+		index, err := bounded.Text(file, maxIndex)
 		if err != nil {
 			continue
 		}

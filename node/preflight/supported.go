@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -74,7 +75,7 @@ func (s Supported) Lookup(g devices.GPU) (Chip, bool) {
 // ReadSupported reads the list of a driver, at most 16 MiB. The error wraps fs.ErrNotExist when the image has
 // no list, as with old Debian packages.
 func ReadSupported(path string) (Supported, error) {
-	data, err := readSmall(path, maxList)
+	data, err := bounded.Text(path, maxList)
 	if err != nil {
 		return Supported{}, fmt.Errorf("read the driver's list of GPUs: %w", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // trust says what the kernel requires of a module.
@@ -72,7 +74,7 @@ func efiVariable(roots []string, name string) string {
 // efiFlag returns the value of a variable of one byte, which follows the four bytes of its attributes; -1
 // when there is none.
 func efiFlag(roots []string, name string) int {
-	data, err := readSmall(efiVariable(roots, name), maxSmall)
+	data, err := bounded.Text(efiVariable(roots, name), maxSmall)
 	if err != nil || len(data) != 5 {
 		return -1
 	}

@@ -3,9 +3,10 @@ package repoconf
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -15,19 +16,11 @@ const (
 
 // ReadFile reads a whole file of at most limit bytes.
 func ReadFile(root fs.FS, name string, limit int64) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
+	data, err := bounded.FSFile(root, name, limit)
+	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+		err = fmt.Errorf("%w: %w", ErrSources, err)
 	}
-	defer f.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: %w: larger than %d bytes", name, ErrSources, limit)
-	}
-	return data, nil
+	return data, err
 }
 
 // ListFiles returns the names of the files in a configuration folder, without hidden ones; none if there is

@@ -3,12 +3,12 @@ package rpmdb
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
@@ -76,19 +76,11 @@ func databaseFiles(list []fs.DirEntry) []string {
 
 // readFile reads a file of the database.
 func readFile(root fs.FS, name string) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
+	data, err := bounded.FSFile(root, name, blobs.MaxBytes)
+	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	defer f.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(f, blobs.MaxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if len(data) > blobs.MaxBytes {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrFormat, blobs.MaxBytes)
-	}
-	return data, nil
+	return data, err
 }
 
 // bdb is the backend of Berkeley DB.
