@@ -73,8 +73,8 @@ vet: ## gofmt and go vet
 lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck and ci/prose; go install brings what is missing
 	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
 
-golden: ## rewrite the golden files
-	go test ./cmd/driver-build ./images ./images/matrix ./images/page ./images/runfile ./node/preflight ./node/status ./ci/compat ./ci/tiers -update
+golden: ## rewrite the golden files, and the generated parts of the pages in docs
+	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/page ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat ./ci/tiers -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

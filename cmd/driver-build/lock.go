@@ -19,7 +19,7 @@ beside the matrix, to be kept in version control. From then on builds use it: th
 image next year, and refuse what no longer fits the matrix.
 
 Without --update, what is missing or no longer fits the matrix is resolved, the rest stays as it is, and what the matrix no longer
-has is dropped. With --update everything selected is resolved anew, or, where TARGETs are given (a tag, or TAG/ARCH), only those.
+has is dropped. With --update everything selected is resolved again, or, where TARGETs are given (a tag, or TAG/ARCH), only those.
 Without --os and --driver the whole matrix is meant.`
 
 const lockExample = `  driver-build lock
@@ -53,7 +53,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 	o.selection.AddTo(f)
 	o.sources.AddTo(f)
 	f.StringVar(&o.file, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
-	f.BoolVar(&o.update, "update", false, "resolve anew: everything selected, or the TARGETs given")
+	f.BoolVar(&o.update, "update", false, "resolve again: everything selected, or the TARGETs given")
 	f.BoolVar(&o.check, "check", false, "write nothing; print what would change, with exit code 3 when anything would")
 	o.kernels.AddTo(f)
 	return cmd

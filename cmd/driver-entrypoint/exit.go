@@ -13,16 +13,30 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// Exit codes, as docs/operations.md lists them.
+// The exit codes. Their comments are the table in docs/operations.md.
 const (
-	exitFailure     = 1
-	exitUsage       = 2
-	exitLocked      = 10
+	// exitDone means stopped; or left in place because it is in use (`--on-busy=detach`); or a signal ended the
+	// container before it began.
+	exitDone = 0
+	// exitFailure means unexpected: the message says what.
+	exitFailure = 1
+	// exitUsage means wrong flags, environment or mounted configuration.
+	exitUsage = 2
+	// exitLocked means that the lock was not free in time (`--lock-timeout`, 20 min).
+	exitLocked = 10
+	// exitUnsupported means that the node does not fit: the checks of preflight, no modules for its kernel in an
+	// image without a toolchain, no headers, no compiler.
 	exitUnsupported = 11
-	exitCompile     = 12
-	exitRefused     = 13
-	exitInUse       = 14
-	exitNotReady    = 15
+	// exitCompile means that the compile failed; the message has the last 40 lines, and the path of the complete
+	// log.
+	exitCompile = 12
+	// exitRefused means that the kernel refused a module, or would refuse it (check `module-signing`):
+	// signature, symbols, unsupported GPU. The message quotes the kernel.
+	exitRefused = 13
+	// exitInUse means still in use (`--on-busy=fail`, `unload`).
+	exitInUse = 14
+	// exitNotReady means not ready: `probe`, `wait-ready`.
+	exitNotReady = 15
 )
 
 // errQuiet marks errors whose text has been printed already.
@@ -44,7 +58,7 @@ func exitCode(err error) int {
 	blocked, _ := errors.AsType[*preflight.BlockedError](err)
 	switch {
 	case err == nil:
-		return 0
+		return exitDone
 	case as[usageError](err), is(node.ErrConfig):
 		return exitUsage
 	case is(lock.ErrHeld):

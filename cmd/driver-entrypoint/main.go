@@ -46,7 +46,7 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	cmd.SetArgs(argv[1:])
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
-		return 0
+		return exitDone
 	}
 	code := exitCode(err)
 	if !errors.Is(err, errQuiet) {

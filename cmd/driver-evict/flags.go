@@ -44,7 +44,7 @@ func newSettings() (*settings, *pflag.FlagSet) {
 	f.DurationVar(&s.cfg.Timeout, "timeout", s.cfg.Timeout, "how long freeing the node may take, and then again the driver's start")
 	f.DurationVar(&s.cfg.RetryAfter, "retry-after", s.cfg.RetryAfter, "pause after an attempt that failed")
 	f.Int64Var(&s.cfg.GracePeriod, "grace-period", s.cfg.GracePeriod, "seconds given to evicted pods; -1: their own")
-	f.BoolVar(&s.cfg.Force, "force", false, "evict pods without a controller, too: nobody makes them anew")
+	f.BoolVar(&s.cfg.Force, "force", false, "evict pods without a controller, too: no controller recreates them")
 	f.StringVar(&s.cfg.Run, "run-dir", s.cfg.Run, "folder with the driver's status, shared with its container")
 	f.StringVar(&s.cfg.Node, "node-name", "", "name of this node")
 	f.StringVar(&s.cfg.Pod, "pod", "", "name of this pod")

@@ -20,10 +20,14 @@ import (
 	"github.com/driver-container/driver-container/node/logging"
 )
 
-// Exit codes; docs/evict.md lists them.
+// The exit codes. Their comments are the table in docs/evict.md.
 const (
+	// exitDone means stopped (SIGTERM, SIGINT).
+	exitDone = 0
+	// exitFailure means stopped with a node that could not be restored.
 	exitFailure = 1
-	exitUsage   = 2
+	// exitUsage means wrong flags, environment or mounts.
+	exitUsage = 2
 )
 
 func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
@@ -39,15 +43,15 @@ func run(argv, env []string, stdout, stderr io.Writer) int {
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprint(stdout, usage(flags))
-		return 0
+		return exitDone
 	case err == nil && s.version:
 		fmt.Fprintln(stdout, "driver-evict", version())
-		return 0
+		return exitDone
 	case err == nil:
 		err = s.serve(stderr)
 	}
 	if err == nil {
-		return 0
+		return exitDone
 	}
 	fmt.Fprintf(stderr, "driver-evict: %v\n", err)
 	if errors.Is(err, evict.ErrConfig) {

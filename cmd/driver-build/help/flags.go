@@ -31,37 +31,52 @@ var subjects = []struct {
 	{"Output", []string{"output", "format", "compression", "push", "repository", "tag"}},
 }
 
-const (
-	ownTitle    = "Flags"
-	commonTitle = "Cache, connection and progress"
-)
+const ownTitle = "Flags"
 
-// writeFlags prints the flags of a command, by subject if it has many.
-func writeFlags(w io.Writer, c *cobra.Command) {
+// CommonTitle is the title of the flags of every command.
+const CommonTitle = "Cache, connection and progress"
+
+// Section is a group of a command's flags.
+type Section struct {
+	Title string
+	Flags *pflag.FlagSet
+}
+
+// Sections returns the flags of a command, by subject if it has many. The last section has the flags of every
+// command, unless the command uses none of them.
+func Sections(c *cobra.Command) []Section {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if c.HasParent() || c.PersistentFlags().Lookup(f.Name) == nil {
 			own.AddFlag(f)
 		}
 	})
-	bySubject, grouped := map[string]*pflag.FlagSet{}, map[string]bool{}
+	var bySubject []Section
+	grouped := map[string]bool{}
 	for _, s := range subjects {
 		some := take(own, func(f *pflag.Flag) bool { return slices.Contains(s.flags, f.Name) })
 		if count(own) > fewFlags && count(some) > 1 {
-			bySubject[s.title] = some
+			bySubject = append(bySubject, Section{s.title, some})
 			some.VisitAll(func(f *pflag.Flag) { grouped[f.Name] = true })
 		}
 	}
-	write(w, ownTitle, take(own, func(f *pflag.Flag) bool { return !grouped[f.Name] }))
-	for _, s := range subjects {
-		write(w, s.title, bySubject[s.title])
-	}
+	all := append([]Section{{ownTitle, take(own, func(f *pflag.Flag) bool { return !grouped[f.Name] })}}, bySubject...)
 	if !isLocal(c) {
 		common := c.InheritedFlags()
 		if !c.HasParent() {
 			common = c.PersistentFlags()
 		}
-		write(w, commonTitle, common)
+		all = append(all, Section{CommonTitle, common})
+	}
+	return all
+}
+
+// writeFlags prints the flags of a command.
+func writeFlags(w io.Writer, c *cobra.Command) {
+	for _, s := range Sections(c) {
+		if s.Flags.HasAvailableFlags() {
+			fmt.Fprintf(w, "\n%s:\n%s", s.Title, s.Flags.FlagUsages())
+		}
 	}
 }
 
@@ -79,10 +94,4 @@ func take(from *pflag.FlagSet, wanted func(*pflag.Flag) bool) *pflag.FlagSet {
 func count(f *pflag.FlagSet) (n int) {
 	f.VisitAll(func(*pflag.Flag) { n++ })
 	return n
-}
-
-func write(w io.Writer, title string, f *pflag.FlagSet) {
-	if f != nil && f.HasAvailableFlags() {
-		fmt.Fprintf(w, "\n%s:\n%s", title, f.FlagUsages())
-	}
 }

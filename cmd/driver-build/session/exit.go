@@ -30,15 +30,32 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// The exit codes, as docs/driver-build.md lists them.
+// The exit codes. Their comments are the table in docs/driver-build.md.
 const (
+	// ExitDone means done.
+	ExitDone = 0
+	// ExitUnexpected means unexpected: this machine (a disk that fills up, a limit of memory that is too low).
 	ExitUnexpected = 1
-	ExitUsage      = 2
-	ExitSome       = 3
-	ExitNetwork    = 4
-	ExitMismatch   = 5
-	ExitStep       = 6
-	ExitSignal     = 128
+	// ExitUsage means wrong flags, a wrong matrix, unknown names, a pair that cannot work, outputs and a cache
+	// that cannot be written, programs for the image that are missing: nothing was downloaded. Or the base is of
+	// another system.
+	ExitUsage = 2
+	// ExitSome means that there are several targets, and some failed; the others are done. Or `check`, `doctor`,
+	// `lock --check` or `drivers --lagging` found something.
+	ExitSome = 3
+	// ExitNetwork means that the network, a registry or a BuildKit daemon failed, after retries; that a registry
+	// refuses the push, before the build; or, with `--offline`, that the cache lacks something.
+	ExitNetwork = 4
+	// ExitMismatch means wrong content: checksum, size, signature, expiry, format; another name, version or
+	// architecture than the index or the matrix says; something missing or damaged inside; more than the bounds
+	// of [security.md](security.md). Or `verify` found an error, such as an image that is not signed.
+	ExitMismatch = 5
+	// ExitStep means that a step failed: modules do not compile, this machine cannot compile them, packages
+	// cannot be resolved, package sources cannot be used, or a token or program did not sign.
+	ExitStep = 6
+	// ExitSignal means that a signal stopped the run, plus the number of the signal: 130 for SIGINT, 143 for
+	// SIGTERM.
+	ExitSignal = 128
 )
 
 // SignalError is the cause of a context that a signal cancelled.
@@ -51,7 +68,7 @@ func ExitCode(err error) int {
 	var stop SignalError
 	switch {
 	case err == nil:
-		return 0
+		return ExitDone
 	case errors.As(err, &stop):
 		if sig, ok := stop.Signal.(syscall.Signal); ok {
 			return ExitSignal + int(sig)
