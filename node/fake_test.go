@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -292,7 +293,7 @@ func (w *world) untrue(d *status.Driver) string {
 		return ""
 	}
 	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset"} {
-		if !named(d.Modules, name) {
+		if !modulestack.Named(d.Modules, name) {
 			return name + " is not in it"
 		}
 	}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/adoption"
+	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -25,7 +24,7 @@ func (n *Node) load(ctx context.Context) error {
 			RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
 	}
 	err := n.insert(ctx)
-	if !n.loaded.Adopted && (err == nil || errors.Is(err, errRemains)) { // what remains the stop unloads, with all that use it
+	if !n.loaded.Adopted && (err == nil || errors.Is(err, modulestack.ErrRemains)) { // what remains the stop unloads, with all that use it
 		n.up = append(n.up, n.modulesStep())
 	}
 	if err != nil {
@@ -55,12 +54,12 @@ func (n *Node) takeOver() {
 	}
 	recorded := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool {
 		_, err := os.Stat(m.File)
-		return err != nil && n.found != nil && named(n.files(), m.Name)
+		return err != nil && n.found != nil && modulestack.Named(n.files(), m.Name)
 	})
 	n.driver.Modules = nil
 	for _, m := range slices.Concat(recorded, n.files()) {
 		live, err := n.kernel.Module(m.Name)
-		if err == nil && live.SrcVersion == m.SrcVersion && !named(n.driver.Modules, m.Name) {
+		if err == nil && live.SrcVersion == m.SrcVersion && !modulestack.Named(n.driver.Modules, m.Name) {
 			n.driver.Modules = append(n.driver.Modules, m)
 		}
 	}
@@ -69,10 +68,6 @@ func (n *Node) takeOver() {
 	if n.driver.Source == "" {
 		n.driver.Source = status.Adopted
 	}
-}
-
-func named(modules []status.Module, name string) bool {
-	return slices.ContainsFunc(modules, func(m status.Module) bool { return m.Name == name })
 }
 
 // files returns the modules to load, of those that were found.
@@ -98,11 +93,11 @@ func (n *Node) insert(ctx context.Context) error {
 		return nil
 	}
 	before := n.driver
-	differing, err := n.stack(n.loaded.Differing...)
+	differing, err := n.stack().Loaded(n.loaded.Differing...)
 	if err != nil {
 		return err
 	}
-	removed, err := n.delete(ctx, differing, before)
+	removed, err := n.stack().Delete(ctx, differing, before)
 	if err != nil {
 		return err
 	}
@@ -114,25 +109,25 @@ func (n *Node) insert(ctx context.Context) error {
 			n.showDriver()
 		}, n.below(missing)...)
 		n.driver.InTree = slices.Concat(before.InTree, inTree)
-		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return named(missing, m.Name) })
+		kept := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool { return modulestack.Named(missing, m.Name) })
 		n.driver.Modules = append(kept, missing...)
 		n.showDriver()
 	}
 	if err == nil {
-		err = n.insertAll(ctx, missing)
+		err = n.stack().Insert(ctx, missing)
 	}
 	if err == nil {
 		if err = n.check(); err != nil {
-			err = errors.Join(err, n.deleteAll(context.WithoutCancel(ctx), missing))
+			err = errors.Join(err, n.stack().Remove(context.WithoutCancel(ctx), missing))
 		}
 	}
-	if err == nil || errors.Is(err, errRemains) {
+	if err == nil || errors.Is(err, modulestack.ErrRemains) {
 		return err
 	}
-	n.removeInTree(ctx, inTree)
+	n.stack().DeleteInTree(ctx, inTree)
 	n.driver = before
 	n.showDriver()
-	return errors.Join(err, n.putBack(context.WithoutCancel(ctx), before, removed))
+	return errors.Join(err, n.stack().PutBack(context.WithoutCancel(ctx), before, removed))
 }
 
 // missing returns the wanted modules that are not loaded.
@@ -161,46 +156,6 @@ func (n *Node) below(modules []status.Module) []string {
 		}
 	}
 	return names
-}
-
-// insertAll loads modules in order; when one is refused, those before it are removed again.
-func (n *Node) insertAll(ctx context.Context, modules []status.Module) error {
-	for i, m := range modules {
-		if err := n.insertOne(ctx, m); err != nil {
-			undo := n.deleteAll(context.WithoutCancel(ctx), modules[:i])
-			return errors.Join(fmt.Errorf("load %s: %w", m.Name, err), undo)
-		}
-	}
-	return nil
-}
-
-func (n *Node) insertOne(ctx context.Context, m status.Module) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := n.kernel.Insert(ctx, m.File, m.Params)
-	if !errors.Is(err, kmod.ErrLoaded) {
-		return err
-	}
-	live, err := n.kernel.Module(m.Name) // another program was faster: fine if it is the same build
-	if err == nil && live.SrcVersion != m.SrcVersion {
-		err = fmt.Errorf("another build of it is loaded already (srcversion %s, this one has %s)", live.SrcVersion, m.SrcVersion)
-	}
-	return err
-}
-
-// errRemains marks a load that could not be undone, because somebody already used what had been loaded.
-var errRemains = errors.New("half of the modules remain")
-
-// deleteAll removes modules, last first; a module that is not loaded is no error.
-func (n *Node) deleteAll(ctx context.Context, modules []status.Module) error {
-	var errs []error
-	for _, m := range slices.Backward(modules) {
-		if err := n.kernel.Delete(ctx, m.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("%w: remove %s again: %w", errRemains, m.Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // check compares the loaded modules with those that were to be loaded.

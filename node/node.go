@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -156,3 +157,6 @@ func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 	}
 	return n.hardware.AskUsage(ctx)
 }
+
+// stack returns the kernel with the modules of a driver.
+func (n *Node) stack() modulestack.Stack { return modulestack.Stack{Kernel: n.kernel, Warn: n.warn} }

@@ -47,7 +47,7 @@ func (n *Node) sweep(ctx context.Context, mounted bool) error {
 		}
 	}
 	if n.prev != nil {
-		n.removeInTree(ctx, n.prev.InTree)
+		n.stack().DeleteInTree(ctx, n.prev.InTree)
 		n.removeNodes(n.prev.Nodes)
 	}
 	n.prev = nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -92,7 +93,7 @@ func (n *Node) waitUntilFree(ctx context.Context, old status.Driver) error {
 	var said time.Time
 	for {
 		err := n.removable(ctx)
-		busy, ok := errors.AsType[*InUseError](err)
+		busy, ok := errors.AsType[*modulestack.InUseError](err)
 		switch {
 		case err == nil:
 			n.status.Change(func(st *status.Snapshot) { st.Holders = nil })
@@ -155,16 +156,16 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	n.showDriver()
 	inserted, err := n.kernel.InsertInTree(ctx, func(string) {}, old.InTree...) // the record has them
 	if err == nil {
-		err = checkFiles(old.Modules)
+		err = modulestack.CheckFiles(old.Modules)
 	}
 	if err == nil {
-		err = n.insertAll(ctx, old.Modules)
+		err = n.stack().Insert(ctx, old.Modules)
 	}
-	if errors.Is(err, errRemains) {
+	if errors.Is(err, modulestack.ErrRemains) {
 		err = errors.Join(err, n.unload(ctx, old))
 	}
 	if err != nil {
-		n.removeInTree(ctx, inserted)
+		n.stack().DeleteInTree(ctx, inserted)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w (modules outlive a container only where %s is mounted from the host)", err, n.cfg.StateDir)
 		}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -76,7 +77,7 @@ func (n *Node) awaitSafeLoad(ctx context.Context, old status.Driver) (err error)
 // people who drain the node need to know.
 func (n *Node) showSafeLoad(ctx context.Context, old status.Driver) error {
 	err := n.removable(ctx)
-	busy, inUse := errors.AsType[*InUseError](err)
+	busy, inUse := errors.AsType[*modulestack.InUseError](err)
 	if err != nil && !inUse {
 		return err
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	many := &InUseError{}
+	many := &modulestack.InUseError{}
 	for pid := range 10 {
 		many.Holders = append(many.Holders, kmod.Holder{PID: pid + 1, Command: "python3", Files: []string{"/dev/nvidia0"}})
 	}
@@ -30,7 +31,7 @@ func TestErrors(t *testing.T) {
 		want []string
 	}{
 		{many, []string{"Could not unload NVIDIA driver kernel modules, driver is in use by pid 1 (python3)", "pid 8 ", "and 2 more", "Stop these processes"}},
-		{&InUseError{Module: "nvidia_uvm"}, []string{"module nvidia_uvm has references", "hostPID"}},
+		{&modulestack.InUseError{Module: "nvidia_uvm"}, []string{"module nvidia_uvm has references", "hostPID"}},
 		{&RollbackError{Old: v470, New: v535, Err: why}, []string{"driver 535.261.03 failed to start, 470.256.02 is loaded again: no GPU"}},
 		{&RollbackError{Old: v470, New: v535, Err: why, Restore: lost}, []string{"535.261.03 failed to start: no GPU; and 470.256.02 could not be put back: file gone"}},
 	} {

@@ -1,0 +1,69 @@
+package modulestack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// Loaded returns loaded modules and all that use them, in an order in which they can be unloaded.
+func (s Stack) Loaded(names ...string) (all []kmod.Module, err error) {
+	for _, name := range names {
+		stack, err := s.Kernel.Stack(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		all = append(all, stack...)
+	}
+	return all, nil
+}
+
+// Unreferenced compares the count of each module with the number of modules that use it. A higher count means
+// that something else uses the module.
+func Unreferenced(stack []kmod.Module) error {
+	for _, m := range stack {
+		if m.Refs > len(m.Holders) {
+			return &InUseError{Module: m.Name}
+		}
+	}
+	return nil
+}
+
+// Delete removes modules of a driver. When the kernel refuses to remove one half way, the removed ones are
+// loaded again: all of them are removed, or none.
+func (s Stack) Delete(ctx context.Context, stack []kmod.Module, d status.Driver) (removed []string, err error) {
+	if err := Unreferenced(stack); err != nil {
+		return nil, err
+	}
+	for _, m := range stack {
+		err := s.Kernel.Delete(ctx, m.Name)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			removed = append(removed, m.Name)
+			continue
+		}
+		back := s.PutBack(context.WithoutCancel(ctx), d, removed)
+		if errors.Is(err, kmod.ErrInUse) {
+			holders, scan := s.Kernel.Holders(ctx, func(int) bool { return false })
+			return nil, errors.Join(&InUseError{Holders: holders, Module: m.Name}, scan, back)
+		}
+		return nil, errors.Join(fmt.Errorf("unload %s: %w", m.Name, err), back)
+	}
+	return removed, nil
+}
+
+// DeleteInTree removes modules of the kernel that were loaded for the driver, except those that others use
+// now. It does so also after a signal, which has cancelled the context of a start.
+func (s Stack) DeleteInTree(ctx context.Context, names []string) {
+	ctx = context.WithoutCancel(ctx)
+	for _, name := range slices.Backward(names) {
+		err := s.Kernel.Delete(ctx, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, kmod.ErrInUse) {
+			s.Warn("remove %s, which had been loaded for the driver: %v", name, err)
+		}
+	}
+}

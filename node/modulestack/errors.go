@@ -1,0 +1,32 @@
+package modulestack
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// InUseError says that the driver cannot be unloaded because somebody holds it.
+type InUseError struct {
+	Holders []kmod.Holder // empty: something inside of the kernel
+	Module  string        // the module that was refused or has references without a known holder; may be empty
+}
+
+func (e *InUseError) Error() string {
+	const most = 8
+	// NVIDIA's own container prints the first sentence; people search their logs for it.
+	text := "Could not unload NVIDIA driver kernel modules, driver is in use"
+	if len(e.Holders) == 0 {
+		return text + fmt.Sprintf(": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)", e.Module)
+	}
+	names := make([]string, 0, most)
+	for i, h := range e.Holders {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(e.Holders)-most))
+			break
+		}
+		names = append(names, h.String())
+	}
+	return text + " by " + strings.Join(names, "; ") + ". Stop these processes, or delete their pods"
+}
