@@ -62,6 +62,7 @@ func drawLife(rt *rapid.T) life {
 		param:    rapid.SampledFrom([]string{"", "NVreg_A=1", "NVreg_A=0", "NVreg_Unknown=1"}).Draw(rt, "parameter"),
 		uvmParam: rapid.SampledFrom([]string{"", "", "NVreg_A=1"}).Draw(rt, "parameter of nvidia_uvm"),
 		onBusy:   rapid.SampledFrom([]string{BusyDetach, BusyFail, BusyWait}).Draw(rt, "on busy"),
+		waits:    rapid.Bool().Draw(rt, "waits for a fit node"),
 	}
 	fails := 0
 	for range rapid.IntRange(0, 3).Draw(rt, "events") {

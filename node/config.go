@@ -15,6 +15,12 @@ const (
 	BusyWait   = "wait"   // continue to wait, until a second signal or SIGKILL
 )
 
+// Values of Config.OnPreflight: what to do if a check before the start finds the node unfit.
+const (
+	PreflightExit = "exit" // end: exit code 11 or 13
+	PreflightWait = "wait" // stay, not ready, and check again
+)
+
 // Values of Config.RootKind: how the driver root is served.
 const (
 	RootMount = "mount" // by a mount, which needs a privileged container
@@ -44,6 +50,7 @@ type Config struct {
 	RDMA          bool     // load nvidia-peermem if there is a Mellanox device
 	UnloadNouveau bool     // unload nouveau if it is loaded and unused
 	SkipPreflight []string // names of checks that must not block
+	OnPreflight   string   // PreflightExit or PreflightWait
 	MaxThreads    int      // of the compiler; 0: from the limits of the container
 	NoCompile     bool     // never compile: modules of the image or the cache only
 	Fetch         bool     // fetch headers from repositories if they are nowhere else
@@ -70,7 +77,7 @@ func Defaults() Config {
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
 		KernelHooks: "/run/kernel/postinst.d", RootKind: RootMount,
 		ModuleType: "auto", LockTimeout: 20 * time.Minute,
-		OnBusy: BusyDetach, GPUInit: GPURequire, Persistence: true, Fetch: true,
+		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true,
 	}
 }
 
@@ -89,6 +96,7 @@ func (c Config) Check() error {
 	oneOf("--kernel-module-type (KERNEL_MODULE_TYPE)", c.ModuleType, "auto", "open", "proprietary")
 	oneOf("--driver-root (DRIVER_ROOT_KIND)", c.RootKind, RootMount, RootLink)
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
+	oneOf("--preflight-on-failure (DRIVER_PREFLIGHT_ON_FAILURE)", c.OnPreflight, PreflightExit, PreflightWait)
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
 	if c.MaxThreads < 0 {
 		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))

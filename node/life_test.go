@@ -28,6 +28,7 @@ type life struct {
 	param    string // of the module nvidia
 	uvmParam string // of the module nvidia_uvm
 	onBusy   string // default BusyDetach
+	waits    bool   // PreflightWait
 	asks     time.Duration
 	events   []event
 }
@@ -119,6 +120,9 @@ func (w *world) begin(l life) (*instance, *Node) {
 	cfg.Run, cfg.Termination, cfg.Grace = w.dir+"/nvidia", "", 20*time.Second
 	if l.onBusy != "" {
 		cfg.OnBusy = l.onBusy
+	}
+	if l.waits {
+		cfg.OnPreflight = PreflightWait
 	}
 	log := slog.New(slog.DiscardHandler)
 	return i, &Node{

@@ -33,6 +33,10 @@ func TestLines(t *testing.T) {
 		"left in place": {func(w *world, log func(*Node)) {
 			w.run(life{version: v535}, log, func(*Node) { w.at(5*time.Second, func() { w.meddle("holder comes") }) })
 		}, []string{logtest.LeftInPlace + `Could not unload NVIDIA driver kernel modules, driver is in use by pid 4711`}},
+		"a node that is not fit": {func(w *world, log func(*Node)) {
+			w.preflightBad = true
+			w.run(life{version: v535, waits: true}, log)
+		}, []string{`error: ` + logtest.Unfit + `this node cannot run the driver as it is:\nheaders: no headers`}},
 		"meddlers": {func(w *world, log func(*Node)) {
 			w.run(life{version: v535, asks: time.Minute}, log, func(*Node) {
 				w.at(7*time.Second, func() { w.meddle("lock file removed") })

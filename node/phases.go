@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/driver-container/driver-container/node/lock"
@@ -113,9 +114,12 @@ func (n *Node) beat(end <-chan struct{}) {
 	}
 }
 
-// warn logs a warning and keeps it in the status.
+// warn logs a warning and keeps it in the status. A warning that the status has already is not repeated.
 func (n *Node) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	if slices.Contains(n.status.Get().Warnings, text) {
+		return
+	}
 	n.log.Warn(text) //nolint:sloglint // the sentence is also in the status
 	n.status.Change(func(st *status.Snapshot) {
 		const most = 50

@@ -9,7 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
-	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -60,9 +59,11 @@ func (n *Node) modules(flavour, release string, mellanox bool) Want {
 
 // find searches for existing modules.
 func (n *Node) find(ctx context.Context) error {
+	n.found, n.source, n.damaged = nil, "", ""
 	set, source, err := n.supplier.Find(ctx, n.want)
 	n.status.Change(func(st *status.Snapshot) {
 		switch {
+		case st.State == status.Waiting: // a search of the same start
 		case err == nil && source == status.FromCache:
 			st.Counters.CacheHits++
 		case errors.Is(err, kbuild.ErrMiss):
@@ -172,21 +173,6 @@ func (n *Node) checkParams() error {
 		}
 	}
 	return nil
-}
-
-// preflight returns an error with everything that is in the way of the driver, before anything is changed.
-func (n *Node) preflight(ctx context.Context) error {
-	checks := n.hardware.Preflight(ctx, n.question())
-	for _, c := range checks {
-		if c.Status == preflight.Warning {
-			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)
-		}
-	}
-	err := preflight.Blocking(checks)
-	if err != nil {
-		n.leaveCertificate(checks)
-	}
-	return err
 }
 
 func (n *Node) question() Question {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/node/daemons"
@@ -53,7 +52,7 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 			answer.Driver, n.want.Driver)
 	}
 	if answer.Source == probe.SourceProcfs {
-		n.warnOnce(notAsked)
+		n.warn("%s", notAsked)
 	}
 	gpus, broken := n.judge(answer)
 	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus })
@@ -62,7 +61,7 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	}
 	text := strings.Join(broken, "; ")
 	if n.cfg.GPUInit == GPUWarn {
-		n.warnOnce(text)
+		n.warn("%s", text)
 		return "", nil
 	}
 	return text + " (--gpu-init=warn serves the others all the same)", nil
@@ -121,10 +120,4 @@ func (n *Node) announce(reason string) error {
 	n.status.Change(func(st *status.Snapshot) { st.State, st.Ready, st.Reason, st.Holders = status.Serving, true, "", nil })
 	n.log.Info("ready", "driver", n.driver.Version, "flavour", n.driver.Flavour, "kernel", n.release)
 	return nil
-}
-
-func (n *Node) warnOnce(text string) {
-	if !slices.Contains(n.status.Get().Warnings, text) {
-		n.warn("%s", text)
-	}
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
 
@@ -121,7 +120,7 @@ func (n *Node) keepLock() {
 		return
 	}
 	if retake := n.lock.Retake(); retake != nil {
-		n.warnOnce(fmt.Sprintf("%v; it cannot be made anew: %v", err, retake))
+		n.warn("%v; it cannot be made anew: %v", err, retake)
 		return
 	}
 	n.log.Warn("lock file recreated", "error", err)

@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/lock"
-	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -116,25 +115,6 @@ func TestLockNeverFree(t *testing.T) {
 		}
 		if st := n.Snapshot(); st.State != status.Failed || st.Holding() {
 			t.Errorf("%+v", st)
-		}
-	})
-}
-
-// TestPreflightReason checks that the termination message of a container that preflight ends is the check
-// that stopped it, and what it found.
-func TestPreflightReason(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.preflightBad = true
-		file := w.dir + "/termination"
-		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		e := w.run(life{version: v535, asks: time.Hour}, func(n *Node) { n.cfg.Termination = file })
-		text, err := os.ReadFile(file)
-		blocked, ok := errors.AsType[*preflight.BlockedError](e.err)
-		if !ok || !blocked.Has(preflight.Headers) || !strings.Contains(string(text), "no headers") {
-			t.Errorf("%v, last words %q, %v", e.err, text, err)
-		}
-		if e.status.State != status.Failed || !strings.Contains(e.status.Reason, "no headers") {
-			t.Errorf("%+v", e.status)
 		}
 	})
 }

@@ -6,6 +6,7 @@ const (
 	Ready          = `ready driver=`
 	Up             = `the driver is up driver=\S+ flavour=proprietary kernel=\S+ duration=`
 	NotReady       = `not ready: `
+	Unfit          = `waiting for a fit node every=1m0s: `
 	PhaseFinished  = ` phase finished phase=`
 	Adopting       = `is loaded as wanted, adopting it driver=`
 	Completing     = `is loaded in part, adopting and completing it driver=`

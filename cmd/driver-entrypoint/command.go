@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/node/envflags"
 )
@@ -57,7 +58,12 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{envflags.Explain(err)} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if _, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			err = fmt.Errorf("%w (this is version %s; of a flag of a newer version, set the environment variable: versions that do not know it ignore it)", err, version())
+		}
+		return usageError{envflags.Explain(err)}
+	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Version = p.versions()
 	root.SetVersionTemplate("driver-entrypoint {{.Version}}\n")

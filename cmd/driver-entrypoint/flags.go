@@ -54,6 +54,7 @@ var envNames = envflags.Names{
 	"pod":                            {"POD_NAME", "HOSTNAME"},
 	"pod-namespace":                  {"POD_NAMESPACE"},
 	"pod-uid":                        {"POD_UID"},
+	"preflight-on-failure":           {"DRIVER_PREFLIGHT_ON_FAILURE"},
 	"rdma":                           {"GPU_DIRECT_RDMA_ENABLED"},
 	"run-dir":                        {"DRIVER_RUN_DIR"},
 	"safe-load":                      {"DRIVER_SAFE_LOAD"},
@@ -63,6 +64,10 @@ var envNames = envflags.Names{
 	"timeout":                        {"DRIVER_TIMEOUT"},
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
+
+// otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that share
+// an environment with it.
+var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH", passphraseEnv, "DRIVER_EVICT_", "DRIVER_ENTRYPOINT_"}
 
 // describeEnvNames adds the environment variables to the usage of each flag.
 func describeEnvNames(cmd *cobra.Command) {

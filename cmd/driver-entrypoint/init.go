@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +32,9 @@ func (p *program) initCommand(patience context.Context) *cobra.Command {
 			if !license {
 				p.log().Info("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
+			if unknown := envNames.Unknown(p.env, "DRIVER_", otherVariables...); len(unknown) > 0 {
+				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version(), "variables", strings.Join(unknown, ", "))
+			}
 			return p.serve(cmd.Context(), patience, cfg, reports)
 		}}
 	f := cmd.Flags()
@@ -38,6 +42,7 @@ func (p *program) initCommand(patience context.Context) *cobra.Command {
 	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
 	moduleFlags(f, &cfg)
 	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
+	f.StringVar(&cfg.OnPreflight, "preflight-on-failure", cfg.OnPreflight, "when a check finds the node unfit: exit, or wait (stay, not ready, and check again every minute and when a GPU changes)")
 	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
 	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
 	stopFlags(f, &cfg)

@@ -55,6 +55,17 @@ func parseLine(_ *testing.T, line string) map[string]any {
 	return record
 }
 
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := Warnings(New(&out, "text").With("node", "a")).With("pod", "b").WithGroup("g")
+	log.Info("not this")
+	log.Warn("this", "c", 1)
+	if got := out.String(); !strings.HasSuffix(got, "Z warning: this node=a pod=b g.c=1\n") || strings.Contains(got, "not") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -29,7 +29,7 @@ func TestCollect(t *testing.T) {
 		"wanted_info{driver=535.261.03,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64}": 1,
 		"ready":                0,
 		"state{state=waiting}": 1,
-		"waits_for{what=lock}": 0, "waits_for{what=holders}": 1, "waits_for{what=clearance}": 0,
+		"waits_for{what=lock}": 0, "waits_for{what=holders}": 1, "waits_for{what=clearance}": 0, "waits_for{what=preflight}": 0,
 		"warnings":                             1,
 		"instance_start_timestamp_seconds":     1760000000,
 		"last_failure_timestamp_seconds":       1760000001,

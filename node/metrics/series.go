@@ -43,7 +43,7 @@ func (s sink) status(st status.Snapshot) {
 	for _, known := range states() {
 		s.send(state, boolValue(known == now), string(known))
 	}
-	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad} {
+	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad, status.ForPreflight} {
 		s.send(waitsFor, boolValue(now == status.Waiting && st.WaitsFor == what), what)
 	}
 	s.send(ready, boolValue(st.Ready))

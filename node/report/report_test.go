@@ -97,6 +97,8 @@ func TestLife(t *testing.T) {
 	b.see(t, time.Minute, waits)
 	waits.WaitsFor, waits.Reason = status.ForHolders, "in use by pid 4711"
 	b.see(t, time.Minute, waits)
+	b.see(t, time.Minute, status.Snapshot{State: status.Waiting, WaitsFor: status.ForPreflight, Phase: "preflight", Reason: "no headers"})
+	assert.Equal(t, "False Waiting no headers", b.condition())
 	b.see(t, time.Minute, status.Snapshot{State: status.Starting, Phase: "load"})
 	b.see(t, time.Second, serves)
 	const text = "driver 535.261.03 (open modules, from the cache) serves kernel 6.1.0, 1 of 2 GPUs work; the start took 1.75s"
@@ -121,11 +123,11 @@ func TestLife(t *testing.T) {
 	}
 	want := []string{
 		"Node Normal Serving x2: " + text, "Node Normal Stopped x1: the driver was taken down: modules unloaded, driver root removed", "Node Normal WaitingForSafeLoad x1: waiting for safe load",
-		"Node Warning Degraded x1: nvidia-persistenced is not running", "Node Warning UnloadBlocked x1: in use by pid 4711", "Node Warning WaitingForHolders x1: in use by pid 4711",
+		"Node Warning Degraded x1: nvidia-persistenced is not running", "Node Warning PreflightFailed x1: no headers", "Node Warning UnloadBlocked x1: in use by pid 4711", "Node Warning WaitingForHolders x1: in use by pid 4711",
 		"Pod Normal Compiling x1: compiling the modules of driver 535.261.03 for kernel 6.1.0", "Pod Normal Serving x2: " + text,
 		"Pod Normal Stopped x1: the driver was taken down: modules unloaded, driver root removed", "Pod Normal WaitingForLock x1: waiting for the node's lock, held by pod gpu/old",
 		"Pod Normal WaitingForSafeLoad x1: waiting for safe load", "Pod Warning Degraded x1: nvidia-persistenced is not running",
-		"Pod Warning UnloadBlocked x1: in use by pid 4711", "Pod Warning WaitingForHolders x1: in use by pid 4711",
+		"Pod Warning PreflightFailed x1: no headers", "Pod Warning UnloadBlocked x1: in use by pid 4711", "Pod Warning WaitingForHolders x1: in use by pid 4711",
 	}
 	if got := b.server.Told(); !slices.Equal(got, want) {
 		t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

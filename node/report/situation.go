@@ -33,6 +33,8 @@ func situationOf(st status.Snapshot, compiling bool) situation {
 			s.reason, s.warning = "WaitingForLock", false
 		case status.ForSafeLoad:
 			s.reason, s.warning = "WaitingForSafeLoad", false
+		case status.ForPreflight:
+			s.reason = "PreflightFailed"
 		default:
 			s.reason = "WaitingForHolders"
 		}

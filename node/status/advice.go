@@ -56,6 +56,10 @@ func adviseWaiting(st Snapshot) Advice {
 			Next: "see what empties the node: the GPU Operator's upgrade controller, or the container driver-evict of this pod (kubectl logs -c); " +
 				"without either of them remove the annotation by hand, or switch --safe-load (DRIVER_SAFE_LOAD) off"}
 	}
+	if st.WaitsFor == ForPreflight {
+		return Advice{Heals: "the node is checked again every minute, and at once when a GPU or a driver of it changes; the start goes on when nothing prevents it",
+			Next: "correct what the reason says; nvidia-driver preflight shows all checks"}
+	}
 	return Advice{Heals: "it goes on as soon as nobody uses the driver", Next: release(st)}
 }
 

@@ -14,7 +14,7 @@ type State string
 // States, in the order of a life. An instance may stay in serving, degraded or a waiting state for long;
 // after its end the file has one of detached, restored and failed, or is removed (absent).
 const (
-	Waiting  State = "waiting"  // for the lock, or for a driver in use that must go first
+	Waiting  State = "waiting"  // for the lock, for a driver in use that must go first, or for a fit node
 	Starting State = "starting" // in the phase that Snapshot.Phase names
 	Serving  State = "serving"  // ready
 	Degraded State = "degraded" // everything is up, but something that must work does not: not ready
@@ -27,9 +27,10 @@ const (
 
 // Values of Snapshot.WaitsFor in state waiting.
 const (
-	ForLock     = "lock"      // another instance holds the node's lock
-	ForHolders  = "holders"   // the driver that must be replaced is in use
-	ForSafeLoad = "clearance" // safe load: the node must be freed first
+	ForLock      = "lock"      // another instance holds the node's lock
+	ForHolders   = "holders"   // the driver that must be replaced is in use
+	ForSafeLoad  = "clearance" // safe load: the node must be freed first
+	ForPreflight = "preflight" // a check before the start found the node unfit
 )
 
 // SafeLoadAnnotation marks a node whose driver waits ForSafeLoad, until the node is free of GPU users. Its
@@ -61,7 +62,7 @@ type Snapshot struct {
 	State    State     `json:"state"`
 	Ready    bool      `json:"ready"`
 	Reason   string    `json:"reason,omitempty"`   // why the driver is not ready
-	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders or ForSafeLoad
+	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders, ForSafeLoad or ForPreflight
 	Phase    string    `json:"phase,omitempty"`
 	Instance string    `json:"instance"`
 	PID      int       `json:"pid"`

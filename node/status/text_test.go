@@ -29,6 +29,7 @@ func TestWriteText(t *testing.T) {
 		{PID: 4712, Command: "python3", Pod: "u", PodName: "train-0", PodNamespace: "team", Files: []string{"/dev/nvidia0"}}, {PID: 3, Command: "Xorg", Files: []string{"/dev/dri/card0"}}}
 	write("waiting for holders", Snapshot{State: Waiting, WaitsFor: ForHolders, Phase: "replace", Reason: "driver 470 must go", Holders: holders})
 	write("waiting for safe load", Snapshot{State: Waiting, WaitsFor: ForSafeLoad, Phase: "replace", Reason: "waiting for safe load"})
+	write("waiting for a fit node", Snapshot{State: Waiting, WaitsFor: ForPreflight, Phase: "preflight", Reason: "this node cannot run the driver as it is:\nheaders: no headers. Install them"})
 	write("stopping", Snapshot{State: Stopping, Holders: holders[:1]})
 	write("compiling", Snapshot{State: Starting, Phase: "modules"})
 	require.NoError(t, held.Release())

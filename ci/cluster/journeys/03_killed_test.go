@@ -73,34 +73,24 @@ func Test03Reboot(t *testing.T) {
 	}
 }
 
-// A node that has no GPU yet: the pod ends with the reason, kubelet starts it again and again, and once there
-// is a GPU the pod serves.
+// A node that has no GPU yet: the pod waits, not ready, and says why; once there is a GPU it serves, without a
+// restart.
 func Test03LaterGPU(t *testing.T) {
 	c := cluster.New(t)
 	c.StateTable()
 	helmInstall(t, c, "nvidia-driver", cluster.Newer)
-	const exitUnfit = 11
+	const unfit = "no display device of NVIDIA"
 	c.Wait(startWait, "the pod says that there is no GPU", func() error {
-		pods := c.DriverPods()
-		if len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 {
-			return fmt.Errorf("%s", cluster.Summary(pods))
-		}
-		s := pods[0].Status.ContainerStatuses[0]
-		ended := s.State.Terminated
-		if ended == nil {
-			ended = s.LastTerminationState.Terminated
-		}
-		if ended == nil {
-			return fmt.Errorf("%s", cluster.Summary(pods))
-		}
-		if ended.ExitCode != exitUnfit || !strings.Contains(ended.Message, "no display device of NVIDIA") {
-			t.Fatalf("it ended with %d: %s", ended.ExitCode, ended.Message)
+		if st := c.Status(); st.State != status.Waiting || st.WaitsFor != status.ForPreflight || !strings.Contains(st.Reason, unfit) {
+			return fmt.Errorf("state %q, waits for %q: %s; %s", st.State, st.WaitsFor, st.Reason, cluster.Summary(c.DriverPods()))
 		}
 		return nil
 	})
-	if st := c.Status(); st.State != status.Failed {
-		t.Errorf("the status says %s, want failed", st.State)
+	pods := c.DriverPods()
+	if len(pods) != 1 {
+		t.Fatal(cluster.Summary(pods))
 	}
+	waitEvent(t, c, "Pod", pods[0].Name, "Unhealthy", unfit)
 	if out := c.Node("grep nvidia /proc/modules /proc/mounts || true"); strings.Contains(out, "nvidia_") || strings.Contains(out, "/run/nvidia") {
 		t.Errorf("something was left: %s", out)
 	}
@@ -108,4 +98,5 @@ func Test03LaterGPU(t *testing.T) {
 	begin := time.Now()
 	waitServing(t, c, cluster.Newer)
 	t.Logf("ready %s after the GPU was there", time.Since(begin).Round(time.Second))
+	noRestarts(t, c)
 }

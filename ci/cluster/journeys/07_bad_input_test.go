@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // other returns a release of the same length as the node's, so that it can replace the node's in modules.
@@ -46,22 +45,16 @@ func Test07BadInput(t *testing.T) {
 	otherImage(t, c, repository+":"+tag)
 	helmUpgrade(t, c, "nvidia-driver", cluster.Newer, "--set-json", `extraVolumes=[{"name":"other","hostPath":{"path":"/srv/other","type":"Directory"}}]`,
 		"--set-json", `extraVolumeMounts=[{"name":"other","mountPath":"/usr/share/nvidia-driver"}]`)
-	var ended corev1.ContainerStateTerminated
-	c.Wait(startWait, "the container ends because the image is for another kernel", func() error {
-		for _, p := range c.DriverPods() {
-			for _, s := range p.Status.ContainerStatuses {
-				for _, state := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
-					if state != nil && state.ExitCode == 11 {
-						ended = *state
-						return nil
-					}
-				}
-			}
+	var reason string
+	c.Wait(startWait, "the container waits because the image is for another kernel", func() error {
+		st := c.Status()
+		if reason = st.Reason; st.State == status.Waiting && st.WaitsFor == status.ForPreflight {
+			return nil
 		}
-		return errors.New(cluster.Summary(c.DriverPods()))
+		return fmt.Errorf("state %q; %s", st.State, cluster.Summary(c.DriverPods()))
 	})
 	for _, want := range []string{"this image has modules for kernels " + otherKernel, "this node runs " + c.KernelRelease(), "driver-build --kernel"} {
-		assert.Containsf(t, ended.Message, want, "the termination message does not say")
+		assert.Containsf(t, reason, want, "the status does not say")
 	}
 	if out := c.Node("cat /proc/modules | grep ^nvidia; grep ' /run/nvidia/' /proc/mounts; ls /dev | grep nvidia; true"); out != "" {
 		t.Errorf("the node was touched: %s", out)

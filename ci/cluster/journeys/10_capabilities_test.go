@@ -70,7 +70,7 @@ func Test10Capabilities(t *testing.T) {
 func (l least) without(drop, skip string) (end func()) {
 	l.t.Helper()
 	manifests := l.Helm(append(append([]string{"template", "gpu", "../../../deploy/chart", "--namespace", leastSpace}, l.values(cluster.Newer)...),
-		"--set-json", fmt.Sprintf(`env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_SKIP_PREFLIGHT","value":"gpu-supported,%s"}]`, skip))...)
+		"--set", "preflight.onFailure=exit", "--set-json", fmt.Sprintf(`env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_SKIP_PREFLIGHT","value":"gpu-supported,%s"}]`, skip))...)
 	var kept []string
 	for line := range strings.Lines(manifests) {
 		if drop == "" || !strings.HasPrefix(strings.TrimSpace(line), "- "+drop+" ") {

@@ -64,8 +64,40 @@ func Test08GPUsTwoTakenNone(t *testing.T) {
 		fails(t, g, light("535"), 11, 20*time.Second, `there is no display device of NVIDIA.*on the PCI bus`, `feature.node.kubernetes.io/pci-10de.present=true`)
 		fails(t, g, light("535", "DRIVER_SKIP_PREFLIGHT=gpu"), 13, 30*time.Second, `No NVIDIA GPU found`)
 	})
+	t.Run("none, until one comes", func(t *testing.T) { waitsForGPU(t, g) })
 	onBus(g, first)
 	servesAgain(t, g, light("535"), d535.driver)
+}
+
+// With --preflight-on-failure=wait a container without a GPU stays and says why. It ends at once at SIGTERM,
+// and goes on by itself when a GPU comes.
+func waitsForGPU(t *testing.T, g *lab.Guest) {
+	waits := func() *lab.Process {
+		p := g.Start(light("535", "DRIVER_PREFLIGHT_ON_FAILURE=wait"))
+		p.WaitLine(logtest.Unfit, 20*time.Second)
+		if st := statusOf(t, g); st.State != status.Waiting || st.WaitsFor != status.ForPreflight || !strings.Contains(st.Reason, "no display device of NVIDIA") {
+			t.Errorf("status %+v", st)
+		}
+		return p
+	}
+	before := look(g).withoutStatus()
+	p := waits()
+	if r := p.Exec("nvidia-driver", "probe", "ready"); r.Code != 15 || !strings.Contains(r.Output, "no display device of NVIDIA") {
+		t.Errorf("probe ready: %v; want 15 and the reason", r)
+	}
+	begin := time.Now()
+	stops(t, p, 0)
+	if took := time.Since(begin); took > g.Limit(5*time.Second) {
+		t.Errorf("the wait ended %s after SIGTERM", took)
+	}
+	if after := look(g).withoutStatus(); after != before {
+		t.Errorf("the node was touched: %+v, before %+v", after, before)
+	}
+	p = waits()
+	onBus(g, first)
+	p.WaitLine(logtest.Ready, time.Minute)
+	serving(t, g, d535.driver)
+	stops(t, p, 0)
 }
 
 // With --gpu-init=require, the default, a GPU that does not come up keeps the node not ready, with the

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/node/preflight"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// checkEvery is the pause between two checks of a node that is not fit for the driver, if nothing changes.
+const checkEvery = time.Minute
+
+// preflight returns an error with everything that is in the way of the driver, before anything is changed.
+// With PreflightWait it waits instead until nothing is in the way.
+func (n *Node) preflight(ctx context.Context) error {
+	begin, log, last := n.now(), n.log, ""
+	defer func() { n.log = log }()
+	for {
+		before := n.situation()
+		err := n.checkNode(ctx)
+		if n.cfg.OnPreflight != PreflightWait || err != nil && !errors.As(err, new(*preflight.BlockedError)) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			break
+		}
+		n.showBlocked(err)
+		if text := err.Error(); text != last {
+			last = text
+			log.Error("waiting for a fit node", "every", checkEvery, "reason", err)
+			n.log = logging.Warnings(log) // the next checks find most of the same
+		}
+		if err := n.awaitChange(ctx, before); err != nil {
+			return err
+		}
+		if err := n.survey(ctx); err != nil {
+			return err
+		}
+	}
+	if last != "" {
+		n.status.Set(status.Starting, "")
+		log.Info("nothing prevents the driver any more", "driver", n.want.Driver, "flavour", n.want.Flavour, "gpus", len(n.gpus),
+			"duration", n.now().Sub(begin).Round(time.Second))
+	}
+	return nil
+}
+
+// checkNode runs the checks once.
+func (n *Node) checkNode(ctx context.Context) error {
+	checks := n.hardware.Preflight(ctx, n.question())
+	for _, c := range checks {
+		if c.Status == preflight.Warning {
+			n.warn("preflight: %s: %s. %s", c.Name, c.Finding, c.Fix)
+		}
+	}
+	err := preflight.Blocking(checks)
+	if err != nil {
+		n.leaveCertificate(checks)
+	}
+	return err
+}
+
+// showBlocked sets in the status what the instance waits for. The failure is recorded too: the node has no
+// driver because a start cannot succeed.
+func (n *Node) showBlocked(err error) {
+	n.status.Change(func(st *status.Snapshot) {
+		st.State, st.WaitsFor, st.Ready, st.Reason, st.LastFailure = status.Waiting, status.ForPreflight, false, err.Error(), n.failure(err)
+	})
+}
+
+// awaitChange returns nil when the node should be checked again: after some time, or as soon as the situation
+// is not the one from before.
+func (n *Node) awaitChange(ctx context.Context, before string) error {
+	for end := n.now().Add(checkEvery); n.now().Before(end); {
+		if !sleep(ctx, watchEvery) {
+			return ctx.Err()
+		}
+		if n.situation() != before {
+			return nil
+		}
+	}
+	return nil
+}
+
+// situation returns as text what is cheap to see and prevents many starts: the GPUs, the drivers that they
+// are bound to, and whether another driver is loaded.
+func (n *Node) situation() string {
+	gpus, err := n.hardware.GPUs()
+	text := fmt.Sprint(gpus, err)
+	for _, name := range []string{"nvidia", "nouveau"} {
+		m, err := n.kernel.Module(name)
+		text += fmt.Sprint(m.Version, m.SrcVersion, err)
+	}
+	return text
+}
