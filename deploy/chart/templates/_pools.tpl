@@ -27,6 +27,7 @@
   {{- $pools = append $pools $pool -}}
   {{- $warnings = concat $warnings $pool.warnings -}}
 {{- end -}}
+{{- include "nvidia-driver.checkSubscription" (dict "root" $root "pools" $pools) -}}
 {{- if and (gt (len $pools) 1) .Values.image.digest -}}
   {{- fail "image.digest is one image, and pools have one each: use pools[].digest" -}}
 {{- end -}}

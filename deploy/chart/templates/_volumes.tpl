@@ -68,6 +68,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- include "nvidia-driver.subscriptionMounts" . }}
 {{- include "nvidia-driver.signingMount" .root }}
 {{- if include "nvidia-driver.needsToken" .root }}
 {{ include "nvidia-driver.tokenMount" .root }}
@@ -114,6 +115,7 @@
 - {name: {{ lower $key }}, configMap: {name: {{ $c.configMapName | default (printf "%s-%s" (include "nvidia-driver.fullname" $.root) $suffix) }}}}
 {{- end }}
 {{- end }}
+{{- include "nvidia-driver.subscriptionVolumes" . }}
 {{- include "nvidia-driver.signingVolume" .root }}
 {{- if include "nvidia-driver.needsToken" .root }}
 {{ include "nvidia-driver.tokenVolume" .root }}
