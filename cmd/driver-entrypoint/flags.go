@@ -65,8 +65,8 @@ var envNames = envflags.Names{
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
 }
 
-// otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that share
-// an environment with it.
+// otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that
+// share an environment with it.
 var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH", passphraseEnv, "DRIVER_EVICT_", "DRIVER_ENTRYPOINT_"}
 
 // describeEnvNames adds the environment variables to the usage of each flag.

@@ -73,8 +73,8 @@ func Test03Reboot(t *testing.T) {
 	}
 }
 
-// A node that has no GPU yet: the pod waits, not ready, and says why; once there is a GPU it serves, without a
-// restart.
+// A node that has no GPU yet: the pod waits, not ready, and says why; once there is a GPU it serves, without
+// a restart.
 func Test03LaterGPU(t *testing.T) {
 	c := cluster.New(t)
 	c.StateTable()
