@@ -89,16 +89,21 @@ var refused = map[string]struct {
 	"licence as a text":      {[]string{"acceptLicense=please"}, "at '/acceptLicense': got string, want boolean"},
 
 	// Values that depend on others.
-	"files twice":             {[]string{"repoConfig.configMapName=a", "repoConfig.files.x=y"}, "repoConfig has configMapName and files: use one of them"},
-	"items of nothing":        {[]string{"certConfig.items[0]=x"}, "certConfig.items are names in the ConfigMap of certConfig.configMapName, which is missing"},
-	"item outside its folder": {[]string{"certConfig.configMapName=a", "certConfig.items[0]=../x"}, "at '/certConfig/items/0'"},
-	"files of a system":       {[]string{"image.tag=535.261.03-beos5", "repoConfig.configMapName=a"}, "repoConfig.path is missing: nothing is known about the system"},
-	"key outside its folder":  {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
-	"timeout":                 {[]string{"evict.timeout=soon"}, "at '/evict/timeout'"},
-	"port":                    {[]string{"metrics.port=70000"}, "at '/metrics/port': maximum: got 70,000, want 65,535"},
-	"scraped but not served":  {[]string{"metrics.enabled=false", "podMonitor.enabled=true"}, "need metrics.enabled=true"},
-	"scraped twice":           {[]string{"serviceMonitor.enabled=true", "podMonitor.enabled=true"}, "would scrape every pod twice"},
-	"rights without account":  {[]string{"events=true", "serviceAccount.create=false"}, "need a service account"},
+	"files twice":               {[]string{"repoConfig.configMapName=a", "repoConfig.files.x=y"}, "repoConfig has configMapName and files: use one of them"},
+	"items of nothing":          {[]string{"certConfig.items[0]=x"}, "certConfig.items are names in the ConfigMap of certConfig.configMapName, which is missing"},
+	"item outside its folder":   {[]string{"certConfig.configMapName=a", "certConfig.items[0]=../x"}, "at '/certConfig/items/0'"},
+	"files of a system":         {[]string{"image.tag=535.261.03-beos5", "repoConfig.configMapName=a"}, "repoConfig.path is missing: nothing is known about the system"},
+	"subscription nobody needs": {[]string{"subscription.fromNode=true"}, "subscription.fromNode is for images of rhel or sles; the systems here are debian12"},
+	"subscription of another":   {[]string{"image.tag=535.261.03-sles15", "subscription.rhelSecret=a"}, "subscription.rhelSecret is for images of rhel; the systems here are sles15"},
+	"two subscriptions":         {[]string{"image.tag=535.261.03-rhel9", "subscription.fromNode=true", "subscription.rhelSecret=a"}, "use one of them"},
+	"subscription that is none": {[]string{"subscription.rhelSecret=A b"}, "at '/subscription/rhelSecret'"},
+	"what preflight does":       {[]string{"preflight.onFailure=restart"}, "at '/preflight/onFailure': value must be one of 'wait', 'exit'"},
+	"key outside its folder":    {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
+	"timeout":                   {[]string{"evict.timeout=soon"}, "at '/evict/timeout'"},
+	"port":                      {[]string{"metrics.port=70000"}, "at '/metrics/port': maximum: got 70,000, want 65,535"},
+	"scraped but not served":    {[]string{"metrics.enabled=false", "podMonitor.enabled=true"}, "need metrics.enabled=true"},
+	"scraped twice":             {[]string{"serviceMonitor.enabled=true", "podMonitor.enabled=true"}, "would scrape every pod twice"},
+	"rights without account":    {[]string{"events=true", "serviceAccount.create=false"}, "need a service account"},
 }
 
 func TestRefused(t *testing.T) {
