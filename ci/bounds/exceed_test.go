@@ -264,7 +264,7 @@ func deb(t *testing.T, control []repotest.File, data []byte, ignored int) error 
 }
 
 func unpack(ending string, data []byte) error {
-	r, err := dpkg.Unpack(bytes.NewReader(data), ending, 1<<30)
+	r, err := dpkg.Unpack(bytes.NewReader(data), ending, 1<<30, nil)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"path"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Bounds of one .deb. The largest packages that a driver image takes are below 1 GiB unpacked and have 40000
@@ -28,6 +30,7 @@ var ErrUnsafePath = errors.New("unsafe member")
 type Deb struct {
 	Control Paragraph         // the package's control file
 	Files   map[string][]byte // all files of control.tar by name: control, md5sums, conffiles, postinst, ...
+	XZ      unxz.Open         // opens data.tar.xz in the file that is read, which begins with the archive; nil: in Go
 
 	ar     *archive
 	ending string // of data.tar

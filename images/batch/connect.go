@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
@@ -31,6 +32,7 @@ type Connection struct {
 	Mirrors       map[string][]string // of registries
 	MountFrom     []string            // as in registry.Options
 	AllowRollback bool                // as in images.Builder
+	NoHelpers     bool                // decompresses in Go only
 	Programs      Programs
 	Info          recipe.BuilderInfo
 	Attempts      int           // 0: the default
@@ -61,6 +63,13 @@ func Connect(c Connection) (*images.Builder, error) {
 		Store: store, HTTP: client, Offline: c.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: c.Attempts, Backoff: c.Backoff,
 	}
 	env := packages.Env{Store: store, Fetch: files, Jobs: c.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
+	if !c.NoHelpers {
+		env.XZ = unxz.Find(func(err error) {
+			step := c.Observe.Begin("xz", "decompress")
+			step.Note(err.Error())
+			_ = step.End(false, nil) // the work continues
+		})
+	}
 	return &images.Builder{
 		Planner: images.Planner{Env: env, Registry: registries, Observe: c.Observe}, Binaries: c.Programs, Info: c.Info,
 	}, nil

@@ -34,7 +34,7 @@ type Driver struct {
 // leaves out. Its files are in the spool.
 func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (d *Driver, err error) {
 	if r.Source.Runfile != nil {
-		d, err = readRunfile(ctx, env.Fetch, r, spool, step)
+		d, err = readRunfile(ctx, env, r, spool, step)
 	} else {
 		d, err = readDebian(ctx, env, r, spool, step)
 	}

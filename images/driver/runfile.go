@@ -13,6 +13,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/unxz"
+	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -21,12 +23,12 @@ import (
 
 // readRunfile reads a driver from NVIDIA's .run archive: downloaded and verified as a whole, unpacked in one
 // pass, installed as its .manifest says.
-func readRunfile(ctx context.Context, client *fetch.Client, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
-	file, _, err := client.Get(ctx, *r.Source.Runfile, func(done, total int64) { step.Progress("download", done, total) })
+func readRunfile(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
+	file, _, err := env.Fetch.Get(ctx, *r.Source.Runfile, func(done, total int64) { step.Progress("download", done, total) })
 	if err != nil {
 		return nil, err
 	}
-	raw, err := unpackRunfile(ctx, file, r, spool, step)
+	raw, err := unpackRunfile(ctx, env.XZ, file, r, spool, step)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Source.Runfile.URL, err)
 	}
@@ -35,7 +37,7 @@ func readRunfile(ctx context.Context, client *fetch.Client, r *recipe.Recipe, sp
 
 // unpackRunfile reads all members into the spool. The archive's own sums are checked besides the matrix's: an
 // archive that contradicts itself is broken however it was pinned.
-func unpackRunfile(ctx context.Context, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
+func unpackRunfile(ctx context.Context, xz *unxz.Decoder, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -45,6 +47,11 @@ func unpackRunfile(ctx context.Context, file string, r *recipe.Recipe, spool *ro
 	if err != nil {
 		return nil, err
 	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	run.XZ = xz.In(ctx, f, st.Size())
 	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
 	if h := run.Header(); h.Version != r.Driver || h.TargetArch != arch.Kernel {
 		return nil, fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, h.Version, h.TargetArch, r.Driver, arch.Kernel)

@@ -78,16 +78,19 @@ func (debManager) reader(env Env, _ Sources, _ *rootfs.Tree) (Reader, error) {
 // DebReader reads .deb packages of any base: their digests come from a signed index, and no repository asks
 // for more than a URL has.
 func DebReader(env Env) Reader {
-	return Reader{env: env, Client: func(string) (*fetch.Client, error) { return env.Fetch, nil }, unpack: unpackDeb}
+	return Reader{env: env, Client: func(string) (*fetch.Client, error) { return env.Fetch, nil }, unpack: env.unpackDeb}
 }
 
-func unpackDeb(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (u Unpacked, err error) {
+func (e Env) unpackDeb(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (u Unpacked, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return u, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if u.deb, err = dpkg.OpenDeb(rootfs.Cancellable(ctx, f)); err != nil {
+		return u, err
+	}
+	if u.deb.XZ, err = e.openXZ(ctx, f); err != nil {
 		return u, err
 	}
 	// dpkg's database records what the control file says.

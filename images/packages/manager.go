@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -21,7 +22,8 @@ import (
 type Env struct {
 	Store *fetch.Store
 	Fetch *fetch.Client
-	Jobs  int // downloads and packages unpacked at a time; 0: 4
+	Jobs  int           // downloads and packages unpacked at a time; 0: 4
+	XZ    *unxz.Decoder // nil: in Go
 
 	// Machine is the root of this machine, for the subscription that repositories may ask for and that is
 	// mounted into containers of subscribed hosts; nothing of it goes into images. nil: there is none.

@@ -40,18 +40,21 @@ func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error)
 	return Reader{
 		env: env, Client: clients.For,
 		unpack: func(ctx context.Context, file string, p distros.Package, spool *rootfs.Spool) (Unpacked, error) {
-			return unpackRPM(ctx, file, p, keys, spool)
+			return env.unpackRPM(ctx, file, p, keys, spool)
 		},
 	}, nil
 }
 
-func unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile.Keyring, spool *rootfs.Spool) (u Unpacked, err error) {
+func (e Env) unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile.Keyring, spool *rootfs.Spool) (u Unpacked, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return u, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if u.rpm, err = rpmfile.Open(rootfs.Cancellable(ctx, f)); err != nil {
+		return u, err
+	}
+	if u.rpm.XZ, err = e.openXZ(ctx, f); err != nil {
 		return u, err
 	}
 	if len(p.Keys) > 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -50,10 +51,17 @@ func encode(t testing.TB, a *makeself.Archive) []byte {
 // extract opens and extracts an archive, and returns the digest of each member.
 func extract(t testing.TB, r io.Reader, l runfile.Limits) (map[string]string, runfile.Sums, error) {
 	t.Helper()
+	return extractXZ(t, r, l, nil)
+}
+
+// extractXZ is extract with a way to open .xz payloads; nil: in Go.
+func extractXZ(t testing.TB, r io.Reader, l runfile.Limits, open unxz.Open) (map[string]string, runfile.Sums, error) {
+	t.Helper()
 	x, err := runfile.OpenLimited(r, l)
 	if err != nil {
 		return nil, runfile.Sums{}, err
 	}
+	x.XZ = open
 	got := make(map[string]string)
 	sums, err := x.Extract(t.Context(), func(name string, mode fs.FileMode, size int64, content io.Reader) error {
 		h := sha256.New()
@@ -83,6 +91,35 @@ func TestRoundTrip(t *testing.T) {
 				digest := sha256.Sum256(data)
 				assert.Equalf(t, (runfile.Sums{SHA256: hex.EncodeToString(digest[:]), Size: int64(len(data))}), sums, "sums")
 			})
+		}
+	}
+}
+
+// TestProgram: the machine's xz program gives the same members, sums and errors.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	program := unxz.Find(func(err error) { t.Error(err) })
+	if program == nil {
+		t.Skip("there is no xz program")
+	}
+	a := sample("xz")
+	a.Decompressor = []byte("a\nb")
+	good := encode(t, a)
+	changed := bytes.Clone(good)
+	changed[len(changed)/2] ^= 1
+	for name, data := range map[string][]byte{"good": good, "changed": changed, "cut": good[:len(good)-20], "longer": append(bytes.Clone(good), "more"...)} {
+		opened := 0
+		open := program.In(t.Context(), bytes.NewReader(data), int64(len(data)))
+		got, sums, err := extractXZ(t, bytes.NewReader(data), runfile.Limits{}, func(first io.Reader, offset, size int64, window uint32) (io.ReadCloser, error) {
+			opened++
+			return open(first, offset, size, window)
+		})
+		want, wantSums, wantErr := extract(t, bytes.NewReader(data), runfile.Limits{})
+		assert.Equalf(t, fmt.Sprint(wantErr), fmt.Sprint(err), "%s: error", name)
+		assert.Equalf(t, wantSums, sums, "%s: sums", name)
+		assert.Equalf(t, 1, opened, "%s: opened", name)
+		if err == nil {
+			assert.Samef(t, want, got, "%s: members, -want +got", name)
 		}
 	}
 }

@@ -18,6 +18,10 @@ type Reader struct {
 	head   []byte // lines 1 to TARGET_ARCH, already taken from src
 	summed int    // offset in head at which CRC and MD5 begin
 	used   bool
+
+	// XZ opens an .xz payload, which reaches from offset to the end of the archive's file (size is -1); first is
+	// the same stream, and at its end when the content is. window bounds the memory. nil: in Go.
+	XZ func(first io.Reader, offset, size int64, window uint32) (io.ReadCloser, error)
 }
 
 // Sums has the digest and the size of the whole archive file.
@@ -86,7 +90,7 @@ func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
 	payload := &skipper{src: feed, head: r.head, lines: r.header.Skip - 1, limit: r.limits.Stub}
 	unpackErr := payload.skip()
 	if unpackErr == nil {
-		unpackErr = unpack(ctx, payload.rest(), r.limits, add)
+		unpackErr = r.unpack(ctx, payload.rest(), payload.offset, add)
 	}
 	// A caller that stops here must not wait for the rest of a download.
 	if err := stopNow(parent, unpackErr); err != nil {
@@ -133,11 +137,14 @@ type skipper struct {
 	lines int   // newlines that precede the payload
 	limit int64 // bytes that may precede it
 	left  []byte
+
+	offset int64 // of the payload in the file, once it is found
 }
 
 func (s *skipper) skip() error {
 	missing := s.lines - bytes.Count(s.head, []byte{'\n'})
 	seen := int64(len(s.head))
+	s.offset = seen
 	buf := make([]byte, 32<<10)
 	for missing > 0 {
 		n, err := s.src.Read(buf)
@@ -157,7 +164,7 @@ func (s *skipper) skip() error {
 		case seen > s.limit:
 			return fmt.Errorf("the payload is not within the first %d bytes: %w", s.limit, ErrTooLarge)
 		case missing == 0:
-			s.left = chunk
+			s.left, s.offset = chunk, seen
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("the file ends %d lines before its payload at line %d: %w", missing, s.lines+1, ErrPayload)
 		case err != nil:

@@ -55,7 +55,8 @@ func TestXZDictionaryIsBounded(t *testing.T) {
 	// A stream header without integrity check, and a block header with a dictionary of 4 GiB - 1.
 	stream := []byte("\xfd7zXZ\x00\x00\x00\xff\x12\xd9\x41\x02\x00\x21\x01\x28\x00\x00\x00")
 	stream = binary.LittleEndian.AppendUint32(stream, crc32.ChecksumIEEE(stream[12:]))
-	d, err := decompress(bytes.NewReader(append(stream, make([]byte, 100)...)), 64<<20)
+	r := Reader{limits: Limits{Window: 64 << 20}}
+	d, err := r.decompress(bytes.NewReader(append(stream, make([]byte, 100)...)), 0)
 	if err == nil {
 		_, err = io.Copy(io.Discard, d)
 	}

@@ -46,6 +46,7 @@ type App struct {
 	caFile   string
 	mirrors  []string // of registries, HOST=MIRROR
 	rollback bool
+	inGo     bool // --no-helpers
 }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
@@ -55,6 +56,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.Offline, "offline", false, "download nothing: use what is in the cache; pushes work")
 	f.BoolVar(&a.insecure, "insecure-registry", false, "allow registries without TLS or with a certificate nobody vouches for")
 	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
+	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
 	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's (default $"+caVariable+")")
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
 }
@@ -113,7 +115,7 @@ func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Sessi
 	}
 	s := &Session{display: d, transfers: display.NewTransfers(d.Observe)}
 	s.Builder, err = batch.Connect(batch.Connection{
-		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all, AllowRollback: a.rollback,
+		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all, AllowRollback: a.rollback, NoHelpers: a.inGo,
 		MountFrom: a.MountFrom, Programs: programs, Info: BuildInfo(), Attempts: a.Attempts, Backoff: a.Backoff, Observe: d.Observe, Progress: s.transfers.Event,
 	})
 	if err != nil {

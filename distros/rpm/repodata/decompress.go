@@ -14,7 +14,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"github.com/mikelolasagasti/xz"
+
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Bounds on the memory that a compressed stream can make the reader allocate; each is what the strongest
@@ -76,8 +77,7 @@ func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	case len(m) >= 2 && m[:2] == "\x1f\x8b":
 		return gzip.NewReader(r)
 	case m == "\xfd7zXZ\x00":
-		x, err := xz.NewReader(r, maxDictionary)
-		return io.NopCloser(x), err
+		return unxz.InGo(r, maxDictionary)
 	case len(m) >= 4 && m[:4] == "\x28\xb5\x2f\xfd":
 		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
 		if err != nil {

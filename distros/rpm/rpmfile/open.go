@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 const (
@@ -21,8 +23,9 @@ const (
 
 // File is a binary or source package, read in one pass from its start to its end: Open, then Payload once.
 type File struct {
-	Header    *Header // the metadata
-	Signature *Header // signatures and digests of the metadata and the payload; it is not signed itself
+	Header    *Header   // the metadata
+	Signature *Header   // signatures and digests of the metadata and the payload; it is not signed itself
+	XZ        unxz.Open // opens an .xz payload in the file that is read, which begins with the package; nil: in Go
 
 	in      *bufio.Reader
 	files   []file

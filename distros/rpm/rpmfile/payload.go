@@ -125,7 +125,7 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 
 func (p *payload) run() error {
 	below := bufio.NewReaderSize(p.raw, 64<<10)
-	in, err := decompress(below, p.f.Header.Text(TagPayloadCompressor))
+	in, err := p.f.decompress(below, p.f.Header.Text(TagPayloadCompressor))
 	if err != nil {
 		return p.broken(err)
 	}

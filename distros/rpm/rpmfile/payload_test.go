@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,6 +118,25 @@ func stripped(items []repotest.File) func(testing.TB) []byte {
 		pad()
 		return b.Bytes()
 	}
+}
+
+// TestPayloadXZ: an .xz payload is opened where it lies in the file, and its digest still counts.
+func TestPayloadXZ(t *testing.T) {
+	t.Parallel()
+	data := recipe{items: goodItems(), compressor: "xz"}.build(t)
+	f := require.Value(Open(bytes.NewReader(data)))(t)
+	opened := 0
+	f.XZ = func(first io.Reader, offset, size int64, dictionary uint32) (io.ReadCloser, error) {
+		opened++
+		if n, err := io.Copy(io.Discard, first); err != nil || n != int64(len(data))-offset || size != -1 {
+			t.Errorf("%d bytes to read from %d on, %v; size %d", n, offset, err, size)
+		}
+		return unxz.InGo(bytes.NewReader(data[offset:]), dictionary)
+	}
+	files := 0
+	require.NoError(t, f.Payload(func(*tar.Header, io.Reader) error { files++; return nil }))
+	assert.Equalf(t, 1, opened, "opened")
+	assert.Equalf(t, len(goodList), files, "files")
 }
 
 func TestPayloadStripped(t *testing.T) {
