@@ -49,6 +49,9 @@ func TestBuild(t *testing.T) {
 	r = u.Run(t, "inspect", "oci:"+oci)
 	r.Want(t, 0)
 	goldentest.Compare(t, "testdata/inspect.txt", u.Normal(r.Stdout))
+	r = u.Run(t, "inspect", "oci:"+oci, "--deep")
+	r.Want(t, 0)
+	goldentest.Compare(t, "testdata/inspect-deep.txt", u.Normal(r.Stdout))
 	r = u.Run(t, "verify", "oci:"+oci, "-o", "json")
 	r.Want(t, 0)
 	var findings []verify.Finding

@@ -182,7 +182,7 @@ func TestRPMCommands(t *testing.T) {
 	}
 	image := repository + ":" + newDriver + "-rocky9"
 	u.Run(t, "verify", image).Want(t, 0)
-	if r := u.Run(t, "inspect", "-o", "json", image); r.Code != 0 || !strings.Contains(r.Stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.Stdout, "gpg-pubkey") {
+	if r := u.Run(t, "inspect", "--deep", "-o", "json", image); r.Code != 0 || !strings.Contains(r.Stdout, `"version": "1:4.3-8.el9"`) || strings.Contains(r.Stdout, "gpg-pubkey") {
 		t.Errorf("%+v", r)
 	}
 	r := u.matrix(t, "kernels --os rocky9 -o json")

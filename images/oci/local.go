@@ -98,6 +98,19 @@ func (l LocalRef) checkArchive() error {
 // Image reads the image for linux/arch. What an archive holds is copied into the store; a layout is read
 // where it is.
 func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*Image, v1.Hash, error) {
+	img, digest, err := l.Look(ctx, store, arch)
+	if err == nil && l.kind == "oci-archive" {
+		if err := unpackLayers(ctx, img); err != nil {
+			return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
+		}
+		img.blobs = StoreBlobs(store)
+	}
+	return img, digest, err
+}
+
+// Look reads manifest and config of the image for linux/arch, and no layer of a layout or an OCI archive.
+// The manifest of a Docker archive has the digests of its layers, so these are copied into the store.
+func (l LocalRef) Look(ctx context.Context, store *fetch.Store, arch string) (*Image, v1.Hash, error) {
 	m, b, err := l.open(ctx, store, arch)
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
@@ -108,12 +121,6 @@ func (l LocalRef) Image(ctx context.Context, store *fetch.Store, arch string) (*
 	}
 	if err := CheckPlatform(l.text, arch, img); err != nil {
 		return nil, v1.Hash{}, err
-	}
-	if l.kind == "oci-archive" {
-		if err := unpackLayers(ctx, img); err != nil {
-			return nil, v1.Hash{}, fmt.Errorf("read %s: %w", l.text, err)
-		}
-		img.blobs = StoreBlobs(store)
 	}
 	return img, m.Digest, nil
 }

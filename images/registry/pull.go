@@ -95,30 +95,13 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 		}
 		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
 	}
-	p, err := c.newPull("pull", ref)
+	p, img, digest, err := c.look(ctx, ref, arch)
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.manifest(ctx, arch)
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := oci.ParseManifest(m.Raw)
+	manifest, err := img.Manifest()
 	if err != nil {
 		return nil, fmt.Errorf("pull %s: %w", ref, err)
-	}
-	if manifest.Config.Size > oci.MaxConfig {
-		return nil, fmt.Errorf("pull %s: its config is larger than %d bytes", ref, oci.MaxConfig)
-	}
-	if err := p.blob(ctx, manifest.Config); err != nil {
-		return nil, err
-	}
-	img, err := oci.NewImage(m.Raw, oci.StoreBlobs(c.opts.Store))
-	if err != nil {
-		return nil, fmt.Errorf("pull %s: %w", ref, err)
-	}
-	if err := oci.CheckPlatform(ref, arch, img); err != nil {
-		return nil, err
 	}
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(c.opts.Jobs)
@@ -133,7 +116,55 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	if err := jobs.Wait(); err != nil {
 		return nil, err
 	}
-	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.Digest}, nil
+	return &Base{Image: img, Name: p.ref.canonical(), Digest: digest}, nil
+}
+
+// Look is Base without layers: it downloads the image's manifest and config only, so the layers of the image
+// that it returns have digests and sizes, but cannot be read.
+func (c *Client) Look(ctx context.Context, ref, arch string) (*Base, error) {
+	if local, ok := oci.ParseLocal(ref); ok {
+		img, digest, err := local.Look(ctx, c.opts.Store, arch)
+		if err != nil {
+			return nil, err
+		}
+		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
+	}
+	p, img, digest, err := c.look(ctx, ref, arch)
+	if err != nil {
+		return nil, err
+	}
+	return &Base{Image: img, Name: p.ref.canonical(), Digest: digest}, nil
+}
+
+// look pulls manifest and config of an image in a registry.
+func (c *Client) look(ctx context.Context, ref, arch string) (*pull, *oci.Image, v1.Hash, error) {
+	fail := func(err error) (*pull, *oci.Image, v1.Hash, error) { return nil, nil, v1.Hash{}, err }
+	p, err := c.newPull("pull", ref)
+	if err != nil {
+		return fail(err)
+	}
+	m, err := p.manifest(ctx, arch)
+	if err != nil {
+		return fail(err)
+	}
+	manifest, err := oci.ParseManifest(m.Raw)
+	if err != nil {
+		return fail(fmt.Errorf("pull %s: %w", ref, err))
+	}
+	if manifest.Config.Size > oci.MaxConfig {
+		return fail(fmt.Errorf("pull %s: its config is larger than %d bytes", ref, oci.MaxConfig))
+	}
+	if err := p.blob(ctx, manifest.Config); err != nil {
+		return fail(err)
+	}
+	img, err := oci.NewImage(m.Raw, oci.StoreBlobs(c.opts.Store))
+	if err != nil {
+		return fail(fmt.Errorf("pull %s: %w", ref, err))
+	}
+	if err := oci.CheckPlatform(ref, arch, img); err != nil {
+		return fail(err)
+	}
+	return p, img, m.Digest, nil
 }
 
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other

@@ -3,8 +3,6 @@ package verify
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -17,26 +15,39 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
+// InspectionSchema is the version of the shape of an Inspection as JSON.
+const InspectionSchema = 1
+
 // Inspection is what an image holds.
 type Inspection struct {
-	Digest      string                  `json:"digest"`
-	Arch        string                  `json:"arch"`
-	Driver      string                  `json:"driver"`
-	System      string                  `json:"system"` // ID and VERSION_ID of its os-release
-	Profile     string                  `json:"profile,omitempty"`
-	Flavours    []string                `json:"flavours"` // kernel sources that are there
-	Size        int64                   `json:"size"`     // compressed bytes of all layers
-	Layers      []LayerInfo             `json:"layers"`
-	Libraries   []string                `json:"libraries"`
-	Programs    []string                `json:"programs"`
+	Schema   int               `json:"schema"` // version of this shape: 1
+	Deep     bool              `json:"deep"`   // the layers were read; otherwise all facts are those of manifest, config and labels
+	Digest   string            `json:"digest"`
+	Arch     string            `json:"arch"`
+	Driver   string            `json:"driver"` // "" if the labels do not name it
+	System   string            `json:"system"` // ID and VERSION_ID of its os-release
+	Profile  string            `json:"profile,omitempty"`
+	Flavours []string          `json:"flavours"`          // kernel sources that are there; of a summary, those that the image offers
+	Kernels  []string          `json:"kernels,omitempty"` // that the image has compiled modules for
+	Signer   string            `json:"signer,omitempty"`  // SHA-256 of the certificate whose key signed these modules, as the label has it
+	Content  string            `json:"content,omitempty"` // tells images of different content apart
+	Base     string            `json:"base,omitempty"`    // image that this one is built upon, with its digest
+	Created  string            `json:"created,omitempty"`
+	Size     int64             `json:"size"` // compressed bytes of all layers
+	Layers   []LayerInfo       `json:"layers"`
+	Env      []string          `json:"env"`
+	Command  []string          `json:"command"`
+	Labels   map[string]string `json:"labels,omitempty"`
+
+	// Those below are read from the layers: they are there with --deep only.
+
+	Libraries   []string                `json:"libraries,omitempty"`
+	Programs    []string                `json:"programs,omitempty"`
 	Lacks       []string                `json:"lacks,omitempty"` // our programs that an image of this project does not have
-	Firmware    []string                `json:"firmware"`
+	Firmware    []string                `json:"firmware,omitempty"`
 	Modules     []ModuleSet             `json:"modules,omitempty"` // precompiled
-	Packages    []packages.Installed    `json:"packages"`
-	Env         []string                `json:"env"`
+	Packages    []packages.Installed    `json:"packages,omitempty"`
 	Description *driverinfo.Description `json:"description,omitempty"` // the description in images of this project
-	Command     []string                `json:"command"`
-	Labels      map[string]string       `json:"labels,omitempty"`
 }
 
 // LayerInfo is one layer, from the base upwards.
@@ -76,44 +87,11 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 	if err != nil {
 		return nil, err
 	}
+	i.Deep = true
 	if i.Modules, err = moduleSets(ctx, e.Store, tree, nil); err != nil {
 		return nil, err
 	}
 	return i, inspectTree(i, tree)
-}
-
-func inspectManifest(img v1.Image) (*Inspection, error) {
-	digest, err := img.Digest()
-	if err != nil {
-		return nil, err
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	layers, err := img.Layers()
-	if err != nil {
-		return nil, err
-	}
-	c := config.Config
-	i := &Inspection{
-		Digest: digest.String(), Arch: config.Architecture, Env: c.Env, Labels: c.Labels, Profile: c.Labels[recipe.LabelProfile],
-		Command: append(slices.Clone(c.Entrypoint), c.Cmd...),
-	}
-	histories, _ := layer.Histories(config, len(layers))
-	for n, l := range layers {
-		d, err := l.Digest()
-		if err != nil {
-			return nil, err
-		}
-		size, err := l.Size()
-		if err != nil {
-			return nil, err
-		}
-		i.Layers = append(i.Layers, LayerInfo{Digest: d.String(), Size: size, CreatedBy: histories[n].CreatedBy})
-		i.Size += size
-	}
-	return i, nil
 }
 
 func inspectTree(i *Inspection, tree *rootfs.Tree) error {

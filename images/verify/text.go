@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -12,23 +13,40 @@ import (
 // WriteText writes the inspection for people, as a table.
 func (i *Inspection) WriteText(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "Digest\t%s\nDriver\t%s\nSystem\t%s\nArch\t%s\nProfile\t%s\nFlavours\t%s\nCommand\t%s\nSize\t%s\n",
-		i.Digest, i.Driver, i.System, i.Arch, i.Profile, strings.Join(i.Flavours, ", "), strings.Join(i.Command, " "), megabytes(i.Size))
+	for _, row := range [][2]string{
+		{"Digest", i.Digest}, {"Driver", cmp.Or(i.Driver, "unknown")}, {"System", cmp.Or(i.System, "unknown")}, {"Arch", i.Arch}, {"Profile", cmp.Or(i.Profile, "unknown")},
+		{"Flavours", strings.Join(i.Flavours, ", ")}, {"Command", strings.Join(i.Command, " ")}, {"Size", megabytes(i.Size)},
+		{"Base", i.Base}, {"Created", i.Created}, {"Content", i.Content},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	if i.Deep {
+		i.writeFiles(w)
+	} else if len(i.Kernels) > 0 {
+		fmt.Fprintf(w, "Modules\tcompiled for %s\n", strings.Join(i.Kernels, ", "))
+		fmt.Fprintf(w, "Signer\t%s\n", cmp.Or(i.Signer, "none: the modules are unsigned"))
+	}
+	for n, l := range i.Layers {
+		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
+	}
+	return w.Flush()
+}
+
+// writeFiles writes what the layers hold.
+func (i *Inspection) writeFiles(w io.Writer) {
 	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
 		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
 	if len(i.Lacks) > 0 {
 		fmt.Fprintf(w, "Lacks\t%s\n", strings.Join(i.Lacks, " "))
 	}
 	if d := i.Description; d != nil {
-		fmt.Fprintf(w, "Kernels\t%s\nContent\t%s\n", kernelRange(d), d.ID)
+		fmt.Fprintf(w, "Kernels\t%s\n", kernelRange(d))
 	}
 	for _, m := range i.Modules {
 		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
 	}
-	for n, l := range i.Layers {
-		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
-	}
-	return w.Flush()
 }
 
 // kernelRange is the range that the modules compile on: "3.10 to 6.16".

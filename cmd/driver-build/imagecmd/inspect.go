@@ -25,35 +25,70 @@ const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-ar
 
 func newInspect(a *session.App) *cobra.Command {
 	var arch, format string
+	var deep bool
 	cmd := &cobra.Command{
 		Use: "inspect IMAGE", Short: "Show what an image holds", Args: session.ExactArgs(1),
-		Long:    "Show what a driver image holds: driver, system, layers, libraries, firmware, packages.\n" + imageArgument,
-		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:535.261.03-debian12 --arch arm64 -o json",
+		Long: "Show what the manifest, config and labels of an image say: driver, system, kernels, base, layers. No layer is read, and from a\n" +
+			"registry none is pulled. With --deep, all layers are read, for any driver image: libraries, programs, firmware, packages, the\n" +
+			"modules in it and who signed them.\n" + imageArgument,
+		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:535.261.03-debian12 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			return withImage(cmd.Context(), a, args[0], arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
-				i, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, args[0], base.Image)
-				if err != nil {
-					return err
-				}
-				if format == "json" {
-					return a.JSON(i)
-				}
-				return i.WriteText(a.Stdout)
-			})
+			i, err := inspect(cmd.Context(), a, args[0], arch, deep)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return a.JSON(i)
+			}
+			if i.Driver == "" && !deep {
+				a.Notes("the image's labels do not name its driver: inspect --deep looks for it in the layers")
+			}
+			return i.WriteText(a.Stdout)
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
+	cmd.Flags().BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
 	flags.Format(cmd.Flags(), &format)
 	return cmd
 }
 
-// withImage opens an image for reading.
-func withImage(ctx context.Context, a *session.App, ref, arch string, f func(context.Context, *session.Session, *registry.Base) error) error {
+// inspect reads what an image says of itself, or with deep, all of it.
+func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (i *verify.Inspection, err error) {
+	if deep {
+		err = withImage(ctx, a, ref, arch, func(ctx context.Context, s *session.Session, base *registry.Base) (err error) {
+			i, err = verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, ref, base.Image)
+			return err
+		})
+		return i, err
+	}
+	if err := checkImage(ref, arch); err != nil {
+		return nil, err
+	}
+	err = a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
+		base, err := s.Registry.Look(ctx, ref, arch)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", ref, err)
+		}
+		i, err = verify.Summarize(base.Image)
+		return err
+	})
+	return i, err
+}
+
+func checkImage(ref, arch string) error {
 	if err := errors.Join(matrix.CheckArch(arch), registry.CheckSource(ref)); err != nil {
 		return session.Usage(err)
+	}
+	return nil
+}
+
+// withImage opens an image for reading.
+func withImage(ctx context.Context, a *session.App, ref, arch string, f func(context.Context, *session.Session, *registry.Base) error) error {
+	if err := checkImage(ref, arch); err != nil {
+		return err
 	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		base, err := s.Registry.Base(ctx, ref, arch)

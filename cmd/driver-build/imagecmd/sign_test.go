@@ -93,7 +93,7 @@ func TestSignCommand(t *testing.T) {
 		t.Errorf("stdout: %s", r.Stdout)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		r = u.Run(t, "inspect", u.Host+"/gpu/driver:a", "--arch", arch)
+		r = u.Run(t, "inspect", "--deep", u.Host+"/gpu/driver:a", "--arch", arch)
 		r.Want(t, 0)
 		assert.Containsf(t, r.Stdout, imagetest.Kernel+" proprietary: 2 modules, signed by Site with sha256, key 05, certificate ", "%s", arch)
 		if r = u.Run(t, "verify", "oci:"+u.Path("out")+":a", "--arch", arch, "--sign-cert", cert); strings.Contains(r.Stdout, "module-signature") {
@@ -107,7 +107,7 @@ func TestSignCommand(t *testing.T) {
 	if r = u.Run(t, "verify", ref); !strings.Contains(r.Stdout, "note: module-signature: ") {
 		t.Errorf("%s", r.Stdout)
 	}
-	if r = u.Run(t, "inspect", ref); !strings.Contains(r.Stdout, "2 modules, unsigned") {
+	if r = u.Run(t, "inspect", "--deep", ref); !strings.Contains(r.Stdout, "2 modules, unsigned") {
 		t.Error(r.Stdout)
 	}
 	// One architecture, under the tag that it was built with.
