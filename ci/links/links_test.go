@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 		"docs/a.md":  {Data: []byte("## When it goes wrong\n## [Linked](b.txt) heading\n## When it goes wrong\n[a](../README.md) [b](#when-it-goes-wrong-1) [c](#linked-heading) [d](b.txt#x) [e](../c)\n")},
 		"docs/b.txt": {Data: []byte("x")},
 		"commands.md": {Data: []byte("Use driver-build anyhow or `driver-build sign IMAGE --export DIR`, `driver-build sing`.\n\n" +
-			"    bin/driver-build --os debian12 \\\n      --puhs && driver-build bundle create -o x --sinc y\n    driver-build help sign --any  # driver-build nothing\n" +
+			"    bin/driver-build --os debian12 \\\n      --puhs && driver-build bundle create --output x --sinc y\n    driver-build help sign --any  # driver-build nothing\n" +
 			"```\ndriver-build sign --exp\n```\n")},
 		"elsewhere.md": {Data: []byte("[a](docs)\n`TestReal`, `TestReal.*`, TestNone, `TestNone`\n")},
 	}

@@ -30,7 +30,7 @@ func TestAirGap(t *testing.T) {
 	for n, host := range hosts {
 		from, to, file := host+"/gpu/driver", hosts[1-n]+"/mirror/gpu/driver", filepath.Join(t.TempDir(), "fleet.tar")
 		p.attach(t, from, sign(t, key, signature.Both, from, p.push(t, from), slices.Collect(maps.Values(predicates(t)))...))
-		command(t, "create", "-o", file, "--repository", from, from+":1", "--image-key", key.private).Want(t, 0)
+		command(t, "create", "--output", file, "--repository", from, from+":1", "--image-key", key.private).Want(t, 0)
 		command(t, "verify", file, "--key", key.public).Want(t, 0)
 		command(t, "import", file, "--to", to, "--key", other.public).Want(t, 5)
 		assert.Errorf(t, assert.Err(p.Attachments(t.Context(), to+":1")), "an import with another key")

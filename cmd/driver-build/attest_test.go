@@ -37,7 +37,7 @@ func TestBuildSigned(t *testing.T) {
 	key, public := u.imageKey(t, "site")
 	_, other := u.imageKey(t, "other")
 	repository := u.Host + "/team/driver"
-	args := []string{"--os", "debian12", "--driver", newDriver, "--arch", "amd64,arm64", "-o", "oci:" + u.Path("dist"), "-o", "oci-archive:" + u.Path("image.tar"),
+	args := []string{"--os", "debian12", "--driver", newDriver, "--arch", "amd64,arm64", "--output", "oci:" + u.Path("dist"), "--output", "oci-archive:" + u.Path("image.tar"),
 		"--push", "--repository", repository, "--image-key", key, "--sbom", "--provenance"}
 	first := u.Run(t, args...)
 	first.Want(t, 0)
@@ -61,7 +61,7 @@ func TestBuildSigned(t *testing.T) {
 	r := u.Run(t, "verify", ref, "--key", public)
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "note: image-signature: "), "%s", r.Stdout)
 
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+u.Path("plain"), "--sbom=cyclonedx").Want(t, 0) // without a key
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+u.Path("plain"), "--sbom=cyclonedx").Want(t, 0) // without a key
 	index := string(require.Value(os.ReadFile(u.Path("plain/index.json")))(t))
 	assert.Containsf(t, index, "application/vnd.cyclonedx+json", "index.json")
 }
@@ -78,8 +78,8 @@ func TestBuildSignedRefuses(t *testing.T) {
 		"--repository h.example/a --image-key " + u.Path("none"):                         "--image-key",
 		"--repository h.example/a --image-key " + key + " --image-passphrase-file /nope": "--image-passphrase-file",
 		"--repository h.example/a --image-key pkcs11:object=x":                           "--image-key",
-		"--repository h.example/a --image-key " + key + " -o docker-archive:x":           "docker-archive",
-		"--sbom -o docker-archive:x":                                                     "docker-archive",
+		"--repository h.example/a --image-key " + key + " --output docker-archive:x":     "docker-archive",
+		"--sbom --output docker-archive:x":                                               "docker-archive",
 		"--sbom=xml":                                                                     "spdx or cyclonedx",
 		"--provenance":                                                                   "--image-key",
 		"--repository h.example/a --image-key " + key + " --provenance=ci":               "GitHub",

@@ -36,9 +36,9 @@ type buildFlags struct {
 	record      flags.Record
 }
 
-func (o *buildFlags) addTo(f *pflag.FlagSet) {
+func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	o.selection.AddTo(f)
-	o.output.AddTo(f)
+	o.output.AddTo(a, f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository, tagged <driver>-<os>")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	o.sources.AddTo(f)

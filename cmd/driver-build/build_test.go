@@ -21,7 +21,7 @@ func TestBuild(t *testing.T) {
 	u := newUser(t)
 	oci, ociFile, docker := u.Path("dist"), u.Path("image.oci.tar"), u.Path("image.tar")
 	repository := u.Host + "/team/driver"
-	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+oci, "-o", "oci-archive:"+ociFile, "-o", "docker-archive:"+docker,
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+oci, "--output", "oci-archive:"+ociFile, "--output", "docker-archive:"+docker,
 		"--push", "--repository", repository)
 	r.Want(t, 0, "packages layer", "driver 535.261.03", "write oci:")
 	var digest string
@@ -86,17 +86,17 @@ func TestOffline(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := []string{"--os", "debian12", "--driver", newDriver}
-	u.Run(t, append(target, "--offline", "-o", "oci:"+u.Path("none"))...).Want(t, 4, "--offline")
+	u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("none"))...).Want(t, 4, "--offline")
 	r := u.Run(t, append([]string{"fetch"}, target...)...)
 	r.Want(t, 0)
 	if n := strings.Count(r.Stdout, "sha256:"); n < 20 || !strings.Contains(r.Stdout, u.Base("debian12")) {
 		t.Errorf("%d lines:\n%s", n, r.Stdout)
 	}
 	u.Fault(refuse(500, ""))
-	first := u.Run(t, append(target, "--offline", "-o", "oci:"+u.Path("one"))...)
+	first := u.Run(t, append(target, "--offline", "--output", "oci:"+u.Path("one"))...)
 	first.Want(t, 0)
 	u.Fault(nil)
-	second := u.Run(t, append(target, "-o", "oci:"+u.Path("two"), "--progress", "quiet")...)
+	second := u.Run(t, append(target, "--output", "oci:"+u.Path("two"), "--progress", "quiet")...)
 	second.Want(t, 0)
 	assert.Equalf(t, second.Digest(t), first.Digest(t), "the digests differ")
 	assert.Equalf(t, "", second.Stderr, "quiet")
@@ -108,19 +108,19 @@ func TestOffline(t *testing.T) {
 func TestManyTargets(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "-o", "oci:"+u.Path("index"))
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--output", "oci:"+u.Path("index"))
 	r.Want(t, 0)
 	assert.Equalf(t, 1, strings.Count(r.Stdout, "\n"), "an index is one line: %s", r.Stdout)
 	for _, arch := range []string{"amd64", "arm64"} {
 		u.Run(t, "verify", "oci:"+u.Path("index"), "--arch", arch).Want(t, 0)
 	}
-	r = u.Run(t, "--all", "-o", "oci:"+u.Path("all"), "--compression", "zstd")
+	r = u.Run(t, "--all", "--output", "oci:"+u.Path("all"), "--compression", "zstd")
 	r.Want(t, 0)
 	assert.Equalf(t, 5, strings.Count(r.Stdout, "@sha256:"), "images: %s", r.Stdout)
 	u.Archives["ubuntu16.04"].Lie = true
 	u.Archives["ubuntu16.04"].Packages = u.Archives["ubuntu16.04"].Packages[:3]
 	u.Archives["ubuntu16.04"].Publish()
-	r = u.Run(t, "--all", "-o", "oci:"+u.Path("some"))
+	r = u.Run(t, "--all", "--output", "oci:"+u.Path("some"))
 	r.Want(t, 3, "2 of 5 targets", "418.87.01-ubuntu16.04", "535.261.03-ubuntu16.04")
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "@sha256:"), "images: %s", r.Stdout)
 }
@@ -128,7 +128,7 @@ func TestManyTargets(t *testing.T) {
 func TestAllowIncompatible(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	r := u.Run(t, "--os", "debian12", "--driver", oldDriver, "--allow-incompatible", "-o", "oci:"+u.Path("x"))
+	r := u.Run(t, "--os", "debian12", "--driver", oldDriver, "--allow-incompatible", "--output", "oci:"+u.Path("x"))
 	r.Want(t, 0, "warning: 418.87.01-debian12 amd64: built although")
 	r = u.Run(t, "inspect", "oci:"+u.Path("x"), "-o", "json")
 	assert.Contains(t, r.Stdout, recipe.LabelOverridden)
@@ -139,11 +139,11 @@ func TestSource(t *testing.T) {
 	u := newUser(t)
 	file := u.Path("driver.run")
 	require.NoError(t, os.WriteFile(file, u.Runs[newDriver+" amd64"], 0o600))
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "-o", "oci:"+u.Path("a")).Want(t, 0)
-	u.Run(t, "--os", "ubuntu18.04", "--driver", newDriver, "--source", u.URL+imagetest.RunPath(newDriver, "amd64"), "-o", "oci:"+u.Path("b")).Want(t, 0)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "--output", "oci:"+u.Path("a")).Want(t, 0)
+	u.Run(t, "--os", "ubuntu18.04", "--driver", newDriver, "--source", u.URL+imagetest.RunPath(newDriver, "amd64"), "--output", "oci:"+u.Path("b")).Want(t, 0)
 	require.NoError(t, os.WriteFile(file, u.Runs[oldDriver+" amd64"], 0o600))
 	u.Cache = t.TempDir()
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "-o", "oci:"+u.Path("c")).Want(t, 5, "driver.run")
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--source", file, "--output", "oci:"+u.Path("c")).Want(t, 5, "driver.run")
 }
 
 // TestBuildKeepsWhatIsThere: an output is written to a pipe and through a link, and neither is replaced.
@@ -160,7 +160,7 @@ func TestBuildKeepsWhatIsThere(t *testing.T) {
 		assert.NoError(t, err)
 		read <- data
 	}()
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "docker-archive:"+pipe, "-o", "oci-archive:"+link).Want(t, 0)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "docker-archive:"+pipe, "--output", "oci-archive:"+link).Want(t, 0)
 	require.NoError(t, os.WriteFile(u.Path("read.tar"), <-read, 0o600))
 	for _, image := range []string{"docker-archive:" + u.Path("read.tar"), "oci-archive:" + file} {
 		u.Run(t, "verify", image).Want(t, 0)

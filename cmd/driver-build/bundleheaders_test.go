@@ -33,9 +33,9 @@ func TestHeadersBehindTheGap(t *testing.T) {
 		{rpm.user, "rpm.yaml", "rocky9", newDriver, imagetest.RPMKernel, imagetest.RPMOldKernel},
 	} {
 		ref := "oci:" + c.Path("one") + ":" + c.driver + "-" + c.system
-		c.Run(t, "--os", c.system, "--driver", c.driver, "--matrix", c.Path(c.matrix), "-o", "oci:"+c.Path("one")).Want(t, 0)
+		c.Run(t, "--os", c.system, "--driver", c.driver, "--matrix", c.Path(c.matrix), "--output", "oci:"+c.Path("one")).Want(t, 0)
 		file, mirror := c.Path("fleet.tar"), t.TempDir()
-		create := []string{"bundle", "create", "-o", file, "--repository", c.Host + "/gpu/driver", ref, "--headers"}
+		create := []string{"bundle", "create", "--output", file, "--repository", c.Host + "/gpu/driver", ref, "--headers"}
 		c.Run(t, append(create, "6.99.0-1-amd64")...).Want(t, 2, "6.99.0-1-amd64", "driver-build kernels")
 		c.Run(t, append(create, c.kernel)...).Want(t, 0)
 		assert.Contains(t, c.Run(t, "bundle", "list", file).Stdout, "headers")

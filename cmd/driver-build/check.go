@@ -37,7 +37,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.selection.AddTo(f)
+	o.selection.AddWhole(f)
 	flags.Repository(f, &o.repository)
 	o.sources.AddTo(f)
 	o.programs.AddTo(f)

@@ -78,7 +78,7 @@ func TestFailures(t *testing.T) {
 			args := append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(strings.ReplaceAll(c.args, "WORLD", u.Host))...)
 			out := u.Path("dist")
 			if !strings.Contains(c.args, "--push") {
-				args = append(args, "-o", "oci:"+out)
+				args = append(args, "--output", "oci:"+out)
 			}
 			before := u.Requests("/v2/base/") + u.Requests("/dists/")
 			r := u.Run(t, args...)
@@ -102,7 +102,7 @@ func TestArchiveMismatch(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.Put(imagetest.RunPath(oldDriver, "amd64"), bytes.Repeat([]byte("x"), len(u.Runs[oldDriver+" amd64"])))
-	args := []string{"--os", "ubuntu18.04", "--driver", oldDriver, "-o", "oci:" + u.Path("dist")}
+	args := []string{"--os", "ubuntu18.04", "--driver", oldDriver, "--output", "oci:" + u.Path("dist")}
 	u.Run(t, args...).Want(t, 5, ".run", "sha256")
 	u.Put(imagetest.RunPath(oldDriver, "amd64"), u.Runs[oldDriver+" amd64"])
 	u.Run(t, args...).Want(t, 0)
@@ -148,7 +148,7 @@ func TestCancel(t *testing.T) {
 				}
 				return true
 			})
-			args := []string{"--os", "debian12", "--driver", newDriver, "--jobs", "1", "-o", "oci-archive:" + u.Path("x.tar"), "--push", "--repository", u.Host + "/team/driver"}
+			args := []string{"--os", "debian12", "--driver", newDriver, "--jobs", "1", "--output", "oci-archive:" + u.Path("x.tar"), "--push", "--repository", u.Host + "/team/driver"}
 			r := u.RunContext(ctx, t, args...)
 			if took := time.Since(stopped); took > 3*time.Second {
 				t.Errorf("it took %v to stop", took)

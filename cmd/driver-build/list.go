@@ -39,7 +39,7 @@ func newListCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	s.AddTo(f)
+	s.AddWhole(f)
 	f.StringVarP(&format, "format", "o", "table", "table, json or yaml")
 	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd

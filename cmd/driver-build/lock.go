@@ -50,7 +50,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
-	o.selection.AddTo(f)
+	o.selection.AddWhole(f)
 	o.sources.AddTo(f)
 	f.StringVar(&o.file, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
 	f.BoolVar(&o.update, "update", false, "resolve again: everything selected, or the TARGETs given")

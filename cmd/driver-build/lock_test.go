@@ -39,10 +39,10 @@ func TestLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := "--os debian12 --driver " + newDriver
-	first := u.Run(t, append(strings.Fields(target), "-o", "oci:"+u.Path("one"))...)
+	first := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("one"))...)
 	first.Want(t, 0)
 	u.Cache = t.TempDir()
-	r := u.tool(t, "lock "+target)
+	r := u.tool(t, "lock --arch amd64 "+target)
 	r.Want(t, 0)
 	if r.Stdout == "" || strings.Count(r.Stdout, "\n") != 1 || !strings.HasPrefix(r.Stdout, "535.261.03-debian12/amd64: new, base ") {
 		t.Errorf("%q", r.Stdout)
@@ -54,7 +54,7 @@ func TestLock(t *testing.T) {
 	}
 	u.Cache = t.TempDir()
 	indexes := u.Requests("/dists/")
-	second := u.Run(t, append(strings.Fields(target), "-o", "oci:"+u.Path("two"))...)
+	second := u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("two"))...)
 	second.Want(t, 0)
 	assert.Equalf(t, second.Digest(t), first.Digest(t), "the digests differ")
 	if n := u.Requests("/dists/"); n != indexes {
@@ -63,16 +63,16 @@ func TestLock(t *testing.T) {
 	u.Cache = t.TempDir()
 	u.tool(t, "fetch "+target).Want(t, 0)
 	u.Fault(refuse(500, ""))
-	third := u.Run(t, append(strings.Fields(target), "--offline", "-o", "oci:"+u.Path("three"))...)
+	third := u.Run(t, append(strings.Fields(target), "--offline", "--output", "oci:"+u.Path("three"))...)
 	third.Want(t, 0)
 	assert.Equalf(t, third.Digest(t), first.Digest(t), "the digests differ offline")
 	u.Fault(nil)
-	if r := u.tool(t, "lock --check "+target); r.Code != 0 || r.Stdout != "" {
+	if r := u.tool(t, "lock --arch amd64 --check --arch amd64 "+target); r.Code != 0 || r.Stdout != "" {
 		t.Errorf("check: %+v", r)
 	}
-	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "-o", "oci:"+u.Path("x"))...).Want(t, 2,
+	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "--output", "oci:"+u.Path("x"))...).Want(t, 2,
 		"535.261.03-debian12/arm64 is not locked: driver-build lock --matrix "+u.Path("matrix.yaml")+" --update 535.261.03-debian12/arm64")
-	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "--lock", "none", "-o", "oci:"+u.Path("x"))...).Want(t, 0)
+	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "--lock", "none", "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	u.Run(t, append(strings.Fields(target), "--lock", u.Path("other.lock"))...).Want(t, 2, "other.lock", "driver-build lock --lock")
 	u.Run(t, append(strings.Fields(target), "--dry-run", "--base", u.Base("debian12")+"@"+u.lock(t).Targets["535.261.03-debian12/amd64"].Pins.Base.Digest)...).Want(t, 2, "base image: ", "->", "--update")
 }
@@ -101,7 +101,7 @@ func TestLockUpdate(t *testing.T) {
 	}
 	// While the server has the old file the lock works. When the file is removed, the build says what replaced
 	// it.
-	u.Run(t, append(strings.Fields(target), "-o", "oci:"+u.Path("x"))...).Want(t, 0)
+	u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	u.Cache = t.TempDir()
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == old {
@@ -109,19 +109,19 @@ func TestLockUpdate(t *testing.T) {
 		}
 		return r.URL.Path == old
 	})
-	r = u.Run(t, append(strings.Fields(target), "-o", "oci:"+u.Path("x"))...)
+	r = u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...)
 	r.Want(t, 4, "is not what was locked", "404", "package libtirpc3: ", " -> 9:", "--update 535.261.03-debian12/amd64")
 	u.tool(t, "check"+target).Want(t, 3)
 	u.tool(t, "lock --update 535.261.03-debian12x").Want(t, 2, "did you mean 535.261.03-debian12")
 	u.tool(t, "lock 535.261.03-debian12").Want(t, 2, "targets follow --update")
 	u.tool(t, "lock --update 535.261.03-debian12").Want(t, 0)
-	u.Run(t, append(strings.Fields(target), "-o", "oci:"+u.Path("x"))...).Want(t, 0)
+	u.Run(t, append(strings.Fields(target), "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	u.Fault(nil)
 	// A build refuses a row that changed; the next lock resolves it again, also without --update.
 	u.PutRun(oldDriver, "amd64", imagetest.Run(t, oldDriver, "amd64", imagetest.DriverFiles(oldDriver, "amd64"), nil))
 	u.Runs[oldDriver+" amd64"] = append(u.Runs[oldDriver+" amd64"], "\n"...)
 	u.PutRun(oldDriver, "amd64", u.Runs[oldDriver+" amd64"])
-	r = u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "-o", "oci:"+u.Path("y"))
+	r = u.Run(t, "--os", "ubuntu18.04", "--driver", oldDriver, "--output", "oci:"+u.Path("y"))
 	r.Want(t, 2, "driver archive: ", " -> ", "--update 418.87.01-ubuntu18.04/amd64")
 	u.tool(t, "lock --check").Want(t, 3)
 	u.tool(t, "lock").Want(t, 0)
@@ -140,23 +140,23 @@ func TestLockKernels(t *testing.T) {
 		return r.Stdout
 	}
 	plain := dry("--kernel latest")
-	u.tool(t, "lock --kernel latest"+target).Want(t, 0)
+	u.tool(t, "lock --arch amd64 --kernel latest"+target).Want(t, 0)
 	assert.Equalf(t, plain, dry("--kernel latest"), "the recipe from the lock is another one")
 	u.offers("debian12", "6.1.0-99-amd64", imagetest.Kernel)
 	for _, flags := range []string{"--kernel latest", "--kernel " + imagetest.Kernel} {
 		assert.Equalf(t, plain, dry(flags), "%s: a newer kernel changed the recipe", flags)
 	}
 	u.Run(t, strings.Fields(target+" --dry-run --kernel latest:2")...).Want(t, 2, "--kernel latest:2", "is not locked")
-	u.tool(t, "lock --kernel latest"+target).Want(t, 0)
-	u.tool(t, "lock --kernel "+imagetest.Kernel+target).Want(t, 0)
-	r := u.tool(t, "lock --kernel latest --update"+target)
+	u.tool(t, "lock --arch amd64 --kernel latest"+target).Want(t, 0)
+	u.tool(t, "lock --arch amd64 --kernel "+imagetest.Kernel+target).Want(t, 0)
+	r := u.tool(t, "lock --arch amd64 --kernel latest --update"+target)
 	r.Want(t, 0)
 	l := u.lock(t)
 	old, ok := l.Find("535.261.03-"+imagetest.Kernel+"-debian12", "amd64")
 	if now, found := l.Find("535.261.03-6.1.0-99-amd64-debian12", "amd64"); !ok || !found || len(old.Kernels) != 1 || old.Kernels[0] != imagetest.Kernel || now.Kernels[0] != "latest" {
 		t.Errorf("%v\n%s", l.Names(), r.Stdout)
 	}
-	u.tool(t, "lock --kernel all --one-image"+target).Want(t, 0)
+	u.tool(t, "lock --arch amd64 --kernel all --one-image"+target).Want(t, 0)
 	assert.Contains(t, dry("--kernel all --one-image"), "6.1.0-99-amd64")
 	u.Run(t, strings.Fields(target+" --dry-run")...).Want(t, 2, "kernel: gone: 6.1.0-99-amd64")
 }
@@ -181,15 +181,15 @@ func TestLockForm(t *testing.T) {
 		return false
 	})
 	u.Cache = t.TempDir()
-	u.Run(t, append(strings.Fields(target), "--mirror", "http://me:secret@"+host, "-o", "oci:"+u.Path("x"))...).Want(t, 0)
+	u.Run(t, append(strings.Fields(target), "--mirror", "http://me:secret@"+host, "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	if asked == 0 {
 		t.Error("the mirror was asked without its credentials")
 	}
-	u.Run(t, append(strings.Fields(target), "--mirror", "http://localhost:1/x", "-o", "oci:"+u.Path("x"))...).Want(t, 2, "mirror: ", "http://localhost:1/x", "HOST/PATH=URL")
+	u.Run(t, append(strings.Fields(target), "--mirror", "http://localhost:1/x", "--output", "oci:"+u.Path("x"))...).Want(t, 2, "mirror: ", "http://localhost:1/x", "HOST/PATH=URL")
 	u.Cache = t.TempDir()
-	u.Run(t, append(strings.Fields(target), "--mirror", host+"=http://localhost:1", "-o", "oci:"+u.Path("x"))...).Want(t, 4, "localhost:1")
+	u.Run(t, append(strings.Fields(target), "--mirror", host+"=http://localhost:1", "--output", "oci:"+u.Path("x"))...).Want(t, 4, "localhost:1")
 	require.NoError(t, os.WriteFile(u.Path("matrix.lock"), append([]byte("<<<<<<< HEAD\n"), data...), 0o600))
 	u.Run(t, strings.Fields(target)...).Want(t, 2, "merge", "driver-build lock")
-	u.tool(t, "lock "+target).Want(t, 2, "merge")
-	u.tool(t, "lock --update "+target).Want(t, 0)
+	u.tool(t, "lock --arch amd64 "+target).Want(t, 2, "merge")
+	u.tool(t, "lock --arch amd64 --update "+target).Want(t, 0)
 }

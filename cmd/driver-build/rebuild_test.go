@@ -28,7 +28,7 @@ import (
 func (u *user) attested(t *testing.T) (ref, key string) {
 	t.Helper()
 	args := []string{"--os", "debian12", "--driver", newDriver}
-	digest := u.Run(t, append(args, "-o", "oci:"+u.Path("dist"))...).Digest(t)
+	digest := u.Run(t, append(args, "--output", "oci:"+u.Path("dist"))...).Digest(t)
 	var r recipe.Recipe
 	require.NoError(t, json.Unmarshal([]byte(u.Run(t, append(args, "--dry-run")...).Stdout), &r))
 	body := require.Value(provenance.New(&r, provenance.Run{}).Encode())(t)
@@ -85,7 +85,7 @@ func TestRebuildFailures(t *testing.T) {
 	assert.Contains(t, r.Stdout, "error: rebuild: ")
 	assert.Contains(t, r.Stdout, "has no provenance to build it from (")
 	assert.Contains(t, r.Stdout, ".att: none of the given keys made it")
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+u.Path("plain")).Want(t, 0)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+u.Path("plain")).Want(t, 0)
 	r = u.Run(t, "verify", "oci:"+u.Path("plain"), "--rebuild", "--key", key)
 	r.Want(t, 5)
 	assert.Contains(t, r.Stdout, "driver-build --lock")

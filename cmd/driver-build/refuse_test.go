@@ -33,7 +33,7 @@ var good = map[string]string{
 	"attest import": "h.example/a:1 --image-public-key CERT", "attest image-key": "h.example/a:1", "attest sign-with": "h.example/a:1",
 	"login": "h.example -u me --password-stdin", "logout": "h.example",
 	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
-	"bundle": "", "bundle create": "-o EMPTY.tar --repository h.example/a", "bundle create matrix": "-o EMPTY.tar --repository h.example/a --os debian12",
+	"bundle": "", "bundle create": "--output EMPTY.tar --repository h.example/a", "bundle create matrix": "--output EMPTY.tar --repository h.example/a --os debian12",
 	"bundle verify": "GARBAGE --allow-unsigned", "bundle verify key": "GARBAGE", "bundle list": "GARBAGE", "bundle have": "h.example/a",
 	"bundle import": "GARBAGE --to h.example/a --allow-unsigned", "bundle import key": "GARBAGE --to h.example/a",
 }
@@ -54,7 +54,7 @@ var wrong = map[string][]string{
 	"source":               {"/nope.run", "FOLDER", "ftp://h.example/x.run", "https:///x.run", "://"},
 	"lock":                 {"/nope/x.lock", "FOLDER", "GARBAGE"},
 	"entrypoint":           {"/nope", "FOLDER", "GARBAGE"},
-	"output":               {"dist", "oci:", "tar:x", "oci:x:tag", "oci-archive:x.tar:1", "oci:GARBAGE", "oci:GARBAGE/x", "oci-archive:/nope/x.tar", "oci-archive:GARBAGE/x", "oci-archive:FOLDER", "oci-archive:x/", "docker-archive:/proc/x.tar", "oci:/proc/x", "oci-archive:/sys/x.tar", "oci:/dev/full", "oci-archive:DANGLING", "oci:BADLAYOUT", "oci:a -o oci-archive:a", "oci-archive:SOCKET"},
+	"output":               {"dist", "oci:", "tar:x", "oci:x:tag", "oci-archive:x.tar:1", "oci:GARBAGE", "oci:GARBAGE/x", "oci-archive:/nope/x.tar", "oci-archive:GARBAGE/x", "oci-archive:FOLDER", "oci-archive:x/", "docker-archive:/proc/x.tar", "oci:/proc/x", "oci-archive:/sys/x.tar", "oci:/dev/full", "oci-archive:DANGLING", "oci:BADLAYOUT", "oci:a --output oci-archive:a", "oci-archive:SOCKET"},
 	"repository":           {"h.example/a:1", "h.example/A", "https://h.example/a", "http://h.example/a", "h.example/a@sha256:00", "oci:dist", "/srv/a", "h.example:/a", "h.example//a"},
 	"mount-from":           {"h.example/a:1", "h.example/A", "https://h.example/a", "oci:dist", "/srv/a"},
 	"cache":                {"GARBAGE", "/proc/x", "/dev/null/x"},
@@ -102,7 +102,7 @@ var wrong = map[string][]string{
 	"file":                  {"/nope", "FOLDER"},
 	"file-tag":              {"a b", "", "-x"},
 	"part-size":             {"4X", "0", "-1", "9999999T"},
-	"rebuild":               {"/nope", "FOLDER"},
+	"inputs":                {"/nope", "FOLDER"},
 	"headers":               {"latest", "../x", "*"},
 	"since":                 {"/nope", "GARBAGE", "EMPTY"},
 	"to":                    {"", "h.example/a:1", "h.example/A", "https://h.example/a"},
@@ -114,7 +114,7 @@ var wrong = map[string][]string{
 // wrongHere are values of flags that mean something else in a command than elsewhere.
 var wrongHere = map[string][]string{
 	"bundle create output":  {"", "FOLDER", "/nope/x.tar", "GARBAGE/x", "DANGLING", "SOCKET", "/proc/x.tar", "x/"},
-	"bundle import rebuild": {"/nope", "GARBAGE"},
+	"bundle import inputs":  {"/nope", "GARBAGE"},
 	"bundle import headers": {"/nope", "GARBAGE"},
 }
 
@@ -159,6 +159,9 @@ func (w *wrongValues) command(t *testing.T, c *cobra.Command) {
 		flags.AddFlagSet(w.root.PersistentFlags())
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden { // the former name of a flag
+			return
+		}
 		base, ok := good[name+" "+f.Name]
 		if !ok {
 			base, ok = good[name]

@@ -43,7 +43,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.file, "html", "", "FILE to write, - for stdout")
-	o.selection.AddTo(f)
+	o.selection.AddWhole(f)
 	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
 	f.BoolVar(&o.compare, "compare", false, "plan every image, to tell which are out of date")
 	o.sources.AddTo(f)

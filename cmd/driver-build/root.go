@@ -38,10 +38,11 @@ func newRootCmd(a *session.App) *cobra.Command {
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = false
 	info := session.BuildInfo()
+	cmd.Flags().Bool("version", false, "print the version")
 	cmd.Version = strings.TrimSpace(info.Version + " " + info.Revision)
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
-	o.addTo(cmd.Flags())
+	o.addTo(a, cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newMatrixCmd(a),
 		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a), newDoctorCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)

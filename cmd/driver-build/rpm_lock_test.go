@@ -41,7 +41,7 @@ func TestRPMLock(t *testing.T) {
 				driver = oldDriver
 			}
 			target := "--os " + id + " --driver " + driver
-			first := u.matrix(t, target+" -o oci:"+u.user.Path("one"))
+			first := u.matrix(t, target+" --output oci:"+u.user.Path("one"))
 			first.Want(t, 0)
 			u.Cache = t.TempDir()
 			u.matrix(t, "lock "+target).Want(t, 0)
@@ -53,7 +53,7 @@ func TestRPMLock(t *testing.T) {
 			}
 			indexes := u.Requests("/repodata/")
 			u.Cache = t.TempDir()
-			second := u.matrix(t, target+" -o oci:"+u.user.Path("two"))
+			second := u.matrix(t, target+" --output oci:"+u.user.Path("two"))
 			second.Want(t, 0)
 			if firstDigest(t, first) != firstDigest(t, second) || u.Requests("/repodata/") != indexes {
 				t.Errorf("%d indexes were asked for", u.Requests("/repodata/")-indexes)
@@ -61,7 +61,7 @@ func TestRPMLock(t *testing.T) {
 			u.Cache = t.TempDir()
 			u.matrix(t, "fetch "+target).Want(t, 0)
 			u.Fault(refuse(500, ""))
-			third := u.matrix(t, target+" --offline -o oci:"+u.user.Path("three"))
+			third := u.matrix(t, target+" --offline --output oci:"+u.user.Path("three"))
 			third.Want(t, 0)
 			assert.Equalf(t, firstDigest(t, third), firstDigest(t, first), "the digests differ offline")
 			u.Fault(nil)
@@ -98,7 +98,7 @@ func TestRPMLockMirror(t *testing.T) {
 	}
 	u.matrix(t, "fetch "+target+mirror).Want(t, 0)
 	u.Cache = t.TempDir()
-	u.matrix(t, target+mirror+" -o oci:"+u.user.Path("x")).Want(t, 0)
+	u.matrix(t, target+mirror+" --output oci:"+u.user.Path("x")).Want(t, 0)
 	if r := u.matrix(t, target+mirror+" --dry-run --kernel latest"); r.Code != 0 || !strings.Contains(r.Stdout, imagetest.RPMKernel) || strings.Contains(r.Stdout+r.Stderr, "secret") {
 		t.Errorf("%+v", r)
 	}
@@ -111,5 +111,5 @@ func TestRPMLockSignature(t *testing.T) {
 	u.Find("kmod").Unsigned = true
 	u.Publish()
 	u.matrix(t, "lock --os rocky9 --driver "+newDriver).Want(t, 0)
-	u.matrix(t, "--os rocky9 --driver "+newDriver+" -o oci:"+u.user.Path("x")).Want(t, 5, "package kmod 28-9.el9", "it is not signed")
+	u.matrix(t, "--os rocky9 --driver "+newDriver+" --output oci:"+u.user.Path("x")).Want(t, 5, "package kmod 28-9.el9", "it is not signed")
 }

@@ -115,7 +115,7 @@ func TestRPMFailures(t *testing.T) {
 				driver = oldDriver
 			}
 			out := u.user.Path("dist")
-			r := u.matrix(t, fmt.Sprintf("--os %s --driver %s -o oci:%s %s", c.id, driver, out, c.args))
+			r := u.matrix(t, fmt.Sprintf("--os %s --driver %s --output oci:%s %s", c.id, driver, out, c.args))
 			r.Want(t, c.code, c.parts...)
 			assert.Equalf(t, "", r.Stdout, "stdout")
 			assert.Errorf(t, assert.Err(os.Stat(out)), "an output was begun")
@@ -150,7 +150,7 @@ func expireIndex(t *testing.T, u *rpmUser) {
 func TestRPMRollback(t *testing.T) {
 	t.Parallel()
 	u := newRPMUser(t, "rocky9")
-	build := "--os rocky9 --driver " + newDriver + " -o oci:" + u.user.Path("dist")
+	build := "--os rocky9 --driver " + newDriver + " --output oci:" + u.user.Path("dist")
 	u.matrix(t, build).Want(t, 0)
 	u.Revision -= 24 * 3600
 	u.Publish()

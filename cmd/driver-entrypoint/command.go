@@ -65,6 +65,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 		return usageError{envflags.Explain(err)}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.Flags().Bool("version", false, "print the version of this program and of the image's driver")
 	root.Version = p.versions()
 	root.SetVersionTemplate("driver-entrypoint {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")

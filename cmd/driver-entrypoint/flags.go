@@ -49,7 +49,7 @@ var envNames = envflags.Names{
 	"node-condition":                 {"DRIVER_NODE_CONDITION"},
 	"node-name":                      {"NODE_NAME"},
 	"on-busy":                        {"DRIVER_ON_BUSY"},
-	"output":                         {"DRIVER_OUTPUT"},
+	"format":                         {"DRIVER_FORMAT", "DRIVER_OUTPUT"},
 	"persistence":                    {"DRIVER_PERSISTENCE"},
 	"pod":                            {"POD_NAME", "HOSTNAME"},
 	"pod-namespace":                  {"POD_NAMESPACE"},

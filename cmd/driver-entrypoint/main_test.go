@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -37,6 +38,8 @@ func TestRun(t *testing.T) {
 		{"status --run-dir /nowhere", nil, 0, "absent", ""},
 		{"status -o json --run-dir /nowhere", nil, 0, `"state": "absent"`, ""},
 		{"status -o yaml", nil, exitUsage, "", "text or json"},
+		{"status --output json --run-dir /nowhere", nil, 0, `"state": "absent"`, ""}, // its former name
+		{"status --run-dir /nowhere", []string{"DRIVER_FORMAT=json"}, 0, `"state": "absent"`, ""},
 		{"status", []string{"DRIVER_OUTPUT=yaml"}, exitUsage, "", "text or json"},
 		{"status --run-dir here", nil, exitUsage, "", "--run-dir is"},
 		{"unload --state-dir ../here", nil, exitUsage, "", "--state-dir is"},
@@ -75,6 +78,21 @@ func TestRun(t *testing.T) {
 		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
 			t.Errorf("%q %q: exit code %d, want %d\nstdout %s\nstderr %s", test.args, test.env, code, test.code, stdout.String(), stderr.String())
 		}
+	}
+}
+
+// TestHelp: ci/flagtest reads these files, too.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	root := (&program{}).command(t.Context())
+	for _, c := range append(root.Commands(), root) {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		var stdout, stderr bytes.Buffer
+		args := append(strings.Fields(c.CommandPath()), "--help")
+		assert.Equalf(t, 0, run(args, nil, true, &stdout, &stderr), "%s", args)
+		goldentest.Compare(t, "testdata/help-"+c.Name()+".txt", stdout.String())
 	}
 }
 

@@ -65,7 +65,7 @@ node's lock, modules and driver root, so that a driver whose container was kille
 
 func (p *program) preflightCommand() *cobra.Command {
 	cfg := node.Defaults()
-	var output string
+	var format string
 	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver, and say what to do where not", Args: noArgs,
 		Long: "preflight changes nothing. It ends with 11 when a check stops the driver.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,7 +77,7 @@ func (p *program) preflightCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if format == "json" {
 				err = writeJSON(p.stdout, checks)
 			} else {
 				err = preflight.Table(p.stdout, checks)
@@ -87,7 +87,7 @@ func (p *program) preflightCommand() *cobra.Command {
 			}
 			return err
 		}}
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &format)
 	moduleFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
@@ -96,7 +96,7 @@ func (p *program) preflightCommand() *cobra.Command {
 func (p *program) compileCommand() *cobra.Command {
 	cfg := node.Defaults()
 	var into host.ImageCompile
-	var output string
+	var format string
 	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
 		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.
 
@@ -107,14 +107,14 @@ modules below that folder instead of the cache.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if format == "json" {
 				return writeJSON(p.stdout, set)
 			}
 			p.log().Info("modules", "source", source)
 			_, err = fmt.Fprintln(p.stdout, set.Dir)
 			return err
 		}}
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &format)
 	cmd.Flags().StringVar(&into.Release, "kernel", "", "release to compile for; default: the running kernel's")
 	cmd.Flags().StringVar(&into.Dir, "into", "", "put the modules below this folder, and take nothing from this machine: no cache, no host, no network")
 	cmd.Flags().StringSliceVar(&into.Modules, "modules", nil, "with --into: names of the modules to compile; default: all that the sources offer")
@@ -159,7 +159,7 @@ func (p *program) unloadCommand(patience context.Context) *cobra.Command {
 }
 
 func (p *program) holdersCommand() *cobra.Command {
-	var output string
+	var format string
 	cmd := &cobra.Command{Use: "holders", Short: "list who has the driver's devices open", Args: noArgs,
 		Long: "holders needs the host's process table (hostPID). It sees device files and mappings of them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -167,7 +167,7 @@ func (p *program) holdersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if format == "json" {
 				return writeJSON(p.stdout, holders)
 			}
 			for _, h := range holders {
@@ -177,13 +177,13 @@ func (p *program) holdersCommand() *cobra.Command {
 			}
 			return nil
 		}}
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &format)
 	return cmd
 }
 
 func (p *program) statusCommand() *cobra.Command {
 	cfg := node.Defaults()
-	var output string
+	var format string
 	cmd := &cobra.Command{Use: "status", Short: "say what is known about the driver on this node", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			st, err := status.Read(cfg.Run)
@@ -197,12 +197,12 @@ func (p *program) statusCommand() *cobra.Command {
 					st.Ready, st.Reason = false, err.Error()
 				}
 			}
-			if output == "json" {
+			if format == "json" {
 				return writeJSON(p.stdout, st)
 			}
 			return status.WriteText(p.stdout, st, cfg.Run, host.Instances("/proc"))
 		}}
-	outputFlag(cmd, &output)
+	formatFlag(cmd, &format)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
@@ -254,12 +254,14 @@ func version() string {
 	return "unknown"
 }
 
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "text", "text or json")
+func formatFlag(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVarP(format, "format", "o", "text", "text or json")
+	cmd.Flags().StringVar(format, "output", "text", "former name of --format")
+	cmd.Flags().Lookup("output").Hidden = true
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *output != "text" && *output != "json" {
-			return usageError{fmt.Errorf("--output is %q; it must be text or json", *output)}
+		if *format != "text" && *format != "json" {
+			return usageError{fmt.Errorf("--format is %q; it must be text or json", *format)}
 		}
 		return run(cmd, args)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node/evict"
 )
@@ -22,6 +23,16 @@ func TestSettings(t *testing.T) {
 	if s.cfg != want || s.server != "https://[fd00::1]:443" || s.account != "/var/run/secrets/kubernetes.io/serviceaccount" {
 		t.Errorf("%+v", s)
 	}
+}
+
+// TestHelp: ci/flagtest reads this file, too.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	if code := run([]string{"driver-evict", "--help"}, nil, &out, &errs); code != 0 {
+		t.Errorf("exit code %d: %s", code, &errs)
+	}
+	goldentest.Compare(t, "testdata/help-driver-evict.txt", out.String())
 }
 
 func TestRun(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -48,9 +49,13 @@ func main() { os.Exit(run(nvml.New(), os.Args[1:], os.Stdout, os.Stderr)) }
 // run returns the exit code: 0 when NVML answered every call, 1 when it did not (the answer is printed in
 // both cases), 2 for wrong arguments.
 func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Fprintln(stdout, "driver-probe", version())
+		return 0
+	}
 	usage := len(args) == 1 && args[0] == usageFlag
 	if len(args) > 0 && !usage {
-		fmt.Fprintf(stderr, "driver-probe: takes no arguments but %s, got %q\n", usageFlag, args)
+		fmt.Fprintf(stderr, "driver-probe: takes no arguments but %s or --version, got %q\n", usageFlag, args)
 		return 2
 	}
 	a := ask(lib, usage)
@@ -62,6 +67,14 @@ func run(lib nvml.Interface, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// version returns the version of the build.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // ask stops when a call about the driver fails. A GPU that fails is left out; the error of the first such GPU

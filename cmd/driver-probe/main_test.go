@@ -119,6 +119,14 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	if code := run(fake("init"), []string{"--version"}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "driver-probe ") {
+		t.Errorf("%d, %q, %q", code, stdout.String(), stderr.String())
+	}
+}
+
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("no room") }

@@ -16,7 +16,7 @@ import (
 // pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection without systems or
 // drivers is [ErrNothingSelected].
 //
-// Empty Archs mean amd64, or with All every architecture that a system has. A pair that is selected in spite
+// Empty Archs mean amd64, or with All or AllArchs every architecture that a system has. A pair that is selected in spite
 // of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) ([]Target, error) {
 	targets, bad, err := m.selectCandidates(s)
@@ -61,6 +61,11 @@ func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*Incompatib
 		}
 		t.Overridden = overridden
 		good = append(good, t)
+	}
+	if s.AllArchs && len(s.Archs) == 0 {
+		bad = slices.DeleteFunc(bad, func(b *IncompatibleError) bool {
+			return slices.ContainsFunc(good, func(t Target) bool { return t.System.ID == b.System && t.Driver.Version == b.Driver })
+		})
 	}
 	return good, bad, nil
 }
@@ -149,7 +154,7 @@ func archs(s Selection, sys System) []string {
 	switch {
 	case len(s.Archs) > 0:
 		return inOrder(knownArchs, s.Archs)
-	case s.All:
+	case s.All || s.AllArchs:
 		return inOrder(knownArchs, sys.Archs)
 	default:
 		return []string{"amd64"}

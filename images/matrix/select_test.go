@@ -135,6 +135,29 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+// TestAllArchs: a pair means all architectures that it works on; one that works on none is refused.
+func TestAllArchs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		system, driver string
+		want           []string
+	}{
+		{"debian12", "535.261.03", []string{"amd64", "arm64"}},
+		{"debian11", "535.261.03", []string{"amd64"}}, // excluded on arm64
+		{"debian12", "580.1", []string{"amd64"}},      // no archive for arm64
+		{"debian12", "418.87.01", nil},
+	} {
+		got, err := small().Select(Selection{Systems: []string{tt.system}, Drivers: []string{tt.driver}, AllArchs: true})
+		var archs []string
+		for _, target := range got {
+			archs = append(archs, target.Arch)
+		}
+		if (err == nil) != (tt.want != nil) || !slices.Equal(archs, tt.want) {
+			t.Errorf("%s %s: %v, %v; want %v", tt.system, tt.driver, archs, err, tt.want)
+		}
+	}
+}
+
 func TestSelectErrors(t *testing.T) {
 	t.Parallel()
 	m := small()

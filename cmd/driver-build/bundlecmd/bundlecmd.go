@@ -18,7 +18,7 @@ func Commands(a *session.App) []*cobra.Command {
 		Use: "bundle", Short: "Carry images and all that belongs to them as one file", Args: session.NoArgs,
 		Long: "Carry images, their signatures and SBOMs, and the chart into a site without network: one file, or several of a size.\n" +
 			"The file is a tar of an OCI layout, which skopeo, regctl, oras and ctr read as well.",
-		Example: "  driver-build bundle create -o fleet.tar --repository registry.example.com/gpu/driver --image-key image.key\n" +
+		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --image-key image.key\n" +
 			"  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -90,8 +90,8 @@ func TestTheWholeWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file, list, next := w.path("fleet.tar"), w.path("have.json"), w.path("next.tar")
-	w.run(t, "create", "-o", file, "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private).Want(t, 0, "fleet.tar: ")
-	again := w.run(t, "create", "-o", "-", "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private)
+	w.run(t, "create", "--output", file, "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private).Want(t, 0, "fleet.tar: ")
+	again := w.run(t, "create", "--output", "-", "--repository", w.origin, "--chart", "../../../deploy/chart", "--image-key", w.private)
 	again.Want(t, 0)
 	if again.Stdout != string(require.Value(os.ReadFile(file))(t)) {
 		t.Error("the same input gave other bytes")
@@ -118,7 +118,7 @@ func TestTheWholeWay(t *testing.T) {
 	r = w.run(t, "have", w.site)
 	r.Want(t, 0)
 	require.NoError(t, os.WriteFile(list, []byte(r.Stdout), 0o600))
-	w.run(t, "create", "-o", next, "--repository", w.origin, "--since", list).Want(t, 0)
+	w.run(t, "create", "--output", next, "--repository", w.origin, "--since", list).Want(t, 0)
 	r = w.run(t, "list", next)
 	assert.Contains(t, r.Stdout, "in "+w.site)
 	w.run(t, "import", next, "--to", w.site, "--allow-unsigned").Want(t, 0, "blobs: 0 sent")
@@ -130,7 +130,7 @@ func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	file := w.path("fleet.tar")
 	image := w.origin + ":550.1-debian12"
-	w.run(t, "create", "-o", file, "--repository", w.origin, image, "--image-key", w.private).Want(t, 0)
+	w.run(t, "create", "--output", file, "--repository", w.origin, image, "--image-key", w.private).Want(t, 0)
 	other, _ := writeKey(t)
 	r := w.run(t, "verify", file, "--key", other)
 	r.Want(t, 5, "the bundle is not sound")
@@ -140,25 +140,25 @@ func TestFaults(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, raw, 0o600))
 	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 5)
 	w.run(t, "have", w.site).Want(t, 4)
-	w.run(t, "create", "-o", file, "--repository", w.origin, "--os", "debian12", "--driver", "535.261.03").Want(t, 0)
+	w.run(t, "create", "--output", file, "--repository", w.origin, "--os", "debian12", "--driver", "535.261.03").Want(t, 0)
 	r = w.run(t, "list", file)
 	if strings.Contains(r.Stdout, "550.1") || !strings.Contains(r.Stdout, "535.261.03-debian12") {
 		t.Error(r.Stdout)
 	}
-	w.run(t, "create", "-o", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
+	w.run(t, "create", "--output", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
 	for want, args := range map[string][]string{
 		"give the file to write":  {"create", "--repository", w.origin},
-		"name no images":          {"create", "-o", file, "--repository", w.origin, "--os", "debian12", image},
-		"--repository":            {"create", "-o", file},
+		"name no images":          {"create", "--output", file, "--repository", w.origin, "--os", "debian12", image},
+		"--repository":            {"create", "--output", file},
 		"give --key FILE":         {"verify", file},
-		"--part-size":             {"create", "-o", file, "--repository", w.origin, "--part-size", "4X"},
-		"needs a file":            {"create", "-o", "-", "--repository", w.origin, "--part-size", "4G"},
+		"--part-size":             {"create", "--output", file, "--repository", w.origin, "--part-size", "4X"},
+		"needs a file":            {"create", "--output", "-", "--repository", w.origin, "--part-size", "4G"},
 		"no such file":            {"verify", w.path("none"), "--allow-unsigned"},
 		"give the files":          {"verify", "--allow-unsigned"},
-		"is neither the list":     {"create", "-o", file, "--repository", w.origin, "--since", w.public},
-		"it holds a":              {"create", "-o", file, "--repository", w.origin, "--image-key", w.public},
+		"is neither the list":     {"create", "--output", file, "--repository", w.origin, "--since", w.public},
+		"it holds a":              {"create", "--output", file, "--repository", w.origin, "--image-key", w.public},
 		"no public one":           {"verify", file, "--key", w.private},
-		"belongs to a key: give ": {"create", "-o", file, "--repository", w.origin, "--image-passphrase-file", file},
+		"belongs to a key: give ": {"create", "--output", file, "--repository", w.origin, "--image-passphrase-file", file},
 	} {
 		w.run(t, args...).Want(t, 2, want)
 	}

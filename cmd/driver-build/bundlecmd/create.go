@@ -47,8 +47,9 @@ type createFlags struct {
 	headers  []string // releases of kernels
 }
 
-func (o *createFlags) addTo(f *pflag.FlagSet) {
-	f.StringVarP(&o.output, "output", "o", "", "FILE to write; - is stdout")
+func (o *createFlags) addTo(a *session.App, f *pflag.FlagSet) {
+	f.StringVar(&o.output, "output", "", "FILE to write; - is stdout")
+	a.FormerShorthand(f, "o", "output")
 	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
 	f.StringSliceVar(&o.targets.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
 	f.StringSliceVar(&o.targets.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
@@ -56,9 +57,10 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
 	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
-	f.StringVar(&o.fetched, "rebuild", "", "take along what driver-build fetch printed into FILE, for builds at the site")
+	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into FILE")
+	a.FormerName(f, "rebuild", "inputs")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
-	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --rebuild, and of --headers")
+	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of FILE: an earlier bundle, or a list of what the site has (repeatable)")
 	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
 	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
@@ -68,14 +70,14 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 func newCreate(a *session.App) *cobra.Command {
 	var o createFlags
 	cmd := &cobra.Command{
-		Use: "create -o FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
-		Example: "  driver-build bundle create -o fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart --part-size 4G",
+		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
+		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart --part-size 4G",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Images = args
 			return o.run(cmd.Context(), a)
 		},
 	}
-	o.addTo(cmd.Flags())
+	o.addTo(a, cmd.Flags())
 	return cmd
 }
 
@@ -87,7 +89,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	case err != nil:
 		return err
 	case o.output == "-" && (size > 0 || o.resume):
-		return session.Usagef("-o -: --part-size and --resume: this needs a file")
+		return session.Usagef("--output -: --part-size and --resume: this needs a file")
 	}
 	if o.output != "-" {
 		if err := outfile.Check(o.output); err != nil {
@@ -103,7 +105,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	if o.fetched != "" {
 		raw, err := os.ReadFile(o.fetched)
 		if err != nil {
-			return session.Usagef("--rebuild: %w", err)
+			return session.Usagef("--inputs: %w", err)
 		}
 		o.Fetched = string(raw)
 	}

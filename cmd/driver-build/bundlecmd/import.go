@@ -35,16 +35,17 @@ type importFlags struct {
 	site            flags.ImageKey
 	values, policy  string
 	secret, keyPath string
-	rebuild         string // folder
+	inputs          string // folder
 	headers         string // folder
 }
 
-func (o *importFlags) addTo(f *pflag.FlagSet) {
+func (o *importFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	f.StringVar(&o.To, "to", "", "REGISTRY/PATH that takes the place of the bundle's repository")
 	f.StringArrayVar(&o.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.SomePart, "part", false, partText)
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
-	f.StringVar(&o.rebuild, "rebuild", "", "put base images and downloads into the cache, and the other files into the folder DIR, for a build with --offline")
+	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder DIR")
+	a.FormerName(f, "rebuild", "inputs")
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
@@ -61,7 +62,7 @@ func newImport(a *session.App) *cobra.Command {
 		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
-	o.addTo(cmd.Flags())
+	o.addTo(a, cmd.Flags())
 	return cmd
 }
 
@@ -87,8 +88,8 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 	o.Jobs = a.Jobs
 	how := reading.Options{Verify: verify, SomePart: o.SomePart}
 	if len(files) == 1 && files[0] == "-" {
-		if o.rebuild != "" || o.headers != "" {
-			return session.Usagef("--rebuild and --headers: the bundle must be a file, not a pipe")
+		if o.inputs != "" || o.headers != "" {
+			return session.Usagef("--inputs and --headers: the bundle must be a file, not a pipe")
 		}
 		return o.stream(ctx, a, how)
 	}
@@ -108,11 +109,11 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 		return bundle.Unsound(findings)
 	}
 	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
-		if o.rebuild != "" && !o.DryRun {
+		if o.inputs != "" && !o.DryRun {
 			if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
 				return err
 			}
-			if _, err := inputs.Extract(ctx, b, o.rebuild); err != nil {
+			if _, err := inputs.Extract(ctx, b, o.inputs); err != nil {
 				return err
 			}
 		}
@@ -146,7 +147,7 @@ func (o *importFlags) check() error {
 			return session.Usagef("--%s: %w", name, err)
 		}
 	}
-	for name, dir := range map[string]string{"rebuild": o.rebuild, "headers": o.headers} {
+	for name, dir := range map[string]string{"inputs": o.inputs, "headers": o.headers} {
 		if dir == "" {
 			continue
 		}

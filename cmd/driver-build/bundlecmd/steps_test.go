@@ -15,8 +15,8 @@ func TestProgress(t *testing.T) {
 		step string
 		args []string
 	}{
-		{"[-] write", []string{"create", "-o", "-", "--repository", w.origin}},
-		{"[" + file + "] write", []string{"create", "-o", file, "--repository", w.origin}},
+		{"[-] write", []string{"create", "--output", "-", "--repository", w.origin}},
+		{"[" + file + "] write", []string{"create", "--output", file, "--repository", w.origin}},
 		{"[" + file + "] verify", []string{"verify", file, "--allow-unsigned"}},
 		{"[" + w.site + "] import", []string{"import", file, "--to", w.site, "--allow-unsigned"}},
 	} {

@@ -42,8 +42,18 @@ func (s *Selection) Load() (*matrix.Matrix, error) {
 	return batch.ReadMatrix(s.File, drivercontainer.Matrix)
 }
 
-// WholeMatrix makes a selection without systems or without drivers mean every pair that is left.
-func (s *Selection) WholeMatrix() { s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0 }
+// AddWhole declares the flags of a command about the matrix: what is not selected means all there is.
+func (s *Selection) AddWhole(f *pflag.FlagSet) {
+	s.AddTo(f)
+	f.Lookup("arch").Usage = "architecture: amd64 or arm64 (repeatable; default all that the system has)"
+}
+
+// WholeMatrix makes a selection without systems or without drivers mean every pair that is left, and one
+// without architectures all of them.
+func (s *Selection) WholeMatrix() {
+	s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0
+	s.AllArchs = true
+}
 
 // Batch reads the matrix and chooses the targets from it.
 func (s *Selection) Batch() (m *matrix.Matrix, b batch.Batch, err error) {

@@ -188,10 +188,10 @@ func TestAttestElsewhere(t *testing.T) {
 	_, public := u.keyPair(t, "ed", key, plain)
 	_, other := u.ed25519Pair(t, "other")
 	archive := u.Path("image.tar")
-	u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", u.Path("ed.key"), "-o", "oci-archive:"+archive).Want(t, session.ExitUsage)
+	u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", u.Path("ed.key"), "--output", "oci-archive:"+archive).Want(t, session.ExitUsage)
 	p12, cert := commandtest.SignKey(t)
 	u.Env[flags.PassphraseVariable], u.Env[flags.ImagePassphraseVariable] = "correct", "correct"
-	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", p12, "--repository", "h.example/a", "-o", "oci-archive:"+archive)
+	r := u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", p12, "--image-key", p12, "--repository", "h.example/a", "--output", "oci-archive:"+archive)
 	r.Want(t, 0)
 	ref, dir := "oci-archive:"+archive, u.Path("request")
 	u.wantSigned(t, 1, 0, ref, cert)
@@ -262,7 +262,7 @@ func TestPushKeepsTags(t *testing.T) {
 	u.Env[flags.PassphraseVariable] = "correct"
 	sign := func(ref string, tags ...string) {
 		t.Helper()
-		args := []string{"sign", ref, "--sign-key", p12, "-o", "oci:" + u.Path("dist")}
+		args := []string{"sign", ref, "--sign-key", p12, "--output", "oci:" + u.Path("dist")}
 		for _, tag := range tags {
 			args = append(args, "--tag", tag)
 		}

@@ -49,7 +49,7 @@ type signFlags struct {
 	archs, tags     []string
 }
 
-func (o *signFlags) addTo(f *pflag.FlagSet) {
+func (o *signFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
@@ -57,7 +57,7 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: those that the image was built with)")
-	o.output.AddTo(f)
+	o.output.AddTo(a, f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
 }
@@ -66,11 +66,11 @@ func newSign(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
 		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ExactArgs(1),
-		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem -o oci:signed\n" +
+		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem --output oci:signed\n" +
 			"  driver-build sign registry.example.com/gpu/driver:535.261.03-debian12 --image-key image.key",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
-	o.addTo(cmd.Flags())
+	o.addTo(a, cmd.Flags())
 	return cmd
 }
 

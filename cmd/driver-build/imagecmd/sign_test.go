@@ -86,7 +86,7 @@ func TestSignCommand(t *testing.T) {
 	ref := u.modulesImage(t, "amd64", "arm64")
 	key, cert := commandtest.SignKey(t)
 	u.Env[flags.PassphraseVariable] = "correct"
-	r := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "oci:"+u.Path("out"), "--push", "--repository", u.Host+"/gpu/driver", "--tag", "a", "--tag", "b")
+	r := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "oci:"+u.Path("out"), "--push", "--repository", u.Host+"/gpu/driver", "--tag", "a", "--tag", "b")
 	r.Want(t, 0)
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "oci:"+u.Path("out")+":a@sha256:") || !strings.HasPrefix(lines[3], u.Host+"/gpu/driver:b@sha256:") {
@@ -111,7 +111,7 @@ func TestSignCommand(t *testing.T) {
 		t.Error(r.Stdout)
 	}
 	// One architecture, under the tag that it was built with.
-	r = u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--arch", "arm64", "-o", "docker-archive:"+u.Path("one.tar"))
+	r = u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
 	r.Want(t, 0)
 	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+imagetest.NewDriver+"-debian12@sha256:") {
 		t.Error(r.Stdout)
@@ -142,7 +142,7 @@ func TestSignUsage(t *testing.T) {
 		r.Want(t, session.ExitUsage, parts...)
 	}
 	u.Env[flags.PassphraseVariable] = "correct"
-	u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
+	u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "docker-archive:"+u.Path("x")).Want(t, session.ExitUsage, "one architecture")
 }
 
 // TestSignOffline: export, sign with openssl where there is no driver-build, import.
@@ -159,7 +159,7 @@ func TestSignOffline(t *testing.T) {
 		}
 	}
 	openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Site", "-days", "9", "-keyout", key, "-out", cert)
-	want := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "-o", "oci:"+u.Path("online"))
+	want := u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--output", "oci:"+u.Path("online"))
 	want.Want(t, 0)
 	for _, whole := range []bool{false, true} {
 		dir := u.Path("request")
@@ -178,7 +178,7 @@ func TestSignOffline(t *testing.T) {
 				openssl("pkeyutl", "-sign", "-inkey", key, "-pkeyopt", "digest:"+m.Hash, "-in", name+".digest", "-out", name+".sig")
 			}
 		}
-		r = u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "-o", "oci:"+u.Path("offline"))
+		r = u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert, "--output", "oci:"+u.Path("offline"))
 		r.Want(t, 0)
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "whole modules %v: %s, with the key %s", whole, r.Stdout, want.Stdout)
 		require.NoError(t, os.RemoveAll(dir))
