@@ -164,7 +164,7 @@ func TestEveryFlagHasATwin(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden || f.Name == "help" {
+			if f.Hidden || f.Name == "help" || f.Name == "version" {
 				return
 			}
 			seen[f.Name] = true
