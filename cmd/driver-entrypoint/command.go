@@ -29,7 +29,7 @@ func stays(args []string) bool {
 	}
 	for _, a := range args {
 		switch {
-		case a == "init" || a == "compile" || a == "reload_nvidia_peermem":
+		case a == "init" || a == "compile" || a == "bake" || a == "reload_nvidia_peermem":
 			return true
 		case a == "-a" || a == "--accept-license":
 			continue
@@ -71,7 +71,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; patience is a second one
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
-		p.compileCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
+		p.compileCommand(), p.bakeCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := envNames.Set(cmd.Flags(), p.env); err != nil {
 			return usageError{err}

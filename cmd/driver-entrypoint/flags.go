@@ -88,12 +88,19 @@ func checkValues(flags *pflag.FlagSet) error {
 		switch {
 		case (f.Name == "run-dir" || f.Name == "state-dir") && !filepath.IsAbs(f.Value.String()):
 			errs = append(errs, fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, f.Value))
-		case f.Name == "kernel" && f.Value.String() != "" && !kernelRelease.MatchString(f.Value.String()):
+		case f.Name == "kernel" && f.Value.Type() == "string" && f.Value.String() != "" && !kernelRelease.MatchString(f.Value.String()):
 			errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", f.Value))
 		case f.Name == "timeout" && strings.HasPrefix(f.Value.String(), "-"):
 			errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", f.Value))
 		}
 	})
+	if kernels, err := flags.GetStringSlice("kernel"); err == nil {
+		for _, release := range kernels {
+			if !kernelRelease.MatchString(release) {
+				errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", release))
+			}
+		}
+	}
 	if names, err := flags.GetStringSlice("skip-preflight"); err == nil {
 		errs = append(errs, checkNames(names))
 	}

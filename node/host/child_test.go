@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/logtest"
@@ -19,9 +22,28 @@ import (
 	"github.com/driver-container/driver-container/node"
 )
 
+// ownNamespace starts the tests again in a mount namespace of their own, if this is root: their mounts are
+// not visible outside.
+func ownNamespace() {
+	const done = "HOST_TEST_NAMESPACE"
+	if os.Getuid() != 0 || os.Getenv(done) != "" {
+		return
+	}
+	runtime.LockOSThread()
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), done+"=1"))
+	}
+	panic(err)
+}
+
 // TestMain runs a child's part if it is called as runChild calls this program.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "__") {
+		ownNamespace()
 		os.Exit(m.Run())
 	}
 	fmt.Printf("child %v\n", os.Args[2:])

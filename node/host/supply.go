@@ -35,6 +35,9 @@ type supply struct {
 	signer  *sign.Signer // of modules that are compiled here; nil: they stay unsigned
 	image   string       // folder of the image's modules; "": imageModules
 	scratch string       // "": scratchDir
+
+	bakes bool   // this is a bake, and not a start that could use one
+	told  string // what was logged about baked content
 }
 
 func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }

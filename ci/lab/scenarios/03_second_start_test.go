@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/tool"
 )
 
 // The second start on a node compiles nothing and copies nothing. On an idle machine the driver is ready at
@@ -38,6 +40,34 @@ func Test03SecondStart(t *testing.T) {
 	if after := kept(); after != cached {
 		t.Errorf("cache and staged roots changed\nbefore\n%s\nafter\n%s", cached, after)
 	}
+}
+
+// The first start on a node with a baked folder compiles nothing and copies nothing, and says so. If the list
+// is of another driver, the start goes on without it and says why.
+func Test03Baked(t *testing.T) {
+	lab.Gate(t)
+	kernel, state := lab.Kernel(t, "debian12"), t.TempDir()
+	tool.Must(t, "cp", "-a", d535.modules(t, kernel, closed), filepath.Join(state, "modules")) // another test may have compiled them
+	making.Lock()
+	out, err := d535.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
+	making.Unlock()
+	if err != nil {
+		t.Fatalf("bake: %v\n%s", err, out)
+	}
+	contains(t, string(out), logtest.Staged, `baked driver 535\.261\.03 for 1 kernels`)
+	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
+	g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
+	p := ready(t, g, driver("535"))
+	contains(t, p.Output(), `baked for this driver and kernel`)
+	if out := p.Output(); strings.Contains(out, "compiling") || strings.Contains(out, "driver root staged") {
+		t.Errorf("it compiled or copied:\n%s", out)
+	}
+	serving(t, g, d535.driver)
+	stops(t, p, 0)
+	g.Sh(`sed -i 's/"driver": "535.261.03"/"driver": "470.256.02"/' /var/lib/nvidia-driver/baked.json`)
+	p = ready(t, g, driver("535"))
+	contains(t, p.Output(), `baked content is not used.*it has driver 470\.256\.02, this image has 535\.261\.03`)
+	stops(t, p, 0)
 }
 
 // secondStart starts and stops the driver and returns how long it took to become ready.

@@ -104,9 +104,15 @@ func (p product) modules(t *testing.T, kernel *lab.HostKernel, flavour string) s
 	return only(t, set)
 }
 
-// compile runs the image's own `nvidia-driver compile` in a chroot on this machine, with a folder for its
-// cache.
+// compile runs the image's own `nvidia-driver compile`.
 func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour string) ([]byte, error) {
+	t.Helper()
+	return p.run(t, kernel, state, "compile", "--kernel", kernel.Release, "--kernel-module-type", flavour, "--fetch-headers=false")
+}
+
+// run runs the image's own `nvidia-driver` in a chroot on this machine, with a folder for its cache. The test
+// has locked making.
+func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ...string) ([]byte, error) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
 	tool.Must(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
@@ -119,8 +125,7 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 		require.NoErrorf(t, syscall.Mount(m.from, to, "", syscall.MS_BIND, ""), "bind %s", m.from)
 		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
 	}
-	return exec.CommandContext(t.Context(), "chroot", root, "nvidia-driver", "compile", "--kernel", kernel.Release,
-		"--kernel-module-type", flavour, "--fetch-headers=false").CombinedOutput()
+	return exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...).CombinedOutput() //nolint:gosec // the test's own words
 }
 
 // only returns a folder that shows one set of a cache as a cache of its own, by hard links.

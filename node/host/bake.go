@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// Bake fills a state folder on a machine that needs no GPU and is no node yet, so that a start on a node with
+// this folder neither compiles nor copies.
+type Bake struct {
+	Config  node.Config // its StateDir is the folder to fill
+	Kernels []string    // releases as uname -r prints them
+
+	image   string // for tests; "": "/"
+	modules func(ctx context.Context, release string) (*kbuild.Set, string, error)
+}
+
+// Run makes the modules for each kernel, the driver root, and the list of them, which is written last. It may
+// run again with other kernels, or another image: what is there and fits stays. Errors: node.ErrConfig,
+// lock.ErrHeld, *kbuild.NoHeadersError, *kbuild.CompileError, those of files (unix.ENOSPC).
+func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
+	if b.image == "" {
+		b.image = "/"
+	}
+	if len(b.Kernels) == 0 || len(b.Kernels) > keepSets {
+		return Baked{}, fmt.Errorf("%w: bake needs --kernel RELEASE, once for each kernel that the machines may boot, at most %d times", node.ErrConfig, keepSets)
+	}
+	info, err := readInfo(b.image)
+	if err != nil {
+		return Baked{}, err
+	}
+	if t := b.Config.ModuleType; len(info.Flavours) > 1 && t != driverinfo.Open && t != driverinfo.Proprietary {
+		return Baked{}, fmt.Errorf("%w: --kernel-module-type is %q; bake needs open or proprietary: there is no GPU to choose by", node.ErrConfig, t)
+	}
+	unlock, err := b.lock()
+	if err != nil {
+		return Baked{}, err
+	}
+	defer unlock()
+	dir := b.Config.StateDir
+	baked := Baked{Schema: bakedSchema, Driver: info.Driver, OS: info.OS, Arch: info.Arch, ID: info.ID}
+	if err := baked.write(dir); err != nil { // incomplete
+		return Baked{}, err
+	}
+	if err := b.fill(ctx, &baked, info, log); err != nil {
+		return Baked{}, fmt.Errorf("bake into %s: %w", dir, err)
+	}
+	if err := syncAll(dir); err != nil {
+		return Baked{}, fmt.Errorf("bake into %s: %w", dir, err)
+	}
+	baked.Complete = true
+	return baked, errors.Join(baked.write(dir), syncAll(dir))
+}
+
+// lock keeps other bakes and a driver container away from the folder: one program at a time may write a cache
+// of modules.
+func (b Bake) lock() (unlock func(), err error) {
+	if holder, held, err := lock.Held(b.Config.Run); err == nil && held {
+		return nil, fmt.Errorf("%w: a driver runs on this machine (%s), and may write the same folder: bake on another machine, or stop it", lock.ErrHeld, holder)
+	}
+	if err := os.MkdirAll(b.Config.StateDir, 0o755); err != nil {
+		return nil, fmt.Errorf("%w: make the folder to bake into: %w", node.ErrConfig, err)
+	}
+	f, err := os.Open(b.Config.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: open the folder to bake into: %w", node.ErrConfig, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: another bake into %s runs: %w", lock.ErrHeld, b.Config.StateDir, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Description, log *slog.Logger) error {
+	roots, err := newStagedRoot(b.Config, info, b.Kernels[0], true, log)
+	if err != nil {
+		return err
+	}
+	roots.root.Image, roots.root.NoMounts = b.image, b.Config.RootKind == node.RootLink
+	if b.modules == nil {
+		b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
+			return b.compile(ctx, info, release, log)
+		}
+	}
+	sets := map[string]*kbuild.Set{}
+	for _, release := range b.Kernels {
+		set, source, err := b.modules(ctx, release)
+		if err != nil {
+			return fmt.Errorf("modules for kernel %s: %w", release, err)
+		}
+		if source != status.FromImage {
+			source = status.FromCache
+		}
+		sets[release] = set
+		baked.add(b.Config.StateDir, release, source, set)
+		log.Info("modules", "kernel", release, "source", source, "path", set.Dir)
+	}
+	dir, err := roots.Stage(ctx)
+	if err != nil {
+		return err
+	}
+	baked.Root = filepath.Join("roots", filepath.Base(dir))
+	for _, release := range b.Kernels {
+		roots.release = release
+		if err := roots.AddModules(ctx, sets[release].Modules); err != nil {
+			return err
+		}
+	}
+	return roots.root.Settle(ctx)
+}
+
+// compile returns the modules for a kernel: those of the image, those that the folder has, or new ones.
+func (b Bake) compile(ctx context.Context, info driverinfo.Description, release string, log *slog.Logger) (*kbuild.Set, string, error) {
+	cfg := b.Config
+	cfg.RootKind = node.RootMount // a link would be checked on this machine
+	m, err := machine(cfg, info, release, log)
+	if err != nil {
+		return nil, "", err
+	}
+	if s, ok := m.Supplier.(*supply); ok {
+		s.bakes = true
+	}
+	store := status.NewStore(status.Snapshot{}, status.Folder(cfg.Run), log)
+	return node.New(cfg, m, node.Options{Log: log, Status: store}).Compile(ctx, release)
+}
+
+// syncAll waits until everything in the file system of a folder is on the disk.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("write %s to the disk: %w", dir, err)
+	}
+	return nil
+}

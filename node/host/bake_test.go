@@ -1,0 +1,225 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/lock"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// bakery is a bake with the fake compiler of builder, in an image that has the driver's libraries.
+func bakery(t *testing.T) (Bake, driverinfo.Description) {
+	t.Helper()
+	c := builder(t, "cp KOS/*.ko .")
+	for _, name := range []string{"libcuda.so.", "libnvidia-ml.so."} {
+		testfile.Write(t, c.root+"/usr/lib/x86_64-linux-gnu/"+name+v535, "\x7fELF "+name)
+	}
+	testfile.Write(t, c.root+"/usr/share/nvidia-driver/big", strings.Repeat("0123456789abcdef", 1<<14))
+	cfg := node.Defaults()
+	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), filepath.Join(t.TempDir(), "state")
+	b := Bake{Config: cfg, Kernels: []string{imageKernel}, image: c.root}
+	b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
+		c := c
+		c.Release, c.Dir = release, filepath.Join(b.Config.StateDir, "modules")
+		set, err := CompileForImage(ctx, c, logtest.New(t))
+		return set, status.Compiled, err
+	}
+	return b, require.Value(readInfo(c.root))(t)
+}
+
+// start does what a start on a node does with the folder: it finds the modules and stages the root.
+func (b Bake) start(t *testing.T, info driverinfo.Description, w node.Want) (found bool, reused bool, said string) {
+	t.Helper()
+	var log logtest.Log
+	s := &supply{cfg: b.Config, info: info, log: log.Logger(), image: filepath.Join(t.TempDir(), "none")}
+	set, _, err := s.Find(t.Context(), w)
+	if err != nil && !errors.Is(err, kbuild.ErrMiss) {
+		t.Fatal(err)
+	}
+	roots := require.Value(newStagedRoot(b.Config, info, w.Release, true, log.Logger()))(t)
+	roots.root.Image, roots.root.NoMounts = b.image, true
+	require.Value(roots.Stage(t.Context()))(t)
+	if set != nil {
+		require.NoError(t, roots.AddModules(t.Context(), set.Modules))
+	}
+	return err == nil, roots.staged.Reused, log.String()
+}
+
+var baseWant = node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}}
+
+// files returns all files below a folder with the times of their changes.
+func files(t *testing.T, dir string) map[string]time.Time {
+	t.Helper()
+	all := map[string]time.Time{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			all[path] = info.ModTime()
+		}
+		return err
+	}))
+	return all
+}
+
+// TestBake checks that a start with a baked folder finds modules and root, and writes nothing, also where the
+// folder cannot be written.
+func TestBake(t *testing.T) {
+	gate.Root(t, "it mounts")
+	b, info := bakery(t)
+	got := require.Value(b.Run(t.Context(), logtest.New(t)))(t)
+	if !got.Complete || got.ID != info.ID || len(got.Kernels) != 1 || len(got.Kernels[0].Modules) != 5 || got.Kernels[0].Source != status.FromCache ||
+		got.Root != "roots/"+v535+"-"+info.ID[:12] {
+		t.Errorf("%+v", got)
+	}
+	assert.Same(t, got, require.Value(readBaked(b.Config.StateDir))(t))
+	for _, path := range []string{got.Root + "/usr/lib/x86_64-linux-gnu/libcuda.so." + v535, got.Kernels[0].Folder + "/nvidia.ko",
+		got.Root + "/lib/modules/" + imageKernel + "/updates/nvidia/nvidia.ko"} {
+		if _, err := os.Stat(filepath.Join(b.Config.StateDir, path)); err != nil {
+			t.Error(err)
+		}
+	}
+	before := files(t, b.Config.StateDir)
+	for _, readOnly := range []bool{false, true} {
+		if readOnly {
+			dir := b.Config.StateDir
+			require.NoError(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			require.NoError(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		}
+		found, reused, said := b.start(t, info, baseWant)
+		if !found || !reused || !strings.Contains(said, "baked for this driver and kernel") || strings.Contains(said, "warning") {
+			t.Errorf("read-only %v: modules found %v, root reused %v\n%s", readOnly, found, reused, said)
+		}
+		assert.Same(t, before, files(t, b.Config.StateDir))
+	}
+	if _, err := b.Run(t.Context(), logtest.New(t)); !errors.Is(err, unix.EROFS) {
+		t.Errorf("a bake into a read-only folder: %v", err)
+	}
+}
+
+// TestBakedMismatch checks that a start goes on without what does not fit, and that its log says why.
+func TestBakedMismatch(t *testing.T) {
+	gate.Root(t, "a root belongs to root")
+	for name, c := range map[string]struct {
+		edit          func(b Bake, info *driverinfo.Description, w *node.Want)
+		found, reused bool
+		want          string
+	}{
+		"another driver": {func(b Bake, info *driverinfo.Description, w *node.Want) {
+			info.Driver, w.Driver, info.ID = v470, v470, strings.Repeat("4", 64)
+			testfile.Write(t, b.image+"/usr/lib/x86_64-linux-gnu/libcuda.so."+v470, "\x7fELF")
+		}, false, false, "it has driver 535.261.03, this image has 470.256.02"},
+		"another image": {func(_ Bake, info *driverinfo.Description, _ *node.Want) { info.ID = strings.Repeat("1", 64) }, true, false,
+			"it was made from another image of driver 535.261.03 (000000000000, this one is 111111111111)"},
+		"another kernel": {func(_ Bake, _ *driverinfo.Description, w *node.Want) { w.Release = "6.1.0-99-amd64" }, false, true,
+			"it has modules for 6.1.0-56-amd64 (proprietary), and this node needs 6.1.0-99-amd64 (proprietary)"},
+		"the other flavour": {func(_ Bake, _ *driverinfo.Description, w *node.Want) { w.Flavour = driverinfo.Open }, false, true, "and this node needs 6.1.0-56-amd64 (open)"},
+		"a damaged module": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
+			testfile.Write(t, require.Value(filepath.Glob(b.Config.StateDir + "/modules/*/nvidia.ko"))(t)[0], "damaged")
+		}, false, true, "its modules are missing or damaged"},
+		"a damaged library": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
+			testfile.Write(t, require.Value(filepath.Glob(b.Config.StateDir + "/roots/*/usr/lib/x86_64-linux-gnu/libcuda.so.*"))(t)[0], "short")
+		}, true, false, "the baked driver root was missing or damaged"},
+		"a damaged list": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
+			testfile.Write(t, b.Config.StateDir+"/baked.json", "{")
+		}, true, true, "baked.json: unexpected end of JSON input"},
+		"another schema": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
+			testfile.Write(t, b.Config.StateDir+"/baked.json", `{"schema":9}`)
+		}, true, true, "schema 9, this program knows 1"},
+		"an endless list": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
+			testfile.Write(t, b.Config.StateDir+"/baked.json", strings.Repeat(" ", maxBaked+1))
+		}, true, true, "is larger than 1048576 bytes"},
+		"an interrupted one": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
+			require.NoError(t, Baked{Schema: bakedSchema}.write(b.Config.StateDir))
+		}, true, true, "the bake was interrupted: run it again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, info := bakery(t)
+			require.Value(b.Run(t.Context(), logtest.New(t)))(t)
+			w := baseWant
+			c.edit(b, &info, &w)
+			found, reused, said := b.start(t, info, w)
+			if found != c.found || reused != c.reused || !strings.Contains(said, c.want) {
+				t.Errorf("modules found %v, want %v; root reused %v, want %v; want %q in\n%s", found, c.found, reused, c.reused, c.want, said)
+			}
+		})
+	}
+}
+
+// TestBakeFails checks that a bake that cannot end leaves no complete list, and that the next one repairs it.
+func TestBakeFails(t *testing.T) {
+	gate.Root(t, "it mounts")
+	b, info := bakery(t)
+	dir := b.Config.StateDir
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, unix.Mount("full", dir, "tmpfs", 0, "size=128k"))
+	_, err := b.Run(t.Context(), logtest.New(t))
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("full disk: %v", err)
+	}
+	if list, err := readBaked(dir); err != nil || list.Complete {
+		t.Errorf("after a full disk: %+v, %v", list, err)
+	}
+	require.NoError(t, unix.Unmount(dir, 0))
+
+	made := b.modules
+	b.modules = func(context.Context, string) (*kbuild.Set, string, error) {
+		return nil, "", &kbuild.CompileError{Err: errors.New("no")}
+	}
+	_, err = b.Run(t.Context(), logtest.New(t))
+	if !errors.As(err, new(*kbuild.CompileError)) || !strings.Contains(err.Error(), "modules for kernel "+imageKernel) {
+		t.Errorf("%v", err)
+	}
+	if _, _, said := b.start(t, info, baseWant); !strings.Contains(said, "the bake was interrupted") {
+		t.Error(said)
+	}
+	b.modules = made
+	if list, err := b.Run(t.Context(), logtest.New(t)); err != nil || !list.Complete {
+		t.Errorf("again: %+v, %v", list, err)
+	}
+
+	held := require.Value(lock.Acquire(t.Context(), lock.Options{Path: lock.Path(b.Config.Run), Legacy: lock.LegacyPath(b.Config.Run), Self: lock.Holder{PID: 7, Pod: "gpu/x"}}))(t)
+	if _, err := b.Run(t.Context(), logtest.New(t)); !errors.Is(err, lock.ErrHeld) || !strings.Contains(err.Error(), "gpu/x") {
+		t.Errorf("beside a driver: %v", err)
+	}
+	require.NoError(t, held.Release())
+	unlock := require.Value(b.lock())(t)
+	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), lock.ErrHeld, "two bakes")
+	unlock()
+	b.Kernels = nil
+	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), node.ErrConfig, "no kernel")
+}
+
+func FuzzBaked(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"complete":true,"driver":"535.261.03","id":"00","kernels":[{"release":"6.1.0","flavour":"open","modules":{"nvidia":"00"}}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		b, err := parseBaked(text)
+		if err != nil {
+			return
+		}
+		info := driverinfo.Description{Driver: b.Driver, ID: b.ID}
+		if reason := b.unfit(info, "open", "6.1.0"); len(reason) > 1000 {
+			t.Errorf("a reason of %d bytes", len(reason))
+		}
+	})
+}
