@@ -1,0 +1,88 @@
+package pages
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testfile"
+)
+
+// TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository, in the order of the
+// pages: with Debian's repositories, a registry of the origin with a password, and a registry of the site. The
+// site has a cache and a folder of its own, into which the bundle is carried.
+func TestBuilds(t *testing.T) {
+	gate.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
+	gate.Program(t, "docker-registry", "docker-registry")
+	gate.Program(t, "htpasswd", "apache2-utils")
+	s := newShell(t)
+	base := s.run(filepath.Join(s.repository, "ci/base") + " debian12 amd64")
+	for _, name := range Names {
+		for i, c := range commands(t, name, byBuilds) {
+			if i == 0 {
+				s.page(name, strings.TrimSpace(base[strings.LastIndex(strings.TrimSpace(base), "\n")+1:]))
+			}
+			s.command(c)
+		}
+	}
+}
+
+// page does what a page takes for granted.
+func (s *shell) page(name, base string) {
+	s.t.Helper()
+	if name == "first-cluster" { // the base, where the matrix's mirrors look for it
+		s.run("go build -o " + s.dir + "/setup/ ./cmd/driver-build && " + s.dir + "/setup/driver-build push " + base + " $SITE/library/debian:12-slim")
+	}
+	if name == "precompiled-secure-boot" {
+		kernels := strings.Fields(s.run(`driver-build kernels --os debian12 --kernel-flavour amd64 | awk '$5 == "yes" {print $3}' | sort -V | tail -2`))
+		if len(kernels) != 2 {
+			s.t.Fatalf("the repository has the kernels %q, want two", kernels)
+		}
+		s.env = append(s.env, "OLDER_KERNEL="+kernels[0], "KERNEL="+kernels[1])
+		authority := testcert.Authority("modules")
+		authority.Write(s.t, s.clone+"/cert.pem", s.clone+"/key.pem")
+	}
+	if name == "airgap" { // an image that is signed, with its provenance
+		for _, key := range []string{"image", "site"} {
+			s.run(fmt.Sprintf("openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out %[1]s.key && openssl pkey -in %[1]s.key -pubout -out %[1]s.pub", key))
+		}
+		s.run("driver-build --os debian12 --driver 535.261.03 --push --repository $ORIGIN/gpu/driver --image-key image.key --provenance --sbom")
+		require.NoError(s.t, os.MkdirAll(s.site, 0o755))
+		for _, file := range []string{"fleet.tar", "image.pub", "site.key"} {
+			require.NoError(s.t, os.Symlink(filepath.Join(s.clone, file), filepath.Join(s.site, file)))
+		}
+	}
+}
+
+// command runs a command of a page; it has to end with 0.
+func (s *shell) command(c Command) {
+	s.t.Helper()
+	text := substitute(c.Text)
+	cwd, env := s.clone, s.env
+	if strings.Contains(text, "$SITE") || strings.Contains(text, "--offline") {
+		cwd, env = s.site, append(slices.Clone(env), "DRIVER_BUILD_CACHE="+s.dir+"/site-cache")
+	}
+	s.in(cwd, env, text)
+}
+
+func substitute(text string) string {
+	text += " "
+	for _, s := range substitutions {
+		text = strings.ReplaceAll(text, s.from, s.to)
+	}
+	return strings.TrimSpace(text)
+}
+
+// matrix writes the rows that the pages use, with the site's registry as a mirror of Docker's.
+func (s *shell) matrix() {
+	s.t.Helper()
+	file := filepath.Join(s.clone, "matrix.yaml")
+	text := testfile.Read(s.t, file)
+	testfile.Write(s.t, file, require.Value(rows(text, s.host("site"), []string{"debian12"}, []string{"470.256.02", "535.261.03"}))(s.t))
+}

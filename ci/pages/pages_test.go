@@ -1,0 +1,120 @@
+package pages
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+const root = "../.."
+
+// byBuilds and byCluster are the first words of the commands that TestBuilds and TestCluster run.
+var (
+	byBuilds  = []string{"driver-build", "bin/driver-build", "make", "mkdir"}
+	byCluster = []string{"kubectl", "helm"}
+)
+
+// commands returns the commands of a page that a test runs.
+func commands(t *testing.T, name string, programs []string) []Command {
+	t.Helper()
+	page := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
+	return slices.DeleteFunc(page, func(c Command) bool {
+		first, _, _ := strings.Cut(c.Text, " ")
+		_, elsewhere := Elsewhere[name][c.Text]
+		return elsewhere || !slices.Contains(programs, first)
+	})
+}
+
+// TestEveryCommand: a command of a task page is run here, or Elsewhere says where it is tried; and Elsewhere has
+// no command that the page does not have, and names no test that does not exist.
+func TestEveryCommand(t *testing.T) {
+	t.Parallel()
+	tests := declaredTests(t)
+	named := regexp.MustCompile(`\bTest[0-9A-Z]\w*`)
+	for _, name := range Names {
+		all := Commands(string(require.Value(os.ReadFile(filepath.Join(root, "docs", name+".md")))(t)))
+		if len(all) == 0 {
+			t.Errorf("docs/%s.md has no commands: they are not found", name)
+		}
+		found := map[string]bool{}
+		for _, c := range all {
+			found[c.Text] = true
+			first, _, _ := strings.Cut(c.Text, " ")
+			_, elsewhere := Elsewhere[name][c.Text]
+			if !elsewhere && !slices.Contains(slices.Concat(byBuilds, byCluster), first) {
+				t.Errorf("docs/%s.md:%d: no test runs %q: add it to Elsewhere, with the test that tries it", name, c.Line, c.Text)
+			}
+		}
+		for text, reason := range Elsewhere[name] {
+			if !found[text] {
+				t.Errorf("Elsewhere has %q, which docs/%s.md does not have", text, name)
+			}
+			if reason == "" {
+				t.Errorf("docs/%s.md: %q has no reason", name, text)
+			}
+			for _, test := range named.FindAllString(reason, -1) {
+				if !tests[test] {
+					t.Errorf("docs/%s.md: %q: there is no test %s", name, text, test)
+				}
+			}
+		}
+	}
+	for name := range Elsewhere {
+		if !slices.Contains(Names, name) {
+			t.Errorf("Elsewhere has a page %s, which is none", name)
+		}
+	}
+}
+
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	all := map[string]bool{}
+	for _, dir := range []string{"ci", "cmd", "node", "images", "distros", "kmod"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range function.FindAllSubmatch(text, -1) {
+				all[string(m[1])] = true
+			}
+			return err
+		}))
+	}
+	return all
+}
+
+// TestSubstitutions: each one changes a command.
+func TestSubstitutions(t *testing.T) {
+	t.Parallel()
+	used := map[pair]bool{}
+	for _, name := range Names {
+		for _, c := range commands(t, name, slices.Concat(byBuilds, byCluster)) {
+			text := c.Text + " "
+			for _, s := range substitutions {
+				if next := strings.ReplaceAll(text, s.from, s.to); next != text {
+					text, used[s] = next, true
+				}
+			}
+		}
+	}
+	for _, s := range substitutions {
+		if !used[s] {
+			t.Errorf("no command has %q", s.from)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	got := Commands("# A\n\nUse `helm upgrade` and `kubectl get pods -n \\|x`.\n\n    make a\n    output of it\n\n    helm b \\\n      --c   # a comment\n" +
+		"1. Text\n   more\n\n       $ make c\n   `mokutil --import x`\n\nText:\n      no code in a list\n\n```sh\ncurl x | sh\n```\n")
+	assert.Same(t, []Command{{3, "kubectl get pods -n |x"}, {5, "make a"}, {8, "helm b --c"}, {13, "make c"}, {14, "mokutil --import x"}, {20, "curl x | sh"}}, got)
+}

@@ -1,0 +1,69 @@
+package pages
+
+// Names are the task pages.
+var Names = []string{"first-cluster", "airgap", "precompiled-secure-boot", "subscriptions", "moving", "upgrades", "red-node", "ci"}
+
+// Elsewhere are the commands that this package does not run, by page: the tests that do the same, or what no
+// test can have.
+var Elsewhere = map[string]map[string]string{
+	"first-cluster": {
+		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test01Install",
+		"kubectl -n nvidia-driver exec POD -- nvidia-smi":           "needs a kubelet and modules: Test01Install",
+		"helm test nvidia-driver -n nvidia-driver --logs":           "needs a driver that serves: TestGolden has the pods of the test, Test01Install their command",
+	},
+	"airgap": {
+		"helm install nvidia-driver oci://registry.site/mirror/gpu/driver/charts/nvidia-driver --version 0.2.0 -n nvidia-driver -f values.yaml": "TestAirGap",
+		"python3 -m http.server --directory mirror 8080":                                                                                               "serves until it is stopped: TestHeadersBehindTheGap asks such a server",
+		`entry() { tar xOf fleet.tar index.json | jq -r ".manifests[$1].digest" | cut -d: -f2; }`:                                                      "TestCosignBundle",
+		"tar xOf fleet.tar blobs/sha256/$(entry 0) > manifest":                                                                                         "TestCosignBundle",
+		"tar xOf fleet.tar blobs/sha256/$(tar xOf fleet.tar blobs/sha256/$(entry 1) | jq -r '.layers[0].digest' | cut -d: -f2) > signature":            "TestCosignBundle",
+		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
+	},
+	"precompiled-secure-boot": {
+		"mokutil --import /var/lib/nvidia-driver/module-signing.der": "needs firmware: Test21MOK",
+	},
+	"subscriptions": {
+		"sudo install -D -m 0644 /etc/yum.repos.d/redhat.repo /run/secrets/redhat.repo":                                   "needs a subscription; TestSubscription has the same files",
+		"driver-build kernels --os rhel9 --driver 550.163.01":                                                             "needs a subscription; TestSubscription has a server that asks for its certificate",
+		"driver-build --os rhel9 --driver 550.163.01 --kernel latest --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has a server that asks for its certificate",
+	},
+	"moving": {
+		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                              "fails on purpose: TestForeignNames",
+		"helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=535.261.03": "needs NVIDIA's repository of charts: Test06Operator has the operator's DaemonSet with our image",
+	},
+	"upgrades": {
+		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
+	},
+	"red-node": {
+		"kubectl exec -n NS POD -- nvidia-driver status":    "needs a kubelet: Test04InUse",
+		"kubectl exec -n NS POD -- nvidia-driver holders":   "needs a kubelet: Test04InUse",
+		"kubectl exec -n NS POD -- nvidia-driver preflight": "needs a kubelet: TestRun",
+		"kubectl logs -n NS POD":                            "needs a kubelet: Test04InUse",
+		"kubectl logs -n NS POD -c driver-evict":            "needs a kubelet: Test04Evict",
+	},
+	"ci": {
+		"driver-build plan --format github|gitlab     what needs building":                   "an overview; plan is run below",
+		"driver-build login REGISTRY                  with the job's own token":              "an overview; first-cluster has login",
+		"driver-build ARGS --push --sbom --provenance=ci --image-key KEY     a job for each": "an overview: TestPipelinesSign",
+	},
+}
+
+// pair is a substitution.
+type pair struct{ from, to string }
+
+// substitutions are what the tests change in commands, in this order. The registries are those of the test, with
+// TLS, and one of them with a password.
+var substitutions = []pair{
+	{"login registry.example.com -u USER", "login $ORIGIN -u builder --password-stdin <password"}, // the test has no terminal
+	{"--os ubuntu22.04 --driver 550.163.01", "--os debian12 --driver 470.256.02"},                 // NVIDIA's archive cannot be reached from where the tests run
+	{"550.163.01", "470.256.02"},
+	{"registry.example.com", "$ORIGIN"},
+	{"registry.site", "$SITE"},
+	{"6.1.0-55-amd64", "$OLDER_KERNEL"}, // the two newest kernels that the repository has
+	{"6.1.0-56-amd64", "$KERNEL"},
+	{"kubectl delete pod POD", "kubectl delete pod train-0"}, // a pod of a user, who the test is
+	{" NODE ", " node-1 "},
+	{"spec.nodeName=NODE", "spec.nodeName=node-1"},
+	{" NS ", " nvidia-driver "},
+	{" POD", " $POD"},
+}
