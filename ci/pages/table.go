@@ -23,6 +23,9 @@ var Elsewhere = map[string]map[string]string{
 		"mokutil --import /var/lib/nvidia-driver/module-signing.der": "needs firmware: Test21MOK",
 	},
 	"subscriptions": {
+		"kubectl -n nvidia-driver create secret generic sles-subscription $(for file in /etc/zypp/repos.d/*.repo /etc/zypp/credentials.d/*; do printf -- ' --from-file=%s' \"$file\"; done)": "needs a subscription: TestGolden has the pods with such a secret",
+		"cd /etc/pki/entitlement && key=$(ls *-key.pem | head -n 1)": "needs a subscription",
+		`kubectl -n nvidia-driver create secret generic rhel-subscription --from-file="$key" --from-file="${key%-key.pem}.pem" --from-file=redhat.repo=/etc/yum.repos.d/redhat.repo --from-file=redhat-uep.pem=/etc/rhsm/ca/redhat-uep.pem`: "needs a subscription: TestGolden has the pods with such a secret",
 		"sudo install -D -m 0644 /etc/yum.repos.d/redhat.repo /run/secrets/redhat.repo":                                   "needs a subscription; TestSubscription has the same files",
 		"driver-build kernels --os rhel9 --driver 550.163.01":                                                             "needs a subscription; TestSubscription has a server that asks for its certificate",
 		"driver-build --os rhel9 --driver 550.163.01 --kernel latest --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has a server that asks for its certificate",

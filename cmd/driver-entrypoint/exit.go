@@ -25,8 +25,9 @@ const (
 	exitUsage = 2
 	// exitLocked means that the lock was not free in time (`--lock-timeout`, 20 min).
 	exitLocked = 10
-	// exitUnsupported means that the node does not fit: the checks of preflight, no modules for its kernel in an
-	// image without a toolchain, no headers, no compiler.
+	// exitUnsupported means that the node does not fit: the checks of preflight (unless
+	// `--preflight-on-failure=wait`), no modules for its kernel in an image without a toolchain, no headers, no
+	// compiler.
 	exitUnsupported = 11
 	// exitCompile means that the compile failed; the message has the last 40 lines, and the path of the complete
 	// log.
