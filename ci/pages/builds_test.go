@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/ci/testfile"
 )
 
-// TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository, in the order of the
-// pages: with Debian's repositories, a registry of the origin with a password, and a registry of the site. The
-// site has a cache and a folder of its own, into which the bundle is carried.
+// TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository, in the order of
+// the pages: with Debian's repositories, a registry of the origin with a password, and a registry of the
+// site. The site has a cache and a folder of its own, into which the bundle is carried.
 func TestBuilds(t *testing.T) {
 	gate.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
 	gate.Program(t, "docker-registry", "docker-registry")

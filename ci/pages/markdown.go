@@ -19,7 +19,7 @@ type Command struct {
 var programs = map[string]bool{
 	"driver-build": true, "bin/driver-build": true, "make": true, "kubectl": true, "helm": true, "sudo": true, "mkdir": true, "python3": true,
 	"entry()": true, "tar": true, "cosign": true, "openssl": true, "mokutil": true, "chroot": true, "curl": true, "git": true, "go": true, "docker": true,
-	"install": true, "export": true, "ctr": true, "skopeo": true, "apt-get": true, "dnf": true, "echo": true, "cat": true, "cd": true, "source": true,
+	"install": true, "export": true, "ctr": true, "skopeo": true, "apt-get": true, "dnf": true, "echo": true, "cat": true, "cd": true, "source": true, "for": true,
 }
 
 var (
@@ -29,8 +29,8 @@ var (
 )
 
 // Commands returns the commands of a page in their order: lines of blocks of code, and calls of kubectl, helm
-// and mokutil between backquotes. A backslash at the end of a line continues it. A line of code that begins with
-// no program is values, a file or output.
+// and mokutil between backquotes. A backslash at the end of a line continues it. A line of code that begins
+// with no program is values, a file or output.
 func Commands(page string) (all []Command) {
 	var in reader
 	for line := range strings.Lines(page) {

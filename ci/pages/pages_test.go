@@ -31,8 +31,8 @@ func commands(t *testing.T, name string, programs []string) []Command {
 	})
 }
 
-// TestEveryCommand: a command of a task page is run here, or Elsewhere says where it is tried; and Elsewhere has
-// no command that the page does not have, and names no test that does not exist.
+// TestEveryCommand: a command of a task page is run here, or Elsewhere says where it is tried; and Elsewhere
+// has no command that the page does not have, and names no test that does not exist.
 func TestEveryCommand(t *testing.T) {
 	t.Parallel()
 	tests := declaredTests(t)
@@ -49,6 +49,9 @@ func TestEveryCommand(t *testing.T) {
 			_, elsewhere := Elsewhere[name][c.Text]
 			if !elsewhere && !slices.Contains(slices.Concat(byBuilds, byCluster), first) {
 				t.Errorf("docs/%s.md:%d: no test runs %q: add it to Elsewhere, with the test that tries it", name, c.Line, c.Text)
+			}
+			if !elsewhere && slices.Contains(byBuilds, first) && strings.Contains(c.Text, " /") {
+				t.Errorf("docs/%s.md:%d: a test must not run %q, because it names a path of this machine: add it to Elsewhere", name, c.Line, c.Text)
 			}
 		}
 		for text, reason := range Elsewhere[name] {

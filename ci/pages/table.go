@@ -20,7 +20,10 @@ var Elsewhere = map[string]map[string]string{
 		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
 	},
 	"precompiled-secure-boot": {
-		"mokutil --import /var/lib/nvidia-driver/module-signing.der": "needs firmware: Test21MOK",
+		"for dir in proc dev sys; do mount --rbind /$dir /driver/$dir; done":                                                              "a script of mkosi: Test03Baked runs bake in a chroot",
+		`chroot /driver nvidia-driver bake --into /var/lib/nvidia-driver --kernel "$KERNEL" --kernel-module-type open --driver-root=link`: "a script of mkosi: Test03Baked runs bake in a chroot",
+		"mkdir -p /var/lib && mv /driver/var/lib/nvidia-driver /var/lib/nvidia-driver":                                                    "a script of mkosi",
+		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                      "needs firmware: Test21MOK",
 	},
 	"subscriptions": {
 		"kubectl -n nvidia-driver create secret generic sles-subscription $(for file in /etc/zypp/repos.d/*.repo /etc/zypp/credentials.d/*; do printf -- ' --from-file=%s' \"$file\"; done)": "needs a subscription: TestGolden has the pods with such a secret",
@@ -54,17 +57,21 @@ var Elsewhere = map[string]map[string]string{
 // pair is a substitution.
 type pair struct{ from, to string }
 
-// substitutions are what the tests change in commands, in this order. The registries are those of the test, with
-// TLS, and one of them with a password.
+// substitutions are what the tests change in commands, in this order. The registries are those of the test,
+// with TLS, and one of them with a password.
 var substitutions = []pair{
-	{"login registry.example.com -u USER", "login $ORIGIN -u builder --password-stdin <password"}, // the test has no terminal
-	{"--os ubuntu22.04 --driver 550.163.01", "--os debian12 --driver 470.256.02"},                 // NVIDIA's archive cannot be reached from where the tests run
+	// The test has no terminal to ask for the password.
+	{"login registry.example.com -u USER", "login $ORIGIN -u builder --password-stdin <password"},
+	// Drivers that Debian has: NVIDIA's archives cannot be reached from where the tests run.
+	{"--os ubuntu22.04 --driver 550.163.01", "--os debian12 --driver 470.256.02"},
 	{"550.163.01", "470.256.02"},
 	{"registry.example.com", "$ORIGIN"},
 	{"registry.site", "$SITE"},
-	{"6.1.0-55-amd64", "$OLDER_KERNEL"}, // the two newest kernels that the repository has
+	// The two newest kernels that the repository has.
+	{"6.1.0-55-amd64", "$OLDER_KERNEL"},
 	{"6.1.0-56-amd64", "$KERNEL"},
-	{"kubectl delete pod POD", "kubectl delete pod train-0"}, // a pod of a user, who the test is
+	// A pod of a user of the node.
+	{"kubectl delete pod POD", "kubectl delete pod train-0"},
 	{" NODE ", " node-1 "},
 	{"spec.nodeName=NODE", "spec.nodeName=node-1"},
 	{" NS ", " nvidia-driver "},
