@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // copyTree copies folders, regular files, and links that stay inside the tree, from src to dst, which must
@@ -63,7 +61,7 @@ func copyFile(root *os.Root, path, to string) (err error) {
 			err = closed
 		}
 	}()
-	if unix.IoctlFileClone(int(out.Fd()), int(in.Fd())) == nil {
+	if clone(out, in) == nil {
 		return nil
 	}
 	_, err = io.Copy(out, in)

@@ -12,8 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put writes it
@@ -65,8 +63,7 @@ func replace(temp, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return os.Rename(temp, dir)
 	}
-	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
-	if err != nil { // a file system without exchange: the entry is missing for a moment
+	if err := exchange(temp, dir); err != nil { // a file system without exchange: the entry is missing for a moment
 		return errors.Join(os.RemoveAll(dir), os.Rename(temp, dir))
 	}
 	return nil
