@@ -1,7 +1,9 @@
 package images
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -186,4 +188,8 @@ func TestVerifyStranger(t *testing.T) {
 	broken := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", []byte("no tar")))
 	assert.Errorf(t, assert.Err(examiner(r.b).Verify(t.Context(), "x", broken)), "a broken layer was verified")
 	assert.Errorf(t, assert.Err(examiner(r.b).Inspect(t.Context(), "x", broken)), "a broken layer was inspected")
+}
+
+func opener(data []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }

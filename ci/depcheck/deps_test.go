@@ -117,6 +117,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"cmd/driver-entrypoint", "images", "node"}, nil, []string{"github.com/ThalesGroup/crypto11", "github.com/miekg/pkcs11"}, "tokens need cgo, and are for driver-build alone"},
 		{[]string{"cmd/driver-entrypoint", "node"}, nil, []string{"modernc.org/sqlite"}, "a database engine is for driver-build: a node reads package lists as XML, and no package database"},
 		{[]string{"cmd/driver-probe"}, nil, append(own("images", "node", "distros", "ci"), buildkit, registries, cobra), "the probe asks NVML and nothing else"},
+		{[]string{"version"}, nil, append(own("images", "distros", "kmod", "node", "cmd", "ci"), buildkit, registries, cobra), "every program has it"},
 		{[]string{"."}, []string{}, append(own("images", "distros", "node", "cmd"), buildkit, registries), "the root holds the embedded matrix"},
 	}
 	for _, p := range packages(t) {

@@ -138,7 +138,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if b.Lock != nil {
 		p.record.LockFile = b.Lock.File
 	}
-	programs, err := o.programs.Find(a, b.Targets)
+	programs, err := o.programs.Find(ctx, a, b.Targets)
 	if err != nil {
 		return err
 	}

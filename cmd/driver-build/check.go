@@ -69,7 +69,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		return session.Usage(err)
 	}
 	var rows []batch.Checked
-	programs := a.Programs(o.programs.Entrypoint, o.programs.AllowMissing)
+	programs := a.Programs(ctx, o.programs.Entrypoint, o.programs.AllowMissing)
 	if o.programs.Entrypoint != "" {
 		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err

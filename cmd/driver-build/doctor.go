@@ -80,7 +80,7 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 			return session.Usage(err)
 		}
 	}
-	if err := o.checkFiles(a); err != nil {
+	if err := o.checkFiles(ctx, a); err != nil {
 		return err
 	}
 	repository := a.Repository(o.repository, m.Defaults)
@@ -91,7 +91,7 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	found := doctor.Ask(ctx, doctorLimit, o.local(a, cache, m, broken))
+	found := doctor.Ask(ctx, doctorLimit, o.local(ctx, a, cache, m, broken))
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
 		mirrors, err := a.Mirrors(m.Defaults.Mirrors)
 		if err != nil {
@@ -117,7 +117,7 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 
 // checkFiles refuses files that the user named and that are wrong, as every command does. Files in their
 // usual places are questions.
-func (o *doctorFlags) checkFiles(a *session.App) error {
+func (o *doctorFlags) checkFiles(ctx context.Context, a *session.App) error {
 	if o.lock != "" {
 		b := batch.Batch{Given: batch.Given{LockFile: o.lock}}
 		if err := b.OpenLock(); err != nil {
@@ -131,15 +131,15 @@ func (o *doctorFlags) checkFiles(a *session.App) error {
 	for _, arch := range o.selection.Archs {
 		targets = append(targets, matrix.Target{Arch: arch})
 	}
-	_, err := batch.CheckPrograms(a.Programs(o.programs.Entrypoint, o.programs.AllowMissing), targets)
+	_, err := batch.CheckPrograms(a.PresentPrograms(ctx, o.programs.Entrypoint, o.programs.AllowMissing), targets)
 	return err
 }
 
 // local are the questions about this machine. broken is what is wrong with the matrix.
-func (o *doctorFlags) local(a *session.App, cache string, m *matrix.Matrix, broken error) []doctor.Question {
+func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string, m *matrix.Matrix, broken error) []doctor.Question {
 	all := []doctor.Question{doctor.Cache(cache), doctor.Memory(os.DirFS("/")), doctor.Clock(time.Now(), session.BuildTime())}
 	for _, arch := range o.selection.Archs {
-		all = append(all, doctor.Programs(a.Programs(o.programs.Entrypoint, o.programs.AllowMissing), arch))
+		all = append(all, doctor.Programs(a.PresentPrograms(ctx, o.programs.Entrypoint, o.programs.AllowMissing), arch))
 	}
 	compile := func(ctx context.Context) (string, error) { return o.runners.Try(ctx, cache) }
 	return append(all, doctor.Matrix(m, broken),

@@ -59,7 +59,7 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	programs := a.Programs("", true) // a program that is missing is nothing to download
+	programs := a.Programs(ctx, "", true) // a program that is missing is nothing to download
 	if o.only == "" {
 		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err

@@ -86,7 +86,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	programs, err := o.content.Programs.Find(a, b.Targets)
+	programs, err := o.content.Programs.Find(ctx, a, b.Targets)
 	if err != nil {
 		return err
 	}

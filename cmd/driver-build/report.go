@@ -85,7 +85,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err := errors.Join(batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
 	}
-	programs := a.Programs(o.content.Programs.Entrypoint, o.content.Programs.AllowMissing)
+	programs := a.Programs(ctx, o.content.Programs.Entrypoint, o.content.Programs.AllowMissing)
 	if o.content.Programs.Entrypoint != "" {
 		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
 			return err

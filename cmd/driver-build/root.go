@@ -39,7 +39,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.CompletionOptions.HiddenDefaultCmd = false
 	info := session.BuildInfo()
 	cmd.Flags().Bool("version", false, "print the version")
-	cmd.Version = strings.TrimSpace(info.Version + " " + info.Revision)
+	cmd.Version = versionText(info)
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	o.addTo(a, cmd.Flags())
@@ -58,8 +58,16 @@ func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: session.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Stdout, "driver-build", info.Version, info.Revision)
+			_, err := fmt.Fprintln(a.Stdout, "driver-build", versionText(info))
 			return err
 		},
 	}
+}
+
+// versionText is the version, and the commit of a program that was compiled in a checkout.
+func versionText(info recipe.BuilderInfo) string {
+	if info.Revision == info.Version {
+		return info.Version
+	}
+	return strings.TrimSpace(info.Version + " " + info.Revision)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/node/envflags"
+	"github.com/driver-container/driver-container/version"
 )
 
 // program is what the verbs share.
@@ -60,7 +61,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, ok := errors.AsType[*pflag.NotExistError](err); ok {
-			err = fmt.Errorf("%w (this is version %s; of a flag of a newer version, set the environment variable: versions that do not know it ignore it)", err, version())
+			err = fmt.Errorf("%w (this is version %s; of a flag of a newer version, set the environment variable: versions that do not know it ignore it)", err, version.Own())
 		}
 		return usageError{envflags.Explain(err)}
 	})

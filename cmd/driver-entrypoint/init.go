@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/node/metrics"
 	"github.com/driver-container/driver-container/node/report"
 	"github.com/driver-container/driver-container/node/status"
+	"github.com/driver-container/driver-container/version"
 )
 
 func (p *program) initCommand(patience context.Context) *cobra.Command {
@@ -33,7 +34,7 @@ func (p *program) initCommand(patience context.Context) *cobra.Command {
 				p.log().Info("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
 			if unknown := envNames.Unknown(p.env, "DRIVER_", otherVariables...); len(unknown) > 0 {
-				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version(), "variables", strings.Join(unknown, ", "))
+				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version.Own(), "variables", strings.Join(unknown, ", "))
 			}
 			return p.serve(cmd.Context(), patience, cfg, reports)
 		}}
@@ -144,7 +145,7 @@ func (p *program) measure(ctx context.Context, n *node.Node, run string, reports
 		Live:   func() error { return status.Alive(status.InstanceFile, time.Now()) },
 		Ready:  func() error { return status.Mine(run, status.InstanceFile, kmod.System{}) },
 		GPUs:   n.AskUsage,
-	}, metrics.Options{GPUEvery: reports.gpuEvery, Version: version()})
+	}, metrics.Options{GPUEvery: reports.gpuEvery, Version: version.Own()})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()
 	return func() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
+	"github.com/driver-container/driver-container/version"
 )
 
 func (p *program) probeCommand() *cobra.Command {
@@ -244,14 +244,7 @@ func (p *program) versionCommand() *cobra.Command {
 
 // versions are those of this program and of the image's driver.
 func (p *program) versions() string {
-	return version() + " driver " + envflags.Lookup(p.env, "DRIVER_VERSION")
-}
-
-func version() string {
-	if bi, ok := debug.ReadBuildInfo(); ok {
-		return bi.Main.Version
-	}
-	return "unknown"
+	return version.Own() + " driver " + envflags.Lookup(p.env, "DRIVER_VERSION")
 }
 
 func formatFlag(cmd *cobra.Command, format *string) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/node/evict"
 	"github.com/driver-container/driver-container/node/logging"
+	"github.com/driver-container/driver-container/version"
 )
 
 // The exit codes. Their comments are the table in docs/evict.md.
@@ -45,7 +46,7 @@ func run(argv, env []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage(flags))
 		return exitDone
 	case err == nil && s.version:
-		fmt.Fprintln(stdout, "driver-evict", version())
+		fmt.Fprintln(stdout, "driver-evict", version.Own())
 		return exitDone
 	case err == nil:
 		err = s.serve(stderr)
@@ -62,19 +63,11 @@ func run(argv, env []string, stdout, stderr io.Writer) int {
 
 // serve runs the agent until a signal.
 func (s *settings) serve(stderr io.Writer) error {
-	core, err := evict.Connect(s.server, s.account, "driver-evict/"+version())
+	core, err := evict.Connect(s.server, s.account, "driver-evict/"+version.Own())
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	return evict.New(s.cfg, core, logging.New(stderr, s.logFormat), debug.FreeOSMemory).Run(ctx)
-}
-
-// version returns the version of the build.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -122,7 +122,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) (err error) {
+	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) (err error) {
 		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
 		switch {
 		case errors.Is(err, gathering.ErrNothing):

@@ -108,7 +108,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 		}
 		return bundle.Unsound(findings)
 	}
-	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
 		if o.inputs != "" && !o.DryRun {
 			if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
 				return err
@@ -159,7 +159,7 @@ func (o *importFlags) check() error {
 }
 
 func (o *importFlags) stream(ctx context.Context, a *session.App, how reading.Options) error {
-	return a.With(ctx, nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
 		stream, err := reading.Open(ctx, os.Stdin, how)
 		if err != nil {
 			return err

@@ -130,7 +130,7 @@ func newHave(a *session.App) *cobra.Command {
 			"them out.",
 		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), nil, a.Programs("", true), func(ctx context.Context, s *session.Session) error {
+			return a.With(cmd.Context(), nil, a.Programs(cmd.Context(), "", true), func(ctx context.Context, s *session.Session) error {
 				return have(ctx, a, s, args[0])
 			})
 		},

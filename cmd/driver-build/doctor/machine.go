@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -95,7 +96,10 @@ func Programs(find batch.Programs, arch string) Question {
 		Name: "programs " + arch, Fix: "take driver-build and its programs from one release or one build, in one folder",
 		Ask: func(context.Context) (string, error) {
 			found, err := find(arch)
-			if err != nil {
+			switch {
+			case errors.Is(err, programs.ErrNotMade):
+				return programs.ErrNotMade.Error(), nil
+			case err != nil:
 				return "", err
 			}
 			var names []string

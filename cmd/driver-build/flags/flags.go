@@ -4,6 +4,7 @@
 package flags
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -122,13 +123,13 @@ type Programs struct {
 
 // AddTo declares the flags.
 func (p *Programs) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&p.Entrypoint, "entrypoint", "", "FILE: driver-entrypoint of the images (default: the one beside this program)")
-	f.BoolVar(&p.AllowMissing, "allow-missing-programs", false, "leave out driver-probe and driver-evict, with a warning, where they are not beside this program or of another version")
+	f.StringVar(&p.Entrypoint, "entrypoint", "", "FILE: driver-entrypoint of the images (default: the one of this version)")
+	f.BoolVar(&p.AllowMissing, "allow-missing-programs", false, "leave out driver-probe and driver-evict, with a warning, where they are neither here nor can be made")
 }
 
 // Find returns the programs for the targets, and prints a warning for each that the images will lack.
-func (p *Programs) Find(a *session.App, targets []matrix.Target) (batch.Programs, error) {
-	programs := a.Programs(p.Entrypoint, p.AllowMissing)
+func (p *Programs) Find(ctx context.Context, a *session.App, targets []matrix.Target) (batch.Programs, error) {
+	programs := a.Programs(ctx, p.Entrypoint, p.AllowMissing)
 	lacks, err := batch.CheckPrograms(programs, targets)
 	for _, text := range lacks {
 		fmt.Fprintln(a.Stderr, "warning: "+text)

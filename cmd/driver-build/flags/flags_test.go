@@ -22,13 +22,13 @@ func TestProgramsFind(t *testing.T) {
 		}
 		return all, nil
 	}}
-	_, err := new(Programs).Find(a, []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}})
+	_, err := new(Programs).Find(t.Context(), a, []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}})
 	assert.NoError(t, err)
 	assert.Equal(t, `warning: images for amd64 have no driver-evict: evictGPUPods of the chart does not work
 warning: images for arm64 have no driver-probe: GPUs are asked with nvidia-smi, if the image has it
 warning: images for arm64 have no driver-evict: evictGPUPods of the chart does not work
 `, stderr.String())
 	a.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("not there") }
-	_, err = new(Programs).Find(a, []matrix.Target{{Arch: "amd64"}})
+	_, err = new(Programs).Find(t.Context(), a, []matrix.Target{{Arch: "amd64"}})
 	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
 }

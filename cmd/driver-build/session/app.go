@@ -71,7 +71,7 @@ type Session struct {
 // With opens a session, runs f in it and closes it. mirrors are the matrix's mirrors of registries; those of
 // the command line come first. programs are those that images get; nil is for commands that plan no image.
 func (a *App) With(ctx context.Context, mirrors map[string][]string, programs batch.Programs, f func(context.Context, *Session) error) (err error) {
-	s, err := a.open(mirrors, programs) //nolint:contextcheck // the display ends with close, after the context
+	s, err := a.open(ctx, mirrors, programs)
 	if err != nil {
 		return err
 	}
@@ -94,12 +94,12 @@ func (a *App) Show(f func(progress.Observer) error) (err error) {
 	return f(d.Observe)
 }
 
-func (a *App) open(mirrors map[string][]string, programs batch.Programs) (*Session, error) {
+func (a *App) open(ctx context.Context, mirrors map[string][]string, programs batch.Programs) (*Session, error) {
 	if a.Jobs < 1 || a.Jobs > 64 {
 		return nil, Usagef("--jobs %d: give a number from 1 to 64", a.Jobs)
 	}
 	if programs == nil {
-		programs = a.Programs("", true)
+		programs = a.Programs(ctx, "", true)
 	}
 	all, err := a.Mirrors(mirrors)
 	if err != nil {

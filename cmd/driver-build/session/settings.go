@@ -2,17 +2,19 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/version"
 )
 
 // The variables of the environment that take the place of a flag that is not given.
@@ -77,13 +79,34 @@ func (a *App) Now() (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// Programs finds the programs for images of this version. entrypoint is the value of --entrypoint; with
-// partial, optional programs may be missing.
-func (a *App) Programs(entrypoint string, partial bool) batch.Programs {
+// Programs finds the programs for images of this version, or makes them until ctx ends. entrypoint is the
+// value of --entrypoint; with partial, optional programs may be missing.
+func (a *App) Programs(ctx context.Context, entrypoint string, partial bool) batch.Programs {
+	return a.programs(ctx, &programs.Finder{Entrypoint: entrypoint, Partial: partial})
+}
+
+// PresentPrograms is Programs without making any.
+func (a *App) PresentPrograms(ctx context.Context, entrypoint string, partial bool) batch.Programs {
+	return a.programs(ctx, &programs.Finder{Entrypoint: entrypoint, Partial: partial, Present: true})
+}
+
+func (a *App) programs(ctx context.Context, f *programs.Finder) batch.Programs {
 	if a.Binaries != nil {
 		return a.Binaries
 	}
-	return images.Binaries(programDir(), entrypoint, BuildInfo().Version, partial)
+	cache, err := a.CacheDir()
+	if err == nil {
+		cache, err = filepath.Abs(cache)
+	}
+	if err != nil {
+		return func(string) ([]recipe.Binary, error) { return nil, err }
+	}
+	f.Dirs, f.Version = []string{programDir(), programs.SystemDir}, version.Own()
+	f.Make = &programs.Maker{Cache: cache, Offline: a.Offline, Say: func(text string) { a.Notes(text) }}
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		f.Make.Module = programs.Module{Path: bi.Main.Path, Version: bi.Main.Version, Sum: bi.Main.Sum}
+	}
+	return func(arch string) ([]recipe.Binary, error) { return f.Find(ctx, arch) }
 }
 
 // programDir is the folder of this program, where the programs for images are too.
@@ -98,13 +121,17 @@ func programDir() string {
 	return filepath.Dir(exe)
 }
 
-// BuildInfo is what the Go tool wrote into this program.
+// BuildInfo is what the Go tool wrote into this program. The revision of a program that was made of a module,
+// as those of a release are, is the module's version: Go knows no commit then.
 func BuildInfo() recipe.BuilderInfo {
+	info := recipe.BuilderInfo{Version: version.Own()}
 	bi, ok := debug.ReadBuildInfo()
 	if !ok {
-		return recipe.BuilderInfo{Version: "unknown"}
+		return info
 	}
-	info := recipe.BuilderInfo{Version: bi.Main.Version}
+	if bi.Main.Sum != "" {
+		info.Revision = bi.Main.Version
+	}
 	for _, s := range bi.Settings {
 		if s.Key == "vcs.revision" {
 			info.Revision = s.Value

@@ -1,0 +1,170 @@
+package programs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/workdir"
+)
+
+// makeLimit bounds the making of one program, with the download of its modules.
+const makeLimit = 30 * time.Minute
+
+// Flags are those that all programs for images are compiled with.
+var Flags = []string{"-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags=-s -w"}
+
+// Module is what a program was made of, as Go wrote it into the program. Sum is empty if it was compiled in a
+// checkout.
+type Module struct{ Path, Version, Sum string }
+
+// Maker makes programs with the Go tool from the module that driver-build was made of, as `go install` made
+// driver-build.
+type Maker struct {
+	Module  Module
+	Cache   string // folder; programs of other versions lie beside those of this one
+	Offline bool   // the module must be in Go's own cache
+	Say     func(string)
+}
+
+// folder is where the programs of this module and compiler are kept.
+func (m *Maker) folder() string {
+	key := sha256.Sum256([]byte(m.Module.Path + " " + m.Module.Sum + " " + runtime.Version()))
+	return filepath.Join(m.Cache, "programs", fmt.Sprintf("%s-%x", m.Module.Version, key[:8]))
+}
+
+// program makes a program and returns its file, once check accepts the file.
+func (m *Maker) program(ctx context.Context, name, arch string, check func(file string) error) (file string, err error) {
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		return "", fmt.Errorf("it is not here, and there is no Go to make it with: install Go %s", strings.TrimPrefix(runtime.Version(), "go"))
+	}
+	compiler, err := cCompiler(name, arch)
+	if err != nil {
+		return "", err
+	}
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("make %s for %s of %s@%s: %w", name, arch, m.Module.Path, m.Module.Version, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, makeLimit)
+	defer cancel()
+	if err := os.MkdirAll(m.folder(), 0o755); err != nil {
+		return fail(err)
+	}
+	if err := workdir.Sweep(filepath.Dir(m.folder()), ".make-", nil); err != nil {
+		return fail(err)
+	}
+	work, err := workdir.New(filepath.Dir(m.folder()), ".make-")
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, work.Remove()) }()
+	env, err := m.environment(ctx, goTool)
+	if err != nil {
+		return fail(err)
+	}
+	m.Say(fmt.Sprintf("making %s for %s of %s@%s with go: once, and some minutes", name, arch, m.Module.Path, m.Module.Version))
+	env = append(env, "GOPATH="+work.Path, "GOARCH="+arch, "CC="+compiler, "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[compiler != ""])
+	args := append(append([]string{"install"}, Flags...), m.Module.Path+"/cmd/"+name+"@"+m.Module.Version)
+	if _, err := run(ctx, goTool, env, args...); err != nil {
+		return fail(err)
+	}
+	made := filepath.Join(work.Path, "bin", name)
+	if runtime.GOOS != "linux" || runtime.GOARCH != arch {
+		made = filepath.Join(work.Path, "bin", "linux_"+arch, name)
+	}
+	if err := check(made); err != nil {
+		return fail(err)
+	}
+	if err := syncFile(made); err != nil {
+		return fail(err)
+	}
+	file = filepath.Join(m.folder(), FileName(name, arch))
+	if err := os.Rename(made, file); err != nil {
+		return fail(err)
+	}
+	return file, nil
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// cCompiler returns the C compiler that a program needs: driver-probe calls NVIDIA's library. Debian's names
+// of cross compilers are those of most systems.
+func cCompiler(name, arch string) (string, error) {
+	if name != recipe.ProbeName {
+		return "", nil
+	}
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	want := machine + "-linux-gnu-gcc"
+	if found, err := exec.LookPath(want); err == nil {
+		return found, nil
+	}
+	if runtime.GOOS == "linux" && runtime.GOARCH == arch {
+		if found, err := exec.LookPath("gcc"); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("it is not here, and cannot be made without a C compiler for it: install %s (Debian: gcc-%s-linux-gnu)", want, strings.ReplaceAll(machine, "_", "-"))
+}
+
+// environment is that of the Go tool: where modules come from and what may be kept, as the user configured
+// it, and nothing else that changes a program.
+func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error) {
+	names := []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE"}
+	out, err := run(ctx, goTool, os.Environ(), append([]string{"env", "-json"}, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	var user map[string]string
+	if err := json.Unmarshal(out, &user); err != nil {
+		return nil, fmt.Errorf("read what go env says: %w", err)
+	}
+	env := append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "GO111MODULE=on", "GOBIN=", "GOOS=linux", "GOAMD64=v1", "GOARM64=v8.0",
+		"GOEXPERIMENT=", "GOFIPS140=off", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_CPPFLAGS=", "CGO_LDFLAGS=")
+	if v := runtime.Version(); strings.HasPrefix(v, "go") && !strings.Contains(v, " ") {
+		env = append(env, "GOTOOLCHAIN="+v) // that of driver-build: another compiler makes other programs
+	}
+	for _, name := range names {
+		if m.Offline && name == "GOPROXY" {
+			user[name] = "off"
+		}
+		env = append(env, name+"="+user[name])
+	}
+	return env, nil
+}
+
+// maxSaid bounds what of a tool's messages an error repeats.
+const maxSaid = 4 << 10
+
+func run(ctx context.Context, tool string, env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd.Env, cmd.Dir = env, os.TempDir() // away from any module
+	cmd.WaitDelay = 10 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		said := strings.TrimSpace(stderr.String())
+		return nil, fmt.Errorf("go %s: %s", args[0], cmp.Or(said[max(0, len(said)-maxSaid):], err.Error()))
+	}
+	return stdout.Bytes(), nil
+}

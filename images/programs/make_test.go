@@ -1,0 +1,153 @@
+package programs
+
+import (
+	"archive/zip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+const (
+	testModule  = "example.org/driver"
+	testVersion = "v1.2.3"
+)
+
+// proxy makes a folder that is a module proxy of a small module with these programs, and makes the Go tool
+// use it and nothing else. It returns the sum of the module.
+func proxy(t *testing.T, programs ...string) (sum string) {
+	t.Helper()
+	goMod := "module " + testModule + "\n\ngo 1.24\n"
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{
+		testModule + "/@v/list": testVersion + "\n", testModule + "/@v/" + testVersion + ".mod": goMod,
+		testModule + "/@v/" + testVersion + ".info": `{"Version":"` + testVersion + `"}`,
+	})
+	out := require.Value(os.Create(filepath.Join(dir, testModule, "@v", testVersion+".zip")))(t)
+	w := zip.NewWriter(out)
+	add := func(name, content string) {
+		f := require.Value(w.Create(testModule + "@" + testVersion + "/" + name))(t)
+		require.Value(f.Write([]byte(content)))(t)
+	}
+	add("go.mod", goMod)
+	for _, name := range programs {
+		add("cmd/"+name+"/main.go", "package main\n\nfunc main() {}\n")
+	}
+	require.NoError(t, errors.Join(w.Close(), out.Close()))
+	modules := t.TempDir()
+	t.Cleanup(func() { assert.NoError(t, writable(modules)) })
+	for name, value := range map[string]string{"GOPROXY": "file://" + dir, "GONOSUMDB": "example.org", "GOFLAGS": "-trimpath", "GOMODCACHE": modules} {
+		t.Setenv(name, value)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", testModule+"@"+testVersion)
+	cmd.Dir = t.TempDir()
+	var said struct{ Sum string }
+	require.NoError(t, json.Unmarshal(require.Value(cmd.Output())(t), &said))
+	return said.Sum
+}
+
+// writable lets a folder of modules be removed: Go makes them read-only.
+func writable(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o755) //nolint:gosec // a folder of the test
+		}
+		return err
+	})
+}
+
+// maker finds nothing beside it, so that everything is made.
+func maker(t *testing.T, sum string) (*Finder, *[]string) {
+	t.Helper()
+	var said []string
+	m := &Maker{Module: Module{testModule, testVersion, sum}, Cache: t.TempDir(), Say: func(text string) { said = append(said, text) }}
+	return &Finder{Dirs: []string{t.TempDir()}, Version: testVersion, Make: m}, &said
+}
+
+// TestMake: what is missing is made of driver-build's own module, once, for any architecture.
+func TestMake(t *testing.T) {
+	sum := proxy(t, recipe.EntrypointName, recipe.EvictName)
+	f, said := maker(t, sum)
+	f.Partial = true // the module has no driver-probe
+	for range 2 {
+		for _, arch := range []string{"amd64", "arm64"} {
+			list := require.Value(f.Find(t.Context(), arch))(t)
+			if len(list) != 2 || list[0].Name != recipe.EntrypointName || !strings.HasPrefix(list[0].Path, f.Make.folder()) {
+				t.Errorf("%s: %+v", arch, list)
+			}
+		}
+	}
+	var made int
+	for _, text := range *said {
+		if !strings.Contains(text, recipe.ProbeName) { // which is tried each time
+			made++
+		}
+	}
+	assert.Equal(t, 4, made)
+	again := &Finder{Version: testVersion, Partial: true, Make: f.Make}
+	t.Setenv("PATH", t.TempDir())
+	require.Value(again.Find(t.Context(), "arm64"))(t) // without Go: from the cache
+}
+
+// TestMakeRefuses: driver-build never takes other content, and says what is missing.
+func TestMakeRefuses(t *testing.T) {
+	sum := proxy(t, recipe.EntrypointName, recipe.ProbeName, recipe.EvictName)
+	t.Run("other content", func(t *testing.T) {
+		f, _ := maker(t, "h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+		_, err := f.Find(t.Context(), "amd64")
+		assert.ErrorContains(t, err, "the entrypoint for amd64", "was made of other content of version v1.2.3", sum, "archive or package")
+		_, err = os.Stat(filepath.Join(f.Make.folder(), FileName(recipe.EntrypointName, "amd64")))
+		assert.ErrorIs(t, err, fs.ErrNotExist)
+	})
+	t.Run("unknown version", func(t *testing.T) {
+		f, _ := maker(t, sum)
+		f.Make.Module.Version = "v9.9.9"
+		_, err := f.Find(t.Context(), "amd64")
+		assert.ErrorContains(t, err, "make driver-entrypoint for amd64 of example.org/driver@v9.9.9: go install: ")
+	})
+	t.Run("not now", func(t *testing.T) {
+		f, said := maker(t, sum)
+		f.Present = true
+		_, err := f.Find(t.Context(), "amd64")
+		assert.ErrorIs(t, err, ErrNotMade)
+		assert.Equal(t, 0, len(*said))
+	})
+	t.Run("offline", func(t *testing.T) {
+		f, _ := maker(t, sum)
+		f.Make.Offline, f.Make.Module.Version = true, "v9.9.9"
+		_, err := f.Find(t.Context(), "amd64")
+		assert.ErrorContains(t, err, "module lookup disabled by GOPROXY=off")
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		f, _ := maker(t, sum)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := errors.New("interrupted")
+		time.AfterFunc(time.Millisecond, func() { cancel(stop) })
+		_, err := f.Find(ctx, "amd64")
+		assert.ErrorIs(t, err, stop)
+	})
+	t.Run("no compiler, no Go", func(t *testing.T) {
+		f, _ := maker(t, sum)
+		goTool := require.Value(exec.LookPath("go"))(t)
+		bin := t.TempDir()
+		require.NoError(t, os.Symlink(goTool, filepath.Join(bin, "go")))
+		t.Setenv("PATH", bin)
+		other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+		_, err := f.Find(t.Context(), other)
+		assert.ErrorContains(t, err, "driver-probe for "+other, "without a C compiler", "-linux-gnu-gcc (Debian: gcc-", "--allow-missing-programs")
+		require.NoError(t, os.Remove(filepath.Join(bin, "go")))
+		_, err = (&Finder{Version: testVersion, Make: &Maker{Module: f.Make.Module, Cache: t.TempDir()}}).Find(t.Context(), "amd64")
+		assert.ErrorContains(t, err, "there is no Go to make it with", "install Go 1", "archive or package")
+	})
+}

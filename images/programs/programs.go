@@ -1,0 +1,162 @@
+// Package programs finds this project's own programs that go into images: driver-entrypoint, driver-probe and
+// driver-evict for an architecture. They lie beside driver-build (an archive, a checkout), in a folder of the
+// system (a package), or in the cache, where this package puts them if it has to make them with the Go tool.
+//
+// A file counts only if it says that it is the right program, for the architecture, of driver-build's version
+// and, if driver-build was made of a module, of the same module's content. No program is executed, and no
+// other version takes the place of one that is missing.
+package programs
+
+import (
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/version"
+)
+
+// SystemDir is the folder of packages (deb, rpm).
+const SystemDir = "/usr/lib/driver-build"
+
+// Finder finds programs. It is safe for concurrent use.
+type Finder struct {
+	Dirs       []string // folders to look in, in their order
+	Entrypoint string   // a file to take as driver-entrypoint; "": it is found like the others
+	Version    string   // of driver-build
+	Partial    bool     // optional programs may be missing
+	Present    bool     // nothing is made now: what Make could make is ErrNotMade
+
+	// Make makes what is missing; nil: nothing is made.
+	Make *Maker
+
+	making sync.Mutex
+}
+
+// ErrNotMade says that a program is not here, and that a build makes it.
+var ErrNotMade = errors.New("not here yet: the first build makes it with go")
+
+// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order.
+func (f *Finder) Find(ctx context.Context, arch string) ([]recipe.Binary, error) {
+	main, err := f.entrypoint(ctx, arch)
+	if err != nil {
+		return nil, fmt.Errorf("the entrypoint for %s: %w (%s, or give --entrypoint FILE)", arch, err, f.remedy())
+	}
+	all := []recipe.Binary{main}
+	for _, p := range recipe.OptionalPrograms() {
+		bin, err := f.program(ctx, p.Name, arch)
+		switch {
+		case err == nil:
+			all = append(all, bin)
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !f.Partial:
+			return nil, fmt.Errorf("%s for %s: %w (%s, or give --allow-missing-programs: without it, %s)", p.Name, arch, err, f.remedy(), p.Without)
+		}
+	}
+	return all, nil
+}
+
+// remedy says how the programs come beside driver-build.
+func (f *Finder) remedy() string {
+	if f.Make == nil || f.Make.Module.Sum == "" {
+		return "run make build"
+	}
+	return "install driver-build " + f.Version + " from its archive or package, which have all programs"
+}
+
+func (f *Finder) entrypoint(ctx context.Context, arch string) (recipe.Binary, error) {
+	if f.Entrypoint != "" {
+		return f.check(recipe.EntrypointName, f.Entrypoint, arch)
+	}
+	return f.program(ctx, recipe.EntrypointName, arch)
+}
+
+// FileName is the name of a program's file: driver-probe-linux-arm64.
+func FileName(name, arch string) string { return name + "-linux-" + arch }
+
+// program takes a program from the first folder that has the right one, or makes it.
+func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary, error) {
+	f.making.Lock()
+	defer f.making.Unlock()
+	dirs := f.Dirs
+	if f.Make != nil {
+		dirs = append(dirs[:len(dirs):len(dirs)], f.Make.folder())
+	}
+	var wrong []error
+	for _, dir := range dirs {
+		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
+		if err == nil {
+			return bin, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, err)
+		}
+	}
+	if f.Make == nil || f.Make.Module.Sum == "" {
+		if len(wrong) == 0 {
+			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(dirs, ", ")))
+		}
+		return recipe.Binary{}, errors.Join(wrong...)
+	}
+	if f.Present {
+		return recipe.Binary{}, errors.Join(append(wrong, ErrNotMade)...)
+	}
+	file, err := f.Make.program(ctx, name, arch, func(file string) error {
+		_, err := f.check(name, file, arch)
+		return err
+	})
+	if err != nil {
+		return recipe.Binary{}, errors.Join(append(wrong, err)...)
+	}
+	return f.check(name, file, arch)
+}
+
+// check reads what Go wrote into a program.
+func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return recipe.Binary{}, err
+	}
+	var goarch string
+	for _, s := range info.Settings {
+		if s.Key == "GOARCH" {
+			goarch = s.Value
+		}
+	}
+	v := version.Of(info)
+	switch {
+	case !strings.HasSuffix(info.Path, "/cmd/"+name):
+		return recipe.Binary{}, fmt.Errorf("%s is not %s but %s", path, name, info.Path)
+	case goarch != arch:
+		return recipe.Binary{}, fmt.Errorf("%s is a program for %s", path, goarch)
+	case v != f.Version:
+		return recipe.Binary{}, fmt.Errorf("%s is of version %s, driver-build of %s", path, v, f.Version)
+	case f.Make != nil && f.Make.Module.Sum != "" && info.Main.Sum != f.Make.Module.Sum:
+		return recipe.Binary{}, fmt.Errorf("%s was made of other content of version %s than driver-build: %s, not %s", path, v, info.Main.Sum, f.Make.Module.Sum)
+	}
+	sum, err := fileDigest(path)
+	return recipe.Binary{Name: name, SHA256: sum, Path: path}, err
+}
+
+func fileDigest(path string) (sum string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
