@@ -2,78 +2,46 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"html"
-	"image/png"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/gate"
+	chromium "github.com/driver-container/driver-container/ci/browser"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// browser looks at pages of a server with Chromium. Everything that Chromium asks the network for goes to
-// that server: it is the proxy for all hosts as well.
+// browser shows pages of a server with Chromium.
 type browser struct {
-	*httptest.Server
-	mu    sync.Mutex
+	*chromium.Browser
 	pages map[string]string // by path
-	asked []string          // host and path of each request
 }
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	gate.Real(t, "needs Chromium")
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Fatalf("DRIVER_E2E=1 needs Debian's chromium: %v", err)
-	}
 	b := &browser{pages: map[string]string{}}
-	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.asked = append(b.asked, r.Host+r.URL.Path)
+	b.Browser = chromium.New(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := b.pages[r.URL.Path]
-		if !ok || r.Method == http.MethodConnect {
+		if !ok {
 			http.NotFound(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write([]byte(text))
 	}))
-	t.Cleanup(b.Close)
 	return b
 }
 
 // run starts Chromium on a path of the server and returns what it printed.
 func (b *browser) run(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	all := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
-		"--disable-features=OptimizationHints,MediaRouter,Translate", "--metrics-recording-only", "--no-pings",
-		"--proxy-server=" + b.URL, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=10000",
-	}, args...)
-	cmd := exec.CommandContext(ctx, "chromium", append(all, b.URL+path)...)
-	cmd.WaitDelay = 5 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		t.Fatalf("chromium %s: %v\n%s", path, err, stderr.String())
-	}
-	return stdout.String()
+	return b.Run(t, nil, 2*time.Minute, path, append(args, "--virtual-time-budget=10000")...)
 }
 
 // measured is what the script in the frame around a page finds.
@@ -149,10 +117,13 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("on paper the page is %d wide of %d: %q", m.Page, m.Width, m.Cut)
 	}
 	checkShots(t, b)
-	own := regexp.MustCompile(`^[a-z0-9.-]+\.(google|googleapis|gvt1)\.com(:443)?(/|$)`) // Chromium's updates and clock
-	for _, asked := range b.asked {
-		if !own.MatchString(asked) && !slices.Contains([]string{"/page", "/paper", "/frame"}, strings.TrimPrefix(asked, strings.TrimPrefix(b.URL, "http://"))) {
-			t.Errorf("Chromium asked for %s", asked)
+	answered, foreign := b.Requests()
+	if len(foreign) > 0 {
+		t.Errorf("Chromium asked for %q", foreign)
+	}
+	for _, r := range answered {
+		if !slices.Contains([]string{"/page", "/paper", "/frame"}, r.Path) {
+			t.Errorf("Chromium asked for %s", r.Path)
 		}
 	}
 }
@@ -167,18 +138,8 @@ func checkShots(t *testing.T, b *browser) {
 	for name, size := range map[string]string{"desktop": "1440,1000", "narrow": "500,900"} {
 		file := filepath.Join(dir, name+".png")
 		b.run(t, "/page", "--window-size="+size, "--screenshot="+file)
-		f := require.Value(os.Open(file))(t)
-		img, err := png.Decode(f)
-		require.NoError(t, errors.Join(err, f.Close()))
-		colours := map[[3]uint32]int{}
-		for y := range img.Bounds().Dy() {
-			for x := range img.Bounds().Dx() {
-				red, green, blue, _ := img.At(x, y).RGBA()
-				colours[[3]uint32{red, green, blue}]++
-			}
-		}
-		if len(colours) < 100 {
-			t.Errorf("%s: the picture has %d colours: it is blank", name, len(colours))
+		if seen := chromium.Look(t, file); seen.Colours < 100 {
+			t.Errorf("%s: the picture has %d colours: it is blank", name, seen.Colours)
 		}
 	}
 	file := filepath.Join(dir, "page.pdf")
