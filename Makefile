@@ -18,7 +18,7 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet golden clean
+.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet docs golden clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -72,6 +72,14 @@ vet: ## gofmt and go vet
 
 lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck and ci/prose; go install brings what is missing
 	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
+
+docs: dist/docs/node_modules/.package-lock.json ## the site of the documents, into dist/site; needs Node.js. python3 -m http.server -d dist/site shows it
+	cp -r docs/site/.vitepress dist/docs
+	cd dist/docs && npm run --silent build
+
+dist/docs/node_modules/.package-lock.json: docs/site/package-lock.json
+	mkdir -p dist/docs && cp docs/site/package.json docs/site/package-lock.json docs/site/.npmrc dist/docs
+	cd dist/docs && npm install --no-save --ignore-scripts --no-audit --no-fund # not npm ci, which wants the lock to have rollup for every platform
 
 golden: ## rewrite the golden files, and the generated parts of the pages in docs
 	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/page ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat ./ci/tiers -update

@@ -1,0 +1,31 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { defineConfig } from 'vitepress'
+import { configure, slugify } from './markdown.mjs'
+import { root, sidebar, stage } from './pages.mjs'
+
+const repository = `https://${/^module (.*)$/m.exec(readFileSync(join(root, 'go.mod'), 'utf8'))[1]}`
+const icon = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#4a7c00"/><path d="M4 5l3 3-3 3M8 11h4" stroke="#fff" stroke-width="1.6" fill="none"/></svg>'
+
+export default defineConfig({
+  title: 'driver-container',
+  description: 'NVIDIA driver images for Kubernetes nodes',
+  lang: 'en',
+  base: process.env.DOCS_BASE ?? '/',
+  srcDir: stage(),
+  outDir: join(root, 'dist/site'),
+  head: [['link', { rel: 'icon', href: `data:image/svg+xml,${encodeURIComponent(icon)}` }]],
+  markdown: { anchor: { slugify }, config: configure(repository) },
+  vite: { publicDir: false, build: { chunkSizeWarningLimit: 4000 } }, // mermaid is that large; only pages with a diagram load it
+  themeConfig: {
+    sidebar,
+    outline: { level: [2, 3] },
+    search: { provider: 'local' },
+    nav: [
+      { text: 'First cluster', link: '/docs/first-cluster' },
+      { text: 'When a node is red', link: '/docs/red-node' },
+      { text: 'Changelog', link: '/CHANGELOG' },
+    ],
+    socialLinks: [{ icon: 'github', link: repository }],
+  },
+})

@@ -1,0 +1,54 @@
+// The pages of the site and their order: by task first, reference second. Each entry is a Markdown file of
+// the repository; its first heading is its name here.
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const here = dirname(fileURLToPath(import.meta.url))
+export const root = join(here, '../../..')
+
+const groups = [
+  ['Start', ['README', 'docs/first-cluster', 'docs/moving']],
+  ['Tasks', ['docs/precompiled-secure-boot', 'docs/subscriptions', 'docs/airgap', 'docs/ci', 'docs/supply-chain', 'docs/upgrades',
+    'docs/red-node', 'docs/troubleshooting']],
+  ['Reference: build', ['docs/driver-build', 'docs/driver-build-commands', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
+    'docs/sources', 'docs/signing', 'docs/headers']],
+  ['Reference: nodes', ['docs/operations', 'docs/nvidia-driver', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict', 'docs/least-privilege']],
+  ['Project', ['docs/security', 'docs/benchmarks', 'docs/decisions', 'CONTRIBUTING', 'docs/architecture', 'docs/testing', 'SECURITY', 'CHANGELOG']],
+]
+
+const names = { README: 'What this is', 'docs/report': 'The report page', 'deploy/chart/README': 'The chart: every value' }
+
+// A page of docs that no group lists is still on the site.
+const listed = new Set(groups.flatMap(([, files]) => files))
+const others = readdirSync(join(root, 'docs'))
+  .filter((name) => name.endsWith('.md'))
+  .map((name) => `docs/${name.slice(0, -3)}`)
+  .filter((name) => !listed.has(name))
+if (others.length > 0) groups.push(['More', others])
+
+const title = (file) => names[file] ?? /^# (.*)$/m.exec(readFileSync(join(root, `${file}.md`), 'utf8'))[1].replaceAll('`', '')
+
+// address is where the site has a file of the repository, without the ending: README.md is the home.
+export const address = (file) => `/${file.replace(/(^|\/)README$/, '$1')}`
+
+export const pages = new Set(groups.flatMap(([, files]) => files))
+for (const file of pages) {
+  if (!existsSync(join(root, `${file}.md`))) throw new Error(`docs/site lists ${file}.md, which does not exist: change .vitepress/pages.mjs`)
+}
+
+export const sidebar = groups.map(([text, files]) => ({ text, items: files.map((file) => ({ text: title(file), link: address(file) })) }))
+
+// stage copies the pages and their pictures to a folder from which Node finds the packages that pages import, and
+// returns it. `make docs` has copied this folder to dist/docs, which is as deep as docs/site.
+export function stage() {
+  const to = join(here, '../pages')
+  rmSync(to, { recursive: true, force: true })
+  for (const file of pages) {
+    const name = join(to, `${file.replace(/(^|\/)README$/, '$1index')}.md`)
+    mkdirSync(dirname(name), { recursive: true })
+    cpSync(join(root, `${file}.md`), name)
+  }
+  if (existsSync(join(root, 'docs/pictures'))) cpSync(join(root, 'docs/pictures'), join(to, 'docs/pictures'), { recursive: true })
+  return to
+}
