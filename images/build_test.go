@@ -168,11 +168,15 @@ func TestProfiles(t *testing.T) {
 	r := newRig(t)
 	full := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), recipe.Options{}))
 	compute := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), recipe.Options{Profile: recipe.Compute}))
+	cuda := layersOf(t, r.build(t, pair("ubuntu16.04", newDriver), recipe.Options{Profile: recipe.CUDAGA10x}))
+	golden(t, r.World, "user-cuda.txt", listing(t, cuda[2]))
 	golden(t, r.World, "user-full.txt", listing(t, full[2]))
 	golden(t, r.World, "user-compute.txt", listing(t, compute[2]))
 	for _, i := range []int{0, 1, 3, 4} {
 		assert.Equalf(t, digestOf(t, compute[i]), digestOf(t, full[i]), "layer %d depends on the profile", i)
 	}
+	_, err := r.b.Build(t.Context(), r.plan(t, pair("ubuntu16.04", newDriver), recipe.Options{Profile: recipe.CUDATU10x}))
+	assert.ErrorContains(t, err, "has no gsp_tu10x.bin", "use the profile cuda")
 }
 
 func TestFlavours(t *testing.T) {

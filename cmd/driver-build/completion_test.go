@@ -45,7 +45,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"--matrix", matrix, "--driver", "418"}, []string{oldDriver}, noFiles},
 		{[]string{"--matrix", "/no/such.yaml", "--driver", ""}, nil, noFiles},
 		{[]string{"--arch", ""}, []string{"amd64", "arm64"}, noFiles},
-		{[]string{"--profile", "c"}, []string{"compute"}, noFiles},
+		{[]string{"--profile", "c"}, []string{"compute", "cuda", "cuda-tu10x", "cuda-ga10x"}, noFiles},
 		{[]string{"--flavour=o"}, []string{"open"}, noFiles},
 		{[]string{"--compression", ""}, []string{"gzip", "zstd"}, noFiles},
 		{[]string{"--signature-format", "b"}, []string{"bundle", "both"}, noFiles},

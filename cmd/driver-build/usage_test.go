@@ -79,7 +79,7 @@ func TestUsage(t *testing.T) {
 		good + "--output oci:":          {"oci:DIR"},
 		good + "--output tar:x":         {`"tar" is not known`},
 		good + "--push":                 {"--repository", "defaults.repository"},
-		good + "--profile tiny":         {"full or compute"},
+		good + "--profile tiny":         {"full, compute, cuda"},
 		good + "--compression lz4":      {"gzip or zstd"},
 		good + "--progress loud":        {"auto, tty, plain, json or quiet"},
 		good + "--jobs 0":               {"1 to 64"},

@@ -68,6 +68,9 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 		}
 	}
 	d.User = user
+	if firmware := r.Profile.Firmware(); firmware != "" && !user.Exists(recipe.FirmwareDir+"/nvidia/"+r.Driver+"/"+firmware) {
+		return fmt.Errorf("%w: profile %s: driver %s for %s has no %s: use the profile %s", ErrContent, r.Profile, r.Driver, r.Arch, firmware, recipe.CUDA)
+	}
 	for _, name := range []string{r.LibDir + "/libnvidia-ml.so." + r.Driver, r.LibDir + "/libcuda.so." + r.Driver, "usr/bin/nvidia-smi", recipe.LicenceFile} {
 		if !user.Exists(name) {
 			return fmt.Errorf("%w: it has no %s: is this a complete driver %s for %s?", ErrContent, name, r.Driver, r.Arch)

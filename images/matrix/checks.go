@@ -33,7 +33,6 @@ var (
 var (
 	knownArchs    = []string{"amd64", "arm64"}
 	knownFlavours = []string{Proprietary, Open}
-	knownProfiles = []string{ProfileFull, ProfileCompute}
 )
 
 // shape returns a check against a pattern.

@@ -25,15 +25,24 @@ type Matrix struct {
 // Defaults are settings that flags of the command override.
 type Defaults struct {
 	Repository string              // registry and path that images are pushed to; "" if the file names none
-	Profile    string              // ProfileFull or ProfileCompute; ProfileFull if the file names none
+	Profile    string              // one of Profiles; ProfileFull if the file names none
 	Mirrors    map[string][]string // registry host -> mirrors that are asked first, in order
 }
 
 // The profiles: which part of the user-mode driver an image contains.
 const (
 	ProfileFull    = "full"    // everything except X
-	ProfileCompute = "compute" // the files that CUDA, NVML and video need
+	ProfileCompute = "compute" // the files that CUDA, NVML, OpenCL and video need
+	ProfileCUDA    = "cuda"    // the files that CUDA and NVML need
+
+	ProfileCUDATU10x = "cuda-tu10x" // with the firmware of Turing and GA100 only
+	ProfileCUDAGA10x = "cuda-ga10x" // with the firmware of the newer GPUs only
 )
+
+// Profiles are all profiles.
+func Profiles() []string {
+	return []string{ProfileFull, ProfileCompute, ProfileCUDA, ProfileCUDATU10x, ProfileCUDAGA10x}
+}
 
 // The flavours of the kernel modules.
 const (

@@ -33,7 +33,7 @@ func (d *decoder) matrix(m *Matrix, n *yaml.Node) {
 func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
 	d.mapping(n, "defaults",
 		key{name: "repository", read: d.text("repository", &to.Repository, repositoryName)},
-		key{name: "profile", read: d.text("profile", &to.Profile, oneOf(knownProfiles))},
+		key{name: "profile", read: d.text("profile", &to.Profile, oneOf(Profiles()))},
 		key{name: "mirrors", read: func(n *yaml.Node) {
 			to.Mirrors = map[string][]string{}
 			d.pairs(n, "mirrors", func(host string, at, value *yaml.Node) {

@@ -13,16 +13,24 @@ type Profile string
 // The profiles.
 const (
 	Full    Profile = "full"    // all user-mode libraries except those of the X server
-	Compute Profile = "compute" // only what CUDA, NVML and video need
+	Compute Profile = "compute" // only what CUDA, NVML, OpenCL and video need
+	CUDA    Profile = "cuda"    // only what CUDA and NVML need
+
+	// CUDA with the firmware of some GPUs: Turing and GA100, or the newer ones.
+	CUDATU10x Profile = cudaWith + "tu10x"
+	CUDAGA10x Profile = cudaWith + "ga10x"
 )
+
+// cudaWith begins the profiles with a part of the firmware; the rest names the file, gsp_tu10x.bin.
+const cudaWith = "cuda-"
 
 // ParseProfile reads the value of --profile.
 func ParseProfile(s string) (Profile, error) {
 	switch p := Profile(s); p {
-	case Full, Compute:
+	case Full, Compute, CUDA, CUDATU10x, CUDAGA10x:
 		return p, nil
 	default:
-		return "", fmt.Errorf("profile %q is not known: use full or compute", s)
+		return "", fmt.Errorf("profile %q is not known: use full, compute, cuda, cuda-tu10x or cuda-ga10x", s)
 	}
 }
 
@@ -33,6 +41,13 @@ var computeLibraries = []string{
 	"libnvidia-ptxjitcompiler.", "libnvidia-fatbinaryloader.", "libnvidia-compiler.", "libnvidia-nvvm.", "libnvidia-nvvm70.", "libnvidia-gpucomp.",
 	"libnvidia-allocator.", "libnvidia-pkcs11", "libnvidia-tileiras.", "libnvidia-sandboxutils.", "libnvidia-present.",
 	"libnvcuvid.", "libnvidia-encode.", "libnvidia-opticalflow.",
+}
+
+// cudaLibraries are those of computeLibraries without video, OpenCL, the debugger and buffers that are
+// displayed: libcuda and libnvidia-ml, and what they load by name.
+var cudaLibraries = []string{
+	"libcuda.", "libnvidia-ml.", "libnvidia-cfg.", "libnvidia-nscq.", "libnvidia-ptxjitcompiler.", "libnvidia-fatbinaryloader.",
+	"libnvidia-nvvm.", "libnvidia-nvvm70.", "libnvidia-gpucomp.", "libnvidia-pkcs11", "libnvidia-tileiras.", "libnvidia-sandboxutils.",
 }
 
 // xLibraries are drawn in by the X server and by NVIDIA's desktop programs only.
@@ -46,30 +61,48 @@ var computePrograms = []string{
 
 // folders of the driver that belong to a profile, besides the library folders and programs.
 var (
-	alwaysFolders = []string{"licenses/", ShareDir + "/", "etc/OpenCL/", "usr/lib/firmware/"}
+	alwaysFolders = []string{"licenses/", ShareDir + "/", "usr/lib/firmware/"}
 	fullFolders   = []string{"etc/vulkan/", "etc/vulkansc/", "usr/share/glvnd/", "usr/share/egl/", "usr/share/nvidia/"}
 )
 
 // Keeps reports whether a file of the driver, by its path in the image, belongs to the profile.
 func (p Profile) Keeps(name, libDir, libDir32 string) bool {
-	for _, dir := range alwaysFolders {
-		if strings.HasPrefix(name, dir) {
-			return true
-		}
-	}
 	base := path.Base(name)
 	switch {
+	case HasPrefix(alwaysFolders, name):
+		return p.keepsFirmware(base)
+	case InFolder(name, "etc/OpenCL"):
+		return !p.onlyCUDA()
 	case InFolder(name, "usr/bin"):
 		return slices.Contains(computePrograms, base) || p == Full && base == "nvidia-bug-report.sh"
 	case InFolder(name, libDir):
-		if p == Compute {
+		switch {
+		case p == Full:
+			return !HasPrefix(xLibraries, base)
+		case p == Compute:
 			return path.Dir(name) == libDir && HasPrefix(computeLibraries, base)
 		}
-		return !HasPrefix(xLibraries, base)
+		return path.Dir(name) == libDir && HasPrefix(cudaLibraries, base)
 	case libDir32 != "" && InFolder(name, libDir32):
 		return p == Full && !HasPrefix(xLibraries, base)
 	}
 	return p == Full && HasPrefix(fullFolders, name)
+}
+
+func (p Profile) onlyCUDA() bool { return p == CUDA || p.Firmware() != "" }
+
+// Firmware returns the only firmware that the profile keeps: "gsp_tu10x.bin"; "" for all.
+func (p Profile) Firmware() string {
+	gpus, some := strings.CutPrefix(string(p), cudaWith)
+	if !some {
+		return ""
+	}
+	return "gsp_" + gpus + ".bin"
+}
+
+// keepsFirmware reports whether the profile has a file by its name, if that is one of NVIDIA's GSP firmware.
+func (p Profile) keepsFirmware(base string) bool {
+	return p.Firmware() == "" || !strings.HasPrefix(base, "gsp") || base == p.Firmware()
 }
 
 // InFolder reports whether a path lies below a folder.

@@ -83,6 +83,7 @@ func rules() []rule {
 		{"elf-machine", checkMachine},
 		{"soname", checkSonames},
 		{"dependencies", checkNeeded},
+		{"loaded-by-name", checkLoaded},
 		{"permissions", checkPermissions},
 		{"privileges", checkPrivileges},
 		{"preload", checkPreload},

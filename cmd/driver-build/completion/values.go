@@ -22,7 +22,7 @@ var values = map[string]cobra.CompletionFunc{
 	"--driver":               drivers,
 	"--arch":                 words(batch.Archs()...),
 	"--flavour":              words(matrix.Proprietary, matrix.Open),
-	"--profile":              words(matrix.ProfileFull, matrix.ProfileCompute),
+	"--profile":              words(matrix.Profiles()...),
 	"--kernel":               words("latest", "all"),
 	"verify --kernel":        cobra.NoFileCompletions,
 	"--builder":              words("auto", "chroot", "buildkit", "buildkit="),

@@ -111,7 +111,7 @@ type Content struct {
 
 // AddTo declares the flags.
 func (c *Content) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&c.Profile, "profile", "", "full or compute (default: the matrix's)")
+	f.StringVar(&c.Profile, "profile", "", "full, compute, cuda, cuda-tu10x or cuda-ga10x (default: the matrix's)")
 	c.Programs.AddTo(f)
 }
 
