@@ -50,7 +50,12 @@ func (p *program) command(patience context.Context) *cobra.Command {
 Without a command it prints this text; with --accept-license alone it does what init does.`
 	root.Args = unknown
 	run := root.RunE
+	var showVersion *bool
 	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *showVersion {
+			_, err := fmt.Fprintln(p.stdout, "driver-entrypoint", p.versions())
+			return err
+		}
 		if accepted, _ := cmd.Flags().GetBool("accept-license"); !accepted || !cmd.Flags().Changed("accept-license") {
 			return cmd.Help()
 		}
@@ -66,9 +71,8 @@ Without a command it prints this text; with --accept-license alone it does what 
 		return usageError{envflags.Explain(err)}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.Flags().Bool("version", false, "print the version of this program and of the image's driver")
-	root.Version = p.versions()
-	root.SetVersionTemplate("driver-entrypoint {{.Version}}\n")
+	// Not root.Version: its template makes the linker keep every exported method, a sixth of the program.
+	showVersion = root.Flags().Bool("version", false, "print the version of this program and of the image's driver")
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; patience is a second one
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
