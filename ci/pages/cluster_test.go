@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
@@ -35,6 +36,9 @@ func TestCluster(t *testing.T) {
 	for _, name := range Names {
 		for _, c := range commands(t, name, byCluster) {
 			s.in(dir, append(s.env, "POD="+pod(p, c)), substitute(c.Text))
+			if strings.HasPrefix(c.Text, "kubectl debug ") {
+				wantCopy(t, p)
+			}
 		}
 	}
 	if out := p.Kubectl("get", "pod", "-n", "nvidia-driver", "-o", "jsonpath={.items[*].spec.containers[0].image}"); !strings.Contains(out, "registry.example.com/gpu/driver:") {
@@ -56,4 +60,14 @@ func pod(p *control.Plane, c Command) (name string) {
 		return err
 	})
 	return name
+}
+
+// wantCopy: the copy of the driver's pod asks the same node, with the rights and volumes of the pod.
+func wantCopy(t *testing.T, p *control.Plane) {
+	t.Helper()
+	got := p.Kubectl("get", "pod", "-n", "nvidia-driver", "preflight", "-o", "jsonpath={.spec.nodeName} {.spec.hostPID} {.metadata.labels} "+
+		`{range .spec.containers[?(@.name=="nvidia-driver-ctr")]}{.command} {.args} {.securityContext.privileged} {.volumeMounts[*].name}{end}`)
+	for _, want := range []string{`node-1 true  ["nvidia-driver","preflight"]`, " true ", "run-nvidia"} {
+		assert.Contains(t, got, want)
+	}
 }

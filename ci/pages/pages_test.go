@@ -94,6 +94,33 @@ func declaredTests(t *testing.T) map[string]bool {
 	return all
 }
 
+// TestTried: each row of the decision tables in red-node.md names a test that makes the state, or says why
+// none does. ci/links finds names that no test has.
+func TestTried(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile("^`Test\\w+`(, `Test\\w+`)*$|^not tried: .+")
+	tables, rows := 0, 0
+	inside := false
+	for line := range strings.Lines(string(require.Value(os.ReadFile(root + "/docs/red-node.md"))(t))) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		last := strings.TrimSpace(cells[len(cells)-1])
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			inside = false
+		case last == "tried by":
+			inside, tables = true, tables+1
+		case inside && !strings.HasPrefix(line, "|--"):
+			rows++
+			if !named.MatchString(last) {
+				t.Errorf("docs/red-node.md: no test tries %s", line)
+			}
+		}
+	}
+	if tables != 4 || rows < 35 {
+		t.Errorf("found %d tables with %d rows", tables, rows)
+	}
+}
+
 // TestSubstitutions: each one changes a command.
 func TestSubstitutions(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,7 @@ var Elsewhere = map[string]map[string]string{
 		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
 	},
 	"red-node": {
+		"kubectl logs -n NS preflight -c nvidia-driver-ctr": "needs a kubelet: TestRun",
 		"kubectl exec -n NS POD -- nvidia-driver status":    "needs a kubelet: Test04InUse",
 		"kubectl exec -n NS POD -- nvidia-driver holders":   "needs a kubelet: Test04InUse",
 		"kubectl exec -n NS POD -- nvidia-driver preflight": "needs a kubelet: TestRun",
