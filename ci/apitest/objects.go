@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,6 +29,9 @@ func (st *State) metadata() any {
 
 // node reads and patches the node's annotations.
 func (st *State) node(req *http.Request, kind string, body []byte) (any, error) {
+	if req.Method == http.MethodGet && req.Header.Get("Accept") == "application/json" { // for its taints
+		return map[string]any{"kind": "Node", "apiVersion": "v1", "spec": map[string]any{"taints": slices.Clone(st.Taints)}}, st.authorize(req, "get", "whole nodes")
+	}
 	if req.Method == http.MethodGet {
 		return st.metadata(), st.authorize(req, "get", "nodes")
 	}
@@ -61,10 +66,41 @@ func (st *State) node(req *http.Request, kind string, body []byte) (any, error) 
 	return st.metadata(), nil
 }
 
+// operation is one of a JSON patch (RFC 6902).
+type operation struct {
+	Op, Path string
+	Value    any
+}
+
+// patchTaints does all of the operations on the node's taints, or none.
+func (st *State) patchTaints(ops []operation) error {
+	next := slices.Clone(st.Taints)
+	for _, op := range ops {
+		at, ok := strings.CutPrefix(op.Path, "/spec/taints/")
+		i, err := strconv.Atoi(at)
+		if !ok || err != nil || i < 0 || i >= len(next) {
+			return refuse(http.StatusUnprocessableEntity, "path %q", op.Path)
+		}
+		switch {
+		case op.Op == "test" && !reflect.DeepEqual(op.Value, any(next[i])):
+			return refuse(http.StatusUnprocessableEntity, "the server rejected our request due to an error in our request")
+		case op.Op == "remove":
+			next = slices.Delete(next, i, i+1)
+		case op.Op != "test":
+			return refuse(http.StatusUnprocessableEntity, "%s %s", op.Op, op.Path)
+		}
+	}
+	st.Taints = next
+	return nil
+}
+
 func (st *State) jsonPatch(body []byte) error {
-	var ops []struct{ Op, Path, Value string }
+	var ops []operation
 	if err := decodeStrict(body, &ops); err != nil {
 		return err
+	}
+	if len(ops) > 0 && strings.HasPrefix(ops[0].Path, "/spec/taints/") {
+		return st.patchTaints(ops)
 	}
 	next := maps.Clone(st.Annotations)
 	for _, op := range ops {
@@ -74,7 +110,7 @@ func (st *State) jsonPatch(body []byte) error {
 		switch {
 		case !ok || strings.Contains(op.Path[len("/metadata/annotations/"):], "/"):
 			return refuse(http.StatusUnprocessableEntity, "path %q", op.Path)
-		case op.Op == "test" && (!there || value != op.Value):
+		case op.Op == "test" && (!there || any(value) != op.Value):
 			return refuse(http.StatusUnprocessableEntity, "the server rejected our request due to an error in our request")
 		case op.Op == "remove" && there:
 			delete(next, key)

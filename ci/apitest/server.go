@@ -37,6 +37,7 @@ type State struct {
 	Down        bool           // every answer is 503
 	Pods        map[string]any // by NAMESPACE/NAME
 	Annotations map[string]string
+	Taints      []map[string]any
 	Conditions  []map[string]any
 	Events      map[string]map[string]any // by NAMESPACE/NAME
 	Requests    []string                  // "METHOD PATH", all of them
@@ -164,14 +165,14 @@ func (st *State) answer(req *http.Request) (any, error) {
 	return nil, refuse(http.StatusNotFound, "%s: the server could not find the requested resource", req.URL.Path)
 }
 
-// authorize checks the verb against the rights, and that only the metadata of nodes is requested: whole ones
-// are large.
+// authorize checks the verb against the rights, and that only the metadata of nodes is requested, except for
+// taints: whole ones are large.
 func (st *State) authorize(req *http.Request, verb, resource string) error {
-	if slices.Contains(st.Denied, verb+" "+resource) {
+	if slices.Contains(st.Denied, verb+" "+strings.TrimPrefix(resource, "whole ")) {
 		return refuse(http.StatusForbidden, "%s is forbidden: User \"system:serviceaccount:gpu:nvidia-driver\" cannot %s resource %q in API group \"\"", resource, verb, resource)
 	}
 	accept := "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-	if resource == "pods" { // the spec is requested
+	if resource == "pods" || resource == "whole nodes" { // the spec is requested
 		accept = "application/json"
 	}
 	// The real server answers 406 to other values, such as v=1.

@@ -11,7 +11,8 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// helps are the help texts of all commands, except driver-probe, which has no flags but --usage and --version.
+// helps are the help texts of all commands, except driver-probe, which has no flags but
+// --usage and --version.
 var helps = []string{"../../cmd/driver-build/testdata/help-*.txt", "../../cmd/driver-entrypoint/testdata/help-*.txt", "../../cmd/driver-evict/testdata/help-*.txt"}
 
 // flag is a flag as a help text shows it.
@@ -38,6 +39,7 @@ var meanings = map[string]string{
 	"help":           `^help for`,
 	"image-key":      `^sign .* with this private key: FILE`,
 	"inputs":         `the inputs of builds`,
+	"into":           `folder`,
 	"kernel":         `release`,
 	"kernel-flavour": `kernels`,
 	"key":            `^FILE with public keys or certificates`,

@@ -50,7 +50,7 @@ the container has to be privileged.`,
 	f.StringVar(&cfg.StateDir, "into", "", "folder to fill")
 	f.StringSliceVar(&job.Kernels, "kernel", nil, "release of a kernel that the machines may boot, as uname -r prints it; several times")
 	f.StringVar(&cfg.Run, "run-dir", cfg.Run, "folder in which a driver on this machine would have its lock")
-	f.StringVar(&cfg.RootKind, "driver-root", cfg.RootKind, "how the image is read: mount, or link where this container is not privileged")
+	f.StringVar(&cfg.RootKind, "driver-root", cfg.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 	moduleFlags(f, &cfg)
 	return cmd
 }

@@ -59,6 +59,7 @@ var envNames = envflags.Names{
 	"run-dir":                        {"DRIVER_RUN_DIR"},
 	"safe-load":                      {"DRIVER_SAFE_LOAD"},
 	"skip-preflight":                 {"DRIVER_SKIP_PREFLIGHT"},
+	"startup-taint":                  {"DRIVER_STARTUP_TAINT"},
 	"state-dir":                      {"DRIVER_STATE_DIR"},
 	"termination-log":                {"DRIVER_TERMINATION_LOG"},
 	"timeout":                        {"DRIVER_TIMEOUT"},

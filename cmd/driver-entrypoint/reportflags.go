@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -19,6 +20,7 @@ type reportFlags struct {
 	condition bool
 	safeLoad  bool
 	features  string // folder of Node Feature Discovery
+	taints    []string
 }
 
 func (r *reportFlags) flags(f *pflag.FlagSet) {
@@ -27,8 +29,12 @@ func (r *reportFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&r.events, "events", false, "Kubernetes Events on this pod and on the node; the service account may create and patch events")
 	f.BoolVar(&r.condition, "node-condition", false, "node condition NVIDIADriverReady; the service account may patch nodes/status")
 	f.BoolVar(&r.safeLoad, "safe-load", false, "before another driver is taken down, wait until the node was prepared for it: until the annotation that is set then was removed; the service account may get and patch nodes")
+	f.StringSliceVar(&r.taints, "startup-taint", nil, "key of a taint to remove from this node once the driver serves, and never to add; several times; the service account may get and patch nodes")
 	f.StringVar(&r.features, "nfd-dir", "", "folder in which Node Feature Discovery looks for features, where the host's is mounted: labels with the driver's version and the GPUs' model")
 }
+
+// taintKey is a qualified name of Kubernetes.
+var taintKey = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 // check finds values that cannot be meant.
 func (r *reportFlags) check() error {
@@ -45,6 +51,11 @@ func (r *reportFlags) check() error {
 	if r.features != "" && !filepath.IsAbs(r.features) {
 		errs = append(errs, fmt.Errorf("--nfd-dir (DRIVER_NFD_DIR) is %q; it must be an absolute path", r.features))
 	}
+	for _, key := range r.taints {
+		if !taintKey.MatchString(key) {
+			errs = append(errs, fmt.Errorf("--startup-taint (DRIVER_STARTUP_TAINT) is %q; it must be the key of a taint, such as example.com/driver-not-ready, without value and effect", key))
+		}
+	}
 	if len(errs) > 0 {
 		return usageError{errors.Join(errs...)}
 	}
@@ -52,4 +63,6 @@ func (r *reportFlags) check() error {
 }
 
 // any says whether a reporter has to follow the status.
-func (r *reportFlags) any() bool { return r.events || r.condition || r.safeLoad || r.features != "" }
+func (r *reportFlags) any() bool {
+	return r.events || r.condition || r.safeLoad || r.features != "" || len(r.taints) > 0
+}

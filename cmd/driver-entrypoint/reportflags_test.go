@@ -19,17 +19,18 @@ import (
 func TestReportFlagsCheck(t *testing.T) {
 	t.Parallel()
 	for want, reports := range map[string]reportFlags{
-		"":                         {metrics: ":9835", features: "/features", events: true},
+		"":                         {metrics: ":9835", features: "/features", events: true, taints: []string{"starting", "a.example.com/b_c.d"}},
 		"DRIVER_METRICS_ADDR":      {metrics: "9835"},
 		"DRIVER_GPU_METRICS_EVERY": {gpuEvery: -time.Second},
 		"DRIVER_NFD_DIR":           {features: "features.d"},
+		"DRIVER_STARTUP_TAINT":     {taints: []string{"example.com/starting", "starting=true:NoSchedule"}},
 	} {
 		err := reports.check()
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || exitCode(err) != exitUsage) {
 			t.Errorf("%+v: %v, want %q", reports, err, want)
 		}
 	}
-	for _, reports := range []reportFlags{{events: true}, {condition: true}, {safeLoad: true}, {features: "/x"}} {
+	for _, reports := range []reportFlags{{events: true}, {condition: true}, {safeLoad: true}, {features: "/x"}, {taints: []string{"example.com/starting"}}} {
 		if !reports.any() {
 			t.Errorf("%+v: nobody follows the status", reports)
 		}

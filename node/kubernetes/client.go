@@ -23,7 +23,7 @@ import (
 const (
 	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount" // where Kubernetes mounts a pod's service account
 	requestWait   = 5 * time.Second                                 // for one request and its answer
-	maxAnswer     = 1 << 20                                         // bytes: of nodes only the metadata is requested
+	maxAnswer     = 1 << 20                                         // bytes of an object; of nodes only the metadata is requested, except for taints
 	maxAccount    = 1 << 20                                         // bytes of a token or of a bundle of certificate authorities
 )
 

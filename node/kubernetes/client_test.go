@@ -65,7 +65,7 @@ func TestErrors(t *testing.T) {
 		"huge token": {func(t *testing.T, s *apitest.Server) *Client {
 			testfile.Write(t, filepath.Join(s.Folder, "token"), strings.Repeat("x", maxAccount+1))
 			return New(s.URL, s.Folder)
-		}, []error{ErrNoCluster}, "more than"},
+		}, []error{ErrNoCluster}, "larger than"},
 		"other authority": {func(t *testing.T, s *apitest.Server) *Client {
 			return New(s.URL, strangerOf(t, s))
 		}, []error{ErrUnreachable}, "certificate"},

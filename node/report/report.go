@@ -27,8 +27,10 @@ type Options struct {
 	Events    bool
 	Condition bool
 	Features  string // NFD's folder; "": no labels
+	// Taints are the keys of the taints to remove from the node when the driver serves.
+	Taints []string
 
-	Client *kubernetes.Client // required for Events and Condition
+	Client *kubernetes.Client // required for Events, Condition and Taints
 	Node   string             // name of the node in the cluster
 	Pod    kubernetes.Object  // this pod
 	Proc   string             // default /proc
@@ -57,6 +59,8 @@ type Reporter struct {
 	reported  reported // the condition
 	features  string   // why the labels could not be written, logged once
 	idle      bool     // Idle was called
+	taints    sender
+	untainted bool // the taints were removed
 }
 
 const (
@@ -73,6 +77,7 @@ func Start(ctx context.Context, source Source, o Options) *Reporter {
 	r.recorder = &kubernetes.Recorder{Client: o.Client, Host: o.Node, Now: func() time.Time { return r.now() }}
 	r.events = sender{what: "Kubernetes Events", on: o.Events, log: o.Log}
 	r.condition = sender{what: "the node condition " + conditionType, on: o.Condition, log: o.Log}
+	r.taints = sender{what: "the removal of startup taints", on: len(o.Taints) > 0, log: o.Log}
 	ctx, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go r.follow(ctx)
@@ -116,6 +121,9 @@ func (r *Reporter) report(ctx context.Context, final bool) {
 	st := r.source.Status()
 	r.label(st)
 	r.reportCondition(ctx, st, final)
+	if !final {
+		r.removeTaints(ctx, st)
+	}
 	r.record(st)
 	if r.events.ready(r.now()) {
 		err := r.recorder.Send(ctx, final)
@@ -138,6 +146,9 @@ func (r *Reporter) next() time.Time {
 	}
 	if r.condition.on {
 		sooner(later(r.conditionDue(), r.condition.pause))
+	}
+	if r.taintsDue(r.source.Status()) {
+		sooner(r.taints.pause)
 	}
 	if r.events.on {
 		if due := r.recorder.Due(); !due.IsZero() {

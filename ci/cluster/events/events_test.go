@@ -110,6 +110,7 @@ func TestEvents(t *testing.T) {
 	t.Run("events and condition", func(t *testing.T) { life(t, p.With(t), client, uid) })
 	grant(t, p, "safe-load", `{apiGroups: [""], resources: [nodes], verbs: [get, patch]}`)
 	t.Run("safe load", func(t *testing.T) { safeLoad(t, p.With(t), client) })
+	t.Run("startup taint", func(t *testing.T) { startupTaint(t, p.With(t), client) })
 }
 
 // withoutRights: each way of reporting says once which right is missing, in the server's words.
@@ -181,6 +182,40 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	condition("False Stopped")
 	see(describe("pod", "-n", "gpu", "driver-x"), "Stopped")
 	assert.Equalf(t, "", d.said.String(), "warnings")
+}
+
+// startupTaint: the taint goes when the driver serves, and not before; kubectl takes the part of somebody who
+// changes the node's taints meanwhile.
+func startupTaint(t *testing.T, p *control.Plane, client *kubernetes.Client) {
+	p.Kubectl("taint", "node", "node-1", "example.com/starting:NoSchedule", "example.com/other:NoSchedule")
+	keys := func() string { return p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.spec.taints[*].key}") }
+	d := &driver{changed: make(chan struct{}, 1)}
+	r := report.Start(t.Context(), report.Source{Status: d.Status, Changed: d.changed},
+		report.Options{Taints: []string{"example.com/starting"}, Client: client, Node: "node-1", Log: d.said.Logger()})
+	d.set(status.Snapshot{State: status.Starting, Phase: "load"})
+	p.Kubectl("taint", "node", "node-1", "example.com/third:NoExecute")
+	if got := keys(); !strings.Contains(got, "example.com/starting") {
+		t.Errorf("removed before the driver serves: %s", got)
+	}
+	d.set(status.Snapshot{State: status.Serving, Ready: true, Up: &status.Driver{Version: "535.261.03", Flavour: "open"}})
+	p.Wait(20*time.Second, "the startup taint is removed", func() error {
+		if got := keys(); strings.Contains(got, "example.com/starting") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	if got := keys(); !strings.Contains(got, "example.com/other") || !strings.Contains(got, "example.com/third") {
+		t.Errorf("other taints: %s", got)
+	}
+	p.Kubectl("taint", "node", "node-1", "example.com/starting:NoSchedule") // once in a life
+	d.set(status.Snapshot{State: status.Degraded, Reason: "x"})
+	closing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r.Close(closing)
+	if got := keys(); !strings.Contains(got, "example.com/starting") {
+		t.Errorf("a taint that was set later is gone: %s", got)
+	}
+	p.Kubectl("taint", "node", "node-1", "example.com/starting-", "example.com/other-", "example.com/third-")
 }
 
 // safeLoad tests the handshake; kubectl takes the part of the controller.

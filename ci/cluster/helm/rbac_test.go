@@ -39,8 +39,9 @@ var grants = map[string]struct {
 	"events":     {[]string{"events=true"}, ofEvents},
 	"condition":  {[]string{"nodeCondition=true"}, ofCondition},
 	"safe-load":  {[]string{"safeLoad=true"}, ofSafeLoad},
+	"taints":     {[]string{"startupTaints={example.com/starting}"}, ofSafeLoad},
 	"eviction":   {[]string{"evictGPUPods=true"}, slices.Concat(ofEvents, ofSafeLoad, ofEviction)},
-	"everything": {[]string{"evictGPUPods=true", "safeLoad=true", "events=true", "nodeCondition=true"}, slices.Concat(ofEvents, ofCondition, ofSafeLoad, ofEviction)},
+	"everything": {[]string{"evictGPUPods=true", "safeLoad=true", "events=true", "nodeCondition=true", "startupTaints={example.com/starting}"}, slices.Concat(ofEvents, ofCondition, ofSafeLoad, ofEviction)},
 	"no-roles":   {[]string{"evictGPUPods=true", "rbac.create=false"}, nil},
 }
 

@@ -97,6 +97,7 @@ var refused = map[string]struct {
 	"subscription of another":   {[]string{"image.tag=535.261.03-sles15", "subscription.rhelSecret=a"}, "subscription.rhelSecret is for images of rhel; the systems here are sles15"},
 	"two subscriptions":         {[]string{"image.tag=535.261.03-rhel9", "subscription.fromNode=true", "subscription.rhelSecret=a"}, "use one of them"},
 	"subscription that is none": {[]string{"subscription.rhelSecret=A b"}, "at '/subscription/rhelSecret'"},
+	"taint with an effect":      {[]string{"startupTaints[0]=a:NoSchedule"}, "at '/startupTaints/0'"},
 	"what preflight does":       {[]string{"preflight.onFailure=restart"}, "at '/preflight/onFailure': value must be one of 'wait', 'exit'"},
 	"key outside its folder":    {[]string{"moduleSigning.secretName=a", "moduleSigning.key=.."}, "at '/moduleSigning/key'"},
 	"timeout":                   {[]string{"evict.timeout=soon"}, "at '/evict/timeout'"},

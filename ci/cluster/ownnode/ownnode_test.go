@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
 const (
@@ -26,6 +30,7 @@ const (
 		{"apiVersion":"v1","kind":"Pod","metadata":{"name":"driver","namespace":"` + namespace + `"},"spec":{
 			"nodeName":"a","serviceAccountName":"` + account + `","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}]}`
 	annotate  = `{"metadata":{"annotations":{"x":"1"}}}`
+	starting  = "example.com/starting"
 	condition = `{"status":{"conditions":[{"type":"NVIDIADriverReady","status":"True"}]}}`
 )
 
@@ -36,7 +41,7 @@ func TestOwnNodeOnly(t *testing.T) {
 	p := control.Start(t, control.Config{})
 	p.Kubectl("create", "namespace", namespace)
 	p.Helm("install", "gpu", "../../../deploy/chart", "-n", namespace, "--set", "image.repository=r.example.com/d,image.tag=535.261.03-debian12",
-		"--set", "safeLoad=true,nodeCondition=true,rbac.ownNodeOnly=true")
+		"--set", "safeLoad=true,nodeCondition=true,rbac.ownNodeOnly=true,startupTaints={"+starting+"}")
 	if out, err := p.KubectlInput(objects, "create", "-f", "-"); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}
@@ -65,13 +70,54 @@ func TestOwnNodeOnly(t *testing.T) {
 			t.Errorf("%s: status %d, want %d with %q: %s", c.name, code, c.code, c.refusal, body)
 		}
 	}
+	t.Run("taints", func(t *testing.T) { taints(t, p.With(t), server, pod) })
 	p.Kubectl("annotate", "node", "b", "x=2") // the policy does not restrict other users
+}
+
+// A driver pod removes startup taints from its own node, and no others; it adds none. Other users
+// may do both.
+func taints(t *testing.T, p *control.Plane, s server, token string) {
+	for _, node := range []string{"a", "b"} {
+		p.Kubectl("taint", "node", node, starting+"=x:NoSchedule", "example.com/other=y:NoSchedule", starting+":NoExecute")
+	}
+	keys := func(node string) string {
+		return strings.TrimSpace(p.Kubectl("get", "node", node, "-o", `jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}`))
+	}
+	before := keys("a")
+	for _, c := range []struct{ name, body, refusal string }{
+		{"adds a taint", `{"spec":{"taints":[{"key":"example.com/new","effect":"NoSchedule"}]}}`, "may add no taint to a"},
+		{"changes a taint", `{"spec":{"taints":[{"key":"example.com/other","effect":"NoSchedule","value":"z"}]}}`, "may add no taint to a"},
+		{"removes another's taint", `{"spec":{"taints":[{"$patch":"delete","key":"example.com/other","effect":"NoSchedule"}]}}`, "may remove startup taints only, from a"},
+	} {
+		if code, body := s.patch(t, token, "a", c.body); code != http.StatusForbidden || !strings.Contains(body, c.refusal) {
+			t.Errorf("%s: status %d, want 403 with %q: %s", c.name, code, c.refusal, body)
+		}
+	}
+	assert.Equal(t, before, keys("a"))
+	client := kubernetes.New(s.url, s.account(t, token))
+	removed, err := client.RemoveTaints(t.Context(), "a", []string{starting})
+	if err != nil || len(removed) != 1 || strings.Contains(keys("a"), starting) || !strings.Contains(keys("a"), "example.com/other:NoSchedule") {
+		t.Errorf("removed %q, %v; left %s", removed, err, keys("a"))
+	}
+	if _, err := client.RemoveTaints(t.Context(), "b", []string{starting}); !errors.Is(err, kubernetes.ErrForbidden) || !strings.Contains(keys("b"), starting) {
+		t.Errorf("another node: %v; left %s", err, keys("b"))
+	}
 }
 
 // server is the API server as a pod connects to it: its address, and its authority.
 type server struct {
-	url    string
-	client *http.Client
+	url       string
+	authority []byte
+	client    *http.Client
+}
+
+// account returns a folder as Kubernetes mounts it into a pod with this token.
+func (s server) account(t *testing.T, token string) string {
+	t.Helper()
+	dir := t.TempDir()
+	testfile.Write(t, dir+"/token", token)
+	testfile.Write(t, dir+"/ca.crt", string(s.authority))
+	return dir
 }
 
 func newServer(t *testing.T, p *control.Plane) server {
@@ -87,7 +133,7 @@ func newServer(t *testing.T, p *control.Plane) server {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return server{strings.TrimSpace(view("server")), &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+	return server{strings.TrimSpace(view("server")), authority, &http.Client{Transport: transport, Timeout: 10 * time.Second}}
 }
 
 func (s server) patch(t *testing.T, token, path, body string) (int, string) {

@@ -55,6 +55,9 @@
 {{- if $v.nodeCondition }}
 - {name: DRIVER_NODE_CONDITION, value: "true"}
 {{- end }}
+{{- with $v.startupTaints }}
+- {name: DRIVER_STARTUP_TAINT, value: {{ join "," . | quote }}}
+{{- end }}
 {{- if or $v.safeLoad $v.evictGPUPods }}
 - {name: DRIVER_SAFE_LOAD, value: "true"}
 {{- end }}

@@ -43,5 +43,5 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* true if a container has to talk to the API server: no other gets a token. */}}
 {{- define "nvidia-driver.needsToken" -}}
-{{- with .Values }}{{ if or .events .nodeCondition .safeLoad .evictGPUPods }}true{{ end }}{{ end -}}
+{{- with .Values }}{{ if or .events .nodeCondition .safeLoad .evictGPUPods .startupTaints }}true{{ end }}{{ end -}}
 {{- end }}

@@ -23,7 +23,7 @@ nodeSelector:
 {{- end }}
 affinity:
   {{- include "nvidia-driver.affinity" .root | nindent 2 }}
-{{- with $v.tolerations }}
+{{- with include "nvidia-driver.tolerations" .root | fromYamlArray }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -117,6 +117,15 @@ readinessProbe:
     # With propagation: without it, the container's copy of the old driver root would stay mounted.
     - {name: run-nvidia, mountPath: /run/nvidia, readOnly: true, mountPropagation: HostToContainer}
     {{- include "nvidia-driver.tokenMount" .root | nindent 4 }}
+{{- end }}
+
+{{/* The tolerations of all pods on nodes; startup taints are tolerated whatever their effects. Input: root. */}}
+{{- define "nvidia-driver.tolerations" -}}
+{{- $all := .Values.tolerations -}}
+{{- range .Values.startupTaints -}}
+{{- $all = append $all (dict "key" . "operator" "Exists") -}}
+{{- end -}}
+{{- toYaml $all -}}
 {{- end }}
 
 {{/* Nodes with a GPU, and never two driver pods on one node. This includes pods that are Terminating, and pods of other releases,

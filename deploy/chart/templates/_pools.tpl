@@ -124,7 +124,7 @@
   {{- fail "serviceMonitor and podMonitor would scrape every pod twice: enable one of them" -}}
 {{- end -}}
 {{- if and (include "nvidia-driver.needsToken" .) (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
-  {{- fail "events, nodeCondition, safeLoad and evictGPUPods need a service account: serviceAccount.create=true, or the name of one in serviceAccount.name" -}}
+  {{- fail "events, nodeCondition, safeLoad, evictGPUPods and startupTaints need a service account: serviceAccount.create=true, or the name of one in serviceAccount.name" -}}
 {{- end -}}
 {{- end }}
 

@@ -1,0 +1,52 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/apitest"
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// TestStartupTaint checks that the taints go when the driver serves, not before, and once: a taint that
+// somebody sets later stays.
+func TestStartupTaint(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.o.Taints, b.taints.on = []string{"example.com/starting"}, true
+	b.events.on, b.Reporter.condition.on = false, false
+	set := func() {
+		b.server.Do(func(st *apitest.State) {
+			st.Taints = []map[string]any{{"key": "example.com/starting", "effect": "NoSchedule"}, {"key": "other", "effect": "NoSchedule"}}
+		})
+	}
+	left := func() (n int) {
+		b.server.Do(func(st *apitest.State) { n = len(st.Taints) })
+		return n
+	}
+	set()
+	degraded := serves
+	degraded.State, degraded.Ready = status.Degraded, false
+	for _, st := range []status.Snapshot{{}, {State: status.Waiting, WaitsFor: status.ForLock, Phase: "lock"}, {State: status.Starting, Phase: "load"}, degraded, {State: status.Detached, Up: up}} {
+		b.see(t, time.Minute, st)
+		assert.Equalf(t, 2, left(), "state %s", st.State)
+	}
+	b.server.Do(func(st *apitest.State) { st.Down = true })
+	b.see(t, time.Minute, serves)
+	if at := b.next(); !at.Equal(b.clock.Add(firstWait)) {
+		t.Errorf("tries again at %v, it is %v", at, b.clock)
+	}
+	b.server.Do(func(st *apitest.State) { st.Down = false })
+	b.see(t, firstWait, serves)
+	assert.Equal(t, 1, left())
+	text := b.said.String()
+	if !strings.Contains(text, "the removal of startup taints") || !strings.Contains(text, "startup taints removed from the node node=node-1 taints=example.com/starting") {
+		t.Error(text)
+	}
+	set()
+	b.see(t, time.Hour, degraded)
+	b.see(t, time.Hour, serves)
+	assert.Equalf(t, 2, left(), "a taint that somebody set later")
+}
