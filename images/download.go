@@ -45,8 +45,8 @@ func (b *Builder) download(ctx context.Context, r *recipe.Recipe, step *progress
 			return get(client, recipe.PackageFile(p))
 		})
 	}
-	if r.Source.Runfile != nil {
-		eg.Go(func() error { return get(b.Fetch, *r.Source.Runfile) })
+	if file := r.Source.Archive(); file != nil {
+		eg.Go(func() error { return get(b.Fetch, *file) })
 	}
 	return eg.Wait()
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/redist"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 )
@@ -109,7 +110,7 @@ func TestArchiveRefused(t *testing.T) {
 // wrongContent are the kinds of error for which driver-build has exit code 5.
 var wrongContent = []error{
 	driver.ErrContent, runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrManifest, runfile.ErrUnsafe, rootfs.ErrUnsafePath, rootfs.ErrFormat, rootfs.ErrTooLarge,
-	dpkg.ErrFormat, dpkg.ErrUnsafePath,
+	dpkg.ErrFormat, dpkg.ErrUnsafePath, redist.ErrArchive,
 }
 
 func elfMember(name, line string, file imagetest.ELF) makeself.Member {

@@ -11,7 +11,7 @@ import (
 var imageFloors = [][]string{
 	{
 		"images/bundle", "images/helmchart", "images/imagename", "images/matrix", "images/oci", "images/outfile", "images/page", "images/progress",
-		"images/registry", "images/releases", "images/rootfs",
+		"images/redist", "images/registry", "images/releases", "images/rootfs",
 		"images/runfile", "images/runner", "images/signature", "images/workdir",
 	},
 	{"images/recipe"},

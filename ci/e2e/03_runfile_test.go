@@ -41,6 +41,21 @@ func Test03Runfile(t *testing.T) {
 			for _, layer := range []string{"user-mode driver", "kernel sources"} {
 				assert.Samef(t, driverPaths(packaged.contents(t, layer)), driverPaths(out.contents(t, layer)), "%s layer: -packages +archive", layer)
 			}
+			if c.compression != "zstd" { // once is enough
+				return
+			}
+			// The same files as an archive of NVIDIA's redist folder: the same layers, byte for byte.
+			redist := generateRedist(t, packaged.driverTree(t), c.driver, dir)
+			matrix = writeMatrix(t, c.system, c.driver, server.URL+"/"+filepath.Base(redist), redist)
+			other := image{dir: filepath.Join(scratch(t), "dist"), tag: out.tag}
+			r = command{args: []string{program(t), "--progress", "plain", "--matrix", matrix, "--os", c.system, "--driver", c.driver,
+				"--base", base(t, c.system, "amd64"), "--output", "oci:" + other.dir}}.want(t, 0)
+			other.digest = digest(t, r)
+			t.Logf("built from the redist archive in %.1f s", r.took.Seconds())
+			for _, layer := range []string{"user-mode driver", "kernel sources"} {
+				want, got := require.Value(out.layer(t, layer).Digest())(t), require.Value(other.layer(t, layer).Digest())(t)
+				assert.Equalf(t, want, got, "%s layer: digest", layer)
+			}
 		})
 	}
 }
@@ -70,6 +85,17 @@ func generate(t *testing.T, tree, driver, compression, dir string) string {
 	a.Compression, a.Fast = compression, true
 	file := filepath.Join(dir, a.Name())
 	require.NoError(t, a.WriteFile(t.Context(), file))
+	return file
+}
+
+// generateRedist writes an archive of NVIDIA's redist folder of a driver's tree into dir.
+func generateRedist(t *testing.T, tree, driver, dir string) string {
+	t.Helper()
+	a, _, err := makeself.FromTree(os.DirFS(tree), driver, "x86_64")
+	require.NoError(t, err)
+	a.Fast = true
+	file := filepath.Join(dir, a.RedistName())
+	require.NoError(t, a.WriteRedistFile(t.Context(), file))
 	return file
 }
 

@@ -44,6 +44,9 @@ func (a *Archive) manifest() []byte {
 	return b.Bytes()
 }
 
+// Render returns the .manifest, for tests that change it.
+func (a *Archive) Render() []byte { return a.manifest() }
+
 // writeTar writes the payload in the layout of NVIDIA's: GNU tar, names that begin with ./, no member for the
 // top directory, every directory before its content, no other order.
 func (a *Archive) writeTar(ctx context.Context, w io.Writer) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -24,16 +25,21 @@ type driversFlags struct {
 	selection flags.Selection
 	branches  []string
 	releases  string
+	redist    []string
 	at        string
 	lagging   bool
 	format    string
 }
 
 // behindError says that the matrix lacks releases. Its exit code is 3, as that of a failed check.
-type behindError struct{ lags []string }
+type behindError struct{ lags, addable []string }
 
 func (e *behindError) Error() string {
-	return "the matrix lags behind: " + strings.Join(e.lags, ", ") + "; driver-build matrix add-driver VERSION adds a release"
+	text := "the matrix lags behind: " + strings.Join(e.lags, ", ")
+	if len(e.addable) == 0 {
+		return text + "; no checksum of these is known: driver-build matrix add-driver needs --redist, --index or --download for them"
+	}
+	return text + "; driver-build matrix add-driver VERSION adds " + strings.Join(e.addable, ", ")
 }
 
 // Is makes it one of the errors of exit code 3.
@@ -55,6 +61,7 @@ func newDriversCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	o.selection.AddMatrix(f)
 	releasesFlag(f, &o.releases)
+	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
 	f.StringVar(&o.at, "at", "", "YYYY-MM-DD: judge the end of life on that day (default today)")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
 	flags.Format(f, &o.format)
@@ -80,8 +87,10 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	}
 	var known releases.Known
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		known, err = knownDrivers(ctx, a, s, o.releases)
-		return err
+		if known, err = knownDrivers(ctx, a, s, o.releases); err != nil {
+			return err
+		}
+		return o.addManifests(ctx, s, m, &known)
 	})
 	a.Notes(known.Notes...)
 	if err != nil {
@@ -98,8 +107,33 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 		e := new(behindError)
 		for _, r := range rows {
 			e.lags = append(e.lags, fmt.Sprintf("%s has %s, newest is %s", r.Branch, r.Matrix[len(r.Matrix)-1], r.Newest))
+			if r.Addable != "" {
+				e.addable = append(e.addable, r.Addable)
+			}
 		}
 		return e
+	}
+	return nil
+}
+
+// addManifests adds the releases of --redist to those that are known, and compares their checksums with the
+// matrix.
+func (o *driversFlags) addManifests(ctx context.Context, s *session.Session, m *matrix.Matrix, known *releases.Known) error {
+	for _, name := range o.redist {
+		address, err := fetch.Address("--redist", name)
+		if err != nil {
+			return session.Usage(err)
+		}
+		release, cuda, err := releases.ReadManifest(ctx, releases.Manifest{Address: address, Name: name}, "", s.Fetch.Latest)
+		if err != nil {
+			return err
+		}
+		if known.Table, err = known.WithRelease(release, cuda); err != nil {
+			return err
+		}
+		if err := release.CheckMatrix(m); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -159,6 +193,8 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 // driverNote is a hint about a branch.
 func driverNote(r releases.Coverage) string {
 	switch {
+	case r.Lags && r.Addable == "":
+		return "lags behind: " + r.Newest + " is out, no checksum is known"
 	case r.Lags:
 		return "lags behind: " + r.Newest + " is out"
 	case len(r.Matrix) > 0 && r.Ended:

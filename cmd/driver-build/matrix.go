@@ -22,6 +22,7 @@ type addDriverFlags struct {
 	matrixFile       string
 	archs, urls      []string
 	index, releases  string
+	redist           string
 	download, dryRun bool
 }
 
@@ -41,12 +42,13 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add-driver VERSION", Short: "Add a driver release to the matrix", Args: session.ExactArgs(1),
 		Long: "Add a driver release to matrix.yaml, behind the nearest older one, and change nothing else.\n\n" +
-			"The addresses come from --url, from --index, or from what driver-build drivers knows. The sha256 comes, in this order,\n" +
-			"from --index, from the table in this program, from a .sha256sum file beside the archive, or, with --download, from the\n" +
-			"archive itself. A comment above the entry says which. Sources that disagree are an error, and --download checks the\n" +
-			"others as well. Kernel limits are written where they are known; no limit is made up.",
+			"The addresses come from --url, from --index, or from what driver-build drivers knows. A release without a .run archive gets\n" +
+			"that of NVIDIA's redist folder. The sha256 comes from --index or --redist, from the table in this program, from a .sha256sum\n" +
+			"file beside the archive, or, with --download, from the archive itself. A comment above the entry says which. Sources that\n" +
+			"disagree are an error, and --download checks the others as well. Kernel limits are written where they are known; no limit is made up.",
 		Example: "  driver-build matrix add-driver 580.159.04\n" +
-			"  driver-build matrix add-driver 595.91.07 --url https://mirror.example.com/NVIDIA-Linux-x86_64-595.91.07.run --download --dry-run",
+			"  driver-build matrix add-driver 620.70.06 --redist redistrib_620.70.06.json --dry-run\n" +
+			"  driver-build matrix add-driver 595.99.01 --url https://mirror.example.com/NVIDIA-Linux-x86_64-595.99.01.run --download",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.version = args[0]
 			return o.run(cmd.Context(), a)
@@ -58,6 +60,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 	f.StringArrayVar(&o.urls, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
 	f.StringVar(&o.index, "index", "", "FILE or URL of a list of checksums: lines as sha256sum writes them, or the columns of data/checksums.tsv")
 	releasesFlag(f, &o.releases)
+	f.StringVar(&o.redist, "redist", "", "FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)")
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the change as a diff and write nothing")
 	return cmd
@@ -113,6 +116,13 @@ func (o *addDriverFlags) find(ctx context.Context, a *session.App, s *session.Se
 	}
 	if e.Day, err = a.Now(); err != nil {
 		return err
+	}
+	e.NoManifest = o.redist == "none"
+	if o.redist != "" && !e.NoManifest {
+		e.Manifest.Name = o.redist
+		if e.Manifest.Address, err = fetch.Address("--redist", o.redist); err != nil {
+			return session.Usage(err)
+		}
 	}
 	e.Read = s.Fetch.Latest
 	if o.download {

@@ -22,6 +22,9 @@ func (u *user) add(t *testing.T, args string) (r result, text string) {
 	t.Helper()
 	file := u.file(t, "real.yaml", string(drivercontainer.Matrix))
 	u.Env["SOURCE_DATE_EPOCH"] = "1800000000"
+	if !strings.Contains(args, "--redist") {
+		args += " --redist none"
+	}
 	r = call(t.Context(), t, u.Env, append(strings.Fields("matrix add-driver "+args), "--matrix", file, "--cache", u.Cache, "--progress", "plain")...)
 	after := require.Value(os.ReadFile(file))(t)
 	left, err := filepath.Glob(filepath.Join(u.Dir, ".real*"))
@@ -77,12 +80,13 @@ func TestAddDriver(t *testing.T) {
 		"535.54.3":                         {"is written 535.54.03"},
 		"535.":                             {"no driver version"},
 		"":                                 {"usage: driver-build matrix add-driver VERSION"},
-		"580.159.05":                       {"no source knows an archive", "did you mean 580.159.0"},
+		"580.159.05":                       {"no source knows an archive", "--redist", "did you mean 580.159.0"},
+		"590.48.02":                        {"no source knows an archive", "did you mean 590.44.01"},
 		"999.1":                            {"no source knows an archive", "no driver of branch R999"},
 		"390.157 --arch arm64":             {"no address of driver 390.157 for arm64", "--url arm64=URL"},
 		"390.157 --arch sparc":             {`"sparc"`, "amd64 or arm64"},
 		"390.157 --url sparc=x":            {"arm64=URL"},
-		"999.1 --url https://x/y.exe":      {"must have a path that ends in .run"},
+		"999.1 --url https://x/y.exe":      {"must have a path that ends in .run or -archive.tar.xz"},
 		"999.1 --url https://a:b@x/NV.run": {"no user name or password"},
 		"390.157 --index /no/such":         {"--index", "/no/such"},
 		"390.157 --index " + u.file(t, "x", "hello"): {"no sha256 of a driver's .run file"},
@@ -127,11 +131,12 @@ func TestAddDriverSources(t *testing.T) {
 	for _, wrong := range []string{strings.Repeat("0", 64) + "  NVIDIA-Linux-x86_64-535.400.01.run\n", "535.400.01\tamd64\t/x.run\t" + sum + "\t20\n"} {
 		u.Put("/index", []byte(wrong))
 		r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
-		r.Want(t, 5, "is not what was asked for")
+		r.Want(t, 5, "two sources disagree about NVIDIA-Linux-x86_64-535.400.01.run", u.URL+"/index says", "a download says")
 		kept(t, text)
 	}
 	r, text = u.add(t, "580.159.04 --url "+u.URL+name+" --arch amd64 --download")
-	r.Want(t, 5, "size is 19 bytes, expected 397162548 with sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e")
+	r.Want(t, 5, "two sources disagree", "(table of driver-build) says sha256 c1e66761b088d17b3adf6cb6979de9af38be2684d102b001a176dcfafabdca1e and 397162548 bytes",
+		"a download says", "and 19 bytes")
 	kept(t, text)
 	// A checksum file that cannot be read, or that belongs to another archive, counts as missing.
 	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.1.run\n"))
@@ -142,4 +147,74 @@ func TestAddDriverSources(t *testing.T) {
 	r, text = u.add(t, "535.400.01 --download"+fresh)
 	r.Want(t, 4, "502")
 	kept(t, text)
+}
+
+// manifestOf is a manifest as NVIDIA writes it, of a driver for amd64 alone.
+func manifestOf(version, sum string, size int) string {
+	return fmt.Sprintf(`{"release_date": "2026-09-01", "release_label": %[1]q, "release_product": "nvidia-driver",
+  "nvidia_driver": {"name": "NVIDIA Linux Driver", "license": "NVIDIA Driver", "license_path": "nvidia_driver/LICENSE.txt", "version": %[1]q,
+    "linux-x86_64": {"relative_path": "nvidia_driver/linux-x86_64/nvidia_driver-linux-x86_64-%[1]s-archive.tar.xz",
+      "sha256": %[2]q, "md5": "0", "size": "%[3]d"}}}`, version, sum, size)
+}
+
+// TestAddDriverFromManifest: a release that no table has is added from its manifest, and what contradicts the
+// manifest is refused.
+func TestAddDriverFromManifest(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	data := []byte("not really a driver")
+	sum := fmt.Sprintf("%x", sha256.Sum256(data))
+	const name = "nvidia_driver/linux-x86_64/nvidia_driver-linux-x86_64-630.10.01-archive.tar.xz"
+	u.Put("/redist/redistrib_630.10.01.json", []byte(manifestOf("630.10.01", sum, len(data))))
+	u.Put("/redist/"+name, data)
+	from := " --releases none --redist " + u.URL + "/redist/redistrib_630.10.01.json"
+
+	r, text := u.add(t, "630.10.01"+from)
+	r.Want(t, 0)
+	want := matrix.Archive{URL: u.URL + "/redist/" + name, SHA256: sum, Size: int64(len(data))}
+	if d := entry(t, text, "630.10.01"); d.Archives["amd64"] != want || len(d.Archives) != 1 {
+		t.Errorf("%+v", d)
+	}
+	assert.Containsf(t, text, "# sha256 from the manifest "+u.URL+"/redist/redistrib_630.10.01.json; added 2027-01-15\n", "the comment")
+	u.add(t, "630.10.01 --download"+from)
+	// A file's paths are relative to NVIDIA's folder.
+	file := u.file(t, "redistrib_630.10.01.json", manifestOf("630.10.01", sum, 19))
+	r, text = u.add(t, "630.10.01 --releases none --redist "+file)
+	r.Want(t, 0)
+	assert.Contains(t, text, "url: https://developer.download.nvidia.com/compute/nvidia-driver/redist/"+name)
+	assert.Contains(t, text, "# sha256 from the manifest redistrib_630.10.01.json; added")
+
+	for args, c := range map[string]struct {
+		code  int
+		parts []string
+	}{
+		"630.10.02" + from:                                                  {2, []string{"is the manifest of driver 630.10.01, not of 630.10.02"}},
+		"630.10.01 --arch arm64" + from:                                     {2, []string{"its manifest has no nvidia_driver for linux-sbsa", "--url arm64=URL"}},
+		"630.10.01 --redist " + u.URL + "/x.json":                           {4, []string{"--redist", "/x.json"}},
+		"630.10.01 --releases none --redist " + u.file(t, "bad.json", "{}"): {2, []string{"no manifest of driver archives", "no component nvidia_driver"}},
+		"630.10.01 --download --releases none --redist " + u.serve("/lie/redistrib_630.10.01.json", manifestOf("630.10.01", sum, 20), "/lie/"+name, data): {
+			5, []string{"two sources disagree about nvidia_driver-linux-x86_64-630.10.01-archive.tar.xz", "redistrib_630.10.01.json says", "and 20 bytes", "a download says", "and 19 bytes"}},
+	} {
+		r, text := u.add(t, args)
+		r.Want(t, c.code, c.parts...)
+		kept(t, text)
+	}
+	// The table of the program is a second opinion, also where the user has a manifest.
+	small := u.file(t, "small.yaml", u.Matrix())
+	r = u.Run(t, strings.Fields("matrix add-driver 580.178.04 --releases none --matrix "+small+" --redist "+u.file(t, "redistrib_580.178.04.json", manifestOf("580.178.04", sum, 19)))...)
+	r.Want(t, 5, "two sources disagree about nvidia_driver-linux-x86_64-580.178.04-archive.tar.xz", "siderolabs/pkgs (table of driver-build) says", "redistrib_580.178.04.json says")
+	// So is the matrix, for drivers --redist; it also names the release and its CUDA version.
+	r = u.tool(t, "drivers --releases none --redist "+u.file(t, "redistrib_630.10.01.json", manifestOf("630.10.01", sum, 19)))
+	r.Want(t, 0)
+	assert.Contains(t, r.Stdout, "R630")
+	mine := u.file(t, "mine.yaml", strings.Replace(u.Matrix(), "drivers:\n", "drivers:\n  - version: 630.10.01\n    archives: {amd64: {url: "+u.URL+"/redist/"+name+", sha256: "+sum+"}}\n", 1))
+	r = u.Run(t, strings.Fields("drivers --releases none --matrix "+mine+" --redist "+u.file(t, "other.json", manifestOf("630.10.01", strings.Repeat("a", 64), 19)))...)
+	r.Want(t, 5, "the matrix says sha256 "+sum, "other.json says sha256 aaaa")
+}
+
+// serve puts a text and a file onto the server and returns the text's address.
+func (u *user) serve(name, text, file string, data []byte) string {
+	u.Put(name, []byte(text))
+	u.Put(file, data)
+	return u.URL + name
 }

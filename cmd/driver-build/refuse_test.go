@@ -92,6 +92,7 @@ var wrong = map[string][]string{
 	"format":                {"xml", ""},
 	"at":                    {"yesterday", "2026-13-01"},
 	"releases":              {"/nope.json", "FOLDER", "ftp://h.example/x"},
+	"redist":                {"/nope.json", "FOLDER", "ftp://h.example/x"},
 	"index":                 {"/nope", "ftp://h.example/x"},
 	"url":                   {"notaurl", "ftp://h.example/x.run", "amd46=https://h.example/x.run", "https://h.example/a b.run"},
 	"only":                  {"half"},

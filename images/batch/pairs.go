@@ -58,7 +58,7 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 		return p, &matrix.RequestError{Err: err}
 	}
 	p.Target = targets[0]
-	p.Tag, p.Flavours, p.Source = p.Target.Tag(), p.Target.Flavours, "run"
+	p.Tag, p.Flavours, p.Source = p.Target.Tag(), p.Target.Flavours, d.Archives[arch].Kind()
 	if _, _, ok := d.Debian.Wants(sys.ID, arch); ok {
 		p.Source = "deb"
 	}

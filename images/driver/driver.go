@@ -33,9 +33,12 @@ type Driver struct {
 // Read reads the driver of a recipe from its archive or packages, complete and without what the profile
 // leaves out. Its files are in the spool.
 func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (d *Driver, err error) {
-	if r.Source.Runfile != nil {
+	switch {
+	case r.Source.Runfile != nil:
 		d, err = readRunfile(ctx, env, r, spool, step)
-	} else {
+	case r.Source.Redist != nil:
+		d, err = readRedist(ctx, env, r, spool, step)
+	default:
 		d, err = readDebian(ctx, env, r, spool, step)
 	}
 	if err != nil {

@@ -85,7 +85,11 @@ func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*D
 	if m.Version != r.Driver {
 		return nil, fmt.Errorf("%w: .manifest is of driver %s, the head of the archive says %s", ErrContent, m.Version, r.Driver)
 	}
-	files, err := m.Install(runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir})
+	layout := runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir}
+	if r.Source.Redist != nil && !has32(raw) {
+		layout.LibDir32 = ""
+	}
+	files, err := m.Install(layout)
 	if err != nil {
 		return nil, err
 	}

@@ -107,13 +107,14 @@ func keyPath(s string) string {
 	return ""
 }
 
-// runURL accepts the URL of a .run archive.
-func runURL(s string) string {
+// archiveURL accepts the URL of a driver's archive in one of its two forms.
+func archiveURL(s string) string {
 	if wrong := webURL(s); wrong != "" {
 		return wrong
 	}
-	if u, err := url.Parse(s); err != nil || !strings.HasSuffix(u.Path, ".run") {
-		return "must have a path that ends in .run"
+	u, err := url.Parse(s)
+	if err != nil || !strings.HasSuffix(u.Path, ".run") && !strings.HasSuffix(u.Path, redistEnding) {
+		return "must have a path that ends in .run or " + redistEnding
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ package matrix
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 )
@@ -87,11 +88,26 @@ type Driver struct {
 	Debian   *Debian // nil when Debian has no packages of it
 }
 
-// Archive is a .run file.
+// Archive is a file with a driver: a .run archive, or an archive of NVIDIA's redist folder.
 type Archive struct {
 	URL    string
 	SHA256 string // 64 lower-case hex digits
 	Size   int64  // bytes; 0: unknown
+}
+
+// redistEnding is how the names of archives in NVIDIA's redist folder end.
+const redistEnding = "-archive.tar.xz"
+
+// Redist reports whether the archive is one of NVIDIA's redist folder. Its name in the matrix says so, also
+// for a copy that is read from elsewhere.
+func (a Archive) Redist() bool { return strings.HasSuffix(a.URL, redistEnding) }
+
+// Kind is the word for the archive's form in lists: "run" or "redist".
+func (a Archive) Kind() string {
+	if a.Redist() {
+		return "redist"
+	}
+	return "run"
 }
 
 // KernelLimits are the lowest and the highest kernel series that a driver compiles on, both included; "": no

@@ -39,7 +39,7 @@ func TestParseFiveMistakes(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	if len(m.Systems) != 36 || len(m.Drivers) != 17 || m.Defaults.Profile != ProfileFull {
+	if len(m.Systems) != 36 || len(m.Drivers) != 19 || m.Defaults.Profile != ProfileFull {
 		t.Errorf("%d systems, %d drivers, profile %q", len(m.Systems), len(m.Drivers), m.Defaults.Profile)
 	}
 	var archive Archive
@@ -52,7 +52,8 @@ func TestEmbedded(t *testing.T) {
 		}
 		for arch, a := range d.Archives {
 			name := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-			if !strings.HasSuffix(a.URL, "/NVIDIA-Linux-"+name+"-"+d.Version+".run") {
+			redist := map[string]string{"amd64": "linux-x86_64", "arm64": "linux-sbsa"}[arch] + "-" + d.Version + redistEnding
+			if !strings.HasSuffix(a.URL, "/NVIDIA-Linux-"+name+"-"+d.Version+".run") && !strings.HasSuffix(a.URL, "/nvidia_driver-"+redist) {
 				t.Errorf("driver %s %s has the URL %s", d.Version, arch, a.URL)
 			}
 		}

@@ -97,7 +97,7 @@ func (d *decoder) archives(to *map[string]Archive, n *yaml.Node) {
 		}
 		var a Archive
 		d.mapping(value, "an archive",
-			key{name: "url", required: true, read: d.text("url", &a.URL, runURL)},
+			key{name: "url", required: true, read: d.text("url", &a.URL, archiveURL)},
 			key{name: "sha256", required: true, read: d.text("sha256", &a.SHA256, sha256Text)},
 			key{name: "size", read: d.size("size", &a.Size)},
 		)

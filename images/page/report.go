@@ -64,6 +64,6 @@ type Cell struct {
 	Size                 int64     // compressed bytes, 0 when not known
 	Kernels              []string  // series of the system that the modules compile on
 	Modules              []string  // kernel releases that the registry has images with compiled modules for
-	Source               string    // "run" or "deb": where the driver comes from
+	Source               string    // "run", "redist" or "deb": where the driver comes from
 	Created              time.Time // zero when not known
 }

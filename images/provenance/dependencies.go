@@ -35,7 +35,11 @@ const (
 	noteArch    = "arch"
 	noteKeys    = "keys" // fingerprints, of which one must have signed the package itself
 	noteSize    = "size" // bytes
+	noteFormat  = "format"
 )
+
+// formatRedist is the format of a driver's archive that is none of the usual .run archives.
+const formatRedist = "redist"
 
 // dependencies are all pins of a recipe: what was fetched or read, each with its digest. An input with two
 // roles is there twice.
@@ -62,10 +66,12 @@ func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
 	for _, k := range r.Kernels {
 		packages(roleHeaders+k.Release, k.Headers)
 	}
-	if run := r.Source.Runfile; run != nil {
-		add(roleDriver, Resource{
-			Name: path.Base(run.URL), URI: run.URL, Digest: map[string]string{"sha256": run.SHA256}, Annotations: sizeNote(run.Size),
-		})
+	if file := r.Source.Archive(); file != nil {
+		d := Resource{Name: path.Base(file.URL), URI: file.URL, Digest: map[string]string{"sha256": file.SHA256}, Annotations: sizeNote(file.Size)}
+		if r.Source.Redist != nil {
+			d.Annotations[noteFormat] = formatRedist
+		}
+		add(roleDriver, d)
 	}
 	for _, p := range r.Entrypoint {
 		add(roleProgram, Resource{Name: p.Name, Digest: map[string]string{"sha256": p.SHA256}})

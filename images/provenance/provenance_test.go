@@ -222,3 +222,18 @@ func FuzzCompare(f *testing.F) {
 		}
 	})
 }
+
+// TestRedistSource: a provenance says in which form the driver's archive was, so that a rebuild reads it so.
+func TestRedistSource(t *testing.T) {
+	t.Parallel()
+	r := example()
+	want := r.Source.Runfile
+	r.Source = recipe.Source{Redist: want}
+	back, _, err := Read(encoded(t, r, run()))
+	if err != nil || back.Source.Runfile != nil || back.Source.Redist == nil || back.Source.Redist.SHA256 != want.SHA256 {
+		t.Errorf("%+v, %v", back, err)
+	}
+	odd := bytes.Replace(encoded(t, r, run()), []byte(`"format":"redist"`), []byte(`"format":"rpm"`), 1)
+	_, _, err = Read(odd)
+	assert.ErrorContains(t, err, `unknown format "rpm"`)
+}

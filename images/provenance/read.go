@@ -178,7 +178,14 @@ func addDependency(r *recipe.Recipe, d Resource) (err error) {
 		if file.Size, err = sizeOf(d); err == nil && !sha256Shape.MatchString(file.SHA256) {
 			err = errors.New("it has no SHA-256")
 		}
-		r.Source.Runfile = &file
+		switch format := d.Annotations[noteFormat]; {
+		case format == formatRedist:
+			r.Source.Redist = &file
+		case format != "":
+			return fmt.Errorf("the driver's archive has the unknown format %.80q", format)
+		default:
+			r.Source.Runfile = &file
+		}
 		return err
 	case role == roleProgram:
 		r.Entrypoint = append(r.Entrypoint, recipe.Binary{Name: d.Name, SHA256: d.Digest["sha256"]})
@@ -248,10 +255,12 @@ func checkPins(r *recipe.Recipe) error {
 	switch {
 	case !sha256Shape.MatchString(strings.TrimPrefix(r.Base.Digest, "sha256:")):
 		return errors.New("it names no base image with a digest")
-	case r.Source.Runfile == nil && len(r.Source.Packages) == 0:
+	case r.Source.Archive() == nil && len(r.Source.Packages) == 0:
 		return errors.New("it does not name the driver")
-	case r.Source.Runfile != nil && len(r.Source.Packages) > 0:
+	case r.Source.Archive() != nil && len(r.Source.Packages) > 0:
 		return errors.New("it names the driver both as an archive and as packages")
+	case r.Source.Runfile != nil && r.Source.Redist != nil:
+		return errors.New("it names two archives of the driver")
 	case len(r.Entrypoint) == 0:
 		return errors.New("it names no program of the image")
 	case len(r.Kernels) > 0 && (len(r.Compiler) == 0 || len(r.PrecompiledFlavours) == 0):

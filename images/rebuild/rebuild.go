@@ -194,11 +194,12 @@ func (r *rebuilder) locate(of *recipe.Recipe) error {
 	default:
 		of.Base.Location = of.Base.Name + "@" + of.Base.Digest
 	}
-	if of.Source.Runfile == nil {
+	archive := of.Source.Archive()
+	if archive == nil {
 		return nil
 	}
-	file := *of.Source.Runfile
-	of.Source.Runfile = &file
+	file := *archive
+	of.Source = of.Source.WithArchive(&file)
 	switch {
 	case r.Source != "":
 		file.URL = r.Source

@@ -27,7 +27,7 @@ type Pins struct {
 // not say, and then it is read by its digest.
 func New(t matrix.Target, o Options, p Pins, programs []Binary, by BuilderInfo) (*Recipe, error) {
 	r := targetRecipe(t, o)
-	_, archive, err := wants(t, o, r)
+	_, source, err := wants(t, o, r)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,8 @@ func New(t matrix.Target, o Options, p Pins, programs []Binary, by BuilderInfo) 
 		r.Base.Location = p.Base.Name + "@" + p.Base.Digest
 	}
 	r.Packages, r.Compiler = slices.Clone(p.Packages), slices.Clone(p.Compiler)
-	r.Source = Source{Runfile: archive, Packages: slices.Clone(p.Driver)}
+	r.Source = source
+	r.Source.Packages = slices.Clone(p.Driver)
 	for i, k := range r.Kernels {
 		headers, ok := p.Headers[k.Release]
 		if !ok {

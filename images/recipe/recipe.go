@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -65,10 +66,24 @@ type Base struct {
 	Location string `json:"-" yaml:"-"`
 }
 
-// Source is where the driver comes from: one .run archive or a set of Debian packages.
+// Source is where the driver comes from: one archive, in one of two forms, or a set of Debian packages.
 type Source struct {
-	Runfile  *fetch.File       `json:"runfile,omitempty"`
+	Runfile  *fetch.File       `json:"runfile,omitempty"` // a .run archive
+	Redist   *fetch.File       `json:"redist,omitempty"`  // an archive of NVIDIA's redist folder
 	Packages []distros.Package `json:"packages,omitempty"`
+}
+
+// Archive is the one archive, nil for packages.
+func (s Source) Archive() *fetch.File { return cmp.Or(s.Runfile, s.Redist) }
+
+// WithArchive is the source with its archive replaced by another copy of the same file.
+func (s Source) WithArchive(file *fetch.File) Source {
+	if s.Redist != nil {
+		s.Redist = file
+	} else {
+		s.Runfile = file
+	}
+	return s
 }
 
 // Binary is one of our own programs, as it goes into usr/local/bin, or usr/bin (see entrypoint.go).
@@ -103,8 +118,8 @@ func Digests(pkgs []distros.Package) []string {
 
 // Digests are those of the archive or of the packages.
 func (s Source) Digests() []string {
-	if s.Runfile != nil {
-		return []string{s.Runfile.SHA256}
+	if file := s.Archive(); file != nil {
+		return []string{file.SHA256}
 	}
 	return Digests(s.Packages)
 }

@@ -17,7 +17,7 @@ type Request struct {
 	Repositories []matrix.Repository `yaml:"repositories,omitempty"`            // added to those of the base
 	OnlyThese    bool                `yaml:"only-these-repositories,omitempty"` // instead of those of the base
 	Wants        `yaml:",inline"`
-	Archive      *fetch.File `yaml:"-"` // the driver's .run archive, as the matrix has it; nil: the driver is packages
+	Archive      *fetch.File `yaml:"-"` // the driver's archive, as the matrix has it; nil: the driver is packages
 }
 
 // Ask says what a plan of a target starts from. It uses no network and reads nothing.
@@ -33,7 +33,7 @@ func Ask(t matrix.Target, o Options) (Request, error) {
 	if oci.IsLocal(q.Base) {
 		q.Base = ""
 	}
-	if archive != nil {
+	if archive.Archive() != nil {
 		a := t.Driver.Archives[t.Arch]
 		q.Archive = &fetch.File{URL: a.URL, SHA256: a.SHA256, Size: a.Size}
 	}

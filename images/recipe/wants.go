@@ -19,7 +19,7 @@ type Wants struct {
 
 // wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for,
 // and the driver, which is packages or an archive.
-func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive *fetch.File, err error) {
+func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err error) {
 	d := t.Distro
 	w.Image = d.Toolchain(t.Arch)
 	if !r.Toolchain {
@@ -30,11 +30,11 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive *fetch.File,
 	}
 	for _, k := range r.Kernels {
 		if d.PackageManager() == "" {
-			return w, nil, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out", ErrKernel, k.Release, d.ID())
+			return w, archive, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out", ErrKernel, k.Release, d.ID())
 		}
 		headers := d.Headers(k.Release)
 		if headers == nil {
-			return w, nil, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", ErrKernel, k.Release, d.ID(), d.ID())
+			return w, archive, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", ErrKernel, k.Release, d.ID(), d.ID())
 		}
 		if w.Headers == nil {
 			w.Headers = map[string][]string{}
@@ -46,27 +46,36 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive *fetch.File,
 }
 
 // driver decides where the driver comes from: the archive of the command line, the system's own packages
-// where the row names them, or the row's .run archive.
-func (w *Wants) driver(t matrix.Target, o Options, flavours []string) (*fetch.File, error) {
+// where the row names them, or the row's archive. It returns a source without packages, which are wants.
+func (w *Wants) driver(t matrix.Target, o Options, flavours []string) (Source, error) {
 	archive, ok := t.Driver.Archives[t.Arch]
 	if o.Source != "" {
 		if !ok {
-			return nil, fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
+			return Source{}, fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
 				o.Source, t.Arch, t.Driver.Version, t.Arch)
 		}
-		return &fetch.File{URL: o.Source, SHA256: archive.SHA256, Size: archive.Size}, nil
+		return archiveSource(archive, o.Source), nil
 	}
 	if t.Driver.Debian != nil {
 		if user, kernel, ok := t.Driver.Debian.Wants(t.System.ID, t.Arch); ok {
 			w.Driver = append(user, kernelPackages(kernel, flavours)...)
 			w.Image = append(w.Image, t.Driver.Debian.Depends...)
-			return nil, nil
+			return Source{}, nil
 		}
 	}
 	if !ok {
-		return nil, fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
+		return Source{}, fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
 	}
-	return &fetch.File{URL: archive.URL, SHA256: archive.SHA256, Size: archive.Size}, nil
+	return archiveSource(archive, archive.URL), nil
+}
+
+// archiveSource is an archive of the matrix, read from an address.
+func archiveSource(a matrix.Archive, address string) Source {
+	file := &fetch.File{URL: address, SHA256: a.SHA256, Size: a.Size}
+	if a.Redist() {
+		return Source{Redist: file}
+	}
+	return Source{Runfile: file}
 }
 
 // kernelPackages picks, of the packages with kernel module sources, those of the flavours wanted.

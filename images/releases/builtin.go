@@ -1,18 +1,24 @@
 package releases
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/redist"
 )
 
 //go:embed data
 var data embed.FS
 
-// archiveHost is the base of the URLs in data/checksums.tsv.
-const archiveHost = "https://us.download.nvidia.com"
+// The bases of the URLs in data/checksums.tsv and data/redist.tsv.
+const (
+	archiveHost = "https://us.download.nvidia.com"
+	redistHost  = "https://developer.download.nvidia.com/compute/"
+)
 
 // Builtin returns the table in this program, which is as old as the program: see the heads of the files in
 // data/.
@@ -26,6 +32,7 @@ func Builtin() (*Table, error) {
 		{"branches.tsv", 6, addBranch},
 		{"releases.tsv", 4, addRelease},
 		{"checksums.tsv", 7, addChecksum},
+		{"redist.tsv", 8, addRedist},
 	} {
 		text, err := data.ReadFile("data/" + part.file)
 		if err != nil {
@@ -88,6 +95,24 @@ func addChecksum(t *Table, row []string) error {
 		return fmt.Errorf("%.80q is no sha256", a.SHA256)
 	}
 	return t.add(Release{Version: row[0], Archives: []Archive{a}})
+}
+
+func addRedist(t *Table, row []string) error {
+	f := RedistFile{
+		Component: row[1], Version: cmp.Or(row[2], row[0]),
+		Archive: Archive{Arch: row[3], URL: redistHost + row[4], SHA256: row[5], From: row[7]},
+	}
+	if row[6] != "" {
+		size, err := strconv.ParseInt(row[6], 10, 64)
+		if err != nil || size <= 0 {
+			return fmt.Errorf("%q is no size in bytes", row[6])
+		}
+		f.Size = size
+	}
+	if !slices.Contains(redist.Components(), f.Component) || !sumShape.MatchString(f.SHA256) {
+		return fmt.Errorf("%.80q is no component, or %.80q no sha256", f.Component, f.SHA256)
+	}
+	return t.add(Release{Version: row[0], Redist: []RedistFile{f}})
 }
 
 // add appends a release to its branch; sortAndMerge then sorts the releases.

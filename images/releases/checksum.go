@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/redist"
 )
 
 const (
-	maxArchive  = 4 << 30  // bytes of a .run file; the largest has less than half a gigabyte
+	maxArchive  = 4 << 30  // bytes of an archive; the largest has less than half a gigabyte
 	maxSumsFile = 64 << 10 // bytes of a .sha256sum file, which has one line
 )
 
@@ -37,55 +37,68 @@ func (e *Entry) readIndex(ctx context.Context) ([]Sum, error) {
 // archive pins one archive: sha256, size and who says so. All sources that know the archive must say the
 // same.
 func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (matrix.Archive, error) {
-	a := matrix.Archive{URL: address}
-	var from []string
-	agree := func(sum string, size int64, who string) error {
-		if a.SHA256 != "" && a.SHA256 != sum || a.Size > 0 && size > 0 && a.Size != size {
-			return &fetch.MismatchError{URL: address, Want: a.SHA256, Got: sum, WantSize: a.Size, GotSize: size}
-		}
-		a.SHA256, a.Size, from = sum, max(a.Size, size), append(from, who)
-		return nil
-	}
-	for _, x := range e.sums {
-		if x.Arch == arch && Compare(x.Version, e.Version) == 0 {
-			if err := agree(x.SHA256, x.Size, Shown(e.IndexName)+namedBy(x.From)); err != nil {
-				return a, err
-			}
-		}
-	}
-	if x, ok := r.Archive(arch); ok && x.SHA256 != "" {
-		if err := agree(x.SHA256, x.Size, strings.ReplaceAll(x.From, ",", ", ")+" (table of driver-build)"); err != nil {
-			return a, err
-		}
-	}
-	if a.SHA256 == "" {
-		sum, err := e.sumBeside(ctx, arch, address)
-		if err != nil {
-			return a, err
-		}
-		if sum != "" {
-			a.SHA256, from = sum, append(from, "the .sha256sum file beside the archive")
-		}
+	stated, err := e.statements(ctx, arch, address, r)
+	if err != nil {
+		return matrix.Archive{}, err
 	}
 	if e.Download != nil {
-		who := "a download"
-		if a.SHA256 == "" {
-			who = "a download alone"
+		s := Statement{Source: "a download"}
+		if len(stated) == 0 {
+			s.Source = "a download alone"
 		}
-		sum, size, err := e.Download(ctx, address, maxArchive)
-		if err == nil {
-			err = agree(sum, size, who)
+		if s.SHA256, s.Size, err = e.Download(ctx, address, maxArchive); err != nil {
+			return matrix.Archive{}, err
 		}
-		if err != nil {
-			return a, err
-		}
+		stated = append(stated, s)
 	}
-	if a.SHA256 == "" {
-		return a, matrix.RequestErrorf("%w for driver %s %s (%s): give --index, or --download to take the archive's own",
+	if len(stated) == 0 {
+		return matrix.Archive{}, matrix.RequestErrorf("%w for driver %s %s (%s): give --redist or --index, or --download to take the archive's own",
 			errNoChecksum, e.Version, arch, address)
+	}
+	a := matrix.Archive{URL: address, SHA256: stated[0].SHA256}
+	var from []string
+	for i, s := range stated {
+		for _, earlier := range stated[:i] {
+			if s.contradicts(earlier) {
+				return a, &DisagreementError{address[strings.LastIndex(address, "/")+1:], earlier, s}
+			}
+		}
+		a.Size, from = max(a.Size, s.Size), append(from, s.Source)
 	}
 	e.sources[arch] = strings.Join(from, ", and ") + "; added " + e.Day.Format(time.DateOnly)
 	return a, nil
+}
+
+// statements are what the sources say about an archive, the strongest first. The .sha256sum file beside an
+// archive is asked only if there is no other, and archives of the redist folder have none.
+func (e *Entry) statements(ctx context.Context, arch, address string, r Release) (stated []Statement, err error) {
+	if (matrix.Archive{URL: address}).Redist() {
+		if e.manifest != nil {
+			if f, ok := e.manifest.Component(redist.Driver, arch); ok {
+				stated = append(stated, Statement{f.From, f.SHA256, f.Size})
+			}
+		}
+		if f, ok := r.Component(redist.Driver, arch); ok && (e.manifest == nil || !strings.HasPrefix(f.From, fromManifest)) {
+			stated = append(stated, f.statement())
+		}
+		return stated, nil
+	}
+	for _, x := range e.sums {
+		if x.Arch == arch && Compare(x.Version, e.Version) == 0 {
+			stated = append(stated, Statement{Shown(e.IndexName) + namedBy(x.From), x.SHA256, x.Size})
+		}
+	}
+	if x, ok := r.Archive(arch); ok && x.SHA256 != "" {
+		stated = append(stated, x.statement())
+	}
+	if len(stated) > 0 {
+		return stated, nil
+	}
+	sum, err := e.sumBeside(ctx, arch, address)
+	if sum != "" {
+		stated = append(stated, Statement{Source: "the .sha256sum file beside the archive", SHA256: sum})
+	}
+	return stated, err
 }
 
 // sumBeside reads the checksum file that lies beside an archive; "" if there is none or the server does not

@@ -21,8 +21,9 @@ type Coverage struct {
 	Kernel    string            `json:"minKernel,omitempty"`
 	Newest    string            `json:"newest,omitempty"`
 	Date      string            `json:"newestDate,omitempty"`
-	Matrix    []string          `json:"matrix"` // versions that the matrix has, rising
-	Lags      bool              `json:"lags"`   // the matrix has the branch, but not its newest release
+	Matrix    []string          `json:"matrix"`            // versions that the matrix has, rising
+	Lags      bool              `json:"lags"`              // the matrix has the branch, but not its newest release
+	Addable   string            `json:"addable,omitempty"` // where it lags: the newest missing release whose checksum is known
 	Releases  []ReleaseCoverage `json:"releases"`
 }
 
@@ -90,8 +91,11 @@ func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
 			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
 			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return Compare(v, known.Version) == 0 }),
 		}
-		for _, a := range known.Archives {
-			r.Archs = append(r.Archs, a.Arch)
+		for _, arch := range []string{"amd64", "arm64"} {
+			a, ok := known.Driver(arch)
+			if ok {
+				r.Archs = append(r.Archs, a.Arch)
+			}
 			if a.SHA256 != "" {
 				r.Checked = append(r.Checked, a.Arch)
 			}
@@ -101,6 +105,11 @@ func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
 	if newest, ok := b.Newest(); ok {
 		c.Newest, c.Date = newest.Version, newest.Date
 		c.Lags = len(c.Matrix) > 0 && Compare(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
+	}
+	for _, r := range c.Releases {
+		if c.Lags && len(r.Checked) > 0 && Compare(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
+			c.Addable = r.Version
+		}
 	}
 	return c
 }

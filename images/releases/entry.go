@@ -12,17 +12,20 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/redist"
 )
 
 // Entry is a driver on its way into the matrix. Its public fields are what the user gave.
 type Entry struct {
-	Version   string
-	Archs     []string  // empty: those whose address is known
-	URLs      []string  // [ARCH=]URL of archives
-	Index     string    // address of a list of checksums; "": none
-	IndexName string    // what messages and the matrix call it
-	Source    Source    // of NVIDIA's list
-	Day       time.Time // that the entry is added on
+	Version    string
+	Archs      []string  // empty: those whose address is known
+	URLs       []string  // [ARCH=]URL of archives
+	Index      string    // address of a list of checksums; "": none
+	IndexName  string    // what messages and the matrix call it
+	Source     Source    // of NVIDIA's list
+	Manifest   Manifest  // of NVIDIA's redist folder; without an address NVIDIA's own, where it is needed
+	NoManifest bool      // NVIDIA's own is not asked for
+	Day        time.Time // that the entry is added on
 
 	// Read reads the newest state of a file, of at most so many bytes.
 	Read func(ctx context.Context, address string, limit int64) ([]byte, error)
@@ -33,10 +36,12 @@ type Entry struct {
 	Driver matrix.Driver // that Find has found
 	Notes  []string      // what the user should know
 
-	urls    map[string]string // by architecture
-	sums    []Sum             // of the index
-	known   Known
-	sources map[string]string // by architecture: who says its sha256
+	urls     map[string]string // by architecture
+	sums     []Sum             // of the index
+	known    Known
+	manifest *Release          // what a manifest says of the driver; nil: none was read
+	have     []string          // versions of the matrix
+	sources  map[string]string // by architecture: who says its sha256
 }
 
 // firstOpen is the first branch with open kernel modules.
@@ -73,6 +78,11 @@ func (e *Entry) Check(file string, text []byte) error {
 	for arch, u := range e.urls {
 		probe.Archives[arch] = matrix.Archive{URL: u, SHA256: strings.Repeat("1", 64)}
 	}
+	if m, err := matrix.Parse(file, text); err == nil { // AddDriver reports the mistakes
+		for _, d := range m.Drivers {
+			e.have = append(e.have, d.Version)
+		}
+	}
 	_, err := matrix.AddDriver(file, text, probe, nil)
 	var wrong matrix.Errors
 	if errors.Is(err, matrix.ErrLayout) && errors.As(err, &wrong) { // the entry itself: version or URL
@@ -91,6 +101,9 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 	if err := e.load(ctx); err != nil {
 		return err
 	}
+	if err := e.loadManifest(ctx); err != nil {
+		return err
+	}
 	release, _ := e.known.Release(e.Version)
 	addresses := e.addresses(release)
 	archs := slices.Compact(slices.Sorted(slices.Values(e.Archs)))
@@ -106,7 +119,7 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 	e.Driver.Archives = map[string]matrix.Archive{}
 	for _, arch := range archs {
 		if addresses[arch] == "" {
-			return matrix.RequestErrorf("no address of driver %s for %s is known: give --url %s=URL", e.Version, arch, arch)
+			return matrix.RequestErrorf("no address of driver %s for %s is known%s: give --url %s=URL", e.Version, arch, e.manifestLacks(arch), arch)
 		}
 		if e.Driver.Archives[arch], err = e.archive(ctx, arch, addresses[arch], release); err != nil {
 			return err
@@ -114,6 +127,17 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 	}
 	e.limits(release)
 	return nil
+}
+
+// manifestLacks says that a manifest was read and does not have the driver for an architecture.
+func (e *Entry) manifestLacks(arch string) string {
+	if e.manifest == nil {
+		return ""
+	}
+	if _, ok := e.manifest.Component(redist.Driver, arch); ok {
+		return ""
+	}
+	return fmt.Sprintf(", and its manifest has no %s for %s", redist.Driver, redist.Platform(arch))
 }
 
 // load asks for NVIDIA's list only when the built-in table does not have the release and the user gave no
@@ -125,7 +149,7 @@ func (e *Entry) load(ctx context.Context) error {
 	}
 	source := e.Source
 	r, ok := table.Release(e.Version)
-	if source.Address == "" && (ok && len(r.Archives) > 0 || len(e.addresses(r)) > 0) {
+	if source.Address == "" && (ok && len(r.Archives) > 0 || len(e.addresses(r)) > 0 || e.Manifest.Address != "") {
 		source.None = true
 	}
 	e.known, err = Load(ctx, source)
@@ -136,8 +160,10 @@ func (e *Entry) load(ctx context.Context) error {
 // addresses are where the archives are, by architecture: what the user gave counts.
 func (e *Entry) addresses(r Release) map[string]string {
 	all := map[string]string{}
-	for _, a := range r.Archives {
-		all[a.Arch] = a.URL
+	for _, arch := range []string{"amd64", "arm64"} {
+		if a, ok := r.Driver(arch); ok {
+			all[arch] = a.URL
+		}
 	}
 	for _, s := range e.sums {
 		if s.URL != "" && Compare(s.Version, e.Version) == 0 {
@@ -150,19 +176,24 @@ func (e *Entry) addresses(r Release) map[string]string {
 
 // unknown says that no source knows the release, and which releases are known.
 func (e *Entry) unknown() error {
-	err := fmt.Errorf("no source knows an archive of driver %s: give --url, and --index or --download", e.Version)
+	err := fmt.Errorf("no source knows an archive of driver %s: give --redist with its manifest, or --url, and --index or --download", e.Version)
 	b, ok := e.known.Branch(e.Version)
 	if !ok {
 		return fmt.Errorf("%w; no driver of branch %s is known", err, e.Driver.Branch)
 	}
 	var versions []string
-	for _, r := range b.Releases {
-		if len(r.Archives) > 0 {
+	for _, r := range b.Releases { // what the matrix has needs no advice
+		_, amd64 := r.Driver("amd64")
+		_, arm64 := r.Driver("arm64")
+		if (amd64 || arm64) && !slices.Contains(e.have, r.Version) {
 			versions = append(versions, r.Version)
 		}
 	}
 	if near := distros.Nearest(e.Version, versions); len(near) > 0 {
 		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	}
+	if len(versions) == 0 {
+		return fmt.Errorf("%w; no other driver of %s is known that the matrix lacks", err, b.Name)
 	}
 	return fmt.Errorf("%w; known of %s are %s", err, b.Name, strings.Join(versions[max(0, len(versions)-5):], ", "))
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/images/redist"
 )
 
 // Kind says how long NVIDIA supports a branch.
@@ -51,12 +53,13 @@ type Release struct {
 	Kernel   string // the highest kernel that the modules compile on without patches, "6.5"; "" when unknown
 	Reason   string // the source of Kernel, for people
 	Archives []Archive
+	Redist   []RedistFile
 }
 
-// Archive is a .run file.
+// Archive is a .run file, or one of NVIDIA's redist folder.
 type Archive struct {
 	Arch   string // "amd64", "arm64"
-	URL    string // http or https, path ending in .run
+	URL    string // http or https
 	SHA256 string // 64 lower-case hex digits, "" when unpublished
 	Size   int64  // bytes; 0: unknown
 	From   string // the source of the sha256, for people
@@ -70,6 +73,33 @@ func (r Release) Archive(arch string) (Archive, bool) {
 		}
 	}
 	return Archive{}, false
+}
+
+// RedistFile is an archive of NVIDIA's redist folder: a component of a release for one architecture.
+type RedistFile struct {
+	Component string // as in the manifest: redist.FabricManager
+	Version   string // the release's, except for components with versions of their own
+	Archive
+}
+
+// Component returns a component's archive for an architecture.
+func (r Release) Component(name, arch string) (RedistFile, bool) {
+	for _, f := range r.Redist {
+		if f.Component == name && f.Arch == arch {
+			return f, true
+		}
+	}
+	return RedistFile{}, false
+}
+
+// Driver returns the archive that a build would take the driver from: the .run archive, or the one of the
+// redist folder where there is no other.
+func (r Release) Driver(arch string) (Archive, bool) {
+	if a, ok := r.Archive(arch); ok {
+		return a, true
+	}
+	f, ok := r.Component(redist.Driver, arch)
+	return f.Archive, ok
 }
 
 // Branch returns the branch with this name, such as R535, or of this version.
@@ -186,6 +216,12 @@ func (r Release) with(fresh Release) Release {
 		}
 	}
 	slices.SortFunc(merged.Archives, byArch)
+	merged.Redist = slices.Clone(r.Redist)
+	for _, f := range fresh.Redist {
+		if _, found := merged.Component(f.Component, f.Arch); !found {
+			merged.Redist = append(merged.Redist, f)
+		}
+	}
 	return merged
 }
 

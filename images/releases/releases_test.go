@@ -47,6 +47,15 @@ func TestBuiltin(t *testing.T) {
 		}
 	}
 	assert.Equalf(t, 409, archives, "archives")
+	for _, b := range table.Branches {
+		for _, r := range b.Releases {
+			for _, f := range r.Redist {
+				if a := (matrix.Archive{URL: f.URL}); !a.Redist() || !strings.HasPrefix(f.URL, redistHost) || !strings.Contains(f.URL, f.Version) || f.From == "" {
+					t.Errorf("%s: %+v", r.Version, f)
+				}
+			}
+		}
+	}
 	b, _ := table.Branch("535.1")
 	newest, _ := b.Newest()
 	if b.Kind != LongTerm || b.End != "2026-06" || b.CUDA != "12.2" || b.Kernel != "3.10" || newest.Version != "535.309.01" {
@@ -69,7 +78,7 @@ func TestAgreesWithMatrix(t *testing.T) {
 			t.Errorf("%s: kernels %s to %s, the matrix has %s to %s", d.Version, b.Kernel, r.Kernel, d.Kernel.Min, d.Kernel.Max)
 		}
 		for arch, a := range d.Archives {
-			if got, ok := r.Archive(arch); !ok || got.SHA256 != a.SHA256 || got.Size != a.Size {
+			if got, ok := r.Driver(arch); !ok || got.SHA256 != a.SHA256 || got.Size != a.Size {
 				t.Errorf("%s %s: %+v, the matrix has %+v", d.Version, arch, got, a)
 			}
 		}

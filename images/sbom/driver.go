@@ -17,8 +17,8 @@ func (g *graph) addDriver(i *Image, image string) string {
 		cpe: "cpe:2.3:a:nvidia:gpu_display_driver:" + i.Driver + ":*:*:*:*:linux:*:*",
 	}
 	qualifiers := map[string]string{}
-	if i.recipe != nil && i.recipe.Source.Runfile != nil {
-		run := i.recipe.Source.Runfile
+	if i.recipe != nil && i.recipe.Source.Archive() != nil {
+		run := i.recipe.Source.Archive()
 		c.download, c.sums = run.URL, []sum{{"SHA256", run.SHA256}}
 		qualifiers["checksum"], qualifiers["download_url"] = "sha256:"+run.SHA256, run.URL
 	}

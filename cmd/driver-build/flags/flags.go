@@ -90,7 +90,7 @@ func (s *Sources) AddTo(f *pflag.FlagSet) {
 
 // AddSource declares --source.
 func (s *Sources) AddSource(f *pflag.FlagSet) {
-	f.StringVar(&s.Source, "source", "", "URL or FILE of the driver's .run archive; the row's checksum still applies")
+	f.StringVar(&s.Source, "source", "", "URL or FILE of the driver's archive; the row's checksum still applies")
 }
 
 // Lock declares --lock of commands that read a lock.

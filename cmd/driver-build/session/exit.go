@@ -21,6 +21,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/redist"
+	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/runner"
@@ -95,7 +97,7 @@ func ExitCode(err error) int {
 
 // untrusted says whether an error is about content that is wrong: a digest, a signature, a format.
 func untrusted(err error) bool {
-	if is[*fetch.MismatchError](err) {
+	if is[*fetch.MismatchError](err) || is[*releases.DisagreementError](err) {
 		return true
 	}
 	for _, e := range []error{
@@ -103,7 +105,7 @@ func untrusted(err error) bool {
 		rpm.ErrSignature, rpm.ErrExpired, rpm.ErrIndex, rpm.ErrRollback, rpmdb.ErrFormat,
 		rpmfile.ErrFormat, rpmfile.ErrUnsafePath, rpmfile.ErrSignature, rpmfile.ErrDigest, rpmfile.ErrKey,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
-		driver.ErrContent, rootfs.ErrFormat, rootfs.ErrUnsafePath, rootfs.ErrTooLarge, oci.ErrFormat,
+		redist.ErrArchive, driver.ErrContent, rootfs.ErrFormat, rootfs.ErrUnsafePath, rootfs.ErrTooLarge, oci.ErrFormat,
 		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, modsign.ErrRequest, bundle.ErrUnsound,
 		signature.ErrUnsigned, signature.ErrForeign, signature.ErrSubject, signature.ErrMalformed,
 	} {

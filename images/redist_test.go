@@ -1,0 +1,158 @@
+package images
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/repotest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// redistPath is where a world serves an archive of the redist folder.
+const redistPath = "/redist/nvidia_driver-linux-x86_64-535.261.03-archive.tar.xz"
+
+// fromRedist changes a target's archive to one of the redist folder, with that content.
+func (r *rig) fromRedist(t *testing.T, target matrix.Target, data []byte) matrix.Target {
+	t.Helper()
+	r.Put(redistPath, data)
+	target.Driver.Archives = map[string]matrix.Archive{
+		target.Arch: {URL: r.URL + redistPath, SHA256: fmt.Sprintf("%x", sha256.Sum256(data)), Size: int64(len(data))},
+	}
+	return target
+}
+
+// redistOf makes the archive of the redist folder that belongs to a .run archive of the same files.
+func redistOf(t *testing.T, files []repotest.File, change func(*makeself.Archive)) (run, redist []byte) {
+	t.Helper()
+	run = imagetest.Run(t, newDriver, "amd64", files, func(a *makeself.Archive) {
+		if change != nil {
+			change(a)
+		}
+		var b bytes.Buffer
+		require.NoError(t, a.WriteRedist(t.Context(), &b))
+		redist = b.Bytes()
+	})
+	return run, redist
+}
+
+// TestRedistSameLayers: a driver from an archive of the redist folder and one from the .run archive of the
+// same files give the same layers, byte for byte, and the recipe says which it was.
+func TestRedistSameLayers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, s := range []struct {
+		system string
+		files  []repotest.File
+	}{
+		{"ubuntu18.04", imagetest.DriverFiles(newDriver, "amd64")},
+		{"ubuntu18.04", slices.DeleteFunc(imagetest.DriverFiles(newDriver, "amd64"), func(f repotest.File) bool { return strings.Contains(f.Name, "i386") })},
+	} {
+		run, archive := redistOf(t, s.files, nil)
+		r.PutRun(newDriver, "amd64", run)
+		target := r.target(t, pair(s.system, newDriver))
+		plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+		want := layersOf(t, require.Value(r.b.Build(t.Context(), plan))(t))
+
+		target = r.fromRedist(t, target, archive)
+		planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+		if planned.Source.Redist == nil || planned.Source.Runfile != nil {
+			t.Errorf("source %+v", planned.Source)
+		}
+		got := layersOf(t, require.Value(r.b.Build(t.Context(), planned))(t))
+		for i, name := range []string{"base", "packages", "user-mode driver", "kernel sources"} {
+			assert.Equalf(t, digestOf(t, want[i]), digestOf(t, got[i]), "%s layer", name)
+		}
+	}
+}
+
+// TestRedistWithout32: an archive that lacks the 32-bit libraries of its manifest gives a driver
+// without them.
+func TestRedistWithout32(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var manifest []byte
+	_, archive := redistOf(t, imagetest.DriverFiles(newDriver, "amd64"), func(a *makeself.Archive) {
+		manifest = a.Render()
+		a.Manifest = manifest
+		a.Members = slices.DeleteFunc(a.Members, func(m makeself.Member) bool { return strings.HasPrefix(m.Name, "32/") })
+	})
+	assert.Contains(t, string(manifest), "./32/libcuda.so.")
+	target := r.fromRedist(t, r.target(t, pair("ubuntu18.04", newDriver)), archive)
+	img := require.Value(r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
+	tree := treeOf(t, img)
+	assert.Equalf(t, true, tree.Exists(libDir+"/libcuda.so."+newDriver), "the native library")
+	assert.Equalf(t, false, tree.Exists("usr/lib/i386-linux-gnu/libcuda.so.1"), "a 32-bit link")
+}
+
+func TestRedistRefused(t *testing.T) {
+	t.Parallel()
+	files := imagetest.DriverFiles(newDriver, "amd64")
+	other := func(version, arch string) []byte {
+		var b bytes.Buffer
+		imagetest.Run(t, version, arch, imagetest.DriverFiles(version, arch), func(a *makeself.Archive) { require.NoError(t, a.WriteRedist(t.Context(), &b)) })
+		return b.Bytes()
+	}
+	extra := func(names ...string) []byte {
+		_, archive := redistOf(t, files, func(a *makeself.Archive) {
+			for _, name := range names {
+				a.Members = append(a.Members, makeself.Member{Name: name, Line: "EXPLICIT_PATH / MODULE:x", Mode: 0o644, Size: 1, Open: makeself.Bytes([]byte("x"))})
+			}
+		})
+		return archive
+	}
+	_, whole := redistOf(t, files, nil)
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 1
+	for what, c := range map[string]struct {
+		archive []byte
+		why     []string
+	}{
+		"another version":       {other(oldDriver, "amd64"), []string{"the archive is nvidia_driver 418.87.01 for amd64, not nvidia_driver 535.261.03 for amd64", "matrix"}},
+		"another architecture":  {other(newDriver, "arm64"), []string{"for arm64, not"}},
+		"two members, one name": {extra("etc/libodd.so.1", "lib/libodd.so.1"), []string{"would be libodd.so.1 of the .run archive"}},
+		"a .run archive":        {imagetest.Run(t, newDriver, "amd64", files, nil), []string{"archive"}},
+		"cut":                   {whole[:len(whole)/2], []string{"archive"}},
+		"flipped":               {flipped, nil},
+		"no licence": {func() []byte {
+			_, archive := redistOf(t, slices.DeleteFunc(slices.Clone(files), func(f repotest.File) bool { return f.Name == "licenses/LICENSE" }), nil)
+			return archive
+		}(), []string{"LICENSE"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			target := r.fromRedist(t, r.target(t, pair("ubuntu18.04", newDriver)), c.archive)
+			planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+			_, err := r.b.Build(t.Context(), planned)
+			assert.ErrorContains(t, err, c.why...)
+			if !slices.ContainsFunc(wrongContent, func(kind error) bool { return errors.Is(err, kind) }) {
+				t.Errorf("%v is of no kind that says that the content is wrong", err)
+			}
+		})
+	}
+	t.Run("size that lies", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		target := r.fromRedist(t, r.target(t, pair("ubuntu18.04", newDriver)), whole)
+		a := target.Driver.Archives["amd64"]
+		a.Size++
+		target.Driver.Archives["amd64"] = a
+		planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+		_, err := r.b.Build(t.Context(), planned)
+		var m *fetch.MismatchError
+		if assert.ErrorContains(t, err, fmt.Sprintf("size is %d bytes, expected %d", len(whole), len(whole)+1)); !errors.As(err, &m) {
+			t.Error(err)
+		}
+	})
+}
