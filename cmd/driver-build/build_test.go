@@ -23,7 +23,7 @@ func TestBuild(t *testing.T) {
 	repository := u.Host + "/team/driver"
 	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+oci, "--output", "oci-archive:"+ociFile, "--output", "docker-archive:"+docker,
 		"--push", "--repository", repository)
-	r.Want(t, 0, "packages layer", "driver 535.261.03", "write oci:")
+	r.Want(t, 0, "packages layer", "driver 535.261.03", "write oci:", "user-mode driver amd64", "config amd64")
 	var digest string
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	tag := "535.261.03-debian12"

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -19,9 +20,13 @@ func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(s
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
 	}
-	tree := rootfs.New(spool, nil)
+	tree, names := rootfs.New(spool, nil), oci.LayerNames(img)
 	for i, l := range layers {
-		if err := Apply(ctx, tree, l, keep, step); err != nil {
+		digest, err := l.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
+		}
+		if err := apply(ctx, tree, l, keep, step, names[digest]); err != nil {
 			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
 		}
 	}
@@ -64,16 +69,16 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // Apply lays one layer over a tree.
 func Apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step) (err error) {
+	return apply(ctx, tree, l, keep, step, "layer")
+}
+
+func apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) (err error) {
 	r, err := Open(l)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	digest, err := l.Digest()
-	if err != nil {
-		return err
-	}
-	buffered := bufio.NewReaderSize(io.TeeReader(r, step.Meter(ctx, digest.Hex[:12], 0)), 256<<10)
+	buffered := bufio.NewReaderSize(io.TeeReader(r, step.Meter(ctx, name, 0)), 256<<10)
 	if err := tree.Apply(ctx, buffered, keep); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (s *stored) MediaType() (types.MediaType, error) {
 
 // blob returns a blob that is opened where it is.
 func (b Blobs) blob(d v1.Descriptor) Blob {
-	return Blob{d, func() (io.ReadCloser, error) {
+	return Blob{Desc: d, Open: func() (io.ReadCloser, error) {
 		r, err := b.open(d)
 		if err != nil {
 			return nil, fmt.Errorf("open %s in %s: %w", d.Digest, b.where, err)

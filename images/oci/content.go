@@ -19,6 +19,7 @@ const (
 // Blob is a layer or a config.
 type Blob struct {
 	Desc v1.Descriptor
+	Name string // what people call it; "" if nothing says it
 	Open func() (io.ReadCloser, error)
 }
 
@@ -88,7 +89,7 @@ func (c *Content) addNamed(t Artifact, d Document, seen map[v1.Hash]bool, depth 
 			return err
 		}
 		if !index {
-			return c.addManifest(d, seen, func(b v1.Descriptor) (io.ReadCloser, error) { return t.blobs.blob(b).Open() })
+			return c.addManifest(d, seen, t.blobNames(), func(b v1.Descriptor) (io.ReadCloser, error) { return t.blobs.blob(b).Open() })
 		}
 		return c.addStoredIndex(t, seen, depth)
 	case v1.Image:
@@ -112,7 +113,7 @@ func (c *Content) addStoredIndex(s *stored, seen map[v1.Hash]bool, depth int) er
 		}
 		if d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() && !d.MediaType.IsSchema1() {
 			b := s.blobs.blob(d)
-			c.addBlob(seen, b.Desc, b.Open)
+			c.addBlob(seen, b)
 			continue
 		}
 		if seen[d.Digest] {
@@ -136,7 +137,7 @@ func (c *Content) addImage(i v1.Image, d Document, seen map[v1.Hash]bool) error 
 		return fmt.Errorf("read the image config: %w", err)
 	}
 	isConfig := HashOf(config)
-	return c.addManifest(d, seen, func(b v1.Descriptor) (io.ReadCloser, error) {
+	return c.addManifest(d, seen, blobNames(i), func(b v1.Descriptor) (io.ReadCloser, error) {
 		if b.Digest == isConfig {
 			return io.NopCloser(bytes.NewReader(config)), nil
 		}
@@ -149,7 +150,7 @@ func (c *Content) addImage(i v1.Image, d Document, seen map[v1.Hash]bool) error 
 }
 
 // addManifest adds the layers and the config of a manifest.
-func (c *Content) addManifest(d Document, seen map[v1.Hash]bool, open func(v1.Descriptor) (io.ReadCloser, error)) error {
+func (c *Content) addManifest(d Document, seen map[v1.Hash]bool, names map[v1.Hash]string, open func(v1.Descriptor) (io.ReadCloser, error)) error {
 	m, err := parseGeneric(d.Raw)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func (c *Content) addManifest(d Document, seen map[v1.Hash]bool, open func(v1.De
 			return fmt.Errorf("the manifest has a layer of type %q: it is not in the registry, and cannot be copied", b.MediaType)
 		}
 		isImage = isImage && (b.Digest == m.Config.Digest || b.MediaType.IsLayer())
-		c.addBlob(seen, b, func() (io.ReadCloser, error) { return open(b) })
+		c.addBlob(seen, Blob{b, names[b.Digest], func() (io.ReadCloser, error) { return open(b) }})
 	}
 	if isImage {
 		c.images = append(c.images, d)
@@ -175,10 +176,10 @@ func isImageConfig(t types.MediaType) bool {
 	return t == types.OCIConfigJSON || t == types.DockerConfigJSON
 }
 
-func (c *Content) addBlob(seen map[v1.Hash]bool, d v1.Descriptor, open func() (io.ReadCloser, error)) {
-	if !seen[d.Digest] {
-		seen[d.Digest] = true
-		c.Blobs = append(c.Blobs, Blob{d, open})
+func (c *Content) addBlob(seen map[v1.Hash]bool, b Blob) {
+	if !seen[b.Desc.Digest] {
+		seen[b.Desc.Digest] = true
+		c.Blobs = append(c.Blobs, b)
 	}
 }
 

@@ -112,7 +112,7 @@ func replaceText(path string, text []byte) error {
 
 // blob returns a document as a blob.
 func (d Document) blob() Blob {
-	return Blob{d.Desc, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil }}
+	return Blob{Desc: d.Desc, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil }}
 }
 
 // readIndex reads the index of a layout, or starts a new one. It refuses a layout of another version, to not

@@ -117,7 +117,7 @@ func (c *Content) with(all []Attachment) *Content {
 	out.Blobs, out.Documents = slices.Clone(c.Blobs), nil
 	for _, a := range all {
 		for _, b := range a.Blobs {
-			out.addBlob(seen, b.Desc, b.Open)
+			out.addBlob(seen, b)
 		}
 		for _, d := range append(slices.Clone(a.Nested), a.Manifest) {
 			if !seen[d.Desc.Digest] {

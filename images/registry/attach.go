@@ -145,7 +145,7 @@ func (p *push) update(ctx context.Context, tag string, change func(oci.Manifest)
 			return &itemError{"tag " + tag, err}
 		}
 		if bytes.Equal(there.Raw, a.Manifest.Raw) {
-			p.reportState("manifest "+tag, a.Manifest.Desc.Size, Exists)
+			p.reportState("manifest "+tag, "", a.Manifest.Desc.Size, Exists)
 			return nil
 		}
 		if err := p.pushParts(ctx, a.Blobs, a.Nested); err != nil {

@@ -40,7 +40,7 @@ func (p *push) body(b oci.Blob, offset int64, cancel context.CancelCauseFunc) (*
 	if err := skip(source, offset); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	event := Event{Op: "push", Ref: p.ref.text, Name: b.Desc.Digest.String(), Current: offset, Total: b.Desc.Size}
+	event := Event{Op: "push", Ref: p.ref.text, Name: b.Desc.Digest.String(), Called: b.Name, Current: offset, Total: b.Desc.Size}
 	p.report(event)
 	u := &uploadBody{limits: p.limits, source: source, file: r, done: offset, sent: func(n int) {
 		event.Current += int64(n)

@@ -25,8 +25,9 @@ type Base struct {
 // pull is the state of one pull of one image.
 type pull struct {
 	*Client
-	op  string
-	ref reference
+	op    string
+	ref   reference
+	names map[v1.Hash]string // of blobs, for people
 
 	order     sync.Mutex
 	endpoints []transport.Endpoint // the one that delivered last is first
@@ -154,6 +155,7 @@ func (c *Client) look(ctx context.Context, ref, arch string) (*pull, *oci.Image,
 	if manifest.Config.Size > oci.MaxConfig {
 		return fail(fmt.Errorf("pull %s: its config is larger than %d bytes", ref, oci.MaxConfig))
 	}
+	p.names = map[v1.Hash]string{manifest.Config.Digest: "config"}
 	if err := p.blob(ctx, manifest.Config); err != nil {
 		return fail(err)
 	}
@@ -164,6 +166,7 @@ func (c *Client) look(ctx context.Context, ref, arch string) (*pull, *oci.Image,
 	if err := oci.CheckPlatform(ref, arch, img); err != nil {
 		return fail(err)
 	}
+	p.names = oci.LayerNames(img)
 	return p, img, m.Digest, nil
 }
 
@@ -171,7 +174,7 @@ func (c *Client) look(ctx context.Context, ref, arch string) (*pull, *oci.Image,
 // processes.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	p.recordMountSource(d.Digest, p.ref.repo.Name())
-	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Total: d.Size}
+	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Called: p.names[d.Digest], Total: d.Size}
 	if f, err := p.opts.Store.Open(d.Digest.Hex); err == nil {
 		fi, err := f.Stat()
 		if err := errors.Join(err, f.Close()); err != nil {

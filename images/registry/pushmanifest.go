@@ -66,16 +66,16 @@ func (p *push) unchanged(blobs []oci.Blob, top oci.Document, names []string) {
 		p.count(b, Exists)
 	}
 	for _, name := range names {
-		p.reportState("manifest "+name, top.Desc.Size, Exists)
+		p.reportState("manifest "+name, "", top.Desc.Size, Exists)
 	}
 }
 
-func (p *push) reportState(name string, size int64, s State) {
-	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Current: size, Total: size, State: s})
+func (p *push) reportState(name, called string, size int64, s State) {
+	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Called: called, Current: size, Total: size, State: s})
 }
 
 func (p *push) count(b oci.Blob, s State) {
-	p.reportState(b.Desc.Digest.String(), b.Desc.Size, s)
+	p.reportState(b.Desc.Digest.String(), b.Name, b.Desc.Size, s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch s {
@@ -113,6 +113,6 @@ func (p *push) put(ctx context.Context, name string, d oci.Document) (header htt
 	if err != nil {
 		return nil, &itemError{"manifest " + name, err}
 	}
-	p.reportState("manifest "+name, d.Desc.Size, Done)
+	p.reportState("manifest "+name, "", d.Desc.Size, Done)
 	return header, nil
 }

@@ -65,6 +65,7 @@ type Event struct {
 	Op      string // "pull" or "push"
 	Ref     string // what is pulled or pushed, as the caller wrote it
 	Name    string // the digest of a blob, or "manifest" with a tag or digest
+	Called  string // what people call the blob, such as "packages"; "" if nothing says it
 	Current int64  // bytes so far
 	Total   int64  // all bytes
 	State   State

@@ -23,6 +23,7 @@ type Display struct {
 	done  chan error
 	shown map[string]*client.Vertex
 	open  map[string][]*client.VertexStatus // items of a step that have not ended
+	rates map[string]*rate                  // of steps; nil: not shown
 }
 
 // modes are the values of --progress, as BuildKit calls them.
@@ -42,6 +43,9 @@ func New(w io.Writer, mode string) (*Display, error) {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
 	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}, open: map[string][]*client.VertexStatus{}}
+	if mode != "json" { // programs compute it
+		d.rates = map[string]*rate{}
+	}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err
@@ -72,6 +76,25 @@ func (d *Display) Observe(e progress.Event) {
 	}
 }
 
+// withRate returns the step with its rate in the name, nil if that is not known or as it was.
+func (d *Display) withRate(e progress.Event, v *client.Vertex) *client.Vertex {
+	if d.rates == nil {
+		return nil
+	}
+	r := d.rates[e.Step]
+	if r == nil {
+		r = &rate{}
+		d.rates[e.Step] = r
+	}
+	text := r.add(e)
+	if text == "" || v.Name == e.Name+text {
+		return nil
+	}
+	next := *v
+	next.Name = e.Name + text
+	return &next
+}
+
 // status is an event as BuildKit's display takes it. Items end with their step: those without a total, which
 // do not tell when they are whole, would count on.
 func (d *Display) status(e progress.Event) *client.SolveStatus {
@@ -97,6 +120,10 @@ func (d *Display) status(e progress.Event) *client.SolveStatus {
 		status.Vertexes = []*client.Vertex{&next}
 	}
 	if e.Item != "" {
+		if shown := d.withRate(e, v); shown != nil {
+			d.shown[e.Step] = shown
+			status.Vertexes = append(status.Vertexes, shown)
+		}
 		s := &client.VertexStatus{ID: e.Item, Name: e.Item, Vertex: id, Current: e.Current, Total: e.Total, Timestamp: e.Time, Started: v.Started}
 		d.open[e.Step] = slices.DeleteFunc(d.open[e.Step], func(o *client.VertexStatus) bool { return o.ID == s.ID })
 		if e.Total > 0 && e.Current >= e.Total {

@@ -42,3 +42,27 @@ func TestItemsEndWithTheirStep(t *testing.T) {
 		assert.Equalf(t, want, ended[id], "%s", id)
 	}
 }
+
+// TestRate: the name of a step says how fast it is, after a second, without what was there before.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	d := &Display{shown: map[string]*client.Vertex{}, open: map[string][]*client.VertexStatus{}, rates: map[string]*rate{}}
+	start := time.Unix(100, 0)
+	name := ""
+	for _, e := range []struct {
+		progress.Event
+		want string
+	}{
+		{progress.Event{Step: "1", Name: "pull", Time: start, Started: true}, "pull"},
+		{progress.Event{Step: "1", Name: "pull", Time: start, Item: "a", Current: 40e6, Total: 100e6}, "pull"}, // it goes on where it was
+		{progress.Event{Step: "1", Name: "pull", Time: start.Add(time.Second / 2), Item: "a", Current: 50e6, Total: 100e6}, "pull"},
+		{progress.Event{Step: "1", Name: "pull", Time: start.Add(time.Second), Item: "b", Current: 7e6, Total: 7e6}, "pull 10.0 MB/s"},
+		{progress.Event{Step: "1", Name: "pull", Time: start.Add(2 * time.Second), Item: "a", Current: 100e6, Total: 100e6}, "pull 30.0 MB/s"},
+		{progress.Event{Step: "1", Name: "pull", Time: start.Add(9 * time.Second), Completed: true}, "pull 30.0 MB/s"},
+	} {
+		for _, v := range d.status(e.Event).Vertexes {
+			name = v.Name
+		}
+		assert.Equal(t, e.want, name)
+	}
+}

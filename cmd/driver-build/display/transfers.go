@@ -1,6 +1,7 @@
 package display
 
 import (
+	"regexp"
 	"sync"
 
 	"github.com/driver-container/driver-container/images/progress"
@@ -35,7 +36,7 @@ func (t *Transfers) Event(e registry.Event) {
 		tr = &transfer{step: t.observe.Begin(e.Op, e.Ref), running: map[string]bool{}}
 		t.open[id] = tr
 	}
-	name := e.Name
+	name := title(e)
 	if e.State != registry.Running && e.State != registry.Done {
 		name += " (" + string(e.State) + ")"
 	}
@@ -49,6 +50,17 @@ func (t *Transfers) Event(e registry.Event) {
 		_ = tr.step.End(e.State != registry.Done, nil)
 		delete(t.open, id)
 	}
+}
+
+// digests finds digests, of which people read the beginning at most.
+var digests = regexp.MustCompile(`\bsha256:([0-9a-f]{12})[0-9a-f]{52}\b`)
+
+// title is what people call what is transferred.
+func title(e registry.Event) string {
+	if e.Called != "" {
+		return e.Called
+	}
+	return digests.ReplaceAllString(e.Name, "$1")
 }
 
 // End closes the steps that are open.

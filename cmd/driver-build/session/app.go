@@ -86,7 +86,7 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 // Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
 // closes it.
 func (a *App) Show(f func(progress.Observer) error) (err error) {
-	d, err := display.New(a.Stderr, a.progress)
+	d, err := display.New(a.Stderr, a.progressMode())
 	if err != nil {
 		return Usage(err)
 	}
@@ -109,7 +109,7 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, err
 	}
-	d, err := display.New(a.Stderr, a.progress) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
+	d, err := display.New(a.Stderr, a.progressMode()) //nolint:contextcheck // the display ends with its channel, so that it still shows what was cancelled
 	if err != nil {
 		return nil, Usage(err)
 	}

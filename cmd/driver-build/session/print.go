@@ -21,6 +21,14 @@ func (a *App) Result(line string) {
 	fmt.Fprintln(a.Stdout, line)
 }
 
+// progressMode is --progress. A terminal that cannot move its cursor shows lines.
+func (a *App) progressMode() string {
+	if a.progress == "auto" && a.Getenv("TERM") == "dumb" {
+		return "plain"
+	}
+	return a.progress
+}
+
 // holdResults keeps results back if they go to a terminal that the display redraws.
 func (a *App) holdResults() {
 	a.printing.Lock()
