@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -95,6 +96,7 @@ func printChecked(a *session.App, rows []batch.Checked, format string) error {
 		return a.JSON(rows)
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	groups := sharedCauses(rows)
 	fmt.Fprintln(w, "OS\tDRIVER\tARCH\tBASE\tARCHIVE\tHEADERS\tLOCK\tIMAGE\tNOTE")
 	for _, r := range rows {
 		if r.Excluded != "" {
@@ -106,10 +108,31 @@ func printChecked(a *session.App, rows []batch.Checked, format string) error {
 			image = string(r.Image.State)
 		}
 		fmt.Fprintln(w, strings.Join([]string{
-			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Headers), verdict(r.Lock), image, checkNote(r),
+			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Headers), verdict(r.Lock), image, checkNote(r, groups),
 		}, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for n, g := range groups {
+		fmt.Fprintf(a.Stdout, "cause %d: %s\n", n+1, g)
+	}
+	return nil
+}
+
+// sharedCauses are those that hit several pairs.
+func sharedCauses(rows []batch.Checked) []cause.Group {
+	var all []cause.Group
+	for _, r := range rows {
+		var seen []string // of this pair
+		for _, v := range []*batch.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
+			if v != nil && v.Cause != "" && !slices.Contains(seen, v.Cause) {
+				seen = append(seen, v.Cause)
+				all = cause.Add(all, v.Cause, r.Tag+" "+r.Arch)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(g cause.Group) bool { return len(g.Targets) < 2 })
 }
 
 func verdict(v *batch.Verdict) string {
@@ -122,12 +145,19 @@ func verdict(v *batch.Verdict) string {
 	return v.State
 }
 
-// checkNote gives the reasons of the states, for people.
-func checkNote(r batch.Checked) string {
+// checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.
+func checkNote(r batch.Checked, shared []cause.Group) string {
 	var notes []string
 	for _, v := range []*batch.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
-		if v != nil && v.State != batch.VerdictOK && v.Detail != "" && !slices.Contains(notes, v.Detail) {
-			notes = append(notes, v.Detail)
+		if v == nil || v.State == batch.VerdictOK || v.Detail == "" {
+			continue
+		}
+		text := v.Detail
+		if n := slices.IndexFunc(shared, func(g cause.Group) bool { return g.Cause == v.Cause }); n >= 0 {
+			text = fmt.Sprintf("cause %d", n+1)
+		}
+		if !slices.Contains(notes, text) {
+			notes = append(notes, text)
 		}
 	}
 	if r.Headers != nil && r.Headers.State == batch.VerdictOK {

@@ -3,7 +3,6 @@ package batch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -30,10 +30,11 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 			failed++
 		}
 	}
+	all := cause.Join(errs, func(i int) string { return groups[i].Tag })
 	if failed == 0 || len(groups) == 1 {
-		return errors.Join(errs...)
+		return all
 	}
-	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, errors.Join(errs...))
+	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, all)
 }
 
 // about puts the name of what failed before an error, unless the error's text has it already: the packages

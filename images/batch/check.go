@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -17,6 +18,7 @@ import (
 type Verdict struct {
 	State  string `json:"state"` // one of those below
 	Detail string `json:"detail,omitempty"`
+	Cause  string `json:"cause,omitempty"` // of a failure: equal for all pairs that it hits
 }
 
 // The states of a verdict.
@@ -68,7 +70,7 @@ func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix
 	im := Image{Target: t, Plan: b.Plan}
 	row.Base = s.base(ctx, im.base(), t.Arch)
 	row.Archive = s.archive(ctx, im)
-	row.Headers = &Verdict{VerdictUnknown, ""}
+	row.Headers = &Verdict{State: VerdictUnknown}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice
 		row.Headers = s.headers(ctx, row, im)
 	}
@@ -95,7 +97,7 @@ func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix
 func (b *Batch) lockedFiles(ctx context.Context, s *survey, im Image, err error) *Verdict {
 	if err != nil {
 		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); !ok {
-			return &Verdict{VerdictNone, "not locked"}
+			return &Verdict{State: VerdictNone, Detail: "not locked"}
 		}
 		return failed(err)
 	}
@@ -116,10 +118,10 @@ func (b *Batch) lockedFiles(ctx context.Context, s *survey, im Image, err error)
 		}
 	}
 	if closed > 0 {
-		return &Verdict{VerdictUnknown, fmt.Sprintf(
+		return &Verdict{State: VerdictUnknown, Detail: fmt.Sprintf(
 			"%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}
 	}
-	return &Verdict{VerdictOK, fmt.Sprintf("base and %d packages", len(all))}
+	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("base and %d packages", len(all))}
 }
 
 // comparable gives the recipe to compare the image in the registry with; nil when there can be none.
@@ -136,7 +138,9 @@ func (b *Batch) comparable(ctx context.Context, s *survey, im Image, lockErr err
 	return r
 }
 
-func failed(err error) *Verdict { return &Verdict{VerdictFailed, oneLine(err.Error())} }
+func failed(err error) *Verdict {
+	return &Verdict{VerdictFailed, oneLine(err.Error()), cause.Of(err, "")}
+}
 
 // base asks for the manifest of a base.
 func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
@@ -147,7 +151,7 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 	if err != nil {
 		return failed(err)
 	}
-	return &Verdict{VerdictOK, digest}
+	return &Verdict{State: VerdictOK, Detail: digest}
 }
 
 // archive asks for the size of the driver's .run archive. A driver that comes as packages has none.
@@ -167,15 +171,15 @@ func (s *survey) file(ctx context.Context, f fetch.File) *Verdict {
 	size, err := s.size(ctx, f.URL)
 	switch {
 	case errors.Is(err, fetch.ErrOffline):
-		return &Verdict{VerdictUnknown, "--offline"}
+		return &Verdict{State: VerdictUnknown, Detail: "--offline"}
 	case err != nil:
 		return failed(err)
 	case size == 0:
-		return &Verdict{VerdictUnknown, "the server does not say how large " + f.URL + " is"}
+		return &Verdict{State: VerdictUnknown, Detail: "the server does not say how large " + f.URL + " is"}
 	case f.Size > 0 && f.Size != size:
-		return &Verdict{VerdictFailed, fmt.Sprintf("%s has %d bytes, and should have %d", f.URL, size, f.Size)}
+		return &Verdict{State: VerdictFailed, Detail: fmt.Sprintf("%s has %d bytes, and should have %d", f.URL, size, f.Size)}
 	}
-	return &Verdict{VerdictOK, fmt.Sprintf("%d bytes", size)}
+	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("%d bytes", size)}
 }
 
 func (s *survey) size(ctx context.Context, address string) (int64, error) {
@@ -213,7 +217,7 @@ func (s *survey) headers(ctx context.Context, row *Checked, im Image) *Verdict {
 		return failed(err)
 	}
 	if row.Kernel == "" {
-		return &Verdict{VerdictNone, detail}
+		return &Verdict{State: VerdictNone, Detail: detail}
 	}
-	return &Verdict{VerdictOK, detail}
+	return &Verdict{State: VerdictOK, Detail: detail}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -127,9 +128,10 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 	case len(failed) == 0:
 		return rows, q.checkFlavours()
 	case len(failed) == len(errs):
-		return nil, errors.Join(errs...)
+		return nil, cause.Join(errs, func(i int) string { return platform(q.targets[i]) })
 	}
-	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), ErrSomeFailed, errors.Join(failed...))
+	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), ErrSomeFailed,
+		cause.Join(errs, func(i int) string { return platform(q.targets[i]) }))
 }
 
 // kernels asks the repositories of one platform.

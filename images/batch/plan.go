@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Task is one build that is due: a tag, for one or several architectures.
@@ -48,17 +48,17 @@ func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group
 		}
 	}
 	reasons, outage := make([][]string, len(groups)), make([]error, len(groups))
-	if err := errors.Join(each(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
+	if err := cause.Join(each(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
 		reasons[i], outage[i], err = b.reasons(ctx, s, groups[i])
 		return err
-	})...); err != nil {
+	}), func(i int) string { return groups[i].Tag }); err != nil {
 		return fail(err)
 	}
 	tasks, left = []Task{}, map[string][]string{}
 	for i, g := range groups {
 		if outage[i] != nil {
-			cause := causeOf(g, outage[i])
-			left[cause] = append(left[cause], g.Tag)
+			why := cause.Of(outage[i], g.Tag)
+			left[why] = append(left[why], g.Tag)
 		}
 		if outage[i] != nil || len(reasons[i]) == 0 {
 			continue
@@ -73,14 +73,6 @@ func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group
 		return tasks, left, len(groups), fmt.Errorf("nothing else is to be built: %w", outage[i])
 	}
 	return tasks, left, len(groups), nil
-}
-
-// causeOf names the registry that is out of reach, or says what else is, without the name of the image.
-func causeOf(g Group, err error) string {
-	if e, ok := errors.AsType[*registry.Error](err); ok {
-		return fmt.Sprintf("registry %s: %s", e.Host, oneLine(e.Err.Error()))
-	}
-	return oneLine(strings.TrimPrefix(err.Error(), g.Tag+": "))
 }
 
 // isOutage says whether an image cannot be planned because something is out of reach now. What does not exist

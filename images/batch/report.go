@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/page"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -39,9 +40,8 @@ type reporter struct {
 	compare bool
 	tags    []string // of the repository, nil where it does not list them
 
-	mu       sync.Mutex
-	unknown  int   // images that could not be compared
-	whyFirst error // why the first of them could not be compared
+	mu      sync.Mutex
+	unknown []cause.Group // images that could not be compared
 }
 
 // Report makes the page that shows pairs: what is built of them and what is not.
@@ -66,8 +66,9 @@ func (b *Batch) Report(ctx context.Context, builder *images.Builder, pairs []Pai
 	})...); err != nil {
 		return shown, err
 	}
-	if r.unknown > 0 {
-		shown.Notes = append(shown.Notes, fmt.Sprintf("whether %d images are out of date could not be found out: %s", r.unknown, oneLine(r.whyFirst.Error())))
+	slices.SortFunc(r.unknown, func(a, b cause.Group) int { return strings.Compare(a.Cause, b.Cause) })
+	for _, g := range r.unknown {
+		shown.Notes = append(shown.Notes, fmt.Sprintf("whether %d images are out of date could not be found out: %s", len(g.Targets), g.Cause))
 	}
 	return shown, nil
 }
@@ -195,9 +196,7 @@ func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.unknown++; r.whyFirst == nil {
-		r.whyFirst = err
-	}
+	r.unknown = cause.Add(r.unknown, cause.Of(err, im.Tag()), im.Tag()+" "+t.Arch)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -92,10 +93,10 @@ func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*loc
 		return nil, err
 	}
 	found := make([][]*lockfile.Target, len(u.Targets))
-	if err := errors.Join(each(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
+	if err := cause.Join(each(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
 		found[i], err = u.target(ctx, s, u.Targets[i])
 		return err
-	})...); err != nil {
+	}), func(i int) string { return u.Targets[i].Tag() }); err != nil {
 		return nil, err
 	}
 	now := &lockfile.Lock{Targets: map[string]*lockfile.Target{}}

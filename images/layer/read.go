@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/layername"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -20,7 +20,7 @@ func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(s
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
 	}
-	tree, names := rootfs.New(spool, nil), oci.LayerNames(img)
+	tree, names := rootfs.New(spool, nil), layername.Of(img)
 	for i, l := range layers {
 		digest, err := l.Digest()
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/oci/layername"
 )
 
 // Bounds of the manifests of one artifact. An index of images has about ten, of 2 KiB each.
@@ -89,7 +91,13 @@ func (c *Content) addNamed(t Artifact, d Document, seen map[v1.Hash]bool, depth 
 			return err
 		}
 		if !index {
-			return c.addManifest(d, seen, t.blobNames(), func(b v1.Descriptor) (io.ReadCloser, error) { return t.blobs.blob(b).Open() })
+			var names map[v1.Hash]string
+			if t.blobs.manifest == nil { // on this machine: of another one the config would have to be downloaded
+				if img, err := NewImage(t.raw, t.blobs); err == nil {
+					names = layername.WithArch(img)
+				}
+			}
+			return c.addManifest(d, seen, names, func(b v1.Descriptor) (io.ReadCloser, error) { return t.blobs.blob(b).Open() })
 		}
 		return c.addStoredIndex(t, seen, depth)
 	case v1.Image:
@@ -137,7 +145,7 @@ func (c *Content) addImage(i v1.Image, d Document, seen map[v1.Hash]bool) error 
 		return fmt.Errorf("read the image config: %w", err)
 	}
 	isConfig := HashOf(config)
-	return c.addManifest(d, seen, blobNames(i), func(b v1.Descriptor) (io.ReadCloser, error) {
+	return c.addManifest(d, seen, layername.WithArch(i), func(b v1.Descriptor) (io.ReadCloser, error) {
 		if b.Digest == isConfig {
 			return io.NopCloser(bytes.NewReader(config)), nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/oci/layername"
 	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
@@ -166,7 +167,7 @@ func (c *Client) look(ctx context.Context, ref, arch string) (*pull, *oci.Image,
 	if err := oci.CheckPlatform(ref, arch, img); err != nil {
 		return fail(err)
 	}
-	p.names = oci.LayerNames(img)
+	p.names = layername.Of(img)
 	return p, img, m.Digest, nil
 }
 

@@ -1,4 +1,5 @@
-package oci
+// Package layername says what people call the layers of an image. It reads manifest and config only.
+package layername
 
 import (
 	"fmt"
@@ -11,9 +12,9 @@ import (
 // builtBy begins the history of layers that driver-build made: "driver-build VERSION: packages".
 const builtBy = "driver-build "
 
-// LayerNames returns what people call the layers and the config of an image, by digest: "packages", or
+// Of returns what people call the layers and the config of an image, by digest: "packages", or
 // "layer 1 of 7" if its history does not say. It is for messages; of an image that cannot be read it is empty.
-func LayerNames(img v1.Image) map[v1.Hash]string {
+func Of(img v1.Image) map[v1.Hash]string {
 	manifest, err := img.Manifest()
 	if err != nil {
 		return nil
@@ -37,25 +38,13 @@ func LayerNames(img v1.Image) map[v1.Hash]string {
 	return names
 }
 
-// blobNames is LayerNames for an artifact that may have images for several architectures.
-func blobNames(img v1.Image) map[v1.Hash]string {
-	names := LayerNames(img)
+// WithArch is Of for an artifact that may have images for several architectures.
+func WithArch(img v1.Image) map[v1.Hash]string {
+	names := Of(img)
 	if config, err := img.ConfigFile(); err == nil && config.Architecture != "" {
 		for digest, name := range names {
 			names[digest] = name + " " + config.Architecture
 		}
 	}
 	return names
-}
-
-// blobNames are those of an image on this machine. Of another one the config would have to be downloaded.
-func (s *stored) blobNames() map[v1.Hash]string {
-	if s.blobs.manifest != nil {
-		return nil
-	}
-	img, err := NewImage(s.raw, s.blobs)
-	if err != nil { // another kind of artifact
-		return nil
-	}
-	return blobNames(img)
 }

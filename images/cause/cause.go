@@ -1,0 +1,106 @@
+// Package cause groups errors of many targets that have one cause, such as a registry that does not answer: it
+// says the cause once, and what it hits. It decides nothing about targets.
+package cause
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// maxNamed is how many targets of a cause are named.
+const maxNamed = 3
+
+// address finds an address in the text of an error: its host and what follows it.
+var address = regexp.MustCompile(`https?://(?:[^/\s@]*@)?([^/\s:]+(?::[0-9]+)?)\S*: `)
+
+// Of returns the cause of a target's error: of what is out of reach the server, of anything else the text
+// without the target's name. What a server does not have is a cause of its own.
+func Of(err error, target string) string {
+	text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", "; "), target+": ")
+	if !errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fs.ErrNotExist) {
+		return text
+	}
+	if e, ok := errors.AsType[*registry.Error](err); ok {
+		return fmt.Sprintf("registry %s: %s", e.Host, strings.ReplaceAll(e.Err.Error(), "\n", "; "))
+	}
+	all := address.FindAllStringSubmatchIndex(text, -1)
+	if len(all) == 0 {
+		return text
+	}
+	last := all[len(all)-1]
+	host, reason := text[last[2]:last[3]], text[last[1]:]
+	if strings.HasPrefix(reason, host) {
+		return "server " + reason
+	}
+	return "server " + host + ": " + reason
+}
+
+// Group is a cause, and the targets that it hits.
+type Group struct {
+	Cause   string
+	Targets []string
+}
+
+func (g Group) String() string {
+	named := g.Targets[:min(len(g.Targets), maxNamed)]
+	text := fmt.Sprintf("%s: %d targets: %s", g.Cause, len(g.Targets), strings.Join(named, ", "))
+	if more := len(g.Targets) - len(named); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Add adds a target to the group of its cause.
+func Add(groups []Group, cause, target string) []Group {
+	i := slices.IndexFunc(groups, func(g Group) bool { return g.Cause == cause })
+	if i < 0 {
+		return append(groups, Group{cause, []string{target}})
+	}
+	groups[i].Targets = append(groups[i].Targets, target)
+	return groups
+}
+
+// joined is the error of several targets.
+type joined struct {
+	all  []error
+	text string
+}
+
+func (j *joined) Error() string   { return j.text }
+func (j *joined) Unwrap() []error { return j.all }
+
+// Join is errors.Join of the errors of targets, some of which may be nil, whose text says each cause once.
+// name returns the name of a target.
+func Join(errs []error, name func(int) string) error {
+	j := &joined{}
+	var groups []Group
+	alone := map[string]error{} // the whole error, for a cause that hits one target
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		j.all = append(j.all, err)
+		cause := Of(err, name(i))
+		groups, alone[cause] = Add(groups, cause, name(i)), err
+	}
+	if len(j.all) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, g := range groups {
+		if len(g.Targets) == 1 {
+			lines = append(lines, alone[g.Cause].Error())
+		} else {
+			lines = append(lines, g.String())
+		}
+	}
+	j.text = strings.Join(lines, "\n")
+	return j
+}
