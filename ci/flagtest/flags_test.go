@@ -56,18 +56,19 @@ var meanings = map[string]string{
 	"node-name":      `name of this node`,
 	"profile":        `full`,
 	"push":           `^push to the repository`,
+	"redist":         `redistrib_VERSION.json`,
 	"repository":     `^REGISTRY/PATH`,
 	"run-dir":        `folder`,
 	"sbom":           `^attach `,
 	"sign-cert":      `certificate`,
-	"source":         `URL or FILE of the driver's .run archive`,
+	"source":         `URL or FILE of the driver's`,
 	"tag":            `tag`,
 	"timeout":        `so long|how long`,
 	"version":        `version`,
 }
 
 // lists are flags that some commands take once and others repeatedly.
-var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "repository", "sign-cert"}
+var lists = []string{"arch", "base", "driver", "kernel", "headers", "output", "redist", "repository", "sign-cert"}
 
 // TestOneMeaning: a flag has the same type, the same letter and the same meaning wherever it is, and a letter
 // stands for one flag.
