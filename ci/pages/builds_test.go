@@ -14,39 +14,57 @@ import (
 	"github.com/driver-container/driver-container/ci/testfile"
 )
 
-// TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository, in the order of
-// the pages: with Debian's repositories, a registry of the origin with a password, and a registry of the
-// site. The site has a cache and a folder of its own, into which the bundle is carried.
+// atSite are parts of the commands of the air gap's page that belong to the site. They run in its folder, with
+// its cache.
+var atSite = []string{"$SITE", "--offline", "mkdir mirror"}
+
+// TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository: with Debian's
+// repositories, a registry of the origin with a password, and a registry of the site. The site has a cache and a
+// folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/airgap.
 func TestBuilds(t *testing.T) {
 	gate.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
 	gate.Program(t, "docker-registry", "docker-registry")
 	gate.Program(t, "htpasswd", "apache2-utils")
 	s := newShell(t)
-	base := s.run(filepath.Join(s.repository, "ci/base") + " debian12 amd64")
+	s.prepare()
 	for _, name := range Names {
-		for i, c := range commands(t, name, byBuilds) {
-			if i == 0 {
-				s.page(name, strings.TrimSpace(base[strings.LastIndex(strings.TrimSpace(base), "\n")+1:]))
-			}
-			s.command(c)
+		if all := commands(t, name, byBuilds); len(all) > 0 {
+			t.Run(name, func(t *testing.T) {
+				page := *s
+				page.t = t
+				page.before(name)
+				for _, c := range all {
+					page.command(c)
+				}
+			})
 		}
 	}
 }
 
-// page does what a page takes for granted.
-func (s *shell) page(name, base string) {
+// prepare puts the base where the matrix's mirror looks for it, and finds the kernels that there are now.
+func (s *shell) prepare() {
 	s.t.Helper()
-	if name == "first-cluster" { // the base, where the matrix's mirrors look for it
-		s.run("go build -o " + s.dir + "/setup/ ./cmd/driver-build && " + s.dir + "/setup/driver-build push " + base + " $SITE/library/debian:12-slim")
+	base := strings.TrimSpace(s.run(filepath.Join(s.repository, "ci/base") + " debian12 amd64"))
+	base = base[strings.LastIndex(base, "\n")+1:]
+	program := filepath.Join(s.repository, "bin", "driver-build") // make e2e-full has built it
+	s.run(program + " push " + base + " $SITE/library/debian:12-slim")
+	kernels := strings.Fields(s.run(program + ` kernels --os debian12 --kernel-flavour amd64 | awk '$5 == "yes" {print $3}' | sort -V | tail -2`))
+	if len(kernels) != 2 {
+		s.t.Fatalf("the repository has the kernels %q, want two", kernels)
 	}
+	s.env = append(s.env, "OLDER_KERNEL="+kernels[0], "KERNEL="+kernels[1])
+}
+
+// before does what a page takes for granted: the programs and the login of the first page, keys, an image.
+func (s *shell) before(name string) {
+	s.t.Helper()
+	if name == "first-cluster" {
+		return
+	}
+	s.run("test -e bin || ln -s " + s.repository + "/bin bin") // for a page that runs alone
+	s.run("driver-build login $ORIGIN -u builder --password-stdin <password")
 	if name == "precompiled-secure-boot" {
-		kernels := strings.Fields(s.run(`driver-build kernels --os debian12 --kernel-flavour amd64 | awk '$5 == "yes" {print $3}' | sort -V | tail -2`))
-		if len(kernels) != 2 {
-			s.t.Fatalf("the repository has the kernels %q, want two", kernels)
-		}
-		s.env = append(s.env, "OLDER_KERNEL="+kernels[0], "KERNEL="+kernels[1])
-		authority := testcert.Authority("modules")
-		authority.Write(s.t, s.clone+"/cert.pem", s.clone+"/key.pem")
+		testcert.Authority("modules").Write(s.t, s.clone+"/cert.pem", s.clone+"/key.pem")
 	}
 	if name == "airgap" { // an image that is signed, with its provenance
 		for _, key := range []string{"image", "site"} {
@@ -65,7 +83,7 @@ func (s *shell) command(c Command) {
 	s.t.Helper()
 	text := substitute(c.Text)
 	cwd, env := s.clone, s.env
-	if strings.Contains(text, "$SITE") || strings.Contains(text, "--offline") {
+	if slices.ContainsFunc(atSite, func(part string) bool { return strings.Contains(text, part) }) {
 		cwd, env = s.site, append(slices.Clone(env), "DRIVER_BUILD_CACHE="+s.dir+"/site-cache")
 	}
 	s.in(cwd, env, text)

@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,19 +117,41 @@ func rows(text, mirror string, systems, drivers []string) (string, error) {
 	if err := yaml.Unmarshal([]byte(text), &matrix); err != nil {
 		return "", err
 	}
-	keep := func(list, key string, wanted []string) {
-		all, _ := matrix[list].([]any) //nolint:errcheck // the matrix is checked by driver-build
-		var some []any
-		for _, row := range all {
-			if fields, ok := row.(map[string]any); ok && strings.Contains(" "+strings.Join(wanted, " ")+" ", fmt.Sprintf(" %v ", fields[key])) {
-				some = append(some, row)
-			}
-		}
-		matrix[list] = some
-	}
-	keep("systems", "id", systems)
-	keep("drivers", "version", drivers)
+	without(matrix, keep(matrix, "systems", "id", systems))
+	keep(matrix, "drivers", "version", drivers)
 	matrix["defaults"] = map[string]any{"mirrors": map[string]any{"docker.io": []string{mirror}}}
 	out, err := yaml.Marshal(matrix)
 	return string(out), err
+}
+
+// keep removes the other rows of a list, and returns their keys.
+func keep(matrix map[string]any, list, key string, wanted []string) (removed []string) {
+	var some []any
+	for _, row := range matrix[list].([]any) { //nolint:errcheck // a panic says enough
+		name := fmt.Sprint(row.(map[string]any)[key]) //nolint:errcheck // as above
+		if slices.Contains(wanted, name) {
+			some = append(some, row)
+		} else {
+			removed = append(removed, name)
+		}
+	}
+	matrix[list] = some
+	return removed
+}
+
+// without removes these keys from all maps.
+func without(value any, keys []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, k := range keys {
+			delete(v, k)
+		}
+		for _, inside := range v {
+			without(inside, keys)
+		}
+	case []any:
+		for _, inside := range v {
+			without(inside, keys)
+		}
+	}
 }
