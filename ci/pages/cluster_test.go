@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestCluster runs what the pages do in a cluster, in the order of the pages, with a real API server and
@@ -33,12 +34,23 @@ func TestCluster(t *testing.T) {
 	testcert.Authority("modules").Write(t, dir+"/cert.pem", dir+"/key.pem")
 	s := &shell{t: t, clone: dir, env: append(os.Environ(), "PATH="+control.Bin(t)+":"+os.Getenv("PATH"), "KUBECONFIG="+p.Kubeconfig(), "HOME="+dir,
 		"ORIGIN=registry.example.com", "HELM_NO_PLUGINS=1")}
+	install := "kubectl -n nvidia-driver rollout status daemonset/nvidia-driver"
 	for _, name := range Names {
+		if name == "precompiled-secure-boot" {
+			values := File(testfile.Read(t, root+"/docs/"+name+".md"), "image: {repository: registry.example.com/gpu/driver}")
+			testfile.Write(t, dir+"/values.yaml", values)
+		}
 		for _, c := range commands(t, name, byCluster) {
 			s.in(dir, append(s.env, "POD="+pod(p, c)), substitute(c.Text))
 			if strings.HasPrefix(c.Text, "kubectl debug ") {
 				wantCopy(t, p)
 			}
+			if strings.HasPrefix(c.Text, "helm install nvidia-driver ") {
+				install = substitute(c.Text) + " && " + install
+			}
+		}
+		if name == "precompiled-secure-boot" { // the next pages are about the release of the first one
+			s.in(dir, s.env, "helm uninstall nvidia-driver -n nvidia-driver --wait && "+install)
 		}
 	}
 	if out := p.Kubectl("get", "pod", "-n", "nvidia-driver", "-o", "jsonpath={.items[*].spec.containers[0].image}"); !strings.Contains(out, "registry.example.com/gpu/driver:") {

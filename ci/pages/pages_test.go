@@ -147,4 +147,6 @@ func TestCommands(t *testing.T) {
 	got := Commands("# A\n\nUse `helm upgrade` and `kubectl get pods -n \\|x`.\n\n    make a\n    output of it\n\n    helm b \\\n      --c   # a comment\n" +
 		"1. Text\n   more\n\n       $ make c\n   `mokutil --import x`\n\nText:\n      no code in a list\n\n```sh\ncurl x | sh\n```\n")
 	assert.Same(t, []Command{{3, "kubectl get pods -n |x"}, {5, "make a"}, {8, "helm b --c"}, {13, "make c"}, {14, "mokutil --import x"}, {20, "curl x | sh"}}, got)
+	assert.Equal(t, "a: 1\nb: {c: d}\n", File("x\n\n    a: 1\n    b: {c: d}\n\n    e\n", "a: 1"))
+	assert.Equal(t, "", File("x\n", "a: 1"))
 }
