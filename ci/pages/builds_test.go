@@ -14,13 +14,13 @@ import (
 	"github.com/driver-container/driver-container/ci/testfile"
 )
 
-// atSite are parts of the commands of the air gap's page that belong to the site. They run in its folder, with
-// its cache.
+// atSite are parts of the commands of the air gap's page that belong to the site. They run in its folder,
+// with its cache.
 var atSite = []string{"$SITE", "--offline", "mkdir mirror"}
 
 // TestBuilds runs what the pages do without a cluster, in a fresh clone of this repository: with Debian's
-// repositories, a registry of the origin with a password, and a registry of the site. The site has a cache and a
-// folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/airgap.
+// repositories, a registry of the origin with a password, and a registry of the site. The site has a cache
+// and a folder of its own, into which the bundle is carried. Each page can run alone: -run TestBuilds/airgap.
 func TestBuilds(t *testing.T) {
 	gate.Real(t, "it builds images from Debian's repositories and pushes them to real registries")
 	gate.Program(t, "docker-registry", "docker-registry")

@@ -91,8 +91,8 @@ func (r *reader) code(line string) (string, bool) {
 	return text, text != "" && indent >= r.depth+4
 }
 
-// File returns the block of code of a page that begins with a line: a file that the reader writes. It is "" if
-// there is none.
+// File returns the block of code of a page that begins with a line: a file that the reader writes. It is ""
+// if there is none.
 func File(page, first string) string {
 	_, after, found := strings.Cut(page, "\n    "+first+"\n")
 	if !found {

@@ -57,32 +57,32 @@ const Schema = 1
 // /run/nvidia/driver-status.json: for people, for probes, and for the next instance, which has to know what
 // its predecessor put up. It does not outlive a boot.
 type Snapshot struct {
-	Schema   int       `json:"schema"`
-	BootID   string    `json:"bootID"`
-	State    State     `json:"state"`
-	Ready    bool      `json:"ready"`
+	Schema   int       `json:"schema"`             // version of this format
+	BootID   string    `json:"bootID"`             // the boot that it is about: /proc/sys/kernel/random/boot_id
+	State    State     `json:"state"`              // see docs/operations.md
+	Ready    bool      `json:"ready"`              // whether the driver serves this node
 	Reason   string    `json:"reason,omitempty"`   // why the driver is not ready
-	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: ForLock, ForHolders, ForSafeLoad or ForPreflight
-	Phase    string    `json:"phase,omitempty"`
-	Instance string    `json:"instance"`
-	PID      int       `json:"pid"`
-	Pod      string    `json:"pod,omitempty"` // its name
+	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: lock, holders, clearance or preflight
+	Phase    string    `json:"phase,omitempty"`    // of a start or stop that is not over
+	Instance string    `json:"instance"`           // a name for this run of the container
+	PID      int       `json:"pid"`                // its process on the node
+	Pod      string    `json:"pod,omitempty"`      // name of its pod
 	PodSpace string    `json:"podNamespace,omitempty"`
 	PodUID   string    `json:"podUID,omitempty"`
-	Image    string    `json:"image,omitempty"`
-	Started  time.Time `json:"started"`
-	Updated  time.Time `json:"updated"`
-	Kernel   string    `json:"kernel"`
-	Wanted   string    `json:"wanted"` // version of the image's driver
-	Phases   []Timing  `json:"phases,omitempty"`
-	Warnings []string  `json:"warnings,omitempty"`
-	Counters Counters  `json:"counters"`
+	Image    string    `json:"image,omitempty"`    // name of its image
+	Started  time.Time `json:"started"`            // when the instance began
+	Updated  time.Time `json:"updated"`            // when the status was last written
+	Kernel   string    `json:"kernel"`             // the node's release
+	Wanted   string    `json:"wanted"`             // version of the image's driver
+	Phases   []Timing  `json:"phases,omitempty"`   // of the last start, with their durations
+	Warnings []string  `json:"warnings,omitempty"` // of this instance
+	Counters Counters  `json:"counters"`           // since the instance began
 	// LastFailure is the last failed start of this boot, even if a later start succeeded.
 	LastFailure *Failure `json:"lastFailure,omitempty"`
 
-	Up      *Driver         `json:"up,omitempty"` // the driver that is loaded and served, of whichever version
-	Daemons []daemons.State `json:"daemons,omitempty"`
-	GPUs    []GPU           `json:"gpus,omitempty"`
+	Up      *Driver         `json:"up,omitempty"`      // the driver that is loaded and served, of whichever version
+	Daemons []daemons.State `json:"daemons,omitempty"` // the driver's daemons
+	GPUs    []GPU           `json:"gpus,omitempty"`    // the node's NVIDIA GPUs
 	Holders []kmod.Holder   `json:"holders,omitempty"` // the processes that keep the driver in use, if they block the instance
 }
 
@@ -103,10 +103,10 @@ type Counters struct {
 
 // Failure describes a start that failed.
 type Failure struct {
-	Time   time.Time `json:"time"`
-	Wanted string    `json:"wanted"` // version of the driver
-	Pod    string    `json:"pod,omitempty"`
-	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`          // when it ended
+	Wanted string    `json:"wanted"`        // version of the driver
+	Pod    string    `json:"pod,omitempty"` // name of its pod
+	Reason string    `json:"reason"`        // why it failed
 }
 
 // Timing is the duration of a phase.
@@ -118,14 +118,14 @@ type Timing struct {
 // Driver is a driver that is up, with all data that a successor needs to adopt it, to take it down, or to put
 // it back.
 type Driver struct {
-	Version string `json:"version"`
-	Flavour string `json:"flavour"`
-	Source  string `json:"source"` // where the modules came from: image, cache, compiled
+	Version string `json:"version"` // of the driver
+	Flavour string `json:"flavour"` // open or proprietary
+	Source  string `json:"source"`  // where the modules came from: image, cache, compiled
 	// owner of the key, and how: "ACME modules (sha256, key 1AAE…)"; empty: not signed
 	Signer   string         `json:"signer,omitempty"`
-	Modules  []Module       `json:"modules"`
-	InTree   []string       `json:"inTree,omitempty"` // modules of the kernel that were loaded for it
-	RootID   string         `json:"rootID"`
+	Modules  []Module       `json:"modules"`           // that were loaded, in this order
+	InTree   []string       `json:"inTree,omitempty"`  // modules of the kernel that were loaded for it
+	RootID   string         `json:"rootID"`            // what the driver root was made from
 	RootDir  string         `json:"rootDir,omitempty"` // staged root on the host's storage; empty: the image itself was bound
 	Nodes    []devices.Node `json:"nodes,omitempty"`   // device files that were made
 	Firmware bool           `json:"firmware"`          // this program has set the kernel's search path for firmware
@@ -133,19 +133,19 @@ type Driver struct {
 
 // Module is a module with the parameters that it was loaded with.
 type Module struct {
-	Name       string   `json:"name"` // as in /proc/modules
-	SrcVersion string   `json:"srcVersion"`
-	File       string   `json:"file"`
-	SHA256     string   `json:"sha256"`
-	Params     []string `json:"params,omitempty"`
+	Name       string   `json:"name"`             // as in /proc/modules
+	SrcVersion string   `json:"srcVersion"`       // build of the module, as modinfo shows it
+	File       string   `json:"file"`             // from which it was loaded
+	SHA256     string   `json:"sha256"`           // of the file
+	Params     []string `json:"params,omitempty"` // name=value
 }
 
 // GPU is a device on the PCI bus and the result of its initialisation.
 type GPU struct {
-	Address string `json:"address"`
-	ID      string `json:"id"` // "10de:1eb8"
-	Name    string `json:"name,omitempty"`
-	UUID    string `json:"uuid,omitempty"`
-	Works   bool   `json:"works"`
+	Address string `json:"address"`          // on the PCI bus
+	ID      string `json:"id"`               // "10de:1eb8"
+	Name    string `json:"name,omitempty"`   // model, as NVML or the kernel module gives it
+	UUID    string `json:"uuid,omitempty"`   // from NVML
+	Works   bool   `json:"works"`            // whether it initialised
 	Reason  string `json:"reason,omitempty"` // the kernel's message, if it does not work
 }
