@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -30,6 +31,9 @@ type driversFlags struct {
 	lagging   bool
 	format    string
 }
+
+// branchName is the form of a branch, or of a version of it.
+var branchName = regexp.MustCompile(`^[Rr]?[0-9]{3,4}(\.[0-9]+)*$`)
 
 // behindError says that the matrix lacks releases. Its exit code is 3, as that of a failed check.
 type behindError struct{ lags, addable []string }
@@ -69,6 +73,11 @@ func newDriversCmd(a *session.App) *cobra.Command {
 }
 
 func (o *driversFlags) run(ctx context.Context, a *session.App) error {
+	for _, name := range o.branches {
+		if !branchName.MatchString(name) {
+			return session.Usagef("branch %q: give a name such as R535, or a version such as 535.261.03", name)
+		}
+	}
 	m, err := o.selection.Load()
 	if err != nil {
 		return err

@@ -120,6 +120,22 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
+// TestArguments: every verb refuses arguments and flags that it does not know, and prints nothing on stdout.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	root := (&program{}).command(t.Context())
+	for _, c := range append(root.Commands(), root) {
+		for _, wrong := range [][]string{{"no", "such", "argument"}, {"--no-such-flag"}, {"--log-format"}} {
+			var out, text bytes.Buffer
+			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()))
+			code := run(append(append([]string{"nvidia-driver"}, verb...), wrong...), nil, true, &out, &text)
+			if code != exitUsage || out.Len() > 0 || text.Len() == 0 {
+				t.Errorf("%s %q: exit code %d\n%s%s", c.Name(), wrong, code, &out, &text)
+			}
+		}
+	}
+}
+
 func TestStays(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
@@ -28,6 +30,8 @@ func conflicts(data []byte) bool {
 	return false
 }
 
+var schemaLine = regexp.MustCompile(`(?m)^schema:\s*([0-9]{1,9})\s*$`)
+
 // Parse reads a file; name is for messages. It checks everything: a value that would be unusable later is
 // ErrFormat now. Sections that want does not name are passed over, unread; nil wants all.
 func Parse(name string, data []byte, want func(name string) bool) (*Lock, error) {
@@ -36,6 +40,11 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 	}
 	if conflicts(data) {
 		return nil, fmt.Errorf("%s: %w: it holds the marks of a merge with conflicts: take one side and run driver-build lock", name, ErrFormat)
+	}
+	if m := schemaLine.FindSubmatch(data); m != nil { // before its fields, which may be others
+		if n, err := strconv.Atoi(string(m[1])); err == nil && n > Schema {
+			return nil, fmt.Errorf("%s: %w: its schema is %d, this program knows %d: use the driver-build that wrote it", name, ErrLater, n, Schema)
+		}
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fail(errors.New("the file is empty"))

@@ -25,6 +25,9 @@ const Schema = 1
 // ErrFormat means that a file is not a lock, or that it was damaged or merged badly.
 var ErrFormat = errors.New("not a valid lock")
 
+// ErrLater means that a later driver-build wrote the lock, with what this one would lose.
+var ErrLater = errors.New("a lock of a later driver-build")
+
 // Lock is what is locked, by Target.Name.
 type Lock struct {
 	Targets map[string]*Target

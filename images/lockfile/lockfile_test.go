@@ -99,7 +99,7 @@ func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	good := string(encoded(t, &lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}))
 	for what, change := range map[string][2]string{
-		"its schema is 2":            {"schema: 1", "schema: 2"},
+		"its schema is 0":            {"schema: 1", "schema: 0"},
 		"is no digest of a file":     {"digest: sha512:ab", "digest: sha512:xy"},
 		"is no digest":               {"digest: sha256:1e2", "digest: sha256:1E2"},
 		"no address with http":       {"https://mirror.example.com/a%2Bb", "file:///etc/a%2Bb"},
@@ -230,6 +230,15 @@ func BenchmarkParse(b *testing.B) {
 }
 
 // FuzzParse: whatever is accepted can be written, and is the same when it is read again.
+// TestLater: a lock of a later format is not a damaged one, which driver-build lock --update would replace.
+func TestLater(t *testing.T) {
+	t.Parallel()
+	_, err := lockfile.Parse("matrix.lock", []byte("# of a later driver-build\nschema: 2\nnew-field: {}\ntargets: {}\n"), nil)
+	if !errors.Is(err, lockfile.ErrLater) || errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(), "schema is 2, this program knows 1") {
+		t.Error(err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(encoded(f, &lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}))
 	f.Add([]byte("schema: 1\ntargets: {}\n"))

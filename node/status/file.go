@@ -34,7 +34,7 @@ func Read(run string) (Snapshot, error) {
 		err = json.NewDecoder(f).Decode(&st)
 	}
 	if err == nil && st.Schema != Schema {
-		err = fmt.Errorf("%s has schema %d, this program knows %d", path, st.Schema, Schema)
+		err = fmt.Errorf("%s has schema %d, this program knows %d: driver-entrypoint of another version wrote it; use nvidia-driver of its image", path, st.Schema, Schema)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return Snapshot{}, fmt.Errorf("read the driver's status: %w", err)

@@ -38,6 +38,9 @@ func (a *App) CacheDir() (string, error) {
 	if err != nil {
 		return "", Usagef("no place for the cache: %w; give --cache DIR, or "+cacheVariable+" in the environment", err)
 	}
+	if !filepath.IsAbs(dir) { // it would be another folder after each cd
+		return "", Usagef("no place for the cache: $HOME is %q, which is not absolute; give --cache DIR, or "+cacheVariable+" in the environment", filepath.Dir(dir))
+	}
 	return filepath.Join(dir, "driver-build"), nil
 }
 

@@ -36,6 +36,7 @@ func (a *App) Root(cmd *cobra.Command) {
 // cancelled ctx takes the place of the command's error.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
+	refuseShells(root)
 	err := root.ExecuteContext(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
@@ -44,6 +45,20 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 		fmt.Fprintln(a.Stderr, "driver-build:", err)
 	}
 	return ExitCode(err)
+}
+
+// refuseShells makes cobra's command completion refuse shells that it does not know, and arguments.
+func refuseShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args, c.RunE = NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, shell := range c.Commands() {
+			shell.Args = NoArgs
+		}
+	}
 }
 
 // NoArgs refuses arguments; a likely mistake is a system or driver without its flag.
