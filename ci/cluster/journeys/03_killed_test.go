@@ -74,12 +74,16 @@ func Test03Reboot(t *testing.T) {
 }
 
 // A node that has no GPU yet: the pod waits, not ready, and says why; once there is a GPU it serves, without
-// a restart.
+// a restart. A startup taint keeps other pods away until then.
 func Test03LaterGPU(t *testing.T) {
 	c := cluster.New(t)
 	c.StateTable()
-	helmInstall(t, c, "nvidia-driver", cluster.Newer)
-	const unfit = "no display device of NVIDIA"
+	const unfit, starting = "no display device of NVIDIA", "example.com/starting"
+	c.Kubectl("taint", "node", cluster.NodeName, starting+":NoSchedule", "example.com/other:PreferNoSchedule")
+	taints := func() string {
+		return c.Kubectl("get", "node", cluster.NodeName, "-o", "jsonpath={.spec.taints[*].key}")
+	}
+	helmInstall(t, c, "nvidia-driver", cluster.Newer, "--set", "startupTaints={"+starting+"}")
 	c.Wait(startWait, "the pod says that there is no GPU", func() error {
 		if st := c.Status(); st.State != status.Waiting || st.WaitsFor != status.ForPreflight || !strings.Contains(st.Reason, unfit) {
 			return fmt.Errorf("state %q, waits for %q: %s; %s", st.State, st.WaitsFor, st.Reason, cluster.Summary(c.DriverPods()))
@@ -94,9 +98,18 @@ func Test03LaterGPU(t *testing.T) {
 	if out := c.Node("grep nvidia /proc/modules /proc/mounts || true"); strings.Contains(out, "nvidia_") || strings.Contains(out, "/run/nvidia") {
 		t.Errorf("something was left: %s", out)
 	}
+	if got := taints(); !strings.Contains(got, starting) {
+		t.Errorf("the startup taint is gone before the driver serves: %s", got)
+	}
 	c.PlugGPU(t, fakegpu.T4)
 	begin := time.Now()
 	waitServing(t, c, cluster.Newer)
+	c.Wait(time.Minute, "the startup taint is removed, the other one stays", func() error {
+		if got := taints(); strings.Contains(got, starting) || !strings.Contains(got, "example.com/other") {
+			return fmt.Errorf("taints: %s", got)
+		}
+		return nil
+	})
 	t.Logf("ready %s after the GPU was there", time.Since(begin).Round(time.Second))
 	noRestarts(t, c)
 }
