@@ -59,7 +59,7 @@ buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; n
 compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more
 	ci/compat/run
 
-bench: build ## speed, memory and size against tar and the compressors; what the entrypoint costs a node
+bench: build ## every table of docs/benchmarks.md, in one run; refuses a busy machine; SHORT=1 to see that it works
 	ci/bench
 
 fuzz: ## every fuzz target for FUZZTIME (default 30s)

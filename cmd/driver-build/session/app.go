@@ -46,7 +46,8 @@ type App struct {
 	caFile   string
 	mirrors  []string // of registries, HOST=MIRROR
 	rollback bool
-	inGo     bool // --no-helpers
+	inGo     bool   // --no-helpers
+	profile  string // --cpu-profile
 }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
@@ -58,6 +59,8 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
 	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
 	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's (default $"+caVariable+")")
+	f.StringVar(&a.profile, "cpu-profile", "", "file for a profile of this process")
+	_ = f.MarkHidden("cpu-profile") // it exists: the line above
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
 }
 
@@ -80,7 +83,7 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 		err = errors.Join(err, s.close())
 		a.releaseResults()
 	}()
-	return f(ctx, s)
+	return a.profiled(func() error { return f(ctx, s) })
 }
 
 // Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
