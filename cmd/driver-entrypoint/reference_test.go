@@ -25,9 +25,9 @@ func TestReference(t *testing.T) {
 			verbs.WriteString("\n" + reference.Command(c, flags, reference.Shared{Where: "`init`", Flags: first.LocalNonPersistentFlags()}))
 		}
 	}
-	reference.Page(t, "../../docs/nvidia-driver.md", "cmd/driver-entrypoint", map[string]string{"verbs": verbs.String()})
-	reference.Page(t, "../../docs/operations.md", "cmd/driver-entrypoint", map[string]string{
-		"exit codes": require.Value(reference.ExitCodes("exit.go"))(t),
-		"status":     require.Value(reference.Fields("../../docs/schema/status.schema.json"))(t),
+	reference.Page(t, "../../docs/nvidia-driver.md", "cmd/driver-entrypoint", map[string]string{
+		"verbs":  verbs.String(),
+		"status": require.Value(reference.Fields("../../docs/schema/status.schema.json"))(t),
 	})
+	reference.Page(t, "../../docs/operations.md", "cmd/driver-entrypoint", map[string]string{"exit codes": require.Value(reference.ExitCodes("exit.go"))(t)})
 }
