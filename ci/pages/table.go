@@ -35,7 +35,7 @@ var Elsewhere = map[string]map[string]string{
 	},
 	"moving": {
 		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                              "fails on purpose: TestForeignNames",
-		"helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=535.261.03": "needs NVIDIA's repository of charts: Test06Operator has the operator's DaemonSet with our image",
+		"helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=535.261.03": "needs NVIDIA's repository of charts: Test06Operator has the operator's DaemonSet with our image",
 	},
 	"upgrades": {
 		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
