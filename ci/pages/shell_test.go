@@ -111,7 +111,7 @@ http: {addr: %[3]s, tls: {certificate: %[1]s/server.pem, key: %[1]s/server-key.p
 	}
 }
 
-// rows returns a matrix with only these systems and drivers, and a mirror of Docker's registry.
+// rows returns a matrix with only these systems and drivers, for amd64, and with a mirror of Docker's registry.
 func rows(text, mirror string, systems, drivers []string) (string, error) {
 	var matrix map[string]any
 	if err := yaml.Unmarshal([]byte(text), &matrix); err != nil {
@@ -130,6 +130,9 @@ func keep(matrix map[string]any, list, key string, wanted []string) (removed []s
 	for _, row := range matrix[list].([]any) { //nolint:errcheck // a panic says enough
 		name := fmt.Sprint(row.(map[string]any)[key]) //nolint:errcheck // as above
 		if slices.Contains(wanted, name) {
+			if list == "systems" {
+				row.(map[string]any)["archs"] = []string{"amd64"} //nolint:errcheck // as above
+			}
 			some = append(some, row)
 		} else {
 			removed = append(removed, name)

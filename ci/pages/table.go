@@ -34,7 +34,7 @@ var Elsewhere = map[string]map[string]string{
 		"driver-build --os rhel9 --driver 550.163.01 --kernel latest --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has a server that asks for its certificate",
 	},
 	"moving": {
-		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                              "fails on purpose: TestForeignNames",
+		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                "fails on purpose: TestForeignNames",
 		"helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=535.261.03": "needs NVIDIA's repository of charts: Test06Operator has the operator's DaemonSet with our image",
 	},
 	"upgrades": {
