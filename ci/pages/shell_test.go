@@ -111,7 +111,8 @@ http: {addr: %[3]s, tls: {certificate: %[1]s/server.pem, key: %[1]s/server-key.p
 	}
 }
 
-// rows returns a matrix with only these systems and drivers, for amd64, and with a mirror of Docker's registry.
+// rows returns a matrix with only these systems and drivers, for amd64, and with a mirror of
+// Docker's registry.
 func rows(text, mirror string, systems, drivers []string) (string, error) {
 	var matrix map[string]any
 	if err := yaml.Unmarshal([]byte(text), &matrix); err != nil {
