@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -379,6 +380,28 @@ func TestPushStalls(t *testing.T) {
 			}
 			if n > 2 && (err == nil || !strings.Contains(err.Error(), "too long") || !errors.Is(err, fetch.ErrUnreachable)) {
 				t.Errorf("Push = %v; want a registry that takes too long", err)
+			}
+		})
+	}
+}
+
+// Another client pushes the same blobs at the same moment: the registry misses one of them for a while.
+func TestPushBlobUnknown(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int64{"for a while": 2, "for good": 99} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.failing(faulty(n, "PUT /v2/x/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, `{"errors":[{"code":"DIGEST_INVALID","message":"provided digest did not match"},{"code":"MANIFEST_BLOB_UNKNOWN","message":"blob unknown"}]}`)
+			}))
+			_, _, err := client(t).Push(t.Context(), f.host()+"/x:1", ocitest.Image(t, "amd64", 1000, "one"))
+			if n == 2 {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, "MANIFEST_BLOB_UNKNOWN")
+				assert.Equalf(t, 4, f.count("PUT", "/manifests/"), "attempts")
 			}
 		})
 	}

@@ -30,6 +30,7 @@ type StatusError struct {
 	Message    string // the registry's message, cleaned and shortened; may be empty
 	retryAfter time.Duration
 	refused    bool // user and password
+	lacksBlob  bool // that a manifest names
 }
 
 // RetryAfter is the pause that the registry requested; 0 if none.
@@ -58,25 +59,26 @@ func Check(resp *http.Response, codes ...int) error {
 	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
 	e.refused = e.Code == http.StatusUnauthorized && resp.Request != nil && strings.HasPrefix(resp.Request.Header.Get("Authorization"), "Basic ")
 	if resp.Request == nil || resp.Request.Method != http.MethodHead {
-		e.Message = message(resp.Body)
+		e.Message, e.lacksBlob = message(resp.Body)
 	}
 	return e
 }
 
 // message returns the text of the errors document that registries send, see "Error Codes" in the OCI
-// distribution specification.
-func message(body io.Reader) string {
+// distribution specification, and whether it says that a blob of a manifest is missing.
+func message(body io.Reader) (text string, lacksBlob bool) {
 	var doc struct {
 		Errors []struct{ Code, Message string }
 	}
 	if json.NewDecoder(io.LimitReader(body, maxErrorBody)).Decode(&doc) != nil {
-		return ""
+		return "", false
 	}
 	var all []string
 	for _, e := range doc.Errors {
+		lacksBlob = lacksBlob || e.Code == "MANIFEST_BLOB_UNKNOWN"
 		all = append(all, strings.TrimSpace(e.Code+" "+e.Message))
 	}
-	return Clean(strings.Join(all, "; "))
+	return Clean(strings.Join(all, "; ")), lacksBlob
 }
 
 // Status returns the HTTP status of an error, 0 if it has none.
