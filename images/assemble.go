@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,9 +10,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -23,16 +27,17 @@ type namedLayer struct {
 // assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever
 // format the base has; a Docker layer and an OCI layer are the same bytes under two media types. fileList is
 // the digest of the list of files.
-func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList string) (v1.Image, error) {
+func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList string) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the base: %w", err)
 	}
-	adds, err := addenda(r, base, baseConfig, layers)
+	adds, err := b.addenda(ctx, r, base, baseConfig, layers)
 	if err != nil {
 		return nil, err
 	}
+	adds[len(adds)-1].Annotations = layer.Keyed(layers[len(layers)-1].layer, map[string]string{recipe.LabelFiles: fileList})
 	if img, err = mutate.Append(img, adds...); err != nil {
 		return nil, fmt.Errorf("append the layers: %w", err)
 	}
@@ -62,7 +67,9 @@ func assemble(r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList str
 }
 
 // addenda lists the layers with their history: those of the base as they are, then those of the recipe.
-func addenda(r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer) ([]mutate.Addendum, error) {
+func (b *Builder) addenda(
+	ctx context.Context, r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer,
+) ([]mutate.Addendum, error) {
 	below, err := base.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("layers of the base: %w", err)
@@ -77,6 +84,9 @@ func addenda(r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers 
 		if add.MediaType, err = layer.OCIMediaType(l); err != nil {
 			return nil, err
 		}
+		if add.Annotations, err = b.baseAnnotations(ctx, l); err != nil {
+			return nil, err
+		}
 		adds = append(adds, add)
 	}
 	for _, l := range layers {
@@ -84,11 +94,37 @@ func addenda(r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers 
 		if err != nil {
 			return nil, err
 		}
-		adds = append(adds, mutate.Addendum{Layer: l.layer, MediaType: mt, History: v1.History{
+		var annotations map[string]string
+		if l.name != inventory.LayerName {
+			if annotations, err = b.Layers().Annotations(ctx, l.layer, progress.Observer(nil).Begin("", "")); err != nil {
+				return nil, err
+			}
+		}
+		adds = append(adds, mutate.Addendum{Layer: l.layer, MediaType: mt, Annotations: annotations, History: v1.History{
 			Created: v1.Time{Time: r.Time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + l.name,
 		}})
 	}
 	return adds, nil
+}
+
+// baseAnnotations are those of a layer of the base in the manifest: what its manifest says, and its outline.
+func (b *Builder) baseAnnotations(ctx context.Context, l v1.Layer) (map[string]string, error) {
+	more, err := b.Layers().Annotations(ctx, l, progress.Observer(nil).Begin("", ""))
+	if err != nil {
+		return nil, err
+	}
+	desc, err := partial.Descriptor(l)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(desc.Annotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	delete(all, recipe.LabelKey) // only a layer that this build made, or knows by its key, may say so
+	delete(all, recipe.LabelFiles)
+	maps.Copy(all, more)
+	return all, nil
 }
 
 // environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect of a

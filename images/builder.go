@@ -19,9 +19,11 @@ import (
 
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -39,6 +41,9 @@ type Builder struct {
 	Compiles int                 // compiles at a time; 0: 1
 	Signer   *sign.Signer        // of the modules that are compiled for images; nil: they stay unsigned
 	Signed   *modsign.Signatures // of those modules, made by somebody else; nil: Signer makes them
+
+	// Finished finds finished layers in registries; nil: every layer is made on this machine.
+	Finished *layercache.Finder
 
 	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an
 	// earlier build made.
@@ -74,11 +79,21 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (*
 
 // Layers are those of the cache.
 func (b *Builder) Layers() layer.Cache {
-	return layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Records: b.Records}
+	c := layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Records: b.Records}
+	if b.Finished != nil {
+		c.Elsewhere, c.Unverified = b.Finished.Find, !b.Finished.Verifies()
+	}
+	return c
 }
 
+// descriptionName is the name of the layer with driver.json.
+const descriptionName = "description"
+
+// SingleLayers are the names of layers, as the history of an image has them, that no two images share.
+func SingleLayers() []string { return []string{descriptionName, inventory.LayerName} }
+
 func spec(r *recipe.Recipe, name, key string) layer.Spec {
-	return layer.Spec{Target: r.Target(), Name: name, Key: key, Compression: r.Compression, Time: r.Time()}
+	return layer.Spec{Target: r.Target(), Arch: r.Arch, Name: name, Key: key, Compression: r.Compression, Time: r.Time()}
 }
 
 // Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished stays in
@@ -88,12 +103,15 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
+	if b.Finished != nil {
+		b.Finished.Read(r.Tag, r.Arch)
+	}
 	var packages, entrypoint, description v1.Layer
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
 	eg.Go(func() (err error) { packages, err = b.packagesLayer(ectx, r, base); return err })
-	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r); return err })
+	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r, r.Sources); return err })
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
 	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r); return err })
 	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
@@ -105,12 +123,16 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
 	layers = append(layers, modules...)
-	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{"description", description})
+	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{descriptionName, description})
 	list, digest, err := b.listFiles(ctx, r, base, layers)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
-	return assemble(r, base, append(layers, namedLayer{inventory.LayerName, list}), digest)
+	img, err := b.assemble(ctx, r, base, append(layers, namedLayer{inventory.LayerName, list}), digest)
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
+	}
+	return img, nil
 }
 
 // listFiles makes the layer with the list of all files of the image, for Verify, and returns the digest of
@@ -128,7 +150,7 @@ func (b *Builder) listFiles(ctx context.Context, r *recipe.Recipe, base v1.Image
 
 // base reads the base image and makes sure that it is the one that was planned.
 func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (v1.Image, error) {
-	base, err := b.Registry.Base(ctx, location, r.Arch)
+	base, err := b.openBase(ctx, location, r.Arch)
 	if err != nil {
 		return nil, fmt.Errorf("base image: %w", err)
 	}
@@ -136,4 +158,13 @@ func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (
 		return nil, fmt.Errorf("base image %s is %s now, but was planned as %s: plan again", location, got, r.Base.Digest)
 	}
 	return base.Image, nil
+}
+
+// openBase downloads the base image. With finished layers from registries, the base may be needed by its
+// digests only, so each of its layers is downloaded when it is read.
+func (b *Builder) openBase(ctx context.Context, location, arch string) (*registry.Base, error) {
+	if b.Finished != nil {
+		return b.Finished.Base(location, arch)
+	}
+	return b.Registry.Base(ctx, location, arch)
 }

@@ -33,7 +33,9 @@ func (b *Builder) describedLayer(ctx context.Context, r *recipe.Recipe, info dri
 	if err != nil {
 		return nil, err
 	}
-	return b.Layers().Make(ctx, spec(r, "description", k), func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+	of := spec(r, descriptionName, k)
+	of.Single = true
+	return b.Layers().Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
 		tree := rootfs.New(spool, nil)
 		return tree, tree.AddFile(driverinfo.Path, 0o644, int64(len(text)), bytes.NewReader(text))
 	})

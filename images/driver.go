@@ -14,11 +14,14 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
+// driverLayers are those of a driver. kernel may be nil if only user is needed.
 type driverLayers struct{ user, kernel v1.Layer }
 
-// driverLayers makes both layers of the driver. They come from one pass over its archives, and only if one of
-// them is not in the cache. They do not depend on the system but on its library folders.
-func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLayers, error) {
+type driverSpecs struct{ user, kernel layer.Spec }
+
+// driverLayers makes the layers of the driver. They come from one pass over its archives, and only if one of
+// those that are needed is not finished yet. They do not depend on the system but on its library folders.
+func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel bool) (driverLayers, error) {
 	userKey, err := layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
 	if err != nil {
 		return driverLayers{}, err
@@ -28,15 +31,16 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLay
 		return driverLayers{}, err
 	}
 	step := b.Observe.Begin(r.Target(), "driver "+r.Driver)
-	cache := b.Layers()
-	var have driverLayers
-	have.user, _ = cache.Get(userKey)
-	have.kernel, _ = cache.Get(kernelKey)
-	if have.user != nil && have.kernel != nil {
+	of := driverSpecs{user: spec(r, "user-mode driver", userKey), kernel: spec(r, "kernel sources", kernelKey)}
+	have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
+	if needKernel || have.user == nil { // it is made in the same pass
+		have.kernel = b.finishedDriver(ctx, r, of, of.kernel, step)
+	}
+	if have.user != nil && (have.kernel != nil || !needKernel) {
 		return have, step.End(true, nil)
 	}
 	made, err := layer.Once(ctx, &b.running, userKey+kernelKey, func() (driverLayers, error) {
-		return b.unpackDriver(ctx, r, have, userKey, kernelKey, step)
+		return b.unpackDriver(ctx, r, have, of, step)
 	})
 	if err != nil {
 		err = fmt.Errorf("driver %s: %w", r.Driver, err)
@@ -44,9 +48,24 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe) (driverLay
 	return made, step.End(false, err)
 }
 
+// finishedDriver returns one of the layers from the cache or a registry; nil if neither has it.
+func (b *Builder) finishedDriver(ctx context.Context, r *recipe.Recipe, all driverSpecs, of layer.Spec, step *progress.Step) v1.Layer {
+	if l, ok := b.Layers().Get(of.Key); ok {
+		return l
+	}
+	l, _ := b.Layers().Borrow(ctx, of, func(ctx context.Context) (v1.Layer, error) {
+		made, err := b.unpackDriver(ctx, r, driverLayers{}, all, step)
+		if of.Key == all.user.Key {
+			return made.user, err
+		}
+		return made.kernel, err
+	}, step)
+	return l
+}
+
 // unpackDriver makes the layers that are missing in have.
 func (b *Builder) unpackDriver(
-	ctx context.Context, r *recipe.Recipe, have driverLayers, userKey, kernelKey string, step *progress.Step,
+	ctx context.Context, r *recipe.Recipe, have driverLayers, of driverSpecs, step *progress.Step,
 ) (out driverLayers, err error) {
 	spool, err := rootfs.NewSpool(b.Store.Dir())
 	if err != nil {
@@ -61,13 +80,13 @@ func (b *Builder) unpackDriver(
 	eg, ctx := errgroup.WithContext(ctx)
 	if have.user == nil {
 		eg.Go(func() (err error) {
-			out.user, err = b.Layers().Write(ctx, spec(r, "user-mode driver", userKey), d.User, step)
+			out.user, err = b.Layers().Write(ctx, of.user, d.User, step)
 			return err
 		})
 	}
 	if have.kernel == nil {
 		eg.Go(func() (err error) {
-			out.kernel, err = b.Layers().Write(ctx, spec(r, "kernel sources", kernelKey), d.Kernel, step)
+			out.kernel, err = b.Layers().Write(ctx, of.kernel, d.Kernel, step)
 			return err
 		})
 	}

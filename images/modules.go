@@ -49,30 +49,35 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		return nil, err
 	}
 	name := "modules " + flavour + " " + k.Release
-	made, err := b.Layers().Make(ctx, spec(r, name, unsigned), func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		tree := rootfs.New(spool, nil)
-		return tree, b.compile(ctx, r, base, k, flavour, step, tree)
-	})
-	if err != nil || b.Signer == nil && b.Signed == nil {
-		return made, err
+	compiled := func(ctx context.Context) (v1.Layer, error) {
+		return b.Layers().Make(ctx, spec(r, name, unsigned), func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+			tree := rootfs.New(spool, nil)
+			return tree, b.compile(ctx, r, base, k, flavour, step, tree)
+		})
 	}
-	with := b.Signed
-	if with == nil {
-		own := modsign.SignWith(b.Signer)
-		with = &own
+	switch {
+	case b.Signed != nil:
+		return b.signedLayer(ctx, r, name, unsigned, compiled, *b.Signed)
+	case b.Signer != nil:
+		return b.signedLayer(ctx, r, name, unsigned, compiled, modsign.SignWith(b.Signer))
 	}
-	return b.signedLayer(ctx, r, name, unsigned, made, *with)
+	return compiled(ctx)
 }
 
-// signedLayer is a layer with modules, with signatures. It is cached by what was signed and by whom.
+// signedLayer is a layer with modules, with signatures. It is cached by what was signed and by whom: what has
+// been signed before is not compiled again.
 func (b *Builder) signedLayer(
-	ctx context.Context, r *recipe.Recipe, name, unsignedKey string, unsigned v1.Layer, with modsign.Signatures,
+	ctx context.Context, r *recipe.Recipe, name, unsignedKey string, compiled func(context.Context) (v1.Layer, error), with modsign.Signatures,
 ) (v1.Layer, error) {
-	k, err := layer.Key("signed-modules", unsignedKey, sign.Fingerprint(with.Certificate.Raw))
+	k, err := modsign.SignedKey(unsignedKey, sign.Fingerprint(with.Certificate.Raw))
 	if err != nil {
 		return nil, err
 	}
 	return b.Layers().Make(ctx, spec(r, name+", signed", k), func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+		unsigned, err := compiled(ctx)
+		if err != nil {
+			return nil, err
+		}
 		tree := rootfs.New(spool, nil)
 		return tree, with.Sign(ctx, b.Store, unsigned, tree)
 	})
@@ -155,7 +160,7 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 	})
 	eg.Go(func() (err error) { headers, err = b.headersLayer(ctx, r, base, k); return err })
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ctx, r); return err })
-	eg.Go(func() (err error) { driver, err = b.driverLayers(ctx, r); return err })
+	eg.Go(func() (err error) { driver, err = b.driverLayers(ctx, r, true); return err })
 	eg.Go(func() (err error) { description, err = b.compileDescription(ctx, &of); return err })
 	if err := eg.Wait(); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ var imageFloors = [][]string{
 	},
 	{"images/recipe"},
 	{"images/layer", "images/lockfile", "images/provenance", "images/vex"},
-	{"images/inventory", "images/moduleset", "images/packages", "images/programs"},
+	{"images/inventory", "images/layercache", "images/moduleset", "images/packages", "images/programs"},
 	{"images/driver", "images/modsign", "images/verify"},
 	{"images/sbom"},
 	{"images", "images/attestation"},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // buildFlags are the flags of the main command.
@@ -34,6 +36,7 @@ type buildFlags struct {
 	signer      flags.Signer
 	imageSigner flags.ImageSigner
 	record      flags.Record
+	layers      flags.LayerCache
 }
 
 func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
@@ -53,6 +56,7 @@ func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
 	o.record.AddTo(f)
+	o.layers.AddTo(f)
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
@@ -99,6 +103,23 @@ func (o *buildFlags) checkSigning(getenv func(string) string, p *publication) (e
 	return nil
 }
 
+// pushed is the repository that images are pushed to; "": none.
+func (o *buildFlags) pushed() string {
+	if !o.output.Push {
+		return ""
+	}
+	return o.output.Repository
+}
+
+// checkLayers finds mistakes in the flags of the cache of layers.
+func (o *buildFlags) checkLayers(a *session.App, imageSigner signature.Signer, signsModules bool) error {
+	var key crypto.PublicKey
+	if imageSigner != nil {
+		key = imageSigner.Public()
+	}
+	return o.layers.Check(o.pushed(), a.Offline, imageSigner != nil || signsModules, key)
+}
+
 func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	m, b, err := o.selection.Batch()
 	if err != nil {
@@ -131,6 +152,9 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeImageSigner()) }()
 	p.plan.Signer = imageSigner
+	if err := o.checkLayers(a, imageSigner, signer != nil); err != nil {
+		return err
+	}
 	groups, err := groupsFromFlags(&b, p.outs)
 	if err != nil {
 		return err
@@ -149,6 +173,9 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 			}
 		}
 		s.Signer = signer
+		if !o.dryRun {
+			o.layers.Attach(ctx, s, len(p.outs) > 0)
+		}
 		closeRunner := o.runners.Attach(s)
 		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, p), closeRunner())
 	})
@@ -212,7 +239,10 @@ func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session
 				return err
 			}
 		}
-		return o.output.Publish(ctx, a, s, p.outs, built.Artifact, plan)
+		if err := o.output.Publish(ctx, a, s, p.outs, built.Artifact, plan); err != nil {
+			return err
+		}
+		return o.layers.Publish(ctx, s, o.pushed(), built.Artifact, built.Images, plan)
 	})
 }
 

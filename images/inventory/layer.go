@@ -47,6 +47,7 @@ func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, files []Fi
 func listLayer(
 	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) ([]File, error),
 ) (made v1.Layer, digest string, err error) {
+	of.Single = true
 	if of.Key, err = layer.Key("file list", inputs...); err != nil {
 		return nil, "", err
 	}
@@ -68,6 +69,9 @@ func listLayer(
 	})
 	if err != nil {
 		return nil, "", err
+	}
+	if digest = layer.Annotation(made, recipe.LabelFiles); digest != "" {
+		return made, digest, nil
 	}
 	data, err := FromLayer(ctx, cache, made)
 	if err != nil {

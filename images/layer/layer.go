@@ -28,8 +28,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// record is what the cache knows of a layer: cache/layers/<key>.json names the blob that these inputs gave.
-type record struct {
+// Record is what is known of a finished layer. cache/layers/<key>.json names the blob that these inputs gave.
+type Record struct {
 	Digest    v1.Hash         `json:"digest"`
 	DiffID    v1.Hash         `json:"diffID"`
 	Size      int64           `json:"size"`
@@ -38,16 +38,17 @@ type record struct {
 
 // storedLayer is a v1 layer whose compressed bytes are in the store.
 type storedLayer struct {
-	record
+	Record
+	key   string
 	store *fetch.Store
 }
 
-func (l *storedLayer) Digest() (v1.Hash, error)            { return l.record.Digest, nil }
-func (l *storedLayer) DiffID() (v1.Hash, error)            { return l.record.DiffID, nil }
-func (l *storedLayer) Size() (int64, error)                { return l.record.Size, nil }
-func (l *storedLayer) MediaType() (types.MediaType, error) { return l.record.MediaType, nil }
+func (l *storedLayer) Digest() (v1.Hash, error)            { return l.Record.Digest, nil }
+func (l *storedLayer) DiffID() (v1.Hash, error)            { return l.Record.DiffID, nil }
+func (l *storedLayer) Size() (int64, error)                { return l.Record.Size, nil }
+func (l *storedLayer) MediaType() (types.MediaType, error) { return l.Record.MediaType, nil }
 func (l *storedLayer) Compressed() (io.ReadCloser, error) {
-	return l.store.Open(l.record.Digest.Hex)
+	return l.store.Open(l.Record.Digest.Hex)
 }
 func (l *storedLayer) Uncompressed() (io.ReadCloser, error) {
 	full, err := partial.CompressedToLayer(l)
@@ -63,14 +64,22 @@ type Cache struct {
 	Running *singleflight.Group // layers in the making, by key
 	Observe progress.Observer
 	Records string // folder below that of the store with the names of finished layers; "": layers
+
+	// Elsewhere finds finished layers in registries; nil: there are none.
+	Elsewhere func(Spec) (*Borrowed, bool)
+	// Unverified says that Elsewhere takes layers from images that nobody signed. What is made then is noted in
+	// a folder of its own, so that a build that signs never takes it.
+	Unverified bool
 }
 
 // Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content,
 // Compression and Time.
 type Spec struct {
 	Target      string // of the image, for progress: "535.261.03-debian12 amd64"
+	Arch        string // of the image
 	Name        string
 	Key         string
+	Single      bool // no other image has it
 	Compression recipe.Compression
 	Time        time.Time // of all files
 }
@@ -89,22 +98,47 @@ func Key(kind string, inputs ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func (c Cache) file(key string) string {
-	return filepath.Join(cmp.Or(c.Records, "layers"), key+".json")
+// unverifiedRecords is the folder for what is made while layers come from images that nobody signed.
+const unverifiedRecords = "layers-unverified"
+
+func (c Cache) folder() string {
+	if c.Unverified {
+		return unverifiedRecords
+	}
+	return cmp.Or(c.Records, "layers")
 }
 
 // Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
-// missing.
+// missing, and so does a blob of another size, which is removed.
 func (c Cache) Get(key string) (v1.Layer, bool) {
-	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), c.file(key)))
+	if l, ok := c.read(cmp.Or(c.Records, "layers"), key); ok || !c.Unverified {
+		return l, ok
+	}
+	return c.read(unverifiedRecords, key)
+}
+
+func (c Cache) read(folder, key string) (v1.Layer, bool) {
+	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), folder, key+".json"))
 	if err != nil {
 		return nil, false
 	}
-	var rec record
-	if json.Unmarshal(b, &rec) != nil || !c.Store.Has(rec.Digest.Hex) {
+	var rec Record
+	if json.Unmarshal(b, &rec) != nil || !rec.isIn(c.Store) {
 		return nil, false
 	}
-	return &storedLayer{rec, c.Store}, true
+	return &storedLayer{rec, key, c.Store}, true
+}
+
+// isIn says whether a store has the layer. It removes a blob of another size, which something damaged.
+func (r Record) isIn(store *fetch.Store) bool {
+	if !store.Has(r.Digest.Hex) {
+		return false
+	}
+	info, err := os.Stat(store.Path(r.Digest.Hex))
+	if err == nil && info.Size() != r.Size {
+		_ = os.Remove(store.Path(r.Digest.Hex)) // if that fails, writing the blob again fails too, and says why
+	}
+	return err == nil && info.Size() == r.Size
 }
 
 // Make returns the layer of a specification, from the cache or made by fill. When several callers request the
@@ -114,6 +148,19 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 	if l, ok := c.Get(of.Key); ok {
 		return l, step.End(true, nil)
 	}
+	again := func(ctx context.Context) (v1.Layer, error) {
+		step := c.Observe.Begin(of.Target, of.Name+" layer")
+		made, err := c.fill(ctx, of, fill, step)
+		return made, step.End(false, err)
+	}
+	if l, ok := c.Borrow(ctx, of, again, step); ok {
+		return l, step.End(true, nil)
+	}
+	made, err := c.fill(ctx, of, fill, step)
+	return made, step.End(false, err)
+}
+
+func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step) (v1.Layer, error) {
 	made, err := Once(ctx, c.Running, of.Key, func() (v1.Layer, error) {
 		spool, err := rootfs.NewSpool(c.Store.Dir())
 		if err != nil {
@@ -127,9 +174,9 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 		return c.Write(ctx, of, tree, step)
 	})
 	if err != nil {
-		return nil, step.End(false, fmt.Errorf("%s layer: %w", of.Name, err))
+		return nil, fmt.Errorf("%s layer: %w", of.Name, err)
 	}
-	return made, step.End(false, nil)
+	return made, nil
 }
 
 // Write compresses a tree and notes the result in the cache.
@@ -148,16 +195,16 @@ func (c Cache) write(ctx context.Context, of Spec, total int64, step *progress.S
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Store.WriteFile(c.file(of.Key), b); err != nil {
+	if err := c.Store.WriteFile(filepath.Join(c.folder(), of.Key+".json"), b); err != nil {
 		return nil, err
 	}
-	return &storedLayer{rec, c.Store}, nil
+	return &storedLayer{rec, of.Key, c.Store}, nil
 }
 
 // compress writes a tar stream into the store. Tar, both digests and the compressor run at the same time.
 func compress(
 	ctx context.Context, store *fetch.Store, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error,
-) (rec record, err error) {
+) (rec Record, err error) {
 	blob, err := store.Create()
 	if err != nil {
 		return rec, err
@@ -180,7 +227,7 @@ func compress(
 	if err != nil {
 		return rec, err
 	}
-	return record{
+	return Record{
 		Digest:    v1.Hash{Algorithm: "sha256", Hex: sum},
 		DiffID:    v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(diff.Sum(nil))},
 		Size:      size,

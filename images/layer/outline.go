@@ -27,29 +27,45 @@ func (c Cache) Outline(ctx context.Context, layers []v1.Layer, spool *rootfs.Spo
 }
 
 func (c Cache) applyOutline(ctx context.Context, tree *rootfs.Tree, l v1.Layer, step *progress.Step) (err error) {
-	digest, err := l.Digest()
+	outline, err := c.OutlineOf(ctx, l, step)
 	if err != nil {
 		return err
 	}
-	key, err := Key("outline", digest.String())
-	if err != nil {
-		return err
-	}
-	outline, ok := c.Get(key)
-	if !ok {
-		outline, err = Once(ctx, c.Running, key, func() (v1.Layer, error) {
-			return c.write(ctx, Spec{Key: key, Compression: recipe.Zstd}, 0, step, func(w io.Writer) error { return writeOutline(ctx, l, w) })
-		})
-		if err != nil {
-			return err
-		}
-	}
-	r, err := outline.Uncompressed()
+	r, err := Open(outline)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	return tree.ApplyOutline(ctx, bufio.NewReaderSize(r, 256<<10))
+}
+
+// OutlineKey is the key of the outline of the layer with a digest.
+func OutlineKey(digest v1.Hash) (string, error) { return Key("outline", digest.String()) }
+
+// OutlineOf returns the outline of a layer, which is a layer too. The layer is only read if neither the cache
+// nor a registry has its outline.
+func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (v1.Layer, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return nil, err
+	}
+	key, err := OutlineKey(digest)
+	if err != nil {
+		return nil, err
+	}
+	if outline, ok := c.Get(key); ok {
+		return outline, nil
+	}
+	of := Spec{Name: "outline", Key: key, Compression: recipe.Zstd, Single: true}
+	read := func(ctx context.Context) (v1.Layer, error) {
+		return Once(ctx, c.Running, key, func() (v1.Layer, error) {
+			return c.write(ctx, of, 0, step, func(w io.Writer) error { return writeOutline(ctx, l, w) })
+		})
+	}
+	if outline, ok := c.Borrow(ctx, of, read, step); ok {
+		return outline, nil
+	}
+	return read(ctx)
 }
 
 func writeOutline(ctx context.Context, l v1.Layer, w io.Writer) (err error) {

@@ -56,6 +56,9 @@ func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Imag
 			return nil, fmt.Errorf("sign %s: %w", name, err)
 		}
 	}
+	if err := annotate(ctx, layers, img, examined, labels); err != nil {
+		return nil, fmt.Errorf("sign %s: %w", name, err)
+	}
 	signed, err := rebuilt(img, config, examined, labels)
 	if err != nil {
 		return nil, fmt.Errorf("sign %s: %w", name, err)
@@ -94,8 +97,9 @@ func compressionOf(l v1.Layer) (recipe.Compression, error) {
 // examinedLayer is a layer, and what it has.
 type examinedLayer struct {
 	v1.Layer
-	modules bool
-	list    bool // of the image's files
+	modules     bool
+	list        bool              // of the image's files
+	annotations map[string]string // in the manifest
 }
 
 // moduleLayers are the image's layers; at least one has modules when there is no error. Layers of this
@@ -187,7 +191,7 @@ func rebuilt(img v1.Image, config *v1.ConfigFile, layers []examinedLayer, labels
 			return nil, err
 		}
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, id)
-		adds = append(adds, mutate.Addendum{Layer: l.Layer, MediaType: mt})
+		adds = append(adds, mutate.Addendum{Layer: l.Layer, MediaType: mt, Annotations: l.annotations})
 	}
 	made := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	if made, err = mutate.Append(made, adds...); err != nil {

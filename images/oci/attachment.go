@@ -65,9 +65,12 @@ func AttestationTag(subject v1.Hash) string { return ReferrersTag(subject) + ".a
 // referrers API (OCI distribution specification 1.1, "Referrers Tag Schema").
 func ReferrersTag(subject v1.Hash) string { return subject.Algorithm + "-" + subject.Hex }
 
-// IsAttachmentTag says whether a tag names attachments of an image and not an image: one of the three above.
+// LayerTagPrefix is the beginning of the tags by which builds find layers; the key of a layer follows.
+const LayerTagPrefix = "layer-"
+
+// IsAttachmentTag says whether a tag names no image of people: one of the three above, or that of a layer.
 func IsAttachmentTag(tag string) bool {
-	hex, found := strings.CutPrefix(tag, "sha256-")
+	hex, found := strings.CutPrefix(strings.Replace(tag, LayerTagPrefix, "sha256-", 1), "sha256-")
 	hex = strings.TrimSuffix(strings.TrimSuffix(hex, ".sig"), ".att")
 	_, err := v1.NewHash("sha256:" + hex)
 	return found && err == nil

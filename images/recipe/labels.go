@@ -21,6 +21,11 @@ const (
 	LabelContent = labelPrefix + "content"
 	// LabelFiles has the digest of FileList: "sha256:...".
 	LabelFiles = labelPrefix + "files"
+
+	// Annotations of layers in the manifest of an image. By them a later build finds finished layers.
+	LabelKey     = labelPrefix + "key"     // digest of what the layer was made from
+	LabelOutline = labelPrefix + "outline" // digest and size of the layer's outline: "sha256:... 1234"
+
 	ProjectURL = "https://github.com/driver-container/driver-container"
 	OCIPrefix  = "org.opencontainers.image."
 )

@@ -44,7 +44,7 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 		return Description{}, fmt.Errorf("look at %s: the image manifest is malformed: %w", ref, err)
 	}
 	if m.Digest == top.Digest {
-		if err := p.single(ctx, arch, m, manifest.Config); err != nil {
+		if _, err := p.configured(ctx, arch, m, manifest.Config, oci.StoreBlobs(c.opts.Store)); err != nil {
 			return Description{}, err
 		}
 	}
@@ -53,21 +53,6 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 		d.Size += l.Size
 	}
 	return d, nil
-}
-
-// single refuses an image of another architecture.
-func (p *pull) single(ctx context.Context, arch string, m oci.Manifest, config v1.Descriptor) error {
-	if config.Size > oci.MaxConfig {
-		return fmt.Errorf("look at %s: its config is larger than %d bytes", p.ref.text, oci.MaxConfig)
-	}
-	if err := p.blob(ctx, config); err != nil {
-		return err
-	}
-	img, err := oci.NewImage(m.Raw, oci.StoreBlobs(p.opts.Store))
-	if err != nil {
-		return fmt.Errorf("look at %s: %w", p.ref.text, err)
-	}
-	return oci.CheckPlatform(p.ref.text, arch, img)
 }
 
 // absent turns a registry's 404 for a tag into fs.ErrNotExist: there is no such image, or no such repository

@@ -97,13 +97,13 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 		}
 		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
 	}
-	p, img, digest, err := c.look(ctx, ref, arch)
+	p, err := c.newPull("pull", ref)
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := img.Manifest()
+	base, manifest, err := p.image(ctx, arch, oci.StoreBlobs(c.opts.Store))
 	if err != nil {
-		return nil, fmt.Errorf("pull %s: %w", ref, err)
+		return nil, err
 	}
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(c.opts.Jobs)
@@ -118,11 +118,10 @@ func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
 	if err := jobs.Wait(); err != nil {
 		return nil, err
 	}
-	return &Base{Image: img, Name: p.ref.canonical(), Digest: digest}, nil
+	return base, nil
 }
 
-// Look is Base without layers: it downloads the image's manifest and config only, so the layers of the image
-// that it returns have digests and sizes, but cannot be read.
+// Look is Base without layers, which have digests and sizes, but need not be readable.
 func (c *Client) Look(ctx context.Context, ref, arch string) (*Base, error) {
 	if local, ok := oci.ParseLocal(ref); ok {
 		img, digest, err := local.Look(ctx, c.opts.Store, arch)
@@ -131,44 +130,66 @@ func (c *Client) Look(ctx context.Context, ref, arch string) (*Base, error) {
 		}
 		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
 	}
-	p, img, digest, err := c.look(ctx, ref, arch)
+	return c.Lazy(ctx, ref, arch)
+}
+
+// Lazy is Base without the layers. Each is downloaded when it is opened; that needs ctx.
+func (c *Client) Lazy(ctx context.Context, ref, arch string) (*Base, error) {
+	if oci.IsLocal(ref) {
+		return c.Base(ctx, ref, arch)
+	}
+	p, err := c.newPull("pull", ref)
 	if err != nil {
 		return nil, err
 	}
-	return &Base{Image: img, Name: p.ref.canonical(), Digest: digest}, nil
+	base, manifest, err := p.image(ctx, arch, p.blobs(ctx))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range manifest.Layers {
+		c.recordMountSource(d.Digest, p.ref.repo.Name())
+	}
+	return base, nil
 }
 
-// look pulls manifest and config of an image in a registry.
-func (c *Client) look(ctx context.Context, ref, arch string) (*pull, *oci.Image, v1.Hash, error) {
-	fail := func(err error) (*pull, *oci.Image, v1.Hash, error) { return nil, nil, v1.Hash{}, err }
-	p, err := c.newPull("pull", ref)
+// Fetch downloads a blob of a repository into the store.
+func (c *Client) Fetch(ctx context.Context, repository string, d v1.Descriptor) error {
+	p, err := c.newPull("pull", repository+"@"+d.Digest.String())
 	if err != nil {
-		return fail(err)
+		return err
 	}
+	return p.blob(ctx, d)
+}
+
+// image reads manifest and config of an image whose layers are in blobs.
+func (p *pull) image(ctx context.Context, arch string, blobs oci.Blobs) (*Base, *v1.Manifest, error) {
 	m, err := p.manifest(ctx, arch)
 	if err != nil {
-		return fail(err)
+		return nil, nil, err
 	}
 	manifest, err := oci.ParseManifest(m.Raw)
 	if err != nil {
-		return fail(fmt.Errorf("pull %s: %w", ref, err))
+		return nil, nil, fmt.Errorf("%s %s: %w", p.op, p.ref.text, err)
 	}
-	if manifest.Config.Size > oci.MaxConfig {
-		return fail(fmt.Errorf("pull %s: its config is larger than %d bytes", ref, oci.MaxConfig))
+	img, err := p.configured(ctx, arch, m, manifest.Config, blobs)
+	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.Digest}, manifest, err
+}
+
+// configured reads the config of an image for linux/arch.
+func (p *pull) configured(ctx context.Context, arch string, m oci.Manifest, config v1.Descriptor, blobs oci.Blobs) (*oci.Image, error) {
+	if config.Size > oci.MaxConfig {
+		return nil, fmt.Errorf("%s %s: its config is larger than %d bytes", p.op, p.ref.text, oci.MaxConfig)
 	}
-	p.names = map[v1.Hash]string{manifest.Config.Digest: "config"}
-	if err := p.blob(ctx, manifest.Config); err != nil {
-		return fail(err)
+	p.names = map[v1.Hash]string{config.Digest: "config"}
+	if err := p.blob(ctx, config); err != nil {
+		return nil, err
 	}
-	img, err := oci.NewImage(m.Raw, oci.StoreBlobs(c.opts.Store))
+	img, err := oci.NewImage(m.Raw, blobs)
 	if err != nil {
-		return fail(fmt.Errorf("pull %s: %w", ref, err))
-	}
-	if err := oci.CheckPlatform(ref, arch, img); err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("%s %s: %w", p.op, p.ref.text, err)
 	}
 	p.names = layername.Of(img)
-	return p, img, m.Digest, nil
+	return img, oci.CheckPlatform(p.ref.text, arch, img)
 }
 
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other

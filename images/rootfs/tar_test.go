@@ -283,6 +283,37 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
+// FuzzApplyOutline: outlines come from registries, too. Every entry is a clean path, and has a
+// digest or none.
+func FuzzApplyOutline(f *testing.F) {
+	for _, layer := range [][]byte{
+		tarOf(f, dir("a/"), file("a/b", "1"), symlink("l", "/a"), hardlink("h", "a/b"), file("a/.wh.b", "")),
+		tarOf(f, symlink("lib", "usr/lib"), file("lib/x", "1"), file("lib/.wh.x", "")),
+	} {
+		var outline bytes.Buffer
+		require.NoError(f, Outline(f.Context(), bytes.NewReader(layer), &outline))
+		f.Add(outline.Bytes())
+		f.Add(layer)
+	}
+	f.Fuzz(func(t *testing.T, outline []byte) {
+		tree := New(newSpool(t), nil)
+		if tree.ApplyOutline(context.Background(), bytes.NewReader(outline)) != nil {
+			return
+		}
+		for _, e := range tree.All() {
+			if p, err := Clean(e.Path); err != nil || p != e.Path || p == "." {
+				t.Fatalf("path %q: %v", e.Path, err)
+			}
+			if e.Kind != File {
+				continue
+			}
+			if sum, err := e.SHA256(); e.Size < 0 || err == nil && len(sum) != 64 {
+				t.Fatalf("%q has %d bytes and the digest %q: %v", e.Path, e.Size, sum, err)
+			}
+		}
+	})
+}
+
 // FuzzApply: for any layer, every entry is a clean path below directories, and the tree can be written and
 // read.
 func FuzzApply(f *testing.F) {

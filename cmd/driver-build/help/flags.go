@@ -29,6 +29,7 @@ var subjects = []struct {
 		"signature-format", "key", "allow-unsigned", "sbom", "provenance",
 	}},
 	{"Output", []string{"output", "format", "compression", "push", "repository", "tag"}},
+	{"Layers of other builds", []string{"cache-from", "cache-to", "cache-key"}},
 }
 
 const ownTitle = "Flags"

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/display"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/progress"
 )
 
@@ -67,6 +68,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 // Session is a command's connection to cache, network and terminal, open while App.With runs.
 type Session struct {
 	*images.Builder
+	Publisher *layercache.Finder // adds finished layers to registries; nil: the command does not
 	display   *display.Display
 	transfers *display.Transfers
 }

@@ -1,0 +1,122 @@
+package flags
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/layercache"
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// noRepository is the value of --cache-from and --cache-to that names no repository.
+const noRepository = "none"
+
+// LayerCache says which repositories are the cache of layers.
+type LayerCache struct {
+	From []string
+	To   string
+	Keys []string // files
+	keys []crypto.PublicKey
+}
+
+// AddTo declares the flags.
+func (c *LayerCache) AddTo(f *pflag.FlagSet) {
+	f.StringArrayVar(&c.From, "cache-from", nil, "REGISTRY/PATH to take finished layers from, or none (repeatable; default: where the image is pushed to)")
+	f.StringVar(&c.To, "cache-to", "", "REGISTRY/PATH to leave finished layers in for later builds, or none (default: where the image is pushed to)")
+	f.StringArrayVar(&c.Keys, "cache-key", nil, "FILE with public keys: take layers only from images that one of them, or --image-key, signed (repeatable)")
+}
+
+// Check finds mistakes, and completes the flags. pushed is the repository that images are pushed to, "" for
+// none. signs says that the build signs images or modules, signer is the public half of its key for images,
+// if it is known.
+func (c *LayerCache) Check(pushed string, offline, signs bool, signer crypto.PublicKey) (err error) {
+	for flag, repositories := range map[string][]string{"--cache-from": c.From, "--cache-to": {c.To}} {
+		for _, r := range repositories {
+			if err := imagename.CheckRepository(r); r != noRepository && r != "" && err != nil {
+				return session.Usagef("%s %w", flag, err)
+			}
+		}
+	}
+	if slices.Contains(c.From, noRepository) && len(c.From) > 1 {
+		return session.Usagef("--cache-from none stands alone: it names no repository")
+	}
+	named := len(c.From) > 0 && c.From[0] != noRepository
+	if named && offline {
+		return session.Usagef("--cache-from downloads, and --offline forbids it: give one of them")
+	}
+	if c.keys, err = PublicKeys("--cache-key", time.Now(), c.Keys...); err != nil {
+		return err
+	}
+	if signer != nil && (signs || len(c.keys) > 0) {
+		c.keys = append(c.keys, signer)
+	}
+	if signs && len(c.keys) == 0 && named {
+		return session.Usagef("--cache-from: a build that signs takes layers only from images with a signature that it can verify: " +
+			"give --cache-key FILE with the public key of those images")
+	}
+	switch {
+	case offline || signs && len(c.keys) == 0 || len(c.From) > 0 && !named:
+		c.From = nil
+	case !named && pushed != "":
+		c.From = []string{pushed}
+	}
+	switch c.To {
+	case noRepository:
+		c.To = ""
+	case "":
+		c.To = pushed
+	}
+	return nil
+}
+
+// Attach lets the builder of a session take layers from the repositories. needed says that the content of all
+// layers is written to this machine.
+func (c *LayerCache) Attach(ctx context.Context, s *session.Session, needed bool) {
+	if len(c.From) > 0 || c.To != "" {
+		finder := layercache.New(ctx, layercache.Options{Registry: s.Registry.Target(), From: c.From, Keys: c.keys, Needed: needed, Observe: s.Observe})
+		s.Publisher = finder
+		if len(c.From) > 0 {
+			s.Finished = finder
+		}
+	}
+}
+
+// Publish leaves the layers of an artifact in the repository for later builds, and the artifact itself if it
+// is not pushed there anyway. A registry that does not take them is no reason to fail: the step says so.
+func (c *LayerCache) Publish(ctx context.Context, s *session.Session, pushed string, t oci.Artifact, built []v1.Image, p attestation.Plan) error {
+	if c.To == "" {
+		return nil
+	}
+	step := s.Step(p.Tags[0], "layers for later builds")
+	err := c.publish(ctx, s, pushed, t, built, p)
+	if err != nil && ctx.Err() == nil {
+		step.Note(fmt.Sprintf("warning: later builds do not find the layers in %s: %v", c.To, err))
+		err = nil
+	}
+	return step.End(false, err)
+}
+
+func (c *LayerCache) publish(ctx context.Context, s *session.Session, pushed string, t oci.Artifact, built []v1.Image, p attestation.Plan) error {
+	if c.To != pushed {
+		p.Repository = c.To
+		if err := p.Push(ctx, s.Registry, t); err != nil {
+			return err
+		}
+	}
+	for _, img := range built {
+		if err := s.Publisher.Publish(ctx, s.Layers(), c.To, p.Tags[0], img, images.SingleLayers()...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// fresh is another machine: a user of the same world with an empty cache and folder.
+func (u *user) fresh(t *testing.T) *user {
+	t.Helper()
+	other := *u.User
+	other.Dir, other.Cache = t.TempDir(), t.TempDir()
+	return &user{&other}
+}
+
+// downloads are the requests for packages and archives of drivers, and for blobs.
+func (u *user) downloads() int { return u.Requests(".deb") + u.Requests(".run") }
+
+// TestEmptyRunner: a machine with an empty cache finds every layer in the repository that it pushes to. It
+// makes, downloads and sends none, also without the content of the base.
+func TestEmptyRunner(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	lock := u.Path("matrix.lock")
+	u.Run(t, "lock", "--os", "debian12", "--driver", newDriver, "--lock", lock, "--matrix", testfile.Write(t, u.Path("all.yaml"), u.Matrix())).Want(t, 0)
+	args := []string{"--os", "debian12", "--driver", newDriver, "--lock", lock, "--push", "--repository", u.Host + "/team/driver"}
+	first := u.Run(t, args...)
+	first.Want(t, 0)
+	u.Run(t, "verify", "--deep=false", u.Host+"/team/driver:535.261.03-debian12").Want(t, 0)
+
+	runner := u.fresh(t)
+	files, blobs := u.downloads(), u.Requests("/blobs/sha256:")
+	sent := u.Requests("/blobs/uploads")
+	again := runner.Run(t, args...)
+	again.Want(t, 0)
+	assert.Equalf(t, first.Stdout, again.Stdout, "the digest")
+	assert.Equalf(t, files, u.downloads(), "packages and archives are downloaded\n%s", again.Stderr)
+	assert.Equalf(t, blobs+2, u.Requests("/blobs/sha256:"), "only the configs of base and image are read\n%s", again.Stderr)
+	assert.Equalf(t, sent+2, u.Requests("/blobs/uploads"), "the only upload is the one that asks for permission")
+}
+
+// TestLayersOfOtherImages: the layers that images share are found by their keys, in a repository of images
+// and in one that only is a cache. The rest is made, and the digest is that of a build without them.
+func TestLayersOfOtherImages(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Run(t, "--os", "ubuntu16.04", "--driver", newDriver, "--push", "--repository", u.Host+"/team/driver").Want(t, 0)
+	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
+	plain := u.fresh(t).Run(t, append(target, "-o", "oci:"+u.Path("plain"))...)
+	plain.Want(t, 0)
+	before := u.Requests(".run")
+	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...)
+	r.Want(t, 0)
+	assert.Equalf(t, plain.Digest(t), r.Digest(t), "the digest is that of a build without a cache")
+	assert.Equalf(t, before, u.Requests(".run"), "the driver's layers are those of the other system\n%s", r.Stderr)
+
+	// With an output on this machine the layers are fetched, and nothing is pushed but to the cache.
+	kept := u.fresh(t)
+	r = kept.Run(t, append(target, "-o", "oci:"+kept.Path("dist"), "--cache-from", u.Host+"/team/driver", "--cache-to", u.Host+"/team/cache")...)
+	r.Want(t, 0)
+	assert.Equal(t, plain.Digest(t), r.Digest(t))
+	kept.Run(t, "verify", "oci:"+kept.Path("dist")).Want(t, 0)
+	files := u.downloads()
+	third := u.fresh(t)
+	r = third.Run(t, append(target, "-o", "oci:"+third.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
+	r.Want(t, 0)
+	assert.Equal(t, plain.Digest(t), r.Digest(t))
+	assert.Equalf(t, files, u.downloads(), "%s", r.Stderr)
+	third.Run(t, "verify", "oci:"+third.Path("dist")).Want(t, 0)
+}
+
+// TestSigningBuildTakesSignedLayers: a build that signs takes no layer from an image that its key did not
+// sign, so that nobody else can have a layer signed.
+func TestSigningBuildTakesSignedLayers(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, public := u.imageKey(t, "site")
+	other, _ := u.imageKey(t, "other")
+	repository := u.Host + "/team/driver"
+	args := []string{"--os", "debian12", "--driver", newDriver, "--repository", repository}
+	unsigned := u.Run(t, append(args, "--push")...)
+	unsigned.Want(t, 0)
+	build := func(more ...string) (r result, madeHere bool) {
+		before, m := u.downloads(), u.fresh(t)
+		r = m.Run(t, slices.Concat(args, more, []string{"-o", "oci:" + m.Path("dist"), "--cache-from", repository})...)
+		r.Want(t, 0)
+		assert.Equalf(t, unsigned.Digest(t), r.Digest(t), "%s", r.Stderr)
+		return r, u.downloads() > before
+	}
+	for _, signer := range []string{"", other} {
+		if signer != "" { // another key is not trusted either
+			u.Run(t, append(args, "--push", "--image-key", signer, "--cache-from", "none")...).Want(t, 0)
+		}
+		r, madeHere := build("--image-key", key)
+		assert.Containsf(t, r.Stderr, "its layers are not used", "signer %q", signer)
+		assert.Equalf(t, true, madeHere, "signer %q: the driver is unpacked here\n%s", signer, r.Stderr)
+	}
+	u.Run(t, append(args, "--push", "--image-key", key)...).Want(t, 0)
+	for _, more := range [][]string{{"--image-key", key}, {"--cache-key", public}, {"--image-key", other, "--cache-key", public}} {
+		r, madeHere := build(more...)
+		assert.Equalf(t, true, !madeHere, "%s\n%s", more, r.Stderr)
+	}
+}
+
+// TestUnsignedLayersTaintNoSignedBuild: what a build without keys makes of layers of a registry is not in the
+// cache for a build on the same machine that signs.
+func TestUnsignedLayersTaintNoSignedBuild(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	repository := u.Host + "/team/driver"
+	u.Run(t, "--os", "ubuntu18.04", "--driver", newDriver, "--push", "--repository", repository).Want(t, 0)
+	m := u.fresh(t)
+	m.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+m.Path("a"), "--cache-from", repository).Want(t, 0)
+	records := require.Value(os.ReadDir(filepath.Join(m.Cache, "layers-unverified")))(t)
+	_, err := os.Stat(filepath.Join(m.Cache, "layers"))
+	assert.Equalf(t, true, len(records) > 0 && errors.Is(err, fs.ErrNotExist), "%v, %v", records, err)
+	key, _ := u.imageKey(t, "site")
+	m.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+m.Path("b"), "--repository", repository, "--image-key", key).Want(t, 0)
+	records = require.Value(os.ReadDir(filepath.Join(m.Cache, "layers")))(t)
+	assert.Equalf(t, true, len(records) > 8, "every layer is made again: %v", records)
+}
+
+// TestRegistryIsDown: a cache that does not answer costs one warning.
+func TestRegistryIsDown(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/team/cache/") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	})
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache", "--cache-to", u.Host+"/team/cache")
+	r.Want(t, 0, "the build goes on without", "later builds do not find the layers")
+	assert.Equalf(t, 1, strings.Count(r.Stderr, "no layers are taken from"), "%s", r.Stderr)
+	_, err := os.Stat(u.Path("dist/index.json"))
+	require.NoError(t, err)
+}
+
+// manifest is the part of an image's manifest that tests read and change.
+type manifest struct {
+	raw    []byte
+	Config struct{ Digest string }
+	Layers []struct {
+		Digest      string
+		Annotations map[string]string
+	}
+}
+
+func (u *user) manifest(t *testing.T, repository, tag string) (m manifest) {
+	t.Helper()
+	resp := require.Value(http.Get(u.URL + "/v2/" + repository + "/manifests/" + tag))(t)
+	m.raw = require.Value(io.ReadAll(resp.Body))(t)
+	require.NoError(t, errors.Join(resp.Body.Close(), json.Unmarshal(m.raw, &m)))
+	return m
+}
+
+// TestRegistryLies: whatever a registry serves, the image has the digest of a build without it, or the build
+// says why not.
+func TestRegistryLies(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
+	want := u.Run(t, append(target, "-o", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
+	want.Want(t, 0)
+	config := u.manifest(t, "team/cache", "535.261.03-ubuntu18.04").Config.Digest
+	blob := func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v2/team/cache/blobs/") && !strings.HasSuffix(r.URL.Path, config)
+	}
+	for name, fault := range map[string]func(http.ResponseWriter, *http.Request) bool{
+		"gone": func(w http.ResponseWriter, r *http.Request) bool {
+			if blob(r) {
+				http.NotFound(w, r)
+			}
+			return blob(r)
+		},
+		"truncated": func(w http.ResponseWriter, r *http.Request) bool {
+			if blob(r) {
+				_, _ = w.Write([]byte("short"))
+			}
+			return blob(r)
+		},
+	} {
+		u.Fault(fault)
+		m := u.fresh(t)
+		r := m.Run(t, append(target, "-o", "oci:"+m.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
+		r.Want(t, 0, "layer is made here, because the registry's copy cannot be used")
+		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", name)
+		// A push finds out when the blobs cannot be mounted.
+		m = u.fresh(t)
+		r = m.Run(t, append(target, "--push", "--repository", u.Host+"/"+name+"/driver", "--cache-from", u.Host+"/team/cache")...)
+		r.Want(t, 0)
+		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", name)
+		u.Fault(nil)
+	}
+	u.refusesMounts(t, target, want)
+}
+
+// refusesMounts: where the registry mounts nothing, layers are fetched from one repository and sent to the
+// other.
+func (u *user) refusesMounts(t *testing.T, target []string, want result) {
+	t.Helper()
+	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("mount") != "" {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		return false
+	})
+	defer u.Fault(nil)
+	before := u.downloads()
+	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/unmounted/driver", "--cache-from", u.Host+"/team/cache")...)
+	r.Want(t, 0)
+	assert.Equal(t, want.Digest(t), r.Digest(t))
+	assert.Equalf(t, before, u.downloads(), "%s", r.Stderr)
+}
+
+// TestLabelsLie: images of another architecture and manifests with other keys are passed over; a layer under
+// the key of another is found out where its content is made.
+func TestLabelsLie(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "arm64", "-o", "oci:"+u.Path("arm64"), "--cache-to", u.Host+"/team/arm64").Want(t, 0)
+	target := []string{"--os", "debian12", "--driver", newDriver}
+	want := u.Run(t, append(target, "-o", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
+	want.Want(t, 0)
+	good := u.manifest(t, "team/cache", "535.261.03-debian12")
+	other := u.manifest(t, "team/arm64", "535.261.03-debian12")
+	put := func(repository, tag string, raw []byte) {
+		req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodPut, u.URL+"/v2/"+repository+"/manifests/"+tag, bytes.NewReader(raw)))(t)
+		req.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+		resp := require.Value(http.DefaultClient.Do(req))(t)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, http.StatusCreated, resp.StatusCode)
+	}
+	stale := bytes.ReplaceAll(good.raw, []byte(`driver-container.key":"`), []byte(`driver-container.key":"another version`))
+	put("team/cache", "535.261.03-debian12", stale)
+	for _, l := range good.Layers {
+		if key := l.Annotations[recipe.LabelKey]; key != "" {
+			put("team/cache", "layer-"+key, stale)
+			put("team/arm64", "layer-"+key, other.raw)
+		}
+	}
+	for _, repository := range []string{"/team/cache", "/team/arm64"} {
+		before, m := u.downloads(), u.fresh(t)
+		r := m.Run(t, append(target, "-o", "oci:"+m.Path("dist"), "--cache-from", u.Host+repository)...)
+		r.Want(t, 0)
+		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", repository)
+		assert.Equalf(t, true, u.downloads() > before, "%s: everything is made here\n%s", repository, r.Stderr)
+	}
+}
+
+// TestDamagedCache: a blob that something cut short between two builds is made again.
+func TestDamagedCache(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	target := []string{"--os", "debian12", "--driver", newDriver}
+	first := u.Run(t, append(target, "-o", "oci:"+u.Path("a"))...)
+	first.Want(t, 0)
+	blobs := require.Value(filepath.Glob(filepath.Join(u.Cache, "blobs/sha256/*")))(t)
+	for _, b := range blobs {
+		require.NoError(t, os.Chmod(b, 0o644))
+		require.NoError(t, os.Truncate(b, require.Value(os.Stat(b))(t).Size()/2))
+	}
+	again := u.Run(t, append(target, "-o", "oci:"+u.Path("b"))...)
+	again.Want(t, 0)
+	assert.Equal(t, first.Digest(t), again.Digest(t))
+	u.Run(t, "verify", "oci:"+u.Path("b")).Want(t, 0)
+}

@@ -1,0 +1,139 @@
+package layer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// Borrowed is a finished layer that a registry has.
+type Borrowed struct {
+	Record
+	Annotations map[string]string // of the layer in the manifest of its image
+	Needed      bool              // its content is going to be read
+	// Fetch brings the blob into the store, verified.
+	Fetch func(context.Context) error
+	// Context lasts as long as images are read, which is longer than their build.
+	Context func() context.Context
+}
+
+// borrowedLayer is a layer that is downloaded when its content is read for the first time. If the registry's
+// copy is damaged or gone, the layer is made here after all.
+type borrowedLayer struct {
+	storedLayer
+	from  *Borrowed
+	again func(context.Context) (v1.Layer, error)
+}
+
+// Borrow returns a layer from a registry that has it. again makes the layer; Borrow calls it only if the
+// registry turns out not to have the content.
+func (c Cache) Borrow(
+	ctx context.Context, of Spec, again func(context.Context) (v1.Layer, error), step *progress.Step,
+) (v1.Layer, bool) {
+	if c.Elsewhere == nil {
+		return nil, false
+	}
+	from, ok := c.Elsewhere(of)
+	if !ok || from.MediaType != mediaType(of.Compression) {
+		return nil, false
+	}
+	l := &borrowedLayer{storedLayer{from.Record, of.Key, c.Store}, from, again}
+	if from.Needed && !l.isHere() {
+		if err := from.Fetch(ctx); err != nil {
+			step.Note(fmt.Sprintf("the %s layer is made here, because the registry's copy cannot be used: %v", of.Name, err))
+			return nil, false
+		}
+	}
+	return l, true
+}
+
+func (l *borrowedLayer) isHere() bool { return l.Record.isIn(l.store) }
+
+// Descriptor is that in the manifest of the image that the layer was found in.
+func (l *borrowedLayer) Descriptor() (*v1.Descriptor, error) {
+	return &v1.Descriptor{
+		MediaType: l.Record.MediaType, Size: l.Record.Size, Digest: l.Record.Digest, Annotations: maps.Clone(l.from.Annotations),
+	}, nil
+}
+
+func (l *borrowedLayer) Compressed() (io.ReadCloser, error) {
+	if !l.isHere() {
+		if err := l.bring(l.from.Context()); err != nil {
+			return nil, err
+		}
+	}
+	return l.storedLayer.Compressed()
+}
+
+// bring downloads the layer, or else makes it.
+func (l *borrowedLayer) bring(ctx context.Context) error {
+	err := l.from.Fetch(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	made, failed := l.again(ctx)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	digest, failed := made.Digest()
+	if failed == nil && digest != l.Record.Digest {
+		failed = fmt.Errorf("the registry names the layer %s, and its inputs give %s: build again with --cache-from none", l.Record.Digest, digest)
+	}
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	return nil
+}
+
+func (l *borrowedLayer) Uncompressed() (io.ReadCloser, error) {
+	full, err := partial.CompressedToLayer(l)
+	if err != nil {
+		return nil, err
+	}
+	return full.Uncompressed()
+}
+
+// Annotations are what the manifest of an image says of a layer, so that a later build finds it: its key, if
+// it was made from one, and its outline. What the layer's manifest said before is kept.
+func (c Cache) Annotations(ctx context.Context, l v1.Layer, step *progress.Step) (map[string]string, error) {
+	outline, err := c.OutlineOf(ctx, l, step)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := outline.Digest()
+	if err != nil {
+		return nil, err
+	}
+	size, err := outline.Size()
+	if err != nil {
+		return nil, err
+	}
+	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", digest, size)}), nil
+}
+
+// Annotation is a value that the manifest says of a layer which was found in a registry; "" for all others.
+func Annotation(l v1.Layer, name string) string {
+	if l, ok := l.(*borrowedLayer); ok {
+		return l.from.Annotations[name]
+	}
+	return ""
+}
+
+// Keyed adds the key of a layer to annotations.
+func Keyed(l v1.Layer, annotations map[string]string) map[string]string {
+	switch l := l.(type) {
+	case *storedLayer:
+		annotations[recipe.LabelKey] = l.key
+	case *borrowedLayer:
+		annotations[recipe.LabelKey] = l.key
+	}
+	return annotations
+}

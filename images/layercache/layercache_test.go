@@ -1,0 +1,56 @@
+package layercache
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/progress"
+)
+
+func TestParseOutline(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	d, ok := parseOutline(digest + " 67108864")
+	assert.Equal(t, true, ok)
+	assert.Equal(t, digest, d.Digest.String())
+	assert.Equal(t, 64<<20, d.Size)
+	for _, text := range []string{"", digest, digest + " 0", digest + " -1", digest + " 67108865", digest + " x", "sha512:" + strings.Repeat("0a", 64) + " 1", "x 1", " 1"} {
+		if _, ok := parseOutline(text); ok {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// TestTag: the tag of a layer is a tag, and none that listings show.
+func TestTag(t *testing.T) {
+	t.Parallel()
+	tag := Tag(strings.Repeat("0a", 32))
+	assert.NoError(t, imagename.CheckTag(tag))
+	assert.Equal(t, true, oci.IsAttachmentTag(tag))
+	assert.Equal(t, false, oci.IsAttachmentTag("layer-cake"))
+}
+
+// TestNote: a repository that fails is noted once, an image that is not used each time.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	var notes []string
+	f := New(context.Background(), Options{Observe: func(e progress.Event) {
+		if e.Note != "" {
+			notes = append(notes, e.Note)
+		}
+	}})
+	f.note("h.example:5000/a:1", errors.New("no\nanswer"))
+	f.note("h.example:5000/a:2", errors.New("no answer"))
+	f.note("h.example:5000/b:1", errNotUsed)
+	f.note("h.example:5000/b:2", errNotUsed)
+	f.note("h.example:5000/b:3", errNoted)
+	assert.Same(t, []string{
+		"warning: no layers are taken from h.example:5000/a, and the build goes on without: no answer",
+		"warning: h.example:5000/b:1: its layers are not used", "warning: h.example:5000/b:2: its layers are not used",
+	}, notes)
+}
