@@ -98,6 +98,13 @@ func TestBake(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	b.modules = nil // the node's own way, which finds them
+	var log logtest.Log
+	again := require.Value(b.Run(t.Context(), log.Logger()))(t)
+	assert.Same(t, got, again)
+	if said := log.String(); !strings.Contains(said, "modules kernel="+imageKernel+" source=cache") || strings.Contains(said, "baked content") || strings.Contains(said, "staged path") {
+		t.Error(said)
+	}
 	before := files(t, b.Config.StateDir)
 	for _, readOnly := range []bool{false, true} {
 		if readOnly {
