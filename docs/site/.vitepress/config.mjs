@@ -16,7 +16,7 @@ export default defineConfig({
   outDir: join(root, 'dist/site'),
   head: [['link', { rel: 'icon', href: `data:image/svg+xml,${encodeURIComponent(icon)}` }]],
   markdown: { anchor: { slugify }, config: configure(repository) },
-  vite: { publicDir: false, build: { chunkSizeWarningLimit: 4000 } }, // mermaid is that large; only pages with a diagram load it
+  vite: { publicDir: false, build: { assetsInlineLimit: 0, chunkSizeWarningLimit: 4000 } }, // mermaid is that large; only pages with a diagram load it
   themeConfig: {
     sidebar,
     outline: { level: [2, 3] },
