@@ -18,7 +18,7 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet docs golden clean
+.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet docs pictures golden clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -80,6 +80,9 @@ docs: dist/docs/node_modules/.package-lock.json ## the site of the documents, in
 dist/docs/node_modules/.package-lock.json: docs/site/package-lock.json
 	mkdir -p dist/docs && cp docs/site/package.json docs/site/package-lock.json docs/site/.npmrc dist/docs
 	cd dist/docs && npm install --no-save --ignore-scripts --no-audit --no-fund # not npm ci, which wants the lock to have rollup for every platform
+
+pictures: driver-build programs-amd64 ## the pictures of the README from real runs, into docs/pictures; PICTURE=report for one
+	ci/pictures/run $(PICTURE)
 
 golden: ## rewrite the golden files, and the generated parts of the pages in docs
 	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/page ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat ./ci/tiers -update

@@ -39,6 +39,10 @@ func Test06InUse(t *testing.T) {
 		t.Errorf("while it waits: %+v", st)
 	}
 	probes(t, p, 15, 15, 0)
+	text := p.Exec("nvidia-driver", "status").Output
+	named(t, host, inPod, text)
+	contains(t, text, `(?m)^state +stopping$`, `(?m)^next +`)
+	keep(t, "status.txt", text)
 	out := ends(t, p, 0, time.Minute)
 	contains(t, out, logtest.LeftInPlace+`Could not unload NVIDIA driver kernel modules, driver is in use by `)
 	left(t, g, p, host, inPod, serving)

@@ -236,6 +236,14 @@ func statusOf(t *testing.T, g *lab.Guest) status.Snapshot {
 	return st
 }
 
+// keep writes a text to the folder DRIVER_E2E_KEEP, if that is set, for people to look at and for ci/pictures.
+func keep(t *testing.T, name, text string) {
+	t.Helper()
+	if dir := os.Getenv("DRIVER_E2E_KEEP"); dir != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+}
+
 // contains reports an error for each expression that the text does not match.
 func contains(t *testing.T, text string, expressions ...string) {
 	t.Helper()
