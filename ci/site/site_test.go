@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,6 +136,9 @@ func check(t *testing.T, base string, s seen, width int, dark bool) {
 			if !picture.Visible {
 				t.Errorf("%s: the picture %s is not visible", p.Page, picture.Name)
 			}
+			if strings.Contains(picture.Name, "-light.") && dark || strings.Contains(picture.Name, "-dark.") && !dark {
+				t.Errorf("%s: the picture %s is of the other theme", p.Page, picture.Name)
+			}
 		}
 		for _, link := range p.Links {
 			to, err := url.Parse(link)
@@ -143,8 +147,9 @@ func check(t *testing.T, base string, s seen, width int, dark bool) {
 			}
 		}
 	}
-	if diagrams < 2 {
-		t.Errorf("the site has %d diagrams", diagrams)
+	home := s.Pages[slices.IndexFunc(s.Pages, func(p page) bool { return p.Page == "/" })]
+	if len(home.Pictures) < 3 || diagrams < 2 {
+		t.Errorf("the home has the pictures %v, the site has %d diagrams", home.Pictures, diagrams)
 	}
 	if !strings.Contains(strings.Join(s.Hits, " "), "/docs/moving.html") || len(s.Misses) > 0 {
 		t.Errorf("the search found %q and, for a word that no page has, %q", s.Hits, s.Misses)
