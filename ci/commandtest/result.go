@@ -1,10 +1,14 @@
 package commandtest
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
 // Result is the outcome of a call.
@@ -38,4 +42,13 @@ func (r Result) Digest(t *testing.T) (digest string) {
 		t.Errorf("there is no image on stdout; stderr: %s", r.Stderr)
 	}
 	return digest
+}
+
+// Items checks that stdout is a list as a schema of docs/schema says, and returns its items.
+func Items[T any](t *testing.T, r Result, schema string) []T {
+	t.Helper()
+	schematest.Check(t, schema, r.Stdout)
+	var list session.List[T]
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &list))
+	return list.Items
 }

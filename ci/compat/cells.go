@@ -129,11 +129,13 @@ func (l *laboratory) newest(ctx context.Context, system string) (k kernel, err e
 	if err != nil {
 		return k, fmt.Errorf("list the kernels of %s: %w: %s", system, err, out.stderr)
 	}
-	var offered []kernel
+	var offered struct {
+		Items []kernel `json:"items"`
+	}
 	if err := json.Unmarshal([]byte(out.stdout), &offered); err != nil {
 		return k, fmt.Errorf("list the kernels of %s: %w", system, err)
 	}
-	for _, k := range offered {
+	for _, k := range offered.Items {
 		if k.Default && k.Flavour == d.KernelFlavour(arch) {
 			return k, nil
 		}

@@ -43,13 +43,15 @@ func precompiled(t *testing.T, dir string, flags ...string) (image, result) {
 // newestKernel returns the first of the system's usual kernels that driver-build kernels lists.
 func newestKernel(t *testing.T) string {
 	t.Helper()
-	var list []struct {
-		Kernel, Flavour string
-		Default         bool
+	var list struct {
+		Items []struct {
+			Kernel, Flavour string
+			Default         bool
+		}
 	}
 	out := sh(t, program(t), "kernels", "--os", "debian12", "--base", base(t, "debian12", "amd64"), "-o", "json", "--progress", "quiet")
 	require.NoError(t, json.Unmarshal([]byte(out), &list))
-	for _, k := range list {
+	for _, k := range list.Items {
 		if k.Default && k.Flavour == "amd64" {
 			return k.Kernel
 		}

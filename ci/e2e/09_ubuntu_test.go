@@ -64,9 +64,11 @@ func Test09Ubuntu(t *testing.T) {
 // checkUbuntuKernels requires that every kernel of every suite is listed once, and that the default series is
 // the release's, for each flavour.
 func checkUbuntuKernels(t *testing.T, s target) {
-	var list []struct {
-		Kernel, Flavour string
-		Default         bool
+	var list struct {
+		Items []struct {
+			Kernel, Flavour string
+			Default         bool
+		}
 	}
 	out := command{env: []string{s.proxy}, args: []string{program(t), "kernels", "--os", s.id, "--matrix", s.matrix, "--base", s.base, "-o", "json", "--progress", "quiet"}}.want(t, 0)
 	require.NoError(t, json.Unmarshal([]byte(out.stdout), &list))
@@ -75,14 +77,14 @@ func checkUbuntuKernels(t *testing.T, s target) {
 		usual   bool
 	}
 	got := map[string]kernel{}
-	for _, k := range list {
+	for _, k := range list.Items {
 		got[k.Kernel] = kernel{k.Flavour, k.Default}
 	}
 	want := map[string]kernel{
 		"6.8.0-106-generic": {"generic", true}, "6.8.0-31-generic": {"generic", true}, "6.14.0-37-generic": {"generic", false},
 		"6.8.0-106-lowlatency": {"lowlatency", true}, "6.8.0-1052-aws": {"aws", true}, "6.8.0-1050-aws": {"aws", true},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(kernel{})); diff != "" || len(list) != len(want) {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(kernel{})); diff != "" || len(list.Items) != len(want) {
 		t.Errorf("-want +got\n%s\n%s", diff, out)
 	}
 }

@@ -15,8 +15,15 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/doctor"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/verify"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -28,10 +35,31 @@ var generated = map[string]struct {
 	title string
 	of    reflect.Type
 }{
-	"status.schema.json": {"/run/nvidia/driver-status.json: what is known of the driver on a node", reflect.TypeFor[status.Snapshot]()},
-	"recipe.schema.json": {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe]()},
-	"plan.schema.json":   {"The builds that are due, as driver-build plan --format json prints them", reflect.TypeFor[[]batch.Task]()},
+	"inspect.schema.json":     {"An image, as driver-build inspect -o json prints it", reflect.TypeFor[verify.Inspection]()},
+	"bundle-list.schema.json": {"What a bundle holds, as driver-build bundle list -o json prints it", reflect.TypeFor[bundle.List]()},
+	"status.schema.json":      {"/run/nvidia/driver-status.json: what is known of the driver on a node", reflect.TypeFor[status.Snapshot]()},
+	"recipe.schema.json":      {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe]()},
 }
+
+// lists are those of what programs print as a list: an object with schema and items.
+var lists = map[string]struct {
+	title string
+	of    reflect.Type // of an item
+}{
+	"plan.schema.json":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[batch.Task]()},
+	"list.schema.json":          {"Pairs of the matrix, as driver-build list -o json prints them", reflect.TypeFor[batch.Pair]()},
+	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[batch.Checked]()},
+	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[batch.OfferedKernel]()},
+	"drivers.schema.json":       {"Branches of the driver, as driver-build drivers -o json prints them", reflect.TypeFor[releases.Coverage]()},
+	"verify.schema.json":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding]()},
+	"bundle-verify.schema.json": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding]()},
+	"doctor.schema.json":        {"Answers about this machine, as driver-build doctor -o json prints them", reflect.TypeFor[doctor.Finding]()},
+	"preflight.schema.json":     {"Checks of a node, as nvidia-driver preflight -o json prints them", reflect.TypeFor[preflight.Check]()},
+	"holders.schema.json":       {"Processes that have the driver open, as nvidia-driver holders -o json prints them", reflect.TypeFor[kmod.Holder]()},
+}
+
+// listSchema is the version of the shape of lists.
+const listSchema = session.ListSchema
 
 func main() {
 	root := flag.String("root", ".", "the project's folder")
@@ -49,24 +77,43 @@ func main() {
 // schemas returns the generated schemas by the name of their file.
 func schemas(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for name, g := range generated {
+	add := func(name, title string, of reflect.Type, wrap func(map[string]any) map[string]any) error {
 		s := maker{root: root, definitions: map[string]any{}, comments: map[string]map[string]string{}}
-		top, err := s.of(g.of)
+		top, err := s.of(of)
 		if err != nil {
-			return nil, fmt.Errorf("make %s: %w", name, err)
+			return fmt.Errorf("make %s: %w", name, err)
 		}
-		object := map[string]any{"$schema": "http://json-schema.org/draft-07/schema#", "title": g.title, "definitions": s.definitions}
-		maps.Copy(object, top)
+		object := map[string]any{"$schema": "http://json-schema.org/draft-07/schema#", "title": title, "definitions": s.definitions}
+		maps.Copy(object, wrap(top))
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
 		if err := e.Encode(object); err != nil {
-			return nil, fmt.Errorf("write %s: %w", name, err)
+			return fmt.Errorf("write %s: %w", name, err)
 		}
 		files[name] = b.Bytes()
+		return nil
+	}
+	for name, g := range generated {
+		if err := add(name, g.title, g.of, func(top map[string]any) map[string]any { return top }); err != nil {
+			return nil, err
+		}
+	}
+	for name, l := range lists {
+		if err := add(name, l.title, l.of, listOf); err != nil {
+			return nil, err
+		}
 	}
 	return files, nil
+}
+
+// listOf is the schema of a list of items.
+func listOf(item map[string]any) map[string]any {
+	return map[string]any{"type": "object", "additionalProperties": false, "required": []string{"schema", "items"}, "properties": map[string]any{
+		"schema": map[string]any{"const": listSchema, "description": "version of this shape, which grows when the meaning of a field changes"},
+		"items":  map[string]any{"type": "array", "items": item},
+	}}
 }
 
 func write(to string, files map[string][]byte) error {

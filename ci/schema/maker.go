@@ -58,6 +58,9 @@ func (m maker) of(t reflect.Type) (map[string]any, error) {
 	case reflect.Pointer:
 		return m.of(t.Elem())
 	case reflect.Slice, reflect.Map:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return map[string]any{"type": "string", "contentEncoding": "base64"}, nil
+		}
 		below, err := m.of(t.Elem())
 		if t.Kind() == reflect.Map {
 			return map[string]any{"type": "object", "additionalProperties": below}, err
@@ -80,25 +83,39 @@ func (m maker) object(t reflect.Type) (map[string]any, error) {
 	properties, required := map[string]any{}, []string{}
 	object := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
 	m.definitions[name] = object
+	if err := m.fields(t, properties, &required); err != nil {
+		return nil, err
+	}
+	if len(required) > 0 {
+		object["required"] = required
+	}
+	return ref, nil
+}
+
+// fields adds the fields of a struct, and those of structs that are embedded in it.
+func (m maker) fields(t reflect.Type, properties map[string]any, required *[]string) error {
 	comments, err := m.commentsOf(t.PkgPath())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for f := range t.Fields() {
 		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if key == "-" || !f.IsExported() {
 			continue
 		}
-		if f.Anonymous {
-			return nil, fmt.Errorf("%s.%s is embedded: say here what its JSON looks like", t, f.Name)
+		if f.Anonymous && key == "" {
+			if err := m.fields(f.Type, properties, required); err != nil {
+				return err
+			}
+			continue
 		}
 		key = cmp.Or(key, f.Name)
 		of, err := m.of(f.Type)
 		if err != nil {
-			return nil, fmt.Errorf("%s.%s: %w", t, f.Name, err)
+			return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 		}
 		if !strings.Contains(options, "omit") {
-			required = append(required, key)
+			*required = append(*required, key)
 			if k := f.Type.Kind(); k == reflect.Slice || k == reflect.Map || k == reflect.Pointer {
 				of = map[string]any{"anyOf": []any{of, map[string]any{"type": "null"}}}
 			}
@@ -108,10 +125,7 @@ func (m maker) object(t reflect.Type) (map[string]any, error) {
 		}
 		properties[key] = of
 	}
-	if len(required) > 0 {
-		object["required"] = required
-	}
-	return ref, nil
+	return nil
 }
 
 // commentsOf returns the comments of the fields of a package's structs.

@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -32,20 +31,13 @@ func read(t *testing.T, path string) []byte {
 // validator checks documents against a schema of docs/schema.
 func validator(t *testing.T, name string) func(document any) error {
 	t.Helper()
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	require.NoError(t, c.AddResource(name, require.Value(jsonschema.UnmarshalJSON(bytes.NewReader(read(t, dir+"/"+name))))(t)))
-	compiled := require.Value(c.Compile(name))(t)
+	valid := schematest.Validator(t, name)
 	return func(document any) error {
 		text, err := json.Marshal(document)
 		if err != nil {
 			return fmt.Errorf("write the document as JSON: %w", err)
 		}
-		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err != nil {
-			return fmt.Errorf("read the document again: %w", err)
-		}
-		return compiled.Validate(value)
+		return valid(text)
 	}
 }
 
@@ -59,18 +51,31 @@ func fromYAML(t *testing.T, text []byte) any {
 // documents are real files of each schema.
 func documents(t *testing.T) map[string][]any {
 	t.Helper()
-	full := reflect.New(reflect.TypeFor[status.Snapshot]()).Elem()
-	fill(full)
-	state := full.Interface().(status.Snapshot) //nolint:errcheck,forcetypeassert // made of this type above
+	state := filled(reflect.TypeFor[status.Snapshot]()).(status.Snapshot) //nolint:errcheck,forcetypeassert // it is of this type
 	state.State = status.Serving
 	lock := bytes.ReplaceAll(read(t, "cmd/driver-build/testdata/matrix.lock"), []byte("DIGEST"), bytes.Repeat([]byte("0"), 64))
-	return map[string][]any{
+	all := map[string][]any{
 		"matrix.schema.json": {fromYAML(t, read(t, "matrix.yaml"))},
 		"lock.schema.json":   {fromYAML(t, read(t, "images/lockfile/testdata/matrix.lock")), fromYAML(t, lock)},
 		"recipe.schema.json": {fromYAML(t, read(t, "images/testdata/recipe-debian12.json")), fromYAML(t, read(t, "images/testdata/recipe-ubuntu16.04.json"))},
 		"status.schema.json": {status.Snapshot{Schema: 1, State: status.Absent}, state},
-		"plan.schema.json":   {[]batch.Task{}, []batch.Task{{Tag: "535.261.03-debian12", Archs: []string{"amd64"}, Kernels: []string{"6.1.0-9"}}}},
 	}
+	for name, g := range generated {
+		if all[name] == nil {
+			all[name] = []any{filled(g.of)}
+		}
+	}
+	for name, l := range lists { // the tests of the commands check what they print
+		all[name] = []any{map[string]any{"schema": listSchema, "items": []any{}}, map[string]any{"schema": listSchema, "items": []any{filled(l.of)}}}
+	}
+	return all
+}
+
+// filled returns a value of a type whose fields are all set.
+func filled(t reflect.Type) any {
+	full := reflect.New(t).Elem()
+	fill(full)
+	return full.Interface()
 }
 
 // fill sets every field below a value.
@@ -91,6 +96,8 @@ func fill(v reflect.Value) {
 				fill(field)
 			}
 		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
 	case reflect.String:
 		v.SetString("x")
 	case reflect.Int, reflect.Int64:

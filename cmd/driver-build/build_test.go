@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -54,9 +55,8 @@ func TestBuild(t *testing.T) {
 	goldentest.Compare(t, "testdata/inspect-deep.txt", u.Normal(r.Stdout))
 	r = u.Run(t, "verify", "oci:"+oci, "-o", "json")
 	r.Want(t, 0)
-	var findings []verify.Finding
-	if err := json.Unmarshal([]byte(r.Stdout), &findings); err != nil || len(findings) != 1 {
-		t.Errorf("%s: %v", r.Stdout, err)
+	if findings := commandtest.Items[verify.Finding](t, r, "verify.schema.json"); len(findings) != 1 {
+		t.Errorf("%s", r.Stdout)
 	}
 	u.Run(t, "verify", u.Base("debian12")).Want(t, 5, "breaks the driver container's contract")
 	r = u.Run(t, "push", "oci:"+oci, u.Host+"/other/place:x")

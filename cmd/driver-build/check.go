@@ -93,7 +93,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 
 func printChecked(a *session.App, rows []batch.Checked, format string) error {
 	if format == "json" {
-		return a.JSON(rows)
+		return a.JSON(session.NewList(rows))
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	groups := sharedCauses(rows)

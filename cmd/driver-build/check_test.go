@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/images/batch"
@@ -15,12 +15,8 @@ import (
 
 func rows(t *testing.T, r result) map[string]batch.Checked {
 	t.Helper()
-	var list []batch.Checked
-	if err := json.Unmarshal([]byte(r.Stdout), &list); err != nil {
-		t.Fatalf("%v: %s", err, r.Stdout)
-	}
 	all := map[string]batch.Checked{}
-	for _, row := range list {
+	for _, row := range commandtest.Items[batch.Checked](t, r, "check.schema.json") {
 		all[row.Tag+" "+row.Arch] = row
 	}
 	return all

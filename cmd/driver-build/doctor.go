@@ -162,7 +162,7 @@ func (o *doctorFlags) remote(a *session.App, s *session.Session, m *matrix.Matri
 
 func printFindings(a *session.App, all []doctor.Finding, format string) error {
 	if format == "json" {
-		return a.JSON(all)
+		return a.JSON(session.NewList(all))
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	for _, f := range all {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/doctor"
 )
@@ -18,10 +18,8 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, os.WriteFile(matrix, []byte(u.Matrix()), 0o600))
 	args := []string{"doctor", "--matrix", matrix, "--os", "ubuntu16.04"}
 	states := func(r result) map[string]doctor.State {
-		var all []doctor.Finding
-		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &all))
 		found := map[string]doctor.State{}
-		for _, f := range all {
+		for _, f := range commandtest.Items[doctor.Finding](t, r, "doctor.schema.json") {
 			found[strings.Replace(f.Question, u.Host, "HOST", 1)] = f.State
 		}
 		return found

@@ -182,7 +182,7 @@ func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag 
 // print prints branches, or the releases of those that were named.
 func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
 	if o.format == "json" {
-		return a.JSON(append([]releases.Coverage{}, rows...))
+		return a.JSON(session.NewList(rows))
 	}
 	if len(o.branches) > 0 {
 		return printReleases(a, rows)

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/releases"
@@ -44,11 +44,9 @@ func TestDrivers(t *testing.T) {
 	r.Want(t, 0)
 	goldentest.Compare(t, "testdata/drivers-R396.table", r.Stdout)
 
-	var rows []releases.Coverage
 	r = u.tool(t, "drivers -o json --at 2026-06-30 --releases "+u.file(t, "releases.json", freshReleases))
 	r.Want(t, 0, "note: ", `left out an entry of R535: "nonsense" is no driver version`)
-	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &rows))
-	for _, b := range rows {
+	for _, b := range commandtest.Items[releases.Coverage](t, r, "drivers.schema.json") {
 		if b.Branch == "R535" && (b.Newest != "535.400.01" || b.Date != "2026-05-12" || b.Ended || !b.Lags || b.Matrix[0] != newDriver) {
 			t.Errorf("%+v", b)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
@@ -22,6 +23,7 @@ func TestInspectPullsNoLayer(t *testing.T) {
 		before := u.Requests("/blobs/")
 		r := u.Run(t, append([]string{"inspect", image, "-o", "json"}, flags...)...)
 		r.Want(t, 0)
+		schematest.Check(t, "inspect.schema.json", r.Stdout)
 		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &i))
 		return i, u.Requests("/blobs/") - before
 	}

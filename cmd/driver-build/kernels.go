@@ -74,7 +74,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 		return failed
 	}
 	if o.format == "json" {
-		return errors.Join(failed, a.JSON(append([]batch.OfferedKernel{}, rows...)))
+		return errors.Join(failed, a.JSON(session.NewList(rows)))
 	}
 	return errors.Join(failed, printKernels(a, rows, q))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,9 +12,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/debtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
 )
 
 // offers replaces the kernels of an archive: "release" with headers and kernel, or "name dependency" for
@@ -97,6 +98,7 @@ func TestKernels(t *testing.T) {
 	r := u.kernels(t, "--os debian12 --dates -o json"+repository)
 	r.Want(t, 0, "Last-Modified")
 	goldentest.Compare(t, "testdata/kernels.json", r.Stdout)
+	schematest.Check(t, "kernels.schema.json", r.Stdout)
 	if r = u.kernels(t, "--os debian12 --dates"); !strings.Contains(r.Stdout, "2026-06-20T10:00:00Z") || !strings.Contains(r.Stdout, "DATE") {
 		t.Error(r.Stdout)
 	}
@@ -112,9 +114,8 @@ func TestKernelsWithoutRegistry(t *testing.T) {
 	for repository, part := range map[string]string{u.Host + "/gpu/none": "404", "localhost:1/x": "connection refused"} {
 		r := u.kernels(t, "--os debian12 -o json --repository "+repository)
 		r.Want(t, 0, "note: which images exist is not known", part)
-		var rows []map[string]any
-		if err := json.Unmarshal([]byte(r.Stdout), &rows); err != nil || len(rows) != 4 || rows[0]["images"] != nil {
-			t.Errorf("%v, %s", err, r.Stdout)
+		if rows := commandtest.Items[map[string]any](t, r, "kernels.schema.json"); len(rows) != 4 || rows[0]["images"] != nil {
+			t.Errorf("%s", r.Stdout)
 		}
 	}
 	r := u.kernels(t, "--os debian12 --progress quiet --repository "+u.Host+"/gpu/none")

@@ -48,9 +48,9 @@ func newListCmd(a *session.App) *cobra.Command {
 func printPairs(a *session.App, pairs []batch.Pair, format string) error {
 	switch format {
 	case "json":
-		return a.JSON(pairs)
+		return a.JSON(session.NewList(pairs))
 	case "yaml":
-		b, err := yaml.Marshal(pairs)
+		b, err := yaml.Marshal(session.NewList(pairs))
 		if err != nil {
 			return err
 		}

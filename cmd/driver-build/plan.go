@@ -149,7 +149,7 @@ func printTasks(a *session.App, tasks []batch.Task, format string) error {
 	case "gitlab":
 		return batch.WriteGitLab(a.Stdout, tasks)
 	case "json":
-		return a.JSON(tasks)
+		return a.JSON(session.NewList(tasks))
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "TAG\tARCH\tREASON")

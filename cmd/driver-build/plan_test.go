@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 	for _, entry := range matrix.Include { // what a pipeline does with it
 		push(entry["args"])
 	}
-	for format, want := range map[string]string{"table": "TAG  ARCH  REASON\n", "json": "[]\n", "github": `{"include":[]}` + "\n"} {
+	for format, want := range map[string]string{"table": "TAG  ARCH  REASON\n", "json": "{\n  \"schema\": 1,\n  \"items\": []\n}\n", "github": `{"include":[]}` + "\n"} {
 		r := u.plan(t, "--format "+format)
 		r.Want(t, 0, "note: all 5 images are up to date")
 		assert.Equalf(t, want, r.Stdout, "%s", format)
@@ -79,9 +79,7 @@ func TestPlanKernels(t *testing.T) {
 		t.Helper()
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
 		r.Want(t, 0)
-		var tasks []batch.Task
-		require.NoError(t, json.Unmarshal([]byte(r.Stdout), &tasks))
-		for _, task := range tasks {
+		for _, task := range commandtest.Items[batch.Task](t, r, "plan.schema.json") {
 			all = append(all, task.Tag+" "+task.Args)
 		}
 		return all

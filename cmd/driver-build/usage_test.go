@@ -8,6 +8,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
 )
 
 func TestHelp(t *testing.T) {
@@ -51,6 +52,7 @@ func TestList(t *testing.T) {
 		t.Error(r.Stdout)
 	}
 	u.Run(t, "list", "--os", "ubuntu99.04").Want(t, 2, "ubuntu99.04")
+	schematest.Check(t, "list.schema.json", u.Run(t, "list", "-o", "json", "--excluded").Stdout)
 	u.Run(t, "list", "-o", "xml").Want(t, 2, "table, json or yaml")
 	// The matrix in the program itself.
 	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01")

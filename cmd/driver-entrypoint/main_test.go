@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
@@ -133,6 +134,21 @@ func TestArguments(t *testing.T) {
 				t.Errorf("%s %q: exit code %d\n%s%s", c.Name(), wrong, code, &out, &text)
 			}
 		}
+	}
+}
+
+// TestSchemas: what the verbs print here is as docs/schema says.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	for args, schema := range map[string]string{
+		"status -o json --run-dir /nowhere": "status.schema.json",
+		"holders -o json":                   "holders.schema.json",
+	} {
+		var out, text bytes.Buffer
+		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, &out, &text); code != 0 {
+			t.Errorf("%s: exit code %d: %s", args, code, &text)
+		}
+		schematest.Check(t, schema, out.String())
 	}
 }
 

@@ -78,7 +78,7 @@ func (p *program) preflightCommand() *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				err = writeJSON(p.stdout, checks)
+				err = writeJSON(p.stdout, list[preflight.Check]{listSchema, append([]preflight.Check{}, checks...)})
 			} else {
 				err = preflight.Table(p.stdout, checks)
 			}
@@ -168,7 +168,7 @@ func (p *program) holdersCommand() *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				return writeJSON(p.stdout, holders)
+				return writeJSON(p.stdout, list[kmod.Holder]{listSchema, append([]kmod.Holder{}, holders...)})
 			}
 			for _, h := range holders {
 				if _, err := fmt.Fprintln(p.stdout, h); err != nil {
@@ -258,6 +258,15 @@ func formatFlag(cmd *cobra.Command, format *string) {
 		}
 		return run(cmd, args)
 	}
+}
+
+// listSchema is the version of the shape of lists. It grows when the meaning of a field changes.
+const listSchema = 1
+
+// list is what a verb prints as JSON that shows several things.
+type list[T any] struct {
+	Schema int `json:"schema"`
+	Items  []T `json:"items"`
 }
 
 func writeJSON(w io.Writer, v any) error {

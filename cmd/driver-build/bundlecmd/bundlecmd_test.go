@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/bundletest"
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle/importing"
@@ -100,6 +101,8 @@ func TestTheWholeWay(t *testing.T) {
 	shown := w.run(t, "list", file)
 	shown.Want(t, 0)
 	assert.Contains(t, shown.Stdout, "535-debian12,535.261.03-debian12")
+	schematest.Check(t, "bundle-list.schema.json", w.run(t, "list", file, "-o", "json").Stdout)
+	schematest.Check(t, "bundle-verify.schema.json", w.run(t, "verify", file, "--key", w.public, "-o", "json").Stdout)
 
 	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run", "--values", "-", "--policy", "-").Want(t, 0)
 	r := w.run(t, "import", file, "--to", w.site, "--key", w.public, "--values", "-", "--policy", w.path("policy"), "--offline")

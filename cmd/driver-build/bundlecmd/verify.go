@@ -70,10 +70,7 @@ func check(ctx context.Context, a *session.App, sources []reading.Source, o read
 
 func printFindings(a *session.App, format string, findings []bundle.Finding) error {
 	if format == "json" {
-		if findings == nil {
-			findings = []bundle.Finding{}
-		}
-		return a.JSON(findings)
+		return a.JSON(session.NewList(findings))
 	}
 	for _, f := range findings {
 		a.Result(f.String())

@@ -143,7 +143,7 @@ func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image 
 
 func (o *verifyFlags) print(a *session.App, findings []verify.Finding) error {
 	if o.format == "json" {
-		return a.JSON(append([]verify.Finding{}, findings...))
+		return a.JSON(session.NewList(findings))
 	}
 	for _, f := range findings {
 		fmt.Fprintln(a.Stdout, f)

@@ -58,6 +58,20 @@ func (a *App) Notes(notes ...string) {
 	}
 }
 
+// ListSchema is the version of the shape of all lists. It grows when the meaning of a field changes.
+const ListSchema = 1
+
+// List is what a command prints as JSON that shows several things.
+type List[T any] struct {
+	Schema int `json:"schema" yaml:"schema"`
+	Items  []T `json:"items" yaml:"items"`
+}
+
+// NewList returns the list of these items; none is an empty list.
+func NewList[T any](items []T) List[T] {
+	return List[T]{Schema: ListSchema, Items: append([]T{}, items...)}
+}
+
 // JSON prints v on stdout, indented.
 func (a *App) JSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
