@@ -18,7 +18,7 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet docs pictures golden clean
+.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet docs pictures golden release clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -55,6 +55,9 @@ lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for som
 
 buildkitd: ## a BuildKit daemon of the tested version, for --builder buildkit; needs root and runc
 	ci/buildkitd start
+
+release: ## the files of a release, of the commit that is checked out, into dist/release; needs Git, dpkg, rpm and both C compilers
+	go run ./ci/release -out dist/release
 
 compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more
 	ci/compat/run

@@ -159,7 +159,7 @@ func TestDirectImports(t *testing.T) {
 		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
 		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
 		module + "/images/batch":             {"ci/schema", "cmd/driver-build/..."},
-		"github.com/spf13/cobra":             {"ci/commandtest", "ci/reference", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
+		"github.com/spf13/cobra":             {"ci/commandtest", "ci/mantest", "ci/reference", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"github.com/prometheus":              {"node/metrics"},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":           {"kmod"},

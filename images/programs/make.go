@@ -46,48 +46,36 @@ func (m *Maker) folder() string {
 
 // program makes a program and returns its file, once check accepts the file.
 func (m *Maker) program(ctx context.Context, name, arch string, check func(file string) error) (file string, err error) {
-	goTool, err := exec.LookPath("go")
-	if err != nil {
-		return "", fmt.Errorf("it is not here, and there is no Go to make it with: install Go %s", strings.TrimPrefix(runtime.Version(), "go"))
-	}
-	compiler, err := cCompiler(name, arch)
-	if err != nil {
-		return "", err
-	}
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("make %s for %s of %s@%s: %w", name, arch, m.Module.Path, m.Module.Version, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, makeLimit)
-	defer cancel()
+	if _, err := exec.LookPath("go"); err != nil {
+		return "", fmt.Errorf("it is not here, and there is no Go to make it with: install Go %s", strings.TrimPrefix(runtime.Version(), "go"))
+	}
+	if _, err := cCompiler(name, arch); err != nil {
+		return "", err
+	}
+	parent := filepath.Dir(m.folder())
 	if err := os.MkdirAll(m.folder(), 0o755); err != nil {
 		return fail(err)
 	}
-	if err := workdir.Sweep(filepath.Dir(m.folder()), ".make-", nil); err != nil {
+	if err := workdir.Sweep(parent, ".make-", nil); err != nil {
 		return fail(err)
 	}
-	work, err := workdir.New(filepath.Dir(m.folder()), ".make-")
+	work, err := workdir.New(parent, ".make-")
 	if err != nil {
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
-	env, err := m.environment(ctx, goTool)
-	if err != nil {
-		return fail(err)
-	}
 	m.Say(fmt.Sprintf("making %s for %s of %s@%s with go: once, and some minutes", name, arch, m.Module.Path, m.Module.Version))
-	env = append(env, "GOPATH="+work.Path, "GOARCH="+arch, "CC="+compiler, "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[compiler != ""])
-	args := append(append([]string{"install"}, Flags...), m.Module.Path+"/cmd/"+name+"@"+m.Module.Version)
-	if _, err := run(ctx, goTool, env, args...); err != nil {
-		return fail(err)
+	made, err := m.Install(ctx, work.Path, name, "linux", arch)
+	if err == nil {
+		err = check(made)
 	}
-	made := filepath.Join(work.Path, "bin", name)
-	if runtime.GOOS != "linux" || runtime.GOARCH != arch {
-		made = filepath.Join(work.Path, "bin", "linux_"+arch, name)
+	if err == nil {
+		err = syncFile(made)
 	}
-	if err := check(made); err != nil {
-		return fail(err)
-	}
-	if err := syncFile(made); err != nil {
+	if err != nil {
 		return fail(err)
 	}
 	file = filepath.Join(m.folder(), FileName(name, arch))
@@ -95,6 +83,37 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 		return fail(err)
 	}
 	return file, nil
+}
+
+// Install makes one program of the module in a folder, as `go install` does with Flags, and returns its file.
+// Only driver-probe gets a C compiler. A release is made with it too, so that both have the same bytes.
+func (m *Maker) Install(ctx context.Context, dir, name, goos, arch string) (file string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, makeLimit)
+	defer cancel()
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		return "", err
+	}
+	compiler, err := cCompiler(name, arch)
+	if err != nil {
+		return "", err
+	}
+	env, err := m.environment(ctx, goTool)
+	if err != nil {
+		return "", err
+	}
+	env = append(env, "GOPATH="+dir, "GOOS="+goos, "GOARCH="+arch, "CC="+compiler, "CGO_ENABLED=0")
+	if compiler != "" {
+		env = append(env, "CGO_ENABLED=1")
+	}
+	args := append(append([]string{"install"}, Flags...), m.Module.Path+"/cmd/"+name+"@"+m.Module.Version)
+	if _, err := run(ctx, goTool, env, args...); err != nil {
+		return "", err
+	}
+	if runtime.GOOS == goos && runtime.GOARCH == arch {
+		return filepath.Join(dir, "bin", name), nil
+	}
+	return filepath.Join(dir, "bin", goos+"_"+arch, name), nil
 }
 
 func syncFile(path string) error {
@@ -136,7 +155,7 @@ func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error
 	if err := json.Unmarshal(out, &user); err != nil {
 		return nil, fmt.Errorf("read what go env says: %w", err)
 	}
-	env := append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "GO111MODULE=on", "GOBIN=", "GOOS=linux", "GOAMD64=v1", "GOARM64=v8.0",
+	env := append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "GO111MODULE=on", "GOBIN=", "GOAMD64=v1", "GOARM64=v8.0",
 		"GOEXPERIMENT=", "GOFIPS140=off", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_CPPFLAGS=", "CGO_LDFLAGS=")
 	if v := runtime.Version(); strings.HasPrefix(v, "go") && !strings.Contains(v, " ") {
 		env = append(env, "GOTOOLCHAIN="+v) // that of driver-build: another compiler makes other programs

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/driver-container/driver-container/images/helmchart"
+)
+
+// The folders of manual pages and completions below the work folder, by their names in archives.
+const (
+	manDir         = "man"
+	completionsDir = "completions"
+)
+
+// completions are the files of completions by shell: in an archive, and in a package.
+var completions = []struct{ shell, file, installed string }{
+	{"bash", "driver-build.bash", "usr/share/bash-completion/completions/driver-build"},
+	{"zsh", "_driver-build", "usr/share/zsh/vendor-completions/_driver-build"},
+	{"fish", "driver-build.fish", "usr/share/fish/vendor_completions.d/driver-build.fish"},
+}
+
+// documents makes the manual pages, by the tests that know the commands, and asks driver-build for its
+// completions.
+func (m *maker) documents(ctx context.Context) error {
+	for _, dir := range []string{manDir, completionsDir} {
+		if err := os.Mkdir(filepath.Join(m.work, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-count=1", "-run=^TestManPages$",
+		"./cmd/driver-build", "./cmd/driver-entrypoint", "./cmd/driver-evict", "./cmd/driver-probe")
+	cmd.Dir, cmd.Env = m.source.dir, append(os.Environ(), "DRIVER_MAN_DIR="+filepath.Join(m.work, manDir))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	for _, c := range completions {
+		text, err := output(ctx, m.work, m.ownDriverBuild(), "completion", c.shell)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(m.work, completionsDir, c.file), []byte(text+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manPages are the files of the pages.
+func (m *maker) manPages() ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(m.work, manDir, "*.1"))
+	if err == nil && len(all) < 4 { // one a program, at least
+		err = fmt.Errorf("there are %d manual pages", len(all))
+	}
+	return all, err
+}
+
+// chart packs the chart as driver-build packs it into bundles.
+func (m *maker) chart(context.Context) error {
+	c, err := helmchart.Read(filepath.Join(m.source.dir, "deploy", "chart"))
+	if err != nil {
+		return err
+	}
+	r, err := c.Content.Blobs[0].Open() // the archive; the config follows
+	if err != nil {
+		return err
+	}
+	archive, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.out, c.Name+"-"+c.Version+".tgz"), archive, 0o644)
+}
+
+// compress packs a manual page as packages have it.
+func compress(file string) ([]byte, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	_, err = z.Write(raw)
+	return out.Bytes(), errors.Join(err, z.Close())
+}

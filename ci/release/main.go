@@ -1,0 +1,82 @@
+// Command release makes the files of a release from the commit that is checked out: archives, packages, an
+// image of driver-build, the chart, manual pages, completions, an SBOM and checksums. The same commit gives
+// the same bytes in any folder, with the same Go, the same C compiler and the same packaging tools.
+//
+// All programs are made as `go install` makes them, of the module that this commit is, so that everybody can
+// make them again. Nothing is signed and nothing is published.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	root := flag.String("C", ".", "checkout of the commit")
+	out := flag.String("out", "dist/release", "folder for the files; what was in it goes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := release(ctx, *root, *out)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// maker makes the files in a work folder, from where they are moved when all of them are there.
+type maker struct {
+	source source
+	work   string // temporary
+	out    string // in work
+	files  []program
+}
+
+func release(ctx context.Context, root, out string) (err error) {
+	out, err = filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(out), ".release-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	m := &maker{work: work, out: filepath.Join(work, "out")}
+	if err := os.Mkdir(m.out, 0o755); err != nil {
+		return err
+	}
+	if m.source, err = readSource(ctx, root, work); err != nil {
+		return fmt.Errorf("the module: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "release: %s of commit %s\n", m.source.module.Version, m.source.commit)
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"programs", m.programs}, {"manual pages and completions", m.documents}, {"archives", m.archives}, {"deb and rpm", m.packages},
+		{"image", m.image}, {"chart", m.chart}, {"SBOM", m.sbom}, {"checksums", m.checksums},
+	} {
+		fmt.Fprintln(os.Stderr, "release:", step.name)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	if err := os.Rename(m.out, out); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "release: done, in", out)
+	return nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+)
+
+// sbom writes what the programs were made of, as Go wrote it into them: one package for each program, and one
+// for each Go module.
+func (m *maker) sbom(context.Context) error {
+	d := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: "driver-build-" + m.source.bare(),
+		DocumentNamespace: homepage + "/releases/" + m.source.module.Version + "/" + m.source.commit,
+		CreationInfo: &spdx.CreationInfo{
+			Created: m.source.time.Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "driver-container-release"}},
+		},
+	}
+	seen := map[string]bool{}
+	for _, f := range m.files {
+		if err := addProgram(d, seen, f, m.source); err != nil {
+			return fmt.Errorf("%s for %s: %w", f.name, f.platform, err)
+		}
+	}
+	out, err := os.Create(filepath.Join(m.out, "driver-build-"+m.source.bare()+".spdx.json"))
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", " ")
+	return errors.Join(e.Encode(d), out.Close())
+}
+
+func addProgram(d *spdx.Document, seen map[string]bool, f program, s source) error {
+	info, err := buildinfo.ReadFile(f.path)
+	if err != nil {
+		return err
+	}
+	sum, err := digest(f.path)
+	if err != nil {
+		return err
+	}
+	id := identifier("Program-" + f.name + "-" + f.platform.String())
+	d.Packages = append(d.Packages, &spdx.Package{
+		PackageName: f.name, PackageVersion: s.bare(), PackageSPDXIdentifier: id, PackageDownloadLocation: "NOASSERTION",
+		PackageComment:   "for " + f.platform.String() + ", compiled with " + info.GoVersion,
+		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: sum}}, PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
+	})
+	relate := func(from common.ElementID, kind string, to common.ElementID) {
+		d.Relationships = append(d.Relationships, &spdx.Relationship{
+			RefA: common.MakeDocElementID("", string(from)), RefB: common.MakeDocElementID("", string(to)), Relationship: kind,
+		})
+	}
+	relate("DOCUMENT", common.TypeRelationshipDescribe, id)
+	for _, dep := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		dep = cmp.Or(dep.Replace, dep)
+		module := identifier("Module-" + dep.Path + "-" + dep.Version)
+		if !seen[string(module)] {
+			seen[string(module)] = true
+			d.Packages = append(d.Packages, &spdx.Package{
+				PackageName: dep.Path, PackageVersion: dep.Version, PackageSPDXIdentifier: module, PackageDownloadLocation: "NOASSERTION",
+				PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION",
+				PackageExternalReferences: []*spdx.PackageExternalReference{{
+					Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: "pkg:golang/" + dep.Path + "@" + dep.Version,
+				}},
+			})
+		}
+		relate(id, common.TypeRelationshipContains, module)
+	}
+	return nil
+}
+
+var notInIdentifier = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
+
+// identifier makes an SPDX identifier of a text.
+func identifier(text string) common.ElementID {
+	return common.ElementID(notInIdentifier.ReplaceAllString(text, "-"))
+}

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/ci/mantest"
+)
+
+// TestManPages makes the page of a release: see package mantest.
+func TestManPages(t *testing.T) {
+	t.Parallel()
+	_, flags := newSettings()
+	page := &cobra.Command{Use: "driver-evict", Short: "evict the pods that use a GPU when another driver is ready", Run: func(*cobra.Command, []string) {}}
+	page.Flags().AddFlagSet(flags)
+	mantest.Check(t, page)
+}
