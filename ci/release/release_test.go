@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// rig is a release, made twice.
+type rig struct {
+	root, out string
+}
+
+// sh runs a program in a folder, and returns what it printed on stdout.
+func sh(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoErrorf(t, err, "%q: %s%s", args, out, stderr.String())
+	return strings.TrimSpace(string(out))
+}
+
+// TestRelease makes a release in two checkouts, compares them, and installs it in every way on a Debian that
+// has nothing else. Each driver-build makes the same image.
+func TestRelease(t *testing.T) {
+	gate.Real(t, "it needs root, the network and what ci/e2e/setup installs")
+	r := rig{root: require.Value(filepath.Abs("../.."))(t), out: filepath.Join(t.TempDir(), "a")}
+	other := filepath.Join(t.TempDir(), "elsewhere")
+	sh(t, r.root, nil, "git", "clone", "--quiet", "--no-hardlinks", r.root, other)
+	sh(t, other, nil, "git", "checkout", "--quiet", sh(t, r.root, nil, "git", "rev-parse", "HEAD"))
+	again := filepath.Join(t.TempDir(), "b")
+	tool := filepath.Join(t.TempDir(), "release")
+	sh(t, r.root, nil, "go", "build", "-o", tool, "./ci/release")
+	sh(t, r.root, nil, tool, "-out", r.out)
+	sh(t, other, nil, tool, "-out", again)
+	sh(t, r.out, nil, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
+	assert.Equal(t, string(require.Value(os.ReadFile(filepath.Join(r.out, "SHA256SUMS")))(t)), string(require.Value(os.ReadFile(filepath.Join(again, "SHA256SUMS")))(t)))
+	sh(t, again, nil, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
+	if t.Failed() {
+		t.FailNow()
+	}
+	digests := map[string]string{}
+	for name, install := range map[string]func(*testing.T, string) string{"archive": r.archive, "deb": r.deb, "rpm": r.rpm} {
+		t.Run(name, func(t *testing.T) {
+			system, base := r.debian(t)
+			digests[name] = r.build(t, system, base, install(t, system))
+		})
+	}
+	t.Run("go install", func(t *testing.T) { digests["go install"] = r.goInstall(t) })
+	t.Run("image", r.image)
+	for name, digest := range digests {
+		assert.Equalf(t, digests["archive"], digest, "the image of driver-build from %s", name)
+	}
+}
+
+// one is the only file of the release whose name matches a pattern.
+func (r rig) one(t *testing.T, pattern string) string {
+	t.Helper()
+	all := require.Value(filepath.Glob(filepath.Join(r.out, pattern)))(t)
+	if len(all) != 1 {
+		t.Fatalf("%s: %q", pattern, all)
+	}
+	return all[0]
+}
+
+// debian unpacks a base of Debian 12 without Go, with the network of this machine, and the caches at /cache
+// and /base.
+func (r rig) debian(t *testing.T) (system, base string) {
+	t.Helper()
+	base = strings.TrimPrefix(sh(t, r.root, nil, "ci/base", "debian12"), "oci:")
+	bundle := filepath.Join(t.TempDir(), "bundle")
+	sh(t, r.root, nil, "umoci", "unpack", "--image", base+":"+layoutTag(t, base), bundle)
+	system = filepath.Join(bundle, "rootfs")
+	for from, to := range map[string]string{base: "base", r.cache(t): "cache"} {
+		to = filepath.Join(system, to)
+		require.NoError(t, os.Mkdir(to, 0o755))
+		sh(t, r.root, nil, "mount", "--bind", from, to)
+		t.Cleanup(func() { assert.NoError(t, exec.Command("umount", to).Run()) })
+	}
+	resolv := require.Value(os.ReadFile("/etc/resolv.conf"))(t)
+	require.NoError(t, os.WriteFile(filepath.Join(system, "etc/resolv.conf"), resolv, 0o644))
+	return system, base
+}
+
+// layoutTag is the tag of the only image of a layout.
+func layoutTag(t *testing.T, dir string) string {
+	t.Helper()
+	m := regexp.MustCompile(`"org.opencontainers.image.ref.name":\s*"([^"]+)"`).FindSubmatch(require.Value(os.ReadFile(filepath.Join(dir, "index.json")))(t))
+	if m == nil {
+		t.Fatalf("%s has no tag", dir)
+	}
+	return string(m[1])
+}
+
+func (r rig) cache(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(require.Value(os.UserCacheDir())(t), "driver-build")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+func (r rig) archive(t *testing.T, system string) string {
+	sh(t, system, nil, "tar", "-xzf", r.one(t, "driver-build-*-linux-amd64.tar.gz"), "-C", filepath.Join(system, "opt"), "--strip-components=1")
+	r.documents(t, system, "/opt/completions/driver-build.bash", "cat /opt/man/driver-build.1")
+	return "/opt/driver-build"
+}
+
+func (r rig) deb(t *testing.T, system string) string {
+	sh(t, r.root, nil, "cp", r.one(t, "driver-build_*_amd64.deb"), filepath.Join(system, "driver-build.deb"))
+	sh(t, r.root, nil, "chroot", system, "dpkg", "--install", "/driver-build.deb")
+	r.documents(t, system, "/usr/share/bash-completion/completions/driver-build", "true")
+	return "/usr/bin/driver-build"
+}
+
+func (r rig) rpm(t *testing.T, system string) string {
+	sh(t, r.root, nil, "rpm", "--root", system, "--install", r.one(t, "driver-build-*.x86_64.rpm"))
+	assert.Equal(t, "", sh(t, r.root, nil, "rpm", "--root", system, "--verify", "driver-build"))
+	r.documents(t, system, "/usr/share/bash-completion/completions/driver-build", "zcat /usr/share/man/man1/driver-build.1.gz")
+	return "/usr/bin/driver-build"
+}
+
+// documents looks at what a shell and a reader of manual pages get. A base leaves out /usr/share/man of
+// packages that dpkg installs.
+func (r rig) documents(t *testing.T, system, completion, page string) {
+	t.Helper()
+	said := sh(t, r.root, nil, "chroot", system, "bash", "-c", "source "+completion+" && complete -p driver-build")
+	assert.Contains(t, said, "-F __start_driver-build driver-build")
+	if text := sh(t, r.root, nil, "chroot", system, "sh", "-c", page); page != "true" {
+		assert.Contains(t, text, `.TH "DRIVER-BUILD" "1"`)
+	}
+}
+
+var reference = regexp.MustCompile(`@(sha256:[0-9a-f]{64})`)
+
+// build makes the image of the README and returns its digest.
+func (r rig) build(t *testing.T, system, base, program string) string {
+	t.Helper()
+	said := sh(t, r.root, nil, "chroot", system, program, "--os", "debian12", "--driver", "535.261.03",
+		"--base", "oci:/base", "--cache", "/cache", "--output", "oci:/dist", "--progress", "plain")
+	m := reference.FindStringSubmatch(said)
+	if m == nil {
+		t.Fatalf("no digest in %q", said)
+	}
+	t.Logf("%s with base %s: %s", program, base, m[1])
+	return m[1]
+}
+
+// goInstall installs driver-build alone, from a proxy that has this commit and nothing else; it makes its
+// programs itself.
+func (r rig) goInstall(t *testing.T) string {
+	work := t.TempDir()
+	for _, name := range []string{"GOPROXY", "GONOSUMDB", "SOURCE_DATE_EPOCH", "TZ"} {
+		t.Setenv(name, os.Getenv(name)) // readSource sets them
+	}
+	s := require.Value(readSource(t.Context(), r.root, work))(t)
+	bin := filepath.Join(work, "bin")
+	env := []string{"GOBIN=" + bin, "GOFLAGS="}
+	sh(t, work, env, "go", "install", modulePath+"/cmd/driver-build@"+s.module.Version)
+	assert.Equal(t, "driver-build "+s.module.Version, sh(t, work, nil, filepath.Join(bin, "driver-build"), "version"))
+	base := sh(t, r.root, nil, "ci/base", "debian12")
+	said := sh(t, work, []string{"SOURCE_DATE_EPOCH="}, filepath.Join(bin, "driver-build"), "--os", "debian12", "--driver", "535.261.03",
+		"--base", base, "--cache", filepath.Join(work, "cache"), "--output", "oci:"+filepath.Join(work, "dist"), "--progress", "plain")
+	return reference.FindStringSubmatch(said)[1]
+}
+
+// image starts driver-build from its image: a folder and chroot are enough for a static program.
+func (r rig) image(t *testing.T) {
+	layout := filepath.Join(t.TempDir(), "layout")
+	archive := r.one(t, "driver-build-*-image.oci.tar")
+	sh(t, r.root, nil, "skopeo", "--insecure-policy", "copy", "oci-archive:"+archive, "oci:"+layout+":it")
+	bundle := filepath.Join(t.TempDir(), "bundle")
+	sh(t, r.root, nil, "umoci", "unpack", "--image", layout+":it", bundle)
+	said := sh(t, r.root, nil, "chroot", filepath.Join(bundle, "rootfs"), "/usr/bin/driver-build", "list", "--os", "debian12")
+	assert.Contains(t, said, "535.261.03")
+}
