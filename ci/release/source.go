@@ -56,7 +56,7 @@ func readSource(ctx context.Context, root, work string) (s source, err error) {
 		return s, err
 	}
 	archive := filepath.Join(dir, s.module.Version+".zip")
-	if err := pack(root, s, archive); err != nil {
+	if err := pack(ctx, root, s, work, archive); err != nil {
 		return s, err
 	}
 	if s.module.Sum, err = dirhash.HashZip(archive, dirhash.Hash1); err != nil {
@@ -99,13 +99,25 @@ func tagged(ctx context.Context, root, commit string) (string, error) {
 	return version.Development + ".g" + commit[:12], nil
 }
 
-func pack(root string, s source, file string) (err error) {
+// pack makes the archive of the module from what Git has of the commit: files that Git does not know are not
+// in it. zip.CreateFromVCS does the same, but not in a worktree.
+func pack(ctx context.Context, root string, s source, work, file string) (err error) {
+	tree := filepath.Join(work, "tree")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		return err
+	}
+	if _, err := output(ctx, root, "git", "archive", "--format=tar", "-o", tree+".tar", s.commit); err != nil {
+		return err
+	}
+	if _, err := output(ctx, tree, "tar", "-xf", tree+".tar"); err != nil {
+		return err
+	}
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return zip.CreateFromVCS(f, module.Version{Path: modulePath, Version: s.module.Version}, root, s.commit, "")
+	return zip.CreateFromDir(f, module.Version{Path: modulePath, Version: s.module.Version}, tree)
 }
 
 // output runs a program and returns its output without the last newline.
