@@ -108,7 +108,7 @@ func (m *maker) deb(ctx context.Context, root, version, arch string) error {
 	if err := setTimes(root, m.source.time); err != nil {
 		return err
 	}
-	_, err := output(ctx, m.work, "dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", root, filepath.Join(m.out, "driver-build_"+version+"_"+arch+".deb"))
+	_, err := output(ctx, m.work, "dpkg-deb", "--root-owner-group", "-Zgzip", "-z6", "--build", root, filepath.Join(m.out, "driver-build_"+version+"_"+arch+".deb"))
 	return err
 }
 
@@ -139,7 +139,7 @@ func (m *maker) rpm(ctx context.Context, root, version, machine string) error {
 	for _, define := range []string{
 		"_topdir " + top, "_rpmdir " + m.out, "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", "_buildhost localhost", "_build_id_links none",
 		"__os_install_post %{nil}", "debug_package %{nil}", "use_source_date_epoch_as_buildtime 1", "clamp_mtime_to_source_date_epoch 1",
-		"source_date_epoch_from_changelog 0", "_binary_payload w9.xzdio",
+		"source_date_epoch_from_changelog 0", "_binary_payload w6.gzdio",
 	} {
 		args = append(args, "--define", define)
 	}
