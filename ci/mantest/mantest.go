@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/version"
 )
 
-// Check makes a page of each command, in the folder that DRIVER_MAN_DIR names or in a temporary one, and looks
-// whether each page names its command. SOURCE_DATE_EPOCH is the date of the pages.
+// Check makes a page of each command, in the folder that DRIVER_MAN_DIR names or in a temporary one, and
+// looks whether each page names its command. SOURCE_DATE_EPOCH is the date of the pages.
 func Check(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	dir := cmp.Or(os.Getenv("DRIVER_MAN_DIR"), t.TempDir())

@@ -24,8 +24,9 @@ type program struct {
 	platform platform
 }
 
-// programs makes driver-build for all platforms, and the programs of images for both architectures.
-// driver-build needs no C compiler and no C library: tokens (PKCS#11) are for those who compile it themselves.
+// programs makes driver-build for all platforms, and the programs of images for both
+// architectures. driver-build needs no C compiler and no C library: tokens (PKCS#11) are for
+// those who compile it themselves.
 func (m *maker) programs(ctx context.Context) error {
 	make := &programs.Maker{Module: m.source.module, Cache: m.work, Say: func(text string) { fmt.Fprintln(os.Stderr, "release:", text) }}
 	find := programs.Finder{Version: m.source.module.Version, Make: make}

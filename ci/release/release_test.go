@@ -82,9 +82,9 @@ func (r rig) debian(t *testing.T) (system, base string) {
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	sh(t, r.root, nil, "umoci", "unpack", "--image", base+":"+layoutTag(t, base), bundle)
 	system = filepath.Join(bundle, "rootfs")
-	for from, to := range map[string]string{base: "base", r.cache(t): "cache"} {
+	for from, to := range map[string]string{base: "base", r.cache(t): "cache", "/proc": "proc"} {
 		to = filepath.Join(system, to)
-		require.NoError(t, os.Mkdir(to, 0o755))
+		require.NoError(t, os.MkdirAll(to, 0o755))
 		sh(t, r.root, nil, "mount", "--bind", from, to)
 		t.Cleanup(func() { assert.NoError(t, exec.Command("umount", to).Run()) })
 	}
