@@ -40,6 +40,9 @@ func TestCluster(t *testing.T) {
 			values := File(testfile.Read(t, root+"/docs/"+name+".md"), "image: {repository: registry.example.com/gpu/driver}")
 			testfile.Write(t, dir+"/values.yaml", values)
 		}
+		if name == "subscriptions" {
+			s.in(dir, s.env, "helm upgrade nvidia-driver deploy/chart -n nvidia-driver --reuse-values --set image.tag=550.163.01-rhel9")
+		}
 		for _, c := range commands(t, name, byCluster) {
 			s.in(dir, append(s.env, "POD="+pod(p, c)), substitute(c.Text))
 			if strings.HasPrefix(c.Text, "kubectl debug ") {
@@ -49,7 +52,7 @@ func TestCluster(t *testing.T) {
 				install = substitute(c.Text) + " && " + install
 			}
 		}
-		if name == "precompiled-secure-boot" { // the next pages are about the release of the first one
+		if name == "precompiled-secure-boot" || name == "subscriptions" { // the next pages are about the release of the first one
 			s.in(dir, s.env, "helm uninstall nvidia-driver -n nvidia-driver --wait && "+install)
 		}
 	}
@@ -64,6 +67,9 @@ func pod(p *control.Plane, c Command) (name string) {
 		return ""
 	}
 	p.Wait(time.Minute, "a driver pod", func() error {
+		if _, err := p.TryKubectl("rollout", "status", "-n", "nvidia-driver", "daemonset/nvidia-driver", "--timeout=30s"); err != nil {
+			return err
+		}
 		out, err := p.TryKubectl("get", "pods", "-n", "nvidia-driver", "-l", "app.kubernetes.io/component=nvidia-driver", "-o", "jsonpath={.items[0].metadata.name}")
 		if err == nil && out == "" {
 			err = errors.New("there is none")

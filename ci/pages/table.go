@@ -26,6 +26,7 @@ var Elsewhere = map[string]map[string]string{
 		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                      "needs firmware: Test21MOK",
 	},
 	"subscriptions": {
+		"helm upgrade --install nvidia-driver deploy/chart -n nvidia-driver --reuse-values --set subscription.fromNode=false,subscription.slesSecret=sles-subscription":                      "needs an image of SLES: TestGolden",
 		"kubectl -n nvidia-driver create secret generic sles-subscription $(for file in /etc/zypp/repos.d/*.repo /etc/zypp/credentials.d/*; do printf -- ' --from-file=%s' \"$file\"; done)": "needs a subscription: TestGolden has the pods with such a secret",
 		"cd /etc/pki/entitlement && key=$(ls *-key.pem | head -n 1)": "needs a subscription",
 		`kubectl -n nvidia-driver create secret generic rhel-subscription --from-file="$key" --from-file="${key%-key.pem}.pem" --from-file=redhat.repo=/etc/yum.repos.d/redhat.repo --from-file=redhat-uep.pem=/etc/rhsm/ca/redhat-uep.pem`: "needs a subscription: TestGolden has the pods with such a secret",
