@@ -43,12 +43,12 @@ var values = map[string]cobra.CompletionFunc{
 	"--progress":             words("auto", "tty", "plain", "json", "quiet"),
 }
 
-// image completes an argument that is an image. The name of one in a registry is typed.
+// image completes an image on this machine.
 var image = local("oci:", "oci-archive:", "docker-archive:")
 
 // arguments are the completions of what stands behind a command.
 var arguments = map[string]cobra.CompletionFunc{
-	"inspect": image, "verify": image, "sbom": image, "sign": image, "attest": image, "push": image,
+	"inspect": imageName, "verify": imageName, "sbom": imageName, "sign": imageName, "attest": imageName, "push": imageName,
 	"bundle create": image, "bundle verify": files, "bundle list": files, "bundle import": files,
 	"drivers": branches,
 }
