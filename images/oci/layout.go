@@ -59,7 +59,7 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content, attachments
 	if err := os.MkdirAll(store, 0o755); err != nil {
 		return outfile.DiskFull(dir, err)
 	}
-	unlock, err := lockDir(ctx, dir)
+	unlock, err := outfile.LockFolder(ctx, dir)
 	if err != nil {
 		return err
 	}

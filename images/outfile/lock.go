@@ -1,4 +1,4 @@
-package oci
+package outfile
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockWait is the longest wait for another process that writes to the same layout.
+// lockWait is the longest wait for another process that writes to the same folder.
 const lockWait = 10 * time.Minute
 
-// lockDir takes the flock of the folder itself, which leaves no file behind, and waits for other holders.
-func lockDir(ctx context.Context, dir string) (unlock func() error, err error) {
+// LockFolder takes the flock of the folder itself, which leaves no file behind, and waits for other holders.
+func LockFolder(ctx context.Context, dir string) (unlock func() error, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
