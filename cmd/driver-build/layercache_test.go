@@ -282,3 +282,27 @@ func TestDamagedCache(t *testing.T) {
 	assert.Equal(t, first.Digest(t), again.Digest(t))
 	u.Run(t, "verify", "oci:"+u.Path("b")).Want(t, 0)
 }
+
+// TestWarmLayout: what the cache wrote to a layout is not read again, until its file changes.
+func TestWarmLayout(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	args := []string{"--os", "debian12", "--driver", newDriver, "-o", "oci:" + u.Path("dist")}
+	first := u.Run(t, args...)
+	first.Want(t, 0)
+	blobs := require.Value(filepath.Glob(u.Path("dist/blobs/sha256/*")))(t)
+	u.Run(t, args...).Want(t, 0)
+	records := require.Value(filepath.Glob(filepath.Join(u.Cache, "layouts/*.json")))(t)
+	assert.Equal(t, 1, len(records))
+	record := string(require.Value(os.ReadFile(records[0]))(t))
+	for _, b := range blobs {
+		assert.Contains(t, record, filepath.Base(b))
+		info := require.Value(os.Stat(b))(t)
+		data := bytes.Repeat([]byte("x"), int(info.Size()))
+		require.NoError(t, errors.Join(os.Chmod(b, 0o644), os.WriteFile(b, data, 0o644), os.Chtimes(b, info.ModTime(), info.ModTime())))
+	}
+	again := u.Run(t, args...)
+	again.Want(t, 0)
+	assert.Equal(t, first.Stdout, again.Stdout)
+	u.Run(t, "verify", "oci:"+u.Path("dist")).Want(t, 0)
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci/blobstat"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
@@ -35,9 +36,14 @@ const layoutJobs = 4
 // when ctx ends, no partial file is left. Attachments become entries without a name; one with a tag extends
 // that of the layout.
 func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments ...Attachment) error {
+	return writeKnown(ctx, "", dir, tag, t, attachments)
+}
+
+// writeKnown is WriteLayout with a cache, which remembers the blobs that it wrote to the layout.
+func writeKnown(ctx context.Context, cache, dir, tag string, t Artifact, attachments []Attachment) error {
 	all, err := Collect(t)
 	if err == nil {
-		err = writeLayout(ctx, dir, tag, all, attachments)
+		err = writeLayout(ctx, cache, dir, tag, all, attachments)
 	}
 	if err != nil {
 		return fmt.Errorf("write OCI layout %s: %w", dir, err)
@@ -47,14 +53,14 @@ func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments .
 
 // AttachLayout adds attachments to an OCI layout, as [WriteLayout] does.
 func AttachLayout(ctx context.Context, dir string, attachments ...Attachment) error {
-	if err := writeLayout(ctx, dir, "", &Content{}, attachments); err != nil {
+	if err := writeLayout(ctx, "", dir, "", &Content{}, attachments); err != nil {
 		return fmt.Errorf("write OCI layout %s: %w", dir, err)
 	}
 	return nil
 }
 
 // writeLayout writes no artifact if the content is empty.
-func writeLayout(ctx context.Context, dir, tag string, all *Content, attachments []Attachment) (err error) {
+func writeLayout(ctx context.Context, cache, dir, tag string, all *Content, attachments []Attachment) (err error) {
 	store := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(store, 0o755); err != nil {
 		return outfile.DiskFull(dir, err)
@@ -80,18 +86,22 @@ func writeLayout(ctx context.Context, dir, tag string, all *Content, attachments
 	}
 	all = all.with(attachments)
 	outfile.Sweep(store, ".")
+	known := blobstat.Open(cache, store)
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(layoutJobs)
 	for _, b := range all.Blobs {
-		jobs.Go(func() error { return layoutBlob(jctx, store, b) })
+		jobs.Go(func() error { return layoutBlob(jctx, known, store, b) })
 	}
 	if err := jobs.Wait(); err != nil {
 		return err
 	}
 	for _, d := range all.Documents {
-		if err := layoutBlob(ctx, store, d.blob()); err != nil {
+		if err := layoutBlob(ctx, known, store, d.blob()); err != nil {
 			return err
 		}
+	}
+	if err := known.Save(); err != nil {
+		return fmt.Errorf("note the blobs of the layout in the cache: %w", err)
 	}
 	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
@@ -153,13 +163,19 @@ func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexMa
 	return out
 }
 
-// layoutBlob writes a blob unless an intact copy exists.
-func layoutBlob(ctx context.Context, dir string, b Blob) error {
+// layoutBlob writes a blob unless an intact copy exists. One that is known is not read.
+func layoutBlob(ctx context.Context, known *blobstat.Record, dir string, b Blob) error {
 	path := filepath.Join(dir, b.Desc.Digest.Hex)
-	if intact(ctx, path, b.Desc) {
+	if known.Has(b.Desc.Digest.Hex, b.Desc.Size) {
 		return nil
 	}
-	return outfile.Replace(path, func(w io.Writer) error { return b.copy(ctx, w) })
+	if !intact(ctx, path, b.Desc) {
+		if err := outfile.Replace(path, func(w io.Writer) error { return b.copy(ctx, w) }); err != nil {
+			return err
+		}
+	}
+	known.Add(b.Desc.Digest.Hex)
+	return nil
 }
 
 // intact reports whether a file has the content of the descriptor.

@@ -15,8 +15,9 @@ import (
 
 // Output is a place on this machine that an image is written to.
 type Output struct {
-	Kind string // "oci", "oci-archive" or "docker-archive"
-	Path string
+	Kind  string // "oci", "oci-archive" or "docker-archive"
+	Path  string
+	Cache string // folder with a record of what was written to layouts, so that it is not hashed again; "": none
 }
 
 func (o Output) String() string { return o.Kind + ":" + o.Path }
@@ -120,7 +121,7 @@ func (o Output) CheckContent(tags, archs int, zstd bool) error {
 func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, attachments ...Attachment) (ref string, err error) {
 	switch o.Kind {
 	case "oci":
-		return o.String() + ":" + tag, WriteLayout(ctx, o.Path, tag, t, attachments...)
+		return o.String() + ":" + tag, writeKnown(ctx, o.Cache, o.Path, tag, t, attachments)
 	case "oci-archive":
 		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, tag, t, attachments...)
 	default:

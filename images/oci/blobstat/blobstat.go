@@ -1,0 +1,135 @@
+// Package blobstat remembers which blobs of an OCI layout this cache has written or verified, as version
+// control programs do: by size, inode, and times of modification and change. A blob that has all of them still
+// is not hashed again.
+//
+// It does not verify: `driver-build verify` and every reader of a layout hash what they read.
+package blobstat
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/moby/sys/atomicwriter"
+	"golang.org/x/sys/unix"
+)
+
+// tick is longer than the kernel's clock of files stands still: a file that is changed later than that after
+// its last change has other times. A file system with whole seconds has ticks of coarseTick.
+const (
+	tick       = 20 * time.Millisecond
+	coarseTick = 2 * time.Second
+)
+
+// maxRecord bounds the record of a layout, in bytes. A blob has 150 of them.
+const maxRecord = 64 << 20
+
+type stat struct {
+	Size    int64  `json:"size"`
+	Device  uint64 `json:"device"`
+	Inode   uint64 `json:"inode"`
+	MTime   int64  `json:"mtime"` // in nanoseconds, like:
+	CTime   int64  `json:"ctime"`
+	settled bool   // it was read from the record
+}
+
+// Record is what is known of one layout. It is safe for concurrent use.
+type Record struct {
+	file, dir string
+	mu        sync.Mutex
+	blobs     map[string]stat // by name
+	changed   bool
+}
+
+// Open reads the record of a folder of blobs. A record that cannot be read counts as empty. With no cache the
+// record is always empty.
+func Open(cache, dir string) *Record {
+	r := &Record{dir: dir, blobs: map[string]stat{}}
+	absolute, err := filepath.Abs(dir)
+	if cache == "" || err != nil {
+		return r
+	}
+	sum := sha256.Sum256([]byte(absolute))
+	r.file = filepath.Join(cache, "layouts", hex.EncodeToString(sum[:])+".json")
+	info, err := os.Stat(r.file)
+	if err != nil || info.Size() > maxRecord {
+		return r
+	}
+	data, err := os.ReadFile(r.file)
+	if err != nil || json.Unmarshal(data, &r.blobs) != nil || r.blobs == nil {
+		r.blobs = map[string]stat{}
+		return r
+	}
+	for name, s := range r.blobs {
+		s.settled = true
+		r.blobs[name] = s
+	}
+	return r
+}
+
+// Has says whether a blob of that size was verified and has not changed since.
+func (r *Record) Has(name string, size int64) bool {
+	r.mu.Lock()
+	known, ok := r.blobs[name]
+	r.mu.Unlock()
+	now, err := read(filepath.Join(r.dir, name))
+	now.settled = known.settled
+	return ok && err == nil && known == now && now.Size == size
+}
+
+// Add notes a blob that was verified, or written, just now.
+func (r *Record) Add(name string) {
+	s, err := read(filepath.Join(r.dir, name))
+	if err != nil || r.file == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blobs[name], r.changed = s, true
+}
+
+// Save writes the record. A blob that changed so recently that another change would not show is left out, and
+// verified again the next time; Save waits for a tick to keep most of them.
+func (r *Record) Save() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == "" || !r.changed {
+		return nil
+	}
+	time.Sleep(tick)
+	for name, s := range r.blobs {
+		now, err := read(filepath.Join(r.dir, name))
+		now.settled = s.settled
+		if err != nil || now != s || !s.settled && s.isYoung(time.Now()) {
+			delete(r.blobs, name)
+		}
+	}
+	data, err := json.Marshal(r.blobs)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(r.file), 0o755); err != nil {
+		return err
+	}
+	return atomicwriter.WriteFile(r.file, data, 0o644)
+}
+
+func (s stat) isYoung(now time.Time) bool {
+	wait := tick
+	if s.CTime%int64(time.Second) == 0 {
+		wait = coarseTick
+	}
+	return now.UnixNano()-s.CTime < int64(wait)
+}
+
+func read(path string) (s stat, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return s, err
+	}
+	return stat{Size: st.Size, Device: st.Dev, Inode: st.Ino, MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano()}, nil
+}

@@ -1,0 +1,73 @@
+package blobstat
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+)
+
+// TestRecord: a blob counts as known until anything about its file changes, also if size and time of
+// modification stay.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(path string, before os.FileInfo) error{
+		"the same size and time": func(path string, before os.FileInfo) error {
+			if err := os.WriteFile(path, []byte("other"), 0o600); err != nil {
+				return err
+			}
+			return os.Chtimes(path, before.ModTime(), before.ModTime())
+		},
+		"another file": func(path string, _ os.FileInfo) error {
+			if err := os.WriteFile(path+".new", []byte("other"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+		"cut short": func(path string, _ os.FileInfo) error { return os.Truncate(path, 1) },
+		"removed":   func(path string, _ os.FileInfo) error { return os.Remove(path) },
+	} {
+		cache, dir := t.TempDir(), t.TempDir()
+		blob := testfile.Write(t, filepath.Join(dir, "a"), "first")
+		r := Open(cache, dir)
+		assert.Equalf(t, false, r.Has("a", 5), "nothing is known before")
+		r.Add("a")
+		require.NoError(t, r.Save())
+		again := Open(cache, dir)
+		assert.Equalf(t, true, again.Has("a", 5), "%s: before", name)
+		assert.Equalf(t, false, again.Has("a", 6), "another size is asked for")
+		require.NoError(t, change(blob, require.Value(os.Stat(blob))(t)))
+		assert.Equalf(t, false, Open(cache, dir).Has("a", 5), "%s", name)
+	}
+}
+
+// TestRacy: a file that changed within the tick of its file system is not recorded.
+func TestRacy(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	assert.Equal(t, true, stat{CTime: now.UnixNano() - 1}.isYoung(now))
+	assert.Equal(t, false, stat{CTime: now.Add(-time.Second).UnixNano() | 1}.isYoung(now))
+	whole := now.Truncate(time.Second).Add(-time.Second)
+	assert.Equal(t, true, stat{CTime: whole.UnixNano()}.isYoung(whole.Add(coarseTick-1)))
+	assert.Equal(t, false, stat{CTime: whole.UnixNano()}.isYoung(whole.Add(coarseTick)))
+}
+
+// TestBadRecord: a record that is damaged, or of another layout, knows nothing.
+func TestBadRecord(t *testing.T) {
+	t.Parallel()
+	cache, dir := t.TempDir(), t.TempDir()
+	testfile.Write(t, filepath.Join(dir, "a"), "first")
+	r := Open(cache, dir)
+	r.Add("a")
+	require.NoError(t, r.Save())
+	assert.Equal(t, false, Open(cache, t.TempDir()).Has("a", 5))
+	for _, text := range []string{"", "null", "{", `{"a":1}`} {
+		require.NoError(t, os.WriteFile(r.file, []byte(text), 0o600))
+		assert.Equalf(t, false, Open(cache, dir).Has("a", 5), "%q", text)
+	}
+	Open("", dir).Add("a")
+}
