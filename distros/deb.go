@@ -43,6 +43,11 @@ func (d deb) LibDir32(arch string) string {
 // Runtime is kmod. Other programs in the image that look for modprobe in the driver root use it too.
 func (d deb) Runtime(arch string) []string { return forArch(arch, []string{"kmod"}) }
 
+// Fabric returns the packages of ibstat and zlib.
+func (d deb) Fabric(arch string) []string {
+	return forArch(arch, []string{"infiniband-diags", "zlib1g"})
+}
+
 // Toolchain names versioned compilers instead of the package gcc: kernels name the version they need, and
 // Links makes the short names. binutils and linux-libc-dev come as dependencies. perl, awk, sed, grep, diff
 // and find, which the kernel's and NVIDIA's scripts use, are in every base (essential packages, or

@@ -30,6 +30,9 @@ type Distro interface {
 	LibDir32(arch string) string
 	// Runtime returns the packages that loading a kernel module needs on top of a slim base image.
 	Runtime(arch string) []string
+	// Fabric returns the packages that NVIDIA's programs for NVSwitch and NVLink need: ibstat, by which their
+	// start script finds the port of the switches, and zlib.
+	Fabric(arch string) []string
 	// Toolchain returns the packages that compile and load a kernel module, including those of Runtime. The
 	// first compiler is the one to use unless the kernel's headers name another.
 	Toolchain(arch string) []string

@@ -30,7 +30,7 @@ func redhat() []Distro {
 	}
 	for _, version := range []string{"8", "9", "10"} { // 4.18 and gcc 8.5, 5.14 and gcc 11, 6.12 and gcc 14
 		for _, family := range []string{"rhel", "rocky", "almalinux"} {
-			all = append(all, el{rpm: rpm{family: family, version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel}})
+			all = append(all, el{rpm: rpm{family: family, version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel, noIBStat: family == "rhel"}})
 		}
 	}
 	for _, version := range []string{"8", "9", "10"} {

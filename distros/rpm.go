@@ -1,6 +1,7 @@
 package distros
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ type rpm struct {
 	elf             string   // package with libelf's headers and link, see elfProbe
 	dirs            []string // folders of compilers that are not on the usual path
 	links           map[string]string
+	noIBStat        bool   // the repositories of the base lack infiniband-diags
+	zlibName        string // package; "": zlib
 }
 
 func (d rpm) ID() string                        { return d.family + d.version }
@@ -43,6 +46,17 @@ func (d rpm) LibDir32(arch string) string {
 
 // Runtime is kmod, as elsewhere.
 func (d rpm) Runtime(arch string) []string { return forArch(arch, []string{"kmod"}) }
+
+// Fabric returns the packages of ibstat and zlib, without ibstat where the freely available repositories of
+// the base do not have it.
+func (d rpm) Fabric(arch string) []string {
+	if d.noIBStat {
+		return forArch(arch, []string{d.zlib()})
+	}
+	return forArch(arch, []string{"infiniband-diags", d.zlib()})
+}
+
+func (d rpm) zlib() string { return cmp.Or(d.zlibName, "zlib") }
 
 // Toolchain returns the tools that the kernel's and NVIDIA's scripts call and that a slim base lacks. The
 // headers of the C library and the assembler come with the compiler. elf is the same for all architectures,

@@ -17,7 +17,7 @@ func suse() []Distro {
 	add := func(family string, versions ...string) {
 		for _, version := range versions {
 			all = append(all, sle{rpm{
-				family: family, version: version, compilers: []string{"gcc7"}, elf: "libelf-devel",
+				family: family, version: version, compilers: []string{"gcc7"}, elf: "libelf-devel", zlibName: "libz1", noIBStat: family == "sles",
 				links: map[string]string{"usr/bin/cc": "gcc", "usr/bin/gcc": "gcc-7"},
 			}})
 		}

@@ -106,12 +106,13 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if b.Finished != nil {
 		b.Finished.Read(r.Tag, r.Arch)
 	}
-	var packages, entrypoint, description v1.Layer
+	var packages, fabric, entrypoint, description v1.Layer
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
 	eg.Go(func() (err error) { packages, err = b.packagesLayer(ectx, r, base); return err })
 	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r, r.Sources); return err })
+	eg.Go(func() (err error) { fabric, err = b.fabricLayer(ectx, r); return err })
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
 	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r); return err })
 	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
@@ -119,6 +120,9 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
 	layers := []namedLayer{{"packages", packages}, {"user-mode driver", driver.user}}
+	if fabric != nil {
+		layers = append(layers, namedLayer{recipe.FabricLayer, fabric})
+	}
 	if r.Sources {
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}

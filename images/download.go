@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -43,6 +44,12 @@ func (b *Builder) download(ctx context.Context, r *recipe.Recipe, step *progress
 				return fmt.Errorf("package %s: %w", p.Name, err)
 			}
 			return get(client, recipe.PackageFile(p))
+		})
+	}
+	for _, c := range r.Fabric {
+		eg.Go(func() error {
+			_, err := driver.ComponentFile(ctx, b.Fetch, c, r.Driver, func(done, total int64) { step.Progress(path.Base(c.File.URL), done, total) })
+			return err
 		})
 	}
 	if file := r.Source.Archive(); file != nil {

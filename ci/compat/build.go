@@ -136,7 +136,7 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := append([]string{
-		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--allow-incompatible",
+		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--allow-incompatible", "--no-fabric",
 		"--builder", l.builder, "--base", base, "--profile", matrix.ProfileCompute, "--progress", "plain", "--output", "oci:" + filepath.Join(dir, "oci"),
 	}, flags...)
 	if modules != "" {

@@ -13,7 +13,7 @@ func (b *Batch) arguments(flags ...string) (words []string) {
 	switches := map[string]bool{
 		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources,
 		"--allow-incompatible": b.Selection.AllowIncompatible, "--allow-missing-programs": b.Given.AllowMissing,
-		"--insecure-registry": b.Given.Insecure,
+		"--insecure-registry": b.Given.Insecure, "--no-fabric": b.Selection.NoFabric,
 	}
 	values := map[string][]string{
 		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
@@ -37,7 +37,7 @@ func (b *Batch) arguments(flags ...string) (words []string) {
 // lockCommand is the command that locks a section again with the flags of this call.
 func (b *Batch) lockCommand(section string) string {
 	words := b.arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-flavour",
-		"--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible")
+		"--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--no-fabric")
 	for i, w := range words {
 		words[i] = shellWord(w)
 	}

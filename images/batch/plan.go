@@ -145,7 +145,7 @@ func (b *Batch) task(g Group, reason string) (Task, error) {
 // pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
 // single spaces, and a shell takes them as they are.
 func (b *Batch) pipelineArguments() ([]string, error) {
-	words := b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--modules",
+	words := b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--modules",
 		"--flavour", "--profile", "--base")
 	for _, w := range b.arguments("--mirror") {
 		words = append(words, strings.ReplaceAll(w, " ", ","))

@@ -21,16 +21,27 @@ func (s style) entry(d Driver, comment []string) []string {
 		}
 		lines = append(lines, line)
 	}
+	putArchive := func(depth int, arch string, a Archive) {
+		put(depth, arch, "")
+		put(depth+1, "url", scalar(a.URL))
+		put(depth+1, "sha256", scalar(a.SHA256))
+		if a.Size > 0 {
+			put(depth+1, "size", fmt.Sprint(a.Size))
+		}
+	}
 	lines = append(lines, s.dash+"-"+s.gap+"version: "+d.Version)
 	put(0, "branch", d.Branch)
 	put(0, "archives", "")
 	for _, arch := range slices.Sorted(maps.Keys(d.Archives)) {
-		a := d.Archives[arch]
-		put(1, arch, "")
-		put(2, "url", scalar(a.URL))
-		put(2, "sha256", scalar(a.SHA256))
-		if a.Size > 0 {
-			put(2, "size", fmt.Sprint(a.Size))
+		putArchive(1, arch, d.Archives[arch])
+	}
+	if len(d.Components) > 0 {
+		put(0, "components", "")
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Components)) {
+		put(1, name, "")
+		for _, arch := range slices.Sorted(maps.Keys(d.Components[name])) {
+			putArchive(2, arch, d.Components[name][arch])
 		}
 	}
 	put(0, "flavours", "["+strings.Join(d.Flavours, ", ")+"]")

@@ -33,7 +33,7 @@ func TestAddDriverReal(t *testing.T) {
 	t.Parallel()
 	text := drivercontainer.Matrix
 	for version, behind := range map[string]string{
-		"390.157": "", "418.88": "418.87.01", "535.288.01": "535.261.03", "580.178.05": "580.178.04", "620.06.00": "610.57.04", "999.1": "610.57.04",
+		"390.157": "", "418.88": "418.87.01", "535.288.02": "535.288.01", "580.178.05": "580.178.04", "620.06.00": "610.57.04", "999.1": "610.57.04",
 	} {
 		e, err := AddDriver("matrix.yaml", text, release(version), []string{"From a test."})
 		if err != nil {

@@ -86,6 +86,8 @@ type Driver struct {
 	Flavours []string           // Proprietary, Open, in this order
 	Kernel   KernelLimits
 	Debian   *Debian // nil when Debian has no packages of it
+	// Components are the programs and libraries of machines with NVSwitch and NVLink; nil: none is known.
+	Components Components
 }
 
 // Archive is a file with a driver: a .run archive, or an archive of NVIDIA's redist folder.
@@ -168,6 +170,7 @@ type Selection struct {
 	AllArchs          bool     // a pair that works on one architecture is selected without those that it does not work on
 	All               bool     // every pair that works; Systems, Drivers and Archs restrict it when given
 	Flavours          []string // empty: those of the driver
+	NoFabric          bool     // targets have no components
 	AllowIncompatible bool     // override the rules that can be overridden; see Target.Overridden
 }
 

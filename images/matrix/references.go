@@ -13,11 +13,12 @@ import (
 
 // The kinds of words that refer to another part of the file, or define what others refer to.
 const (
-	kindSystem   = "system"
-	kindAlias    = "alias"
-	kindDriver   = "driver"
-	kindPattern  = "driver pattern"
-	kindUpstream = "Debian version"
+	kindSystem    = "system"
+	kindAlias     = "alias"
+	kindDriver    = "driver"
+	kindPattern   = "driver pattern"
+	kindUpstream  = "Debian version"
+	kindComponent = "component"
 )
 
 // reference is a word whose check needs the whole file.
@@ -26,7 +27,8 @@ type reference struct {
 	word         string
 	at           *yaml.Node
 	isDefinition bool    // the word is an id, not a use of one
-	version      *string // for kindUpstream: the version of its driver
+	version      *string // for kindUpstream and kindComponent: the version of its driver
+	name         string  // for kindComponent
 }
 
 // readDefinition reads the id of a system or the version of a driver.
@@ -81,6 +83,8 @@ func (d *decoder) references(m *Matrix) {
 			d.errorf(r.at, "driver %s is not in drivers%s", quoted(r.word), suggest(strings.TrimSuffix(r.word, ".*"), drivers))
 		case r.kind == kindUpstream && *r.version != "" && dpkg.Version(r.word).Upstream() != *r.version:
 			d.errorf(r.at, "Debian version %s is not one of driver %s", quoted(r.word), *r.version)
+		case r.kind == kindComponent && *r.version != "" && r.word != *r.version:
+			d.errorf(r.at, "component %s is of version %s, its driver of version %s: they must be the same", r.name, r.word, *r.version)
 		}
 	}
 }

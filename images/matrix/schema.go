@@ -54,6 +54,7 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 		key{name: "version", required: true, read: d.readDefinition(kindDriver, &to.Version, driverVersion)},
 		key{name: "branch", read: func(n *yaml.Node) { branchAt = n; d.text("branch", &to.Branch)(n) }},
 		key{name: "archives", read: func(n *yaml.Node) { d.archives(&to.Archives, n) }},
+		key{name: "components", read: func(n *yaml.Node) { d.components(&to.Components, n, &to.Version) }},
 		key{name: "flavours", read: func(n *yaml.Node) {
 			flavoursAt = n
 			d.texts("flavours", &to.Flavours, oneOf(knownFlavours))(n)

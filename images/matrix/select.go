@@ -120,6 +120,9 @@ func (m *Matrix) candidates(s Selection) []Target {
 				continue
 			}
 			flavours := drv.Flavours
+			if s.NoFabric {
+				drv.Components = nil
+			}
 			if len(s.Flavours) > 0 {
 				flavours = inOrder(knownFlavours, s.Flavours)
 			}

@@ -18,6 +18,7 @@ const (
 	rolePackage  = "package of the image"
 	roleDriver   = "driver"
 	roleCompiler = "compiler"
+	rolePart     = "component of the driver"
 	roleHeaders  = "headers of "
 	roleProgram  = "program"
 	roleSigner   = "signing certificate"
@@ -36,6 +37,7 @@ const (
 	noteKeys    = "keys" // fingerprints, of which one must have signed the package itself
 	noteSize    = "size" // bytes
 	noteFormat  = "format"
+	notePart    = "component"
 )
 
 // formatRedist is the format of a driver's archive that is none of the usual .run archives.
@@ -72,6 +74,11 @@ func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
 			d.Annotations[noteFormat] = formatRedist
 		}
 		add(roleDriver, d)
+	}
+	for _, c := range r.Fabric {
+		d := Resource{Name: path.Base(c.File.URL), URI: c.File.URL, Digest: map[string]string{"sha256": c.File.SHA256}, Annotations: sizeNote(c.File.Size)}
+		d.Annotations[notePart], d.Annotations[noteVersion] = c.Name, c.Version
+		add(rolePart, d)
 	}
 	for _, p := range r.Entrypoint {
 		add(roleProgram, Resource{Name: p.Name, Digest: map[string]string{"sha256": p.SHA256}})

@@ -34,6 +34,7 @@ func example() *recipe.Recipe {
 		Flavours: []string{"proprietary", "open"}, Base: recipe.Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + sum("a")},
 		Packages:   []distros.Package{deb("kmod", "30", "1"), deb("libelf1", "0.188", "2"), {Name: "odd", Version: "1", Arch: "all", URL: "https://x/odd", SHA512: strings.Repeat("3", 128)}},
 		Source:     recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: sum("4"), Size: 5}},
+		Fabric:     []recipe.Component{{Name: "fabricmanager", Version: "535.261.03", File: fetch.File{URL: "https://example.com/fm.tar.xz", SHA256: sum("f"), Size: 6}}},
 		Entrypoint: []recipe.Binary{{Name: "driver-entrypoint", SHA256: sum("5")}, {Name: "driver-probe", SHA256: sum("6")}},
 		Compiler:   []distros.Package{deb("gcc-12", "12.2.0-14", "7")},
 		Kernels:    []recipe.Kernel{{Release: "6.1.0-38-amd64", Headers: []distros.Package{deb("linux-headers-6.1.0-38-amd64", "6.1.1", "8")}}},
@@ -96,7 +97,7 @@ func TestComplete(t *testing.T) {
 			have[hex] = true
 		}
 	}
-	want := []string{strings.TrimPrefix(r.Base.Digest, "sha256:"), r.Source.Runfile.SHA256, r.Signer, sum("b"), sum("c")}
+	want := []string{strings.TrimPrefix(r.Base.Digest, "sha256:"), r.Source.Runfile.SHA256, r.Fabric[0].File.SHA256, r.Signer, sum("b"), sum("c")}
 	for _, p := range r.AllPackages() {
 		want = append(want, strings.TrimPrefix(p.Digest(), "sha512:"))
 	}

@@ -187,6 +187,15 @@ func addDependency(r *recipe.Recipe, d Resource) (err error) {
 			r.Source.Runfile = &file
 		}
 		return err
+	case role == rolePart:
+		c := recipe.Component{Name: d.Annotations[notePart], Version: d.Annotations[noteVersion], File: fetch.File{URL: d.URI, SHA256: d.Digest["sha256"]}}
+		switch c.File.Size, err = sizeOf(d); {
+		case err != nil:
+			return err
+		case c.Name == "" || c.Version == "" || !sha256Shape.MatchString(c.File.SHA256) || !IsWeb(c.File.URL):
+			return errors.New("it does not say name, version, address and SHA-256 of the component")
+		}
+		r.Fabric = append(r.Fabric, c)
 	case role == roleProgram:
 		r.Entrypoint = append(r.Entrypoint, recipe.Binary{Name: d.Name, SHA256: d.Digest["sha256"]})
 	case headers:
@@ -239,6 +248,7 @@ func sizeOf(d Resource) (int64, error) {
 
 // sortPins brings packages into the order of plans. Dependencies are sorted by name and version in one word.
 func sortPins(r *recipe.Recipe) {
+	slices.SortFunc(r.Fabric, func(a, b recipe.Component) int { return strings.Compare(a.Name, b.Name) })
 	lists := [][]distros.Package{r.Packages, r.Compiler, r.Source.Packages}
 	for _, k := range r.Kernels {
 		lists = append(lists, k.Headers)

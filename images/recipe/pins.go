@@ -66,6 +66,7 @@ func targetRecipe(t matrix.Target, o Options) *Recipe {
 		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden,
 		Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
 	}
+	r.Fabric = r.Profile.Fabric(t.Driver.Components.For(t.Arch))
 	if len(o.Kernels) > 0 {
 		r.precompiled(t, o)
 	}

@@ -19,10 +19,10 @@ func (r *Recipe) Public() *Recipe {
 		public.Kernels[i].Headers = publicPackages(public.Kernels[i].Headers)
 	}
 	public.Repositories = publicRepositories(r.Repositories)
-	if r.Source.Runfile != nil {
-		run := *r.Source.Runfile
-		run.URL = publicURL(run.URL)
-		public.Source.Runfile = &run
+	if archive := r.Source.Archive(); archive != nil {
+		file := *archive
+		file.URL = publicURL(file.URL)
+		public.Source = public.Source.WithArchive(&file)
 	}
 	return &public
 }

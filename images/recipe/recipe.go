@@ -35,6 +35,7 @@ type Recipe struct {
 	OnlyThese           bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
 	Links               map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
 	Source              Source                `json:"source"`
+	Fabric              []Component           `json:"fabric,omitempty"` // components of the driver, in the order of their names
 	LibDir              string                `json:"libDir"`
 	LibDir32            string                `json:"libDir32,omitempty"`
 	Entrypoint          []Binary              `json:"entrypoint"`

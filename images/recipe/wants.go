@@ -25,6 +25,9 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err 
 	if !r.Toolchain {
 		w.Image = d.Runtime(t.Arch)
 	}
+	if len(r.Fabric) > 0 {
+		w.Image = append(w.Image, d.Fabric(t.Arch)...)
+	}
 	if len(r.Kernels) > 0 {
 		w.Compiler = d.Toolchain(t.Arch)
 	}

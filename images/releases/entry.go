@@ -36,12 +36,13 @@ type Entry struct {
 	Driver matrix.Driver // that Find has found
 	Notes  []string      // what the user should know
 
-	urls     map[string]string // by architecture
-	sums     []Sum             // of the index
-	known    Known
-	manifest *Release          // what a manifest says of the driver; nil: none was read
-	have     []string          // versions of the matrix
-	sources  map[string]string // by architecture: who says its sha256
+	urls           map[string]string // by architecture
+	sums           []Sum             // of the index
+	known          Known
+	manifest       *Release          // what a manifest says of the driver; nil: none was read
+	have           []string          // versions of the matrix
+	componentsFrom []string          // sources of the checksums of components
+	sources        map[string]string // by architecture: who says its sha256
 }
 
 // firstOpen is the first branch with open kernel modules.
@@ -126,7 +127,34 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 		}
 	}
 	e.limits(release)
+	e.components(release, archs)
 	return nil
+}
+
+// componentNames are the names in the matrix of components of the redist folder.
+var componentNames = map[string]string{
+	redist.FabricManager: matrix.FabricManager, redist.IMEX: matrix.IMEX, redist.NSCQ: matrix.NSCQ, redist.NVLSM: matrix.NVLSM, redist.NVSDM: matrix.NVSDM,
+}
+
+// components writes down the components whose archives are known: those of the manifest and of the table,
+// which were compared when the manifest was read.
+func (e *Entry) components(r Release, archs []string) {
+	for _, f := range r.Redist {
+		name, ok := componentNames[f.Component]
+		if !ok || !slices.Contains(archs, f.Arch) || f.Version != e.Version && name != matrix.NVLSM {
+			continue
+		}
+		if e.Driver.Components == nil {
+			e.Driver.Components = matrix.Components{}
+		}
+		if e.Driver.Components[name] == nil {
+			e.Driver.Components[name] = map[string]matrix.Archive{}
+		}
+		e.Driver.Components[name][f.Arch] = matrix.Archive{URL: f.URL, SHA256: f.SHA256, Size: f.Size}
+		if from := strings.ReplaceAll(f.From, ",", ", "); !slices.Contains(e.componentsFrom, from) {
+			e.componentsFrom = append(e.componentsFrom, from)
+		}
+	}
 }
 
 // manifestLacks says that a manifest was read and does not have the driver for an architecture.
@@ -231,6 +259,9 @@ func (e *Entry) Comment() (wrapped []string) {
 		lines = append(lines, "sha256"+of+" from "+text)
 	}
 	slices.Sort(lines)
+	if len(e.componentsFrom) > 0 {
+		lines = append(lines, "sha256 of the components from "+strings.Join(e.componentsFrom, ", and "))
+	}
 	for _, l := range lines {
 		wrapped = append(wrapped, wrap(l, 110)...)
 	}

@@ -119,6 +119,9 @@ func (r Release) CheckMatrix(m *matrix.Matrix) error {
 		}
 		for _, f := range r.Redist {
 			a, ok := d.Archives[f.Arch]
+			if name := componentNames[f.Component]; name != "" {
+				a, ok = d.Components[name][f.Arch]
+			}
 			if !ok || path.Base(a.URL) != path.Base(f.URL) {
 				continue
 			}

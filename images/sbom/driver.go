@@ -30,6 +30,9 @@ func (g *graph) addDriver(i *Image, image string) string {
 			g.relate(id, contains, g.add(i.pinned(p, debianSource(p.Name, p.Version, i.Driver))))
 		}
 	}
+	if i.recipe != nil {
+		g.addComponents(i, id)
+	}
 	for _, part := range []struct {
 		purpose string
 		files   []File
@@ -92,3 +95,16 @@ func (g *graph) flavourLicence(flavour string) string {
 }
 
 func sortedWords(words []string) []string { return slices.Sorted(slices.Values(words)) }
+
+// addComponents adds the components of the driver that come in archives of their own.
+func (g *graph) addComponents(i *Image, driver string) {
+	for _, f := range i.recipe.Fabric {
+		url := purl{kind: "generic", name: "nvidia-" + f.Name, version: f.Version, qualifiers: map[string]string{
+			"checksum": "sha256:" + f.File.SHA256, "download_url": f.File.URL,
+		}}
+		g.relate(driver, contains, g.add(component{
+			id: "Component-" + i.Arch + "-" + f.Name, purpose: "APPLICATION", name: "nvidia-" + f.Name, version: f.Version, supplier: nvidia,
+			licence: g.nvidiaLicence(), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}, purl: url.String(),
+		}))
+	}
+}

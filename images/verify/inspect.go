@@ -47,6 +47,7 @@ type Inspection struct {
 	Firmware    []string                `json:"firmware,omitempty"`
 	Modules     []ModuleSet             `json:"modules,omitempty"` // precompiled
 	Packages    []packages.Installed    `json:"packages,omitempty"`
+	Components  map[string]string       `json:"components,omitempty"`  // versions of the driver's components, by name
 	Description *driverinfo.Description `json:"description,omitempty"` // the description in images of this project
 }
 
@@ -76,7 +77,7 @@ func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *In
 // IsInspected reports whether InspectTree reads the content of a file. The names of the driver's libraries
 // are enough.
 func IsInspected(p string) bool {
-	return packages.IsDatabase(p) || p == driverinfo.Path || recipe.InFolder(p, recipe.ModulesDir) || strings.HasSuffix(p, "/os-release") ||
+	return packages.IsDatabase(p) || p == driverinfo.Path || p == recipe.ComponentsFile || recipe.InFolder(p, recipe.ModulesDir) || strings.HasSuffix(p, "/os-release") ||
 		strings.HasPrefix(p, "etc/ld.so.conf")
 }
 
@@ -128,6 +129,9 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 		}
 	}
 	var err error
+	if i.Components, err = components(tree); err != nil {
+		i.Components = nil // verify says what is wrong with it
+	}
 	i.Packages, err = packages.InstalledIn(tree)
 	return err
 }

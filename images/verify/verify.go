@@ -94,6 +94,7 @@ func rules() []rule {
 		{"programs", checkPrograms},
 		{"environment", checkEnvironment},
 		{"licence", checkLicence},
+		{"fabric", checkFabric},
 		{"description", checkDescription},
 		{"modules", checkModules},
 		{"module-signature", checkModuleSignatures},

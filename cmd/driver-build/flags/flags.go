@@ -30,6 +30,7 @@ func (s *Selection) AddTo(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
 	f.BoolVar(&s.All, "all", false, "every pair of the matrix that works")
 	f.BoolVar(&s.AllowIncompatible, "allow-incompatible", false, "build against a compatibility rule, with a warning and a label")
+	f.BoolVar(&s.NoFabric, "no-fabric", false, "leave out the driver's components for NVSwitch and NVLink (fabric manager, NVLSM, IMEX, NSCQ, NVSDM)")
 	s.AddMatrix(f)
 }
 

@@ -18,7 +18,7 @@ var subjects = []struct {
 	title string
 	flags []string
 }{
-	{"What to build", []string{"os", "driver", "arch", "flavour", "all", "allow-incompatible", "matrix", "profile", "dry-run"}},
+	{"What to build", []string{"os", "driver", "arch", "flavour", "all", "allow-incompatible", "no-fabric", "matrix", "profile", "dry-run"}},
 	{"Sources", []string{"base", "source", "mirror", "lock", "releases", "entrypoint", "allow-missing-programs"}},
 	{"Modules ahead of time", []string{
 		"kernel", "kernel-flavour", "modules", "one-image", "with-toolchain", "with-sources",

@@ -1,0 +1,260 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/driver"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// fabricFiles are the files of a component, in the layout of NVIDIA's archives.
+func fabricFiles(component, version string) map[string]string {
+	elf := func(e imagetest.ELF) string { e.Arch = "amd64"; return string(e.Bytes()) }
+	program := func(name string, needed ...string) string {
+		return elf(imagetest.ELF{Program: true, Note: name + " " + version, Needed: append(needed, "libc.so.6")})
+	}
+	library := func(soname string) string {
+		return elf(imagetest.ELF{Soname: soname, Needed: []string{"libc.so.6"}, Note: soname})
+	}
+	files := map[string]string{"LICENSE": "licence of " + component + "\n"}
+	switch component {
+	case matrix.FabricManager:
+		files["bin/nv-fabricmanager"], files["bin/nvidia-fabricmanager-start.sh"] = program("fm"), "#!/bin/bash\n"
+		files["lib/libnvfm.so.1"], files["lib/libnvfm.so"] = library("libnvfm.so.1"), "-> libnvfm.so.1"
+		files["etc/fabricmanager.cfg"], files["share/nvidia/nvswitch/dgxh100_hgxh100_topology"] = "DAEMONIZE=1\n", "topology"
+		files["systemd/nvidia-fabricmanager.service"], files["third-party-notices.txt"] = "[Unit]\n", "notices\n"
+	case matrix.NVLSM:
+		files["sbin/nvlsm"], files["lib/libgrpc_mgr.so"], files["share/nvidia/nvlsm/nvlsm.conf"] = program("nvlsm"), library("libgrpc_mgr.so"), "guid 0\n"
+	case matrix.IMEX:
+		files["bin/nvidia-imex"], files["bin/nvidia-imex-ctl"] = program("imex"), program("imex-ctl")
+	case matrix.NSCQ:
+		files["lib/libnvidia-nscq.so."+version] = library("libnvidia-nscq.so.2")
+	}
+	return files
+}
+
+// componentNames are the names in the top folders of archives.
+var componentNames = map[string]string{matrix.FabricManager: "fabricmanager", matrix.NVLSM: "nvlsm", matrix.IMEX: "nvidia-imex", matrix.NSCQ: "libnvidia_nscq"}
+
+func fabricArchive(t *testing.T, top string, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		hdr, body := tar.Header{Typeflag: tar.TypeReg, Name: top + "/" + name, Mode: 0o755, Size: int64(len(files[name]))}, files[name]
+		if target, link := strings.CutPrefix(body, "-> "); link {
+			hdr.Typeflag, hdr.Linkname, hdr.Size, body = tar.TypeSymlink, target, 0, ""
+		}
+		require.NoError(t, w.WriteHeader(&hdr))
+		require.Value(w.Write([]byte(body)))(t)
+	}
+	require.NoError(t, w.Close())
+	return repotest.Compress(t, ".xz", b.Bytes())
+}
+
+// withFabric gives a target components with these files; a version of "" is the driver's.
+func (r *rig) withFabric(t *testing.T, target matrix.Target, versions map[string]string, change func(name string, files map[string]string)) matrix.Target {
+	t.Helper()
+	target.Driver.Components = matrix.Components{}
+	for name, version := range versions {
+		if version == "" {
+			version = target.Driver.Version
+		}
+		files := fabricFiles(name, version)
+		if change != nil {
+			change(name, files)
+		}
+		top := componentNames[name] + "-linux-x86_64-" + version + "-archive"
+		data := fabricArchive(t, top, files)
+		r.Put("/redist/"+top+".tar.xz", data)
+		target.Driver.Components[name] = map[string]matrix.Archive{target.Arch: {URL: r.URL + "/redist/" + top + ".tar.xz", SHA256: fmt.Sprintf("%x", sha256.Sum256(data)), Size: int64(len(data))}}
+	}
+	return target
+}
+
+// ibstat adds the packages that the components need to the world's repositories.
+func (r *rig) ibstat(systems ...string) {
+	for _, system := range systems {
+		a := r.Archives[system]
+		for _, p := range []struct{ name, file, soname string }{{"infiniband-diags", "usr/sbin/ibstat", ""}, {"zlib1g", libDir + "/libz.so.1", "libz.so.1"}} {
+			for _, arch := range []string{"amd64"} {
+				a.Packages = append(a.Packages, debtest.Package{
+					Control: fmt.Sprintf("Package: %s\nVersion: 1.0\nArchitecture: %s\nDescription: for tests", p.name, arch),
+					Files:   []repotest.File{{Name: p.file, Mode: 0o755, Body: string(imagetest.ELF{Arch: arch, Program: p.soname == "", Soname: p.soname, Needed: []string{"libc.so.6"}, Note: p.name}.Bytes())}},
+				})
+			}
+		}
+		a.Publish()
+	}
+}
+
+var allComponents = map[string]string{matrix.FabricManager: "", matrix.IMEX: "", matrix.NSCQ: "", matrix.NVLSM: "2025.06.5"}
+
+// TestFabric: the components are one layer that systems share, at the places of NVIDIA's packages, with their
+// licences and what their start needs; nothing of it is there without them.
+func TestFabric(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ibstat("ubuntu16.04", "ubuntu18.04")
+	build := func(system string, o recipe.Options) (*recipe.Recipe, []string) {
+		target := r.withFabric(t, r.target(t, pair(system, newDriver)), allComponents, nil)
+		planned := require.Value(r.b.Plan(t.Context(), target, o))(t)
+		img := require.Value(r.b.Build(t.Context(), planned))(t)
+		findings, err := examiner(r.b).Verify(t.Context(), system, img)
+		require.NoError(t, err)
+		for _, f := range findings {
+			if f.Rule == "fabric" {
+				t.Errorf("%s: %s", system, f)
+			}
+		}
+		tree := treeOf(t, img)
+		for _, name := range []string{
+			"usr/bin/nv-fabricmanager", "usr/bin/nvidia-imex", "usr/bin/nvidia-imex-ctl", libDir + "/libnvfm.so.1", libDir + "/libnvfm.so",
+			"usr/share/nvidia/nvswitch/fabricmanager.cfg", "usr/share/nvidia/nvswitch/dgxh100_hgxh100_topology", "opt/nvidia/nvlsm/sbin/nvlsm",
+			"opt/nvidia/nvlsm/lib/libgrpc_mgr.so", "usr/share/nvidia/nvlsm/nvlsm.conf", "licenses/fabricmanager.txt", "licenses/nvlsm.txt",
+			"licenses/fabricmanager-third-party-notices.txt", "usr/sbin/ibstat",
+		} {
+			assert.Equalf(t, true, tree.Exists(name), "%s: %s", system, name)
+		}
+		assert.Equalf(t, false, tree.Exists("usr/lib/systemd/system/nvidia-fabricmanager.service"), "a unit")
+		assert.Equalf(t, o.Profile != recipe.CUDA, tree.Exists(libDir+"/libnvidia-nscq.so.2"), "NSCQ")
+		i := require.Value(examiner(r.b).Inspect(t.Context(), system, img))(t)
+		assert.Equalf(t, "2025.06.5", i.Components[matrix.NVLSM], "inspect")
+		config := require.Value(img.ConfigFile())(t)
+		var digests []string
+		for n, l := range layersOf(t, img) {
+			if strings.HasSuffix(config.History[n].CreatedBy, ": "+recipe.FabricLayer) {
+				digests = append(digests, digestOf(t, l))
+			}
+		}
+		return planned, digests
+	}
+	one, first := build("ubuntu16.04", recipe.Options{})
+	_, second := build("ubuntu18.04", recipe.Options{})
+	if len(first) != 1 || !slices.Equal(first, second) {
+		t.Errorf("fabric layers %q and %q", first, second)
+	}
+	build("ubuntu18.04", recipe.Options{Profile: recipe.CUDA})
+	assert.Equalf(t, 4, len(one.Fabric), "components in the recipe")
+	without := r.target(t, pair("ubuntu16.04", newDriver))
+	plain := require.Value(r.b.Plan(t.Context(), without, recipe.Options{}))(t)
+	if len(plain.Fabric) != 0 || slices.ContainsFunc(plain.Packages, func(p distros.Package) bool { return p.Name == "infiniband-diags" }) {
+		t.Errorf("a driver without components has %v", plain.Fabric)
+	}
+}
+
+// TestFabricRefused: what is in an archive is compared with the matrix, and a download that fails says what
+// is missing and how to do without.
+func TestFabricRefused(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		change func(name string, files map[string]string)
+		why    []string
+	}{
+		"no licence": {func(_ string, f map[string]string) { delete(f, "LICENSE") }, []string{"it has no LICENSE"}},
+		"no program": {func(_ string, f map[string]string) { delete(f, "bin/nv-fabricmanager") }, []string{"component fabricmanager has no usr/bin/nv-fabricmanager"}},
+		"link out":   {func(_ string, f map[string]string) { f["lib/libnvfm.so"] = "-> ../../../etc/passwd" }, []string{"leads to"}},
+		"another architecture": {func(_ string, f map[string]string) {
+			f["bin/nv-fabricmanager"] = string(imagetest.ELF{Arch: "arm64", Program: true}.Bytes())
+		}, []string{"EM_AARCH64"}},
+		"two files of one name": {func(_ string, f map[string]string) { f["share/nvidia/nvswitch/fabricmanager.cfg"] = "x" }, []string{"two components or folders have"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.ibstat("ubuntu18.04")
+			target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), map[string]string{matrix.FabricManager: ""}, c.change)
+			_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
+			assert.ErrorContains(t, err, append(c.why, "component")...)
+			if !errors.Is(err, driver.ErrContent) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	t.Run("another version", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.ibstat("ubuntu18.04")
+		target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), map[string]string{matrix.FabricManager: "550.1.1"}, nil)
+		a := target.Driver.Components[matrix.FabricManager]["amd64"]
+		r.Put("/redist/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz", r.File(strings.TrimPrefix(a.URL, r.URL)))
+		a.URL = r.URL + "/redist/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz"
+		target.Driver.Components[matrix.FabricManager]["amd64"] = a
+		_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
+		assert.ErrorContains(t, err, "the archive is fabricmanager 550.1.1 for amd64, not fabricmanager 535.261.03 for amd64")
+	})
+	t.Run("no network", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.ibstat("ubuntu18.04")
+		target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), map[string]string{matrix.FabricManager: ""}, nil)
+		planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+		planned.Fabric[0].File.URL = "http://127.0.0.1:1/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz"
+		sum := planned.Fabric[0].File.SHA256
+		for _, try := range []func() error{
+			func() error { _, err := r.b.Build(t.Context(), planned); return err },
+			func() error { return r.b.Download(t.Context(), planned) },
+		} {
+			assert.ErrorContains(t, try(), "component fabricmanager of driver 535.261.03", "is missing", "127.0.0.1:1/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz", sum, "driver-build fetch", "--no-fabric")
+		}
+	})
+}
+
+// TestFabricVerified: verify finds a fabric manager that does not fit, also in images of others.
+func TestFabricVerified(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ibstat("ubuntu18.04")
+	target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), allComponents, nil)
+	img := require.Value(r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
+	config := require.Value(img.ConfigFile())(t)
+	for what, c := range map[string]struct {
+		path, body string // body "": removed
+		want       string
+	}{
+		"version in the list":  {recipe.ComponentsFile, `{"fabricmanager": "550.1.1"}`, "fabricmanager is of version 550.1.1, the driver of version 535.261.03"},
+		"list that is none":    {recipe.ComponentsFile, `[]`, "it is no list of versions"},
+		"another program":      {"usr/bin/nv-fabricmanager", string(imagetest.ELF{Program: true, Note: "fm 550.1.1"}.Bytes()), "does not hold the version of the driver"},
+		"no topology":          {"usr/share/nvidia/nvswitch/dgxh100_hgxh100_topology", "", "has no topology"},
+		"no library":           {libDir + "/libnvfm.so.1", "", "needs libnvfm.so.1"},
+		"no zlib":              {libDir + "/libz.so.1", "", "needs libz.so.1"},
+		"no ibstat":            {"usr/sbin/ibstat", "", "ibstat is not on PATH"},
+		"no licence":           {"licenses/imex.txt", "", "component imex must come with its licence"},
+		"no subnet manager":    {"opt/nvidia/nvlsm/sbin/nvlsm", "", "belongs to component nvlsm"},
+		"no list of this kind": {recipe.ComponentsFile, "", ""},
+	} {
+		tree := treeOf(t, img)
+		if require.NoError(t, tree.Delete(c.path)); c.body != "" {
+			require.NoError(t, tree.AddBytes(c.path, 0o755, []byte(c.body)))
+		}
+		findings := require.Value(examiner(r.b).Examine(t.Context(), tree, config))(t)
+		var fabric []string
+		for _, f := range findings {
+			if f.Rule == "fabric" {
+				fabric = append(fabric, f.Message)
+			}
+		}
+		if all := strings.Join(fabric, "; "); !strings.Contains(all, c.want) || (c.want == "") != (all == "") {
+			t.Errorf("%s: %s", what, all)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package matrix
+
+import (
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// The components of a driver that come in archives of their own: the programs of machines with NVSwitch and
+// NVLink, and libraries for monitoring them.
+const (
+	FabricManager = "fabricmanager"
+	IMEX          = "imex"
+	NSCQ          = "nscq"
+	NVLSM         = "nvlsm"
+	NVSDM         = "nvsdm"
+)
+
+// ComponentNames are the known components. NVLSM has versions of its own; the others have the driver's.
+var ComponentNames = []string{FabricManager, IMEX, NSCQ, NVLSM, NVSDM}
+
+// Components are archives by component and architecture.
+type Components map[string]map[string]Archive
+
+// Component is one of the components of a driver, for one architecture.
+type Component struct {
+	Name    string
+	Version string
+	Archive
+}
+
+// For returns the components for an architecture, by name.
+func (c Components) For(arch string) (all []Component) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if a, ok := c[name][arch]; ok {
+			all = append(all, Component{name, archiveVersion(a.URL), a})
+		}
+	}
+	return all
+}
+
+var archiveName = regexp.MustCompile(`-linux-(x86_64|sbsa)-([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})-archive\.tar\.xz$`)
+
+// archiveVersion is the version in the name of an archive of the redist folder, "" for another name.
+func archiveVersion(url string) string {
+	if m := archiveName.FindStringSubmatch(path.Base(url)); m != nil {
+		return m[2]
+	}
+	return ""
+}
+
+// components reads the archives of components. Their names hold platform and version, which must be those of
+// the key and of the driver. version may come later in the file, so it is compared at the end.
+func (d *decoder) components(to *Components, n *yaml.Node, version *string) {
+	*to = Components{}
+	d.pairs(n, "components", func(name string, at, value *yaml.Node) {
+		if wrong := oneOf(ComponentNames)(name); wrong != "" {
+			d.errorf(at, "component %s %s", quoted(name), wrong)
+		}
+		archives := map[string]Archive{}
+		d.archives(&archives, value)
+		(*to)[name] = archives
+		for arch, a := range archives {
+			if a.URL == "" {
+				continue // reported
+			}
+			platform := map[string]string{"amd64": "x86_64", "arm64": "sbsa"}[arch]
+			m := archiveName.FindStringSubmatch(path.Base(a.URL))
+			switch {
+			case m == nil:
+				d.errorf(value, "the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz", name)
+			case m[1] != platform:
+				d.errorf(value, "component %s for %s has the archive of linux-%s", name, arch, m[1])
+			case name != NVLSM:
+				d.refs = append(d.refs, reference{kind: kindComponent, word: m[2], at: value, version: version, name: name})
+			}
+		}
+	})
+}
