@@ -65,8 +65,8 @@ func (r *recorder) WriteHeader(status int) {
 
 func (b *Browser) host() string { return strings.TrimPrefix(b.URL, "http://") }
 
-// Run starts Chromium on a path of the server and returns what it wrote to stdout. Chromium ends by itself when
-// the flags ask for a picture, a PDF or the document; otherwise stop ends it.
+// Run starts Chromium on a path of the server and returns what it wrote to stdout. Chromium ends by itself
+// when the flags ask for a picture, a PDF or the document; otherwise stop ends it.
 func (b *Browser) Run(t *testing.T, stop <-chan struct{}, limit time.Duration, path string, flags ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

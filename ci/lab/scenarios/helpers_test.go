@@ -236,7 +236,8 @@ func statusOf(t *testing.T, g *lab.Guest) status.Snapshot {
 	return st
 }
 
-// keep writes a text to the folder DRIVER_E2E_KEEP, if that is set, for people to look at and for ci/pictures.
+// keep writes a text to the folder DRIVER_E2E_KEEP, if that is set, for people to look at and
+// for ci/pictures.
 func keep(t *testing.T, name, text string) {
 	t.Helper()
 	if dir := os.Getenv("DRIVER_E2E_KEEP"); dir != "" {
