@@ -8,7 +8,7 @@ const here = dirname(fileURLToPath(import.meta.url))
 export const root = join(here, '../../..')
 
 const groups = [
-  ['Start', ['README', 'docs/first-cluster', 'docs/moving']],
+  ['Start', ['README', 'docs/install', 'docs/first-cluster', 'docs/moving']],
   ['Tasks', ['docs/precompiled-secure-boot', 'docs/subscriptions', 'docs/airgap', 'docs/ci', 'docs/supply-chain', 'docs/upgrades',
     'docs/red-node', 'docs/troubleshooting']],
   ['Reference: build', ['docs/driver-build', 'docs/driver-build-commands', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
