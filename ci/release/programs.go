@@ -28,8 +28,8 @@ type program struct {
 // architectures. driver-build needs no C compiler and no C library: tokens (PKCS#11) are for
 // those who compile it themselves.
 func (m *maker) programs(ctx context.Context) error {
-	make := &programs.Maker{Module: m.source.module, Cache: m.work, Say: func(text string) { fmt.Fprintln(os.Stderr, "release:", text) }}
-	find := programs.Finder{Version: m.source.module.Version, Make: make}
+	install := &programs.Maker{Module: m.source.module, Cache: m.work, Say: func(text string) { fmt.Fprintln(os.Stderr, "release:", text) }}
+	find := programs.Finder{Version: m.source.module.Version, Make: install}
 	for _, arch := range []string{"amd64", "arm64"} {
 		found, err := find.Find(ctx, arch)
 		if err != nil {
@@ -40,7 +40,7 @@ func (m *maker) programs(ctx context.Context) error {
 		}
 	}
 	for _, p := range platforms {
-		file, err := make.Install(ctx, filepath.Join(m.work, "driver-build"), "driver-build", p.os, p.arch)
+		file, err := install.Install(ctx, filepath.Join(m.work, "driver-build"), "driver-build", p.os, p.arch)
 		if err != nil {
 			return fmt.Errorf("driver-build for %s: %w", p, err)
 		}
