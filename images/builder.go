@@ -104,7 +104,7 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
 	if b.Finished != nil {
-		b.Finished.Read(r.Tag, r.Arch)
+		b.Finished.Read(r.Tag, r.Arch) //nolint:contextcheck // the finder has a context that lasts as long as its layers
 	}
 	var packages, fabric, entrypoint, description v1.Layer
 	var driver driverLayers
@@ -168,7 +168,7 @@ func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (
 // digests only, so each of its layers is downloaded when it is read.
 func (b *Builder) openBase(ctx context.Context, location, arch string) (*registry.Base, error) {
 	if b.Finished != nil {
-		return b.Finished.Base(location, arch)
+		return b.Finished.Base(location, arch) //nolint:contextcheck // as in Build
 	}
 	return b.Registry.Base(ctx, location, arch)
 }

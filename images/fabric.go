@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// fabricLayer makes the layer of the driver's components; nil if the image has none. All systems with the same
-// library folder share it.
+// fabricLayer makes the layer of the driver's components; nil if the image has none. All systems with the
+// same library folder share it.
 func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	if len(r.Fabric) == 0 {
 		return nil, nil //nolint:nilnil // no layer is a result

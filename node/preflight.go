@@ -93,10 +93,10 @@ func (n *Node) awaitChange(ctx context.Context, before string) error {
 // are bound to, and whether another driver is loaded.
 func (n *Node) situation() string {
 	gpus, err := n.hardware.GPUs()
-	text := fmt.Sprint(gpus, err)
+	facts := []any{gpus, err}
 	for _, name := range []string{"nvidia", "nouveau"} {
 		m, err := n.kernel.Module(name)
-		text += fmt.Sprint(m.Version, m.SrcVersion, err)
+		facts = append(facts, m.Version, m.SrcVersion, err)
 	}
-	return text
+	return fmt.Sprint(facts...)
 }

@@ -153,7 +153,7 @@ func TestUsage(t *testing.T) {
 // those of the real program.
 const standIn = `#!/bin/sh
 case " $* " in
-*" kernels "*) echo '[{"kernel":"6.1.0-57-cloud-amd64","flavour":"cloud-amd64","default":true},{"kernel":"6.12.1-amd64","flavour":"amd64"},{"kernel":"6.1.0-57-amd64","flavour":"amd64","default":true,"version":"6.1.200-1"}]' ;;
+*" kernels "*) echo '{"schema":1,"items":[{"kernel":"6.1.0-57-cloud-amd64","flavour":"cloud-amd64","default":true},{"kernel":"6.12.1-amd64","flavour":"amd64"},{"kernel":"6.1.0-57-amd64","flavour":"amd64","default":true,"version":"6.1.200-1"}]}' ;;
 *" --modules "*) echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2 ;;
 *" open "*)
   echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2

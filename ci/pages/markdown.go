@@ -98,13 +98,13 @@ func File(page, first string) string {
 	if !found {
 		return ""
 	}
-	text := first + "\n"
+	text := []string{first + "\n"}
 	for line := range strings.Lines(after) {
 		code, indented := strings.CutPrefix(line, "    ")
 		if !indented {
 			break
 		}
-		text += code
+		text = append(text, code)
 	}
-	return text
+	return strings.Join(text, "")
 }

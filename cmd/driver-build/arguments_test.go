@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestArguments(t *testing.T) {
 			return
 		}
 		with := func(more ...string) []string { return append(append([]string{}, words...), more...) }
-		if !completion && !isOneOf(name, needless) {
+		if !completion && !slices.Contains(needless, name) {
 			refused(with()...)
 		}
 		if !takesAny[name] {
@@ -60,15 +61,6 @@ func TestArguments(t *testing.T) {
 	}
 	walk(root)
 	assert.Samef(t, []string{}, names(t, dir), "files")
-}
-
-func isOneOf(name string, all []string) bool {
-	for _, n := range all {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 func names(t *testing.T, dir string) []string {

@@ -26,18 +26,19 @@ func TestReference(t *testing.T) {
 		}
 	}
 	var all strings.Builder
-	list := "| | command | does |\n|---|---|---|\n"
+	var list strings.Builder
+	list.WriteString("| | command | does |\n|---|---|---|\n")
 	for _, g := range root.Groups() {
 		group := strings.TrimSuffix(g.Title, ":")
 		for _, c := range root.Commands() {
 			if c.GroupID == g.ID && c.Name() != "help" {
 				writeCommand(&all, root, c)
-				list += fmt.Sprintf("| %s | `%s` | %s |\n", group, c.Name(), c.Short)
+				fmt.Fprintf(&list, "| %s | `%s` | %s |\n", group, c.Name(), c.Short)
 				group = ""
 			}
 		}
 	}
-	parts["commands"] = list
+	parts["commands"] = list.String()
 	reference.Page(t, "../../docs/driver-build.md", "cmd/driver-build", parts)
 	reference.Page(t, "../../docs/driver-build-commands.md", "cmd/driver-build", map[string]string{"commands": all.String()})
 }

@@ -73,7 +73,7 @@ func (r *reader) readProgram(p []byte) (int, error) {
 	n, err := r.process.read(p, r.decoder.patience)
 	if bad := r.check.add(p[:n]); bad != nil {
 		r.failure = bad
-		return 0, nil
+		return 0, nil //nolint:nilerr // the decoder in Go takes over
 	}
 	switch {
 	case err == nil:
@@ -83,7 +83,7 @@ func (r *reader) readProgram(p []byte) (int, error) {
 		r.failure = err
 	}
 	if r.failure != nil {
-		return 0, nil
+		return 0, nil //nolint:nilerr // as above
 	}
 	r.delivered += int64(n)
 	r.sum.Write(p[:n]) //nolint:errcheck // it never fails

@@ -1,5 +1,5 @@
-// Package cause groups errors of many targets that have one cause, such as a registry that does not answer: it
-// says the cause once, and what it hits. It decides nothing about targets.
+// Package cause groups errors of many targets that have one cause, such as a registry that does not answer:
+// it says the cause once, and what it hits. It decides nothing about targets.
 package cause
 
 import (

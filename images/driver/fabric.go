@@ -19,8 +19,8 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// FabricLayout is part of the cache key of the fabric layer. Raise it when the same archives are to give other
-// files.
+// FabricLayout is part of the cache key of the fabric layer. Raise it when the same archives are to give
+// other files.
 const FabricLayout = 1
 
 // component says what the archive of a component is called, where its files go and what it must have.

@@ -55,7 +55,7 @@ func (c Cache) Borrow(
 	return l, true
 }
 
-func (l *borrowedLayer) isHere() bool { return l.Record.isIn(l.store) }
+func (l *borrowedLayer) isHere() bool { return l.isIn(l.store) }
 
 // Descriptor is that in the manifest of the image that the layer was found in.
 func (l *borrowedLayer) Descriptor() (*v1.Descriptor, error) {

@@ -39,7 +39,7 @@ func (f *Finder) Publish(ctx context.Context, cache layer.Cache, repository, tag
 	if err := f.attach(ctx, cache, repository, img); err != nil {
 		return fmt.Errorf("add the outlines of the layers of %s to %s: %w", tag, repository, err)
 	}
-	tags, err := f.newTags(repository, config, img, single)
+	tags, err := f.newTags(repository, config, img, single) //nolint:contextcheck // the finder has one that lasts
 	if err != nil || len(tags) == 0 {
 		return err
 	}

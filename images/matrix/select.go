@@ -16,8 +16,8 @@ import (
 // pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection without systems or
 // drivers is [ErrNothingSelected].
 //
-// Empty Archs mean amd64, or with All or AllArchs every architecture that a system has. A pair that is selected in spite
-// of a rule has that rule in Target.Overridden.
+// Empty Archs mean amd64, or with All or AllArchs every architecture that a system has. A pair that is
+// selected in spite of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) ([]Target, error) {
 	targets, bad, err := m.selectCandidates(s)
 	if err != nil {

@@ -100,7 +100,7 @@ func writeLayout(ctx context.Context, cache, dir, tag string, all *Content, atta
 			return err
 		}
 	}
-	if err := known.Save(); err != nil {
+	if err := known.Save(ctx); err != nil {
 		return fmt.Errorf("note the blobs of the layout in the cache: %w", err)
 	}
 	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {

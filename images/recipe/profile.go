@@ -76,10 +76,10 @@ func (p Profile) Keeps(name, libDir, libDir32 string) bool {
 	case InFolder(name, "usr/bin"):
 		return slices.Contains(computePrograms, base) || p == Full && base == "nvidia-bug-report.sh"
 	case InFolder(name, libDir):
-		switch {
-		case p == Full:
+		switch p {
+		case Full:
 			return !HasPrefix(xLibraries, base)
-		case p == Compute:
+		case Compute:
 			return path.Dir(name) == libDir && HasPrefix(computeLibraries, base)
 		}
 		return path.Dir(name) == libDir && HasPrefix(cudaLibraries, base)

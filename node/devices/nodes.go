@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // ErrNoDriver says that the kernel has no character devices of NVIDIA: the module is not loaded.

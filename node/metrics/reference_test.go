@@ -23,7 +23,8 @@ func TestReference(t *testing.T) {
 		"GPUs":              {gpusExpected, gpusWorking, gpuUp, gpuMemoryUsed, gpuMemoryTotal, gpuUtilization, gpuQueryOK, gpuQuerySeconds, gpusAnswering},
 		"daemons":           {daemonUp, daemonRestarts},
 	} {
-		table := "| metric | says | labels |\n|---|---|---|\n"
+		var table strings.Builder
+		table.WriteString("| metric | says | labels |\n|---|---|---|\n")
 		for _, m := range all {
 			found := described.FindStringSubmatch(m.desc.String())
 			if found == nil {
@@ -33,9 +34,9 @@ func TestReference(t *testing.T) {
 			if found[3] != "" {
 				labels = "`" + strings.ReplaceAll(found[3], ",", "`, `") + "`"
 			}
-			table += fmt.Sprintf("| `%s` | %s | %s |\n", found[1], strings.TrimSuffix(found[2], "."), labels)
+			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", found[1], strings.TrimSuffix(found[2], "."), labels)
 		}
-		parts[part] = table
+		parts[part] = table.String()
 	}
 	reference.Page(t, "../../docs/metrics.md", "node/metrics", parts)
 }

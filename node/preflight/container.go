@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // capability is a capability of Linux.

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (

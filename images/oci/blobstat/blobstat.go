@@ -6,6 +6,7 @@
 package blobstat
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -94,13 +95,17 @@ func (r *Record) Add(name string) {
 
 // Save writes the record. A blob that changed so recently that another change would not show is left out, and
 // verified again the next time; Save waits for a tick to keep most of them.
-func (r *Record) Save() error {
+func (r *Record) Save(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file == "" || !r.changed {
 		return nil
 	}
-	time.Sleep(tick)
+	select {
+	case <-time.After(tick):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for name, s := range r.blobs {
 		now, err := read(filepath.Join(r.dir, name))
 		now.settled = s.settled

@@ -36,7 +36,7 @@ func TestRecord(t *testing.T) {
 		r := Open(cache, dir)
 		assert.Equalf(t, false, r.Has("a", 5), "nothing is known before")
 		r.Add("a")
-		require.NoError(t, r.Save())
+		require.NoError(t, r.Save(t.Context()))
 		again := Open(cache, dir)
 		assert.Equalf(t, true, again.Has("a", 5), "%s: before", name)
 		assert.Equalf(t, false, again.Has("a", 6), "another size is asked for")
@@ -63,7 +63,7 @@ func TestBadRecord(t *testing.T) {
 	testfile.Write(t, filepath.Join(dir, "a"), "first")
 	r := Open(cache, dir)
 	r.Add("a")
-	require.NoError(t, r.Save())
+	require.NoError(t, r.Save(t.Context()))
 	assert.Equal(t, false, Open(cache, t.TempDir()).Has("a", 5))
 	for _, text := range []string{"", "null", "{", `{"a":1}`} {
 		require.NoError(t, os.WriteFile(r.file, []byte(text), 0o600))

@@ -12,8 +12,8 @@ import (
 // builtBy begins the history of layers that driver-build made: "driver-build VERSION: packages".
 const builtBy = "driver-build "
 
-// Of returns what people call the layers and the config of an image, by digest: "packages", or
-// "layer 1 of 7" if its history does not say. It is for messages; of an image that cannot be read it is empty.
+// Of returns what people call the layers and the config of an image, by digest: "packages", or "layer 1 of 7"
+// if its history does not say. It is for messages; of an image that cannot be read it is empty.
 func Of(img v1.Image) map[v1.Hash]string {
 	manifest, err := img.Manifest()
 	if err != nil {

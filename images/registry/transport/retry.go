@@ -48,8 +48,9 @@ func IsFinal(err error) bool {
 	if IsCertificate(err) || IsMarked(err) || errors.As(err, &mismatch) {
 		return true
 	}
-	// A manifest is pushed after its blobs. A registry that misses one nevertheless is behind: another client may
-	// push the same blob at this moment (seen with docker-registry 2.8, which rewrites the link to it in place).
+	// A manifest is pushed after its blobs. A registry that misses one nevertheless is behind: another
+	// client may push the same blob at this moment (seen with docker-registry 2.8, which rewrites the link
+	// to it in place).
 	if answer, ok := errors.AsType[*StatusError](err); ok && answer.lacksBlob {
 		return false
 	}
