@@ -136,5 +136,5 @@ func read(path string) (s stat, err error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return s, err
 	}
-	return stat{Size: st.Size, Device: st.Dev, Inode: st.Ino, MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano()}, nil
+	return stat{Size: st.Size, Device: uint64(st.Dev), Inode: st.Ino, MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano()}, nil //nolint:unconvert // another type on macOS
 }
