@@ -90,6 +90,9 @@ func compress(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = z.Write(raw)
-	return out.Bytes(), errors.Join(err, z.Close())
+	if _, err := z.Write(raw); err != nil {
+		return nil, err
+	}
+	err = z.Close()
+	return out.Bytes(), err
 }

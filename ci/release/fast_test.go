@@ -52,3 +52,11 @@ func TestTagged(t *testing.T) {
 	git("tag", "v9.9.9")
 	assert.ErrorContains(t, assert.Err(tagged(t.Context(), repo, commit)), "the tag is v9.9.9", "version/version.go says "+version.Tree)
 }
+
+// TestCompress: a page of a package is whole.
+func TestCompress(t *testing.T) {
+	t.Parallel()
+	page := testfile.Write(t, filepath.Join(t.TempDir(), "a.1"), ".TH \"A\" \"1\"\n")
+	packed := testfile.Write(t, page+".gz", string(require.Value(compress(page))(t)))
+	assert.Equal(t, `.TH "A" "1"`, require.Value(output(t.Context(), ".", "zcat", packed))(t))
+}
