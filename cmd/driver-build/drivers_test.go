@@ -57,7 +57,7 @@ func TestDrivers(t *testing.T) {
 	assert.Equalf(t, 3, strings.Count(r.Stdout, "\n"), "%v", r.Stdout)
 	// Without a network the last list is used, or else the built-in table; a list that was asked for must be
 	// readable.
-	u.tool(t, "--offline drivers").Want(t, 0, "note: NVIDIA's list of releases cannot be had, the built-in table is used")
+	u.tool(t, "--offline drivers").Want(t, 0, "note: NVIDIA's list of releases could not be read, the built-in table is used")
 	u.tool(t, "--offline drivers --releases "+u.URL+"/other.json").Want(t, 4, "--releases", "other.json")
 	u.Put("/wrong.json", []byte("<html>"))
 	u.tool(t, "drivers --releases "+u.URL+"/wrong.json").Want(t, 2, "no list of releases as NVIDIA publishes it")

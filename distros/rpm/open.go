@@ -170,7 +170,7 @@ func (r *Releases) settle() error {
 	var open []*repo
 	for _, repo := range r.repos {
 		if repo.err != nil {
-			r.notes = append(r.notes, fmt.Sprintf("repository %s is left out, it cannot be had: %v", repo.name(), repo.err))
+			r.notes = append(r.notes, fmt.Sprintf("repository %s is left out, it could not be read: %v", repo.name(), repo.err))
 			continue
 		}
 		for _, note := range repo.notes {

@@ -19,7 +19,7 @@ func sample(t testing.TB) Report {
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	r := Report{
 		Generated: time.Unix(1_800_000_000, 0), Tool: "driver-build v0.0.0", Matrix: "matrix.yaml", Repository: "registry.example.com/gpu/driver",
-		Notes: []string{"NVIDIA's list of releases cannot be had, the built-in table is used."},
+		Notes: []string{"NVIDIA's list of releases could not be read, the built-in table is used."},
 	}
 	for _, d := range slices.Backward(m.Drivers) {
 		r.Drivers = append(r.Drivers, Driver{

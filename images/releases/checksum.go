@@ -111,7 +111,7 @@ func (e *Entry) sumBeside(ctx context.Context, arch, address string) (string, er
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case err != nil:
-		e.Notes = append(e.Notes, fmt.Sprintf("the checksum beside the archive cannot be had: %v", err))
+		e.Notes = append(e.Notes, fmt.Sprintf("the checksum beside the archive could not be read: %v", err))
 		return "", nil
 	}
 	sums, err := ParseIndex(text)

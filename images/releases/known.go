@@ -59,7 +59,7 @@ func Load(ctx context.Context, s Source) (Known, error) {
 	case err != nil && ctx.Err() != nil:
 		return Known{}, context.Cause(ctx)
 	case err != nil:
-		return Known{table, []string{fmt.Sprintf("NVIDIA's list of releases cannot be had, the built-in table is used: %v", err)}}, nil
+		return Known{table, []string{fmt.Sprintf("NVIDIA's list of releases could not be read, the built-in table is used: %v", err)}}, nil
 	}
 	return known, nil
 }

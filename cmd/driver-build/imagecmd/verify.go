@@ -105,7 +105,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		if err != nil {
 			return err
 		}
-		if err := o.print(a, findings); err != nil {
+		if err := o.print(a, image, findings); err != nil {
 			return err
 		}
 		return verify.Unfit(findings)
@@ -141,12 +141,15 @@ func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image 
 	return &verify.Finding{Severity: verify.Note, Rule: "compile", Message: "nvidia and nvidia-uvm compile for kernel " + release}, nil
 }
 
-func (o *verifyFlags) print(a *session.App, findings []verify.Finding) error {
+func (o *verifyFlags) print(a *session.App, image string, findings []verify.Finding) error {
 	if o.format == "json" {
 		return a.JSON(session.NewList(findings))
 	}
 	for _, f := range findings {
 		fmt.Fprintln(a.Stdout, f)
+	}
+	if verify.Unfit(findings) == nil { // otherwise the error is the verdict
+		fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
 	}
 	return nil
 }
