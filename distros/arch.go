@@ -3,6 +3,7 @@ package distros
 import (
 	"debug/elf"
 	"slices"
+	"strings"
 )
 
 // Arch is a processor architecture with its names in different systems.
@@ -30,6 +31,18 @@ func LookupArch(name string) (Arch, bool) {
 		return all[i], true
 	}
 	return Arch{}, false
+}
+
+// ArchOfRelease returns the architecture that the release of a kernel ends with, by its Go name: "amd64" for
+// "6.1.0-38-amd64" and for "5.14.0-503.el9.x86_64". Ubuntu's and SUSE's releases name none.
+func ArchOfRelease(release string) (name string, ok bool) {
+	last := release[strings.LastIndexAny(release, "-.")+1:]
+	all := Archs()
+	i := slices.IndexFunc(all, func(a Arch) bool { return last == a.Debian || last == a.Kernel })
+	if i < 0 {
+		return "", false
+	}
+	return all[i].Name, true
 }
 
 // forArch returns a value that is the same for every architecture; the zero value for one that no driver

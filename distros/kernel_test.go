@@ -223,3 +223,15 @@ func FuzzKernelOf(f *testing.F) {
 		}
 	})
 }
+
+func TestArchOfRelease(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{
+		"6.1.0-38-amd64": "amd64", "6.1.0-38-cloud-arm64": "arm64", "5.14.0-503.el9.x86_64": "amd64", "5.14.0-503.el9.aarch64": "arm64",
+		"6.8.0-45-generic": "", "6.4.0-150600.23-default": "", "latest": "", "latest:2": "", "": "",
+	} {
+		got, ok := ArchOfRelease(release)
+		assert.Equalf(t, want, got, "%s", release)
+		assert.Equalf(t, want != "", ok, "%s", release)
+	}
+}

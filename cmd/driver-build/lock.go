@@ -66,7 +66,7 @@ func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) err
 	if err := o.kernels.Check(); err != nil {
 		return session.Usage(err)
 	}
-	o.selection.WholeMatrix()
+	o.selection.WholeMatrix(o.kernels.Specs)
 	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err

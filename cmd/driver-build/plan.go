@@ -58,7 +58,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if !slices.Contains([]string{"table", "json", "github", "gitlab"}, o.format) {
 		return session.Usagef("--format %q is not known: use table, json, github or gitlab", o.format)
 	}
-	o.selection.WholeMatrix()
+	o.selection.WholeMatrix(o.kernels.Specs)
 	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err

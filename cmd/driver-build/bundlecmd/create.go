@@ -194,7 +194,7 @@ func (o *createFlags) selectTags() error {
 	if len(o.Images) > 0 {
 		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
 	}
-	o.targets.WholeMatrix()
+	o.targets.WholeMatrix(nil)
 	_, b, err := o.targets.Batch()
 	if err != nil {
 		return err

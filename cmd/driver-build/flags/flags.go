@@ -6,12 +6,14 @@ package flags
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -51,10 +53,23 @@ func (s *Selection) AddWhole(f *pflag.FlagSet) {
 }
 
 // WholeMatrix makes a selection without systems or without drivers mean every pair that is left, and one
-// without architectures all of them.
-func (s *Selection) WholeMatrix() {
+// without architectures all of them, or those of the kernels if each release names one.
+func (s *Selection) WholeMatrix(kernels []string) {
 	s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0
 	s.AllArchs = true
+	if len(s.Archs) > 0 {
+		return
+	}
+	for _, release := range kernels {
+		arch, ok := distros.ArchOfRelease(release)
+		if !ok {
+			s.Archs = nil
+			return
+		}
+		if !slices.Contains(s.Archs, arch) {
+			s.Archs = append(s.Archs, arch)
+		}
+	}
 }
 
 // Batch reads the matrix and chooses the targets from it.

@@ -32,3 +32,21 @@ warning: images for arm64 have no driver-evict: evictGPUPods of the chart does n
 	_, err = new(Programs).Find(t.Context(), a, []matrix.Target{{Arch: "amd64"}})
 	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
 }
+
+func TestWholeMatrixOfKernels(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		given, kernels, want []string
+	}{
+		{nil, nil, nil},
+		{nil, []string{"6.1.0-56-amd64", "6.1.0-55-amd64"}, []string{"amd64"}},
+		{nil, []string{"6.1.0-56-amd64", "6.1.0-56-arm64"}, []string{"amd64", "arm64"}},
+		{nil, []string{"6.1.0-56-amd64", "latest"}, nil},
+		{[]string{"arm64"}, []string{"6.1.0-56-amd64"}, []string{"arm64"}},
+	} {
+		s := Selection{Selection: matrix.Selection{Archs: c.given}}
+		s.WholeMatrix(c.kernels)
+		assert.Same(t, c.want, s.Archs)
+		assert.Equalf(t, true, s.AllArchs, "all architectures")
+	}
+}
