@@ -184,8 +184,8 @@ func life(t *testing.T, p *control.Plane, client *kubernetes.Client, uid string)
 	assert.Equalf(t, "", d.said.String(), "warnings")
 }
 
-// startupTaint: the taint goes when the driver serves, and not before; kubectl takes the part of somebody who
-// changes the node's taints meanwhile.
+// startupTaint: the taint goes when the driver serves, and not before; kubectl stands for an administrator
+// who changes the node's taints meanwhile.
 func startupTaint(t *testing.T, p *control.Plane, client *kubernetes.Client) {
 	p.Kubectl("taint", "node", "node-1", "example.com/starting:NoSchedule", "example.com/other:NoSchedule")
 	keys := func() string { return p.Kubectl("get", "node", "node-1", "-o", "jsonpath={.spec.taints[*].key}") }
