@@ -69,7 +69,7 @@ func Test10Capabilities(t *testing.T) {
 // everything again.
 func (l least) without(drop, skip string) (end func()) {
 	l.t.Helper()
-	manifests := l.Helm(append(append([]string{"template", "gpu", "../../../deploy/chart", "--namespace", leastSpace}, l.values(cluster.Newer)...),
+	manifests := l.Helm(append(append([]string{"template", "gpu", "../../../deploy/chart", "--no-hooks", "--namespace", leastSpace}, l.values(cluster.Newer)...),
 		"--set", "preflight.onFailure=exit", "--set-json", fmt.Sprintf(`env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_SKIP_PREFLIGHT","value":"gpu-supported,%s"}]`, skip))...)
 	var kept []string
 	for line := range strings.Lines(manifests) {
