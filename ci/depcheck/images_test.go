@@ -21,6 +21,7 @@ var imageFloors = [][]string{
 	{"images/sbom"},
 	{"images", "images/attestation"},
 	{"images/batch", "images/rebuild"},
+	{"images/survey"},
 }
 
 // floor is that of a package of images, -1 for any other.

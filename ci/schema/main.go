@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/survey"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -46,10 +47,10 @@ var lists = map[string]struct {
 	title string
 	of    reflect.Type // of an item
 }{
-	"plan.schema.json":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[batch.Task]()},
+	"plan.schema.json":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[survey.Task]()},
 	"list.schema.json":          {"Pairs of the matrix, as driver-build list -o json prints them", reflect.TypeFor[batch.Pair]()},
-	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[batch.Checked]()},
-	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[batch.OfferedKernel]()},
+	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[survey.Checked]()},
+	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[survey.OfferedKernel]()},
 	"drivers.schema.json":       {"Branches of the driver, as driver-build drivers -o json prints them", reflect.TypeFor[releases.Coverage]()},
 	"verify.schema.json":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding]()},
 	"bundle-verify.schema.json": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding]()},

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/survey"
 )
 
 const checkLong = `Ask, for each pair of the matrix, whether it could be built now: whether the base is to be had, the driver's archive is there
@@ -69,7 +70,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
 		return session.Usage(err)
 	}
-	var rows []batch.Checked
+	var rows []survey.Checked
 	programs := a.Programs(ctx, o.programs.Entrypoint, o.programs.AllowMissing)
 	if o.programs.Entrypoint != "" {
 		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
@@ -77,7 +78,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		}
 	}
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		rows, err = b.Check(ctx, s.Builder, pairs)
+		rows, err = survey.Check(ctx, &b, s.Builder, pairs)
 		return err
 	}); err != nil {
 		return err
@@ -85,13 +86,13 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err := printChecked(a, rows, o.format); err != nil {
 		return err
 	}
-	if n := len(slices.DeleteFunc(rows, func(r batch.Checked) bool { return !r.Broken })); n > 0 {
+	if n := len(slices.DeleteFunc(rows, func(r survey.Checked) bool { return !r.Broken })); n > 0 {
 		return fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(b.Targets), batch.ErrSomeFailed)
 	}
 	return nil
 }
 
-func printChecked(a *session.App, rows []batch.Checked, format string) error {
+func printChecked(a *session.App, rows []survey.Checked, format string) error {
 	if format == "json" {
 		return a.JSON(session.NewList(rows))
 	}
@@ -121,11 +122,11 @@ func printChecked(a *session.App, rows []batch.Checked, format string) error {
 }
 
 // sharedCauses are those that hit several pairs.
-func sharedCauses(rows []batch.Checked) []cause.Group {
+func sharedCauses(rows []survey.Checked) []cause.Group {
 	var all []cause.Group
 	for _, r := range rows {
 		var seen []string // of this pair
-		for _, v := range []*batch.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
+		for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
 			if v != nil && v.Cause != "" && !slices.Contains(seen, v.Cause) {
 				seen = append(seen, v.Cause)
 				all = cause.Add(all, v.Cause, r.Tag+" "+r.Arch)
@@ -135,21 +136,21 @@ func sharedCauses(rows []batch.Checked) []cause.Group {
 	return slices.DeleteFunc(all, func(g cause.Group) bool { return len(g.Targets) < 2 })
 }
 
-func verdict(v *batch.Verdict) string {
+func verdict(v *survey.Verdict) string {
 	switch {
-	case v == nil || v.State == batch.VerdictNone:
+	case v == nil || v.State == survey.VerdictNone:
 		return "-"
-	case v.State == batch.VerdictFailed:
+	case v.State == survey.VerdictFailed:
 		return "FAILED"
 	}
 	return v.State
 }
 
 // checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.
-func checkNote(r batch.Checked, shared []cause.Group) string {
+func checkNote(r survey.Checked, shared []cause.Group) string {
 	var notes []string
-	for _, v := range []*batch.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
-		if v == nil || v.State == batch.VerdictOK || v.Detail == "" {
+	for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
+		if v == nil || v.State == survey.VerdictOK || v.Detail == "" {
 			continue
 		}
 		text := v.Detail
@@ -160,10 +161,10 @@ func checkNote(r batch.Checked, shared []cause.Group) string {
 			notes = append(notes, text)
 		}
 	}
-	if r.Headers != nil && r.Headers.State == batch.VerdictOK {
+	if r.Headers != nil && r.Headers.State == survey.VerdictOK {
 		notes = append(notes, r.Headers.Detail)
 	}
-	if r.Image != nil && r.Image.State != batch.Missing && r.Image.Why != "" {
+	if r.Image != nil && r.Image.State != survey.Missing && r.Image.Why != "" {
 		notes = append(notes, "image: "+r.Image.Why)
 	}
 	return strings.Join(notes, "; ")

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/survey"
 )
 
 // kernelListFlags are the flags of the command.
@@ -57,14 +58,14 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 	if err := flags.CheckFormat(o.format); err != nil {
 		return err
 	}
-	q := batch.KernelQuery{
+	q := survey.KernelQuery{
 		Matrix: m, Selection: o.selection.Selection, Flavours: o.flavours, Dates: o.dates, Repository: a.Repository(o.repository, m.Defaults),
 		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror},
 	}
 	if err := errors.Join(o.sources.Check(), batch.CheckRepository(q.Repository), q.Check()); err != nil {
 		return err
 	}
-	var rows []batch.OfferedKernel
+	var rows []survey.OfferedKernel
 	failed := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
 		rows, err = q.List(ctx, s.Builder)
 		return err
@@ -80,7 +81,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 }
 
 // printKernels prints the table; a column that nobody asked for is left out.
-func printKernels(a *session.App, rows []batch.OfferedKernel, q batch.KernelQuery) error {
+func printKernels(a *session.App, rows []survey.OfferedKernel, q survey.KernelQuery) error {
 	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "DRIVERS", "IMAGES"}
 	columns = slices.DeleteFunc(columns, func(c string) bool { return c == "DATE" && !q.Dates || c == "IMAGES" && q.Repository == "" })
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/survey"
 )
 
 const planLong = `List the images that need building: those that the registry does not have, and those that are out of date, which means that
@@ -90,11 +91,11 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	var tasks []batch.Task
+	var tasks []survey.Task
 	var left map[string][]string
 	checked := 0
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		tasks, left, checked, err = b.Due(ctx, s.Builder, groups)
+		tasks, left, checked, err = survey.Due(ctx, &b, s.Builder, groups)
 		return err
 	}); err != nil {
 		printLeft(a, left)
@@ -138,16 +139,16 @@ func (o *planFlags) certificate(p *recipe.Options) error {
 	return nil
 }
 
-func printTasks(a *session.App, tasks []batch.Task, format string) error {
+func printTasks(a *session.App, tasks []survey.Task, format string) error {
 	switch format {
 	case "github":
-		if len(tasks) > batch.MaxGitHubJobs {
+		if len(tasks) > survey.MaxGitHubJobs {
 			fmt.Fprintf(a.Stderr, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
-				len(tasks), batch.MaxGitHubJobs)
+				len(tasks), survey.MaxGitHubJobs)
 		}
-		return batch.WriteGitHub(a.Stdout, tasks)
+		return survey.WriteGitHub(a.Stdout, tasks)
 	case "gitlab":
-		return batch.WriteGitLab(a.Stdout, tasks)
+		return survey.WriteGitLab(a.Stdout, tasks)
 	case "json":
 		return a.JSON(session.NewList(tasks))
 	}

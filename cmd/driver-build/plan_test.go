@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/survey"
 )
 
 func (u *user) plan(t *testing.T, args string) result {
@@ -79,7 +79,7 @@ func TestPlanKernels(t *testing.T) {
 		t.Helper()
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
 		r.Want(t, 0)
-		for _, task := range commandtest.Items[batch.Task](t, r, "plan.schema.json") {
+		for _, task := range commandtest.Items[survey.Task](t, r, "plan.schema.json") {
 			all = append(all, task.Tag+" "+task.Args)
 		}
 		return all

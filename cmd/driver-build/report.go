@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/page"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/survey"
 )
 
 const reportLong = `Write a page that shows the matrix: systems by drivers, which images the registry has and which it lacks, their tags, digests and
@@ -69,7 +70,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	r := batch.ReportOptions{Title: o.title, Tool: "driver-build " + session.BuildInfo().Version, Matrix: m, Compare: o.compare}
+	r := survey.ReportOptions{Title: o.title, Tool: "driver-build " + session.BuildInfo().Version, Matrix: m, Compare: o.compare}
 	if r.Time, err = a.Now(); err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 		}
 		notes = append(notes, known.Notes...)
 		r.Releases = known.Table
-		shown, err = b.Report(ctx, s.Builder, pairs, r)
+		shown, err = survey.Report(ctx, &b, s.Builder, pairs, r)
 		return err
 	}); err != nil {
 		return err

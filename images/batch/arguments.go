@@ -6,9 +6,9 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// arguments gives the named flags with the values of the batch, in the order of the names. A flag without a
+// Arguments gives the named flags with the values of the batch, in the order of the names. A flag without a
 // value, and a switch that is off, is left out.
-func (b *Batch) arguments(flags ...string) (words []string) {
+func (b *Batch) Arguments(flags ...string) (words []string) {
 	k := &b.Kernels
 	switches := map[string]bool{
 		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources,
@@ -36,7 +36,7 @@ func (b *Batch) arguments(flags ...string) (words []string) {
 
 // lockCommand is the command that locks a section again with the flags of this call.
 func (b *Batch) lockCommand(section string) string {
-	words := b.arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-flavour",
+	words := b.Arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-flavour",
 		"--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--no-fabric")
 	for i, w := range words {
 		words[i] = shellWord(w)

@@ -1,10 +1,9 @@
-// Package batch plans, locks, checks, builds and reports many images: the targets that a selection of the
-// matrix gives.
+// Package batch builds many images: the targets that a selection of the matrix gives, by tag, with their
+// kernels, and with their pins where there is a lock.
 //
-// A [Batch] is what one call asks for. Its images share bases, package repositories and most packages, so
-// each question to the network is asked once for all of them. The package prints nothing and knows no flags
-// and no exit codes: these are the command's. How one image is planned and made is the business of package
-// images.
+// A [Batch] is what one call asks for. The package prints nothing and knows no flags and no exit codes: these
+// are the command's. How one image is planned and made is the business of package images; package survey
+// asks what is built of a batch, and what could be built.
 package batch
 
 import (
@@ -99,5 +98,5 @@ func (b *Batch) images(list ListKernels) ([]Image, error) {
 	if b.Lock != nil {
 		return b.lockedImages()
 	}
-	return b.expand(b.Targets, &b.Kernels, list)
+	return b.Expand(b.Targets, &b.Kernels, list)
 }

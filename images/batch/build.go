@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -18,9 +17,9 @@ import (
 // Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed
 // says that of several groups some failed.
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
-	errs := each(ctx, jobs/2, len(groups), func(i int) error {
+	errs := Parallel(ctx, jobs/2, len(groups), func(i int) error {
 		if err := f(groups[i]); err != nil {
-			return about(groups[i].Tag, err)
+			return cause.About(groups[i].Tag, err)
 		}
 		return nil
 	})
@@ -37,13 +36,22 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, all)
 }
 
-// about puts the name of what failed before an error, unless the error's text has it already: the packages
-// below name their target too.
-func about(name string, err error) error {
-	if strings.Contains(err.Error(), name) {
-		return err
+// Parallel runs f for the numbers below n, several at a time, and returns the errors in the order of the numbers.
+// An error does not stop the others; a context that ends does.
+func Parallel(ctx context.Context, jobs, n int, f func(i int) error) []error {
+	errs := make([]error, n)
+	var eg errgroup.Group
+	eg.SetLimit(max(1, jobs))
+	for i := range n {
+		eg.Go(func() error {
+			if errs[i] = context.Cause(ctx); errs[i] == nil {
+				errs[i] = f(i)
+			}
+			return nil
+		})
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	_ = eg.Wait() // the errors are in errs
+	return errs
 }
 
 // Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by
@@ -103,7 +111,7 @@ func (b *Batch) Bases(ctx context.Context, builder *images.Builder, groups []Gro
 	once := firstTime(found)
 	for _, g := range groups {
 		for _, im := range g.Images {
-			base, err := builder.Registry.Base(ctx, im.base(), im.Target.Arch)
+			base, err := builder.Registry.Base(ctx, im.Base(), im.Target.Arch)
 			if err != nil {
 				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, builder, im, err))
 			}
@@ -163,8 +171,8 @@ func (im Image) recipe(ctx context.Context, b *images.Builder) (*recipe.Recipe, 
 	return b.Plan(ctx, im.Target, im.Plan)
 }
 
-// base is the reference of the image's base.
-func (im Image) base() string {
+// Base is the reference of the image's base.
+func (im Image) Base() string {
 	ref := cmp.Or(im.Plan.Base, im.Target.System.Base)
 	if im.Pins != nil && !oci.IsLocal(ref) {
 		return im.Pins.Base.Name + "@" + im.Pins.Base.Digest

@@ -51,7 +51,7 @@ func (k *Kernels) Check() error {
 			return fmt.Errorf("--kernel: %w", err)
 		}
 	}
-	if err := checkKernelFlavours(k.Flavours); err != nil {
+	if err := CheckKernelFlavours(k.Flavours); err != nil {
 		return err
 	}
 	if len(k.Flavours) > 0 && !k.NeedsIndex() {
@@ -68,7 +68,7 @@ func (k *Kernels) Check() error {
 	return nil
 }
 
-func checkKernelFlavours(flavours []string) error {
+func CheckKernelFlavours(flavours []string) error {
 	for _, f := range flavours {
 		if !kernelFlavour.MatchString(f) {
 			return fmt.Errorf("--kernel-flavour %q is no flavour of a kernel: driver-build kernels lists them", f)
@@ -83,16 +83,16 @@ type ListKernels func(matrix.Target) ([]distros.Kernel, error)
 // NeedsIndex says whether only the repositories know which kernels are meant.
 func (k *Kernels) NeedsIndex() bool { return slices.ContainsFunc(k.Specs, recipe.IsListed) }
 
-// expand turns targets into images: without kernels one image a target, else one for each kernel, or one for
+// Expand turns targets into images: without kernels one image a target, else one for each kernel, or one for
 // all kernels.
-func (b *Batch) expand(targets []matrix.Target, k *Kernels, list ListKernels) ([]Image, error) {
+func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([]Image, error) {
 	var all []Image
 	for _, t := range targets {
 		if len(k.Specs) == 0 {
 			all = append(all, Image{Target: t, Plan: b.Plan})
 			continue
 		}
-		releases, err := k.releases(t, b.Selection.AllowIncompatible, list)
+		releases, err := k.Releases(t, b.Selection.AllowIncompatible, list)
 		if err != nil {
 			return nil, err
 		}
@@ -112,9 +112,9 @@ func (b *Batch) expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 	return all, nil
 }
 
-// releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on
+// Releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on
 // are left out; such a kernel that the user named is refused.
-func (k *Kernels) releases(t matrix.Target, incompatible bool, list ListKernels) ([]string, error) {
+func (k *Kernels) Releases(t matrix.Target, incompatible bool, list ListKernels) ([]string, error) {
 	var offered []distros.Kernel
 	usual := ""
 	if k.NeedsIndex() {
@@ -145,18 +145,18 @@ func (k *Kernels) releases(t matrix.Target, incompatible bool, list ListKernels)
 	return releases, nil
 }
 
-// lockWord is how the lock notes a spec: with the flavours that narrow it.
-func (k *Kernels) lockWord(spec string) string {
+// LockWord is how the lock notes a spec: with the flavours that narrow it.
+func (k *Kernels) LockWord(spec string) string {
 	if len(k.Flavours) == 0 || !recipe.IsListed(spec) {
 		return spec
 	}
 	return fmt.Sprintf("%s %s", spec, strings.Join(slices.Compact(slices.Sorted(slices.Values(k.Flavours))), ","))
 }
 
-// lockWords are those of all specs, sorted, each once.
-func (k *Kernels) lockWords() (all []string) {
+// LockWords are those of all specs, sorted, each once.
+func (k *Kernels) LockWords() (all []string) {
 	for _, spec := range k.Specs {
-		all = append(all, k.lockWord(spec))
+		all = append(all, k.LockWord(spec))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

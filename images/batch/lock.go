@@ -83,12 +83,12 @@ func (b *Batch) lockedTarget(t matrix.Target) ([]Image, error) {
 	}
 	k := b.Kernels
 	k.Specs, k.Flavours = releases, nil
-	all, err := b.expand([]matrix.Target{t}, &k, nil)
+	all, err := b.Expand([]matrix.Target{t}, &k, nil)
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
-		if all[i].Pins, err = b.lockedPins(all[i]); err != nil {
+		if all[i].Pins, err = b.LockedPins(all[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -104,8 +104,8 @@ func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err err
 		if ok {
 			locked = slices.Collect(maps.Keys(section.Asked.Headers))
 		}
-		if !ok || !slices.Equal(section.Kernels, k.lockWords()) && !sameWords(locked, k.Specs) {
-			return nil, fmt.Errorf("%s %s with the kernels %s is not locked", t.Tag(), t.Arch, strings.Join(k.lockWords(), ", "))
+		if !ok || !slices.Equal(section.Kernels, k.LockWords()) && !sameWords(locked, k.Specs) {
+			return nil, fmt.Errorf("%s %s with the kernels %s is not locked", t.Tag(), t.Arch, strings.Join(k.LockWords(), ", "))
 		}
 		return locked, nil
 	}
@@ -114,9 +114,9 @@ func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err err
 			releases = append(releases, spec)
 			continue
 		}
-		locked := lockedReleases(l.Lock, t, k.lockWord(spec))
+		locked := LockedReleases(l.Lock, t, k.LockWord(spec))
 		if len(locked) == 0 {
-			return nil, fmt.Errorf("%s %s: which kernels --kernel %s means is not locked", t.Tag(), t.Arch, k.lockWord(spec))
+			return nil, fmt.Errorf("%s %s: which kernels --kernel %s means is not locked", t.Tag(), t.Arch, k.LockWord(spec))
 		}
 		releases = append(releases, locked...)
 	}
@@ -128,9 +128,9 @@ func sameWords(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// lockedReleases lists the kernels of a target that a word of the lock stood for.
-func lockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []string) {
-	for _, section := range sectionsOf(l, t) {
+// LockedReleases lists the kernels of a target that a word of the lock stood for.
+func LockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []string) {
+	for _, section := range SectionsOf(l, t) {
 		if section.Tag != t.Tag() && slices.Contains(section.Kernels, word) {
 			releases = slices.AppendSeq(releases, maps.Keys(section.Asked.Headers))
 		}
@@ -138,8 +138,8 @@ func lockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []
 	return releases
 }
 
-// sectionsOf lists the sections of a target: that of its image, and those of its images for single kernels.
-func sectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
+// SectionsOf lists the sections of a target: that of its image, and those of its images for single kernels.
+func SectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
 	for _, name := range l.Names() {
 		if s := l.Targets[name]; s.System == t.System.ID && s.Driver == t.Driver.Version && s.Arch == t.Arch {
 			all = append(all, s)
@@ -148,8 +148,8 @@ func sectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
 	return all
 }
 
-// lockedPins returns the locked pins of an image, if the flags and the matrix still ask for that.
-func (b *Batch) lockedPins(im Image) (*recipe.Pins, error) {
+// LockedPins returns the locked pins of an image, if the flags and the matrix still ask for that.
+func (b *Batch) LockedPins(im Image) (*recipe.Pins, error) {
 	asked, err := recipe.Ask(im.Target, im.Plan)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	for _, sys := range m.Systems {
 		for _, d := range m.Drivers {
 			for _, arch := range sys.Archs {
-				if !wanted(s.Systems, sys.ID) || !wanted(s.Drivers, d.Version) || !wanted(s.Archs, arch) {
+				if !Wanted(s.Systems, sys.ID) || !Wanted(s.Drivers, d.Version) || !Wanted(s.Archs, arch) {
 					continue
 				}
 				p, err := pair(m, s, sys, d, arch)
@@ -65,8 +65,8 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 	return p, nil
 }
 
-// wanted says whether a list names something; an empty list names everything.
-func wanted(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+// Wanted says whether a list names something; an empty list names everything.
+func Wanted(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
 // Targets are those of the pairs that are not excluded.
 func Targets(pairs []Pair) (all []matrix.Target) {

@@ -26,7 +26,7 @@ func Open(ctx context.Context, client *registry.Client, ref string, archs []stri
 	all := map[string]v1.Image{}
 	var missing error
 	for _, arch := range Archs() {
-		if !wanted(archs, arch) {
+		if !Wanted(archs, arch) {
 			continue
 		}
 		base, err := client.Base(ctx, ref, arch)

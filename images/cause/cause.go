@@ -104,3 +104,12 @@ func Join(errs []error, name func(int) string) error {
 	j.text = strings.Join(lines, "\n")
 	return j
 }
+
+// About puts the name of what failed before an error, unless the error's text has it already: the packages
+// below name their target too.
+func About(name string, err error) error {
+	if strings.Contains(err.Error(), name) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}

@@ -1,4 +1,4 @@
-package batch
+package survey
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -30,11 +31,11 @@ type Task struct {
 // the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
 // number of all tags. A registry that does not answer is an error: everything would be built again. Images
 // whose base or packages are out of reach are left out, because a build could not work either: left has them
-// by their cause. It is an error if nothing else is to be built. groups are those of [Batch.Groups], nil
-// where [Batch.NeedsIndex] is true.
-func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group) (tasks []Task, left map[string][]string, checked int, err error) {
+// by their cause. It is an error if nothing else is to be built. groups are those of [batch.Batch.Groups], nil
+// where [batch.Batch.NeedsIndex] is true.
+func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []batch.Group) (tasks []Task, left map[string][]string, checked int, err error) {
 	fail := func(err error) ([]Task, map[string][]string, int, error) { return nil, nil, 0, err }
-	if _, err := b.pipelineArguments(); err != nil {
+	if _, err := pipelineArguments(b); err != nil {
 		return fail(err)
 	}
 	s, err := newSurvey(builder)
@@ -48,8 +49,8 @@ func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group
 		}
 	}
 	reasons, outage := make([][]string, len(groups)), make([]error, len(groups))
-	if err := cause.Join(each(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
-		reasons[i], outage[i], err = b.reasons(ctx, s, groups[i])
+	if err := cause.Join(batch.Parallel(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
+		reasons[i], outage[i], err = s.reasons(ctx, b, groups[i])
 		return err
 	}), func(i int) string { return groups[i].Tag }); err != nil {
 		return fail(err)
@@ -63,7 +64,7 @@ func (b *Batch) Due(ctx context.Context, builder *images.Builder, groups []Group
 		if outage[i] != nil || len(reasons[i]) == 0 {
 			continue
 		}
-		t, err := b.task(g, strings.Join(reasons[i], "; "))
+		t, err := task(b, g, strings.Join(reasons[i], "; "))
 		if err != nil {
 			return fail(err)
 		}
@@ -82,7 +83,7 @@ func isOutage(err error) bool {
 }
 
 // reasons to build what belongs to a tag; none when it is up to date. outage is why that is not known.
-func (b *Batch) reasons(ctx context.Context, s *survey, g Group) (reasons []string, outage, err error) {
+func (s *survey) reasons(ctx context.Context, b *batch.Batch, g batch.Group) (reasons []string, outage, err error) {
 	for _, im := range g.Images {
 		r, planErr := s.recipe(ctx, im)
 		if ctx.Err() != nil {
@@ -109,7 +110,7 @@ func (b *Batch) reasons(ctx context.Context, s *survey, g Group) (reasons []stri
 }
 
 // sameReason says once what is true of all architectures.
-func sameReason(g Group, reasons []string) []string {
+func sameReason(g batch.Group, reasons []string) []string {
 	if len(reasons) < len(g.Images) {
 		return reasons
 	}
@@ -123,7 +124,7 @@ func sameReason(g Group, reasons []string) []string {
 	return reasons
 }
 
-func (b *Batch) task(g Group, reason string) (Task, error) {
+func task(b *batch.Batch, g batch.Group, reason string) (Task, error) {
 	first := g.Images[0]
 	t := Task{Tag: g.Tag, System: first.Target.System.ID, Driver: first.Target.Driver.Version, Kernels: first.Plan.Kernels, Reason: reason}
 	words := []string{"--os", t.System, "--driver", t.Driver}
@@ -134,7 +135,7 @@ func (b *Batch) task(g Group, reason string) (Task, error) {
 	for _, k := range t.Kernels { // by name, so that the job builds what was planned
 		words = append(words, "--kernel", k)
 	}
-	given, err := b.pipelineArguments()
+	given, err := pipelineArguments(b)
 	if err != nil {
 		return t, err
 	}
@@ -144,13 +145,13 @@ func (b *Batch) task(g Group, reason string) (Task, error) {
 
 // pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
 // single spaces, and a shell takes them as they are.
-func (b *Batch) pipelineArguments() ([]string, error) {
-	words := b.arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--modules",
+func pipelineArguments(b *batch.Batch) ([]string, error) {
+	words := b.Arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--modules",
 		"--flavour", "--profile", "--base")
-	for _, w := range b.arguments("--mirror") {
+	for _, w := range b.Arguments("--mirror") {
 		words = append(words, strings.ReplaceAll(w, " ", ","))
 	}
-	words = append(words, b.arguments("--matrix", "--lock", "--repository", "--ca", "--registry-mirror")...)
+	words = append(words, b.Arguments("--matrix", "--lock", "--repository", "--ca", "--registry-mirror")...)
 	for _, w := range words {
 		if strings.ContainsAny(w, " \t\n*?['\"\\") {
 			return nil, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)

@@ -1,4 +1,4 @@
-package batch
+package survey
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -48,17 +49,17 @@ type Checked struct {
 
 // Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
 // there. Where the programs for images are missing, the image cannot be compared.
-func (b *Batch) Check(ctx context.Context, builder *images.Builder, pairs []Pair) ([]Checked, error) {
+func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair) ([]Checked, error) {
 	s, err := newSurvey(builder)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]Checked, len(pairs))
-	errs := each(ctx, s.online.Jobs, len(pairs), func(i int) error {
+	errs := batch.Parallel(ctx, s.online.Jobs, len(pairs), func(i int) error {
 		p := pairs[i]
 		rows[i] = Checked{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Excluded: p.Excluded}
 		if p.Excluded == "" {
-			b.checkPair(ctx, s, &rows[i], p.Target)
+			s.checkPair(ctx, b, &rows[i], p.Target)
 		}
 		return context.Cause(ctx)
 	})
@@ -66,9 +67,9 @@ func (b *Batch) Check(ctx context.Context, builder *images.Builder, pairs []Pair
 }
 
 // checkPair answers all questions about one pair.
-func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix.Target) {
-	im := Image{Target: t, Plan: b.Plan}
-	row.Base = s.base(ctx, im.base(), t.Arch)
+func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t matrix.Target) {
+	im := batch.Image{Target: t, Plan: b.Plan}
+	row.Base = s.base(ctx, im.Base(), t.Arch)
 	row.Archive = s.archive(ctx, im)
 	row.Headers = &Verdict{State: VerdictUnknown}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice
@@ -77,13 +78,13 @@ func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix
 	var lockErr error
 	if b.Lock != nil {
 		var pins *recipe.Pins
-		if pins, lockErr = b.lockedPins(im); lockErr == nil {
+		if pins, lockErr = b.LockedPins(im); lockErr == nil {
 			im.Pins = pins
 		}
-		row.Lock = b.lockedFiles(ctx, s, im, lockErr)
+		row.Lock = s.lockedFiles(ctx, b, im, lockErr)
 	}
 	if b.Repository != "" {
-		st := s.state(ctx, b.Repository+":"+t.Tag(), t.Arch, b.comparable(ctx, s, im, lockErr))
+		st := s.state(ctx, b.Repository+":"+t.Tag(), t.Arch, s.comparable(ctx, b, im, lockErr))
 		st.Why = oneLine(st.Why)
 		row.Image = &st
 	}
@@ -94,14 +95,14 @@ func (b *Batch) checkPair(ctx context.Context, s *survey, row *Checked, t matrix
 
 // lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair
 // that is not locked is no failure, a section that no longer fits is one.
-func (b *Batch) lockedFiles(ctx context.Context, s *survey, im Image, err error) *Verdict {
+func (s *survey) lockedFiles(ctx context.Context, b *batch.Batch, im batch.Image, err error) *Verdict {
 	if err != nil {
 		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); !ok {
 			return &Verdict{State: VerdictNone, Detail: "not locked"}
 		}
 		return failed(err)
 	}
-	if v := s.base(ctx, im.base(), im.Target.Arch); v.State == VerdictFailed {
+	if v := s.base(ctx, im.Base(), im.Target.Arch); v.State == VerdictFailed {
 		return v
 	}
 	all := im.Pins.All()
@@ -125,7 +126,7 @@ func (b *Batch) lockedFiles(ctx context.Context, s *survey, im Image, err error)
 }
 
 // comparable gives the recipe to compare the image in the registry with; nil when there can be none.
-func (b *Batch) comparable(ctx context.Context, s *survey, im Image, lockErr error) *recipe.Recipe {
+func (s *survey) comparable(ctx context.Context, b *batch.Batch, im batch.Image, lockErr error) *recipe.Recipe {
 	if b.Lock != nil && lockErr != nil {
 		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); ok {
 			return nil
@@ -155,7 +156,7 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 }
 
 // archive asks for the size of the driver's .run archive. A driver that comes as packages has none.
-func (s *survey) archive(ctx context.Context, im Image) *Verdict {
+func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
 	asked, err := recipe.Ask(im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
@@ -188,7 +189,7 @@ func (s *survey) size(ctx context.Context, address string) (int64, error) {
 
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where
 // there is no such kernel, it plans the image without.
-func (s *survey) headers(ctx context.Context, row *Checked, im Image) *Verdict {
+func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Verdict {
 	offered, err := s.offered(ctx, im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
@@ -203,8 +204,8 @@ func (s *survey) headers(ctx context.Context, row *Checked, im Image) *Verdict {
 		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the repositories offer", len(offered))
 	}
 	if row.Kernels > 0 {
-		latest := Kernels{Specs: []string{"latest"}}
-		releases, err := latest.releases(im.Target, false, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
+		latest := batch.Kernels{Specs: []string{"latest"}}
+		releases, err := latest.Releases(im.Target, false, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
 		if err != nil { // kernels of other flavours only
 			detail = oneLine(err.Error())
 		} else {

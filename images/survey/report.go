@@ -1,4 +1,4 @@
-package batch
+package survey
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/page"
@@ -35,7 +36,7 @@ type ReportOptions struct {
 
 // reporter asks about all cells of a page.
 type reporter struct {
-	*Batch
+	*batch.Batch
 	survey  *survey
 	compare bool
 	tags    []string // of the repository, nil where it does not list them
@@ -45,12 +46,12 @@ type reporter struct {
 }
 
 // Report makes the page that shows pairs: what is built of them and what is not.
-func (b *Batch) Report(ctx context.Context, builder *images.Builder, pairs []Pair, o ReportOptions) (shown page.Report, err error) {
+func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair, o ReportOptions) (shown page.Report, err error) {
 	s, err := newSurvey(builder)
 	if err != nil {
 		return shown, err
 	}
-	shown = b.emptyPage(pairs, o)
+	shown = emptyPage(b, pairs, o)
 	r := &reporter{Batch: b, survey: s, compare: b.Repository != "" && (o.Compare || b.Lock != nil)}
 	if b.Repository != "" {
 		note, err := r.list(ctx)
@@ -60,7 +61,7 @@ func (b *Batch) Report(ctx context.Context, builder *images.Builder, pairs []Pai
 		shown.Notes = append(shown.Notes, note...)
 	}
 	shown.Cells = make([]page.Cell, len(pairs))
-	if err := errors.Join(each(ctx, s.online.Jobs, len(pairs), func(i int) error {
+	if err := errors.Join(batch.Parallel(ctx, s.online.Jobs, len(pairs), func(i int) error {
 		shown.Cells[i] = r.cell(ctx, pairs[i])
 		return context.Cause(ctx)
 	})...); err != nil {
@@ -75,18 +76,18 @@ func (b *Batch) Report(ctx context.Context, builder *images.Builder, pairs []Pai
 
 // emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver
 // comes first.
-func (b *Batch) emptyPage(pairs []Pair, o ReportOptions) page.Report {
+func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) page.Report {
 	shown := page.Report{Title: o.Title, Generated: o.Time, Tool: o.Tool, Repository: b.Repository, Matrix: "matrix.yaml"}
 	if b.Given.MatrixFile != "" {
 		shown.Matrix = filepath.Base(b.Given.MatrixFile)
 	}
 	for _, s := range o.Matrix.Systems {
-		if slices.ContainsFunc(pairs, func(p Pair) bool { return p.System == s.ID }) {
+		if slices.ContainsFunc(pairs, func(p batch.Pair) bool { return p.System == s.ID }) {
 			shown.Systems = append(shown.Systems, page.System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})
 		}
 	}
 	for _, d := range slices.Backward(o.Matrix.Drivers) {
-		if !slices.ContainsFunc(pairs, func(p Pair) bool { return p.Driver == d.Version }) {
+		if !slices.ContainsFunc(pairs, func(p batch.Pair) bool { return p.Driver == d.Version }) {
 			continue
 		}
 		column := page.Driver{
@@ -127,7 +128,7 @@ func (r *reporter) list(ctx context.Context) (notes []string, err error) {
 }
 
 // cell says all that is known of a pair.
-func (r *reporter) cell(ctx context.Context, p Pair) page.Cell {
+func (r *reporter) cell(ctx context.Context, p batch.Pair) page.Cell {
 	c := page.Cell{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Source: p.Source}
 	if p.Excluded != "" {
 		c.State, c.Why = page.Excluded, p.Excluded
@@ -182,10 +183,10 @@ func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	if !r.compare {
 		return nil
 	}
-	im := Image{Target: t, Plan: r.Plan}
+	im := batch.Image{Target: t, Plan: r.Plan}
 	var err error
 	if r.Lock != nil {
-		im.Pins, err = r.lockedPins(im)
+		im.Pins, err = r.LockedPins(im)
 	}
 	var made *recipe.Recipe
 	if err == nil {

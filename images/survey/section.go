@@ -1,10 +1,11 @@
-package batch
+package survey
 
 import (
 	"context"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -14,7 +15,7 @@ import (
 // modules.
 func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]*lockfile.Target, error) {
 	if len(u.Kernels.Specs) == 0 {
-		section, err := u.section(ctx, s, Image{Target: t, Plan: u.Plan}, nil)
+		section, err := u.section(ctx, s, batch.Image{Target: t, Plan: u.Plan}, nil)
 		return []*lockfile.Target{section}, err
 	}
 	words, err := u.releases(ctx, s, t)
@@ -28,13 +29,13 @@ func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]
 	slices.SortFunc(releases, func(a, b string) int { return distros.CompareReleases(b, a) })
 	k := u.Kernels
 	k.Specs, k.Flavours = releases, nil
-	expanded, err := u.expand([]matrix.Target{t}, &k, nil)
+	expanded, err := u.Expand([]matrix.Target{t}, &k, nil)
 	if err != nil {
 		return nil, err
 	}
 	var all []*lockfile.Target
 	for _, im := range expanded {
-		meant := u.Kernels.lockWords()
+		meant := u.Kernels.LockWords()
 		if !u.Kernels.Together {
 			meant = words[im.Plan.Kernels[0]]
 		}
@@ -52,23 +53,23 @@ func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]
 func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (map[string][]string, error) {
 	words := map[string][]string{}
 	k := &u.Kernels
-	if section, ok := u.old.Find(t.Tag(), t.Arch); ok && k.Together && !u.Update && slices.Equal(section.Kernels, k.lockWords()) {
+	if section, ok := u.old.Find(t.Tag(), t.Arch); ok && k.Together && !u.Update && slices.Equal(section.Kernels, k.LockWords()) {
 		for release := range section.Asked.Headers {
 			words[release] = section.Kernels
 		}
 		return words, nil
 	}
 	for _, spec := range k.Specs {
-		word := k.lockWord(spec)
+		word := k.LockWord(spec)
 		var releases []string
 		if !u.Update && !k.Together && recipe.IsListed(spec) {
-			releases = lockedReleases(u.old, t, word)
+			releases = batch.LockedReleases(u.old, t, word)
 		}
 		if len(releases) == 0 {
 			single := *k
 			single.Specs = []string{spec}
 			var err error
-			releases, err = single.releases(t, u.Selection.AllowIncompatible, func(t matrix.Target) ([]distros.Kernel, error) {
+			releases, err = single.Releases(t, u.Selection.AllowIncompatible, func(t matrix.Target) ([]distros.Kernel, error) {
 				return s.offered(ctx, t, u.Plan)
 			})
 			if err != nil {
@@ -83,14 +84,14 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 }
 
 // section keeps what is locked of an image if it still answers what is asked, and plans the image otherwise.
-func (u *LockUpdate) section(ctx context.Context, s *survey, im Image, words []string) (*lockfile.Target, error) {
+func (u *LockUpdate) section(ctx context.Context, s *survey, im batch.Image, words []string) (*lockfile.Target, error) {
 	asked, err := recipe.Ask(im.Target, im.Plan)
 	if err != nil {
 		return nil, err
 	}
 	old, ok := u.old.Find(im.Tag(), im.Target.Arch)
 	if ok && im.Tag() != im.Target.Tag() { // a kernel may also be locked under words that are not of this call
-		mine := u.Kernels.lockWords()
+		mine := u.Kernels.LockWords()
 		for _, w := range old.Kernels {
 			if !slices.Contains(mine, w) {
 				words = append(words, w)

@@ -1,4 +1,9 @@
-package batch
+// Package survey asks about many images without building one: which are due, which could be built, what the
+// registry has of them, which kernels there are, and what a lock is to say.
+//
+// Images share bases, package repositories and most packages, so each question is asked once for all of them.
+// The package prints nothing and knows no flags and no exit codes: these are the command's.
+package survey
 
 import (
 	"context"
@@ -6,11 +11,11 @@ import (
 	"errors"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -65,7 +70,7 @@ func (s *survey) offered(ctx context.Context, t matrix.Target, o recipe.Options)
 
 // find finds the pins of an image, unless the lock has them. All images of a system are planned from one
 // state of its base and its repositories. No programs are needed.
-func (s *survey) find(ctx context.Context, im Image) (recipe.Pins, error) {
+func (s *survey) find(ctx context.Context, im batch.Image) (recipe.Pins, error) {
 	if im.Pins != nil {
 		return *im.Pins, nil
 	}
@@ -89,34 +94,16 @@ func (s *survey) find(ctx context.Context, im Image) (recipe.Pins, error) {
 		return pins.Public(), err
 	})
 	if err != nil {
-		return recipe.Pins{}, about(im.Tag(), err)
+		return recipe.Pins{}, cause.About(im.Tag(), err)
 	}
 	return pins, nil
 }
 
 // recipe is what an image is made from now, with the programs of the builder.
-func (s *survey) recipe(ctx context.Context, im Image) (*recipe.Recipe, error) {
+func (s *survey) recipe(ctx context.Context, im batch.Image) (*recipe.Recipe, error) {
 	pins, err := s.find(ctx, im)
 	if err != nil {
 		return nil, err
 	}
 	return s.online.Recipe(im.Target, im.Plan, pins)
-}
-
-// each runs f for the numbers below n, several at a time, and returns the errors in the order of the numbers.
-// An error does not stop the others; a context that ends does.
-func each(ctx context.Context, jobs, n int, f func(i int) error) []error {
-	errs := make([]error, n)
-	var eg errgroup.Group
-	eg.SetLimit(max(1, jobs))
-	for i := range n {
-		eg.Go(func() error {
-			if errs[i] = context.Cause(ctx); errs[i] == nil {
-				errs[i] = f(i)
-			}
-			return nil
-		})
-	}
-	_ = eg.Wait() // the errors are in errs
-	return errs
 }

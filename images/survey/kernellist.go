@@ -1,4 +1,4 @@
-package batch
+package survey
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -54,7 +55,7 @@ type OfferedKernel struct {
 // Check asks the matrix which systems, architectures and drivers are meant.
 func (q *KernelQuery) Check() error {
 	s := &q.Selection
-	if err := checkKernelFlavours(q.Flavours); err != nil {
+	if err := batch.CheckKernelFlavours(q.Flavours); err != nil {
 		return &matrix.RequestError{Err: err}
 	}
 	if len(s.Systems) == 0 {
@@ -99,12 +100,12 @@ func (q *KernelQuery) Check() error {
 }
 
 // List asks the repositories of all platforms and the registry. A platform that fails does not stop the
-// others: the error is ErrSomeFailed then, and the kernels of the others are there.
+// others: the error is batch.ErrSomeFailed then, and the kernels of the others are there.
 func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKernel, error) {
 	var eg errgroup.Group
 	eg.Go(func() error { return q.listTags(ctx, b) })
 	found := make([][]images.DatedKernel, len(q.targets))
-	errs := each(ctx, b.Jobs/2, len(q.targets), func(i int) (err error) {
+	errs := batch.Parallel(ctx, b.Jobs/2, len(q.targets), func(i int) (err error) {
 		found[i], err = q.kernels(ctx, b, q.targets[i])
 		return err
 	})
@@ -118,7 +119,7 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 		}
 		for _, k := range found[i] {
 			q.offered[k.Flavour] = true
-			if wanted(q.Flavours, k.Flavour) {
+			if batch.Wanted(q.Flavours, k.Flavour) {
 				rows = append(rows, q.row(t, k))
 			}
 		}
@@ -130,7 +131,7 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 	case len(failed) == len(errs):
 		return nil, cause.Join(errs, func(i int) string { return platform(q.targets[i]) })
 	}
-	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), ErrSomeFailed,
+	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), batch.ErrSomeFailed,
 		cause.Join(errs, func(i int) string { return platform(q.targets[i]) }))
 }
 
@@ -199,7 +200,7 @@ func (q *KernelQuery) row(t matrix.Target, k images.DatedKernel) OfferedKernel {
 	}
 	var tags []string
 	for _, d := range q.Matrix.Drivers {
-		if !wanted(q.Selection.Drivers, d.Version) {
+		if !batch.Wanted(q.Selection.Drivers, d.Version) {
 			continue
 		}
 		t.Driver = d

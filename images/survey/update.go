@@ -1,4 +1,4 @@
-package batch
+package survey
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -18,7 +19,7 @@ import (
 
 // LockUpdate brings a lock up to date with the targets of a batch.
 type LockUpdate struct {
-	Batch
+	batch.Batch
 	Matrix *matrix.Matrix
 	File   string
 	Update bool     // resolve again what is locked, even if it still fits
@@ -52,7 +53,7 @@ func (u *LockUpdate) narrow() error {
 	u.Targets = slices.DeleteFunc(u.Targets, func(t matrix.Target) bool {
 		mine := []string{t.Tag(), t.Tag() + "/" + t.Arch}
 		known = append(known, mine...)
-		for _, s := range sectionsOf(u.old, t) {
+		for _, s := range batch.SectionsOf(u.old, t) {
 			mine = append(mine, s.Tag, s.Name())
 		}
 		found := false
@@ -93,7 +94,7 @@ func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*loc
 		return nil, err
 	}
 	found := make([][]*lockfile.Target, len(u.Targets))
-	if err := cause.Join(each(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
+	if err := cause.Join(batch.Parallel(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
 		found[i], err = u.target(ctx, s, u.Targets[i])
 		return err
 	}), func(i int) string { return u.Targets[i].Tag() }); err != nil {
@@ -124,11 +125,11 @@ func (u *LockUpdate) inMatrix(t *lockfile.Target) bool {
 
 // forget drops what the words of this call meant before: the kernel that was the latest last week.
 func (u *LockUpdate) forget(now *lockfile.Lock, t matrix.Target) {
-	words := u.Kernels.lockWords()
+	words := u.Kernels.LockWords()
 	if u.Kernels.Together || len(words) == 0 {
 		return
 	}
-	for _, s := range sectionsOf(now, t) {
+	for _, s := range batch.SectionsOf(now, t) {
 		if s.Tag == t.Tag() {
 			continue
 		}
