@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -22,24 +23,11 @@ func (b *Builder) fabricLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, 
 	if err != nil {
 		return nil, err
 	}
-	step := b.Observe.Begin(r.Target(), "components of driver "+r.Driver)
-	if have, ok := b.Layers().Get(key); ok {
-		return have, step.End(true, nil)
-	}
-	made, err := layer.Once(ctx, &b.running, key, func() (l v1.Layer, err error) {
-		spool, err := rootfs.NewSpool(b.Store.Dir())
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-		tree, err := driver.ReadFabric(ctx, b.Env, r, spool, step)
-		if err != nil {
-			return nil, err
-		}
-		return b.Layers().Write(ctx, spec(r, recipe.FabricLayer, key), tree, step)
+	l, err := b.Layers().Make(ctx, spec(r, recipe.FabricLayer, key), func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+		return driver.ReadFabric(ctx, b.Env, r, spool, step)
 	})
 	if err != nil {
-		err = fmt.Errorf("components of driver %s: %w", r.Driver, err)
+		return nil, fmt.Errorf("components of driver %s: %w", r.Driver, err)
 	}
-	return made, step.End(false, err)
+	return l, nil
 }

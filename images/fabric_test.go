@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/debtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
@@ -17,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/driver"
+	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -160,6 +163,32 @@ func TestFabric(t *testing.T) {
 	if len(plain.Fabric) != 0 || slices.ContainsFunc(plain.Packages, func(p distros.Package) bool { return p.Name == "infiniband-diags" }) {
 		t.Errorf("a driver without components has %v", plain.Fabric)
 	}
+}
+
+// TestFabricFound: a build on another machine takes the components from the image of another system in a
+// registry. It asks for no archive, and its image is that of a build without the registry.
+func TestFabricFound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ibstat("ubuntu16.04", "ubuntu18.04")
+	repository := r.Host + "/team/driver"
+	build := func(system string, finished bool) (*Builder, v1.Image) {
+		b := newBuilder(t, r.World, t.TempDir())
+		if finished {
+			b.Finished = layercache.New(t.Context(), layercache.Options{Registry: b.Registry, From: []string{repository}})
+		}
+		target := r.withFabric(t, r.target(t, pair(system, newDriver)), allComponents, nil)
+		return b, require.Value(b.Build(t.Context(), require.Value(b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
+	}
+	b, first := build("ubuntu16.04", true)
+	_, _, err := b.Registry.Push(t.Context(), repository+":1", first)
+	require.NoError(t, err)
+	require.NoError(t, b.Finished.Publish(t.Context(), b.Layers(), repository, "1", first, SingleLayers()...))
+	_, plain := build("ubuntu18.04", false)
+	before := r.Requests("/redist/")
+	_, second := build("ubuntu18.04", true)
+	assert.Equalf(t, before, r.Requests("/redist/"), "requests for archives of components")
+	assert.Equal(t, require.Value(plain.Digest())(t), require.Value(second.Digest())(t))
 }
 
 // TestFabricRefused: what is in an archive is compared with the matrix, and a download that fails says what
