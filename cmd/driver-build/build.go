@@ -175,6 +175,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		s.Signer = signer
 		if !o.dryRun {
 			o.layers.Attach(ctx, s, len(p.outs) > 0)
+			p.record.Finished = s.Finished
 		}
 		closeRunner := o.runners.Attach(s)
 		return errors.Join(o.buildGroups(ctx, a, s, &b, groups, p), closeRunner())

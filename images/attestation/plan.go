@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -26,6 +27,9 @@ type Document struct {
 	// Referrer is the artifact type of a referrer that has the document as it is, for programs that do not read
 	// attestations; "": there is none.
 	Referrer string
+	// Key is the digest of what the document was made from. The referrer has it as [recipe.LabelKey], so that a
+	// later build finds the document; "": it is not known.
+	Key string
 }
 
 // Plan says what is attached to an artifact.
@@ -75,7 +79,7 @@ func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attach
 			return nil, err
 		}
 		for _, i := range about {
-			a, err := oci.NewReferrer(r.Subjects[i].Descriptor, d.Referrer, []oci.Blob{oci.BytesBlob(types.MediaType(d.Referrer), d.Body, nil)}, nil)
+			a, err := oci.NewReferrer(r.Subjects[i].Descriptor, d.Referrer, []oci.Blob{oci.BytesBlob(types.MediaType(d.Referrer), d.Body, nil)}, d.annotations())
 			if err != nil {
 				return nil, err
 			}
@@ -89,6 +93,13 @@ func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attach
 	}
 	signed, err := signature.Sign(ctx, r, p.Signer)
 	return append(all, signed...), err
+}
+
+func (d Document) annotations() map[string]string {
+	if d.Key == "" {
+		return nil
+	}
+	return map[string]string{recipe.LabelKey: d.Key}
 }
 
 // subjects are the artifact, which comes first, and the images in it.

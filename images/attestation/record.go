@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -26,6 +26,9 @@ type Record struct {
 	CI         provenance.CI // who ran the build; zero: driver-build itself
 	LockFile   string        // that the build went by; "": none
 	Repository string        // REGISTRY/PATH of the images; "": not known
+
+	// Finished finds what earlier builds attached to the same image; nil: documents are made from the image.
+	Finished *layercache.Finder
 }
 
 // Empty says whether there are no documents.
@@ -43,55 +46,34 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 	if err != nil {
 		return nil, err
 	}
-	whole := sbom.Model{Index: top.String(), Tool: recipes[0].Builder}
-	if r.Repository != "" {
-		whole.Name = path.Base(r.Repository)
+	var bills []Document
+	if r.SBOM != "" {
+		if bills, err = r.bills(ctx, cache, top, images, recipes); err != nil {
+			return nil, err
+		}
 	}
 	for n, img := range images {
+		if r.SBOM != "" {
+			all = append(all, bills[n])
+		}
+		if !r.Provenance {
+			continue
+		}
 		digest, err := img.Digest()
 		if err != nil {
 			return nil, err
 		}
-		if r.SBOM != "" {
-			i, err := sbom.Read(ctx, cache, recipes[n].Target(), img)
-			if err == nil {
-				err = i.AddRecipe(recipes[n])
-			}
-			if err != nil {
-				return nil, fmt.Errorf("make the SBOM of %s: %w", recipes[n].Target(), err)
-			}
-			whole.Images = append(whole.Images, i)
-			d, err := r.bill(sbom.Model{Name: whole.Name, Tool: whole.Tool, Images: []*sbom.Image{i}}, digest)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, d)
-		}
-		if r.Provenance {
-			body, err := provenance.New(recipes[n], run).Encode()
-			if err != nil {
-				return nil, err
-			}
-			d := Document{Subjects: []v1.Hash{digest}, Type: provenance.PredicateType, Body: body}
-			if digest != top {
-				d.Subjects = append(d.Subjects, top)
-			}
-			all = append(all, d)
-		}
-	}
-	if r.SBOM != "" && len(images) > 1 {
-		d, err := r.bill(whole, top)
+		body, err := provenance.New(recipes[n], run).Encode()
 		if err != nil {
 			return nil, err
 		}
+		d := Document{Subjects: []v1.Hash{digest}, Type: provenance.PredicateType, Body: body}
+		if digest != top {
+			d.Subjects = append(d.Subjects, top)
+		}
 		all = append(all, d)
 	}
-	return all, nil
-}
-
-func (r Record) bill(m sbom.Model, about v1.Hash) (Document, error) {
-	body, err := sbom.Document(m, r.SBOM)
-	return Document{Subjects: []v1.Hash{about}, Type: r.SBOM.PredicateType(), Body: body, Referrer: r.SBOM.MediaType()}, err
+	return append(all, bills[min(len(images), len(bills)):]...), nil
 }
 
 func (r Record) run() (provenance.Run, error) {

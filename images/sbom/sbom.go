@@ -24,6 +24,9 @@ const (
 	CycloneDX Format = "cyclonedx" // CycloneDX 1.6, JSON
 )
 
+// Method is raised when documents of the same image and recipe say something else than before.
+const Method = 1
+
 // ParseFormat reads the value of --format.
 func ParseFormat(text string) (Format, error) {
 	switch f := Format(text); f {
