@@ -18,7 +18,7 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab buildkitd compat bench fuzz lint vet docs pictures golden release clean
+.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab gpu buildkitd compat bench fuzz lint vet docs pictures golden release clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -61,6 +61,10 @@ release: ## the files of a release, of the commit that is checked out, into dist
 
 compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more
 	ci/compat/run
+
+gpu: ## questions to GPUs whose driver is loaded, against nvidia-smi, as a table; changes nothing; bin/gpu can be carried to such a machine
+	ci/gpu/build
+	bin/gpu/gpu-check
 
 bench: build ## every table of docs/benchmarks.md, in one run; refuses a busy machine; SHORT=1 to see that it works
 	ci/bench
