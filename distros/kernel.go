@@ -2,8 +2,9 @@ package distros
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Kernel is a kernel for which a system's package repository has headers.
@@ -91,13 +92,13 @@ func KernelTag(release string) string {
 
 // releaseParts matches the version of a release, the fields that begin with a number or are "rc6", and the
 // flavour.
-var releaseParts = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?[^-]*((?:-(?:rc)?[0-9][^-]*)*)(?:-(.*))?$`)
+var releaseParts = lazyregexp.New(`^[0-9]+\.[0-9]+(\.[0-9]+)?[^-]*((?:-(?:rc)?[0-9][^-]*)*)(?:-(.*))?$`)
 
 // splitRelease returns the flavour of a release, and whether a package number comes before it. A kernel
 // release begins with three numbers, or is that of a release candidate; anything else is the name of a
 // metapackage ("6.12-amd64").
 func splitRelease(release string) (flavour string, numbered, ok bool) {
-	m := releaseParts.FindStringSubmatch(release)
+	m := releaseParts().FindStringSubmatch(release)
 	if m == nil || m[1] == "" && !strings.HasPrefix(m[2], "-rc") {
 		return "", false, false
 	}

@@ -65,7 +65,7 @@ func (d el) Headers(release string) []string {
 		return nil
 	}
 	r := ParseRelease(release)
-	if strings.HasPrefix(r.Flavour, "rt") && releaseRT.MatchString(r.Build) {
+	if strings.HasPrefix(r.Flavour, "rt") && releaseRT().MatchString(r.Build) {
 		return []string{"(" + develName + " = " + release + " or " + rtName + " = " + release + ")"}
 	}
 	return []string{d.provide(r) + " = " + release}

@@ -1,9 +1,10 @@
 package distros
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Release is a kernel release split into its parts, for any system. Self-made names are split as far as they
@@ -18,14 +19,14 @@ type Release struct {
 }
 
 var (
-	releaseVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+(?:\.[0-9]+)?`)
+	releaseVersion = lazyregexp.New(`^[0-9]+\.[0-9]+(?:\.[0-9]+)?`)
 	// Red Hat and its derivatives: build, architecture, and a flavour after "+" or, up to el7 and in Oracle's
 	// kernels, ".".
-	releaseArch = regexp.MustCompile(`^([0-9][^-]*)\.(` + kernelArchs() + `)(?:[.+]([a-z0-9][a-z0-9_-]*))?$`)
-	releaseDist = regexp.MustCompile(`(?:^|\.)((?:el|fc|amzn)[0-9]+(?:_[0-9]+)*(?:uek)?)(?:\.|$)`)
+	releaseArch = lazyregexp.New(`^([0-9][^-]*)\.(` + kernelArchs() + `)(?:[.+]([a-z0-9][a-z0-9_-]*))?$`)
+	releaseDist = lazyregexp.New(`(?:^|\.)((?:el|fc|amzn)[0-9]+(?:_[0-9]+)*(?:uek)?)(?:\.|$)`)
 	// The patch level in the build of real-time kernels of el7 and el8, which have no flavour after the
 	// architecture.
-	releaseRT = regexp.MustCompile(`(?:^|\.)rt[0-9]+(?:\.|$)`)
+	releaseRT = lazyregexp.New(`(?:^|\.)rt[0-9]+(?:\.|$)`)
 )
 
 func kernelArchs() string {
@@ -38,11 +39,11 @@ func kernelArchs() string {
 
 // ParseRelease splits the release of a kernel into its parts.
 func ParseRelease(release string) Release {
-	r := Release{Text: release, Version: releaseVersion.FindString(release)}
+	r := Release{Text: release, Version: releaseVersion().FindString(release)}
 	rest := strings.TrimPrefix(release, r.Version)
-	if m := releaseArch.FindStringSubmatch(strings.TrimPrefix(rest, "-")); m != nil && strings.HasPrefix(rest, "-") {
+	if m := releaseArch().FindStringSubmatch(strings.TrimPrefix(rest, "-")); m != nil && strings.HasPrefix(rest, "-") {
 		r.Build, r.Arch = m[1], m[2]
-		if d := releaseDist.FindStringSubmatch(r.Build); d != nil {
+		if d := releaseDist().FindStringSubmatch(r.Build); d != nil {
 			r.Dist = d[1]
 		}
 		r.Flavour = r.packageFlavour(m[3])
@@ -65,7 +66,7 @@ func (r Release) packageFlavour(suffix string) string {
 		return "uek" + suffix // kernel-uek64k
 	case strings.HasSuffix(r.Dist, "uek"):
 		before = "uek"
-	case releaseRT.MatchString(r.Build):
+	case releaseRT().MatchString(r.Build):
 		before = "rt"
 	}
 	if before != "" && suffix != "" {

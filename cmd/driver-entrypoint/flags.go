@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -80,7 +81,7 @@ func describeEnvNames(cmd *cobra.Command) {
 }
 
 // kernelRelease is a release; it becomes a part of paths. The kernel's own bound is 64 bytes (__NEW_UTS_LEN).
-var kernelRelease = regexp.MustCompile(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
+var kernelRelease = lazyregexp.New(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
 
 // checkValues refuses values that are wrong for every verb that has the flag.
 func checkValues(flags *pflag.FlagSet) error {
@@ -89,7 +90,7 @@ func checkValues(flags *pflag.FlagSet) error {
 		switch {
 		case (f.Name == "run-dir" || f.Name == "state-dir") && !filepath.IsAbs(f.Value.String()):
 			errs = append(errs, fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, f.Value))
-		case f.Name == "kernel" && f.Value.Type() == "string" && f.Value.String() != "" && !kernelRelease.MatchString(f.Value.String()):
+		case f.Name == "kernel" && f.Value.Type() == "string" && f.Value.String() != "" && !kernelRelease().MatchString(f.Value.String()):
 			errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", f.Value))
 		case f.Name == "timeout" && strings.HasPrefix(f.Value.String(), "-"):
 			errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", f.Value))
@@ -97,7 +98,7 @@ func checkValues(flags *pflag.FlagSet) error {
 	})
 	if kernels, err := flags.GetStringSlice("kernel"); err == nil {
 		for _, release := range kernels {
-			if !kernelRelease.MatchString(release) {
+			if !kernelRelease().MatchString(release) {
 				errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", release))
 			}
 		}

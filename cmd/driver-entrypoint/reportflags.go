@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/spf13/pflag"
 )
@@ -34,7 +35,7 @@ func (r *reportFlags) flags(f *pflag.FlagSet) {
 }
 
 // taintKey is a qualified name of Kubernetes.
-var taintKey = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+var taintKey = lazyregexp.New(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 // check finds values that cannot be meant.
 func (r *reportFlags) check() error {
@@ -52,7 +53,7 @@ func (r *reportFlags) check() error {
 		errs = append(errs, fmt.Errorf("--nfd-dir (DRIVER_NFD_DIR) is %q; it must be an absolute path", r.features))
 	}
 	for _, key := range r.taints {
-		if !taintKey.MatchString(key) {
+		if !taintKey().MatchString(key) {
 			errs = append(errs, fmt.Errorf("--startup-taint (DRIVER_STARTUP_TAINT) is %q; it must be the key of a taint, such as example.com/driver-not-ready, without value and effect", key))
 		}
 	}

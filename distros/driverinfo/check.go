@@ -4,17 +4,19 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // The forms of values. They are narrow on purpose: driver, id and flavour become parts of paths.
 var (
-	driverShape = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
-	branchShape = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
-	wordShape   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,63}$`)
-	seriesShape = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
-	idShape     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	driverShape = lazyregexp.New(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
+	branchShape = lazyregexp.New(`^R[1-9][0-9]{2,3}$`)
+	wordShape   = lazyregexp.New(`^[a-z0-9][a-z0-9.-]{0,63}$`)
+	seriesShape = lazyregexp.New(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
+	idShape     = lazyregexp.New(`^[0-9a-f]{64}$`)
 	// The kernel bounds a release to 64 bytes (__NEW_UTS_LEN).
-	releaseShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}$`)
+	releaseShape = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}$`)
 )
 
 const (
@@ -32,19 +34,19 @@ func (i Description) check() error {
 		what, got, want string
 		shape           *regexp.Regexp
 	}{
-		{"driver", i.Driver, "a driver version, such as 535.261.03", driverShape},
-		{"branch", i.Branch, "a driver branch, such as R535", branchShape},
-		{"os", i.OS, "a system, such as debian12", wordShape},
-		{"arch", i.Arch, "an architecture, such as amd64", wordShape},
-		{"profile", i.Profile, "a profile, such as full", wordShape},
-		{"id", i.ID, "64 hex digits", idShape},
+		{"driver", i.Driver, "a driver version, such as 535.261.03", driverShape()},
+		{"branch", i.Branch, "a driver branch, such as R535", branchShape()},
+		{"os", i.OS, "a system, such as debian12", wordShape()},
+		{"arch", i.Arch, "an architecture, such as amd64", wordShape()},
+		{"profile", i.Profile, "a profile, such as full", wordShape()},
+		{"id", i.ID, "64 hex digits", idShape()},
 	} {
 		if !f.shape.MatchString(f.got) {
 			return bad(f.what, f.got, f.want)
 		}
 	}
 	for _, series := range []string{i.Kernel.Min, i.Kernel.Max} {
-		if series != "" && !seriesShape.MatchString(series) {
+		if series != "" && !seriesShape().MatchString(series) {
 			return bad("kernel limit", series, "a kernel series, such as 5.15")
 		}
 	}
@@ -67,7 +69,7 @@ func (i Description) checkLists() error {
 		return fmt.Errorf("%w: more than %d overridden rules", ErrFormat, maxOverridden)
 	}
 	for _, rule := range i.Overridden {
-		if !wordShape.MatchString(rule) {
+		if !wordShape().MatchString(rule) {
 			return fmt.Errorf("%w: overridden rule %.80q is not a name", ErrFormat, rule)
 		}
 	}
@@ -80,7 +82,7 @@ func (i Description) checkPrecompiled() error {
 	}
 	for n, p := range i.Precompiled {
 		switch {
-		case !releaseShape.MatchString(p.Kernel):
+		case !releaseShape().MatchString(p.Kernel):
 			return fmt.Errorf("%w: modules for %.80q: this is no kernel release", ErrFormat, p.Kernel)
 		case !slices.Contains(i.Flavours, p.Flavour):
 			return fmt.Errorf("%w: %.80q modules for %s: the image has no such flavour", ErrFormat, p.Flavour, p.Kernel)

@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/moby/sys/atomicwriter"
 )
@@ -178,11 +179,11 @@ func (p *partial) reject(s *Store, url string) string {
 	return to
 }
 
-var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._+~-]+`)
+var unsafeName = lazyregexp.New(`[^A-Za-z0-9._+~-]+`)
 
 // safeName returns the last part of a URL's path, with only characters that are harmless in a file name.
 func safeName(url string) string {
-	name := unsafeName.ReplaceAllString(filepath.Base(url), "_")
+	name := unsafeName().ReplaceAllString(filepath.Base(url), "_")
 	name = name[:min(len(name), 100)]
 	if name == "" || name[0] == '.' {
 		name = "_" + name

@@ -89,10 +89,7 @@ func (c Cache) Find(ctx context.Context, match func(Key) bool) (*Set, error) {
 // nothing aside.
 func (c Cache) Has(match func(Key) bool) bool {
 	entries, err := c.entries()
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(entries, func(e entry) bool {
+	return err == nil && slices.ContainsFunc(entries, func(e entry) bool {
 		m, err := readManifest(filepath.Join(c.Dir, e.name))
 		return err == nil && match(m.Key)
 	})

@@ -267,7 +267,7 @@ func TestKilledWords(t *testing.T) {
 		"nvidia/nv.c:1: error: 'isKilled' undeclared":                     false,
 		"nvidia/nv.c:1: note: a task that is Killed":                      false,
 	} {
-		assert.Equalf(t, want, killed.MatchString(text), "%q", text)
+		assert.Equalf(t, want, killed().MatchString(text), "%q", text)
 	}
 }
 

@@ -8,11 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Compiler is the C compiler for a kernel's modules.
@@ -64,11 +65,11 @@ func (v version) field(i int) int {
 	return 0
 }
 
-var versionNumber = regexp.MustCompile(`(?:^|\s)v?(\d{1,3}(?:\.\d{1,3}){0,3})(?:[-+~\s,]|$)`)
+var versionNumber = lazyregexp.New(`(?:^|\s)v?(\d{1,3}(?:\.\d{1,3}){0,3})(?:[-+~\s,]|$)`)
 
 // parenthesis matches the version suffixes of distributors: "(Debian 12.2.0-14+deb12u1)", "(Red Hat
 // 4.8.5-44)".
-var parenthesis = regexp.MustCompile(`\([^()]*\)`)
+var parenthesis = lazyregexp.New(`\([^()]*\)`)
 
 // parseVersion parses what compilers print as their version and what kernels record of it:
 //
@@ -82,7 +83,7 @@ func parseVersion(text string) (version, bool) {
 		v.family = "clang"
 	}
 	text, _, _ = strings.Cut(text, ", ") // the linker follows
-	m := versionNumber.FindStringSubmatch(parenthesis.ReplaceAllString(text, " "))
+	m := versionNumber().FindStringSubmatch(parenthesis().ReplaceAllString(text, " "))
 	if m == nil {
 		return version{}, false
 	}
@@ -98,7 +99,7 @@ func parseVersion(text string) (version, bool) {
 
 // compilerName matches programs that can be a C compiler: gcc, gcc-12, gcc-4.8, x86_64-linux-gnu-gcc-13,
 // clang-16, cc.
-var compilerName = regexp.MustCompile(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
+var compilerName = lazyregexp.New(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
 
 // maxCandidates bounds how many programs are run for their version.
 const maxCandidates = 32
@@ -183,7 +184,7 @@ func compilers(path string) []string {
 			continue
 		}
 		for _, e := range entries {
-			if compilerName.MatchString(e.Name()) && len(all) < maxCandidates {
+			if compilerName().MatchString(e.Name()) && len(all) < maxCandidates {
 				all = append(all, filepath.Join(dir, e.Name()))
 			}
 		}

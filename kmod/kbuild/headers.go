@@ -8,9 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/driver-container/driver-container/kmod"
 )
@@ -61,14 +62,14 @@ func buildDirNames(release string) []string {
 }
 
 // releaseName matches valid kernel releases. A release becomes part of paths.
-var releaseName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
+var releaseName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 
 // FindHeaders looks for the tree of the release in roots, in their order. It follows links inside each root
 // as chroot(2) would. A tree for another kernel, an unprepared one, and one with parts missing do not count.
 // The error is a *NoHeadersError.
 func FindHeaders(release string, roots []Root) (Headers, error) {
 	missing := &NoHeadersError{Release: release}
-	if !releaseName.MatchString(release) {
+	if !releaseName().MatchString(release) {
 		missing.Searched = []string{"this is no kernel release"}
 		return Headers{}, missing
 	}
@@ -138,27 +139,27 @@ func (h Headers) check() error {
 	return nil
 }
 
-var utsRelease = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"]*)"`)
+var utsRelease = lazyregexp.New(`(?m)^#define UTS_RELEASE "([^"]*)"`)
 
 // release returns the release that modules of this tree will carry. utsrelease.h decides, because vermagic is
 // made from it: Debian's kernel.release has the upstream version only ("6.1.192" for 6.1.0-56-amd64).
 func (h Headers) release() string {
 	for _, name := range []string{"include/generated/utsrelease.h", "include/linux/utsrelease.h"} {
-		if m := utsRelease.FindSubmatch(head(filepath.Join(h.Build, name), 64<<10)); m != nil {
+		if m := utsRelease().FindSubmatch(head(filepath.Join(h.Build, name), 64<<10)); m != nil {
 			return string(m[1])
 		}
 	}
 	return strings.TrimSpace(string(head(filepath.Join(h.Build, "include/config/kernel.release"), 1<<10)))
 }
 
-var linuxCompiler = regexp.MustCompile(`(?m)^#define LINUX_COMPILER "([^"]*)"`)
+var linuxCompiler = lazyregexp.New(`(?m)^#define LINUX_COMPILER "([^"]*)"`)
 
 // compilerText returns CONFIG_CC_VERSION_TEXT (since 5.8), or else LINUX_COMPILER of compile.h.
 func (h Headers) compilerText() string {
 	if c, err := h.Config("CONFIG_CC_VERSION_TEXT"); err == nil && c["CONFIG_CC_VERSION_TEXT"] != "" {
 		return c["CONFIG_CC_VERSION_TEXT"]
 	}
-	if m := linuxCompiler.FindSubmatch(head(filepath.Join(h.Build, "include/generated/compile.h"), 64<<10)); m != nil {
+	if m := linuxCompiler().FindSubmatch(head(filepath.Join(h.Build, "include/generated/compile.h"), 64<<10)); m != nil {
 		return string(m[1])
 	}
 	return ""

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -58,9 +57,6 @@ func (e *SourceError) Error() string {
 
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// moduleName matches valid module names. A name becomes part of a path and of an argument of make.
-var moduleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
-
 // check returns the modules to compile, in the order of Modules.
 func (j Job) check() ([]string, error) {
 	for _, path := range []string{j.Source, j.Work, j.Log, j.Compiler.Path, j.Headers.Build, j.Headers.Source} {
@@ -79,7 +75,7 @@ func (j Job) check() ([]string, error) {
 	}
 	var names []string
 	for _, name := range j.Modules {
-		if !moduleName.MatchString(name) {
+		if !moduleName().MatchString(name) {
 			return nil, fmt.Errorf("compile: %q is no name of a module", name)
 		}
 		switch {

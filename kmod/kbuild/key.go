@@ -10,9 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Method is the version of the way this package compiles. It is part of the key and changes when Compile
@@ -49,12 +50,15 @@ func (k Key) equal(other Key) bool {
 }
 
 // keyPart matches texts that may become part of a folder's name.
-var keyPart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,79}$`)
+var keyPart = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,79}$`)
+
+// moduleName matches valid module names. A name becomes part of a path and of an argument of make.
+var moduleName = lazyregexp.New(`^[a-z][a-z0-9_-]{0,63}$`)
 
 // check checks that the key can name a folder.
 func (k Key) check() error {
 	for name, part := range map[string]string{"driver": k.Driver, "flavour": k.Flavour, "kernel release": k.Release} {
-		if !keyPart.MatchString(part) {
+		if !keyPart().MatchString(part) {
 			return fmt.Errorf("the key of a set of modules: %q is no %s", part, name)
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"golang.org/x/sys/unix"
 
@@ -18,14 +19,14 @@ import (
 // splitPath matches the path of the second half of a split tree in the Makefile of the first half: "include
 // /usr/src/linux-headers-…-common/Makefile" since Debian 10, "MAKEARGS := -C /usr/src/linux-headers-…-common
 // O=…" before.
-var splitPath = regexp.MustCompile(`(?m)^(?:include\s+|MAKEARGS\s*:?=\s*-C\s+)(/[^\s$]+?)(?:/Makefile)?(?:\s|$)`)
+var splitPath = lazyregexp.New(`(?m)^(?:include\s+|MAKEARGS\s*:?=\s*-C\s+)(/[^\s$]+?)(?:/Makefile)?(?:\s|$)`)
 
 // findSource returns the folder with the plain headers. place is the path of the build folder, relative to
 // the root.
 func (h Headers) findSource(buildDir string) (string, error) {
 	build := strings.TrimPrefix(h.Build, h.root)
 	candidates := []string{build, strings.TrimSuffix(buildDir, "/build") + "/source"}
-	if m := splitPath.FindSubmatch(head(filepath.Join(h.Build, "Makefile"), 1<<20)); m != nil {
+	if m := splitPath().FindSubmatch(head(filepath.Join(h.Build, "Makefile"), 1<<20)); m != nil {
 		candidates = append(candidates, string(m[1]))
 	}
 	candidates = append(candidates, build+"/source") // kbuild leaves this link in a folder given with O=
@@ -40,7 +41,7 @@ func (h Headers) findSource(buildDir string) (string, error) {
 }
 
 // absoluteSource matches paths below /usr/src that the tree's own Makefile names.
-var absoluteSource = regexp.MustCompile(`/usr/src/([A-Za-z0-9][A-Za-z0-9._+~-]*)`)
+var absoluteSource = lazyregexp.New(`/usr/src/([A-Za-z0-9][A-Za-z0-9._+~-]*)`)
 
 // Link prepares root, in which the compile will run, for headers in another root: the trees of some
 // distributions name their other half by an absolute path (Debian: "include
@@ -53,7 +54,7 @@ func (h Headers) Link(root string) (made []string, err error) {
 	}
 	links := map[string]string{"/lib/modules/" + h.Release + "/build": h.Build, "/lib/modules/" + h.Release + "/source": h.Source}
 	names := []string{filepath.Base(h.Build), filepath.Base(h.Source)}
-	for _, m := range absoluteSource.FindAllSubmatch(head(filepath.Join(h.Build, "Makefile"), 1<<20), 64) {
+	for _, m := range absoluteSource().FindAllSubmatch(head(filepath.Join(h.Build, "Makefile"), 1<<20), 64) {
 		names = append(names, string(m[1]))
 	}
 	for _, name := range names {

@@ -13,7 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
 )
@@ -60,8 +60,6 @@ type corruption struct{ why string }
 
 func (d *corruption) Error() string { return d.why }
 
-var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
 // readManifest reads dir's manifest. Errors are *corruption or file errors.
 func readManifest(dir string) (*manifest, error) {
 	f, err := os.Open(filepath.Join(dir, ManifestName))
@@ -95,7 +93,8 @@ func parseManifest(raw []byte) (*manifest, error) {
 		return nil, &corruption{fmt.Sprintf("%s: %v", ManifestName, err)}
 	}
 	for _, f := range m.Modules {
-		if !moduleName.MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule || !sha256Text.MatchString(f.SHA256) {
+		if !moduleName().MatchString(f.Name) || f.Size <= 0 || f.Size > maxModule ||
+			len(f.SHA256) != 2*sha256.Size || strings.Trim(f.SHA256, "0123456789abcdef") != "" {
 			return nil, &corruption{fmt.Sprintf("%s has a bad entry for %q", ManifestName, f.Name)}
 		}
 	}
@@ -145,7 +144,7 @@ func (m *manifest) verify(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		if !sizeMatches || crcText(crc) != f.CRC64 {
+		if !sizeMatches || fmt.Sprintf("%016x", crc) != f.CRC64 {
 			return &corruption{f.Name + ".ko has changed since it was stored"}
 		}
 	}
@@ -163,8 +162,6 @@ func fileCRC(ctx context.Context, file *os.File, size int64) (crc uint64, ok boo
 	read, err := copyContext(ctx, sum, io.LimitReader(file, size+1))
 	return sum.Sum64(), read == size, err
 }
-
-func crcText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
 func (m *manifest) set(dir string) *Set {
 	s := &Set{Dir: dir, Key: m.Key, SigHash: m.SigHash, Certificate: m.Certificate}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 const (
@@ -64,13 +66,13 @@ func (o *output) close() {
 var (
 	// step matches the lines that make prints with V=0 for a compiler run, a link, and one of NVIDIA's compile
 	// tests.
-	step = regexp.MustCompile(`^\s*(?:(CC|LD) \[M\]\s+(\S+)|(CONFTEST): ([a-z0-9_]+))$`)
+	step = lazyregexp.New(`^\s*(?:(CC|LD) \[M\]\s+(\S+)|(CONFTEST): ([a-z0-9_]+))$`)
 	// firstError matches errors of the compiler, of the linker, of modpost and of the Makefile's own checks.
-	firstError = regexp.MustCompile(`(?i)(?:^|[\s:])(?:fatal )?error: |undefined reference|ERROR: modpost|No such file or directory|: not found$|\*\*\* [^\[w]`)
+	firstError = lazyregexp.New(`(?i)(?:^|[\s:])(?:fatal )?error: |undefined reference|ERROR: modpost|No such file or directory|: not found$|\*\*\* [^\[w]`)
 	// killed matches the messages of gcc, make and sh for a compiler or linker that got SIGKILL. Only the kernel
 	// sends it, when memory is short.
-	killed  = regexp.MustCompile(`Killed signal|signal 9 \[?Killed|internal compiler error: Killed|\] Killed|Error 137|^(?:\S+: )*(?:line )?(?:\d+: )?\s*(?:\d+ )?Killed\b`)
-	noSpace = regexp.MustCompile(`No space left on device|Disk quota exceeded`)
+	killed  = lazyregexp.New(`Killed signal|signal 9 \[?Killed|internal compiler error: Killed|\] Killed|Error 137|^(?:\S+: )*(?:line )?(?:\d+: )?\s*(?:\d+ )?Killed\b`)
+	noSpace = lazyregexp.New(`No space left on device|Disk quota exceeded`)
 )
 
 func (o *output) line(text string) {
@@ -78,13 +80,13 @@ func (o *output) line(text string) {
 		o.tail = append(o.tail[:0], o.tail[1:]...)
 	}
 	o.tail = append(o.tail, text)
-	if m := step.FindStringSubmatch(text); m != nil {
+	if m := step().FindStringSubmatch(text); m != nil {
 		o.step(m[1]+m[3], m[2]+m[4])
 		return
 	}
-	o.killed = o.killed || killed.MatchString(text)
-	o.noSpace = o.noSpace || noSpace.MatchString(text)
-	if len(o.errors) < errorLines && firstError.MatchString(text) {
+	o.killed = o.killed || killed().MatchString(text)
+	o.noSpace = o.noSpace || noSpace().MatchString(text)
+	if len(o.errors) < errorLines && firstError().MatchString(text) {
 		o.errors = append(o.errors, strings.TrimSpace(text))
 	}
 }
@@ -104,8 +106,8 @@ func (o *output) step(verb, what string) {
 }
 
 var (
-	sourceEntry = regexp.MustCompile(`(?m)^\s*[A-Z0-9_]*SOURCES(?:_CXX)?\s*[+:?]?=\s*([A-Za-z0-9_./-]+\.(?:c|cpp))\b`)
-	testEntry   = regexp.MustCompile(`(?m)^\s*NV_CONFTEST_[A-Z]+_COMPILE_TESTS\s*\+?=\s*([a-z0-9_]+)`)
+	sourceEntry = lazyregexp.New(`(?m)^\s*[A-Z0-9_]*SOURCES(?:_CXX)?\s*[+:?]?=\s*([A-Za-z0-9_./-]+\.(?:c|cpp))\b`)
+	testEntry   = lazyregexp.New(`(?m)^\s*NV_CONFTEST_[A-Z]+_COMPILE_TESTS\s*\+?=\s*([a-z0-9_]+)`)
 )
 
 // steps returns an estimate of how many steps the compile will print, from the driver's lists: every source
@@ -125,7 +127,7 @@ func steps(source string, modules []string) int {
 	}
 	for _, file := range files {
 		text := head(file, 1<<20)
-		for _, list := range []*regexp.Regexp{sourceEntry, testEntry} {
+		for _, list := range []*regexp.Regexp{sourceEntry(), testEntry()} {
 			for _, m := range list.FindAllSubmatch(text, 10_000) {
 				once[string(m[1])] = true
 			}

@@ -86,7 +86,7 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 	}
 	m := &manifest{Schema: manifestSchema, Key: s.Key, SigHash: s.SigHash, Certificate: s.Certificate}
 	for _, f := range s.Modules {
-		if !moduleName.MatchString(f.Name) {
+		if !moduleName().MatchString(f.Name) {
 			return nil, fmt.Errorf("%q is no name of a module", f.Name)
 		}
 		entry, err := writeModule(ctx, filepath.Join(dir, f.Name+".ko"), f)
@@ -120,7 +120,7 @@ func writeModule(ctx context.Context, to string, f File) (manifestModule, error)
 	if got := hex.EncodeToString(sum.Sum(nil)); size != f.Size || got != f.SHA256 {
 		return manifestModule{}, fmt.Errorf("%s has changed since it was made: sha256 is %s, not %s", f.Path, got, f.SHA256)
 	}
-	return manifestModule{Name: f.Name, Size: size, SHA256: f.SHA256, CRC64: crcText(crc.Sum64()), Info: f.Info}, nil
+	return manifestModule{Name: f.Name, Size: size, SHA256: f.SHA256, CRC64: fmt.Sprintf("%016x", crc.Sum64()), Info: f.Info}, nil
 }
 
 func writeSynced(ctx context.Context, path string, from io.Reader, also io.Writer) (int64, error) {

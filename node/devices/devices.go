@@ -12,10 +12,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 )
@@ -41,7 +42,7 @@ const (
 	maxText  = 1 << 20
 )
 
-var address = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+var address = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // GPUs returns NVIDIA's display devices below sys (a mounted sysfs, "/sys"), sorted by address. A machine
 // without a PCI bus has none.
@@ -92,7 +93,7 @@ func eachDevice(sys string, f func(addr string, read func(string) (uint64, error
 		return fmt.Errorf("look for PCI devices: %w", err)
 	}
 	for _, e := range entries {
-		if !address.MatchString(e.Name()) {
+		if !address().MatchString(e.Name()) {
 			continue
 		}
 		err := f(e.Name(), func(name string) (uint64, error) { return readNumber(filepath.Join(dir, e.Name(), name)) })

@@ -36,7 +36,7 @@ func (n Nodes) Listed() ([]ListedGPU, error) {
 	}
 	var found []ListedGPU
 	for _, e := range entries[:min(len(entries), maxListed)] {
-		if !address.MatchString(e.Name()) {
+		if !address().MatchString(e.Name()) {
 			continue
 		}
 		text, err := bounded.File(filepath.Join(dir, e.Name(), "information"), maxText)

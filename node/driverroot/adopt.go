@@ -107,7 +107,7 @@ func checkLibraries(root *os.Root, version string) error {
 	found := false
 	for _, dir := range libraryDirs {
 		for _, e := range readDir(root, dir) {
-			m := versionedLibrary.FindStringSubmatch(e.Name())
+			m := versionedLibrary().FindStringSubmatch(e.Name())
 			if m == nil {
 				continue
 			}

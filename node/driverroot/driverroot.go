@@ -16,7 +16,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/driver-container/driver-container/node/mounttable"
 )
@@ -91,16 +92,16 @@ const (
 )
 
 var (
-	versionFormat = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,6}){1,3}$`)
-	idFormat      = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
+	versionFormat = lazyregexp.New(`^[0-9]{1,6}(\.[0-9]{1,6}){1,3}$`)
+	idFormat      = lazyregexp.New(`^[0-9a-f]{12,64}$`)
 )
 
 // name returns the folder's name below Storage/roots: "535.261.03-0123456789ab".
 func (r Root) name() (string, error) {
-	if !versionFormat.MatchString(r.Version) {
+	if !versionFormat().MatchString(r.Version) {
 		return "", fmt.Errorf("driver version %q: want numbers and dots, as 535.261.03", r.Version)
 	}
-	if !idFormat.MatchString(r.ID) {
+	if !idFormat().MatchString(r.ID) {
 		return "", fmt.Errorf("identity of the image %q: want at least 12 hex digits", r.ID)
 	}
 	return r.Version + "-" + r.ID[:12], nil

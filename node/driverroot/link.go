@@ -7,8 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +22,7 @@ import (
 // older root mounted keeps it complete.
 
 // linkedName is the name of a staged root's folder, by which our links are recognised.
-var linkedName = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,6}){1,3}-[0-9a-f]{12}$`)
+var linkedName = lazyregexp.New(`^[0-9]{1,6}(\.[0-9]{1,6}){1,3}-[0-9a-f]{12}$`)
 
 // maxStray is the limit for empty folders that are removed from the path of the link.
 const maxStray = 100
@@ -43,7 +44,7 @@ func (r Root) Linked() (string, error) {
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("where does the driver root lead to: %w", err)
-	case filepath.IsAbs(dir) && filepath.Base(filepath.Dir(dir)) == rootsDir && linkedName.MatchString(filepath.Base(dir)):
+	case filepath.IsAbs(dir) && filepath.Base(filepath.Dir(dir)) == rootsDir && linkedName().MatchString(filepath.Base(dir)):
 		return dir, nil
 	}
 	return "", nil

@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // markerPath is a file in every staged root that describes it; no image has it. It is the last file that is
@@ -103,7 +104,7 @@ var libraryDirs = []string{
 
 // versionedLibrary matches the libraries from whose names consumers take the driver's version; they take
 // the first one that they find.
-var versionedLibrary = regexp.MustCompile(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
+var versionedLibrary = lazyregexp.New(`^lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9]+(?:\.[0-9]+)?)$`)
 
 // toCheck returns the driver's libraries and programs in a root with their sizes.
 func toCheck(root *os.Root, version string) (map[string]int64, error) {

@@ -10,11 +10,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Module is the file of a kernel module, as package kmod/kbuild returns it.
@@ -29,13 +30,13 @@ const (
 	maxList    = 1 << 16
 )
 
-var releaseFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
+var releaseFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}$`)
 
 // AddModules puts kernel modules into the root, below lib/modules/<release>/updates/nvidia, with an index, so
 // that `chroot <root> modprobe nvidia` finds them, which the operator's validator and its sidecars run. It
 // may be called before and after Mount. It does nothing when the same modules are there.
 func (s Staged) AddModules(ctx context.Context, release string, files []Module) error {
-	if !releaseFormat.MatchString(release) {
+	if !releaseFormat().MatchString(release) {
 		return fmt.Errorf("add modules to the driver root: %q is not a kernel release", release)
 	}
 	if err := s.addModules(ctx, release, files); err != nil {

@@ -24,7 +24,7 @@ import (
 // disk (errors.Is unix.ENOSPC), nothing is left. It mounts nothing, so it may run while another driver
 // serves. Settle has to be called at some time after it. Without Storage it does nothing.
 func (r Root) Stage(ctx context.Context) (Staged, error) {
-	if !versionFormat.MatchString(r.Version) {
+	if !versionFormat().MatchString(r.Version) {
 		return Staged{}, fmt.Errorf("stage the driver root: driver version %q: want numbers and dots, as 535.261.03", r.Version)
 	}
 	if r.Storage == "" {

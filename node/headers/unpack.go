@@ -9,11 +9,12 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Limits for all packages of one kernel together. Ubuntu's largest are 150 MB in 30000 files.
@@ -162,7 +163,7 @@ func sample(names map[string]bool) string {
 	return out
 }
 
-var utsRelease = regexp.MustCompile(`(?m)^#define UTS_RELEASE "([^"\n]*)"`)
+var utsRelease = lazyregexp.New(`(?m)^#define UTS_RELEASE "([^"\n]*)"`)
 
 // complete says whether one of the trees is for the kernel.
 func (t *tree) complete() bool {
@@ -170,7 +171,7 @@ func (t *tree) complete() bool {
 		if strings.TrimSpace(string(m.data)) == t.release {
 			return true
 		}
-		if found := utsRelease.FindSubmatch(m.data); found != nil && string(found[1]) == t.release {
+		if found := utsRelease().FindSubmatch(m.data); found != nil && string(found[1]) == t.release {
 			return true
 		}
 	}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
@@ -177,7 +178,7 @@ func (h *hardware) Reasons(gpu string) []string {
 }
 
 // pciAddress matches a device in the kernel's log; some messages leave the domain out.
-var pciAddress = regexp.MustCompile(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
+var pciAddress = lazyregexp.New(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
 
 // linesAbout returns the lines that name a GPU, or if there are none, the driver's lines that name no other
 // GPU: the last three different ones.
@@ -191,7 +192,7 @@ func linesAbout(gpu string, lines []string) []string {
 		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel logs this without any problem
 		case strings.Contains(l, short):
 			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
-		case strings.Contains(l, "NVRM") && !pciAddress.MatchString(l):
+		case strings.Contains(l, "NVRM") && !pciAddress().MatchString(l):
 			general = append(slices.DeleteFunc(general, func(o string) bool { return o == l }), l)
 		}
 	}
