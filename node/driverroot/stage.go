@@ -39,11 +39,13 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if err := os.MkdirAll(roots, 0o755); err != nil {
 		return Staged{}, fmt.Errorf("stage the driver root: %w", err)
 	}
-	if err := r.removeLeftovers(roots); err != nil {
+	if err := r.removeLeftovers(roots); err != nil && !errors.Is(err, unix.EROFS) { // there they only take space
 		return Staged{}, fmt.Errorf("stage the driver root: %w", err)
 	}
-	if s.Reused, err = r.reuse(s.Dir); err != nil || s.Reused {
-		return s, err
+	if s.Reused, err = r.reuse(s.Dir); s.Reused {
+		return s, nil
+	} else if err != nil {
+		return Staged{}, readOnly(r.Storage, err)
 	}
 	started := time.Now()
 	sum, err := r.stage(ctx, roots, s.Dir)
@@ -51,10 +53,18 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 		return Staged{}, fmt.Errorf("stage the driver root in %s: %w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served", roots, err)
 	}
 	if err != nil {
-		return Staged{}, fmt.Errorf("stage the driver root in %s: %w", roots, err)
+		return Staged{}, readOnly(r.Storage, fmt.Errorf("stage the driver root in %s: %w", roots, err))
 	}
 	r.Log.Info("driver root staged", "path", s.Dir, "files", sum.Files, "bytes", sum.Bytes, "shared", sum.Shared, "duration", time.Since(started).Round(10*time.Millisecond))
 	return s, nil
+}
+
+// readOnly adds to an error what to do about storage that cannot be written.
+func readOnly(storage string, err error) error {
+	if !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	return fmt.Errorf("%w: what is in %s does not serve this image, and it cannot be written: mount it writable, or bake it for this image", err, storage)
 }
 
 // reuse says whether dir is a complete root. It moves a damaged one aside, where Prune finds it.

@@ -173,6 +173,64 @@ func TestBakedMismatch(t *testing.T) {
 	}
 }
 
+// TestBakedStorage checks a start with a baked folder on a disk that is full or read-only: what fits is used, and
+// nothing is written, also beside the remains of a bake that was killed. What does not fit ends the start with an
+// error that says what to do, and leaves the folder as it was.
+func TestBakedStorage(t *testing.T) {
+	gate.Root(t, "it mounts")
+	full := func(t *testing.T, dir string) {
+		err := os.WriteFile(dir+"/filling", make([]byte, 8<<20), 0o600)
+		assert.ErrorIsf(t, err, unix.ENOSPC, "fill the disk")
+	}
+	readOnly := func(t *testing.T, dir string) {
+		require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	}
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, dir string)
+		id    string // of the image that starts; "": the one that baked
+		want  error
+		text  string
+	}{
+		"full":                     {full, "", nil, ""},
+		"read-only":                {readOnly, "", nil, ""},
+		"full, another image":      {full, "1", unix.ENOSPC, "make room"},
+		"read-only, another image": {readOnly, "1", unix.EROFS, "mount it writable, or bake it for this image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, info := bakery(t)
+			dir := b.Config.StateDir
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			require.NoError(t, unix.Mount("state", dir, "tmpfs", 0, "size=8m"))
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			require.Value(b.Run(t.Context(), logtest.New(t)))(t)
+			testfile.Write(t, dir+"/roots/.tmp-1/usr/lib/libcuda.so", "half")
+			testfile.Write(t, dir+"/modules/.tmp-1/nvidia.ko", "half")
+			testfile.Write(t, dir+"/log/compile.log", "of the bake")
+			c.spoil(t, dir)
+			before := files(t, dir)
+			if c.id == "" {
+				found, reused, said := b.start(t, info, baseWant)
+				if !found || !reused || !strings.Contains(said, "baked for this driver and kernel") {
+					t.Errorf("modules found %v, root reused %v\n%s", found, reused, said)
+				}
+			} else {
+				info.ID = strings.Repeat(c.id, 64)
+				roots := require.Value(newStagedRoot(b.Config, info, imageKernel, true, logtest.New(t)))(t)
+				roots.root.Image, roots.root.NoMounts = b.image, true
+				_, err := roots.Stage(t.Context())
+				assert.ErrorIs(t, err, c.want)
+				assert.ErrorContains(t, err, c.text)
+				_, err = (&supply{cfg: b.Config, info: info}).logFile(baseWant)
+				assert.Equalf(t, c.want == unix.EROFS, errors.Is(err, unix.EROFS), "a compile: %v", err)
+			}
+			after := files(t, dir)
+			delete(before, dir+"/roots/.tmp-1/usr/lib/libcuda.so") // a start removes it where it can
+			delete(after, dir+"/roots/.tmp-1/usr/lib/libcuda.so")
+			assert.Same(t, before, after)
+		})
+	}
+}
+
 // TestBakeFails checks that a bake that cannot end leaves no complete list, and that the next one repairs it.
 func TestBakeFails(t *testing.T) {
 	gate.Root(t, "it mounts")

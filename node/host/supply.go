@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -181,7 +183,14 @@ func progress(log *slog.Logger) func(done, total int, what string) {
 // logFile returns the path of the file for the output of a compile, on the host's storage if there is any.
 func (s *supply) logFile(w node.Want) (string, error) {
 	dir := filepath.Join(s.cfg.StateDir, "log")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = unix.Access(dir, unix.W_OK) // bake may have left the folder
+	}
+	if errors.Is(err, unix.EROFS) {
+		return "", fmt.Errorf("make the folder for the compile's log: %w: what is in %s has no modules for kernel %s, and it cannot be written: mount it writable, or bake it for this kernel",
+			err, s.cfg.StateDir, w.Release)
+	} else if err != nil {
 		return "", fmt.Errorf("make the folder for the compile's log: %w", err)
 	}
 	return filepath.Join(dir, fmt.Sprintf("compile-%s-%s-%s.log", w.Driver, w.Flavour, w.Release)), nil
