@@ -21,6 +21,7 @@ type settings struct {
 
 // envNames are the environment variables of flags.
 var envNames = envflags.Names{
+	"evict-daemonsets":    {"DRIVER_EVICT_DAEMONSETS"},
 	"force":               {"DRIVER_EVICT_FORCE"},
 	"grace-period":        {"DRIVER_EVICT_GRACE_PERIOD"},
 	"log-format":          {"DRIVER_LOG_FORMAT"},
@@ -28,6 +29,7 @@ var envNames = envflags.Names{
 	"pod":                 {"POD_NAME"},
 	"pod-namespace":       {"POD_NAMESPACE"},
 	"pod-uid":             {"POD_UID"},
+	"resource-claims":     {"DRIVER_EVICT_RESOURCE_CLAIMS"},
 	"retry-after":         {"DRIVER_EVICT_RETRY_AFTER"},
 	"run-dir":             {"DRIVER_RUN_DIR"},
 	"server":              {"DRIVER_EVICT_SERVER"},
@@ -45,6 +47,8 @@ func newSettings() (*settings, *pflag.FlagSet) {
 	f.DurationVar(&s.cfg.RetryAfter, "retry-after", s.cfg.RetryAfter, "pause after an attempt that failed")
 	f.Int64Var(&s.cfg.GracePeriod, "grace-period", s.cfg.GracePeriod, "seconds given to evicted pods; -1: their own")
 	f.BoolVar(&s.cfg.Force, "force", false, "evict pods without a controller, too: no controller recreates them")
+	f.BoolVar(&s.cfg.DaemonSets, "evict-daemonsets", false, "evict pods of DaemonSets that use the driver and have no label to pause them, too: their DaemonSet starts them again at once")
+	f.BoolVar(&s.cfg.ResourceClaims, "resource-claims", false, "find GPU users by the resource claims of NVIDIA's DRA driver, too, and pause its kubelet plugin last")
 	f.StringVar(&s.cfg.Run, "run-dir", s.cfg.Run, "folder with the driver's status, shared with its container")
 	f.StringVar(&s.cfg.Node, "node-name", "", "name of this node")
 	f.StringVar(&s.cfg.Pod, "pod", "", "name of this pod")

@@ -16,10 +16,10 @@ var podEnv = []string{"NODE_NAME=gpu-1", "POD_NAME=driver-abc", "POD_NAMESPACE=n
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	s, f := newSettings()
-	env := append(podEnv, "DRIVER_EVICT_TIMEOUT=10m", "DRIVER_EVICT_RETRY_AFTER=30s", "DRIVER_EVICT_GRACE_PERIOD=60", "DRIVER_EVICT_FORCE=true", "DRIVER_RUN_DIR=/x")
+	env := append(podEnv, "DRIVER_EVICT_TIMEOUT=10m", "DRIVER_EVICT_RETRY_AFTER=30s", "DRIVER_EVICT_GRACE_PERIOD=60", "DRIVER_EVICT_FORCE=true", "DRIVER_EVICT_DAEMONSETS=true", "DRIVER_EVICT_RESOURCE_CLAIMS=true", "DRIVER_RUN_DIR=/x")
 	require.NoError(t, s.parse(f, []string{"--timeout", "7m"}, env))
 	want := evict.Config{Node: "gpu-1", Pod: "driver-abc", Namespace: "nvidia", UID: "u", Run: "/x",
-		Timeout: 7 * time.Minute, RetryAfter: 30 * time.Second, GracePeriod: 60, Force: true}
+		Timeout: 7 * time.Minute, RetryAfter: 30 * time.Second, GracePeriod: 60, Force: true, DaemonSets: true, ResourceClaims: true}
 	if s.cfg != want || s.server != "https://[fd00::1]:443" || s.account != "/var/run/secrets/kubernetes.io/serviceaccount" {
 		t.Errorf("%+v", s)
 	}

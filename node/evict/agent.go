@@ -19,6 +19,7 @@ type Agent struct {
 	log           *slog.Logger
 	releaseMemory func()
 	watch         watch
+	claims        claimUsers
 
 	// There may be a record on the node: it was not read yet, or its changes could not be undone.
 	mayHaveRecord bool
@@ -111,7 +112,7 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	if asker := n.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
 		return clusterRetry, nil // the driver has not asked yet, or is not the instance that was allowed to continue
 	}
-	l, err := a.sweep(ctx, toPause(n.Labels), true)
+	l, err := a.sweep(ctx, a.cfg.toPause(n.Labels), true)
 	if err != nil {
 		return clusterRetry, err
 	}
@@ -119,5 +120,5 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 		a.report(ctx, reasonBlocked, "driver %s waits for node %s to be free, and nothing is evicted yet: %s", st.Wanted, a.cfg.Node, l)
 		return min(clusterRetry, a.cfg.RetryAfter), nil
 	}
-	return a.cfg.RetryAfter, a.attempt(ctx)
+	return a.cfg.RetryAfter, a.attempt(ctx, l)
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -189,42 +188,6 @@ func TestUnmanaged(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestHolders: a pod without a request for GPUs that has the driver open is evicted as well; a DaemonSet's
-// pod is named.
-func TestHolders(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, pod("viewer", "ReplicaSet"), pod("monitor", "DaemonSet"))
-		b.d.hold = func() (out []kmod.Holder) {
-			for _, name := range []string{"viewer", "monitor"} {
-				if strings.Contains(b.names(), name) {
-					out = append(out, kmod.Holder{PID: 7, Pod: "uid-" + name})
-				}
-			}
-			return append(out, kmod.Holder{PID: 8})
-		}
-		defer b.start()()
-		ctx, cancel := context.WithCancel(t.Context())
-		b.d.begin(ctx)
-		time.Sleep(4 * time.Minute)
-		if got := b.names(); got != "monitor driver-abc" || !b.see().cordoned {
-			t.Errorf("left: %s, cordoned %v", got, b.see().cordoned)
-		}
-		time.Sleep(90 * time.Second)
-		b.pristine(false)
-		assert.Containsf(t, b.messages(), "in use by team/monitor, which no eviction ends", "log")
-		patches := b.see().patches
-		time.Sleep(90 * time.Second) // without the annotation: the driver was allowed to continue and still waits
-		if b.see().patches == patches {
-			t.Error("it was not tried again")
-		}
-		cancel()
-		b.d.state(status.Serving, "")
-		time.Sleep(10 * time.Second)
-		b.pristine(false)
-	})
 }
 
 func TestDriverFails(t *testing.T) {

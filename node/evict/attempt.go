@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,12 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// attempt frees the node and stays until the driver serves. At its end it always undoes its changes.
-func (a *Agent) attempt(ctx context.Context) (err error) {
+// attempt frees the node and stays until the driver serves. At its end it always undoes its changes. found is
+// what a trial has found on the node.
+func (a *Agent) attempt(ctx context.Context, found sweepResult) (err error) {
 	a.mayHaveRecord = true
 	defer func() { err = a.finish(ctx, err) }()
-	r, err := a.prepareNode(ctx)
+	r, err := a.prepareNode(ctx, found)
 	if err != nil {
 		return err
 	}
@@ -33,10 +35,11 @@ func (a *Agent) attempt(ctx context.Context) (err error) {
 		}
 		var l sweepResult
 		if a.wantsFreeNode(st) {
-			if l, err = a.free(ctx, r); errors.Is(err, errLost) {
+			var free bool
+			if l, free, err = a.free(ctx); errors.Is(err, errLost) {
 				return err
 			}
-			if err == nil && l.isFree() && !freed {
+			if err == nil && free && !freed {
 				freed, a.grantedTo, deadline = true, st.Instance, time.Now().Add(a.cfg.Timeout)
 				a.log.Info("the node is free, the driver goes on", "node", a.cfg.Node)
 			}
@@ -50,20 +53,29 @@ func (a *Agent) attempt(ctx context.Context) (err error) {
 	}
 }
 
-// free does one sweep and lets the driver continue when no GPU user is left.
-func (a *Agent) free(ctx context.Context, r record) (sweepResult, error) {
+// free does one sweep, pauses the daemons whose turn it is, and lets the driver continue when no GPU user is
+// left.
+func (a *Agent) free(ctx context.Context) (l sweepResult, free bool, err error) {
 	n, err := a.getNode(ctx)
-	if err == nil {
-		err = a.checkOwnRecord(n)
-	}
 	if err != nil {
-		return sweepResult{}, err
+		return l, false, err
 	}
-	l, err := a.sweep(ctx, r.Labels, false)
-	if err == nil && l.isFree() {
-		err = a.allowDriver(ctx)
+	r, err := a.ownRecord(n)
+	if err != nil {
+		return l, false, err
 	}
-	return l, err
+	labels := a.cfg.toPause(n.Labels)
+	maps.Copy(labels, r.Labels)
+	if l, err = a.sweep(ctx, labels, false); err != nil {
+		return l, false, err
+	}
+	switch {
+	case len(a.nextLabels(r, n.Labels, l)) > 0:
+		return l, false, a.pauseNext(ctx, l)
+	case !l.isFree():
+		return l, false, nil
+	}
+	return l, true, a.allowDriver(ctx)
 }
 
 // timeoutError says why an attempt is given up.

@@ -81,9 +81,10 @@ func (a *Agent) recordOf(n *corev1.Node) (record, bool, error) {
 	return r, true, nil
 }
 
-// prepareNode cordons the node, pauses the operands, and records these changes, all in one patch. It keeps an
-// existing record of this pod, since that knows the state before the first change.
-func (a *Agent) prepareNode(ctx context.Context) (record, error) {
+// prepareNode cordons the node, pauses the operands unless pods with claims have to end before, and records
+// these changes, all in one patch. It keeps an existing record of this pod, since that knows the state before
+// the first change.
+func (a *Agent) prepareNode(ctx context.Context, found sweepResult) (record, error) {
 	var r record
 	err := a.change(ctx, func(n *corev1.Node) (object, error) {
 		old, there, err := a.recordOf(n)
@@ -97,10 +98,12 @@ func (a *Agent) prepareNode(ctx context.Context) (record, error) {
 			return nil, nil
 		}
 		r = record{Pod: a.cfg.Namespace + "/" + a.cfg.Pod, UID: a.cfg.UID, Since: time.Now().UTC().Truncate(time.Second),
-			Cordoned: !n.Spec.Unschedulable, Labels: toPause(n.Labels)}
+			Cordoned: !n.Spec.Unschedulable, Labels: map[string]string{}}
 		labels := object{}
-		for key, value := range r.Labels {
-			labels[key] = pausedValue(value)
+		if found.mayPauseOperands() {
+			for key, value := range operandsToPause(n.Labels) {
+				r.Labels[key], labels[key] = value, pausedValue(value)
+			}
 		}
 		return object{
 			"metadata": object{"annotations": object{Annotation: r.String()}, "labels": labels},
@@ -143,7 +146,7 @@ func (a *Agent) putBack(ctx context.Context, keep func(record) bool) (string, er
 // nothing when the annotation is not there any more, and returns errLost when the record is gone.
 func (a *Agent) allowDriver(ctx context.Context) error {
 	return a.change(ctx, func(n *corev1.Node) (object, error) {
-		if err := a.checkOwnRecord(n); err != nil {
+		if _, err := a.ownRecord(n); err != nil {
 			return nil, err
 		}
 		if n.Annotations[status.SafeLoadAnnotation] != a.cfg.Pod {
@@ -156,12 +159,16 @@ func (a *Agent) allowDriver(ctx context.Context) error {
 // errLost says that somebody removed our record. That person has undone the changes or decided to keep them.
 var errLost = errors.New("its annotation " + Annotation + " was removed or replaced")
 
-func (a *Agent) checkOwnRecord(n *corev1.Node) error {
+// ownRecord returns this pod's record of the node.
+func (a *Agent) ownRecord(n *corev1.Node) (record, error) {
 	r, there, err := a.recordOf(n)
 	if err == nil && (!there || r.UID != a.cfg.UID) {
 		err = fmt.Errorf("node %s: %w; the eviction is given up", a.cfg.Node, errLost)
 	}
-	return err
+	if r.Labels == nil {
+		r.Labels = map[string]string{}
+	}
+	return r, err
 }
 
 // missingPermission names the permission that is missing, when err says that one is.
@@ -169,5 +176,9 @@ func missingPermission(err error, verb, resource string) string {
 	if !apierrors.IsForbidden(err) {
 		return ""
 	}
-	return fmt.Sprintf("; grant the service account %q on %q (the chart does with evictGPUPods)", verb, resource)
+	value := "evictGPUPods"
+	if resource == claimResource {
+		value = "evict.resourceClaims"
+	}
+	return fmt.Sprintf("; grant the service account %q on %q (the chart does with %s)", verb, resource, value)
 }

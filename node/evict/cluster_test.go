@@ -44,6 +44,8 @@ type cluster struct {
 	cut    func(calls int, applied bool) bool   // the connection breaks when it returns true
 	calls  int
 	grace  *int64 // of the last eviction
+
+	dra dra // Dynamic Resource Allocation
 }
 
 func newCluster(t *testing.T, pods ...*corev1.Pod) *cluster {
@@ -114,6 +116,8 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 		c.createEvent(w, r, parts[1])
 	case r.Method == "PATCH" && len(parts) == 4 && parts[2] == "events":
 		c.patchEvent(w, r, parts[3])
+	case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/"):
+		c.getClaim(w, r)
 	default:
 		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
 		reply(w, 403, refusal(403, metav1.StatusReasonForbidden, "forbidden"))
@@ -138,6 +142,7 @@ func (c *cluster) patchNode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	merge(c.node, patch)
+	c.notePatch(patch)
 	c.patches++
 	c.bump()
 	reply(w, 200, c.node)
@@ -178,11 +183,14 @@ func (c *cluster) play() {
 				c.end(p)
 			}
 		}
-		if end, ok := c.ends[p.UID]; !ok || time.Now().Before(end) {
+		if end, ok := c.ends[p.UID]; !ok || time.Now().Before(end) || !c.mayEnd(p) {
 			stay = append(stay, p)
+		} else {
+			c.note("end " + p.Name)
 		}
 	}
 	c.pods = stay
+	c.restartPlugin()
 }
 
 // end does what a deletion does.

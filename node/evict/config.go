@@ -21,6 +21,12 @@ type Config struct {
 	RetryAfter  time.Duration // pause after an attempt that failed
 	GracePeriod int64         // seconds given to evicted pods; -1: the pods' own grace period
 	Force       bool          // evict also pods without a controller, which nothing recreates
+	// DaemonSets says to evict also those pods of DaemonSets that use the driver and have no label by which they
+	// can be paused. Their DaemonSet starts them again at once.
+	DaemonSets bool
+	// ResourceClaims says to look at claims of Dynamic Resource Allocation, and to pause the kubelet plugin of
+	// NVIDIA's DRA driver when no pod has such a claim any more.
+	ResourceClaims bool
 }
 
 // Defaults returns the documented defaults.

@@ -4,7 +4,11 @@
 // continue. It undoes its changes when the driver serves, when the driver fails, when the eviction fails, and
 // at SIGTERM.
 //
-// One patch changes the node and adds an annotation with the state before the change; one patch undoes both.
+// Pods with claims of Dynamic Resource Allocation end before the other daemons are paused, and NVIDIA's
+// kubelet plugin ends last: the kubelet needs it to release the devices of pods that end.
+//
+// A patch that changes the node also writes the state before the change into an annotation, and one patch
+// undoes all changes.
 // When the process is killed at any point, the next instance finds either nothing or all that it needs to
 // undo the changes.
 //
@@ -12,6 +16,6 @@
 // static pods and finished pods are left alone. While the driver does not ask, the agent reads the driver's
 // status file and sends nothing to the cluster.
 //
-// The package does not load or unload anything, does not read the node's processes, knows no DRA claims,
-// parses no flags and knows no exit codes.
+// The package does not load or unload anything, does not read the node's processes, parses no flags and knows
+// no exit codes.
 package evict

@@ -3,7 +3,6 @@ package evict
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -76,66 +75,4 @@ func causes(err error) string {
 		}
 	}
 	return out.String()
-}
-
-// sweepResult lists the pods that still keep the driver in use after a sweep.
-type sweepResult struct {
-	ending      []string // evicted, or of an operand whose daemon is paused
-	refused     []string // with the reason
-	unevictable []string // this program may not end them
-}
-
-func (l sweepResult) isFree() bool { return len(l.ending)+len(l.refused) == 0 }
-
-func (l sweepResult) String() string {
-	var parts []string
-	if len(l.refused) > 0 {
-		parts = append(parts, strings.Join(l.refused, "; "))
-	}
-	if len(l.ending) > 0 {
-		parts = append(parts, "not ended yet: "+strings.Join(l.ending, ", "))
-	}
-	if len(l.unevictable) > 0 {
-		parts = append(parts, fmt.Sprintf("in use by %s, which no eviction ends (a DaemonSet: give it the node selector %sclient=true and the node that label, so that it can be paused)",
-			strings.Join(l.unevictable, ", "), deployPrefix))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// sweep evicts the pods that have to go and are not ending yet, and returns the pods that are left. With
-// trial it changes nothing and returns only the evictions that would be refused.
-func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial bool) (sweepResult, error) {
-	var l sweepResult
-	pods, err := a.pods(ctx)
-	if err != nil {
-		return l, err
-	}
-	holders := holdersOf(a.watch.read().Holders)
-	for i := range pods {
-		p := &pods[i]
-		switch k := a.cfg.classify(p, holders, pausedLabels); {
-		case k == ignored:
-		case k == unevictable:
-			l.unevictable = append(l.unevictable, podName(p))
-		case k == unmanaged:
-			l.refused = append(l.refused, "pod "+podName(p)+" has no controller that would make it anew: end it, or allow that with --force (DRIVER_EVICT_FORCE)")
-		case k == operand || p.DeletionTimestamp != nil:
-			if !trial {
-				l.ending = append(l.ending, podName(p))
-			}
-		default:
-			err := a.evict(ctx, p, trial)
-			var refused *refusedError
-			switch {
-			case ctx.Err() != nil:
-				return l, ctx.Err()
-			case errors.As(err, &refused):
-				l.refused = append(l.refused, "pod "+refused.Pod+": "+refused.Reason)
-			case !trial:
-				a.log.Info("evicted", "pod", podName(p))
-				l.ending = append(l.ending, podName(p))
-			}
-		}
-	}
-	return l, nil
 }

@@ -105,6 +105,10 @@ func (d *driver) state(s status.State, phase string) {
 // ask starts a safe load.
 func (d *driver) ask() {
 	d.state(status.Waiting, "replace")
+	if d.hold != nil {
+		holders := d.hold()
+		d.write(func(st *status.Snapshot) { st.Holders = holders })
+	}
 	d.annotate()
 }
 

@@ -27,7 +27,7 @@ func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Durat
 		return 0, nil
 	case !a.isForeign(r) && (a.wantsFreeNode(st) || a.isStarting(st)):
 		a.log.Info("continuing what was begun", "since", r.Since, "changes", r.changes())
-		return a.cfg.RetryAfter, a.attempt(ctx)
+		return a.cfg.RetryAfter, a.attempt(ctx, sweepResult{})
 	// A driver that asks has the node's lock, so no other pod can be in the middle of an upgrade.
 	case a.isForeign(r) && !a.wantsFreeNode(st):
 		alive, err := a.alive(ctx, r.UID)
@@ -57,6 +57,6 @@ func (a *Agent) settle(ctx context.Context, st status.Snapshot) (wait time.Durat
 func (a *Agent) alive(ctx context.Context, uid string) (bool, error) {
 	pods, err := a.pods(ctx)
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-		return string(p.UID) == uid && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+		return string(p.UID) == uid && !isFinished(&p)
 	}), err
 }

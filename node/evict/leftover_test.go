@@ -49,12 +49,18 @@ func killAt(b *bench, call int, applied bool) bool {
 // the driver comes up in the end.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
+	killedAnywhere(t, func(t *testing.T) *bench { return newBench(t, crowd()...) }, survivors)
+	killedAnywhere(t, newDRABench, draSurvivors)
+}
+
+func killedAnywhere(t *testing.T, newBench func(*testing.T) *bench, survivors string) {
+	t.Helper()
 	points := 0
 	for _, applied := range []bool{false, true} {
 		for call := 1; ; call++ {
 			going := false
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, crowd()...)
+				b := newBench(t)
 				b.d.begin(t.Context())
 				time.Sleep(100 * time.Millisecond)
 				if going = killAt(b, call, applied); !going {

@@ -20,34 +20,51 @@ import (
 type kind int
 
 const (
-	ignored     kind = iota // does not use a GPU, or may not be ended by this program
-	target                  // to be evicted
-	unmanaged               // uses a GPU and has no controller that would recreate it
-	operand                 // of a paused daemon: its DaemonSet removes it
-	unevictable             // uses the driver but belongs to a DaemonSet that is not paused, or to the node
+	ignored   kind = iota // does not use a GPU, or may not be ended by this program
+	target                // to be evicted
+	unmanaged             // uses a GPU and has no controller that would recreate it
+	operand               // of a daemon that is paused: its DaemonSet removes it
+	plugin                // of NVIDIA's DRA driver: paused last
+	daemon                // uses the driver and belongs to a DaemonSet that is not paused
+	static                // uses the driver and belongs to the node
 )
 
-// classify decides by the pod and by the UIDs of the pods that hold the driver.
-func (c Config) classify(p *corev1.Pod, holders map[types.UID]bool, pausedLabels map[string]string) kind {
-	if string(p.UID) == c.UID || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+// classify decides by the pod, by the UIDs of the pods that hold the driver or claims on its devices, and by
+// the labels that are paused.
+func (c Config) classify(p *corev1.Pod, users map[types.UID]bool, pausedLabels map[string]string) kind {
+	if string(p.UID) == c.UID || isFinished(p) {
 		return ignored
 	}
 	owner := metav1.GetControllerOf(p)
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	ofDaemonSet := owner != nil && owner.Kind == "DaemonSet"
+	ofNode := mirror || owner != nil && owner.Kind == "Node"
 	switch {
-	case owner != nil && owner.Kind == "DaemonSet" && selectsAny(p.Spec.NodeSelector, pausedLabels):
+	case ofDaemonSet && selects(p, pausedLabels, pluginLabel):
+		return plugin
+	case ofDaemonSet && selectsAny(p.Spec.NodeSelector, pausedLabels):
 		return operand
-	case !usesGPU(&p.Spec) && !holders[p.UID]:
+	case !usesGPU(&p.Spec) && !users[p.UID], (ofDaemonSet || ofNode) && !users[p.UID]:
 		return ignored
-	case mirror || owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node"):
-		if holders[p.UID] {
-			return unevictable
-		}
-		return ignored
+	case ofNode:
+		return static
+	case ofDaemonSet:
+		return daemon
 	case owner == nil && p.DeletionTimestamp == nil && !c.Force:
 		return unmanaged
 	}
 	return target
+}
+
+func isFinished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// selects says whether a pod's node selector names a label, and the label is one of labels.
+func selects(p *corev1.Pod, labels map[string]string, key string) bool {
+	_, selected := p.Spec.NodeSelector[key]
+	_, listed := labels[key]
+	return selected && listed
 }
 
 // selectsAny says whether a node selector names one of the labels. The selector of a DaemonSet is that of its

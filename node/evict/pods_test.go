@@ -18,7 +18,7 @@ func TestClassify(t *testing.T) {
 	phase := func(ph corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = ph } }
 	anyGPU := gpu("nvidia.com/gpu")
 	limits := corev1.ResourceList{"nvidia.com/gpu.shared": resource.MustParse("2")}
-	pausedLabels := map[string]string{deployPrefix + "device-plugin": "true"}
+	pausedLabels := map[string]string{deployPrefix + "device-plugin": "true", pluginLabel: "true"}
 	for name, tc := range map[string]struct {
 		pod   *corev1.Pod
 		holds bool
@@ -49,9 +49,11 @@ func TestClassify(t *testing.T) {
 		"alone, no GPU":             {pod: pod("p", ""), want: ignored},
 		"static":                    {pod: pod("p", "Node", anyGPU, mirror), force: true, want: ignored},
 		"static, old server":        {pod: pod("p", "", anyGPU, mirror), force: true, want: ignored},
-		"static, holds":             {pod: pod("p", "Node", mirror), holds: true, want: unevictable},
+		"static, holds":             {pod: pod("p", "Node", mirror), holds: true, want: static},
 		"DaemonSet":                 {pod: pod("p", "DaemonSet", anyGPU), force: true, want: ignored},
-		"DaemonSet, holds":          {pod: pod("p", "DaemonSet"), holds: true, want: unevictable},
+		"DaemonSet, holds":          {pod: pod("p", "DaemonSet"), holds: true, want: daemon},
+		"kubelet plugin":            {pod: pod("p", "DaemonSet", selector(pluginLabel, "true")), holds: true, want: plugin},
+		"another with its selector": {pod: pod("p", "ReplicaSet", selector(pluginLabel, "true")), want: ignored},
 		"operand":                   {pod: pod("p", "DaemonSet", selector(deployPrefix+"device-plugin", "true")), want: operand},
 		"operand, holds":            {pod: pod("p", "DaemonSet", selector(deployPrefix+"device-plugin", "true")), holds: true, want: operand},
 		"another's selector":        {pod: pod("p", "DaemonSet", selector(deployPrefix+"dcgm", "true")), want: ignored},

@@ -21,12 +21,14 @@ const (
 )
 
 // operands are the daemons that the GPU Operator's driver manager pauses around an upgrade, by the suffix of
-// their deploy labels. The driver is not among them. Neither is dra-driver: it may go only after the pods
-// with its claims, which this program does not look at.
+// their deploy labels. The driver is not among them. Neither is the plugin, which is paused after them.
 var operands = []string{
 	"operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "mig-manager", "nvsm",
 	"sandbox-validator", "sandbox-device-plugin", "vgpu-device-manager", "client", "dra-validator", "dcgm-exporter-dra", "dcgm-dra",
 }
+
+// pluginLabel is the deploy label of the kubelet plugin of NVIDIA's DRA driver.
+const pluginLabel = deployPrefix + "dra-driver"
 
 // record is the value of the annotation.
 type record struct {
@@ -34,7 +36,7 @@ type record struct {
 	UID      string            `json:"uid"` // of that pod
 	Since    time.Time         `json:"since"`
 	Cordoned bool              `json:"cordoned"`         // the node was schedulable before
-	Labels   map[string]string `json:"labels,omitempty"` // labels of the node before the change
+	Labels   map[string]string `json:"labels,omitempty"` // labels of the node before they were paused
 }
 
 // maxRecord is many times the size of a record with all operands.
@@ -51,7 +53,7 @@ func parseRecord(text string) (record, error) {
 		return record{}, err
 	}
 	for key, value := range r.Labels {
-		if !slices.Contains(operands, strings.TrimPrefix(key, deployPrefix)) || !strings.HasPrefix(key, deployPrefix) {
+		if key != pluginLabel && (!slices.Contains(operands, strings.TrimPrefix(key, deployPrefix)) || !strings.HasPrefix(key, deployPrefix)) {
 			return record{}, fmt.Errorf("it names the label %q, which is not one that is paused", key)
 		}
 		if len(validation.IsValidLabelValue(value)) > 0 || pausedValue(value) == value {
@@ -59,6 +61,16 @@ func parseRecord(text string) (record, error) {
 		}
 	}
 	return r, nil
+}
+
+// hasOperands says that the operands were paused.
+func (r record) hasOperands() bool {
+	for key := range r.Labels {
+		if key != pluginLabel {
+			return true
+		}
+	}
+	return false
 }
 
 func (r record) String() string {
@@ -81,13 +93,22 @@ func (r record) changes() string {
 	return strings.Join(parts, ", ")
 }
 
-// toPause returns those of the node's labels that have to be paused, with their present values.
-func toPause(labels map[string]string) map[string]string {
+// operandsToPause returns those of the node's labels that have to be paused, with their present values.
+func operandsToPause(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, name := range operands {
 		if value := labels[deployPrefix+name]; pausedValue(value) != value {
 			out[deployPrefix+name] = value
 		}
+	}
+	return out
+}
+
+// toPause is operandsToPause with the label of the kubelet plugin, if claims are looked at.
+func (c Config) toPause(labels map[string]string) map[string]string {
+	out := operandsToPause(labels)
+	if value := labels[pluginLabel]; c.ResourceClaims && pausedValue(value) != value {
+		out[pluginLabel] = value
 	}
 	return out
 }

@@ -24,11 +24,12 @@ func TestPausedValue(t *testing.T) {
 
 func TestToPause(t *testing.T) {
 	t.Parallel()
-	got := toPause(map[string]string{
+	labels := map[string]string{
 		deployPrefix + "driver": "true", deployPrefix + "dra-driver": "true", deployPrefix + "node-status-exporter": "true", deployPrefix + "dcgm": "false", deployPrefix + "nvsm": "",
 		deployPrefix + "mig-manager": pausedSuffix, deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", "nvidia.com/gpu.present": "true",
-	})
-	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, got)
+	}
+	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, Config{}.toPause(labels))
+	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", pluginLabel: "true"}, Config{ResourceClaims: true}.toPause(labels))
 }
 
 func TestParseRecord(t *testing.T) {
@@ -64,7 +65,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		for key, value := range r.Labels {
-			if _, ok := toPause(map[string]string{key: value})[key]; !ok || len(validation.IsValidLabelValue(value)) > 0 {
+			if _, ok := (Config{ResourceClaims: true}).toPause(map[string]string{key: value})[key]; !ok || len(validation.IsValidLabelValue(value)) > 0 {
 				t.Errorf("%q gives label %q the value %q", text, key, value)
 			}
 		}

@@ -28,6 +28,7 @@ var (
 	ofCondition = []string{"patch nodes/status @*"}
 	ofSafeLoad  = []string{"get nodes @*", "patch nodes @*"}
 	ofEviction  = []string{"list pods @*", "create pods/eviction @*"}
+	ofClaims    = []string{"get resourceclaims @*"}
 )
 
 // grants are sets of options, and all rights that each gives.
@@ -41,6 +42,8 @@ var grants = map[string]struct {
 	"safe-load":  {[]string{"safeLoad=true"}, ofSafeLoad},
 	"taints":     {[]string{"startupTaints={example.com/starting}"}, ofSafeLoad},
 	"eviction":   {[]string{"evictGPUPods=true"}, slices.Concat(ofEvents, ofSafeLoad, ofEviction)},
+	"claims":     {[]string{"evictGPUPods=true", "evict.resourceClaims=true"}, slices.Concat(ofEvents, ofSafeLoad, ofEviction, ofClaims)},
+	"no-claims":  {[]string{"safeLoad=true", "evict.resourceClaims=true"}, ofSafeLoad},
 	"everything": {[]string{"evictGPUPods=true", "safeLoad=true", "events=true", "nodeCondition=true", "startupTaints={example.com/starting}"}, slices.Concat(ofEvents, ofCondition, ofSafeLoad, ofEviction)},
 	"no-roles":   {[]string{"evictGPUPods=true", "rbac.create=false"}, nil},
 }
@@ -53,6 +56,7 @@ func TestRights(t *testing.T) {
 		`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}`,
 		`{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "kube-system"}}`,
 		`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "kube-system"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}`,
+		`{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "kube-system"}, "spec": {}}`,
 	} {
 		apply(t, p, object)
 	}
@@ -195,6 +199,7 @@ func requests(own string) []request {
 		{"PATCH", "/api/v1/nodes/n/status", `{"status": {"conditions": [{"type": "NVIDIADriverReady", "status": "True"}]}}`, "patch nodes/status @*"},
 		{"GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn", "", "list pods @*"},
 		{"POST", "/api/v1/namespaces/kube-system/pods/p/eviction", eviction, "create pods/eviction @*"},
+		{"GET", "/apis/resource.k8s.io/v1/namespaces/kube-system/resourceclaims/c", "", "get resourceclaims @*"},
 		{"POST", "/api/v1/namespaces/" + own + "/events", event(own), "create events @own"},
 		{"POST", "/api/v1/namespaces/default/events", event("default"), "create events @default"},
 
@@ -205,6 +210,8 @@ func requests(own string) []request {
 		{"DELETE", "/api/v1/nodes/n", "", ""},
 		{"GET", "/api/v1/nodes/n/proxy/pods", "", ""},
 		{"GET", "/api/v1/pods?watch=1", "", ""},
+		{"GET", "/apis/resource.k8s.io/v1/resourceclaims", "", ""},
+		{"DELETE", "/apis/resource.k8s.io/v1/namespaces/kube-system/resourceclaims/c", "", ""},
 		{"GET", "/api/v1/namespaces/kube-system/pods/p", "", ""},
 		{"DELETE", "/api/v1/namespaces/kube-system/pods/p", "", ""},
 		{"PATCH", "/api/v1/namespaces/kube-system/pods/p", `{"metadata": {"labels": {"a": "b"}}}`, ""},

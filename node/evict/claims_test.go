@@ -1,0 +1,189 @@
+package evict
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// TestClaims: pods with claims end first, then the operands, and the kubelet plugin when nothing needs it any
+// more. A claim without a pod, an unallocated one and one of another driver's devices evict nothing.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	for _, version := range claimVersions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newDRABench(t)
+				b.dra.version = version
+				defer b.start()()
+				b.d.begin(t.Context())
+				time.Sleep(2 * time.Minute)
+				b.resumed()
+				assert.Equalf(t, draSurvivors, b.names(), "left")
+				assert.Equal(t, "Started Done", b.reasons())
+				for _, name := range []string{"train", "share-a", "share-b", "channel", "extended"} {
+					b.before("end "+name, "pause device-plugin")
+					b.before("end "+name, "pause dra-validator")
+				}
+				b.before("end validator", "pause dra-driver")
+				b.before("end device-plugin", "pause dra-driver")
+				b.before("end kubelet-plugin", "resume dra-driver")
+				assert.Equalf(t, 5, b.see().patches, "patches of the node: cordon, operands, plugin, release, put back")
+				t.Logf("%d calls of the API", b.see().calls)
+			})
+		})
+	}
+}
+
+// TestClaimsNotLookedAt: without --resource-claims nothing asks for claims, and the plugin stays.
+func TestClaimsNotLookedAt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newDRABench(t)
+		b.cfg.ResourceClaims = false
+		b.fail = func(r *http.Request) *metav1.Status {
+			if strings.Contains(r.URL.Path, "resource.k8s.io") {
+				t.Errorf("it asks for %s", r.URL.Path)
+			}
+			return nil
+		}
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(time.Minute)
+		b.resumed()
+		assert.Equalf(t, "train share-a share-b channel extended nic early done kubelet-plugin driver-abc", strings.Replace(b.names(), "driver-abc kubelet-plugin", "kubelet-plugin driver-abc", 1), "left")
+	})
+}
+
+// TestNoResourceAPI: an API server without resource.k8s.io, or with a version that is not read. Everything
+// else works, and the log says once what is missing.
+func TestNoResourceAPI(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"", "v1alpha3"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newDRABench(t)
+			b.dra.version = version
+			b.pods = append(b.pods, pod("plain", "Job", gpu("nvidia.com/gpu")))
+			defer b.start()()
+			b.d.begin(t.Context())
+			time.Sleep(time.Minute)
+			b.resumed()
+			assert.Equalf(t, false, strings.Contains(b.names(), "plain"), "the pod that requests a GPU stays")
+			assert.Equal(t, 1, strings.Count(b.messages(), "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"))
+		})
+	}
+}
+
+// TestClaimDeleted: a claim that is deleted during the eviction does not make its pod a pod without a claim:
+// the kubelet still needs the plugin to end it.
+func TestClaimDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newDRABench(t)
+		b.takes = time.Minute
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(10 * time.Second)
+		b.locked(func() { clear(b.dra.claims) })
+		time.Sleep(30 * time.Second)
+		assert.Equalf(t, "true", b.see().labels[pluginLabel], "the plugin's label while pods with claims end")
+		time.Sleep(4 * time.Minute)
+		b.resumed()
+		b.before("end train", "pause device-plugin")
+		b.before("end validator", "pause dra-driver")
+		assert.Equalf(t, draSurvivors, b.names(), "left")
+	})
+}
+
+// TestClaimComesBack: a pod that tolerates the cordon comes back with a claim while the plugin ends. The
+// plugin gets its label back, because the kubelet needs it to end that pod.
+func TestClaimComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newDRABench(t)
+		defer b.start()()
+		b.d.begin(t.Context())
+		for b.see().labels[pluginLabel] == "true" {
+			time.Sleep(100 * time.Millisecond)
+		}
+		b.locked(func() { b.pods = append(b.pods, pod("again", "ReplicaSet", named("shared"))) })
+		time.Sleep(3 * time.Minute)
+		b.resumed()
+		assert.Equalf(t, draSurvivors, b.names(), "left")
+		assert.Equal(t, status.Serving, b.d.now())
+		timeline := b.timeline()
+		back := slices.Index(timeline, "resume dra-driver")
+		if end := slices.Index(timeline, "end again"); back < 0 || end < back || !slices.Contains(timeline[end:], "pause dra-driver") {
+			t.Errorf("the plugin did not come back for the pod: %q", timeline)
+		}
+	})
+}
+
+// TestClaimsForbidden: without the right to read claims nothing is changed, and the right is named.
+func TestClaimsForbidden(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newDRABench(t)
+		b.fail = func(r *http.Request) *metav1.Status {
+			if strings.Contains(r.URL.Path, "resource.k8s.io") {
+				return refusal(403, metav1.StatusReasonForbidden, "resourceclaims is forbidden")
+			}
+			return nil
+		}
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 0, b.see().patches)
+		assert.Contains(t, b.messages(), `look whether pod team/train uses a GPU: read resource claim team/train-made`)
+		assert.Contains(t, b.messages(), `grant the service account "get" on "resourceclaims" (the chart does with evict.resourceClaims)`)
+	})
+}
+
+// TestClaimOfDaemonSet: a DaemonSet that no label pauses starts its pod again with its devices, so that an
+// eviction never ends. It is refused, allowed or not.
+func TestClaimOfDaemonSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newDRABench(t)
+		b.pods = append(b.pods, pod("monitor", "DaemonSet", named("shared")))
+		b.cfg.DaemonSets = true
+		defer b.start()()
+		b.d.begin(t.Context())
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 0, b.see().patches)
+		assert.Contains(t, b.messages(), "pod team/monitor has a resource claim and belongs to a DaemonSet, which would start it again with its devices: give the DaemonSet the node selector")
+	})
+}
+
+// TestClaimAllocatedLater: what is not certain yet is asked again.
+func TestClaimAllocatedLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newDRABench(t)
+		a := b.agent()
+		b.dra.claims["team/late"] = ""
+		late := []corev1.Pod{*pod("late", "Job", named("late"))}
+		for _, step := range []struct {
+			driver string
+			want   bool
+		}{{"", false}, {nvidiaGPU, true}, {"net.example.com", true}} { // once allocated, it stays
+			b.locked(func() { b.dra.claims["team/late"] = step.driver })
+			users, err := a.claimUsers(t.Context(), late)
+			assert.NoError(t, err)
+			assert.Equalf(t, step.want, users["uid-late"], "allocated by %q", step.driver)
+		}
+		if _, err := a.claimUsers(t.Context(), nil); err != nil || len(a.claims.known) != 0 {
+			t.Errorf("%v; it remembers pods that are gone: %v", err, a.claims.known)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package evict
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/driver-container/driver-container/ci/assert"
+)
+
+// dra is the part of the cluster that concerns claims. As on a real node, a pod with a claim on NVIDIA's
+// devices ends only while the kubelet plugin runs.
+type dra struct {
+	version  string            // of resource.k8s.io that is served; "" for none
+	claims   map[string]string // NAMESPACE/NAME to the driver that allocated it; "": not allocated
+	plugin   *corev1.Pod       // the kubelet plugin, which its DaemonSet starts where its label is
+	started  int               // plugins
+	timeline []string          // what ended and what was paused, in order
+}
+
+const nvidiaGPU = "gpu.nvidia.com"
+
+// getClaim answers as the API server does: with text for a version that it does not serve, with a Status for
+// a claim that does not exist.
+func (c *cluster) getClaim(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/apis/resource.k8s.io/"), "/")
+	if r.Method != http.MethodGet || len(parts) != 5 || parts[1] != "namespaces" || parts[3] != "resourceclaims" {
+		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
+	}
+	if parts[0] != c.dra.version {
+		http.Error(w, "404 page not found", http.StatusNotFound)
+		return
+	}
+	driver, ok := c.dra.claims[parts[2]+"/"+parts[4]]
+	if !ok {
+		st := refusal(404, metav1.StatusReasonNotFound, "resourceclaims.resource.k8s.io not found")
+		st.Details = &metav1.StatusDetails{Name: parts[4], Group: "resource.k8s.io", Kind: "resourceclaims"}
+		reply(w, 404, st)
+		return
+	}
+	status := map[string]any{}
+	if driver != "" {
+		status["allocation"] = map[string]any{"devices": map[string]any{"results": []any{
+			map[string]any{"request": "net", "driver": "net.example.com", "pool": nodeName, "device": "nic-0"},
+			map[string]any{"request": "gpu", "driver": driver, "pool": nodeName, "device": "gpu-0"},
+		}}}
+	}
+	reply(w, 200, map[string]any{"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/" + parts[0],
+		"metadata": map[string]any{"namespace": parts[2], "name": parts[4]}, "spec": map[string]any{}, "status": status})
+}
+
+func (c *cluster) note(what string) { c.dra.timeline = append(c.dra.timeline, what) }
+
+func (c *cluster) notePatch(patch map[string]any) {
+	metadata, _ := patch["metadata"].(map[string]any)
+	labels, _ := metadata["labels"].(map[string]any)
+	var changed []string
+	for key, value := range labels {
+		verb := "resume "
+		if text, _ := value.(string); strings.Contains(text, pausedSuffix) {
+			verb = "pause "
+		}
+		changed = append(changed, verb+strings.TrimPrefix(key, deployPrefix))
+	}
+	slices.Sort(changed)
+	for _, what := range changed {
+		c.note(what)
+	}
+}
+
+// mayEnd says whether the kubelet can end a pod.
+func (c *cluster) mayEnd(p *corev1.Pod) bool {
+	running := slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return strings.HasPrefix(q.Name, "kubelet-plugin") })
+	names, _ := claimNames(p)
+	for _, name := range names {
+		if driver := c.dra.claims[p.Namespace+"/"+name]; slices.Contains(draDrivers, driver) && !running {
+			return false
+		}
+	}
+	return true
+}
+
+// restartPlugin does what the plugin's DaemonSet does.
+func (c *cluster) restartPlugin() {
+	p := c.dra.plugin
+	if p == nil || c.label(pluginLabel) != "true" || slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return strings.HasPrefix(q.Name, p.Name) }) {
+		return
+	}
+	c.dra.started++
+	again := p.DeepCopy()
+	again.UID = types.UID(strings.Repeat("x", c.dra.started))
+	c.pods = append(c.pods, again)
+}
+
+// before checks the order of the timeline.
+func (b *bench) before(first, second string) {
+	b.t.Helper()
+	timeline := b.timeline()
+	i, j := slices.Index(timeline, first), slices.Index(timeline, second)
+	if i < 0 || j < 0 || i > j {
+		b.t.Errorf("%q does not come before %q: %q", first, second, timeline)
+	}
+}
+
+func (b *bench) timeline() (out []string) {
+	b.locked(func() { out = slices.Clone(b.dra.timeline) })
+	return out
+}
+
+// named gives a pod a claim by its name, template one that is made from a template.
+func named(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: "c-" + claim, ResourceClaimName: &claim})
+	}
+}
+
+func template(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		of := "gpu"
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: "made", ResourceClaimTemplateName: &of})
+		if claim != "" {
+			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "made", ResourceClaimName: &claim}}
+		}
+	}
+}
+
+// extended gives a pod a claim that the scheduler made for extended resources of another name.
+func extended(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim}
+	}
+}
+
+const draSurvivors = "nic early done driver-abc kubelet-plugin"
+
+// newDRABench is a node on which claims of every kind are in use.
+func newDRABench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t,
+		pod("train", "ReplicaSet", template("train-made")),
+		pod("share-a", "Job", named("shared")), pod("share-b", "Job", named("shared")),
+		pod("channel", "ReplicaSet", named("domain")), pod("extended", "ReplicaSet", extended("by-scheduler")),
+		pod("validator", "DaemonSet", selector(deployPrefix+"dra-validator", "true"), template("validator-made")),
+		pod("device-plugin", "DaemonSet", selector(deployPrefix+"device-plugin", "true")),
+		pod("nic", "ReplicaSet", named("nic-only")), pod("early", "ReplicaSet", template("")),
+		pod("done", "Job", named("shared"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+	b.cfg.ResourceClaims = true
+	b.dra = dra{version: "v1", plugin: pod("kubelet-plugin", "DaemonSet", selector(pluginLabel, "true")),
+		claims: map[string]string{"team/train-made": nvidiaGPU, "team/shared": nvidiaGPU, "team/domain": "compute-domain.nvidia.com", "team/by-scheduler": nvidiaGPU,
+			"team/validator-made": nvidiaGPU, "team/nic-only": "net.example.com", "team/without-a-pod": nvidiaGPU}}
+	labels := b.node["metadata"].(map[string]any)["labels"].(map[string]any)
+	labels[pluginLabel], labels[deployPrefix+"dra-validator"] = "true", "true"
+	b.restartPlugin()
+	return b
+}
+
+// resumed checks that the node is as before, with the labels of the DRA driver.
+func (b *bench) resumed() {
+	b.t.Helper()
+	b.pristine(false)
+	v := b.see()
+	assert.Equal(b.t, "true", v.labels[pluginLabel])
+	assert.Equal(b.t, "true", v.labels[deployPrefix+"dra-validator"])
+}

@@ -1,0 +1,127 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// sweepResult lists the pods that still keep the driver in use after a sweep.
+type sweepResult struct {
+	ending  []string // evicted, or of an operand whose daemon is paused
+	refused []string // with the reason
+	plugins []string // of the DRA driver's kubelet plugin, which is paused last
+	// claims are those of the pods above that have claims on NVIDIA's devices; claimOperands are the operands
+	// among them, which end when they are paused.
+	claims, claimOperands int
+}
+
+func (l sweepResult) isFree() bool { return len(l.ending)+len(l.refused)+len(l.plugins) == 0 }
+
+// mayPauseOperands says that no other pod has a claim any more.
+func (l sweepResult) mayPauseOperands() bool { return l.claims == l.claimOperands }
+
+// mayPausePlugin says that the kubelet does not need the plugin any more, and nothing else is left to end.
+func (l sweepResult) mayPausePlugin() bool { return len(l.ending)+len(l.refused) == 0 }
+
+func (l sweepResult) String() string {
+	var parts []string
+	if len(l.refused) > 0 {
+		parts = append(parts, strings.Join(l.refused, "; "))
+	}
+	if ending := append(l.ending[:len(l.ending):len(l.ending)], l.plugins...); len(ending) > 0 {
+		parts = append(parts, "not ended yet: "+strings.Join(ending, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// sweep evicts the pods that have to go and are not ending yet, and returns the pods that are left. With
+// trial it changes nothing and lists only the evictions that would be refused. Pods of DaemonSets are evicted
+// when no pod has claims any more: one of them may be the kubelet plugin, which their end needs.
+func (a *Agent) sweep(ctx context.Context, pausedLabels map[string]string, trial bool) (sweepResult, error) {
+	var l sweepResult
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return l, err
+	}
+	claims, err := a.claimUsers(ctx, pods)
+	if err != nil {
+		return l, err
+	}
+	users := holdersOf(a.watch.read().Holders)
+	maps.Copy(users, claims)
+	found := map[kind][]*corev1.Pod{}
+	for i := range pods {
+		p := &pods[i]
+		k := a.cfg.classify(p, users, pausedLabels)
+		found[k] = append(found[k], p)
+		if claims[p.UID] && k != ignored {
+			l.claims++
+			if k == operand {
+				l.claimOperands++
+			}
+		}
+	}
+	for _, k := range []kind{target, unmanaged, static, operand, daemon, plugin} {
+		for _, p := range found[k] {
+			if err := a.end(ctx, p, k, claims[p.UID], trial, &l); err != nil {
+				return l, err
+			}
+		}
+	}
+	return l, nil
+}
+
+// end ends one pod, or finds out that it cannot be ended, and adds it to the list.
+func (a *Agent) end(ctx context.Context, p *corev1.Pod, k kind, claims, trial bool, l *sweepResult) error {
+	why := ""
+	if p.DeletionTimestamp == nil {
+		why = a.cfg.refusal(p, k, claims)
+	}
+	switch {
+	case why != "":
+		l.refused = append(l.refused, why)
+		return nil
+	case k == operand || k == plugin || p.DeletionTimestamp != nil || k == daemon && l.claims > 0 && !trial:
+		switch {
+		case trial:
+		case k == plugin:
+			l.plugins = append(l.plugins, podName(p))
+		default:
+			l.ending = append(l.ending, podName(p))
+		}
+		return nil
+	}
+	err := a.evict(ctx, p, trial)
+	var refused *refusedError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &refused):
+		l.refused = append(l.refused, "pod "+refused.Pod+": "+refused.Reason)
+	case !trial:
+		a.log.Info("evicted", "pod", podName(p))
+		l.ending = append(l.ending, podName(p))
+	}
+	return nil
+}
+
+// refusal says why this program does not evict a pod that uses the driver, and what to do; "" when it does.
+func (c Config) refusal(p *corev1.Pod, k kind, claims bool) string {
+	const selector = "give the DaemonSet the node selector " + deployPrefix + "client=true (the kubelet plugin of NVIDIA's DRA driver: " +
+		pluginLabel + "=true, with --resource-claims) and the node that label, so that it can be paused"
+	switch {
+	case k == unmanaged:
+		return "pod " + podName(p) + " has no controller that would make it anew: end it, or allow that with --force (DRIVER_EVICT_FORCE)"
+	case k == static:
+		return "pod " + podName(p) + " uses the driver and is a static pod, which no eviction ends: remove its manifest from the node, or stop what uses the driver"
+	case k == daemon && claims:
+		return "pod " + podName(p) + " has a resource claim and belongs to a DaemonSet, which would start it again with its devices: " + selector
+	case k == daemon && !c.DaemonSets:
+		return "pod " + podName(p) + " uses the driver and belongs to a DaemonSet: " + selector + ", or allow its eviction with --evict-daemonsets (DRIVER_EVICT_DAEMONSETS)"
+	}
+	return ""
+}
