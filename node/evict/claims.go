@@ -19,6 +19,10 @@ import (
 // channels of ComputeDomains.
 var draDrivers = []string{"gpu.nvidia.com", "compute-domain.nvidia.com"}
 
+// domainLabel is the node label of a ComputeDomain. The DRA driver starts the domain's daemon on nodes that
+// have it, and removes it when the last pod of the domain has ended on the node.
+const domainLabel = "resource.nvidia.com/computeDomain"
+
 // claimVersions are the versions of resource.k8s.io that are read, best first. The GPU Operator's DRA driver
 // needs v1 (Kubernetes 1.34). Earlier releases of that driver also run on 1.32 and 1.33, which serve the beta
 // versions if an administrator enables them. What is read here is the same in all of them. v1alpha3 has no

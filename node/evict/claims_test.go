@@ -37,6 +37,7 @@ func TestClaims(t *testing.T) {
 				}
 				b.before("end validator", "pause dra-driver")
 				b.before("end device-plugin", "pause dra-driver")
+				b.before("end domain-daemon", "pause dra-driver")
 				b.before("end kubelet-plugin", "resume dra-driver")
 				assert.Equalf(t, 5, b.see().patches, "patches of the node: cordon, operands, plugin, release, put back")
 				t.Logf("%d calls of the API", b.see().calls)
@@ -61,7 +62,7 @@ func TestClaimsNotLookedAt(t *testing.T) {
 		b.d.begin(t.Context())
 		time.Sleep(time.Minute)
 		b.resumed()
-		assert.Equalf(t, "train share-a share-b channel extended nic early done kubelet-plugin driver-abc", strings.Replace(b.names(), "driver-abc kubelet-plugin", "kubelet-plugin driver-abc", 1), "left")
+		assert.Equalf(t, "train share-a share-b channel extended domain-daemon nic early done kubelet-plugin driver-abc", strings.Replace(b.names(), "driver-abc kubelet-plugin", "kubelet-plugin driver-abc", 1), "left")
 	})
 }
 

@@ -190,6 +190,7 @@ func (c *cluster) play() {
 		}
 	}
 	c.pods = stay
+	c.endDomain()
 	c.restartPlugin()
 }
 

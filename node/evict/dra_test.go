@@ -85,6 +85,13 @@ func (c *cluster) mayEnd(p *corev1.Pod) bool {
 	return true
 }
 
+// endDomain does what the plugin does when the domain's pods have ended.
+func (c *cluster) endDomain() {
+	if c.dra.plugin != nil && !slices.ContainsFunc(c.pods, func(q *corev1.Pod) bool { return q.Name == "channel" }) {
+		delete(c.node["metadata"].(map[string]any)["labels"].(map[string]any), domainLabel)
+	}
+}
+
 // restartPlugin does what the plugin's DaemonSet does.
 func (c *cluster) restartPlugin() {
 	p := c.dra.plugin
@@ -147,14 +154,15 @@ func newDRABench(t *testing.T) *bench {
 		pod("channel", "ReplicaSet", named("domain")), pod("extended", "ReplicaSet", extended("by-scheduler")),
 		pod("validator", "DaemonSet", selector(deployPrefix+"dra-validator", "true"), template("validator-made")),
 		pod("device-plugin", "DaemonSet", selector(deployPrefix+"device-plugin", "true")),
+		pod("domain-daemon", "DaemonSet", selector(domainLabel, "uid-of-domain"), template("daemon-made")),
 		pod("nic", "ReplicaSet", named("nic-only")), pod("early", "ReplicaSet", template("")),
 		pod("done", "Job", named("shared"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
 	b.cfg.ResourceClaims = true
 	b.dra = dra{version: "v1", plugin: pod("kubelet-plugin", "DaemonSet", selector(pluginLabel, "true")),
 		claims: map[string]string{"team/train-made": nvidiaGPU, "team/shared": nvidiaGPU, "team/domain": "compute-domain.nvidia.com", "team/by-scheduler": nvidiaGPU,
-			"team/validator-made": nvidiaGPU, "team/nic-only": "net.example.com", "team/without-a-pod": nvidiaGPU}}
+			"team/validator-made": nvidiaGPU, "team/daemon-made": "compute-domain.nvidia.com", "team/nic-only": "net.example.com", "team/without-a-pod": nvidiaGPU}}
 	labels := b.node["metadata"].(map[string]any)["labels"].(map[string]any)
-	labels[pluginLabel], labels[deployPrefix+"dra-validator"] = "true", "true"
+	labels[pluginLabel], labels[deployPrefix+"dra-validator"], labels[domainLabel] = "true", "true", "uid-of-domain"
 	b.restartPlugin()
 	return b
 }

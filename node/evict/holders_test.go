@@ -13,7 +13,8 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// holdersBench is a node on which a Deployment's and a DaemonSet's pod have the driver open, without a request.
+// holdersBench is a node on which a Deployment's and a DaemonSet's pod have the driver open,
+// without a request.
 func holdersBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, pod("viewer", "ReplicaSet"), pod("monitor", "DaemonSet"))

@@ -6,9 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// nextLabels adds to the record the labels whose turn it is, and returns their new values. Operands are paused,
-// all at once, when no other pod has a claim; the kubelet plugin when nothing else is left. If a pod with a
-// claim has come back to the node, the plugin gets its label back: the kubelet cannot end that pod without it.
+// nextLabels adds to the record the labels whose turn it is, and returns their new values. Operands are
+// paused, all at once, when no other pod has a claim; the kubelet plugin when nothing else is left. If a pod
+// with a claim has come back to the node, the plugin gets its label back: the kubelet cannot end that pod
+// without it.
 func (a *Agent) nextLabels(r record, present map[string]string, l sweepResult) object {
 	labels := object{}
 	begun := r.hasOperands() // a label that a person changes afterwards stays

@@ -23,7 +23,7 @@ const (
 	ignored   kind = iota // does not use a GPU, or may not be ended by this program
 	target                // to be evicted
 	unmanaged             // uses a GPU and has no controller that would recreate it
-	operand               // of a daemon that is paused: its DaemonSet removes it
+	operand               // of a daemon that is paused, or of a ComputeDomain: its DaemonSet removes it
 	plugin                // of NVIDIA's DRA driver: paused last
 	daemon                // uses the driver and belongs to a DaemonSet that is not paused
 	static                // uses the driver and belongs to the node
@@ -42,7 +42,7 @@ func (c Config) classify(p *corev1.Pod, users map[types.UID]bool, pausedLabels m
 	switch {
 	case ofDaemonSet && selects(p, pausedLabels, pluginLabel):
 		return plugin
-	case ofDaemonSet && selectsAny(p.Spec.NodeSelector, pausedLabels):
+	case ofDaemonSet && (selectsAny(p.Spec.NodeSelector, pausedLabels) || c.ResourceClaims && users[p.UID] && p.Spec.NodeSelector[domainLabel] != ""):
 		return operand
 	case !usesGPU(&p.Spec) && !users[p.UID], (ofDaemonSet || ofNode) && !users[p.UID]:
 		return ignored

@@ -53,6 +53,7 @@ func TestClassify(t *testing.T) {
 		"DaemonSet":                 {pod: pod("p", "DaemonSet", anyGPU), force: true, want: ignored},
 		"DaemonSet, holds":          {pod: pod("p", "DaemonSet"), holds: true, want: daemon},
 		"kubelet plugin":            {pod: pod("p", "DaemonSet", selector(pluginLabel, "true")), holds: true, want: plugin},
+		"ComputeDomain's daemon":    {pod: pod("p", "DaemonSet", selector(domainLabel, "uid-of-domain")), holds: true, want: operand},
 		"another with its selector": {pod: pod("p", "ReplicaSet", selector(pluginLabel, "true")), want: ignored},
 		"operand":                   {pod: pod("p", "DaemonSet", selector(deployPrefix+"device-plugin", "true")), want: operand},
 		"operand, holds":            {pod: pod("p", "DaemonSet", selector(deployPrefix+"device-plugin", "true")), holds: true, want: operand},
@@ -64,7 +65,7 @@ func TestClassify(t *testing.T) {
 		if tc.holds {
 			holders[tc.pod.UID] = true
 		}
-		c := Config{UID: "uid-me", Force: tc.force}
+		c := Config{UID: "uid-me", Force: tc.force, ResourceClaims: true}
 		assert.Equalf(t, tc.want, c.classify(tc.pod, holders, pausedLabels), "%s", name)
 	}
 }
