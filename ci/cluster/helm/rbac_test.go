@@ -28,7 +28,7 @@ var (
 	ofCondition = []string{"patch nodes/status @*"}
 	ofSafeLoad  = []string{"get nodes @*", "patch nodes @*"}
 	ofEviction  = []string{"list pods @*", "create pods/eviction @*"}
-	ofClaims    = []string{"get resourceclaims @*"}
+	ofClaims    = []string{"get resourceclaims.resource.k8s.io @*"}
 )
 
 // grants are sets of options, and all rights that each gives.
@@ -199,7 +199,7 @@ func requests(own string) []request {
 		{"PATCH", "/api/v1/nodes/n/status", `{"status": {"conditions": [{"type": "NVIDIADriverReady", "status": "True"}]}}`, "patch nodes/status @*"},
 		{"GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn", "", "list pods @*"},
 		{"POST", "/api/v1/namespaces/kube-system/pods/p/eviction", eviction, "create pods/eviction @*"},
-		{"GET", "/apis/resource.k8s.io/v1/namespaces/kube-system/resourceclaims/c", "", "get resourceclaims @*"},
+		{"GET", "/apis/resource.k8s.io/v1/namespaces/kube-system/resourceclaims/c", "", "get resourceclaims.resource.k8s.io @*"},
 		{"POST", "/api/v1/namespaces/" + own + "/events", event(own), "create events @own"},
 		{"POST", "/api/v1/namespaces/default/events", event("default"), "create events @default"},
 
