@@ -64,11 +64,8 @@ func (m *Mark) Lines() []string {
 		return nil
 	}
 	if m.tail != nil {
-		text, err := readSyslog()
-		if err != nil {
-			return nil
-		}
-		return parseSyslog(sinceTail(text, *m.tail))
+		lines, _ := m.syslogLines()
+		return lines
 	}
 	buf := make([]byte, maxKmsgRecord)
 	for range maxKmsgReads {
@@ -82,6 +79,34 @@ func (m *Mark) Lines() []string {
 		m.take(buf[:n])
 	}
 	return append([]string(nil), m.lines...)
+}
+
+// Next returns the lines since the mark, as Lines does, and moves the mark to the present end of the log: the
+// next call returns what came later.
+func (m *Mark) Next() []string {
+	if m == nil {
+		return nil
+	}
+	if m.tail != nil {
+		lines, text := m.syslogLines()
+		if text != "" {
+			tail := syslogTail(text)
+			m.tail = &tail
+		}
+		return lines
+	}
+	lines := m.Lines()
+	m.lines = nil
+	return lines
+}
+
+// syslogLines returns the lines since the mark, and the whole log.
+func (m *Mark) syslogLines() (lines []string, text string) {
+	text, err := readSyslog()
+	if err != nil {
+		return nil, ""
+	}
+	return parseSyslog(sinceTail(text, *m.tail)), text
 }
 
 // take adds the result of one read: one record from a kernel, any piece of the file that imitates it in a

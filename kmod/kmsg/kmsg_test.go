@@ -51,6 +51,22 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// TestNext: each line comes once.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "kmsg")
+	appendTo(t, path, "6,1,100,-;before\n")
+	m := require.Value(Open(path))(t)
+	defer m.Close()
+	assert.Equal(t, 0, len(m.Next()))
+	appendTo(t, path, "3,2,200,-;one\n3,3,300,-;tw")
+	assert.Same(t, []string{"one"}, m.Next())
+	appendTo(t, path, "o\n")
+	assert.Same(t, []string{"two"}, m.Next())
+	assert.Equal(t, 0, len(m.Next()))
+	assert.Equal(t, 0, len((*Mark)(nil).Next()))
+}
+
 func TestMarkWithoutLog(t *testing.T) {
 	t.Parallel()
 	m, err := Open(filepath.Join(t.TempDir(), "none"))

@@ -34,6 +34,8 @@ type GPU struct {
 	SubVendor, SubDevice uint16
 	Class                uint32 // 24 bits, 0x030000 (VGA) or 0x030200 (3D)
 	Driver               string // the driver that the device is bound to: "nvidia", "nouveau", "vfio-pci"; "" for none
+	Override             string // the only driver that may take the device (driver_override); "" for any
+	Silent               bool   // the device does not answer on the bus; not known of a GPU that is lent or sleeps
 }
 
 // maxSmall limits a file of sysfs that holds one number, maxText a file of procfs that holds lines.
@@ -44,14 +46,29 @@ const (
 
 var address = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// GPUs returns NVIDIA's display devices below sys (a mounted sysfs, "/sys"), sorted by address. A machine
-// without a PCI bus has none.
-func GPUs(sys string) ([]GPU, error) {
+// Bus is the PCI bus below Sys (a mounted sysfs, "/sys"). It remembers which devices are no GPUs, so that
+// looking again and again costs little. It is not safe for several goroutines.
+type Bus struct {
+	Sys    string
+	others map[string]bool // addresses of the last look
+}
+
+// GPUs returns NVIDIA's display devices, sorted by address. A machine without a PCI bus has none.
+func (b *Bus) GPUs() ([]GPU, error) {
 	var gpus []GPU
-	err := eachDevice(sys, func(addr string, read func(string) (uint64, error)) error {
+	others := map[string]bool{}
+	err := eachDevice(b.Sys, func(addr string, read func(string) (uint64, error)) error {
+		if b.others[addr] {
+			others[addr] = true
+			return nil
+		}
 		vendor, class, err := vendorAndClass(read)
-		if err != nil || vendor != NVIDIA || (class>>8 != 0x0300 && class>>8 != 0x0302) {
+		if err != nil {
 			return err
+		}
+		if vendor != NVIDIA || (class>>8 != 0x0300 && class>>8 != 0x0302) {
+			others[addr] = true
+			return nil
 		}
 		g := GPU{Address: addr, Vendor: vendor, Class: class}
 		for name, to := range map[string]*uint16{"device": &g.Device, "subsystem_vendor": &g.SubVendor, "subsystem_device": &g.SubDevice} {
@@ -61,12 +78,11 @@ func GPUs(sys string) ([]GPU, error) {
 			}
 			*to = uint16(n)
 		}
-		if link, err := os.Readlink(filepath.Join(sys, "bus/pci/devices", addr, "driver")); err == nil {
-			g.Driver = filepath.Base(link)
-		}
+		g.readBinding(b.Sys)
 		gpus = append(gpus, g)
 		return nil
 	})
+	b.others = others
 	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Address, b.Address) })
 	return gpus, err
 }

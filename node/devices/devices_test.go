@@ -33,7 +33,7 @@ func TestPCI(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/0000:e1:00.0"), 0o755)) // a device that disappears during the scan
 	require.NoError(t, os.MkdirAll(filepath.Join(sys, "bus/pci/devices/not-an-address"), 0o755))
 
-	gpus := require.Value(GPUs(sys))(t)
+	gpus := require.Value((&Bus{Sys: sys}).GPUs())(t)
 	gpu := GPU{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, SubVendor: 0x10de, SubDevice: 0x12a2, Class: 0x030000}
 	second := gpu
 	second.Address, second.Class, second.Driver = "0000:af:00.0", 0x030200, "nvidia"
@@ -45,13 +45,13 @@ func TestPCI(t *testing.T) {
 
 func TestPCIWithoutBusAndWithNonsense(t *testing.T) {
 	t.Parallel()
-	if gpus, err := GPUs(t.TempDir()); err != nil || len(gpus) > 0 {
+	if gpus, err := (&Bus{Sys: t.TempDir()}).GPUs(); err != nil || len(gpus) > 0 {
 		t.Errorf("no bus: %v, %v", gpus, err)
 	}
 	for name, vendor := range map[string]string{"words": "NVIDIA", "too long": "0x10de0000000000000000000000000000000000000000000000000000000000000000000"} {
 		sys := t.TempDir()
 		pci(t, sys, "0000:05:00.0", vendor, "0x030000", "")
-		assert.Errorf(t, assert.Err(GPUs(sys)), "%s: accepted", name)
+		assert.Errorf(t, assert.Err((&Bus{Sys: sys}).GPUs()), "%s: accepted", name)
 	}
 }
 

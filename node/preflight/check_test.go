@@ -88,15 +88,24 @@ var cases = []struct {
 	{"nouveau to unload", GPUDriver, nil, bound("nouveau", 0, true), Warning, "unused: it will be unloaded", "blacklist"},
 	{"nouveau in use", GPUDriver, nil, bound("nouveau", 2, true), Blocked, "bound to nouveau", "reboot"},
 	{"nova", GPUDriver, nil, bound("nova_core", 0, true), Blocked, "bound to nova_core", "nova_drm"},
-	{"vfio-pci", GPUDriver, nil, bound("vfio-pci", 0, false), Blocked, "bound to vfio-pci", "echo 0000:05:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind"},
-	{"pci-stub", GPUDriver, nil, bound("pci-stub", 0, false), Blocked, "bound to pci-stub", "pci-stub.ids"},
+	{"vfio-pci", GPUDriver, nil, bound("vfio-pci", 0, false), Blocked, "lent to vfio-pci", "echo 0000:05:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind"},
+	{"pci-stub", GPUDriver, nil, bound("pci-stub", 0, false), Blocked, "lent to pci-stub", "pci-stub.ids"},
 	{"framebuffer", GPUDriver, nil, bound("nvidiafb", 0, false), Blocked, "bound to nvidiafb", "Blacklist nvidiafb"},
-	{"stranger", GPUDriver, nil, bound("odd", 0, false), Blocked, "bound to odd", "/sys/bus/pci/drivers/odd/unbind"},
+	{"stranger", GPUDriver, nil, bound("odd", 0, false), Blocked, "lent to odd", "/sys/bus/pci/drivers/odd/unbind"},
 	{"one of two", GPUDriver, nil, func(i *Input) {
 		i.GPUs = []devices.GPU{gpu(a100, "vfio-pci"), at("0000:06:00.0", gpu(a100, "nvidia"))}
-	}, Warning, "takes the other GPUs only", "virtual machine"},
+	}, OK, "0000:05:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is lent to vfio-pci; the driver takes the other GPUs", ""},
+	{"one of two is reserved", GPUDriver, nil, func(i *Input) {
+		i.GPUs = []devices.GPU{gpu(a100, "nvidia"), {Address: "0000:06:00.0", Vendor: 0x10de, Device: a100, Override: "vfio-pci"}}
+	}, OK, "0000:06:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is lent to vfio-pci", ""},
+	{"the only one is reserved", GPUDriver, nil, func(i *Input) { i.GPUs[0].Override = "vfio-pci" }, Blocked, "lent to vfio-pci", "driver_override"},
+	{"lent since the driver was loaded", GPUDriver, nil, func(i *Input) { bound("vfio-pci", 0, false)(i); i.Stays = true }, OK, "stays, without a GPU", ""},
+	{"one lent, one with nouveau", GPUDriver, nil, func(i *Input) {
+		i.GPUs = []devices.GPU{gpu(a100, "vfio-pci"), at("0000:06:00.0", gpu(a100, "nouveau"))}
+	}, Blocked, "0000:06:00.0 (NVIDIA A100-SXM4-40GB, 10de:20b0) is bound to nouveau, 0000:05:00.0", "blacklist"},
 
-	{"lost", GPUHealth, map[string]string{"sys/bus/pci/devices/0000:05:00.0/config": strings.Repeat("\xff", 64)}, nil, Warning, "does not answer", "Switch the node off"},
+	{"lost", GPUHealth, nil, func(i *Input) { i.GPUs[0].Silent = true }, Warning, "does not answer", "Switch the node off"},
+	{"lent, and it does not answer", GPUHealth, nil, func(i *Input) { bound("vfio-pci", 0, false)(i); i.GPUs[0].Silent = true }, OK, "every GPU answers", ""},
 	{"no addresses", GPUHealth, map[string]string{"sys/bus/pci/devices/0000:05:00.0/resource": "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"}, nil, Warning, "no addresses", "Above 4G"},
 
 	{"K80", GPUSupported, nil, gpus(k80), Blocked, "535.261.03 no longer supports 0000:05:00.0 (Tesla K80, 10de:102d): the last branch that does is 470", "branch 470"},
@@ -104,6 +113,9 @@ var cases = []struct {
 	{"K80 and A100", GPUSupported, nil, func(i *Input) {
 		i.GPUs = []devices.GPU{gpu(k80, ""), at("0000:06:00.0", gpu(a100, ""))}
 	}, Warning, "will not come up", "branch 470"},
+	{"K80, lent", GPUSupported, nil, func(i *Input) {
+		i.GPUs = []devices.GPU{gpu(k80, "vfio-pci"), at("0000:06:00.0", gpu(a100, ""))}
+	}, OK, "supports every GPU", ""},
 	{"T4", GPUSupported, nil, gpus(t4), OK, "its list lacks 0000:05:00.0 (10de:1eb8), but has other GPUs of that chip", ""},
 	{"not listed, of an old chip", GPUSupported, nil, gpus(k80 + 1), Warning, "lists neither 0000:05:00.0 (10de:102e)", "newer driver"},
 	{"too new", GPUSupported, nil, gpus(tooNew), Warning, "lists neither 0000:05:00.0 (10de:2901)", "newer driver"},
@@ -119,6 +131,9 @@ var cases = []struct {
 	{"mixed", GPUFlavour, nil, func(i *Input) {
 		i.GPUs, i.Flavour = []devices.GPU{gpu(p100, ""), at("0000:06:00.0", gpu(a100, ""))}, driverinfo.Open
 	}, Warning, "will not come up", "different nodes"},
+	{"mixed, and the other one is lent", GPUFlavour, nil, func(i *Input) {
+		i.GPUs, i.Flavour = []devices.GPU{gpu(p100, "vfio-pci"), at("0000:06:00.0", gpu(a100, ""))}, driverinfo.Open
+	}, OK, "open modules", ""},
 	{"GH200, and only proprietary ones for this kernel", GPUFlavour, nil, func(i *Input) { gpus(gh200)(i); i.Serves = []string{driverinfo.Proprietary} }, Blocked, "the image has no others for kernel " + release, "--flavour open for this kernel"},
 	{"no flavour", GPUFlavour, nil, func(i *Input) { i.Flavour = "" }, Skipped, "no flavour", ""},
 

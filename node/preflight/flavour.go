@@ -41,7 +41,8 @@ func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.P
 // can work. The error is a *FlavourError.
 //
 // auto takes the flavour that a GPU requires. Otherwise it follows NVIDIA's installer: open modules from 560
-// on where all GPUs support them, proprietary ones before. A GPU that is not in the list is ignored.
+// on where all GPUs support them, proprietary ones before. A GPU that is not in the list is ignored, and so
+// is one that is lent.
 func Flavour(info driverinfo.Description, release string, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
 	only := "the image has no other"
 	have, kernel := info.Flavours, ""
@@ -60,6 +61,7 @@ func Flavour(info driverinfo.Description, release string, serves []string, suppo
 	case !proprietary:
 		return driverinfo.Open, only, nil
 	}
+	gpus = devices.Ours(gpus)
 	for _, g := range gpus {
 		if c, known := supported.Lookup(g); known && !c.Open {
 			return driverinfo.Proprietary, fmt.Sprintf("the open modules do not drive %s", label(g, c, known)), nil
@@ -94,7 +96,8 @@ func checkFlavour(in *Input) result {
 		return skip("no GPU or no flavour to judge")
 	}
 	var cannot []string
-	for _, g := range in.GPUs {
+	gpus := devices.Ours(in.GPUs)
+	for _, g := range gpus {
 		c, known := in.Supported.Lookup(g)
 		if in.Flavour == driverinfo.Open && known && !c.Open || in.Flavour == driverinfo.Proprietary && needsOpen(g, c, known) {
 			cannot = append(cannot, label(g, c, known))
@@ -107,7 +110,7 @@ func checkFlavour(in *Input) result {
 	switch {
 	case len(cannot) == 0:
 		return ok("%s modules", in.Flavour)
-	case len(cannot) < len(in.GPUs):
+	case len(cannot) < len(gpus):
 		return warn("Keep GPUs that need different kernel modules on different nodes.",
 			"the %s modules do not drive %s, which will not come up", in.Flavour, strings.Join(cannot, ", "))
 	case !slices.Contains(in.Info.Flavours, other):

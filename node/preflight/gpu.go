@@ -1,13 +1,13 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -33,33 +33,42 @@ func checkPresent(in *Input) result {
 	return ok("%s", in.labels())
 }
 
-// checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only nouveau.
+// checkBound checks which drivers the GPUs are bound to. The entrypoint itself can unload only nouveau. A GPU
+// that is lent prevents the start only if no other is left: the driver loads only if it finds a GPU.
 func checkBound(in *Input) result {
-	var taken, fixes []string
+	var taken, lent, fixes []string
 	noted := ""
 	for _, g := range in.GPUs {
 		fix, note := in.unbind(g)
 		if note != "" {
 			noted = note
 		}
-		if fix == "" {
+		switch {
+		case fix == "":
 			continue
+		case g.Lent():
+			lent = append(lent, fmt.Sprintf("%s is lent to %s", in.label(g), cmp.Or(g.Driver, g.Override)))
+		default:
+			taken = append(taken, fmt.Sprintf("%s is bound to %s", in.label(g), g.Driver))
 		}
-		taken = append(taken, fmt.Sprintf("%s is bound to %s", in.label(g), g.Driver))
 		if !slices.Contains(fixes, fix) {
 			fixes = append(fixes, fix)
 		}
 	}
-	finding, fix := strings.Join(taken, ", "), strings.Join(fixes, " ")
+	finding, fix := strings.Join(append(taken, lent...), ", "), strings.Join(fixes, " ")
 	switch {
 	case len(in.GPUs) == 0:
 		return skip("no GPU")
-	case len(taken) == len(in.GPUs):
+	case len(lent) == len(in.GPUs) && in.Stays:
+		return ok("%s; the loaded driver stays, without a GPU", finding)
+	case len(taken)+len(lent) == len(in.GPUs):
 		return block(fix, "%s", finding)
 	case len(taken) > 0:
 		return warn(fix, "%s; the driver takes the other GPUs only", finding)
 	case noted != "":
 		return warn("Keep nouveau from loading at boot: blacklist it on the host and make the initramfs anew.", "%s", noted)
+	case len(lent) > 0:
+		return ok("%s; the driver takes the other GPUs", finding)
 	default:
 		return ok("no GPU is bound to another driver")
 	}
@@ -71,6 +80,9 @@ func (in *Input) unbind(g devices.GPU) (fix, note string) {
 	write := fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind", g.Address, g.Driver)
 	switch g.Driver {
 	case "", "nvidia":
+		if g.Lent() {
+			return fmt.Sprintf("Give the GPU back (echo > /sys/bus/pci/devices/%s/driver_override), or keep the driver off this node: it is set up for pass-through.", g.Address), ""
+		}
 		return "", ""
 	case "nouveau":
 		m, _ := in.module("nouveau")
@@ -103,9 +115,9 @@ func checkHealth(in *Input) result {
 	fix := ""
 	for _, g := range in.GPUs {
 		dir := filepath.Join(in.Sys, "bus/pci/devices", g.Address)
-		config, err := bounded.Text(filepath.Join(dir, "config"), maxSmall)
 		switch {
-		case err == nil && len(config) >= 4 && config[:4] == "\xff\xff\xff\xff":
+		case g.Lent(): // it may sleep, and its user may reset it
+		case g.Silent:
 			ill = append(ill, in.label(g)+" does not answer on the bus")
 			fix = "Switch the node off and on again (a reboot keeps the power on); if that does not help, reseat or replace the GPU."
 		case noAddresses(value(dir, "resource")):
@@ -142,7 +154,8 @@ func checkSupported(in *Input) result {
 		return skip("no GPU, or no list of GPUs")
 	}
 	var legacy, unknown, unlisted, branches []string
-	for _, g := range in.GPUs {
+	gpus := devices.Ours(in.GPUs)
+	for _, g := range gpus {
 		c, known := in.Supported.Lookup(g)
 		switch n := branch(c.Legacy); {
 		case !known && in.Supported.Drives(g):
@@ -157,7 +170,7 @@ func checkSupported(in *Input) result {
 	slices.Sort(branches)
 	which := strings.Join(slices.Compact(branches), " or ")
 	switch {
-	case len(legacy) == len(in.GPUs):
+	case len(legacy) == len(gpus):
 		return block(fmt.Sprintf("Use an image with a driver of branch %s.", which),
 			"driver %s no longer supports %s: the last branch that does is %s", in.Info.Driver, strings.Join(legacy, ", "), which)
 	case len(legacy) > 0:

@@ -27,7 +27,6 @@ func goodFiles() map[string]string {
 		"sys/kernel/security/lockdown":                         "[none] integrity confidentiality\n",
 		"sys/module/i2c_core/":                                 "",
 		"sys/bus/pci/devices/0000:05:00.0/vendor":              "0x10de\n",
-		"sys/bus/pci/devices/0000:05:00.0/config":              "\xde\x10\xb8\x1e rest",
 		"sys/bus/pci/devices/0000:05:00.0/resource":            "0x00000000fb000000 0x00000000fbffffff 0x0000000000040200\n0x0 0x0 0x0\n",
 		"proc/sys/kernel/tainted":                              "4097\n",
 		"proc/crypto":                                          "name         : sha256\ndriver       : sha256-generic\nmodule       : kernel\n\nname         : sha1\ndriver       : sha1-generic\n",
