@@ -47,6 +47,9 @@ type world struct {
 	daemonDown   bool            // the daemon has died
 	preflightBad bool
 
+	bus []devices.GPU
+	log []string // of the kernel, since an instance read it
+
 	faster  string // srcversion of the nvidia that another program loads just before an instance does
 	ignores bool   // the kernel ignores parameters
 	fewer   bool   // sets lack nvidia-modeset
@@ -69,12 +72,18 @@ func memory(t testing.TB) string {
 	return dir
 }
 
+// t4At is a GPU that is the driver's.
+func t4At(address string) devices.GPU {
+	return devices.GPU{Address: address, Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}
+}
+
 // hostModules are the modules of a host before the first driver.
 var hostModules = []string{"i2c_core"}
 
 func newWorld(t testing.TB, dir string) *world {
 	t.Helper()
-	w := &world{dir: dir, modules: map[string]kmod.Module{}, params: map[string][]string{}, cache: map[string]bool{}, broken: map[string]bool{}}
+	w := &world{dir: dir, modules: map[string]kmod.Module{}, params: map[string][]string{}, cache: map[string]bool{}, broken: map[string]bool{},
+		bus: []devices.GPU{t4At("0000:05:00.0")}}
 	for _, name := range hostModules {
 		w.modules[name] = kmod.Module{Name: name, State: "live"}
 	}
@@ -89,7 +98,7 @@ func (w *world) clone(t testing.TB) *world {
 	c := newWorld(t, w.dir)
 	c.modules, c.params, c.cache, c.broken = maps.Clone(w.modules), maps.Clone(w.params), maps.Clone(w.cache), maps.Clone(w.broken)
 	c.layers, c.nodes, c.users, c.leaks = slices.Clone(w.layers), slices.Clone(w.nodes), slices.Clone(w.users), slices.Clone(w.leaks)
-	c.firmware, c.lives = w.firmware, w.lives
+	c.firmware, c.lives, c.bus, c.log = w.firmware, w.lives, slices.Clone(w.bus), slices.Clone(w.log)
 	if w.saved != nil {
 		st := *w.saved
 		c.saved = &st

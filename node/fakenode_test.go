@@ -154,7 +154,17 @@ func (d *fakeDaemons) Stop(context.Context) error {
 }
 
 func (i *instance) GPUs() ([]devices.GPU, error) {
-	return []devices.GPU{{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"}}, nil
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.bus), nil
+}
+
+func (i *instance) KernelLog() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	lines := i.log
+	i.log = nil
+	return lines
 }
 func (i *instance) Mellanox() (bool, error) { return i.mellanox, nil }
 func (i *instance) Options() (kmod.Options, error) {
@@ -179,15 +189,18 @@ func (i *instance) Preflight(context.Context, Question) []preflight.Check {
 func (i *instance) CreateNodes(_ context.Context, record func([]devices.Node)) error {
 	missing := []devices.Node{{Path: "/dev/nvidiactl", Major: 195, Minor: 255, Made: true}}
 	i.mu.Lock()
-	made := len(i.nodes) == 0
+	for minor, g := range i.bus {
+		if g.Bound() {
+			missing = append(missing, devices.Node{Path: fmt.Sprintf("/dev/nvidia%d", minor), Major: 195, Minor: uint32(minor), Made: true})
+		}
+	}
+	missing = slices.DeleteFunc(missing, func(n devices.Node) bool { return slices.Contains(i.nodes, n) })
 	i.mu.Unlock()
-	if made {
+	if len(missing) > 0 {
 		record(missing)
 	}
 	return i.do("create nodes", func() error {
-		if made {
-			i.nodes = missing
-		}
+		i.nodes = append(slices.Clone(i.nodes), missing...)
 		return nil
 	})
 }
@@ -202,10 +215,16 @@ func (i *instance) RemoveNodes(nodes []devices.Node) error {
 func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 	err = i.do("ask", func() error {
 		a.Driver = i.modules["nvidia"].Version
-		if !i.sick {
-			a.Devices = []probe.Device{{PCI: "00000000:05:00.0", Name: "Tesla T4"}}
+		for _, g := range i.bus {
+			if g.Bound() && !g.Silent && !i.sick {
+				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4"})
+			}
+			if g.Bound() && g.Silent {
+				err = &probe.DriverError{Source: probe.SourceProbe, Text: "device 1: GPU is lost"}
+				err = errors.Join(err, probe.ErrLost)
+			}
 		}
-		return nil
+		return err
 	})
 	return a, err
 }

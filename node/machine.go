@@ -96,6 +96,7 @@ type Hardware interface {
 	AskUsage(ctx context.Context) (probe.Answer, error)
 	EndUsage()                   // ends AskUsage, which has the driver open, and allows no further calls
 	Reasons(gpu string) []string // returns what the kernel's log says about a GPU
+	KernelLog() []string         // returns what the kernel has logged since the last call; the first call returns nothing
 	WriteKernelHook() error      // writes the hook that compiles the modules when the host installs a kernel
 	RemoveKernelHook() error
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/gpus"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
@@ -46,7 +47,8 @@ type Node struct {
 	prev       *status.Driver // what a predecessor of this boot left, according to its status
 	want       Want
 	options    kmod.Options
-	gpus       []devices.GPU
+	gpus       []devices.GPU // at the start
+	watched    gpus.Watch    // since then
 	found      *kbuild.Set
 	source     string           // of found
 	fresh      bool             // found was compiled or signed here and is not in the cache yet

@@ -31,6 +31,7 @@ func (n *Node) survey(ctx context.Context) error {
 		return err
 	}
 	n.want = n.modules(flavour, n.release, mellanox)
+	n.hardware.KernelLog() // from here on it counts
 	n.log.Info("driver chosen", "driver", n.want.Driver, "flavour", flavour, "kernel", n.release, "gpus", len(n.gpus), "reason", reason)
 	if err := n.find(ctx); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/node/daemons"
-	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -20,6 +19,7 @@ const notAsked = "the GPUs are not asked whether they work: this container is no
 // come up keeps the node not ready or is a warning, as configured; it is asked again while the instance runs.
 func (n *Node) verify(ctx context.Context) error {
 	n.dropRestore() // the new driver is in place: from here on a stop ends without a driver
+	n.lookAtGPUs()
 	reason, err := n.examine(ctx)
 	if err != nil {
 		return err
@@ -44,7 +44,8 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	}
 	switch {
 	case errors.As(err, new(*probe.HungError)):
-		return err.Error(), nil
+		return strings.Join(append(n.watched.Lost(), err.Error()), "; "), nil
+	case errors.Is(err, probe.ErrLost) && answer.Driver != "": // the answer has the other GPUs
 	case err != nil:
 		return "", fmt.Errorf("ask the driver: %w", err)
 	case answer.Driver != "" && answer.Driver != n.want.Driver:
@@ -54,46 +55,23 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	if answer.Source == probe.SourceProcfs {
 		n.warn("%s", notAsked)
 	}
-	gpus, broken := n.judge(answer)
+	n.watched.Answered(answer)
+	return n.judge(), nil
+}
+
+// judge sets the GPUs in the status, and returns the reason why the driver is not ready because of one.
+func (n *Node) judge() string {
+	gpus, broken := n.watched.States(n.hardware.Reasons)
 	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus })
-	if len(broken) == 0 {
-		return "", nil
-	}
 	text := strings.Join(broken, "; ")
-	if n.cfg.GPUInit == GPUWarn {
+	switch {
+	case text == "":
+		return ""
+	case n.cfg.GPUInit == GPUWarn:
 		n.warn("%s", text)
-		return "", nil
+		return ""
 	}
-	return text + " (--gpu-init=warn serves the others all the same)", nil
-}
-
-// judge compares the PCI bus with the driver's answer.
-func (n *Node) judge(answer probe.Answer) (gpus []status.GPU, broken []string) {
-	for _, g := range n.gpus {
-		state := status.GPU{Address: g.Address, ID: fmt.Sprintf("%04x:%04x", g.Vendor, g.Device)}
-		for _, d := range answer.Devices {
-			if d.At(g.Address) {
-				state.Works, state.Name, state.UUID = true, d.Name, d.UUID
-			}
-		}
-		if !state.Works {
-			state.Reason = n.reason(g)
-			broken = append(broken, fmt.Sprintf("GPU %s (%s) does not initialise: %s", g.Address, state.ID, state.Reason))
-		}
-		gpus = append(gpus, state)
-	}
-	return gpus, broken
-}
-
-func (n *Node) reason(g devices.GPU) string {
-	if g.Driver != "nvidia" && g.Driver != "" {
-		return "it is bound to " + g.Driver
-	}
-	lines := n.hardware.Reasons(g.Address)
-	if len(lines) == 0 {
-		return "the driver does not list it, and the kernel's log says nothing of it"
-	}
-	return strings.Join(lines, " / ")
+	return text + " (--gpu-init=warn serves the others all the same)"
 }
 
 func (n *Node) daemonsDown() string {

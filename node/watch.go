@@ -42,7 +42,7 @@ func (n *Node) serve(ctx context.Context) error {
 		case <-next.C:
 			next.Reset(untilNext(n.now()))
 		}
-		again := n.status.Get().State == status.Degraded && n.now().Sub(asked) >= askEvery
+		again := n.status.Get().State == status.Degraded && n.now().Sub(asked) >= askEvery && !n.watched.Absent()
 		reason := n.look(ctx, last, again)
 		if again {
 			asked = n.now()
@@ -63,8 +63,12 @@ func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Tr
 // look returns the reason why the driver is not ready. A reason that only the driver itself can revoke (last)
 // stays, unless again is true: then look asks the driver.
 func (n *Node) look(ctx context.Context, last string, again bool) string {
+	gpuReason, judged := n.followGPUs(ctx)
 	if reason := n.changes(); reason != "" {
 		return reason
+	}
+	if judged {
+		return gpuReason
 	}
 	if last == "" {
 		return ""

@@ -7,16 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/modulestack"
-	"github.com/driver-container/driver-container/node/probe"
-	"github.com/driver-container/driver-container/node/status"
 )
 
 func TestErrors(t *testing.T) {
@@ -68,27 +63,4 @@ func TestWriteTermination(t *testing.T) {
 	n.writeTermination(errors.New("x"))
 	n.cfg.Termination = t.TempDir() // a folder cannot be written
 	n.writeTermination(errors.New("x"))
-}
-
-// quietHardware has no reasons for a GPU.
-type quietHardware struct{ Hardware }
-
-func (quietHardware) Reasons(string) []string { return nil }
-
-func TestJudge(t *testing.T) {
-	t.Parallel()
-	n := &Node{hardware: quietHardware{}, gpus: []devices.GPU{
-		{Address: "0000:05:00.0", Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"},
-		{Address: "0000:06:00.0", Vendor: 0x10de, Device: 0x1eb8, Driver: "nvidia"},
-		{Address: "0000:07:00.0", Vendor: 0x10de, Device: 0x102d, Driver: "pci-stub"},
-	}}
-	gpus, broken := n.judge(probe.Answer{Devices: []probe.Device{{PCI: "00000000:05:00.0", Name: "Tesla T4", UUID: "GPU-1"}}})
-	want := []status.GPU{
-		{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", UUID: "GPU-1", Works: true},
-		{Address: "0000:06:00.0", ID: "10de:1eb8", Reason: "the driver does not list it, and the kernel's log says nothing of it"},
-		{Address: "0000:07:00.0", ID: "10de:102d", Reason: "it is bound to pci-stub"},
-	}
-	if diff := cmp.Diff(want, gpus); diff != "" || len(broken) != 2 || !strings.Contains(broken[1], "0000:07:00.0") {
-		t.Errorf("%q %s", broken, diff)
-	}
 }

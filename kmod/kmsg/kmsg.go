@@ -100,6 +100,9 @@ func (m *Mark) Next() []string {
 	return lines
 }
 
+// Copies says whether each read copies the whole log, because /dev/kmsg could not be opened.
+func (m *Mark) Copies() bool { return m != nil && m.tail != nil }
+
 // syslogLines returns the lines since the mark, and the whole log.
 func (m *Mark) syslogLines() (lines []string, text string) {
 	text, err := readSyslog()

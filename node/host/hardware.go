@@ -40,10 +40,10 @@ type hardware struct {
 
 	mu   sync.Mutex
 	mark *kmsg.Mark // position in the kernel's log at which this instance began to look
+	*gpuWatch
 }
 
-func (h *hardware) GPUs() ([]devices.GPU, error) { return devices.GPUs("/sys") }
-func (h *hardware) Mellanox() (bool, error)      { return devices.HasVendor("/sys", mellanoxVendor) }
+func (h *hardware) Mellanox() (bool, error) { return devices.HasVendor("/sys", mellanoxVendor) }
 func (h *hardware) Options() (kmod.Options, error) {
 	return kmod.ReadOptions(modprobeDirs, h.cfg.Drivers)
 }

@@ -79,7 +79,7 @@ func machine(cfg node.Config, info driverinfo.Description, release string, log *
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: &modules{release: release}, Roots: roots, Supplier: supply,
 		Starter: &daemonStarter{cfg: cfg, log: log}, Locker: &locker{cfg: cfg, log: log},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, kernelHook: hook},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, kernelHook: hook, gpuWatch: newGPUWatch()},
 	}, nil
 }
 

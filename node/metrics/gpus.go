@@ -41,15 +41,17 @@ type gpus struct {
 type answer struct {
 	devices []probe.Device
 	ok      bool
+	hung    bool // the child did not answer in time
 	took    time.Duration
 	at      time.Time
 }
 
 // refresh asks the GPUs when the last answer is too old, and waits at most g.wait for the answer. Only one
-// query runs at a time: every scrape that comes meanwhile waits for the same query.
+// query runs at a time: every scrape that comes meanwhile waits for the same query. After a query that hung,
+// as with a GPU that fell off the bus, a scrape does not wait for the next one.
 func (g *gpus) refresh(ctx context.Context) {
-	running := g.begin(ctx)
-	if running == nil {
+	running, hung := g.begin(ctx)
+	if running == nil || hung {
 		return
 	}
 	select {
@@ -59,23 +61,24 @@ func (g *gpus) refresh(ctx context.Context) {
 	}
 }
 
-func (g *gpus) begin(ctx context.Context) chan struct{} {
+func (g *gpus) begin(ctx context.Context) (running chan struct{}, hung bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	hung = g.latest != nil && g.latest.hung
 	switch {
 	case g.query == nil || g.every <= 0 || g.stopped:
-		return nil
+		return nil, false
 	case g.running != nil:
-		return g.running
+		return g.running, hung
 	case g.latest != nil && g.now().Sub(g.latest.at) < g.every:
-		return nil
+		return nil, false
 	}
 	done := make(chan struct{})
 	// A scraper that closes its connection does not cancel the query.
 	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	g.running = done
 	go g.runQuery(ctx, g.cancel, done)
-	return done
+	return done, hung
 }
 
 func (g *gpus) runQuery(ctx context.Context, cancel context.CancelFunc, done chan struct{}) {
@@ -92,7 +95,7 @@ func (g *gpus) runQuery(ctx context.Context, cancel context.CancelFunc, done cha
 	case errors.Is(err, status.ErrNotReady), errors.Is(err, probe.ErrEnded): // the driver does not serve any GPU
 		g.latest = nil
 	default:
-		g.latest = &answer{devices: reply.Devices, ok: err == nil, took: at.Sub(began), at: at}
+		g.latest = &answer{devices: reply.Devices, ok: err == nil, hung: errors.As(err, new(*probe.HungError)), took: at.Sub(began), at: at}
 	}
 }
 

@@ -103,7 +103,7 @@ func TestSlow(t *testing.T) {
 			t.Error("the answer of the question before", got)
 		}
 		time.Sleep(time.Minute)
-		a.set(10*time.Second, &probe.HungError{}) // the query ends with an error
+		a.set(10*time.Second, errors.New("GPU is lost"))
 		_ = used(t.Context(), g)
 		time.Sleep(20 * time.Second)
 		if got, ok := g.last(); !ok || got.ok {
@@ -120,6 +120,28 @@ func TestSlow(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		if got, _ := g.last(); time.Since(got.at) > 25*time.Second {
 			t.Error(got)
+		}
+	})
+}
+
+// TestHung: only the first scrape waits for a GPU that hangs. When it answers again, its values are back.
+func TestHung(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &asker{takes: 10 * time.Second, err: &probe.HungError{}}
+		g := newGPUs(a, 30*time.Second)
+		for i, want := range []time.Duration{scrapeWait, 0, 0} {
+			began := time.Now()
+			g.refresh(t.Context())
+			assert.Equalf(t, want, time.Since(began), "scrape %d", i)
+			time.Sleep(time.Minute)
+		}
+		a.set(time.Second, nil)
+		g.refresh(t.Context())
+		time.Sleep(time.Minute)
+		began := time.Now()
+		if got := used(t.Context(), g); got != 5 || time.Since(began) != time.Second {
+			t.Error(got, time.Since(began))
 		}
 	})
 }

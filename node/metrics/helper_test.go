@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// busy is a status in which every field is set: an upgrade that waits, on a node with two GPUs.
+// busy is a status in which every field is set: an upgrade that waits, on a node with two GPUs and a
+// lent one.
 func busy() status.Snapshot {
 	return status.Snapshot{
 		State: status.Waiting, WaitsFor: status.ForHolders, Reason: "in use", Kernel: "6.1.0-42-amd64", Wanted: "535.261.03", Image: "example.com/driver:535.261.03-debian12",
@@ -36,8 +37,9 @@ func busy() status.Snapshot {
 			Modules: []status.Module{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
 		Counters: status.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
 		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
-		GPUs: []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", Works: true},
-			{Address: "0000:af:00.0", ID: "10de:1eb8", Reason: "it is lost"}},
+		GPUs: []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", State: status.GPUOurs, Driver: "nvidia", Works: true},
+			{Address: "0000:af:00.0", ID: "10de:1eb8", State: status.GPULost, Driver: "nvidia", Reason: "it is lost"},
+			{Address: "0000:b0:00.0", ID: "10de:1eb8", State: status.GPULent, Driver: "vfio-pci", Reason: "lent to vfio-pci"}},
 		Holders: []kmod.Holder{{PID: 1, PodNamespace: "a", PodName: "x"}, {PID: 2, PodNamespace: "a", PodName: "x"}, {PID: 3}},
 	}
 }

@@ -28,9 +28,12 @@ var (
 	holderProcesses = gauge("holder_processes", "The same by pod; both labels are empty for processes outside of pods and where the pod's name is not known.", "holder_namespace", "holder_pod")
 	blockedUnloads  = counter("blocked_unloads_total", "Stops and replacements that found the driver in use; each counts once, however long it waits.")
 
-	gpusExpected   = gauge("gpus_expected", "NVIDIA GPUs on this node's PCI bus.")
+	gpusExpected   = gauge("gpus_expected", "NVIDIA GPUs that the driver has to serve: those of this node's PCI bus, without those that are lent or unbound, with those that are lost.")
 	gpusWorking    = gauge("gpus_working", "GPUs that the driver had initialised when readiness was decided.")
-	gpuUp          = gauge("gpu_up", "Whether this GPU is one of those.", "gpu", "uuid", "model")
+	gpusLent       = gauge("gpus_lent", "GPUs that are lent to another driver, such as vfio-pci.")
+	gpusLost       = gauge("gpus_lost", "GPUs that fell off the bus.")
+	gpuState       = gauge("gpu_state", "Whose a GPU is, always 1. state is ours, lent, unbound, taken or lost; driver is the one that it is bound to.", "gpu", "state", "driver")
+	gpuUp          = gauge("gpu_up", "Whether this GPU of the driver is initialised.", "gpu", "uuid", "model")
 	daemonUp       = gauge("daemon_up", "Whether a daemon of the driver is ready.", "daemon")
 	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
 )
@@ -123,13 +126,17 @@ func (s sink) hardware(st status.Snapshot) {
 	if len(st.GPUs) == 0 {
 		return // not known yet
 	}
-	working := 0
+	working, expected, _ := status.CountGPUs(st.GPUs)
+	count := map[status.GPUState]int{}
 	for _, g := range st.GPUs {
-		if g.Works {
-			working++
+		count[g.State]++
+		s.send(gpuState, 1, g.Address, string(g.State), g.Driver)
+		if g.Expected() {
+			s.send(gpuUp, boolValue(g.Works), g.Address, g.UUID, g.Name)
 		}
-		s.send(gpuUp, boolValue(g.Works), g.Address, g.UUID, g.Name)
 	}
-	s.send(gpusExpected, float64(len(st.GPUs)))
+	s.send(gpusExpected, float64(expected))
 	s.send(gpusWorking, float64(working))
+	s.send(gpusLent, float64(count[status.GPULent]))
+	s.send(gpusLost, float64(count[status.GPULost]))
 }

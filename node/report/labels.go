@@ -26,9 +26,12 @@ func (r *Reporter) label(st status.Snapshot) {
 	case st.State == status.Serving, st.State == status.Restored:
 		gpus := make([]labelledGPU, 0, len(st.GPUs))
 		for _, g := range st.GPUs {
+			if !g.Expected() {
+				continue
+			}
 			gpus = append(gpus, labelledGPU{Model: gpuModel(g.Name, r.o.Proc, g.Address, g.ID), Works: g.Works})
 		}
-		err = writeLabels(r.o.Features, labelsOf(st.Up.Version, st.Up.Flavour, gpus))
+		err = writeLabels(r.o.Features, labelsOf(st.Up.Version, st.Up.Flavour, gpus, len(st.GPUs)-len(gpus)))
 	}
 	switch {
 	case err == nil:
@@ -52,9 +55,10 @@ type labelledGPU struct {
 //	nvidia.com/driver.gpu.model                                 Tesla-T4, or mixed
 //	nvidia.com/driver.gpu.count, .working                       number of GPUs, and of those that initialised
 //	nvidia.com/driver.gpu.count.MODEL                           of each model, if they are mixed
+//	nvidia.com/driver.gpu.lent                                  others: GPUs that the driver does not have, if there are any
 //
-// Without gpus there are no labels about GPUs, because the GPUs are not known.
-func labelsOf(version, flavour string, gpus []labelledGPU) map[string]string {
+// Without any GPU there are no labels about GPUs, because the GPUs are not known.
+func labelsOf(version, flavour string, gpus []labelledGPU, others int) map[string]string {
 	labels := map[string]string{}
 	set := func(name, value string) {
 		if value = labelValue(value); value != "" {
@@ -66,8 +70,11 @@ func labelsOf(version, flavour string, gpus []labelledGPU) map[string]string {
 		set("version."+[]string{"major", "minor", "revision"}[i], part)
 	}
 	set("flavour", flavour)
-	if len(gpus) == 0 {
+	if len(gpus)+others == 0 {
 		return labels
+	}
+	if others > 0 {
+		set("gpu.lent", strconv.Itoa(others))
 	}
 	models, working := map[string]int{}, 0
 	for _, g := range gpus {

@@ -53,7 +53,8 @@ type Reporter struct {
 	recorder  *kubernetes.Recorder
 	last      situation // the last one that was recorded
 	recorded  time.Time
-	phase     string // the phase of the start, and since when it lasts
+	gpus      map[string]status.GPUState // by address, at the last report
+	phase     string                     // the phase of the start, and since when it lasts
 	since     time.Time
 	condition sender
 	reported  reported // the condition
@@ -125,6 +126,7 @@ func (r *Reporter) report(ctx context.Context, final bool) {
 		r.removeTaints(ctx, st)
 	}
 	r.record(st)
+	r.recordGPUs(st)
 	if r.events.ready(r.now()) {
 		err := r.recorder.Send(ctx, final)
 		r.events.result(ctx, r.now(), err)

@@ -64,17 +64,13 @@ func serving(st status.Snapshot) string {
 	if st.Up == nil {
 		return ""
 	}
-	working, took := 0, 0.0
-	for _, g := range st.GPUs {
-		if g.Works {
-			working++
-		}
-	}
+	working, expected, _ := status.CountGPUs(st.GPUs)
+	took := 0.0
 	for _, p := range st.Phases {
 		took += p.Seconds
 	}
-	return fmt.Sprintf("driver %s (%s modules, %s) serves kernel %s, %d of %d GPUs work; the start took %s",
-		st.Up.Version, st.Up.Flavour, source(st.Up.Source), st.Kernel, working, len(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String())
+	return fmt.Sprintf("driver %s (%s modules, %s) serves kernel %s, %d of %d GPUs work%s; the start took %s",
+		st.Up.Version, st.Up.Flavour, source(st.Up.Source), st.Kernel, working, expected, others(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String())
 }
 
 func source(s string) string {

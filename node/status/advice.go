@@ -102,7 +102,11 @@ func adviseDegraded(st Snapshot) Advice {
 	switch {
 	case strings.Contains(st.Reason, "delete this pod"):
 		return Advice{Next: "somebody else changed the driver under this container: delete the pod, its successor puts all of it up again"}
-	case slices.ContainsFunc(st.GPUs, func(g GPU) bool { return !g.Works }):
+	case slices.ContainsFunc(st.GPUs, func(g GPU) bool { return g.State == GPULost }):
+		return Advice{Heals: "the other GPUs go on; the node is ready again when the GPU answers, or when its node restarts without it",
+			Next: "drain the node (kubectl drain), then reset the GPU, or switch the node off and on; a GPU that falls off again is broken, or its slot, power or cooling is; " +
+				"--gpu-init=warn (DRIVER_GPU_INIT) counts the others only"}
+	case slices.ContainsFunc(st.GPUs, func(g GPU) bool { return g.Expected() && !g.Works }):
 		return Advice{Heals: "the GPU is asked again every 30 s",
 			Next: "the reason is the kernel's: reset or replace the GPU, or reboot the node; --gpu-init=warn (DRIVER_GPU_INIT) serves the others meanwhile"}
 	}

@@ -139,13 +139,3 @@ type Module struct {
 	SHA256     string   `json:"sha256"`           // of the file
 	Params     []string `json:"params,omitempty"` // name=value
 }
-
-// GPU is a device on the PCI bus and the result of its initialisation.
-type GPU struct {
-	Address string `json:"address"`          // on the PCI bus
-	ID      string `json:"id"`               // "10de:1eb8"
-	Name    string `json:"name,omitempty"`   // model, as NVML or the kernel module gives it
-	UUID    string `json:"uuid,omitempty"`   // from NVML
-	Works   bool   `json:"works"`            // whether it initialised
-	Reason  string `json:"reason,omitempty"` // the kernel's message, if it does not work
-}

@@ -47,7 +47,7 @@ func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) 
 		row("root", "%s%s", RootPath(run), rootSource(d.RootDir))
 	}
 	for _, g := range st.GPUs {
-		row("GPU", "%s %s %s %s", g.Address, g.ID, works(g), g.UUID)
+		row("GPU", "%s %s %s %s", g.Address, g.ID, g.text(), g.UUID)
 	}
 	for _, d := range st.Daemons {
 		row("daemon", "%s pid %d, ready %v, restarts %d %s", d.Name, d.PID, d.Ready, d.Restarts, d.Reason)
@@ -111,11 +111,4 @@ func rootSource(dir string) string {
 		return ""
 	}
 	return " from " + dir
-}
-
-func works(g GPU) string {
-	if g.Works {
-		return g.Name
-	}
-	return "does not work: " + g.Reason
 }

@@ -1,0 +1,165 @@
+// Package gpus follows the GPUs of a node while its driver serves: which of them are the driver's, which are
+// lent to another driver, and which fell off the bus.
+//
+// It is told what the PCI bus, the kernel's log and the driver say, and draws the conclusions. It reads
+// nothing itself, binds and unbinds nothing, and does not decide whether the node is ready.
+package gpus
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// Watch is what is known of the GPUs. The zero value knows none. It is not safe for several goroutines.
+type Watch struct {
+	known  map[string]*gpu // by address
+	answer probe.Answer    // the last one of the driver
+}
+
+// gpu is a GPU that is on the bus, or that was on it when it was lost.
+type gpu struct {
+	devices.GPU
+	was    bool   // a driver had it in this life, so that somebody has unbound it if none has it now
+	gone   bool   // it is not on the bus any more
+	silent int    // how many looks in a row it did not answer
+	lost   string // what the kernel's log said when it was lost; "": nothing
+	state  status.GPUState
+}
+
+// patience is how many looks in a row a GPU that answered before may be silent: it may be in a reset.
+const patience = 2
+
+// Change is a GPU whose state is another one than at the last look.
+type Change struct {
+	devices.GPU
+	From, To status.GPUState // "" for a GPU that was not known, or that is not known any more
+}
+
+// Came says whether the driver has got the GPU, so that it can be asked and needs device files.
+func (c Change) Came() bool { return c.To == status.GPUOurs }
+
+// String says what happened to the GPU.
+func (c Change) String() string {
+	what := fmt.Sprintf("GPU %s (%04x:%04x)", c.Address, c.Vendor, c.Device)
+	switch c.To {
+	case status.GPULent:
+		return what + " is lent to " + taker(c.GPU)
+	case status.GPUUnbound:
+		return what + " was unbound, and no driver has it"
+	case status.GPUTaken:
+		return what + " was taken by " + c.Driver
+	case status.GPULost:
+		return what + " fell off the bus"
+	case "":
+		return what + " was removed from the bus"
+	}
+	if c.From == "" {
+		return what + " is new"
+	}
+	return what + " is the driver's again"
+}
+
+// taker returns the driver that a GPU is lent to.
+func taker(g devices.GPU) string { return cmp.Or(g.Driver, g.Override) }
+
+// Look notes what is on the bus, and the kernel's lines since the last look. It returns what changed, by
+// address.
+func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
+	first := w.known == nil
+	if first {
+		w.known = map[string]*gpu{}
+	}
+	fallen := fallenOff(log)
+	for _, g := range bus {
+		k, seen := w.known[g.Address]
+		if !seen || k.gone || k.Driver != g.Driver { // a driver that is bound anew begins with a working GPU
+			was := seen && k.was
+			state := status.GPUState("")
+			if seen {
+				state = k.state
+			}
+			k = &gpu{was: was, state: state}
+			w.known[g.Address] = k
+			if !seen {
+				k.silent = patience - 1
+			}
+		}
+		k.GPU, k.was = g, k.was || g.Driver != "" || g.Lent()
+		k.silent++
+		if !g.Silent {
+			k.silent = 0
+		}
+		if line := fallen[g.Address]; line != "" && !g.Lent() {
+			k.lost = line
+		}
+	}
+	for address, k := range w.known {
+		here := slices.ContainsFunc(bus, func(g devices.GPU) bool { return g.Address == address })
+		k.gone = k.gone || !here
+		to := k.now()
+		if k.gone && to != status.GPULost { // it was taken away while it was not in use
+			to = ""
+			delete(w.known, address)
+		}
+		if to != k.state {
+			changes = append(changes, Change{GPU: k.GPU, From: k.state, To: to})
+		}
+		k.state = to
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Address, b.Address) })
+	return changes
+}
+
+// now returns the state of a GPU.
+func (k *gpu) now() status.GPUState {
+	switch {
+	case k.gone && (k.Bound() || k.state == status.GPULost):
+		return status.GPULost
+	case k.Lent():
+		return status.GPULent
+	case k.Taken():
+		return status.GPUTaken
+	case k.silent >= patience || k.lost != "":
+		return status.GPULost
+	case k.Driver == "" && k.was:
+		return status.GPUUnbound
+	}
+	return status.GPUOurs
+}
+
+// Answered notes an answer of the driver. A GPU that answers has not fallen off the bus, or has come back.
+// procfs is no answer: the driver lists a lost GPU there.
+func (w *Watch) Answered(a probe.Answer) {
+	w.answer = a
+	for _, k := range w.known {
+		if _, works := w.answers(k.Address); works && a.Source != probe.SourceProcfs {
+			k.lost = ""
+		}
+	}
+}
+
+// answers returns what the driver said about a GPU.
+func (w *Watch) answers(address string) (probe.Device, bool) {
+	for _, d := range w.answer.Devices {
+		if d.At(address) {
+			return d, true
+		}
+	}
+	return probe.Device{}, false
+}
+
+// Absent says whether a GPU of the driver does not answer on the bus, or is not there any more. To ask the
+// driver again is of no use then, and can take until its deadline.
+func (w *Watch) Absent() bool {
+	for _, k := range w.known {
+		if k.state == status.GPULost && k.lost == "" {
+			return true
+		}
+	}
+	return false
+}

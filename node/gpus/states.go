@@ -1,0 +1,62 @@
+package gpus
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// States returns all GPUs for the status, by address, and a sentence about each that is the driver's and does
+// not work. reasons returns what the kernel's log says about a GPU that does not initialise.
+func (w *Watch) States(reasons func(address string) []string) (states []status.GPU, broken []string) {
+	for _, address := range slices.Sorted(maps.Keys(w.known)) {
+		k := w.known[address]
+		g := status.GPU{Address: address, ID: fmt.Sprintf("%04x:%04x", k.Vendor, k.Device), Driver: k.Driver, State: k.state}
+		what := fmt.Sprintf("GPU %s (%s)", g.Address, g.ID)
+		switch k.state {
+		case status.GPULent:
+			g.Reason = "lent to " + taker(k.GPU)
+		case status.GPUUnbound:
+			g.Reason = fmt.Sprintf("no driver has it: echo %s > /sys/bus/pci/drivers/nvidia/bind gives it to this one", address)
+		case status.GPUTaken:
+			g.Reason = "it is bound to " + k.Driver
+			broken = append(broken, fmt.Sprintf("%s does not initialise: %s", what, g.Reason))
+		case status.GPULost:
+			g.Reason = k.loss()
+			broken = append(broken, fmt.Sprintf("%s fell off the bus: %s; the other GPUs go on. "+
+				"Drain the node, and reset the GPU or switch the node off and on", what, g.Reason))
+		default:
+			if d, works := w.answers(address); works {
+				g.Works, g.Name, g.UUID = true, d.Name, d.UUID
+				break
+			}
+			g.Reason = strings.Join(reasons(address), " / ")
+			if g.Reason == "" {
+				g.Reason = "the driver does not list it, and the kernel's log says nothing of it"
+			}
+			broken = append(broken, fmt.Sprintf("%s does not initialise: %s", what, g.Reason))
+		}
+		states = append(states, g)
+	}
+	return states, broken
+}
+
+// Lost returns the sentences of States about GPUs that fell off the bus.
+func (w *Watch) Lost() (lost []string) {
+	_, broken := w.States(func(string) []string { return nil })
+	return slices.DeleteFunc(broken, func(text string) bool { return !strings.Contains(text, "fell off the bus") })
+}
+
+// loss says how it is known that a GPU fell off the bus.
+func (k *gpu) loss() string {
+	switch {
+	case k.gone:
+		return "it is not on the PCI bus any more"
+	case k.lost != "":
+		return k.lost
+	}
+	return "its configuration space reads as all ones"
+}

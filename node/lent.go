@@ -1,0 +1,51 @@
+package node
+
+import (
+	"context"
+	"slices"
+
+	"github.com/driver-container/driver-container/node/gpus"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// lookAtGPUs looks at the bus and at the kernel's log, and logs what changed.
+func (n *Node) lookAtGPUs() []gpus.Change {
+	bus, err := n.hardware.GPUs()
+	if err != nil {
+		n.warn("the GPUs cannot be watched: %v", err)
+		return nil
+	}
+	changes := n.watched.Look(bus, n.hardware.KernelLog())
+	for _, c := range changes {
+		log := n.log.Info
+		if c.To == status.GPULost || c.To == status.GPUTaken {
+			log = n.log.Error
+		}
+		if c.From != "" || c.To != status.GPUOurs {
+			log("GPU changed", "what", c.String())
+		}
+	}
+	return changes
+}
+
+// followGPUs reports GPUs that were lent, lost or given back since the last look. A GPU that the driver has
+// got gets its device files. The result says whether reason is why the driver is not ready; otherwise the
+// reason from before may still be right. The driver itself is asked about a GPU that came, and not about one
+// that is on its way to another driver, or lost.
+func (n *Node) followGPUs(ctx context.Context) (reason string, judged bool) {
+	changes := n.lookAtGPUs()
+	if len(changes) == 0 {
+		return "", false
+	}
+	if !slices.ContainsFunc(changes, gpus.Change.Came) {
+		return n.judge(), true
+	}
+	if err := n.makeNodes(ctx); err != nil {
+		n.warn("a GPU came to the driver: %v", err)
+	}
+	reason, err := n.examine(ctx)
+	if err != nil {
+		reason = err.Error()
+	}
+	return reason, true
+}

@@ -1,0 +1,69 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/driver-container/driver-container/node/kubernetes"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// recordGPUs records an Event for each GPU that was lent, unbound, lost or given back since the last report.
+// GPUs that the driver has had from the beginning are no news.
+func (r *Reporter) recordGPUs(st status.Snapshot) {
+	if !r.events.on || len(st.GPUs) == 0 || !st.Holding() {
+		return
+	}
+	now := map[string]status.GPUState{}
+	for _, g := range st.GPUs {
+		now[g.Address] = g.State
+		before, known := r.gpus[g.Address]
+		if before == g.State && known || g.State == "" || !known && g.State == status.GPUOurs {
+			continue
+		}
+		e := gpuEvent(g)
+		e.About = r.o.Pod
+		r.recorder.Record(e)
+		if r.o.Node != "" {
+			e.About = kubernetes.Node(r.o.Node)
+			r.recorder.Record(e)
+		}
+	}
+	r.gpus = now
+}
+
+// gpuEvent returns the Event for the present state of a GPU.
+func gpuEvent(g status.GPU) kubernetes.Event {
+	e := kubernetes.Event{Message: fmt.Sprintf("GPU %s (%s): %s", g.Address, g.ID, g.Reason)}
+	switch g.State {
+	case status.GPULent:
+		e.Reason = "GPULent"
+	case status.GPUUnbound:
+		e.Reason = "GPUUnbound"
+	case status.GPUTaken:
+		e.Reason, e.Warning = "GPUTaken", true
+	case status.GPULost:
+		e.Reason, e.Warning = "GPULost", true
+		e.Message = fmt.Sprintf("GPU %s (%s) fell off the bus: %s. Drain the node, and reset the GPU or switch the node off and on", g.Address, g.ID, g.Reason)
+	default:
+		e.Reason = "GPUReturned"
+		e.Message = strings.TrimSuffix(fmt.Sprintf("GPU %s (%s) is the driver's again: %s", g.Address, g.ID, g.Reason), ": ")
+	}
+	return e
+}
+
+// others returns which GPUs the driver does not have, ", lent: 0000:06:00.0"; "" if it has all.
+func others(gpus []status.GPU) (text string) {
+	for _, state := range []status.GPUState{status.GPULent, status.GPUUnbound} {
+		var addresses []string
+		for _, g := range gpus {
+			if g.State == state {
+				addresses = append(addresses, g.Address)
+			}
+		}
+		if len(addresses) > 0 {
+			text += fmt.Sprintf(", %s: %s", state, strings.Join(addresses, " "))
+		}
+	}
+	return text
+}

@@ -1,0 +1,57 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// TestGPUEvents: a GPU that is lent, lost and given back is an Event on pod and node each time, the condition
+// and the labels count the others.
+func TestGPUEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	at := func(state status.GPUState, reason string) status.Snapshot {
+		st := serves
+		st.GPUs = []status.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", Name: "Tesla T4", State: status.GPUOurs, Works: true},
+			{Address: "0000:06:00.0", ID: "10de:1eb8", Name: "Tesla T4", State: state, Works: state == status.GPUOurs, Reason: reason}}
+		return st
+	}
+	b.see(t, 0, status.Snapshot{State: status.Starting, Phase: "verify"})
+	b.see(t, 0, at(status.GPULent, "lent to vfio-pci"))
+	if c := b.condition(); !strings.HasPrefix(c, "True Serving") || !strings.Contains(c, "1 of 1 GPUs work, lent: 0000:06:00.0; the start") {
+		t.Error(c)
+	}
+	if l := b.labels(t); !strings.Contains(l, "gpu.count=1\n") || !strings.Contains(l, "gpu.lent=1\n") {
+		t.Error(l)
+	}
+	b.see(t, time.Minute, at(status.GPUUnbound, "no driver has it"))
+	b.see(t, time.Minute, at(status.GPUOurs, ""))
+	b.see(t, time.Minute, at(status.GPUOurs, ""))
+	lost := at(status.GPULost, "its configuration space reads as all ones")
+	lost.State, lost.Ready, lost.Reason = status.Degraded, false, "GPU 0000:06:00.0 (10de:1eb8) fell off the bus"
+	b.see(t, time.Hour, lost)
+	assert.Equal(t, "False Degraded GPU 0000:06:00.0 (10de:1eb8) fell off the bus", b.condition())
+	b.see(t, time.Minute, at(status.GPUOurs, ""))
+	b.see(t, time.Minute, at(status.GPUTaken, "it is bound to nouveau"))
+	var got []string
+	for _, line := range b.server.Told() {
+		if strings.Contains(line, " GPU") && !strings.Contains(line, "Degraded") {
+			got = append(got, line)
+		}
+	}
+	const gpu = "GPU 0000:06:00.0 (10de:1eb8)"
+	var want []string
+	for _, about := range []string{"Node", "Pod"} {
+		want = append(want, about+" Normal GPULent x1: "+gpu+": lent to vfio-pci", about+" Normal GPUReturned x2: "+gpu+" is the driver's again",
+			about+" Normal GPUUnbound x1: "+gpu+": no driver has it",
+			about+" Warning GPULost x1: "+gpu+" fell off the bus: its configuration space reads as all ones. Drain the node, and reset the GPU or switch the node off and on",
+			about+" Warning GPUTaken x1: "+gpu+": it is bound to nouveau")
+	}
+	got = slices.DeleteFunc(got, func(l string) bool { return strings.Contains(l, "Serving") })
+	assert.Same(t, want, got)
+}
