@@ -15,14 +15,19 @@ func (n *Node) lookAtGPUs() []gpus.Change {
 		n.warn("the GPUs cannot be watched: %v", err)
 		return nil
 	}
-	changes := n.watched.Look(bus, n.hardware.KernelLog())
+	log := n.hardware.KernelLog()
+	for _, address := range gpus.Unbinding(log) {
+		n.warn("GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+
+			"and persistence mode (nvidia-smi -i %s -pm 0)", address, address)
+	}
+	changes := n.watched.Look(bus, log)
 	for _, c := range changes {
-		log := n.log.Info
+		write := n.log.Info
 		if c.To == status.GPULost || c.To == status.GPUTaken {
-			log = n.log.Error
+			write = n.log.Error
 		}
 		if c.From != "" || c.To != status.GPUOurs {
-			log("GPU changed", "what", c.String())
+			write("GPU changed", "what", c.String())
 		}
 	}
 	return changes

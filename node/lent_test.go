@@ -39,6 +39,7 @@ func TestLentGPU(t *testing.T) {
 		w.bus = append(w.bus, t4At(second))
 		w.bind("vfio-pci")
 		var seen []string
+		var warnings string
 		look := func(after time.Duration) {
 			w.at(after, func() {
 				text := gpusOf(w.saved)
@@ -57,9 +58,14 @@ func TestLentGPU(t *testing.T) {
 			look(19 * time.Second)
 			w.at(21*time.Second, func() { w.bind("nvidia") })
 			look(29 * time.Second)
+			w.at(30*time.Second, func() {
+				w.log = []string{"NVRM: Attempting to remove device " + second + " with non-zero usage count!"}
+			})
 			w.at(31*time.Second, func() { w.bind("vfio-pci") })
 			look(39 * time.Second)
+			w.at(41*time.Second, func() { warnings = strings.Join(w.saved.Warnings, " ") })
 		})
+		assert.Containsf(t, warnings, "GPU "+second+" is unbound from the driver although it is in use", "warnings")
 		if e.err != nil || !e.served || w.outcome() != absent {
 			t.Errorf("error %v, served %v, %s", e.err, e.served, w.outcome())
 		}

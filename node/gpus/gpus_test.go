@@ -270,5 +270,7 @@ func TestFallenOff(t *testing.T) {
 		"NVRM: Xid (0000:08:00): 79, GPU has fallen off the bus.", "NVRM: GPU 0000:09:00.0: GPU has fallen off the bus.", "NVRM: fallen off the bus",
 	})
 	assert.Equal(t, 2, len(got))
+	assert.Same(t, []string{"0000:81:00.0"}, Unbinding([]string{"NVRM: Attempting to remove device 0000:81:00.0 with non-zero usage count!",
+		"NVRM: Attempting to remove device 0000:81:00.0 with non-zero usage count!", "x NVRM: Attempting to remove device 0000:82:00.0 with non-zero usage count!"}))
 	assert.Containsf(t, got["0000:08:00.0"]+got["0000:09:00.0"], "79, GPU has fallen off the bus.NVRM: GPU 0000:09:00.0", "lines")
 }

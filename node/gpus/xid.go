@@ -2,14 +2,17 @@ package gpus
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // The driver's messages about a GPU that it cannot reach any more. Xid 79 is that event; the second message
-// comes from the same code. The third comes from the probe of a GPU, in three lines.
+// comes from the same code. The fourth comes from the probe of a GPU, in three lines. The third says that the
+// driver is to give up a GPU that is in use, and waits.
 var (
 	xid79     = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): 79,`)
 	offTheBus = regexp.MustCompile(`^NVRM: GPU (?:at )?(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?: GPU has fallen off the bus`)
+	removal   = regexp.MustCompile(`^NVRM: Attempting to remove device ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) with non-zero usage count`)
 	installed = regexp.MustCompile(`^NVRM: The NVIDIA GPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?`)
 )
 
@@ -33,4 +36,15 @@ func fallenOff(log []string) map[string]string {
 		}
 	}
 	return fallen
+}
+
+// Unbinding returns the addresses of GPUs that another program unbinds although they are in use, according to
+// the kernel's log. The unbinding hangs in the kernel until nobody uses the GPU.
+func Unbinding(log []string) (addresses []string) {
+	for _, line := range log {
+		if found := removal.FindStringSubmatch(strings.TrimSpace(line)); found != nil && !slices.Contains(addresses, found[1]) {
+			addresses = append(addresses, found[1])
+		}
+	}
+	return addresses
 }

@@ -180,3 +180,17 @@ func FuzzHandle(f *testing.F) {
 		assert.Equalf(t, 0x1eb810de, g.readConfig(0, 4), "the guest changed the identity")
 	})
 }
+
+// TestLost: a GPU that is lost answers with all ones and keeps nothing; it comes back as it was.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	q, g := connect(t, T4)
+	g.SetLost(true)
+	assert.Equalf(t, 0xffffffff, q.config(0, 4), "vendor and device")
+	assert.Equalf(t, 0xffff, q.config(0, 2), "vendor")
+	q.setConfig(0x10, 0xe0000000, 4)
+	assert.Equalf(t, 0xffffffff, q.memory(0xe0000000, 4), "BAR0")
+	g.SetLost(false)
+	assert.Equalf(t, 0x1eb810de, q.config(0, 4), "vendor and device")
+	assert.Equalf(t, 0, q.config(0x10, 4), "a write while it was lost")
+}

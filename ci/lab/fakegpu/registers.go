@@ -1,6 +1,9 @@
 package fakegpu
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
 
 // bars are the memory regions. The proxy device knows 32-bit BARs only, so the three are BAR 0, 1 and 2: with
 // a gap before a BAR the driver would report that the BAR has no size.
@@ -21,6 +24,7 @@ type gpu struct {
 	writable [configSize]byte // mask
 	fixed    map[uint32]uint32
 	bar0     map[uint32]uint32 // all other words of BAR0 are memory that is zero at first
+	lost     atomic.Bool       // it answers every read with all ones and ignores writes
 }
 
 func newGPU(m Model) *gpu {
