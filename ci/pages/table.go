@@ -1,7 +1,7 @@
 package pages
 
 // Names are the task pages.
-var Names = []string{"first-cluster", "airgap", "precompiled-secure-boot", "subscriptions", "moving", "upgrades", "red-node", "ci"}
+var Names = []string{"first-cluster", "airgap", "precompiled-secure-boot", "subscriptions", "moving", "upgrades", "lent-gpus", "red-node", "ci"}
 
 // Elsewhere are the commands that this package does not run, by page: the tests that do the same, or what no
 // test can have.
@@ -40,6 +40,14 @@ var Elsewhere = map[string]map[string]string{
 	},
 	"upgrades": {
 		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
+	},
+	"lent-gpus": {
+		"echo ADDRESS > /sys/bus/pci/drivers/nvidia/unbind":            "needs a GPU: Test25Lent",
+		"echo vfio-pci > /sys/bus/pci/devices/ADDRESS/driver_override": "needs a GPU: Test25Lent",
+		"echo ADDRESS > /sys/bus/pci/drivers_probe":                    "needs a GPU: Test25Lent",
+		"echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind":          "needs a GPU: Test25Lent",
+		"echo > /sys/bus/pci/devices/ADDRESS/driver_override":          "needs a GPU: Test25Lent",
+		"echo ADDRESS > /sys/bus/pci/drivers/nvidia/bind":              "needs a GPU: Test25Lent",
 	},
 	"red-node": {
 		"kubectl logs -n NS preflight -c nvidia-driver-ctr": "needs a kubelet: TestRun",

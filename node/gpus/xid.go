@@ -1,19 +1,20 @@
 package gpus
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // The driver's messages about a GPU that it cannot reach any more. Xid 79 is that event; the second message
-// comes from the same code. The fourth comes from the probe of a GPU, in three lines. The third says that the
-// driver is to give up a GPU that is in use, and waits.
+// comes from the same code. The third comes from the probe of a GPU, in three lines. The last one says that
+// the driver is to give up a GPU that is in use, and waits.
 var (
-	xid79     = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): 79,`)
-	offTheBus = regexp.MustCompile(`^NVRM: GPU (?:at )?(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?: GPU has fallen off the bus`)
-	removal   = regexp.MustCompile(`^NVRM: Attempting to remove device ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) with non-zero usage count`)
-	installed = regexp.MustCompile(`^NVRM: The NVIDIA GPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?`)
+	xid79     = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): 79,`)
+	offTheBus = lazyregexp.New(`^NVRM: GPU (?:at )?(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?: GPU has fallen off the bus`)
+	installed = lazyregexp.New(`^NVRM: The NVIDIA GPU ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?`)
+	removal   = lazyregexp.New(`^NVRM: Attempting to remove device ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])? with non-zero usage count`)
 )
 
 // fallenOff returns, by PCI address, the lines of the kernel's log that say that a GPU fell off the bus.
@@ -27,12 +28,15 @@ func fallenOff(log []string) map[string]string {
 	const apart = 2 // lines from the address to the words
 	for i, line := range log {
 		line = strings.TrimSpace(line)
-		note(xid79.FindStringSubmatch(line), line)
-		note(offTheBus.FindStringSubmatch(line), line)
-		if strings.HasPrefix(line, "NVRM: fallen off the bus") {
+		switch {
+		case !strings.HasPrefix(line, "NVRM: "):
+		case strings.HasPrefix(line, "NVRM: fallen off the bus"):
 			for _, earlier := range log[max(0, i-apart):i] {
-				note(installed.FindStringSubmatch(strings.TrimSpace(earlier)), line)
+				note(installed().FindStringSubmatch(strings.TrimSpace(earlier)), line)
 			}
+		default:
+			note(xid79().FindStringSubmatch(line), line)
+			note(offTheBus().FindStringSubmatch(line), line)
 		}
 	}
 	return fallen
@@ -42,8 +46,13 @@ func fallenOff(log []string) map[string]string {
 // the kernel's log. The unbinding hangs in the kernel until nobody uses the GPU.
 func Unbinding(log []string) (addresses []string) {
 	for _, line := range log {
-		if found := removal.FindStringSubmatch(strings.TrimSpace(line)); found != nil && !slices.Contains(addresses, found[1]) {
-			addresses = append(addresses, found[1])
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "NVRM: Attempting to remove") {
+			continue
+		}
+		found := removal().FindStringSubmatch(line)
+		if found != nil && !slices.Contains(addresses, found[1]+".0") {
+			addresses = append(addresses, found[1]+".0")
 		}
 	}
 	return addresses
