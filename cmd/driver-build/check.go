@@ -19,7 +19,7 @@ import (
 )
 
 const checkLong = `Ask, for each pair of the matrix, whether it could be built now: whether the base is to be had, the driver's archive is there
-with the size that the matrix has, the package repositories have compiler and headers for the current kernel, and what was locked is
+with the size that the matrix has, and so are those of its components, the package repositories have compiler and headers for the current kernel, and what was locked is
 still there; and whether the registry has the image. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
 an image that is missing or out of date breaks nothing. Without --os and --driver the whole matrix is meant.`
 
@@ -98,10 +98,10 @@ func printChecked(a *session.App, rows []survey.Checked, format string) error {
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	groups := sharedCauses(rows)
-	fmt.Fprintln(w, "OS\tDRIVER\tARCH\tBASE\tARCHIVE\tHEADERS\tLOCK\tIMAGE\tNOTE")
+	fmt.Fprintln(w, "OS\tDRIVER\tARCH\tBASE\tARCHIVE\tCOMPONENTS\tHEADERS\tLOCK\tIMAGE\tNOTE")
 	for _, r := range rows {
 		if r.Excluded != "" {
-			fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t-\t-\t-\texcluded: %s\n", r.System, r.Driver, r.Arch, r.Excluded)
+			fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\texcluded: %s\n", r.System, r.Driver, r.Arch, r.Excluded)
 			continue
 		}
 		image := "-"
@@ -109,7 +109,7 @@ func printChecked(a *session.App, rows []survey.Checked, format string) error {
 			image = string(r.Image.State)
 		}
 		fmt.Fprintln(w, strings.Join([]string{
-			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Headers), verdict(r.Lock), image, checkNote(r, groups),
+			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Components), verdict(r.Headers), verdict(r.Lock), image, checkNote(r, groups),
 		}, "\t"))
 	}
 	if err := w.Flush(); err != nil {
@@ -126,7 +126,7 @@ func sharedCauses(rows []survey.Checked) []cause.Group {
 	var all []cause.Group
 	for _, r := range rows {
 		var seen []string // of this pair
-		for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
+		for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
 			if v != nil && v.Cause != "" && !slices.Contains(seen, v.Cause) {
 				seen = append(seen, v.Cause)
 				all = cause.Add(all, v.Cause, r.Tag+" "+r.Arch)
@@ -149,7 +149,7 @@ func verdict(v *survey.Verdict) string {
 // checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.
 func checkNote(r survey.Checked, shared []cause.Group) string {
 	var notes []string
-	for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Headers, r.Lock} {
+	for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
 		if v == nil || v.State == survey.VerdictOK || v.Detail == "" {
 			continue
 		}

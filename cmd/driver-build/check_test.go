@@ -96,6 +96,27 @@ func TestCheckBroken(t *testing.T) {
 	u.tool(t, "check --os debian").Want(t, 2, "debian12")
 }
 
+// TestCheckComponents: an archive of a component that is not there, or that has another size, breaks its pair.
+func TestCheckComponents(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.withComponents(t)
+	check := func(code int, flags string) survey.Checked {
+		r := u.components(t, "check -o json --os ubuntu18.04 --driver "+newDriver+flags)
+		r.Want(t, code)
+		return rows(t, r)[newDriver+"-ubuntu18.04 amd64"]
+	}
+	row := check(3, "") // no repository of this world has ibstat, which a fabric manager needs
+	assert.Equal(t, "fabricmanager "+newDriver+", imex "+newDriver, row.Components.Detail)
+	u.Put("/redist/imex-linux-x86_64-"+newDriver+"-archive.tar.xz", []byte("a size that lies"))
+	row = check(3, "")
+	if row.Components.State != survey.VerdictFailed || !row.Broken || !strings.Contains(row.Components.Detail, "imex: ") || !strings.Contains(row.Components.Detail, "has 16 bytes, and should have 4") {
+		t.Errorf("%+v", row.Components)
+	}
+	row = check(0, " --no-fabric")
+	assert.Equal(t, survey.VerdictNone, row.Components.State)
+}
+
 // TestCheckLock: a locked file that was removed breaks its pair, although the repositories have a newer one.
 func TestCheckLock(t *testing.T) {
 	t.Parallel()

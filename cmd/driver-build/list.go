@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,9 @@ func newListCmd(a *session.App) *cobra.Command {
 	var excluded bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the pairs of the matrix", Args: session.NoArgs,
-		Long:    "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.",
+		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.\n\n" +
+			"COMPONENTS are the driver's programs and libraries for NVSwitch and NVLink. One with a question mark is left out of images:\n" +
+			"NVIDIA has it, but no public source has its checksum.",
 		Example: "  driver-build list\n  driver-build list --os debian12 --excluded\n  driver-build list --driver 535.261.03 -o json",
 		RunE: func(*cobra.Command, []string) error {
 			m, err := s.Load()
@@ -58,12 +61,27 @@ func printPairs(a *session.App, pairs []batch.Pair, format string) error {
 		return err
 	case "table":
 		w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tNOTE")
+		fmt.Fprintln(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tCOMPONENTS\tNOTE")
 		for _, p := range pairs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, p.Excluded)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), p.Excluded)
 		}
 		return w.Flush()
 	default:
 		return session.Usagef("-o %q is not known: use table, json or yaml", format)
 	}
+}
+
+// componentNames returns the names of a pair's components. One whose checksum is not known has a question mark.
+func componentNames(p batch.Pair) string {
+	var names []string
+	for _, c := range p.Components {
+		if c.SHA256 == "" {
+			c.Name += "?"
+		}
+		names = append(names, c.Name)
+	}
+	if len(names) == 0 && p.Excluded == "" {
+		return "-"
+	}
+	return strings.Join(names, ",")
 }

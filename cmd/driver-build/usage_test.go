@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/schematest"
+	"github.com/driver-container/driver-container/images/batch"
 )
 
 func TestHelp(t *testing.T) {
@@ -58,6 +62,51 @@ func TestList(t *testing.T) {
 	r = call(t.Context(), t, nil, "list", "--os", "ubuntu16.04", "--driver", "418.87.01")
 	r.Want(t, 0)
 	assert.Contains(t, r.Stdout, "418.87.01-ubuntu16.04")
+}
+
+// withComponents adds components to the new driver of a matrix; their archives are the bytes "fm" and "imex".
+func (u *user) withComponents(t *testing.T) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("  - version: " + newDriver + "\n    components:\n")
+	for _, name := range []string{"fabricmanager", "imex"} {
+		path := fmt.Sprintf("/redist/%s-linux-x86_64-%s-archive.tar.xz", name, newDriver)
+		u.Put(path, []byte(name))
+		fmt.Fprintf(&b, "      %s: {amd64: {url: %s, sha256: %x, size: %d}}\n", name, u.URL+path, sha256.Sum256([]byte(name)), len(name))
+	}
+	text := strings.Replace(u.Matrix(), "  - version: "+newDriver+"\n", b.String(), 1)
+	require.NoError(t, os.WriteFile(u.Path("components.yaml"), []byte(text), 0o644))
+}
+
+// components calls driver-build with that matrix.
+func (u *user) components(t *testing.T, args string) result {
+	t.Helper()
+	return u.Run(t, append(strings.Fields(args), "--matrix", u.Path("components.yaml"))...)
+}
+
+// TestListComponents: a pair has the components whose checksum is known, and names the others.
+func TestListComponents(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.withComponents(t)
+	r := u.components(t, "list --os debian12 --driver "+newDriver)
+	r.Want(t, 0)
+	for _, want := range []string{"fabricmanager,imex,nscq?", "fabricmanager?,nscq?"} { // amd64, arm64
+		assert.Contains(t, r.Stdout, want)
+	}
+	r = u.components(t, "list --os debian12 --driver "+newDriver+" --arch amd64 -o json")
+	r.Want(t, 0)
+	var list struct{ Items []batch.Pair }
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &list))
+	got := list.Items[0].Components
+	if len(got) != 3 || got[0].Name != "fabricmanager" || got[0].Version != newDriver || len(got[0].SHA256) != 64 || got[2].Name != "nscq" || got[2].SHA256 != "" {
+		t.Errorf("%+v", got)
+	}
+	r = u.components(t, "list --os debian12 --driver "+newDriver+" --no-fabric")
+	r.Want(t, 0)
+	if strings.Contains(r.Stdout, "nscq") {
+		t.Errorf("--no-fabric: %s", r.Stdout)
+	}
 }
 
 func TestUsage(t *testing.T) {

@@ -3,6 +3,7 @@ package batch
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -16,9 +17,19 @@ type Pair struct {
 	Tag      string   `json:"tag" yaml:"tag"`
 	Flavours []string `json:"flavours,omitempty" yaml:"flavours,omitempty"`
 	Source   string   `json:"source,omitempty" yaml:"source,omitempty"`
-	Excluded string   `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
+	// Components are the driver's programs and libraries for NVSwitch and NVLink: those that the image gets, and those
+	// that are left out because no public source has their checksum.
+	Components []Component `json:"components,omitempty" yaml:"components,omitempty"`
+	Excluded   string      `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
 
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
+}
+
+// Component is a component of a driver.
+type Component struct {
+	Name    string `json:"name" yaml:"name"`                         // fabricmanager, imex, nscq, nvlsm, nvsdm
+	Version string `json:"version" yaml:"version"`                   // the driver's, except NVLSM's
+	SHA256  string `json:"sha256,omitempty" yaml:"sha256,omitempty"` // of its archive; empty: not known, the image goes without
 }
 
 // Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix. Empty fields
@@ -62,7 +73,25 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 	if _, _, ok := d.Debian.Wants(sys.ID, arch); ok {
 		p.Source = "deb"
 	}
+	if !s.NoFabric {
+		p.Components = components(p.Target.Driver, arch)
+	}
 	return p, nil
+}
+
+// components returns what the matrix has for an architecture, and what NVIDIA's redist folder has beside it, by
+// name.
+func components(d matrix.Driver, arch string) (all []Component) {
+	for _, c := range d.Components.For(arch) {
+		all = append(all, Component{c.Name, c.Version, c.SHA256})
+	}
+	for _, name := range matrix.Released(d.Version) {
+		if !slices.ContainsFunc(all, func(c Component) bool { return c.Name == name }) {
+			all = append(all, Component{Name: name, Version: d.Version})
+		}
+	}
+	slices.SortFunc(all, func(a, b Component) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // Wanted says whether a list names something; an empty list names everything.

@@ -32,6 +32,22 @@ type Component struct {
 	Archive
 }
 
+// Released returns the components of the driver's own version that NVIDIA's redist folder has for an
+// architecture, as far as its manifests are known, whether or not the matrix has them: fabric manager and NSCQ
+// from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public source has.
+func Released(driver string) (names []string) {
+	if major(driver) >= 470 {
+		names = append(names, FabricManager)
+	}
+	if major(driver) >= 550 {
+		names = append(names, IMEX)
+	}
+	if major(driver) >= 470 {
+		names = append(names, NSCQ)
+	}
+	return names
+}
+
 // For returns the components for an architecture, by name.
 func (c Components) For(arch string) (all []Component) {
 	for _, name := range slices.Sorted(maps.Keys(c)) {

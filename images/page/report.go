@@ -52,6 +52,9 @@ type Driver struct {
 	Flavours []string // of the kernel modules
 	Min, Max string   // kernel limits, "" for none
 	Reason   string   // where Max comes from
+	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are those
+	// that NVIDIA has, and whose checksum no public source has.
+	Components, Unknown []string
 }
 
 // Cell is one image: a system, a driver and an architecture.

@@ -27,6 +27,7 @@ func sample(t testing.TB) Report {
 			Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
 		})
 	}
+	r.Drivers[1].Components, r.Drivers[1].Unknown = []string{"fabricmanager (amd64, arm64)", "nvlsm (amd64, arm64)"}, []string{"imex (amd64, arm64)"}
 	r.Drivers[1].Newest = "595.91.07"
 	for _, s := range m.Systems {
 		r.Systems = append(r.Systems, System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})

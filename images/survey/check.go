@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -32,19 +33,21 @@ const (
 
 // Checked is what was found out about one pair.
 type Checked struct {
-	System   string      `json:"os"`
-	Driver   string      `json:"driver"`
-	Arch     string      `json:"arch"`
-	Tag      string      `json:"tag"`
-	Excluded string      `json:"excluded,omitempty"` // the rule that says why it cannot be built; nothing else was asked then
-	Base     *Verdict    `json:"base,omitempty"`
-	Archive  *Verdict    `json:"archive,omitempty"`
-	Headers  *Verdict    `json:"headers,omitempty"` // and compiler, for the kernel in Kernel
-	Kernel   string      `json:"kernel,omitempty"`  // the newest that the driver compiles on
-	Kernels  int         `json:"kernels"`           // how many are offered that it compiles on
-	Lock     *Verdict    `json:"lock,omitempty"`    // whether what was locked is still there
-	Image    *ImageState `json:"image,omitempty"`
-	Broken   bool        `json:"broken"`
+	System   string   `json:"os"`
+	Driver   string   `json:"driver"`
+	Arch     string   `json:"arch"`
+	Tag      string   `json:"tag"`
+	Excluded string   `json:"excluded,omitempty"` // the rule that says why it cannot be built; nothing else was asked then
+	Base     *Verdict `json:"base,omitempty"`
+	Archive  *Verdict `json:"archive,omitempty"`
+	// Components is about the archives of the driver's components for NVSwitch and NVLink.
+	Components *Verdict    `json:"components,omitempty"`
+	Headers    *Verdict    `json:"headers,omitempty"` // and compiler, for the kernel in Kernel
+	Kernel     string      `json:"kernel,omitempty"`  // the newest that the driver compiles on
+	Kernels    int         `json:"kernels"`           // how many are offered that it compiles on
+	Lock       *Verdict    `json:"lock,omitempty"`    // whether what was locked is still there
+	Image      *ImageState `json:"image,omitempty"`
+	Broken     bool        `json:"broken"`
 }
 
 // Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
@@ -71,6 +74,7 @@ func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t 
 	im := batch.Image{Target: t, Plan: b.Plan}
 	row.Base = s.base(ctx, im.Base(), t.Arch)
 	row.Archive = s.archive(ctx, im)
+	row.Components = s.components(ctx, im)
 	row.Headers = &Verdict{State: VerdictUnknown}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice
 		row.Headers = s.headers(ctx, row, im)
@@ -88,7 +92,7 @@ func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t 
 		st.Why = oneLine(st.Why)
 		row.Image = &st
 	}
-	for _, v := range []*Verdict{row.Base, row.Archive, row.Headers, row.Lock} {
+	for _, v := range []*Verdict{row.Base, row.Archive, row.Components, row.Headers, row.Lock} {
 		row.Broken = row.Broken || v != nil && v.State == VerdictFailed
 	}
 }
@@ -165,6 +169,23 @@ func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
 		return &Verdict{State: VerdictNone}
 	}
 	return s.file(ctx, *asked.Archive)
+}
+
+// components asks for the size of the archive of each component that the image gets.
+func (s *survey) components(ctx context.Context, im batch.Image) *Verdict {
+	list := im.Plan.Profile.Fabric(im.Target.Driver.Components.For(im.Target.Arch))
+	if len(list) == 0 {
+		return &Verdict{State: VerdictNone}
+	}
+	var names []string
+	for _, c := range list {
+		if v := s.file(ctx, c.File); v.State != VerdictOK {
+			v.Detail = c.Name + ": " + v.Detail
+			return v
+		}
+		names = append(names, c.Name+" "+c.Version)
+	}
+	return &Verdict{State: VerdictOK, Detail: strings.Join(names, ", ")}
 }
 
 // file asks whether a file is there with the size that it should have.

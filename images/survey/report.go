@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,6 +94,7 @@ func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) page.Report 
 		column := page.Driver{
 			Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
 		}
+		column.Components, column.Unknown = components(pairs, d.Version)
 		if branch, ok := o.Releases.Branch(d.Branch); ok {
 			c := branch.Coverage(o.Matrix, o.Time)
 			column.Kind, column.End, column.Over = c.Kind, c.EndOfLife, c.Ended
@@ -103,6 +105,31 @@ func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) page.Report 
 		shown.Drivers = append(shown.Drivers, column)
 	}
 	return shown
+}
+
+// components returns the components of a driver with the architectures of the pairs that get them, and those that
+// pairs go without because their checksum is not known: "fabricmanager (amd64, arm64)".
+func components(pairs []batch.Pair, version string) (known, unknown []string) {
+	with, without := map[string][]string{}, map[string][]string{}
+	for _, p := range pairs {
+		for _, c := range p.Components {
+			archs := with
+			if c.SHA256 == "" {
+				archs = without
+			}
+			if p.Driver == version && !slices.Contains(archs[c.Name], p.Arch) {
+				archs[c.Name] = append(archs[c.Name], p.Arch)
+			}
+		}
+	}
+	list := func(archs map[string][]string) (all []string) {
+		for _, name := range slices.Sorted(maps.Keys(archs)) {
+			slices.Sort(archs[name])
+			all = append(all, name+" ("+strings.Join(archs[name], ", ")+")")
+		}
+		return all
+	}
+	return list(with), list(without)
 }
 
 // list asks for the tags of the repository. A registry that answers anything at all is asked further
