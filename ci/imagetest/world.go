@@ -67,7 +67,7 @@ func start(t testing.TB) *World {
 
 func (w *World) serve(images http.Handler, rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
-	w.requests[r.URL.Path]++
+	w.requests[r.Method+" "+r.URL.Path]++
 	data, ok := w.files[r.URL.Path]
 	fault := w.fault
 	w.mu.Unlock()
@@ -104,12 +104,12 @@ func (w *World) File(path string) []byte {
 	return w.files[path]
 }
 
-// Requests returns the number of requests so far for paths that contain part.
+// Requests returns the number of requests so far whose method and path ("GET /v2/") contain part.
 func (w *World) Requests(part string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for path, count := range w.requests {
-		if strings.Contains(path, part) {
+	for request, count := range w.requests {
+		if strings.Contains(request, part) {
 			n += count
 		}
 	}

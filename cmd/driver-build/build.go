@@ -240,6 +240,9 @@ func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session
 				return err
 			}
 		}
+		if err := o.layers.Complete(ctx, s, o.pushed(), built.Images); err != nil {
+			return err
+		}
 		if err := o.output.Publish(ctx, a, s, p.outs, built.Artifact, plan); err != nil {
 			return err
 		}

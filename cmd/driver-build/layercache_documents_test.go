@@ -59,10 +59,10 @@ func (u *user) layers(t *testing.T, repository, tag string) (all []string) {
 	return all
 }
 
-// requestsFor counts the requests for blobs.
+// requestsFor counts the requests for the content of blobs of one repository.
 func (u *user) requestsFor(digests []string) (n int) {
 	for _, d := range digests {
-		n += u.Requests("/blobs/" + d)
+		n += u.Requests("GET /v2/team/driver/blobs/" + d)
 	}
 	return n
 }

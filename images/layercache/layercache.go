@@ -50,6 +50,8 @@ type Finder struct {
 	images map[place]v1.Hash      // by tag: the image that counts there
 	judged map[place]func() error // by digest of the image
 	failed map[string]bool        // repositories that did not answer
+
+	complete map[place]bool // blobs that a repository has, by digest
 }
 
 // place is a key, or a tag, in a repository. The keys of outlines have no architecture.
@@ -63,6 +65,7 @@ func New(ctx context.Context, o Options) *Finder {
 	return &Finder{
 		Options: o, lasting: func() context.Context { return ctx },
 		asked: map[string]func(){}, layers: map[place]*layer.Borrowed{}, images: map[place]v1.Hash{}, judged: map[place]func() error{}, failed: map[string]bool{},
+		complete: map[place]bool{},
 	}
 }
 

@@ -91,6 +91,14 @@ func (c *LayerCache) Attach(ctx context.Context, s *session.Session, needed bool
 	}
 }
 
+// Complete sends what the repository that images are pushed to lost of them.
+func (c *LayerCache) Complete(ctx context.Context, s *session.Session, pushed string, built []v1.Image) error {
+	if s.Publisher == nil || pushed == "" {
+		return nil
+	}
+	return s.Publisher.Complete(ctx, pushed, built)
+}
+
 // Publish leaves the layers of an artifact in the repository for later builds, and the artifact itself if it
 // is not pushed there anyway. A registry that does not take them is no reason to fail: the step says so.
 func (c *LayerCache) Publish(ctx context.Context, s *session.Session, pushed string, t oci.Artifact, built []v1.Image, p attestation.Plan) error {
@@ -109,7 +117,11 @@ func (c *LayerCache) Publish(ctx context.Context, s *session.Session, pushed str
 func (c *LayerCache) publish(ctx context.Context, s *session.Session, pushed string, t oci.Artifact, built []v1.Image, p attestation.Plan) error {
 	if c.To != pushed {
 		p.Repository = c.To
-		if err := p.Push(ctx, s.Registry, t); err != nil {
+		err := s.Publisher.Complete(ctx, c.To, built)
+		if err == nil {
+			err = p.Push(ctx, s.Registry, t)
+		}
+		if err != nil {
 			return err
 		}
 	}
