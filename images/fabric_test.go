@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/driver"
-	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -173,17 +172,15 @@ func TestFabricFound(t *testing.T) {
 	r.ibstat("ubuntu16.04", "ubuntu18.04")
 	repository := r.Host + "/team/driver"
 	build := func(system string, finished bool) (*Builder, v1.Image) {
-		b := newBuilder(t, r.World, t.TempDir())
-		if finished {
-			b.Finished = layercache.New(t.Context(), layercache.Options{Registry: b.Registry, From: []string{repository}})
+		b := r.emptyMachine(t, repository)
+		if !finished {
+			b.Finished = nil
 		}
 		target := r.withFabric(t, r.target(t, pair(system, newDriver)), allComponents, nil)
 		return b, require.Value(b.Build(t.Context(), require.Value(b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
 	}
 	b, first := build("ubuntu16.04", true)
-	_, _, err := b.Registry.Push(t.Context(), repository+":1", first)
-	require.NoError(t, err)
-	require.NoError(t, b.Finished.Publish(t.Context(), b.Layers(), repository, "1", first, SingleLayers()...))
+	leave(t, b, repository, "1", first)
 	_, plain := build("ubuntu18.04", false)
 	before := r.Requests("/redist/")
 	_, second := build("ubuntu18.04", true)
