@@ -120,8 +120,8 @@ func TestRealDamage(t *testing.T) {
 	}
 }
 
-// TestRealRestart: a registry that is killed while a build reads from it or pushes to it, and comes back soon,
-// late or never, costs time or an error. The image is always the right one.
+// TestRealRestart: a registry that is killed while a build reads from it or pushes to it, and comes back
+// soon, late or never, costs time or an error. The image is always the right one.
 func TestRealRestart(t *testing.T) {
 	t.Parallel()
 	u, d := newUser(t), newDistribution(t)

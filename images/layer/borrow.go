@@ -2,8 +2,11 @@ package layer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"maps"
 
@@ -17,8 +20,10 @@ import (
 // Borrowed is a finished layer that a registry has.
 type Borrowed struct {
 	Record
+	Name        string            // in the history of its image: "packages"
 	Annotations map[string]string // of the layer in the manifest of its image
 	Needed      bool              // its content is going to be read
+	Verified    bool              // a trusted key signed its image
 	// Fetch brings the blob into the store, verified.
 	Fetch func(context.Context) error
 	// Context lasts as long as images are read, which is longer than their build.
@@ -42,17 +47,55 @@ func (c Cache) Borrow(
 		return nil, false
 	}
 	from, ok := c.Elsewhere(of)
-	if !ok || from.MediaType != mediaType(of.Compression) {
+	if !ok || from.MediaType != mediaType(of.Compression) || from.Name != of.Name {
 		return nil, false
 	}
 	l := &borrowedLayer{storedLayer{from.Record, of.Key, c.Store}, from, again}
-	if from.Needed && !l.isHere() {
-		if err := from.Fetch(ctx); err != nil {
+	if from.Needed {
+		if err := c.take(ctx, l, step); err != nil {
 			step.Note(fmt.Sprintf("the %s layer is made here, because the registry's copy cannot be used: %v", of.Name, err))
 			return nil, false
 		}
 	}
 	return l, true
+}
+
+// take downloads a layer. If nobody vouches for what its image says, take reads the layer once, because the
+// digest of its content goes into the image, and notes it like a layer that was made here.
+func (c Cache) take(ctx context.Context, l *borrowedLayer, step *progress.Step) error {
+	if !l.isHere() {
+		if err := l.from.Fetch(ctx); err != nil {
+			return err
+		}
+	}
+	if l.from.Verified {
+		return nil
+	}
+	content := summedLayer{l, sha256.New()}
+	if _, err := c.makeOutline(ctx, content, step); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(content.sum.Sum(nil)); got != l.Record.DiffID.Hex {
+		return fmt.Errorf("the content of layer %s is %s, and its image says %s", l.Record.Digest, got, l.Record.DiffID)
+	}
+	return c.note(l.key, l.Record)
+}
+
+// summedLayer adds up the content that is read of a layer.
+type summedLayer struct {
+	v1.Layer
+	sum hash.Hash
+}
+
+func (l summedLayer) Uncompressed() (io.ReadCloser, error) {
+	r, err := l.Layer.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r, l.sum), r}, nil
 }
 
 func (l *borrowedLayer) isHere() bool { return l.isIn(l.store) }
@@ -119,9 +162,10 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer, step *progress.Step)
 	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", digest, size)}), nil
 }
 
-// Annotation is a value that the manifest says of a layer which was found in a registry; "" for all others.
+// Annotation is a value that the manifest says of a layer which was found in a registry. It is "" for all
+// others, and if nobody vouches for the manifest and the content is there to be read.
 func Annotation(l v1.Layer, name string) string {
-	if l, ok := l.(*borrowedLayer); ok {
+	if l, ok := l.(*borrowedLayer); ok && (l.from.Verified || !l.from.Needed) {
 		return l.from.Annotations[name]
 	}
 	return ""

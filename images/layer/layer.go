@@ -191,14 +191,19 @@ func (c Cache) write(ctx context.Context, of Spec, total int64, step *progress.S
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(rec)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Store.WriteFile(filepath.Join(c.folder(), of.Key+".json"), b); err != nil {
+	if err := c.note(of.Key, rec); err != nil {
 		return nil, err
 	}
 	return &storedLayer{rec, of.Key, c.Store}, nil
+}
+
+// note writes the record of a finished layer.
+func (c Cache) note(key string, rec Record) error {
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return c.Store.WriteFile(filepath.Join(c.folder(), key+".json"), b)
 }
 
 // compress writes a tar stream into the store. Tar, both digests and the compressor run at the same time.

@@ -39,6 +39,9 @@ func (c Cache) applyOutline(ctx context.Context, tree *rootfs.Tree, l v1.Layer, 
 	return tree.ApplyOutline(ctx, bufio.NewReaderSize(r, 256<<10))
 }
 
+// OutlineName is the Name of the Spec of every outline.
+const OutlineName = "outline"
+
 // OutlineKey is the key of the outline of the layer with a digest.
 func OutlineKey(digest v1.Hash) (string, error) { return Key("outline", digest.String()) }
 
@@ -56,16 +59,30 @@ func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (
 	if outline, ok := c.Get(key); ok {
 		return outline, nil
 	}
-	of := Spec{Name: "outline", Key: key, Compression: recipe.Zstd, Single: true}
 	read := func(ctx context.Context) (v1.Layer, error) {
-		return Once(ctx, c.Running, key, func() (v1.Layer, error) {
-			return c.write(ctx, of, 0, step, func(w io.Writer) error { return writeOutline(ctx, l, w) })
-		})
+		return Once(ctx, c.Running, key, func() (v1.Layer, error) { return c.makeOutline(ctx, l, step) })
 	}
-	if outline, ok := c.Borrow(ctx, of, read, step); ok {
+	if outline, ok := c.Borrow(ctx, outlineSpec(key), read, step); ok {
 		return outline, nil
 	}
 	return read(ctx)
+}
+
+func outlineSpec(key string) Spec {
+	return Spec{Name: OutlineName, Key: key, Compression: recipe.Zstd, Single: true}
+}
+
+// makeOutline reads a layer to its end.
+func (c Cache) makeOutline(ctx context.Context, l v1.Layer, step *progress.Step) (v1.Layer, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return nil, err
+	}
+	key, err := OutlineKey(digest)
+	if err != nil {
+		return nil, err
+	}
+	return c.write(ctx, outlineSpec(key), 0, step, func(w io.Writer) error { return writeOutline(ctx, l, w) })
 }
 
 func writeOutline(ctx context.Context, l v1.Layer, w io.Writer) (err error) {

@@ -189,8 +189,10 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.images[place{repository, arch, tag}] = found.Digest
+	histories, _ := layer.Histories(config, len(manifest.Layers))
 	for i, d := range manifest.Layers {
-		f.add(repository, arch, d, config.RootFS.DiffIDs[i])
+		_, name, _ := strings.Cut(histories[i].CreatedBy, ": ")
+		f.add(repository, arch, name, d, config.RootFS.DiffIDs[i])
 	}
 	return nil
 }
@@ -235,24 +237,24 @@ func (f *Finder) judge(ctx context.Context, repository string, image v1.Hash) er
 }
 
 // add notes a layer of an image, and its outline.
-func (f *Finder) add(repository, arch string, d v1.Descriptor, diffID v1.Hash) {
+func (f *Finder) add(repository, arch, name string, d v1.Descriptor, diffID v1.Hash) {
 	if key := d.Annotations[recipe.LabelKey]; key != "" {
-		f.addTo(place{repository, arch, key}, d, diffID)
+		f.addTo(place{repository, arch, key}, name, d, diffID)
 	}
 	key, err := layer.OutlineKey(d.Digest)
 	outline, ok := parseOutline(d.Annotations[recipe.LabelOutline])
-	if err == nil && ok {
-		f.addTo(place{repository, "", key}, outline, v1.Hash{})
+	if err == nil && ok && (!f.Needed || f.Verifies()) { // else the layers are read, which gives their outlines
+		f.addTo(place{repository, "", key}, layer.OutlineName, outline, v1.Hash{})
 	}
 }
 
-func (f *Finder) addTo(at place, d v1.Descriptor, diffID v1.Hash) {
-	if f.layers[at] != nil {
+func (f *Finder) addTo(at place, name string, d v1.Descriptor, diffID v1.Hash) {
+	if f.layers[at] != nil || d.Size <= 0 {
 		return
 	}
 	f.layers[at] = &layer.Borrowed{
-		Record:      layer.Record{Digest: d.Digest, DiffID: diffID, Size: d.Size, MediaType: d.MediaType},
-		Annotations: d.Annotations, Needed: f.Needed && at.arch != "", Context: f.lasting,
+		Record: layer.Record{Digest: d.Digest, DiffID: diffID, Size: d.Size, MediaType: d.MediaType}, Name: name,
+		Annotations: d.Annotations, Needed: f.Needed && at.arch != "", Verified: f.Verifies(), Context: f.lasting,
 		Fetch: func(ctx context.Context) error { return f.Registry.Fetch(ctx, at.repository, d) },
 	}
 }
