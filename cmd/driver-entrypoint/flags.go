@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/preflight"

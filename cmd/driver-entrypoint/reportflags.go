@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // reportFlags are the reports of an instance besides the node's own files. All of them are off by default.
@@ -37,6 +39,15 @@ func (r *reportFlags) flags(f *pflag.FlagSet) {
 // taintKey is a qualified name of Kubernetes.
 var taintKey = lazyregexp.New(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
+// managedTaints are the prefixes of taints that a controller of Kubernetes sets again whenever its own conditions
+// ask for them: the lifecycle of nodes, the cloud's controller, and the Node Readiness Controller.
+var managedTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "readiness.k8s.io/"}
+
+// managed says whether a controller of Kubernetes manages the taint.
+func managed(key string) bool {
+	return slices.ContainsFunc(managedTaints, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
 // check finds values that cannot be meant.
 func (r *reportFlags) check() error {
 	var errs []error
@@ -55,6 +66,8 @@ func (r *reportFlags) check() error {
 	for _, key := range r.taints {
 		if !taintKey().MatchString(key) {
 			errs = append(errs, fmt.Errorf("--startup-taint (DRIVER_STARTUP_TAINT) is %q; it must be the key of a taint, such as example.com/driver-not-ready, without value and effect", key))
+		} else if managed(key) {
+			errs = append(errs, fmt.Errorf("--startup-taint (DRIVER_STARTUP_TAINT) is %q: a controller of Kubernetes manages that taint and would set it again; use a key of your own, such as example.com/driver-not-ready", key))
 		}
 	}
 	if len(errs) > 0 {

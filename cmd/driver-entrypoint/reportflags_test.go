@@ -24,6 +24,9 @@ func TestReportFlagsCheck(t *testing.T) {
 		"DRIVER_GPU_METRICS_EVERY": {gpuEvery: -time.Second},
 		"DRIVER_NFD_DIR":           {features: "features.d"},
 		"DRIVER_STARTUP_TAINT":     {taints: []string{"example.com/starting", "starting=true:NoSchedule"}},
+		"is \"node.kubernetes.io/not-ready\": a controller":               {taints: []string{"example.com/starting", "node.kubernetes.io/not-ready"}},
+		"is \"node.cloudprovider.kubernetes.io/uninitialized\": a contro": {taints: []string{"node.cloudprovider.kubernetes.io/uninitialized"}},
+		"is \"readiness.k8s.io/nvidia-driver\": a controller":             {taints: []string{"readiness.k8s.io/nvidia-driver"}},
 	} {
 		err := reports.check()
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || exitCode(err) != exitUsage) {

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"github.com/moby/sys/atomicwriter"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // waitStep is the interval at which a process checks whether another one, which downloads the same file, has

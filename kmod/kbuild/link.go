@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 	"github.com/driver-container/driver-container/kmod"
 )
 

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/driver-container/driver-container/distros/lazyregexp"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Where a container may not mount (it lacks CAP_SYS_ADMIN), a staged root is served by a symbolic link at

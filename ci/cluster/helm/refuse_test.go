@@ -104,6 +104,7 @@ var refused = map[string]struct {
 	"port":                      {[]string{"metrics.port=70000"}, "at '/metrics/port': maximum: got 70,000, want 65,535"},
 	"scraped but not served":    {[]string{"metrics.enabled=false", "podMonitor.enabled=true"}, "need metrics.enabled=true"},
 	"scraped twice":             {[]string{"serviceMonitor.enabled=true", "podMonitor.enabled=true"}, "would scrape every pod twice"},
+	"a taint of Kubernetes":     {[]string{"startupTaints[0]=node.kubernetes.io/not-ready"}, "manages that taint"},
 	"rights without account":    {[]string{"events=true", "serviceAccount.create=false"}, "need a service account"},
 }
 

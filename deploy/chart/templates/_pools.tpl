@@ -126,6 +126,11 @@
 {{- if and (include "nvidia-driver.needsToken" .) (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
   {{- fail "events, nodeCondition, safeLoad, evictGPUPods and startupTaints need a service account: serviceAccount.create=true, or the name of one in serviceAccount.name" -}}
 {{- end -}}
+{{- range $v.startupTaints -}}
+  {{- if regexMatch "^(node\\.kubernetes\\.io|node\\.cloudprovider\\.kubernetes\\.io|readiness\\.k8s\\.io)/" . -}}
+    {{- fail (printf "startupTaints has %s: a controller of Kubernetes manages that taint and would set it again; use a key of your own, such as example.com/gpu-driver-starting" .) -}}
+  {{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* The label that distinguishes the pods of the pools. Always set, so that selectors never overlap. */}}
