@@ -57,7 +57,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		var next urlRecord
 		data, next, unchanged, err = c.conditionalGet(ctx, u, known, limit)
 		if err == nil && !unchanged {
-			err = c.writeRecord(recordPath, next, data)
+			err = c.writeRecord(recordPath, known, next, data)
 		}
 		return false, err
 	})
@@ -123,8 +123,9 @@ func (c *Client) conditionalGet(ctx context.Context, u *url.URL, known urlRecord
 	return data, next, false, nil
 }
 
-// writeRecord stores the content as a blob and then, by one rename, records that it is current.
-func (c *Client) writeRecord(recordPath string, d urlRecord, data []byte) error {
+// writeRecord stores the content as a blob and then, by one rename, records that it is current, unless the
+// record says so already: a server may send again what it could have called unchanged.
+func (c *Client) writeRecord(recordPath string, known, d urlRecord, data []byte) error {
 	w, err := c.Store.Create()
 	if err != nil {
 		return &localError{err}
@@ -135,6 +136,9 @@ func (c *Client) writeRecord(recordPath string, d urlRecord, data []byte) error 
 	}
 	if d.SHA256, _, err = w.Commit(); err != nil {
 		return &localError{err}
+	}
+	if d == known {
+		return nil
 	}
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {

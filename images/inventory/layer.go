@@ -77,7 +77,8 @@ func listLayer(
 	if err != nil {
 		return nil, "", err
 	}
-	return made, Digest(data), nil
+	digest = Digest(data)
+	return made, digest, cache.NoteFiles(made, digest)
 }
 
 // FromLayer reads the bytes of the list in a layer.

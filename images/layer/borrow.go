@@ -162,11 +162,19 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer, step *progress.Step)
 	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", digest, size)}), nil
 }
 
-// Annotation is a value that the manifest says of a layer which was found in a registry. It is "" for all
-// others, and if nobody vouches for the manifest and the content is there to be read.
+// Annotation is a value that the manifest says of a layer which was found in a registry, or that the cache noted. It
+// is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
 func Annotation(l v1.Layer, name string) string {
-	if l, ok := l.(*borrowedLayer); ok && (l.from.Verified || !l.from.Needed) {
+	switch l := l.(type) {
+	case *borrowedLayer:
+		if !l.from.Verified && l.from.Needed {
+			return ""
+		}
 		return l.from.Annotations[name]
+	case *storedLayer:
+		if name == recipe.LabelFiles {
+			return l.Files
+		}
 	}
 	return ""
 }

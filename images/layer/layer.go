@@ -34,6 +34,7 @@ type Record struct {
 	DiffID    v1.Hash         `json:"diffID"`
 	Size      int64           `json:"size"`
 	MediaType types.MediaType `json:"mediaType"`
+	Files     string          `json:"files,omitempty"` // of the layer with the list of files: the digest of the list
 }
 
 // storedLayer is a v1 layer whose compressed bytes are in the store.
@@ -179,22 +180,31 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 	return made, nil
 }
 
-// Write compresses a tree and notes the result in the cache.
+// Write compresses a tree and notes the result in the cache. It makes the layer's outline of the same stream, so
+// that the layer need not be read for it.
 func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
-	return c.write(ctx, of, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) })
+	outline := c.beginOutline(ctx)
+	rec, err := compress(ctx, c.Store, of.Compression, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) }, outline)
+	if err := outline.end(err, rec.Digest); err != nil {
+		return nil, err
+	}
+	return c.noted(of.Key, rec)
 }
 
-// write compresses the tar stream that content writes, of about total bytes, and notes the result
-// in the cache.
-func (c Cache) write(ctx context.Context, of Spec, total int64, step *progress.Step, content func(io.Writer) error) (v1.Layer, error) {
-	rec, err := compress(ctx, c.Store, of.Compression, total, step, content)
+// write compresses the tar stream that content writes and notes the result in the cache.
+func (c Cache) write(ctx context.Context, of Spec, step *progress.Step, content func(io.Writer) error) (v1.Layer, error) {
+	rec, err := compress(ctx, c.Store, of.Compression, 0, step, content)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.note(of.Key, rec); err != nil {
+	return c.noted(of.Key, rec)
+}
+
+func (c Cache) noted(key string, rec Record) (v1.Layer, error) {
+	if err := c.note(key, rec); err != nil {
 		return nil, err
 	}
-	return &storedLayer{rec, of.Key, c.Store}, nil
+	return &storedLayer{rec, key, c.Store}, nil
 }
 
 // note writes the record of a finished layer.
@@ -206,9 +216,21 @@ func (c Cache) note(key string, rec Record) error {
 	return c.Store.WriteFile(filepath.Join(c.folder(), key+".json"), b)
 }
 
-// compress writes a tar stream into the store. Tar, both digests and the compressor run at the same time.
+// NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for it again.
+func (c Cache) NoteFiles(l v1.Layer, digest string) error {
+	stored, ok := l.(*storedLayer)
+	if !ok {
+		return nil
+	}
+	rec := stored.Record
+	rec.Files = digest
+	return c.note(stored.key, rec)
+}
+
+// compress writes a tar stream of about total bytes into the store, and to others. Tar, both digests and the
+// compressor run at the same time.
 func compress(
-	ctx context.Context, store *fetch.Store, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error,
+	ctx context.Context, store *fetch.Store, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error, others ...io.Writer,
 ) (rec Record, err error) {
 	blob, err := store.Create()
 	if err != nil {
@@ -221,7 +243,7 @@ func compress(
 	}
 	diff := sha256.New()
 	count := step.Meter(ctx, "compress", total)
-	out := bufio.NewWriterSize(io.MultiWriter(count, diff, z), 1<<20)
+	out := bufio.NewWriterSize(io.MultiWriter(append(others, count, diff, z)...), 1<<20)
 	if err := content(out); err != nil {
 		return rec, errors.Join(err, z.Close())
 	}

@@ -82,7 +82,7 @@ func (c Cache) makeOutline(ctx context.Context, l v1.Layer, step *progress.Step)
 	if err != nil {
 		return nil, err
 	}
-	return c.write(ctx, outlineSpec(key), 0, step, func(w io.Writer) error { return writeOutline(ctx, l, w) })
+	return c.write(ctx, outlineSpec(key), step, func(w io.Writer) error { return writeOutline(ctx, l, w) })
 }
 
 func writeOutline(ctx context.Context, l v1.Layer, w io.Writer) (err error) {
@@ -91,10 +91,52 @@ func writeOutline(ctx context.Context, l v1.Layer, w io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	buffered := bufio.NewReaderSize(r, 256<<10)
+	return outline(ctx, r, w)
+}
+
+func outline(ctx context.Context, content io.Reader, w io.Writer) error {
+	buffered := bufio.NewReaderSize(content, 256<<10)
 	if err := rootfs.Outline(ctx, buffered, w); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
+	_, err := io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
 	return err
+}
+
+// outlining makes the outline of a layer that is being written. It never fails a write: OutlineOf reads the
+// layer if its outline is missing, and reports what is wrong with it.
+type outlining struct {
+	io.Writer
+
+	cache   Cache
+	content *io.PipeWriter
+	done    chan struct{}
+	rec     Record
+	err     error
+}
+
+func (c Cache) beginOutline(ctx context.Context) *outlining {
+	r, w := io.Pipe()
+	o := &outlining{Writer: w, cache: c, content: w, done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		unseen := progress.Observer(nil).Begin("", "")
+		o.rec, o.err = compress(ctx, c.Store, recipe.Zstd, 0, unseen, func(w io.Writer) error { return outline(ctx, r, w) })
+		_, _ = io.Copy(io.Discard, r) // the layer is written to its end
+	}()
+	return o
+}
+
+// end waits for the outline and notes it, unless the layer with the digest failed, whose error it returns.
+func (o *outlining) end(failed error, digest v1.Hash) error {
+	_ = o.content.CloseWithError(failed) // never fails
+	<-o.done
+	if failed != nil || o.err != nil {
+		return failed
+	}
+	key, err := OutlineKey(digest)
+	if err != nil {
+		return err
+	}
+	return o.cache.note(key, o.rec)
 }

@@ -1,12 +1,23 @@
 package layer
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -20,4 +31,35 @@ func (zeros) Read(p []byte) (int, error)           { clear(p); return len(p), ni
 func TestOutlineIsBounded(t *testing.T) {
 	t.Parallel()
 	assert.ErrorIs(t, writeOutline(t.Context(), zeros{}, io.Discard), rootfs.ErrTooLarge)
+}
+
+// TestOutlineWhileWriting: the outline that is made while a layer is written is that of the finished layer, and a
+// layer that fails leaves none.
+func TestOutlineWhileWriting(t *testing.T) {
+	t.Parallel()
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
+	cache := Cache{Store: store, Running: new(singleflight.Group)}
+	step := progress.Observer(nil).Begin("", "")
+	spool := require.Value(rootfs.NewSpool(store.Dir()))(t)
+	defer func() { require.NoError(t, spool.Close()) }()
+	tree := rootfs.New(spool, nil)
+	for n := range 200 {
+		require.NoError(t, tree.AddBytes(fmt.Sprintf("usr/lib/%d", n), 0o644, bytes.Repeat([]byte{byte(n)}, n*1000)))
+	}
+	of := Spec{Name: "driver", Key: strings.Repeat("a", 64), Compression: recipe.Gzip, Time: time.Unix(1, 0)}
+	made := require.Value(cache.Write(t.Context(), of, tree, step))(t)
+	key := require.Value(OutlineKey(require.Value(made.Digest())(t)))(t)
+	found, ok := cache.Get(key)
+	assert.Equal(t, true, ok)
+	var read bytes.Buffer
+	require.NoError(t, writeOutline(t.Context(), made, &read))
+	content := require.Value(found.Uncompressed())(t)
+	assert.Equal(t, read.String(), string(require.Value(io.ReadAll(content))(t)))
+	require.NoError(t, content.Close())
+
+	before := len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "layers", "*")))(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, assert.Err(cache.Write(ctx, of, tree, step)), context.Canceled)
+	assert.Equal(t, before, len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "layers", "*")))(t)))
 }

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/version"
@@ -40,30 +41,38 @@ type Finder struct {
 	Make *Maker
 
 	making sync.Mutex
+	hashed sync.Map // fileState: its digest
 }
 
 // ErrNotMade says that a program is not here, and that a build makes it.
 var ErrNotMade = errors.New("not here yet: the first build makes it with go")
 
-// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order.
+// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order. It reads
+// them at the same time.
 func (f *Finder) Find(ctx context.Context, arch string) ([]recipe.Binary, error) {
-	main, err := f.entrypoint(ctx, arch)
-	if err != nil {
-		return nil, fmt.Errorf("the entrypoint for %s: %w (%s, or give --entrypoint FILE)", arch, err, f.remedy())
+	optional := recipe.OptionalPrograms()
+	all, errs := make([]recipe.Binary, 1+len(optional)), make([]error, 1+len(optional))
+	var reading sync.WaitGroup
+	reading.Go(func() { all[0], errs[0] = f.entrypoint(ctx, arch) })
+	for i, p := range optional {
+		reading.Go(func() { all[1+i], errs[1+i] = f.program(ctx, p.Name, arch) })
 	}
-	all := []recipe.Binary{main}
-	for _, p := range recipe.OptionalPrograms() {
-		bin, err := f.program(ctx, p.Name, arch)
-		switch {
+	reading.Wait()
+	if errs[0] != nil {
+		return nil, fmt.Errorf("the entrypoint for %s: %w (%s, or give --entrypoint FILE)", arch, errs[0], f.remedy())
+	}
+	found := all[:1]
+	for i, p := range optional {
+		switch err := errs[1+i]; {
 		case err == nil:
-			all = append(all, bin)
+			found = append(found, all[1+i])
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !f.Partial:
 			return nil, fmt.Errorf("%s for %s: %w (%s, or give --allow-missing-programs: without it, %s)", p.Name, arch, err, f.remedy(), p.Without)
 		}
 	}
-	return all, nil
+	return found, nil
 }
 
 // remedy says how the programs come beside driver-build.
@@ -86,30 +95,22 @@ func FileName(name, arch string) string { return name + "-linux-" + arch }
 
 // program takes a program from the first folder that has the right one, or makes it.
 func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary, error) {
-	f.making.Lock()
-	defer f.making.Unlock()
-	dirs := f.Dirs
-	if f.Make != nil {
-		dirs = append(dirs[:len(dirs):len(dirs)], f.Make.folder())
-	}
-	var wrong []error
-	for _, dir := range dirs {
-		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
-		if err == nil {
-			return bin, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			wrong = append(wrong, err)
-		}
-	}
-	if f.Make == nil || f.Make.Module.Sum == "" {
+	bin, wrong, ok := f.present(name, arch)
+	switch {
+	case ok:
+		return bin, nil
+	case f.Make == nil || f.Make.Module.Sum == "":
 		if len(wrong) == 0 {
-			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(dirs, ", ")))
+			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.dirs(), ", ")))
 		}
 		return recipe.Binary{}, errors.Join(wrong...)
-	}
-	if f.Present {
+	case f.Present:
 		return recipe.Binary{}, errors.Join(append(wrong, ErrNotMade)...)
+	}
+	f.making.Lock()
+	defer f.making.Unlock()
+	if bin, wrong, ok = f.present(name, arch); ok {
+		return bin, nil // another call made it
 	}
 	file, err := f.Make.program(ctx, name, arch, func(file string) error {
 		_, err := f.check(name, file, arch)
@@ -119,6 +120,28 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 		return recipe.Binary{}, errors.Join(append(wrong, err)...)
 	}
 	return f.check(name, file, arch)
+}
+
+// dirs are the folders to look in, with that of programs that were made.
+func (f *Finder) dirs() []string {
+	if f.Make == nil {
+		return f.Dirs
+	}
+	return append(f.Dirs[:len(f.Dirs):len(f.Dirs)], f.Make.folder())
+}
+
+// present takes a program from the first folder that has the right one, or says what is wrong with others.
+func (f *Finder) present(name, arch string) (found recipe.Binary, wrong []error, ok bool) {
+	for _, dir := range f.dirs() {
+		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
+		if err == nil {
+			return bin, nil, true
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, err)
+		}
+	}
+	return recipe.Binary{}, wrong, false
 }
 
 // check reads what Go wrote into a program.
@@ -144,8 +167,32 @@ func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
 	case f.Make != nil && f.Make.Module.Sum != "" && info.Main.Sum != f.Make.Module.Sum:
 		return recipe.Binary{}, fmt.Errorf("%s was made of other content of version %s than driver-build: %s, not %s", path, v, info.Main.Sum, f.Make.Module.Sum)
 	}
-	sum, err := fileDigest(path)
+	sum, err := f.digest(path)
 	return recipe.Binary{Name: name, SHA256: sum, Path: path}, err
+}
+
+// fileState is a file as it was when it was hashed.
+type fileState struct {
+	path    string
+	size    int64
+	changed time.Time
+}
+
+// digest hashes a file, once for as long as it does not change: plan and build both ask for the programs.
+func (f *Finder) digest(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	state := fileState{path, info.Size(), info.ModTime()}
+	if sum, ok := f.hashed.Load(state); ok {
+		return sum.(string), nil
+	}
+	sum, err := fileDigest(path)
+	if err == nil {
+		f.hashed.Store(state, sum)
+	}
+	return sum, err
 }
 
 func fileDigest(path string) (sum string, err error) {

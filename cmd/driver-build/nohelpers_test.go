@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/makeself"
+	"github.com/driver-container/driver-container/ci/repotest"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// TestDigestByEveryWay: an image has the same digest if the xz program unpacked its driver, if Go did, and if its
+// layers came from a registry.
+func TestDigestByEveryWay(t *testing.T) { // not parallel: it sets PATH
+	program, err := exec.LookPath("xz")
+	if err != nil {
+		t.Skip("there is no xz program")
+	}
+	u := newUser(t)
+	var firmware strings.Builder // large enough for the program
+	for n := range 100_000 {
+		fmt.Fprintln(&firmware, n*n)
+	}
+	files := append(imagetest.DriverFiles(newDriver, "amd64"), repotest.File{
+		Name: "usr/share/nvidia-driver/firmware/nvidia/" + newDriver + "/gsp_tu10x.bin", Body: firmware.String(),
+	})
+	u.PutRun(newDriver, "amd64", imagetest.Run(t, newDriver, "amd64", files, func(a *makeself.Archive) { a.Compression = "xz" }))
+
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", calls, program)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "xz"), []byte(script), 0o755)) //nolint:gosec // a program
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	used := func() bool {
+		err := os.Remove(calls)
+		if !errors.Is(err, fs.ErrNotExist) {
+			require.NoError(t, err)
+		}
+		return err == nil
+	}
+
+	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
+	byProgram := u.Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...)
+	byProgram.Want(t, 0)
+	assert.Equalf(t, true, used(), "the program unpacks the driver\n%s", byProgram.Stderr)
+	for name, more := range map[string][]string{
+		"in Go":                  {"--no-helpers"},
+		"from a registry":        {"--cache-from", u.Host + "/team/driver"},
+		"from a registry, in Go": {"--cache-from", u.Host + "/team/driver", "--no-helpers"},
+	} {
+		other := u.fresh(t)
+		r := other.Run(t, append(append(target, more...), "-o", "oci:"+other.Path("dist"))...)
+		r.Want(t, 0)
+		assert.Equalf(t, byProgram.Digest(t), r.Digest(t), "%s", name)
+		assert.Equalf(t, false, used(), "%s: the program unpacks the driver\n%s", name, r.Stderr)
+	}
+}
