@@ -66,7 +66,7 @@ gpu: ## questions to GPUs whose driver is loaded, against nvidia-smi, as a table
 	ci/gpu/build
 	bin/gpu/gpu-check
 
-bench: build ## every table of docs/benchmarks.md, in one run; refuses a busy machine; SHORT=1 to see that it works
+bench: build ## every table of docs/benchmarks.md, in one run; refuses a busy machine; PART=runner for one part, SHORT=1 to see that it works
 	ci/bench
 
 fuzz: ## every fuzz target for FUZZTIME (default 30s)
