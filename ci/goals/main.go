@@ -1,5 +1,5 @@
-// Command goals turns the raw numbers of ci/bench into the tables of docs/benchmarks.md: which goal is met, by
-// which numbers. No verdict is typed.
+// Command goals turns the raw numbers of ci/bench into the tables of docs/benchmarks.md: which goal is met,
+// by which numbers. No verdict is typed.
 //
 //	go run ./ci/goals bench.tsv                            # prints the tables
 //	go run ./ci/goals -page docs/benchmarks.md bench.tsv   # writes them into the page

@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// TestDigestByEveryWay: an image has the same digest if the xz program unpacked its driver, if Go did, and if its
-// layers came from a registry.
+// TestDigestByEveryWay: an image has the same digest if the xz program unpacked its driver, if Go did, and if
+// its layers came from a registry.
 func TestDigestByEveryWay(t *testing.T) { // not parallel: it sets PATH
 	program, err := exec.LookPath("xz")
 	if err != nil {

@@ -162,8 +162,8 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer, step *progress.Step)
 	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", digest, size)}), nil
 }
 
-// Annotation is a value that the manifest says of a layer which was found in a registry, or that the cache noted. It
-// is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
+// Annotation is a value that the manifest says of a layer which was found in a registry, or that the cache
+// noted. It is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
 func Annotation(l v1.Layer, name string) string {
 	switch l := l.(type) {
 	case *borrowedLayer:

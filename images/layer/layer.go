@@ -180,8 +180,8 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 	return made, nil
 }
 
-// Write compresses a tree and notes the result in the cache. It makes the layer's outline of the same stream, so
-// that the layer need not be read for it.
+// Write compresses a tree and notes the result in the cache. It makes the layer's outline of the same stream,
+// so that the layer need not be read for it.
 func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
 	outline := c.beginOutline(ctx)
 	rec, err := compress(ctx, c.Store, of.Compression, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) }, outline)

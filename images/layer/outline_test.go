@@ -33,8 +33,8 @@ func TestOutlineIsBounded(t *testing.T) {
 	assert.ErrorIs(t, writeOutline(t.Context(), zeros{}, io.Discard), rootfs.ErrTooLarge)
 }
 
-// TestOutlineWhileWriting: the outline that is made while a layer is written is that of the finished layer, and a
-// layer that fails leaves none.
+// TestOutlineWhileWriting: the outline that is made while a layer is written is that of the finished layer,
+// and a layer that fails leaves none.
 func TestOutlineWhileWriting(t *testing.T) {
 	t.Parallel()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)

@@ -47,8 +47,8 @@ type Finder struct {
 // ErrNotMade says that a program is not here, and that a build makes it.
 var ErrNotMade = errors.New("not here yet: the first build makes it with go")
 
-// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order. It reads
-// them at the same time.
+// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order. It
+// reads them at the same time.
 func (f *Finder) Find(ctx context.Context, arch string) ([]recipe.Binary, error) {
 	optional := recipe.OptionalPrograms()
 	all, errs := make([]recipe.Binary, 1+len(optional)), make([]error, 1+len(optional))
