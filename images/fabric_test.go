@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/sbom"
 )
 
 // fabricFiles are the files of a component, in the layout of NVIDIA's archives.
@@ -162,6 +163,43 @@ func TestFabric(t *testing.T) {
 	if len(plain.Fabric) != 0 || slices.ContainsFunc(plain.Packages, func(p distros.Package) bool { return p.Name == "infiniband-diags" }) {
 		t.Errorf("a driver without components has %v", plain.Fabric)
 	}
+}
+
+// TestFabricBilled: each component has its own licence in a bill of materials, with its text; one whose text is
+// the driver's has the driver's.
+func TestFabricBilled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ibstat("ubuntu18.04")
+	target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), allComponents, func(name string, files map[string]string) {
+		if name == matrix.NSCQ {
+			files["LICENSE"] = "NVIDIA's licence of " + newDriver + "\n"
+		}
+	})
+	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	m := sbom.Model{Images: []*sbom.Image{billed(t, r.b, img, planned)}}
+	doc := readSPDX(t, document(t, sbom.SPDX, m))
+	licences := map[string]string{}
+	for _, p := range doc.Packages {
+		licences[string(p.PackageSPDXIdentifier)] = p.PackageLicenseDeclared
+	}
+	for name, want := range map[string]string{
+		"Component-amd64-imex": "LicenseRef-NVIDIA-imex", "Component-amd64-fabricmanager": "LicenseRef-NVIDIA-fabricmanager", "Component-amd64-nvlsm": "LicenseRef-NVIDIA-nvlsm",
+		"Component-amd64-nscq": "LicenseRef-NVIDIA-Driver", "Driver-amd64": "LicenseRef-NVIDIA-Driver",
+	} {
+		assert.Equalf(t, want, licences[name], "licence of %s", name)
+	}
+	texts := map[string]string{}
+	for _, l := range doc.OtherLicenses {
+		texts[l.LicenseIdentifier] = l.LicenseName + ": " + l.ExtractedText
+	}
+	assert.Equal(t, 4, len(texts))
+	assert.Equal(t, "NVIDIA Proprietary (imex): licence of imex\n", texts["LicenseRef-NVIDIA-imex"])
+	assert.Equal(t, "NVIDIA Driver (fabricmanager): licence of fabricmanager\n", texts["LicenseRef-NVIDIA-fabricmanager"])
+	cyclonedx := string(document(t, sbom.CycloneDX, m))
+	assert.Contains(t, cyclonedx, `"name": "NVIDIA Proprietary (imex)"`)
+	assert.Contains(t, cyclonedx, "licence of imex")
 }
 
 // TestFabricFound: a build on another machine takes the components from the image of another system in a

@@ -152,7 +152,16 @@ func (g *graph) cdx(c component) cdxComponent {
 		}
 		out.Licenses = []cdxLicence{{License: licence}}
 	default:
-		out.Licenses = []cdxLicence{{Expression: c.licence}}
+		own, ok := g.licences[c.licence]
+		if !ok {
+			out.Licenses = []cdxLicence{{Expression: c.licence}}
+			break
+		}
+		licence := &cdxLicenceText{Name: own.name}
+		if strings.HasPrefix(c.id, "Component-"+g.model.Images[0].Arch+"-") {
+			licence.Text = &cdxText{"text/plain", own.text}
+		}
+		out.Licenses = []cdxLicence{{License: licence}}
 	}
 	if c.download != "" {
 		out.References = []cdxReference{{"distribution", c.download}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -96,6 +97,24 @@ func (g *graph) flavourLicence(flavour string) string {
 
 func sortedWords(words []string) []string { return slices.Sorted(slices.Values(words)) }
 
+// componentLicence is the licence of a component: its own, since NVIDIA licenses IMEX in another way than the
+// driver. It is "" where its text is not known.
+func (g *graph) componentLicence(i *Image, name string) string {
+	text := i.ComponentLicences[name]
+	if text == "" {
+		return ""
+	}
+	if text == g.licence {
+		return nvidiaLicence
+	}
+	id, word := "LicenseRef-NVIDIA-"+name, "NVIDIA Driver" // the words of NVIDIA's manifests
+	if name == matrix.IMEX {
+		word = "NVIDIA Proprietary"
+	}
+	g.licences[id] = licenceText{word + " (" + name + ")", max(g.licences[id].text, text)} // those of one release are equal
+	return id
+}
+
 // addComponents adds the components of the driver that come in archives of their own.
 func (g *graph) addComponents(i *Image, driver string) {
 	for _, f := range i.recipe.Fabric {
@@ -104,7 +123,7 @@ func (g *graph) addComponents(i *Image, driver string) {
 		}}
 		g.relate(driver, contains, g.add(component{
 			id: "Component-" + i.Arch + "-" + f.Name, purpose: "APPLICATION", name: "nvidia-" + f.Name, version: f.Version, supplier: nvidia,
-			licence: g.nvidiaLicence(), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}, purl: url.String(),
+			licence: g.componentLicence(i, f.Name), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}, purl: url.String(),
 		}))
 	}
 }

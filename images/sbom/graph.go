@@ -17,8 +17,12 @@ type graph struct {
 	top        string // id of the image, or of the index
 	components map[string]component
 	relations  map[relation]bool
-	licence    string // text of NVIDIA's
+	licence    string                 // text of NVIDIA's
+	licences   map[string]licenceText // of components, by their ids
 }
+
+// licenceText is a licence that SPDX's list does not have.
+type licenceText struct{ name, text string }
 
 // component is a package of SPDX, a component of CycloneDX. What is not known is "".
 type component struct {
@@ -64,7 +68,7 @@ const (
 )
 
 func newGraph(m Model) *graph {
-	g := &graph{model: m, components: map[string]component{}, relations: map[relation]bool{}}
+	g := &graph{model: m, components: map[string]component{}, relations: map[relation]bool{}, licences: map[string]licenceText{}}
 	// Lists are sorted, so that their order has no effect: of the images here, of packages where they are added.
 	m.Images = slices.SortedFunc(slices.Values(m.Images), func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) })
 	g.model.Images = m.Images

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/verify"
@@ -52,8 +53,14 @@ func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ 
 	for _, flavour := range i.Flavours {
 		i.Sources = append(i.Sources, Source{flavour, "/" + recipe.KernelDir(i.Driver, flavour)})
 	}
-	if i.Licence, err = licence(tree); err != nil {
+	if i.Licence, err = licence(tree, recipe.LicenceFile); err != nil {
 		return nil, err
+	}
+	i.ComponentLicences = map[string]string{}
+	for _, name := range matrix.ComponentNames {
+		if i.ComponentLicences[name], err = licence(tree, recipe.ComponentLicence(name)); err != nil {
+			return nil, err
+		}
 	}
 	if i.OwnPrograms, err = programs(tree); err != nil {
 		return nil, err
@@ -65,14 +72,15 @@ func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ 
 	return i, nil
 }
 
-func licence(tree *rootfs.Tree) (string, error) {
-	e, err := tree.Stat(recipe.LicenceFile)
+// licence returns the text of a file, "" where the image has none.
+func licence(tree *rootfs.Tree, name string) (string, error) {
+	e, err := tree.Stat(name)
 	if err != nil || e.Kind != rootfs.File || e.ContentOmitted || e.Size > maxLicence {
 		return "", nil //nolint:nilerr // verify says what is wrong with the licence; here it is not known
 	}
 	text, err := tree.ReadFile(e.Path)
 	if err != nil {
-		return "", fmt.Errorf("read the licence: %w", err)
+		return "", fmt.Errorf("read the licence %s: %w", name, err)
 	}
 	return strings.ToValidUTF8(string(text), "\uFFFD"), nil
 }

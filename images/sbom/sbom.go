@@ -68,7 +68,8 @@ type Image struct {
 	SystemID, SystemVersion string // ID and VERSION_ID of its os-release
 	Created                 time.Time
 	Base                    recipe.Base
-	Licence                 string // text of NVIDIA's licence
+	Licence                 string            // text of NVIDIA's licence
+	ComponentLicences       map[string]string // texts of those of components, by the component's name
 
 	// The files of which the inspection has the names.
 	LibraryFiles, FirmwareFiles []File

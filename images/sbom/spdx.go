@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +85,9 @@ func (g *graph) spdx() ([]byte, error) {
 	}
 	if g.licence != "" {
 		d.Licences = []spdxLicence{{nvidiaLicence, "Licence of NVIDIA's driver", g.licence}}
+	}
+	for _, id := range slices.Sorted(maps.Keys(g.licences)) {
+		d.Licences = append(d.Licences, spdxLicence{id, g.licences[id].name, g.licences[id].text})
 	}
 	for _, r := range relations {
 		d.Relationships = append(d.Relationships, spdxRelationship{idPrefix + r.from, r.kind, idPrefix + r.to})

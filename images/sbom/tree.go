@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -22,7 +23,10 @@ import (
 )
 
 // isRead reports whether the content of a file is needed; of all others the digest is enough.
-func isRead(p string) bool { return verify.IsInspected(p) || p == recipe.LicenceFile || isProgram(p) }
+func isRead(p string) bool {
+	return verify.IsInspected(p) || p == recipe.LicenceFile || isProgram(p) ||
+		slices.ContainsFunc(matrix.ComponentNames, func(name string) bool { return p == recipe.ComponentLicence(name) })
+}
 
 // readTree returns the files of an image with their digests, and the content of those that isRead selects.
 // The cache keeps the digests of a layer, so after a build only the layers with such content are read, each
