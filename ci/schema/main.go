@@ -24,6 +24,8 @@ import (
 	"github.com/driver-container/driver-container/images/survey"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -39,6 +41,9 @@ var generated = map[string]struct {
 	"inspect.schema.json":     {"An image, as driver-build inspect -o json prints it", reflect.TypeFor[verify.Inspection]()},
 	"bundle-list.schema.json": {"What a bundle holds, as driver-build bundle list -o json prints it", reflect.TypeFor[bundle.List]()},
 	"status.schema.json":      {"/run/nvidia/driver-status.json: what is known of the driver on a node", reflect.TypeFor[status.Snapshot]()},
+	"bundle-have.schema.json": {"What a repository has, as driver-build bundle have prints it", reflect.TypeFor[bundle.Stock]()},
+	"compile.schema.json":     {"A set of modules, as nvidia-driver compile -o json prints it", reflect.TypeFor[kbuild.Set]()},
+	"bake.schema.json":        {"What was baked, as nvidia-driver bake -o json prints it", reflect.TypeFor[host.Baked]()},
 	"recipe.schema.json":      {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe]()},
 }
 

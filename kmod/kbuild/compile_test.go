@@ -2,6 +2,7 @@ package kbuild
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
 
@@ -61,6 +63,7 @@ func TestCompile(t *testing.T) {
 		t.Errorf("left in the scratch folder: %v, %v", left, err)
 	}
 	checkCall(t, b, set)
+	schematest.Check(t, "compile.schema.json", string(require.Value(json.Marshal(set))(t)))
 }
 
 // checkCall checks the arguments and the environment of make.

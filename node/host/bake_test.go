@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -92,6 +94,7 @@ func TestBake(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	assert.Same(t, got, require.Value(readBaked(b.Config.StateDir))(t))
+	schematest.Check(t, "bake.schema.json", string(require.Value(json.Marshal(got))(t)))
 	for _, path := range []string{got.Root + "/usr/lib/x86_64-linux-gnu/libcuda.so." + v535, got.Kernels[0].Folder + "/nvidia.ko",
 		got.Root + "/lib/modules/" + imageKernel + "/updates/nvidia/nvidia.ko"} {
 		if _, err := os.Stat(filepath.Join(b.Config.StateDir, path)); err != nil {

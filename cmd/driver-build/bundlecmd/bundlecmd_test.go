@@ -120,6 +120,7 @@ func TestTheWholeWay(t *testing.T) {
 
 	r = w.run(t, "have", w.site)
 	r.Want(t, 0)
+	schematest.Check(t, "bundle-have.schema.json", r.Stdout)
 	require.NoError(t, os.WriteFile(list, []byte(r.Stdout), 0o600))
 	w.run(t, "create", "--output", next, "--repository", w.origin, "--since", list).Want(t, 0)
 	r = w.run(t, "list", next)
