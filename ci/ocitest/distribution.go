@@ -118,8 +118,8 @@ func (d *Distribution) Fault(f func(http.ResponseWriter, *http.Request) bool) {
 	d.fault = f
 }
 
-// Requests returns the number of requests so far whose method and address ("POST /v2/a/blobs/uploads/?mount=")
-// match a regular expression.
+// Requests returns the number of requests so far whose method and address ("POST
+// /v2/a/blobs/uploads/?mount=") match a regular expression.
 func (d *Distribution) Requests(pattern string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func fake(t testing.TB, name string) (d *Decoder, reports *[]error) {
 	require.NoError(t, os.Symlink(require.Value(os.Executable())(t), path))
 	reports = &[]error{}
 	wait := time.Minute // a busy machine starts a program of the race detector in seconds
-	if name == "mute" || name == "hangs" || name == "closes" {
+	if name == "mute" || name == "hangs" || name == "closes" || name == "leaves a child" {
 		wait = time.Second
 	}
 	return &Decoder{path: path, patience: wait, report: func(err error) { *reports = append(*reports, err) }}, reports
@@ -44,6 +45,13 @@ func misbehave(name string) int {
 	switch name {
 	case "mute":
 		time.Sleep(time.Minute)
+	case "leaves a child": // which has our output
+		child := exec.Command(os.Args[0])
+		child.Path, child.Args[0], child.Stdout = "/proc/self/exe", filepath.Join(filepath.Dir(os.Args[0]), "xz-mute"), os.Stdout
+		if err := child.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, "xz:", err)
+		}
+		return 0
 	case "deaf":
 		os.Stdin.Close()
 		return 0

@@ -137,7 +137,7 @@ func TestSameByEitherWay(t *testing.T) {
 // TestFaults: the decoder in Go takes over from a program that fails, once and for all.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"mute", "deaf", "dies", "hangs", "closes", "garbage", "flips", "less", "much", "fails at the end", "zeros"} {
+	for _, name := range []string{"mute", "deaf", "dies", "hangs", "closes", "garbage", "flips", "less", "much", "fails at the end", "zeros", "leaves a child"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, reports := fake(t, name)
@@ -155,6 +155,7 @@ func TestFaults(t *testing.T) {
 			assert.Contains(t, text, d.path)
 			assert.Contains(t, text, "--no-helpers")
 			assert.Equalf(t, true, len(text) < 2000, "length of the report")
+			assert.Equalf(t, 0, processes(t, filepath.Dir(d.path)), "processes that are left")
 			require.NoError(t, os.Remove(d.path)) // it is not started again
 			got, _, err = unpack(t.Context(), d, stream)
 			require.NoError(t, err)
@@ -162,6 +163,17 @@ func TestFaults(t *testing.T) {
 			assert.Equalf(t, 1, len(*reports), "reports")
 		})
 	}
+}
+
+// processes counts the processes whose program lies in a folder.
+func processes(t *testing.T, dir string) (n int) {
+	t.Helper()
+	for _, file := range require.Value(filepath.Glob("/proc/[0-9]*/cmdline"))(t) {
+		if line, err := os.ReadFile(file); err == nil && bytes.HasPrefix(line, []byte(dir+"/")) { // a zombie has no arguments
+			n++
+		}
+	}
+	return n
 }
 
 // TestMissing: the program disappears after it was found.

@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -35,6 +37,20 @@ type Record struct {
 	Size      int64           `json:"size"`
 	MediaType types.MediaType `json:"mediaType"`
 	Files     string          `json:"files,omitempty"` // of the layer with the list of files: the digest of the list
+}
+
+// noted is a record as it is in the cache.
+type noted struct {
+	Record
+	// Sum is the check of the others, so that a damaged record counts as missing; "": an earlier version
+	// wrote it.
+	Sum string `json:"sum,omitempty"`
+}
+
+// check is the digest of a record under a key.
+func (r Record) check(key string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{key, r.Digest.String(), r.DiffID.String(), strconv.FormatInt(r.Size, 10), string(r.MediaType)}, " ")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // storedLayer is a v1 layer whose compressed bytes are in the store.
@@ -123,11 +139,11 @@ func (c Cache) read(folder, key string) (v1.Layer, bool) {
 	if err != nil {
 		return nil, false
 	}
-	var rec Record
-	if json.Unmarshal(b, &rec) != nil || !rec.isIn(c.Store) {
+	var rec noted
+	if json.Unmarshal(b, &rec) != nil || rec.Sum != "" && rec.Sum != rec.check(key) || !rec.isIn(c.Store) {
 		return nil, false
 	}
-	return &storedLayer{rec, key, c.Store}, true
+	return &storedLayer{rec.Record, key, c.Store}, true
 }
 
 // isIn says whether a store has the layer. It removes a blob of another size, which something damaged.
@@ -209,7 +225,7 @@ func (c Cache) noted(key string, rec Record) (v1.Layer, error) {
 
 // note writes the record of a finished layer.
 func (c Cache) note(key string, rec Record) error {
-	b, err := json.Marshal(rec)
+	b, err := json.Marshal(noted{rec, rec.check(key)})
 	if err != nil {
 		return err
 	}

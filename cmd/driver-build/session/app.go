@@ -7,13 +7,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/display"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/layercache"
@@ -85,7 +88,22 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 		err = errors.Join(err, s.close())
 		a.releaseResults()
 	}()
-	return a.profiled(func() error { return f(ctx, s) })
+	return s.explainDamage(ctx, a.profiled(func() error { return f(ctx, s) }))
+}
+
+// explainDamage looks whether content with a wrong digest lies in the cache. If so, it is set aside, because
+// every later call would fail in the same way.
+func (s *Session) explainDamage(ctx context.Context, err error) error {
+	wrong, ok := errors.AsType[*fetch.MismatchError](err)
+	if !ok || ctx.Err() != nil {
+		return err
+	}
+	damaged, failed := s.Store.SetAside(ctx, wrong.Want)
+	if len(damaged) > 0 {
+		err = fmt.Errorf("%w; %d files of the cache were damaged on the disk and are in %s now: run the same command again, and look after the disk",
+			err, len(damaged), filepath.Dir(damaged[0]))
+	}
+	return errors.Join(err, failed)
 }
 
 // Show opens the terminal's display alone, for work that needs neither cache nor network, runs f and
