@@ -175,6 +175,11 @@ func (p *Prober) askSMI(ctx context.Context, o Options, usage bool) (Answer, err
 	case smiOK:
 	case smiNoDevices:
 		return a, nil
+	case smiOffTheBus: // the rows of the other GPUs may be there
+		if others, parse := parseSMI(r.stdout, usage); parse == nil {
+			a.Driver, a.Devices = others.Driver, others.Devices
+		}
+		return a, smiError(r)
 	default:
 		return a, smiError(r)
 	}
