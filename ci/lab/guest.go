@@ -36,6 +36,7 @@ type Config struct {
 	DiskMB      int               // size of the disk at /var/lib, default 8192
 	NoHeaders   bool              // the host has neither /usr/src nor the modules' links to the headers
 	Network     bool              // the guest has a network, on which 10.0.2.2 is this machine's loopback
+	IOMMU       bool              // the guest has an IOMMU, so that vfio-pci takes a GPU; without Firmware
 	PCIStub     bool              // the GPUs are bound to pci-stub before any other program runs
 	Firmware    *Firmware         // UEFI; nil: QEMU starts the kernel itself
 }

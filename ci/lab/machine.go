@@ -42,10 +42,13 @@ func startMachine(t testing.TB, c *Config) *machine {
 		gpus, files = append(gpus, g), append(files, g.File)
 	}
 	args := append(arguments(c), disks(t, c)...)
+	if c.IOMMU {
+		args = append(args, "-device", "intel-iommu,intremap=off")
+	}
 	if c.Firmware != nil {
 		args = append(args, c.Firmware.arguments(t, c, dir, initramfs, commandLine(c))...)
 	} else {
-		args = append(args, "-machine", "pc,memory-backend=ram", "-no-reboot", "-kernel", c.Kernel.image, "-initrd", initramfs, "-append", commandLine(c))
+		args = append(args, "-machine", c.chipset()+",memory-backend=ram", "-no-reboot", "-kernel", c.Kernel.image, "-initrd", initramfs, "-append", commandLine(c))
 	}
 	if c.Firmware != nil && c.Firmware.Debian {
 		serial, end := qemu.SocketPair(t)
@@ -67,10 +70,21 @@ func startMachine(t testing.TB, c *Config) *machine {
 	return m
 }
 
+// chipset returns QEMU's name of the machine. Of the two only q35 can have an IOMMU.
+func (c *Config) chipset() string {
+	if c.IOMMU {
+		return "q35"
+	}
+	return "pc"
+}
+
 // commandLine returns the kernel's command line.
 func commandLine(c *Config) string {
 	// Warnings go to the console too, for a guest that hangs. The log keeps all messages of the driver.
 	kernel := "console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M mitigations=off nosoftlockup " + c.CommandLine
+	if c.IOMMU {
+		kernel += " intel_iommu=on"
+	}
 	if c.NoHeaders {
 		kernel += " " + wire.NoHeaders
 	}
