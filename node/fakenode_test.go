@@ -215,6 +215,9 @@ func (i *instance) RemoveNodes(nodes []devices.Node) error {
 func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 	err = i.do("ask", func() error {
 		a.Driver = i.modules["nvidia"].Version
+		if !slices.ContainsFunc(i.bus, devices.GPU.Bound) { // so does NVML
+			return &probe.DriverError{Source: probe.SourceProbe, Text: "nvmlInit: Unknown Error"}
+		}
 		for _, g := range i.bus {
 			if g.Bound() && !g.Silent && !i.sick {
 				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4"})

@@ -152,10 +152,13 @@ func (n *Node) Snapshot() status.Snapshot { return n.status.Get() }
 func (n *Node) Changed() <-chan struct{} { return n.status.Changed() }
 
 // AskUsage asks the driver for memory and utilisation of its GPUs while it serves, for metrics. The error is
-// ErrNotReady if it does not serve.
+// ErrNotReady if it serves no GPU.
 func (n *Node) AskUsage(ctx context.Context) (probe.Answer, error) {
 	if st := n.status.Get(); st.State != status.Serving && st.State != status.Degraded {
 		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w: %s", status.ErrNotReady, st.State)
+	}
+	if _, expected, lent := status.CountGPUs(n.status.Get().GPUs); expected == 0 && lent > 0 {
+		return probe.Answer{Devices: []probe.Device{}}, fmt.Errorf("%w to be asked: all GPUs are lent", status.ErrNotReady)
 	}
 	return n.hardware.AskUsage(ctx)
 }

@@ -38,6 +38,9 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	if reason := n.daemonsDown(); reason != "" {
 		return reason, nil
 	}
+	if n.watched.None() {
+		return n.judge(), nil
+	}
 	answer, err := n.hardware.Ask(ctx)
 	if ctx.Err() != nil {
 		return "", ctx.Err()

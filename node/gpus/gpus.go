@@ -153,6 +153,16 @@ func (w *Watch) answers(address string) (probe.Device, bool) {
 	return probe.Device{}, false
 }
 
+// None says whether the driver has no GPU because others have all of them. NVML does not even start then.
+func (w *Watch) None() bool {
+	for _, k := range w.known {
+		if k.state != status.GPULent && k.state != status.GPUUnbound {
+			return false
+		}
+	}
+	return len(w.known) > 0
+}
+
 // Absent says whether a GPU of the driver does not answer on the bus, or is not there any more. To ask the
 // driver again is of no use then, and can take until its deadline.
 func (w *Watch) Absent() bool {

@@ -101,6 +101,7 @@ func TestLentAndBack(t *testing.T) {
 	assert.Equal(t, "GPU 0000:05:00.0 (10de:1eb8) is new\nGPU 0000:06:00.0 (10de:1eb8) is new", n.changes())
 	n.Answered(answer(one, two))
 	assert.Equal(t, one+" ours works\n"+two+" ours works", n.state())
+	assert.Equal(t, false, n.None())
 	for _, step := range []struct{ driver, override, change, state string }{
 		{"", "(null)", "was unbound, and no driver has it", two + " unbound no driver has it: echo " + two + " > /sys/bus/pci/drivers/nvidia/bind gives it to this one"},
 		{"", "vfio-pci", "is lent to vfio-pci", two + " lent lent to vfio-pci"},
@@ -123,6 +124,11 @@ func TestLentAndBack(t *testing.T) {
 		assert.Equalf(t, one+" ours works\n"+step.state, n.state(), "%+v", step)
 		assert.Equalf(t, "", n.changes(), "a second look")
 	}
+	n.bind(one, "vfio-pci")
+	n.bind(two, "")
+	n.changes()
+	assert.Equal(t, true, n.None())
+	assert.Equal(t, false, new(Watch).None())
 }
 
 // TestLost: each way to fall off the bus is found, the other GPU goes on, and a GPU that comes back is the
