@@ -48,15 +48,13 @@ func Test08GPUsTwoTakenNone(t *testing.T) {
 	bind(second)
 	t.Run("one is bound to pci-stub", func(t *testing.T) {
 		p := ready(t, g, light("535"))
-		contains(t, p.Output(), `0000:00:06.0[^\n]* is bound to pci-stub; the driver takes the other GPUs only`)
-		if st := statusOf(t, g); len(st.GPUs) != 2 || st.GPUs[1].Reason != "it is bound to pci-stub" {
-			t.Errorf("GPUs in the status: %+v", st.GPUs)
-		}
+		contains(t, p.Output(), `GPU 0000:00:06.0 [^\n]* is lent to pci-stub`)
+		gpus(t, g, p, status.GPUOurs, status.GPULent)
 		stops(t, p, 0)
 	})
 	bind(first)
 	t.Run("both are bound to pci-stub", func(t *testing.T) {
-		fails(t, g, light("535"), 11, 20*time.Second, `gpu-driver: .*`+first+`.* is bound to pci-stub.*`+second, `echo `+first+` > /sys/bus/pci/drivers/pci-stub/unbind`)
+		fails(t, g, light("535"), 11, 20*time.Second, `gpu-driver: .*`+first+`.* is lent to pci-stub.*`+second, `echo `+first+` > /sys/bus/pci/drivers/pci-stub/unbind`)
 		fails(t, g, light("535", "DRIVER_SKIP_PREFLIGHT=gpu-driver"), 13, 30*time.Second, `another driver has the GPU \(.*probe routine was not called for 2 device`)
 	})
 	onBus(g)
