@@ -35,7 +35,7 @@ func TestBrokenRoots(t *testing.T) {
 		{name: "libnvidia-ml behind an absolute link", spoil: func(r spoiled) {
 			r.remove(libs + "/libnvidia-ml.so.1")
 			r.symlink("/"+libs+"/libnvidia-ml.so."+driver, libs+"/libnvidia-ml.so.1")
-		}, problems: []string{"validator's nvidia-smi: libnvidia-ml.so.1 is in none of"}},
+		}, problems: []string{"validator's nvidia-smi: libnvidia-ml.so.1 is in none of", "DRA driver's prestart: libnvidia-ml.so.1 leads to no file"}},
 		{name: "Debian's alternatives", spoil: func(r spoiled) {
 			require.NoError(r.T, os.MkdirAll(filepath.Join(r.dir, libs, "nvidia/current"), 0o755))
 			for _, lib := range []string{"libnvidia-ml", "libcuda"} {
@@ -64,12 +64,16 @@ func TestBrokenRoots(t *testing.T) {
 			require.NoError(r.T, os.Rename(filepath.Join(r.dir, "usr/bin/nvidia-smi"), filepath.Join(r.dir, "opt/nvidia-smi")))
 			r.symlink("/opt/nvidia-smi", "usr/bin/nvidia-smi")
 		}, problems: []string{"validator's nvidia-smi: nvidia-smi is in none of"}},
+		{name: "nvidia-smi behind a relative link", spoil: func(r spoiled) {
+			require.NoError(r.T, os.Rename(filepath.Join(r.dir, "usr/bin/nvidia-smi"), filepath.Join(r.dir, "opt/nvidia-smi")))
+			r.symlink("../../opt/nvidia-smi", "usr/bin/nvidia-smi")
+		}, problems: []string{"DRA driver's prestart: no regular file nvidia-smi in opt/bin, usr/bin"}},
 		{name: "no nvidia-smi", spoil: func(r spoiled) { r.remove("usr/bin/nvidia-smi") },
 			problems: []string{"validator's nvidia-smi: nvidia-smi is in none of", "nvidia-ctk: 1 of"}},
 		{name: "a library that is cut off", spoil: func(r spoiled) {
 			r.remove(libs + "/libnvidia-ml.so." + driver)
 			require.NoError(r.T, os.WriteFile(filepath.Join(r.dir, libs, "libnvidia-ml.so."+driver), []byte("\x7fELF"), 0o644))
-		}, problems: []string{"validator's nvidia-smi: nvidia-smi: exit code 12"}, content: true},
+		}, problems: []string{"validator's nvidia-smi: nvidia-smi: exit code 12", "DRA driver's prestart, version: nvidia-smi: exit code 12"}, content: true},
 		{name: "firmware behind a dead link", spoil: func(r spoiled) {
 			r.remove("lib/firmware/nvidia/" + driver)
 			r.symlink("../../../share/nowhere", "lib/firmware/nvidia/"+driver)

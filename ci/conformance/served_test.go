@@ -65,6 +65,8 @@ func sound(t *testing.T, r inside.Report) {
 		"nvcdi":                   {Libraries: make([]string, 20), Links: make([]string, 20), Binaries: make([]string, 4), Firmware: make([]string, 2), Devices: make([]string, 6), Hooks: make([]string, 4), Other: make([]string, 4)},
 		"container of nvidia-ctk": {Libraries: make([]string, 20), Devices: make([]string, 6)},
 		"container of nvcdi":      {Libraries: make([]string, 20), Devices: make([]string, 5)},
+
+		"DRA driver's prestart, version": {},
 	} {
 		c, ok := r.Client(name)
 		got := c.Found

@@ -112,7 +112,7 @@ func (a *Agent) act(ctx context.Context, st status.Snapshot) (time.Duration, err
 	if asker := n.Annotations[status.SafeLoadAnnotation]; asker != a.cfg.Pod && (asker != "" || a.grantedTo == "" || a.grantedTo != st.Instance) {
 		return clusterRetry, nil // the driver has not asked yet, or is not the instance that was allowed to continue
 	}
-	l, err := a.sweep(ctx, a.cfg.toPause(n.Labels), true)
+	l, err := a.sweep(ctx, a.toPause(n.Labels), true)
 	if err != nil {
 		return clusterRetry, err
 	}

@@ -64,7 +64,7 @@ func (a *Agent) free(ctx context.Context) (l sweepResult, free bool, err error) 
 	if err != nil {
 		return l, false, err
 	}
-	labels := a.cfg.toPause(n.Labels)
+	labels := a.toPause(n.Labels)
 	maps.Copy(labels, r.Labels)
 	if l, err = a.sweep(ctx, labels, false); err != nil {
 		return l, false, err

@@ -55,8 +55,9 @@ type claimUsers struct {
 	version string // of the API, the last that answered
 	// known has what was found out about pods, and is certain: a pod's claims do not change, and neither does
 	// an allocation as long as the pod exists. So a pod stays a user when its claim is deleted under it.
-	known  map[types.UID]bool
-	warned bool // that no version is served
+	known    map[types.UID]bool
+	unserved bool // no version of the API is: there is no plugin to pause either
+	warned   bool // that no version is served
 }
 
 // errNotServed says that the API server has no ResourceClaims in any version that is read.
@@ -70,6 +71,7 @@ func (a *Agent) claimUsers(ctx context.Context, pods []corev1.Pod) (map[types.UI
 	if !a.cfg.ResourceClaims {
 		return users, nil
 	}
+	a.claims.unserved = false
 	read := map[string]*claim{} // pods can share a claim
 	certain := map[types.UID]bool{}
 	for i := range pods {
@@ -82,6 +84,7 @@ func (a *Agent) claimUsers(ctx context.Context, pods []corev1.Pod) (map[types.UI
 			var err error
 			uses, known, err = a.usesClaims(ctx, p, read)
 			if errors.Is(err, errNotServed) {
+				a.claims.unserved = true
 				if !a.claims.warned {
 					a.claims.warned = true
 					a.log.Warn("resource claims are not looked at", "pod", podName(p), "error", err)
@@ -182,9 +185,14 @@ func (a *Agent) getClaim(ctx context.Context, namespace, name string) (*claim, e
 	return nil, errNotServed
 }
 
-// isNoSuchPath tells an API that is not served from an object that does not exist: for the former the server
-// answers 404 without a Status.
+// isNoSuchPath tells an API that is not served from an object that does not exist, which the server names. For
+// a group that it does not know it answers 404 with a line of text, for a version of a group that it knows
+// with a Status that names no object.
 func isNoSuchPath(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == http.StatusNotFound && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || answer.Status().Code != http.StatusNotFound {
+		return false
+	}
+	details := answer.Status().Details
+	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

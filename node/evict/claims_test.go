@@ -80,6 +80,7 @@ func TestNoResourceAPI(t *testing.T) {
 			time.Sleep(time.Minute)
 			b.resumed()
 			assert.Equalf(t, false, strings.Contains(b.names(), "plain"), "the pod that requests a GPU stays")
+			assert.Equalf(t, false, slices.Contains(b.timeline(), "pause dra-driver"), "the plugin is paused")
 			assert.Equal(t, 1, strings.Count(b.messages(), "the API server serves no ResourceClaims in resource.k8s.io/v1, v1beta2, v1beta1"))
 		})
 	}

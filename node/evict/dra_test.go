@@ -25,15 +25,21 @@ type dra struct {
 
 const nvidiaGPU = "gpu.nvidia.com"
 
-// getClaim answers as the API server does: with text for a version that it does not serve, with a Status for
-// a claim that does not exist.
+// getClaim answers as the API server does: with text for a group that it does not know, with a Status without
+// a name for a version of one that it knows, and with a Status that names the claim if that does not exist.
 func (c *cluster) getClaim(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/apis/resource.k8s.io/"), "/")
 	if r.Method != http.MethodGet || len(parts) != 5 || parts[1] != "namespaces" || parts[3] != "resourceclaims" {
 		c.t.Errorf("the program has no business with %s %s", r.Method, r.URL)
 	}
-	if parts[0] != c.dra.version {
+	switch {
+	case c.dra.version == "":
 		http.Error(w, "404 page not found", http.StatusNotFound)
+		return
+	case parts[0] != c.dra.version:
+		st := refusal(404, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		st.Details = &metav1.StatusDetails{}
+		reply(w, 404, st)
 		return
 	}
 	driver, ok := c.dra.claims[parts[2]+"/"+parts[4]]

@@ -13,7 +13,7 @@ import (
 func (a *Agent) nextLabels(r record, present map[string]string, l sweepResult) object {
 	labels := object{}
 	begun := r.hasOperands() // a label that a person changes afterwards stays
-	for key, value := range a.cfg.toPause(present) {
+	for key, value := range a.toPause(present) {
 		due := l.mayPauseOperands() && !begun
 		if key == pluginLabel {
 			_, done := r.Labels[key]

@@ -105,9 +105,9 @@ func operandsToPause(labels map[string]string) map[string]string {
 }
 
 // toPause is operandsToPause with the label of the kubelet plugin, if claims are looked at.
-func (c Config) toPause(labels map[string]string) map[string]string {
+func (a *Agent) toPause(labels map[string]string) map[string]string {
 	out := operandsToPause(labels)
-	if value := labels[pluginLabel]; c.ResourceClaims && pausedValue(value) != value {
+	if value := labels[pluginLabel]; a.cfg.ResourceClaims && !a.claims.unserved && pausedValue(value) != value {
 		out[pluginLabel] = value
 	}
 	return out

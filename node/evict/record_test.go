@@ -28,8 +28,8 @@ func TestToPause(t *testing.T) {
 		deployPrefix + "driver": "true", deployPrefix + "dra-driver": "true", deployPrefix + "node-status-exporter": "true", deployPrefix + "dcgm": "false", deployPrefix + "nvsm": "",
 		deployPrefix + "mig-manager": pausedSuffix, deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", "nvidia.com/gpu.present": "true",
 	}
-	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, Config{}.toPause(labels))
-	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", pluginLabel: "true"}, Config{ResourceClaims: true}.toPause(labels))
+	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x"}, (&Agent{}).toPause(labels))
+	assert.Same(t, map[string]string{deployPrefix + "device-plugin": "true", deployPrefix + "client": "x", pluginLabel: "true"}, (&Agent{cfg: Config{ResourceClaims: true}}).toPause(labels))
 }
 
 func TestParseRecord(t *testing.T) {
@@ -65,7 +65,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		for key, value := range r.Labels {
-			if _, ok := (Config{ResourceClaims: true}).toPause(map[string]string{key: value})[key]; !ok || len(validation.IsValidLabelValue(value)) > 0 {
+			if _, ok := (&Agent{cfg: Config{ResourceClaims: true}}).toPause(map[string]string{key: value})[key]; !ok || len(validation.IsValidLabelValue(value)) > 0 {
 				t.Errorf("%q gives label %q the value %q", text, key, value)
 			}
 		}

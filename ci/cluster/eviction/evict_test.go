@@ -178,7 +178,7 @@ func testStopped(t *testing.T, s *stage) {
 	end := e.driver(pod)
 	defer end()
 	e.Wait(limit, "an eviction under way", func() error {
-		if !strings.Contains(a.log.String(), "evicted pod team/stay-") {
+		if !strings.Contains(a.log.String(), "evicted pod=team/stay-") {
 			return fmt.Errorf("it said %q", a.log.String())
 		}
 		return nil

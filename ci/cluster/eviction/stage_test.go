@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +23,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/node/evict"
+	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -48,7 +51,8 @@ const daemons = `
   {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: cni, namespace: team}, spec: {selector: {matchLabels: {app: cni}}, template: {
     metadata: {labels: {app: cni}}, spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}}}}]}`
 
-func newStage(t *testing.T) *stage {
+// newStage makes the cluster. values are more values of the chart.
+func newStage(t *testing.T, values ...string) *stage {
 	t.Helper()
 	s := &stage{Plane: control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true}), binary: filepath.Join(t.TempDir(), "driver-evict")}
 	require.NoError(t, tool.Build(t.Context(), s.binary, "cmd/driver-evict"))
@@ -58,8 +62,12 @@ func newStage(t *testing.T) *stage {
 	if s.core, err = corev1client.NewForConfig(cfg); err != nil {
 		t.Fatal(err)
 	}
-	s.Helm("install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",
-		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "nfd.enabled=false")
+	install := []string{"install", "gpu", "../../../deploy/chart", "--namespace", space, "--create-namespace", "--set", "image.repository=registry.test/driver", "--set", "image.tag=535.261.03-debian12",
+		"--set", "evictGPUPods=true", "--set", "evict.timeout=40s", "--set", "evict.retryAfter=5s", "--set", "nfd.enabled=false"}
+	for _, v := range values {
+		install = append(install, "--set", v)
+	}
+	s.Helm(install...)
 	s.Kubectl("create", "namespace", team)
 	require.Value(s.KubectlInput(daemons, "apply", "-f", "-"))(t)
 	s.account = strings.TrimSpace(s.Kubectl("get", "daemonset", "-n", space, "-o", "jsonpath={.items[0].spec.template.spec.serviceAccountName}"))
@@ -85,6 +93,9 @@ func labelsBefore(name string) map[string]string {
 func (s *stage) site(t *testing.T, name string, users int) *site {
 	t.Helper()
 	e := &site{stage: &stage{Plane: s.With(t), core: s.core, binary: s.binary, ca: s.ca, account: s.account}, t: t, name: name, run: t.TempDir()}
+	held := require.Value(os.Create(lock.Path(e.run)))(t) // as a driver that is up holds it
+	require.NoError(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
+	t.Cleanup(func() { _ = held.Close() })
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsBefore(name)}}
 	n.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
 	n.Status.Allocatable = n.Status.Capacity

@@ -44,6 +44,7 @@ type wire struct {
 	mu   sync.Mutex
 	cut  func(step string, answered bool) bool
 	dead bool
+	path func(string) string // changes the paths of requests; nil: none
 }
 
 func newWire(t *testing.T, server, ca string, cut func(step string, answered bool) bool) *wire {
@@ -52,8 +53,13 @@ func newWire(t *testing.T, server, ca string, cut func(step string, answered boo
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
 	w := &wire{cut: cut}
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		if w.path != nil {
+			r.Out.URL.Path = w.path(r.Out.URL.Path)
+		}
+	}}
 	w.Server = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

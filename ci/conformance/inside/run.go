@@ -40,6 +40,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	s := session{Report: &r, want: want}
 	s.validator(ctx)
+	s.prestart(ctx)
 	s.administrator(ctx)
 	s.specifications(ctx)
 	return r, nil
@@ -66,15 +67,20 @@ func loaded() string {
 	return "unknown"
 }
 
-// start runs a program with the environment of a root shell, with a deadline for programs that hang. It is
-// long enough for an emulated machine.
+// start runs a program with the environment of a root shell, and more variables.
 func (s session) start(ctx context.Context, name string, env []string, command ...string) (Client, []byte, []byte) {
+	return s.execute(ctx, name, append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...), command...)
+}
+
+// execute runs a program with an environment, with a deadline for programs that hang. It is long enough for an
+// emulated machine.
+func (s session) execute(ctx context.Context, name string, env []string, command ...string) (Client, []byte, []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	c := Client{Name: name, Command: command}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...)
+	cmd.Env = env
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
 	begin := time.Now()
 	err := cmd.Run()
