@@ -112,7 +112,14 @@ func (p product) compile(t *testing.T, kernel *lab.HostKernel, state, flavour st
 
 // run runs the image's own `nvidia-driver` in a chroot on this machine, with a folder for its cache. The test
 // has locked making.
-func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ...string) ([]byte, error) {
+func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ...string) (out []byte, err error) {
+	t.Helper()
+	out, _, err = p.timed(t, kernel, state, args...)
+	return out, err
+}
+
+// timed is run that also returns how long the program ran, without the unpacking of its image.
+func (p product) timed(t *testing.T, kernel *lab.HostKernel, state string, args ...string) ([]byte, time.Duration, error) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
 	tool.Must(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
@@ -125,7 +132,9 @@ func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ..
 		require.NoErrorf(t, syscall.Mount(m.from, to, "", syscall.MS_BIND, ""), "bind %s", m.from)
 		defer func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) }()
 	}
-	return exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...).CombinedOutput() //nolint:gosec // the test's own words
+	begin := time.Now()
+	out, err := exec.CommandContext(t.Context(), "chroot", append([]string{root, "nvidia-driver"}, args...)...).CombinedOutput() //nolint:gosec // the test's own words
+	return out, time.Since(begin), err
 }
 
 // only returns a folder that shows one set of a cache as a cache of its own, by hard links.

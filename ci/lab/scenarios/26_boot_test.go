@@ -1,0 +1,205 @@
+package scenarios
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
+)
+
+// column is a part of a start: the phases that it has.
+type column struct {
+	name   string
+	phases []string
+}
+
+const compiles = "compile"
+
+// parts are the columns of the table, in order.
+var parts = []column{
+	{"guest boots", nil},
+	{"process starts", nil},
+	{"survey, preflight", []string{"lock", "recover", "survey", "preflight"}},
+	{compiles, []string{"modules"}},
+	{"stage", []string{"stage"}},
+	{"load", []string{"load"}},
+	{"verify", []string{"verify"}},
+	{"others", []string{"replace", "root", "nodes", "daemons"}},
+}
+
+// start is one measured start: the seconds of each part, and from the container's start to ready.
+type start struct {
+	parts []time.Duration
+	ready time.Duration
+}
+
+// Test26Boot measures how long a guest takes from the start of its boot until the driver is ready, by kind of
+// image, and writes the table of docs/benchmarks.md (boot.md in DRIVER_E2E_KEEP). Each kind has a guest of
+// its own and RUNS starts in it (default 1); the table has the medians. Nothing is pulled: the images are on
+// the disk. The guest is emulated; only the compile, which runs on this machine, has the time of a real node.
+func Test26Boot(t *testing.T) {
+	lab.Gate(t)
+	kernel := lab.Kernel(t, "debian12")
+	runs := require.Value(strconv.Atoi(cmp.Or(os.Getenv("RUNS"), "1")))(t)
+	var table, note strings.Builder
+	table.WriteString("| seconds |")
+	for _, p := range parts {
+		table.WriteString(" " + p.name + " |")
+	}
+	table.WriteString(" container's start to ready | **boot to ready** | to pull, MB |\n|" + strings.Repeat("---|", len(parts)+4) + "\n")
+
+	full := pullMB(t, d535.layout(t))
+	t.Run("universal", func(t *testing.T) {
+		g := stage{alone: true, products: map[string]product{"driver": d535}, modules: []modules{{d535, closed}}}.start(t)
+		first, load := measure(t, g), time.Hour
+		var cached []start
+		for range runs {
+			load = min(load, insmod(t, g))
+			cached = append(cached, measure(t, g))
+		}
+		row(t, &table, "universal, modules and root cached", full, cached...)
+		first.compile(compileTime(t, kernel))
+		row(t, &table, "universal, compiled (natively)", full, first)
+		fmt.Fprintf(&note, "\n`insmod` of the same modules takes %s s in the guest (the shortest of %d).\n", seconds(load), runs)
+	})
+	for _, k := range []struct{ name, row, profile string }{{"full", "precompiled, full", "full"}, {"compute", "precompiled, compute (cuda)", "cuda"}} {
+		t.Run(k.name, func(t *testing.T) {
+			dir := d535.layoutOf(t, "boot-"+kernel.Release+"-"+k.profile, "--builder", "chroot", "--kernel", kernel.Release, "--profile", k.profile)
+			g := stage{alone: true, disks: map[string]lab.Image{"driver": lab.ImageDisk(t, dir, firstTag(t, dir))}, edit: func(c *lab.Config) {
+				c.NoHeaders, c.MemoryMB = true, 3000 // on a node, data that were just unpacked are in memory
+			}}.start(t)
+			g.Unpack("driver")
+			var all []start
+			for n := range runs {
+				all = append(all, measure(t, g))
+				g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n)) // the next start is a first one, too
+			}
+			row(t, &table, k.row, pullMB(t, dir), all...)
+		})
+	}
+	t.Run("baked", func(t *testing.T) { row(t, &table, "universal, baked", full, bakedStarts(t, kernel, runs)...) })
+	t.Logf("%s%s", table.String(), note.String())
+	keep(t, "boot.md", table.String()+note.String())
+}
+
+// measure starts the driver, waits until it is ready, stops it, and returns how long each part took.
+func measure(t *testing.T, g *lab.Guest) start {
+	t.Helper()
+	p := ready(t, g, driver("driver"))
+	phases := phasesOf(t, g, p)
+	s := start{ready: since(t, g, p, logtest.Ready)}
+	for _, part := range parts {
+		var took time.Duration
+		for _, name := range part.phases {
+			took += phases[name]
+		}
+		s.parts = append(s.parts, took)
+	}
+	s.parts[0], s.parts[1] = g.BootTime(), since(t, g, p, "accepting its license")
+	var known time.Duration
+	for _, took := range s.parts[1:] {
+		known += took
+	}
+	s.parts[len(parts)-1] += max(0, s.ready-known) // between the first line and the first phase, and between phases
+	t.Logf("ready after %s; phases %v", s.ready.Round(time.Millisecond), phases)
+	stops(t, p, 0)
+	return s
+}
+
+// compile adds a compile that ran on this machine.
+func (s *start) compile(took time.Duration) {
+	s.parts[slices.IndexFunc(parts, func(c column) bool { return c.name == compiles })] += took
+	s.ready += took
+}
+
+func compileTime(t *testing.T, kernel *lab.HostKernel) time.Duration {
+	t.Helper()
+	making.Lock()
+	defer making.Unlock()
+	out, took, err := d535.timed(t, kernel, t.TempDir(), "compile", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
+	require.NoErrorf(t, err, "compile: %s", out)
+	return took
+}
+
+// bakedStarts starts the driver with a folder that was baked on this machine.
+func bakedStarts(t *testing.T, kernel *lab.HostKernel, runs int) (all []start) {
+	t.Helper()
+	state := t.TempDir()
+	tool.Must(t, "cp", "-a", d535.modules(t, kernel, closed), filepath.Join(state, "modules"))
+	making.Lock()
+	out, err := d535.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
+	making.Unlock()
+	require.NoErrorf(t, err, "bake: %s", out)
+	g := stage{alone: true, products: map[string]product{"driver": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
+	g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
+	for range runs {
+		all = append(all, measure(t, g))
+	}
+	return all
+}
+
+// row writes the medians of several starts to the table, and to the test's log.
+func row(t *testing.T, table *strings.Builder, name string, pull float64, all ...start) {
+	t.Helper()
+	line := "| " + name + " |"
+	for i := range parts {
+		line += " " + seconds(median(all, func(s start) time.Duration { return s.parts[i] })) + " |"
+	}
+	total := median(all, func(s start) time.Duration { return s.ready })
+	line += fmt.Sprintf(" %s | **%s** | %.0f |", seconds(total), seconds(total+all[0].parts[0]), pull)
+	t.Log(line)
+	table.WriteString(line + "\n")
+}
+
+func median(all []start, value func(start) time.Duration) time.Duration {
+	var values []time.Duration
+	for _, s := range all {
+		values = append(values, value(s))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
+
+// layoutIndex is what the test reads of an index and of a manifest.
+type layoutIndex struct {
+	Manifests []struct {
+		Digest      string
+		Annotations map[string]string
+	}
+	Layers []struct{ Size int64 }
+}
+
+func readLayout(t *testing.T, path string) (index layoutIndex) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(path))(t), &index))
+	return index
+}
+
+// firstTag returns the tag of the first image of a layout.
+func firstTag(t *testing.T, dir string) string {
+	t.Helper()
+	return readLayout(t, filepath.Join(dir, "index.json")).Manifests[0].Annotations["org.opencontainers.image.ref.name"]
+}
+
+// pullMB returns the size of the compressed layers of the first image of a layout.
+func pullMB(t *testing.T, dir string) (mb float64) {
+	t.Helper()
+	_, hash, _ := strings.Cut(readLayout(t, filepath.Join(dir, "index.json")).Manifests[0].Digest, ":")
+	for _, l := range readLayout(t, filepath.Join(dir, "blobs/sha256", hash)).Layers {
+		mb += float64(l.Size) / 1e6
+	}
+	return mb
+}
