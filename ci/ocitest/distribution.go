@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,7 +63,6 @@ func NewDistribution(t testing.TB) *Distribution {
 // Start starts the server after Stop.
 func (d *Distribution) Start() {
 	cmd := exec.Command("docker-registry", "serve", filepath.Join(d.Dir, "config.yml"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	read, logged := io.Pipe()
 	cmd.Stderr, cmd.Stdout = logged, logged
 	if err := cmd.Start(); err != nil {
