@@ -100,7 +100,7 @@ func TestCheckBroken(t *testing.T) {
 func TestCheckComponents(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.withComponents(t)
+	u.withComponents(t, twoComponents())
 	check := func(code int, flags string) survey.Checked {
 		r := u.components(t, "check -o json --os ubuntu18.04 --driver "+newDriver+flags)
 		r.Want(t, code)

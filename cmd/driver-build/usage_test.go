@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,18 +66,23 @@ func TestList(t *testing.T) {
 	assert.Contains(t, r.Stdout, "418.87.01-ubuntu16.04")
 }
 
-// withComponents adds components to the new driver of a matrix; their archives are the bytes "fm" and "imex".
-func (u *user) withComponents(t *testing.T) {
+// withComponents writes a matrix, components.yaml, whose new driver has components with these archives for amd64.
+func (u *user) withComponents(t *testing.T, archives map[string][]byte) {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("  - version: " + newDriver + "\n    components:\n")
-	for _, name := range []string{"fabricmanager", "imex"} {
-		path := fmt.Sprintf("/redist/%s-linux-x86_64-%s-archive.tar.xz", name, newDriver)
-		u.Put(path, []byte(name))
-		fmt.Fprintf(&b, "      %s: {amd64: {url: %s, sha256: %x, size: %d}}\n", name, u.URL+path, sha256.Sum256([]byte(name)), len(name))
+	for _, name := range slices.Sorted(maps.Keys(archives)) {
+		path := fmt.Sprintf("/redist/%s-linux-x86_64-%s-archive.tar.xz", strings.Replace(name, "nscq", "libnvidia_nscq", 1), newDriver)
+		u.Put(path, archives[name])
+		fmt.Fprintf(&b, "      %s: {amd64: {url: %s, sha256: %x, size: %d}}\n", name, u.URL+path, sha256.Sum256(archives[name]), len(archives[name]))
 	}
 	text := strings.Replace(u.Matrix(), "  - version: "+newDriver+"\n", b.String(), 1)
 	require.NoError(t, os.WriteFile(u.Path("components.yaml"), []byte(text), 0o644))
+}
+
+// twoComponents are no archives: enough for commands that do not read them.
+func twoComponents() map[string][]byte {
+	return map[string][]byte{"fabricmanager": []byte("fm"), "imex": []byte("imex")}
 }
 
 // components calls driver-build with that matrix.
@@ -88,7 +95,7 @@ func (u *user) components(t *testing.T, args string) result {
 func TestListComponents(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.withComponents(t)
+	u.withComponents(t, twoComponents())
 	r := u.components(t, "list --os debian12 --driver "+newDriver)
 	r.Want(t, 0)
 	for _, want := range []string{"fabricmanager,imex,nscq?", "fabricmanager?,nscq?"} { // amd64, arm64

@@ -27,8 +27,11 @@ func (r *Recipe) Files() []fetch.File {
 	for _, p := range r.AllPackages() {
 		files = append(files, PackageFile(p))
 	}
-	if r.Source.Runfile != nil {
-		files = append(files, *r.Source.Runfile)
+	if archive := r.Source.Archive(); archive != nil {
+		files = append(files, *archive)
+	}
+	for _, c := range r.Fabric {
+		files = append(files, c.File)
 	}
 	return files
 }

@@ -24,6 +24,10 @@ func (r *Recipe) Public() *Recipe {
 		file.URL = publicURL(file.URL)
 		public.Source = public.Source.WithArchive(&file)
 	}
+	public.Fabric = slices.Clone(r.Fabric)
+	for i := range public.Fabric {
+		public.Fabric[i].File.URL = publicURL(public.Fabric[i].File.URL)
+	}
 	return &public
 }
 

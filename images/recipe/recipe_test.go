@@ -33,6 +33,14 @@ func TestParse(t *testing.T) {
 	assert.ErrorContains(t, err, "tiny", "full, compute, cuda, cuda-tu10x or cuda-ga10x")
 	secret := Recipe{Source: Source{Runfile: &fetch.File{URL: "https://user:secret@example.com/x.run"}}}
 	assert.Equal(t, "https://example.com/x.run", secret.Public().Source.Runfile.URL)
+	secret = Recipe{Source: Source{Redist: &fetch.File{URL: "https://user:secret@example.com/x"}}, Fabric: []Component{{File: fetch.File{URL: "https://user:secret@example.com/fm"}}}}
+	for _, f := range secret.Public().Files() {
+		if strings.Contains(f.URL, "secret") {
+			t.Error(f.URL)
+		}
+	}
+	assert.Equalf(t, 2, len(secret.Files()), "downloads")
+	assert.Containsf(t, secret.Fabric[0].File.URL, "secret", "the recipe itself keeps its credentials")
 }
 
 func TestAskKernel(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -38,6 +40,13 @@ func (i *Inspection) WriteText(to io.Writer) error {
 func (i *Inspection) writeFiles(w io.Writer) {
 	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
 		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
+	var components []string
+	for _, name := range slices.Sorted(maps.Keys(i.Components)) {
+		components = append(components, name+" "+i.Components[name])
+	}
+	if len(components) > 0 {
+		fmt.Fprintf(w, "Components\t%s\n", strings.Join(components, ", "))
+	}
 	if len(i.Lacks) > 0 {
 		fmt.Fprintf(w, "Lacks\t%s\n", strings.Join(i.Lacks, " "))
 	}
