@@ -85,7 +85,7 @@ func TestDifferent(t *testing.T) {
 		{"bound to another driver", func(m Machine, _ string) error {
 			link := m.path("sys/bus/pci/devices/0000:05:00.0/driver")
 			return errors.Join(os.Remove(link), os.Symlink("../../drivers/vfio-pci", link))
-		}, "preflight on the real bus", Different, "bound to vfio-pci"},
+		}, "GPUs on the PCI bus", Different, `is "vfio-pci", want "nvidia"`},
 		{"a GPU that does not answer", func(m Machine, _ string) error {
 			return os.WriteFile(m.path("sys/bus/pci/devices/0000:05:00.0/config"), []byte("\xff\xff\xff\xff\xff"), 0o644)
 		}, "preflight on the real bus", Different, "does not answer on the bus"},
