@@ -201,3 +201,21 @@ func (o Options) add(module, text string) error {
 	}
 	return nil
 }
+
+// Default gives a module parameters whose names nothing has given it yet. They come before the others.
+func (o Options) Default(module string, params ...string) {
+	module = ModuleName(module)
+	var added []string
+	for _, p := range params {
+		name, _, _ := strings.Cut(p, "=")
+		if !slices.ContainsFunc(o[module], func(have string) bool {
+			given, _, _ := strings.Cut(have, "=")
+			return ModuleName(given) == ModuleName(name)
+		}) {
+			added = append(added, p)
+		}
+	}
+	if len(added) > 0 {
+		o[module] = append(added, o[module]...)
+	}
+}

@@ -101,3 +101,13 @@ func FuzzOptions(f *testing.F) {
 		}
 	})
 }
+
+// A default comes first, and only if nothing else gives the parameter.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	o := Options{"nvidia": {"NVreg_A=1", "NVreg_B=2"}}
+	o.Default("nvidia", "NVreg_B=3", "NVreg_C=4")
+	o.Default("nvidia-uvm", "uvm_x=1")
+	o.Default("nvidia-drm")
+	assert.Same(t, Options{"nvidia": {"NVreg_C=4", "NVreg_A=1", "NVreg_B=2"}, "nvidia_uvm": {"uvm_x=1"}}, o)
+}

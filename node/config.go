@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/driver-container/driver-container/node/fabric"
 )
 
 // Values of Config.OnBusy: what to do if the driver is in use at a stop and stays so.
@@ -61,14 +63,18 @@ type Config struct {
 	SigningPassphraseFile string                 // file with the key's passphrase
 	SigningPassphrase     func() ([]byte, error) // returns the passphrase if no file has it; nil: there is none
 
-	LockTimeout time.Duration     // how long to wait for the node's lock
-	Grace       time.Duration     // how long a stop may take; 0: some seconds less than the pod's grace period
-	OnBusy      string            // BusyDetach, BusyFail or BusyWait
-	GPUInit     string            // GPURequire or GPUWarn
-	Persistence bool              // run nvidia-persistenced if the image has it
-	Digest      string            // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
-	Fabric      map[string]string // settings of the fabric manager: NVFM_CONFIG_*, without that prefix
-	VGPU        bool              // DRIVER_TYPE=vgpu: licence and topology daemons
+	LockTimeout time.Duration // how long to wait for the node's lock
+	Grace       time.Duration // how long a stop may take; 0: some seconds less than the pod's grace period
+	OnBusy      string        // BusyDetach, BusyFail or BusyWait
+	GPUInit     string        // GPURequire or GPUWarn
+	Persistence bool          // run nvidia-persistenced if the image has it
+	Digest      string        // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
+	VGPU        bool          // DRIVER_TYPE=vgpu: licence and topology daemons
+
+	Fabric         string            // fabric.Auto, fabric.External or fabric.Ignore
+	FabricMode     string            // FABRIC_MODE of the fabric manager; "": as its configuration says
+	FabricSettings map[string]string // further settings of the fabric manager: NVFM_CONFIG_*, without that prefix
+	IMEX           string            // fabric.IMEXOff, IMEXChannel or IMEXService
 }
 
 // Defaults returns the documented default values.
@@ -77,7 +83,7 @@ func Defaults() Config {
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
 		KernelHooks: "/run/kernel/postinst.d", RootKind: RootMount,
 		ModuleType: "auto", LockTimeout: 20 * time.Minute,
-		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true,
+		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true, Fabric: fabric.Auto, IMEX: fabric.IMEXOff,
 	}
 }
 
@@ -98,6 +104,9 @@ func (c Config) Check() error {
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
 	oneOf("--preflight-on-failure (DRIVER_PREFLIGHT_ON_FAILURE)", c.OnPreflight, PreflightExit, PreflightWait)
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
+	oneOf("--fabric (DRIVER_FABRIC)", c.Fabric, fabric.Auto, fabric.External, fabric.Ignore)
+	oneOf("--fabric-mode (FABRIC_MODE)", c.FabricMode, append([]string{""}, fabric.Modes()...)...)
+	oneOf("--imex (DRIVER_IMEX)", c.IMEX, fabric.IMEXModes()...)
 	if c.MaxThreads < 0 {
 		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/modulestack"
+	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -43,6 +44,7 @@ type world struct {
 
 	broken       map[string]bool // versions whose nvidia.ko the kernel refuses
 	sick         bool            // the GPU does not come up
+	fabric       *probe.Fabric   // what the GPU says about its NVLink fabric
 	noDaemon     bool            // the daemon never starts
 	daemonDown   bool            // the daemon has died
 	preflightBad bool

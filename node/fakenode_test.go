@@ -220,7 +220,7 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 		}
 		for _, g := range i.bus {
 			if g.Bound() && !g.Silent && !i.sick {
-				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4"})
+				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4", Fabric: i.fabric})
 			}
 			if g.Bound() && g.Silent {
 				err = &probe.DriverError{Source: probe.SourceProbe, Text: "device 1: GPU is lost"}

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/fabric"
 	"github.com/driver-container/driver-container/node/gpus"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
@@ -62,6 +63,8 @@ type Node struct {
 	restored   *RollbackError // set if an older driver was restored, or could not be
 	lastSeen   string         // the last reason that the watch itself found
 	blocked    bool           // this stop or replacement has found the driver in use
+
+	registration fabric.Registration // of the GPUs with their NVLink fabric
 }
 
 // Options are what an instance needs besides its machine.
@@ -88,7 +91,7 @@ func New(cfg Config, m Machine, o Options) *Node {
 		cfg: cfg, info: m.Info, release: m.Release, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
 		kernel: m.Kernel, roots: m.Roots, supplier: m.Supplier, starter: m.Starter, hardware: m.Hardware, locker: m.Locker,
 		safeLoad: o.SafeLoad, askGrace: o.Grace, hostStorage: m.HostStorage, instanceFile: status.InstanceFile,
-		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status,
+		markers: status.Markers{Run: cfg.Run, Digest: cfg.Digest}, status: o.Status, registration: fabric.Registration{Who: cfg.Fabric},
 	}
 	if n.served == nil {
 		n.served = func() {}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
@@ -21,7 +22,7 @@ func (n *Node) verify(ctx context.Context) error {
 	n.dropRestore() // the new driver is in place: from here on a stop ends without a driver
 	n.lookAtGPUs()
 	reason, err := n.examine(ctx)
-	if err != nil {
+	if reason, err = n.awaitFabric(ctx, reason, err); err != nil {
 		return err
 	}
 	return n.announce(reason)
@@ -66,15 +67,32 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 func (n *Node) judge() string {
 	gpus, broken := n.watched.States(n.hardware.Reasons)
 	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus })
-	text := strings.Join(broken, "; ")
-	switch {
-	case text == "":
-		return ""
-	case n.cfg.GPUInit == GPUWarn:
+	var reasons []string
+	if text := strings.Join(broken, "; "); text != "" && n.cfg.GPUInit == GPUWarn {
 		n.warn("%s", text)
-		return ""
+	} else if text != "" {
+		reasons = append(reasons, text+" (--gpu-init=warn serves the others all the same)")
 	}
-	return text + " (--gpu-init=warn serves the others all the same)"
+	if text := n.registration.Judge(n.now(), n.watched.Devices(), n.warn); text != "" {
+		reasons = append(reasons, text)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// fabricEvery is how often a start asks GPUs that register with their NVLink fabric.
+const fabricEvery = 2 * time.Second
+
+// awaitFabric examines the driver again while its GPUs register with the fabric. When that takes too long, the
+// start goes on with a node that is not ready.
+func (n *Node) awaitFabric(ctx context.Context, reason string, err error) (string, error) {
+	for err == nil && reason != "" && n.registration.Expected(n.now()) {
+		n.status.Change(func(st *status.Snapshot) { st.Reason = reason })
+		if !sleep(ctx, fabricEvery) {
+			return "", ctx.Err()
+		}
+		reason, err = n.examine(ctx)
+	}
+	return reason, err
 }
 
 func (n *Node) daemonsDown() string {

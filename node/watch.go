@@ -44,7 +44,7 @@ func (n *Node) serve(ctx context.Context) error {
 		case <-next.C:
 			next.Reset(untilNext(n.now()))
 		}
-		again := n.status.Get().State == status.Degraded && n.now().Sub(asked) >= askEvery && !n.watched.Absent()
+		again := n.status.Get().State == status.Degraded && (n.now().Sub(asked) >= askEvery || n.registration.Expected(n.now())) && !n.watched.Absent()
 		reason := n.look(ctx, last, again)
 		if again {
 			asked = n.now()

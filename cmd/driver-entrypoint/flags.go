@@ -28,11 +28,14 @@ var envNames = envflags.Names{
 	"drivers-dir":                    {"DRIVER_DRIVERS_DIR"},
 	"drm":                            {"DRIVER_DRM"},
 	"events":                         {"DRIVER_EVENTS"},
+	"fabric":                         {"DRIVER_FABRIC"},
+	"fabric-mode":                    {"FABRIC_MODE"},
 	"fetch-headers":                  {"DRIVER_FETCH_HEADERS"},
 	"gpu-init":                       {"DRIVER_GPU_INIT"},
 	"gpu-metrics-every":              {"DRIVER_GPU_METRICS_EVERY"},
 	"grace":                          {"DRIVER_GRACE"},
 	"image":                          {"DRIVER_IMAGE"},
+	"imex":                           {"DRIVER_IMEX"},
 	"into":                           {"DRIVER_INTO"},
 	"kernel":                         {"DRIVER_KERNEL"},
 	"kernel-module-type":             {"KERNEL_MODULE_TYPE"},
@@ -156,6 +159,13 @@ func moduleFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
 
+// fabricFlags are the flags about NVLink switches and about memory across machines.
+func fabricFlags(flags *pflag.FlagSet, c *node.Config) {
+	flags.StringVar(&c.Fabric, "fabric", c.Fabric, "who manages the node's NVLink switches: auto (this container), external (a service of the host; ready waits for it) or ignore")
+	flags.StringVar(&c.FabricMode, "fabric-mode", c.FabricMode, "mode of the fabric manager: 0 bare metal, 1 shared NVSwitch, 2 vGPU; default: as its configuration says")
+	flags.StringVar(&c.IMEX, "imex", c.IMEX, "memory across machines: none, channel (the driver makes IMEX channel 0) or service (and nvidia-imex runs; not with ComputeDomains)")
+}
+
 // passphraseEnv is the passphrase of the key for modules. It has no flag: arguments can be read by everybody
 // on the node.
 const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
@@ -185,10 +195,10 @@ func complete(c *node.Config, env []string) {
 		c.SigningPassphrase = func() ([]byte, error) { return []byte(pass), nil }
 	}
 	c.VGPU = envflags.Lookup(env, "DRIVER_TYPE") == "vgpu"
-	c.Fabric = map[string]string{}
+	c.FabricSettings = map[string]string{}
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "NVFM_CONFIG_") {
-			c.Fabric[strings.TrimPrefix(name, "NVFM_CONFIG_")] = value
+			c.FabricSettings[strings.TrimPrefix(name, "NVFM_CONFIG_")] = value
 		}
 	}
 	if c.Host == "" {

@@ -42,6 +42,7 @@ func (p *program) initCommand(patience context.Context) *cobra.Command {
 	f.SortFlags = false
 	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
 	moduleFlags(f, &cfg)
+	fabricFlags(f, &cfg)
 	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
 	f.StringVar(&cfg.OnPreflight, "preflight-on-failure", cfg.OnPreflight, "when a check finds the node unfit: exit, or wait (stay, not ready, and check again every minute and when a GPU changes)")
 	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")

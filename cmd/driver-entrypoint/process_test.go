@@ -55,7 +55,7 @@ func TestRest(t *testing.T) {
 	t.Parallel()
 	c := node.Defaults()
 	complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
-	if c.ModuleType != "open" || !c.VGPU || len(c.Fabric) != 2 || c.Fabric["B"] != "x=y" || c.Host == "" {
+	if c.ModuleType != "open" || !c.VGPU || len(c.FabricSettings) != 2 || c.FabricSettings["B"] != "x=y" || c.Host == "" {
 		t.Errorf("%+v", c)
 	}
 	if c.SigningPassphrase != nil {

@@ -89,6 +89,7 @@ func (p *program) preflightCommand() *cobra.Command {
 		}}
 	formatFlag(cmd, &format)
 	moduleFlags(cmd.Flags(), &cfg)
+	fabricFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }

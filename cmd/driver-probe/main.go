@@ -33,6 +33,7 @@ type device struct {
 	Memory *memory `json:"memory,omitempty"`
 	// Percent of the last sample period in which a kernel ran.
 	Utilization *uint32 `json:"utilization,omitempty"`
+	Fabric      *fabric `json:"fabric,omitempty"`
 }
 
 // memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that separates
@@ -131,6 +132,7 @@ func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 		return d, fmt.Errorf("device %d: PCI address: %s", i, ret.Error())
 	}
 	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
+	d.Fabric = fabricOf(lib, h)
 	if usage {
 		if err := d.use(h); err != nil {
 			return d, fmt.Errorf("device %d: %w", i, err)

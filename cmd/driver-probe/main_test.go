@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,18 @@ func fake(fail string) *mock.Interface {
 		SystemGetNVMLVersionFunc:   func() (string, nvml.Return) { return "12.535.261.03", ret("nvml") },
 		DeviceGetCountFunc:         func() (int, nvml.Return) { return 1, ret("count") },
 		DeviceGetHandleByIndexFunc: func(int) (nvml.Device, nvml.Return) { return dev, ret("handle") },
+		ExtensionsFunc:             func() nvml.ExtendedInterface { return symbols() },
 	}
+}
+
+// symbols is a library that has these symbols.
+func symbols(has ...string) *mock.ExtendedInterface {
+	return &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
+		if slices.Contains(has, name) {
+			return nil
+		}
+		return nvml.ERROR_FUNCTION_NOT_FOUND
+	}}
 }
 
 func TestRun(t *testing.T) {

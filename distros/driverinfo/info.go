@@ -14,6 +14,8 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 const (
@@ -137,6 +139,26 @@ func (i Description) Kernels() []string {
 		}
 	}
 	return releases
+}
+
+// Serves returns the flavours of the image's modules for a kernel, the preferred one first.
+func (i Description) Serves(release string) (flavours []string) {
+	for _, f := range i.Flavours {
+		if slices.Contains(i.Precompiled, Precompiled{Kernel: release, Flavour: f}) {
+			flavours = append(flavours, f)
+		}
+	}
+	return flavours
+}
+
+// Branch returns the first number of a driver version, 0 if there is none.
+func Branch(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Overrides reports whether a rule was overridden.

@@ -22,8 +22,10 @@ type process struct {
 	out     *tail
 	// In the environment of all processes of this start, see strays; "" for a daemon that was found by its pid
 	// file.
-	mark  string
-	since uint64 // when it was started, in ticks
+	mark   string
+	since  uint64 // when it was started, in ticks
+	detail string // see Spec.FindArgs
+	log    logFile
 }
 
 // markName is the environment variable of the mark.
@@ -38,7 +40,7 @@ func startChild(s Spec) (*process, error) {
 		return nil, fmt.Errorf("make a pipe for its output: %w", err)
 	}
 	defer w.Close()
-	p := &process{out: out, since: ticks()}
+	p := &process{out: out, since: ticks(), log: logFile{s.Log, time.Now()}}
 	p.mark = fmt.Sprintf("%s=%d.%d.%s", markName, os.Getpid(), time.Now().UnixNano(), s.Name)
 	cmd := exec.Command(s.Path, s.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(cmd.Environ(), p.mark), w, w
@@ -92,7 +94,7 @@ func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
 	}
 	if p != nil {
 		err := p.terminate(patience, s.StopWait)
-		e.Err, e.Output = errors.Join(e.Err, err), p.out.last()
+		e.Err, e.Output = errors.Join(e.Err, err), p.said()
 	}
 	return nil, e
 }
@@ -107,10 +109,19 @@ func (s Spec) attempt(ctx, patience context.Context, t timing) (*process, error)
 	if err := s.endLeftover(patience); err != nil {
 		return nil, err
 	}
+	detail := ""
+	if s.FindArgs != nil {
+		args, found, err := s.FindArgs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.Args, detail = slices.Concat(s.Args, args), found
+	}
 	p, err := startChild(s)
 	if err != nil {
 		return nil, err
 	}
+	p.detail = detail
 	if s.PIDFile != "" {
 		if err := p.waitForked(ctx, s, t); err != nil {
 			return p, err

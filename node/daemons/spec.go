@@ -1,11 +1,9 @@
-// Package daemons starts and supervises the programs that serve the driver while it is loaded:
-// nvidia-persistenced, the fabric manager with the NVLink subnet manager, and the licence daemons of vGPU
-// guests.
+// Package daemons starts and supervises the programs that serve the driver while it is loaded, such as
+// nvidia-persistenced and the licence daemons of vGPU guests. Package fabric has those of NVLink switches.
 //
 // A daemon that ends is started again, with growing pauses and without a limit on attempts; its state says
 // that it is down and why. Programs that stay in the foreground are watched as children, programs that fork
-// through their pid file and a pidfd. The package decides which daemons a machine needs (Persistenced,
-// FabricManager, VGPU), but not what a dead daemon means for readiness.
+// through their pid file and a pidfd. The package does not decide what a dead daemon means for readiness.
 package daemons
 
 import (
@@ -26,8 +24,19 @@ type Spec struct {
 	Also     []string // pid files of further daemons that the same program starts; all of them have to run
 	Programs []string // names of the programs in the pid files, when Path is not one of them
 
+	// Needs is the name of a daemon before it in the list: this one is started when that one is ready, and is
+	// ended and started again when that one has ended.
+	Needs string
+	// Effect says what users of the driver notice while the daemon is down.
+	Effect string
+	// Log is a file that the program writes messages to. If it prints nothing, its last lines explain an end.
+	Log string
+
 	// Before runs before each start, After once after the first successful one. StartWait limits each of them.
 	Before, After func(context.Context) error
+	// FindArgs returns further arguments, which are found at each start, after Before, and words about them for
+	// the state.
+	FindArgs func(context.Context) (args []string, detail string, err error)
 	// Ready is called until it returns nil, and Socket is connected to until that works. With neither, a forking
 	// program is ready when its first process exits with 0, and a foreground program when it still runs after a
 	// moment.
@@ -58,6 +67,8 @@ type State struct {
 	Ready    bool      `json:"ready"`
 	Restarts int       `json:"restarts"` // starts after the first one
 	Reason   string    `json:"reason,omitempty"`
+	Effect   string    `json:"effect,omitempty"` // what users of the driver notice while it is not ready
+	Detail   string    `json:"detail,omitempty"` // what was found at its start, such as the port that it works on
 	Since    time.Time `json:"since"`
 }
 
@@ -66,7 +77,11 @@ func Down(states []State) string {
 	var down []string
 	for _, s := range states {
 		if !s.Ready {
-			down = append(down, fmt.Sprintf("%s is not running: %s", s.Name, s.Reason))
+			text := fmt.Sprintf("%s is not running: %s", s.Name, s.Reason)
+			if s.Effect != "" {
+				text += " (" + s.Effect + ")"
+			}
+			down = append(down, text)
 		}
 	}
 	return strings.Join(down, "; ")

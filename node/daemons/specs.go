@@ -15,31 +15,20 @@ import (
 	"github.com/moby/sys/atomicwriter"
 )
 
-// Facts says where the daemons, their configuration and the facts about the machine are. The zero value is
-// the image's own root and the machine it runs on.
+// Facts says where the daemons and their configuration are. The zero value is the image's own root.
 type Facts struct {
 	Root    string // of the image, default /
-	Sys     string // default /sys
-	Proc    string // default /proc
-	Work    string // folder for generated configuration files, default /run/driver-entrypoint
 	Drivers string // folder with gridd.conf and ClientConfigToken, default /drivers
-	// Fabric has the settings of the fabric manager: the variables NVFM_CONFIG_* of the environment, without
-	// that prefix.
-	Fabric map[string]string
-	Wait   time.Duration // how long to wait for the InfiniBand modules of NVLink 5 systems, default 5 min
 }
 
 func (f Facts) withDefaults() Facts {
 	for _, d := range []struct {
 		field *string
 		value string
-	}{{&f.Root, "/"}, {&f.Sys, "/sys"}, {&f.Proc, "/proc"}, {&f.Work, "/run/driver-entrypoint"}, {&f.Drivers, "/drivers"}} {
+	}{{&f.Root, "/"}, {&f.Drivers, "/drivers"}} {
 		if *d.field == "" {
 			*d.field = d.value
 		}
-	}
-	if f.Wait <= 0 {
-		f.Wait = 5 * time.Minute
 	}
 	return f
 }

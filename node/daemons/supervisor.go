@@ -43,10 +43,15 @@ type daemon struct {
 	done    chan struct{}      // closed when the daemon is stopped
 	err     error              // error of stopping, valid after done
 	after   bool               // Spec.After has run
+	needs   *daemon            // has to be ready while this one runs; nil: none
+	on      int                // the start of needs that this one was started on
+	tried   bool               // it was started before
 
-	mu    sync.Mutex
-	state State
-	pids  []int
+	mu     sync.Mutex
+	state  State
+	pids   []int
+	ups    int           // successful starts
+	turned chan struct{} // closed when the daemon becomes ready or not ready
 }
 
 // Start starts the daemons in order, each when the one before it is ready. When a required one fails, it
@@ -61,11 +66,16 @@ func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supe
 	for _, spec := range specs {
 		d := &daemon{
 			spec: spec.withDefaults(), timing: t, log: log.With("daemon", spec.Name), changed: s.changed,
-			quit: make(chan struct{}), done: make(chan struct{}),
-			state: State{Name: spec.Name, Since: time.Now()},
+			quit: make(chan struct{}), done: make(chan struct{}), turned: make(chan struct{}),
+			state: State{Name: spec.Name, Effect: spec.Effect, Since: time.Now()},
 		}
-		p, err := d.start(ctx, ctx)
-		if err != nil && (spec.Required || ctx.Err() != nil) {
+		unknown := d.findNeed(s.daemons)
+		var p *process
+		err := unknown
+		if unknown == nil {
+			p, err = d.startFirst(ctx)
+		}
+		if err != nil && (spec.Required || ctx.Err() != nil || unknown != nil) {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 			defer cancel()
 			return nil, errors.Join(err, s.Stop(stop))
@@ -82,9 +92,19 @@ func start(ctx context.Context, log *slog.Logger, t timing, specs []Spec) (*Supe
 // stopLimit limits the stop of the other daemons after a failed start.
 const stopLimit = 15 * time.Second
 
+// startFirst starts the daemon for the first time, unless it needs one that is not ready.
+func (d *daemon) startFirst(ctx context.Context) (*process, error) {
+	if !d.needIsReady() {
+		d.down("it waits for " + d.spec.Needs)
+		return nil, nil //nolint:nilnil // not started, as it has to be
+	}
+	return d.start(ctx, ctx)
+}
+
 // start launches the daemon once and records the result.
 func (d *daemon) start(ctx, patience context.Context) (*process, error) {
 	began := time.Now()
+	d.tried = true
 	p, err := launch(ctx, patience, d.spec, d.timing)
 	if err != nil {
 		reason := err.Error()
@@ -117,13 +137,11 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 	for {
 		if p != nil {
 			began := time.Now()
-			select {
-			case <-d.quit:
+			reason, quit := d.attend(p)
+			if quit {
 				d.err = p.terminate(patience, d.spec.StopWait)
 				return
-			case <-p.anyEnded(d.quit):
 			}
-			reason := p.endedHow()
 			d.down(reason)
 			if err := p.terminate(patience, d.spec.StopWait); err != nil {
 				d.log.Warn("daemon not ended", "error", err)
@@ -132,14 +150,23 @@ func (d *daemon) supervise(ctx, patience context.Context, p *process) {
 				pause = d.timing.first
 			}
 		}
-		d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
-		select {
-		case <-d.quit:
-			return
-		case <-time.After(pause):
+		if !d.needIsReady() {
+			d.log.Warn("daemon waits for the one that it needs", "needs", d.spec.Needs, "reason", d.snapshot().Reason)
+		} else if d.tried {
+			d.log.Warn("daemon is down, starting it again", "pause", pause, "reason", d.snapshot().Reason)
+			select {
+			case <-d.quit:
+				return
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, d.timing.longest)
 		}
-		pause = min(2*pause, d.timing.longest)
-		d.countRestart()
+		if !d.awaitNeed() {
+			return
+		}
+		if d.tried {
+			d.countRestart()
+		}
 		p, _ = d.start(ctx, patience) // the state has the reason
 	}
 }
@@ -150,7 +177,9 @@ func (d *daemon) up(p *process) {
 		for _, m := range p.members {
 			d.pids = append(d.pids, m.pid)
 		}
-		s.PID, s.Running, s.Ready, s.Reason, s.Since = d.pids[0], true, true, "", time.Now()
+		s.PID, s.Running, s.Ready, s.Reason, s.Detail, s.Since = d.pids[0], true, true, "", p.detail, time.Now()
+		d.ups++
+		d.turn()
 	})
 }
 
@@ -158,6 +187,7 @@ func (d *daemon) down(reason string) {
 	d.set(func(s *State) {
 		if s.Ready {
 			s.Since = time.Now()
+			d.turn()
 		}
 		d.pids = nil
 		s.PID, s.Running, s.Ready, s.Reason = 0, false, false, reason

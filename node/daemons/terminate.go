@@ -38,7 +38,7 @@ func (p *process) endedHow() string {
 		select {
 		case <-m.done:
 			text := fmt.Sprintf("process %d: %s", m.pid, m.how)
-			if lines := p.out.last(); len(lines) > 0 {
+			if lines := p.said(); len(lines) > 0 {
 				text += ": " + lines[len(lines)-1]
 			}
 			return text

@@ -2,29 +2,34 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/fabric"
 )
 
 // daemonStarter starts the real daemons: persistence if the image has it, fabric management if the machine
 // needs it.
 type daemonStarter struct {
-	cfg node.Config
-	log *slog.Logger
+	cfg    node.Config
+	log    *slog.Logger
+	kernel *modules
 }
 
 // Start starts the daemons that the image has and the machine needs.
 func (a *daemonStarter) Start(ctx context.Context) (node.Daemons, error) {
-	facts := daemons.Facts{Drivers: a.cfg.Drivers, Fabric: a.cfg.Fabric}
+	fabric, err := a.fabric()
+	if err != nil {
+		return nil, err
+	}
+	facts := daemons.Facts{Drivers: a.cfg.Drivers}
 	var specs []daemons.Spec
 	if a.cfg.Persistence {
 		specs = append(specs, daemons.Persistenced(facts)...)
-	}
-	fabric, err := daemons.FabricManager(facts)
-	if err != nil {
-		return nil, err
 	}
 	specs = append(specs, fabric...)
 	if a.cfg.VGPU {
@@ -35,4 +40,51 @@ func (a *daemonStarter) Start(ctx context.Context) (node.Daemons, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// fabric returns the daemons of the NVLink fabric and of memory across machines.
+func (a *daemonStarter) fabric() (specs []daemons.Spec, err error) {
+	facts := fabricFacts(a.cfg)
+	facts.Log, facts.LoadModules = a.log, a.loadModules
+	if a.cfg.Fabric == fabric.Auto {
+		if facts.Machine, err = detectFabric(); err != nil {
+			return nil, err
+		}
+		if specs, err = fabric.Daemons(facts); err != nil {
+			return nil, err
+		}
+	}
+	if a.cfg.IMEX == fabric.IMEXService {
+		imex, err := fabric.IMEX(facts)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, imex...)
+	}
+	return specs, nil
+}
+
+func fabricFacts(cfg node.Config) fabric.Facts {
+	return fabric.Facts{Drivers: cfg.Drivers, Settings: cfg.FabricSettings, Mode: cfg.FabricMode}
+}
+
+func detectFabric() (fabric.Machine, error) {
+	gpus, err := (&devices.Bus{Sys: "/sys"}).GPUs()
+	if err != nil {
+		return fabric.Machine{}, err
+	}
+	return fabric.Detect("/sys", gpus)
+}
+
+// loadModules loads modules of the kernel. They are not recorded and stay loaded: they belong to network
+// cards, which others use too.
+func (a *daemonStarter) loadModules(ctx context.Context, names ...string) error {
+	inserted, missing, err := a.kernel.InsertDeps(ctx, a.kernel.release, hostRoots, func(string) {}, names...)
+	if len(inserted) > 0 {
+		a.log.Info("modules of the network card loaded; they stay when the driver goes", "modules", strings.Join(inserted, ", "))
+	}
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the kernel's modules have no %s", strings.Join(missing, ", "))
+	}
+	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/fabric"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
 )
@@ -45,7 +46,16 @@ type hardware struct {
 
 func (h *hardware) Mellanox() (bool, error) { return devices.HasVendor("/sys", mellanoxVendor) }
 func (h *hardware) Options() (kmod.Options, error) {
-	return kmod.ReadOptions(modprobeDirs, h.cfg.Drivers)
+	options, err := kmod.ReadOptions(modprobeDirs, h.cfg.Drivers)
+	if err != nil {
+		return nil, err
+	}
+	gpus, err := h.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	options.Default("nvidia", fabric.Parameters(h.info.Driver, gpus, h.cfg.IMEX != fabric.IMEXOff)...)
+	return options, nil
 }
 
 // modprobeDirs are the folders of modprobe.d(5), in its order.
@@ -62,7 +72,7 @@ func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavo
 // serves returns the flavours that this machine can load for a kernel: those of the image's modules, those
 // that can be compiled, and those of modules in the cache.
 func (h *hardware) serves(release string) (flavours []string) {
-	precompiled := preflight.Serves(h.info, release)
+	precompiled := h.info.Serves(release)
 	for _, f := range h.info.Flavours {
 		if slices.Contains(precompiled, f) || h.canCompile(f) || h.supply.cached(f, release) {
 			flavours = append(flavours, f)
@@ -81,6 +91,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir, Linked: h.cfg.RootKind == node.RootLink,
 	}
 	in.Supported, in.SupportedErr = h.supported()
+	in.Fabric = h.fabric(q)
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded
 	}
@@ -96,6 +107,15 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 		h.toolchain(ctx, &in)
 	}
 	return waive(preflight.Run(ctx, in), h.cfg.SkipPreflight)
+}
+
+// fabric compares the image with what the machine's NVLink switches need.
+func (h *hardware) fabric(q node.Question) func(fabric.Kernel) fabric.Finding {
+	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Linked: h.cfg.RootKind == node.RootLink, Driver: h.info.Driver}
+	return func(k fabric.Kernel) fabric.Finding {
+		facts.Machine, host.Err = fabric.Detect("/sys", q.GPUs)
+		return facts.Check(host, k)
+	}
 }
 
 // waive turns those blocking checks into warnings that the operator of the node has named.

@@ -76,9 +76,10 @@ func machine(cfg node.Config, info driverinfo.Description, release string, log *
 	}
 	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
 	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
+	kernel := &modules{release: release}
 	return node.Machine{
-		Info: info, Release: release, HostStorage: onHost, Kernel: &modules{release: release}, Roots: roots, Supplier: supply,
-		Starter: &daemonStarter{cfg: cfg, log: log}, Locker: &locker{cfg: cfg, log: log},
+		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: roots, Supplier: supply,
+		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},
 		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, kernelHook: hook, gpuWatch: newGPUWatch()},
 	}, nil
 }

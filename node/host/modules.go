@@ -34,11 +34,14 @@ func (m *modules) Flavour() (string, error) {
 	return driverinfo.Proprietary, nil
 }
 
+// hostRoots are the folders in which the kernel's own modules are looked for.
+var hostRoots = []string{"/host", rootOfInit, "/"}
+
 // InsertInTree loads modules of the kernel where it finds them. A missing one is no error here: the kernel
 // refuses a driver that needs it, and names the missing symbol. The host's tree comes first: where the driver
 // root is that of this container, its module index has NVIDIA's modules only.
 func (m *modules) InsertInTree(ctx context.Context, record func(name string), names ...string) ([]string, error) {
-	inserted, _, err := m.InsertDeps(ctx, m.release, []string{"/host", rootOfInit, "/"}, record, names...)
+	inserted, _, err := m.InsertDeps(ctx, m.release, hostRoots, record, names...)
 	return inserted, err
 }
 

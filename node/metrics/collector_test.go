@@ -46,7 +46,8 @@ func TestCollect(t *testing.T) {
 		"gpus_expected": 2, "gpus_working": 1, "gpus_lent": 1, "gpus_lost": 1,
 		"gpu_state{driver=nvidia,gpu=0000:3b:00.0,state=ours}": 1, "gpu_state{driver=nvidia,gpu=0000:af:00.0,state=lost}": 1, "gpu_state{driver=vfio-pci,gpu=0000:b0:00.0,state=lent}": 1,
 		"gpu_up" + gpu: 1, "gpu_up{gpu=0000:af:00.0,model=,uuid=}": 0,
-		"gpu_query_success": 1, "gpu_query_duration_seconds": 1.5, "gpus_answering": 1,
+		"gpu_fabric_registered" + gpu: 0,
+		"gpu_query_success":           1, "gpu_query_duration_seconds": 1.5, "gpus_answering": 1,
 		"gpu_memory_used_bytes" + gpu: 3 << 30, "gpu_memory_total_bytes" + gpu: 16 << 30, "gpu_utilization_ratio" + gpu: 0.5,
 	}
 	for _, s := range []string{"starting", "serving", "degraded", "stopping", "detached", "restored", "absent", "failed"} {

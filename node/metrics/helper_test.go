@@ -37,7 +37,7 @@ func busy() status.Snapshot {
 			Modules: []status.Module{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
 		Counters: status.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
 		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
-		GPUs: []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", State: status.GPUOurs, Driver: "nvidia", Works: true},
+		GPUs: []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", State: status.GPUOurs, Driver: "nvidia", Works: true, Fabric: probe.FabricInProgress},
 			{Address: "0000:af:00.0", ID: "10de:1eb8", State: status.GPULost, Driver: "nvidia", Reason: "it is lost"},
 			{Address: "0000:b0:00.0", ID: "10de:1eb8", State: status.GPULent, Driver: "vfio-pci", Reason: "lent to vfio-pci"}},
 		Holders: []kmod.Holder{{PID: 1, PodNamespace: "a", PodName: "x"}, {PID: 2, PodNamespace: "a", PodName: "x"}, {PID: 3}},

@@ -68,7 +68,7 @@ func counter(name, help string, labels ...string) metric {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range []metric{
 		buildInfo, info, wantedInfo, state, waitsFor, ready, started, updated, lastFailed, warnings, phaseSeconds, startSeconds, compiles, lookups, holders,
-		holderProcesses, blockedUnloads, gpusExpected, gpusWorking, gpusLent, gpusLost, gpuState, gpuUp, daemonUp, daemonRestarts, gpuQueryOK, gpuQuerySeconds,
+		holderProcesses, blockedUnloads, gpusExpected, gpusWorking, gpusLent, gpusLost, gpuState, gpuUp, gpuRegistered, daemonUp, daemonRestarts, gpuQueryOK, gpuQuerySeconds,
 		gpusAnswering, gpuMemoryUsed, gpuMemoryTotal, gpuUtilization,
 	} {
 		ch <- m.desc

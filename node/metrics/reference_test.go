@@ -20,7 +20,7 @@ func TestReference(t *testing.T) {
 		"the driver":        {info, wantedInfo, state, waitsFor, ready, warnings, updated, started, lastFailed, buildInfo},
 		"starts":            {phaseSeconds, startSeconds, compiles, lookups},
 		"who is in the way": {holders, holderProcesses, blockedUnloads},
-		"GPUs":              {gpusExpected, gpusWorking, gpusLent, gpusLost, gpuState, gpuUp, gpuMemoryUsed, gpuMemoryTotal, gpuUtilization, gpuQueryOK, gpuQuerySeconds, gpusAnswering},
+		"GPUs":              {gpusExpected, gpusWorking, gpusLent, gpusLost, gpuState, gpuUp, gpuRegistered, gpuMemoryUsed, gpuMemoryTotal, gpuUtilization, gpuQueryOK, gpuQuerySeconds, gpusAnswering},
 		"daemons":           {daemonUp, daemonRestarts},
 	} {
 		var table strings.Builder

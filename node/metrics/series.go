@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -34,6 +35,7 @@ var (
 	gpusLost       = gauge("gpus_lost", "GPUs that fell off the bus.")
 	gpuState       = gauge("gpu_state", "Whose a GPU is, always 1. state is ours, lent, unbound, taken or lost; driver is the one that it is bound to.", "gpu", "state", "driver")
 	gpuUp          = gauge("gpu_up", "Whether this GPU of the driver is initialised.", "gpu", "uuid", "model")
+	gpuRegistered  = gauge("gpu_fabric_registered", "Whether this GPU has registered with its NVLink fabric; without that CUDA does not start. Absent for GPUs without a fabric.", "gpu", "uuid", "model")
 	daemonUp       = gauge("daemon_up", "Whether a daemon of the driver is ready.", "daemon")
 	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
 )
@@ -133,6 +135,9 @@ func (s sink) hardware(st status.Snapshot) {
 		s.send(gpuState, 1, g.Address, string(g.State), g.Driver)
 		if g.Expected() {
 			s.send(gpuUp, boolValue(g.Works), g.Address, g.UUID, g.Name)
+		}
+		if g.Fabric != "" {
+			s.send(gpuRegistered, boolValue(g.Fabric == probe.FabricCompleted), g.Address, g.UUID, g.Name)
 		}
 	}
 	s.send(gpusExpected, float64(expected))

@@ -19,19 +19,9 @@ func Missing(info driverinfo.Description, release, flavour string) (finding, fix
 		return fmt.Sprintf("this image should have %s modules for kernel %s, but they are damaged, or were made by another version of driver-build", flavour, release),
 			"Pull the image again, or build it again."
 	case slices.Contains(kernels, release):
-		return fmt.Sprintf("this image has no %s modules for kernel %s, only %s ones", flavour, release, strings.Join(Serves(info, release), " and ")), fix
+		return fmt.Sprintf("this image has no %s modules for kernel %s, only %s ones", flavour, release, strings.Join(info.Serves(release), " and ")), fix
 	}
 	return fmt.Sprintf("this image has modules for kernels %s; this node runs %s", strings.Join(kernels, ", "), release), fix
-}
-
-// Serves lists the flavours of the image's modules for a kernel, the preferred one first.
-func Serves(info driverinfo.Description, release string) (flavours []string) {
-	for _, f := range info.Flavours {
-		if slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: release, Flavour: f}) {
-			flavours = append(flavours, f)
-		}
-	}
-	return flavours
 }
 
 // checkAvailable checks that there are modules for this kernel, or that they can be compiled.

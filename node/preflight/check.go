@@ -42,6 +42,7 @@ const (
 	Signing      = "module-signing"
 	Dependencies = "kernel-modules"
 	RDMADevices  = "rdma"
+	NVLinkFabric = "fabric"
 	KernelRule   = "kernel-limit"
 	Headers      = "headers"
 	Compiler     = "compiler"
@@ -112,6 +113,7 @@ func steps() []step {
 		{Signing, checkSigning},
 		{Dependencies, withoutContext(checkDependencies)},
 		{RDMADevices, withoutContext(checkRDMA)},
+		{NVLinkFabric, withoutContext(checkFabric)},
 		{KernelRule, withoutContext(checkKernelRule)},
 		{Headers, withoutContext(checkHeaders)},
 		{Compiler, withoutContext(checkCompiler)},

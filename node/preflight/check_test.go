@@ -17,6 +17,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/fabric"
 )
 
 func find(t *testing.T, checks []Check, name string) Check {
@@ -195,6 +196,16 @@ var cases = []struct {
 
 	{"no card", RDMADevices, nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
 	{"no ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
+	{"NVSwitch without a fabric manager", NVLinkFabric, nil, func(i *Input) {
+		i.Fabric = func(fabric.Kernel) fabric.Finding {
+			return fabric.Finding{Level: fabric.Fatal, Text: "the image lacks it", Fix: "Use an image with it."}
+		}
+	}, Blocked, "the image lacks it", "Use an image with it."},
+	{"NVLink 5 with a module to load", NVLinkFabric, map[string]string{"sys/module/mlx5_core/": ""}, func(i *Input) {
+		i.Fabric = func(k fabric.Kernel) fabric.Finding {
+			return fabric.Finding{Text: fmt.Sprint(k.Loaded("mlx5_core"), k.Loadable("mlx5_core"), k.Loaded("ipmi_msghandler"), k.Loadable("ipmi_msghandler"), k.Loadable("ib_umad"), k.Packages)}
+		}
+	}, OK, "true false false true false", ""},
 	{"ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},
 
 	{"too new a kernel", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max = "5.15" }, Blocked, "kernel 6.1.0-38-amd64 is newer than 5.15, the newest that driver 535.261.03 is known to compile on (Gentoo)", "--skip-preflight kernel-limit"},

@@ -3,7 +3,6 @@ package preflight
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -72,7 +71,7 @@ func Flavour(info driverinfo.Description, release string, serves []string, suppo
 			return driverinfo.Open, fmt.Sprintf("only the open modules drive %s", label(g, c, known)), nil
 		}
 	}
-	if branch(info.Driver) >= firstOpenDefault {
+	if driverinfo.Branch(info.Driver) >= firstOpenDefault {
 		return driverinfo.Open, fmt.Sprintf("the default of drivers from %d on", firstOpenDefault), nil
 	}
 	return driverinfo.Proprietary, fmt.Sprintf("the default of drivers before %d", firstOpenDefault), nil
@@ -123,16 +122,6 @@ func checkFlavour(in *Input) result {
 		return block(fmt.Sprintf("Set KERNEL_MODULE_TYPE=%s, or auto.", other),
 			"the %s modules do not drive %s", in.Flavour, strings.Join(cannot, ", "))
 	}
-}
-
-// branch returns the first number of a driver version, 0 when there is none.
-func branch(version string) int {
-	first, _, _ := strings.Cut(version, ".")
-	n, err := strconv.Atoi(first)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // label returns a GPU's name for people: "0000:05:00.0 (Tesla P100-PCIE-16GB, 10de:15f8)".

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -157,12 +158,12 @@ func checkSupported(in *Input) result {
 	gpus := devices.Ours(in.GPUs)
 	for _, g := range gpus {
 		c, known := in.Supported.Lookup(g)
-		switch n := branch(c.Legacy); {
+		switch n := driverinfo.Branch(c.Legacy); {
 		case !known && in.Supported.Drives(g):
 			unlisted = append(unlisted, label(g, c, known))
 		case !known:
 			unknown = append(unknown, label(g, c, known))
-		case n != 0 && n < branch(in.Info.Driver):
+		case n != 0 && n < driverinfo.Branch(in.Info.Driver):
 			legacy = append(legacy, label(g, c, known))
 			branches = append(branches, strconv.Itoa(n))
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
+	"github.com/driver-container/driver-container/node/fabric"
 )
 
 // Loading is a module that would be loaded.
@@ -46,6 +47,7 @@ type Input struct {
 	Supported    Supported // the driver's own list of GPUs
 	SupportedErr error     // why there is no list
 
+	Fabric        func(fabric.Kernel) fabric.Finding // asks about NVLink switches; nil: not asked
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 

@@ -156,7 +156,7 @@ func TestRealList(t *testing.T) {
 	}
 	t.Logf("%d rows, %d chips", s.Len(), len(s.chips))
 	for id, c := range s.chips {
-		if c.Name == "" || c.Legacy != "" && branch(c.Legacy) == 0 {
+		if c.Name == "" || c.Legacy != "" && driverinfo.Branch(c.Legacy) == 0 {
 			t.Errorf("%04x: %+v", id, c)
 		}
 	}

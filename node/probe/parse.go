@@ -39,7 +39,7 @@ func parseProbe(text []byte) (Answer, error) {
 		if err != nil {
 			return a, err
 		}
-		dev.Memory = reported.Memory
+		dev.Memory, dev.Fabric = reported.Memory, reported.Fabric.checked()
 		if reported.Utilization != nil {
 			dev.Utilization = ratio(*reported.Utilization)
 		}

@@ -40,6 +40,7 @@ type Device struct {
 	PCI         string   `json:"pci"`
 	Memory      *Memory  `json:"memory,omitempty"`
 	Utilization *float64 `json:"utilization,omitempty"` // 0 to 1: share of the last sample period in which something ran
+	Fabric      *Fabric  `json:"fabric,omitempty"`      // nil: the GPU has no NVLink fabric, or nobody could say
 }
 
 // At reports whether the device has a PCI address. The domain of an address is written with four or eight

@@ -31,6 +31,9 @@ func conditionOf(st status.Snapshot) kubernetes.Condition {
 		c.Status = "Unknown"
 	case status.Starting:
 		c.Message = "phase " + st.Phase
+		if st.Reason != "" {
+			c.Message += ": " + st.Reason
+		}
 	case status.Absent:
 		c.Reason, c.Message = "Stopped", "the driver was taken down"
 	}

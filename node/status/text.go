@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -47,10 +48,13 @@ func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) 
 		row("root", "%s%s", RootPath(run), rootSource(d.RootDir))
 	}
 	for _, g := range st.GPUs {
-		row("GPU", "%s %s %s %s", g.Address, g.ID, g.text(), g.UUID)
+		row("GPU", "%s %s %s %s%s", g.Address, g.ID, g.text(), g.UUID, registration(g))
 	}
 	for _, d := range st.Daemons {
-		row("daemon", "%s pid %d, ready %v, restarts %d %s", d.Name, d.PID, d.Ready, d.Restarts, d.Reason)
+		row("daemon", "%s pid %d, ready %v, restarts %d %s", d.Name, d.PID, d.Ready, d.Restarts, cmp.Or(d.Reason, d.Detail))
+		if !d.Ready {
+			row("", "%s", d.Effect)
+		}
 	}
 	for _, h := range st.Holders {
 		row("holder", "%s", h)
@@ -111,4 +115,11 @@ func rootSource(dir string) string {
 		return ""
 	}
 	return " from " + dir
+}
+
+func registration(g GPU) string {
+	if g.Fabric == "" {
+		return ""
+	}
+	return ", NVLink fabric " + g.Fabric
 }

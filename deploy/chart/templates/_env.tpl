@@ -31,6 +31,20 @@
 - {name: GPU_DIRECT_RDMA_ENABLED, value: "true"}
 - {name: USE_HOST_MOFED, value: {{ $v.rdma.useHostMofed | quote }}}
 {{- end }}
+{{- if ne $v.fabric.manage "auto" }}
+- {name: DRIVER_FABRIC, value: {{ $v.fabric.manage }}}
+{{- end }}
+{{- with $v.fabric.mode }}
+- {name: FABRIC_MODE, value: {{ . | quote }}}
+{{- end }}
+{{- range $key, $value := $v.fabric.settings }}
+{{- /* JSON knows one kind of number. */}}
+{{- if kindIs "float64" $value }}{{ $value = int64 $value }}{{ end }}
+- {name: NVFM_CONFIG_{{ $key }}, value: {{ $value | toString | quote }}}
+{{- end }}
+{{- if ne $v.fabric.imex "none" }}
+- {name: DRIVER_IMEX, value: {{ $v.fabric.imex }}}
+{{- end }}
 {{- if $v.moduleSigning.secretName }}
 - {name: DRIVER_MODULE_SIGNING_KEY, value: {{ printf "/etc/nvidia-driver/module-signing/%s" $v.moduleSigning.key | quote }}}
 {{- with $v.moduleSigning.cert }}
@@ -91,5 +105,7 @@
      driver manager leaves the driver loaded. Labels, tolerations and the like are not part of it. */}}
 {{- define "nvidia-driver.configDigest" -}}
 {{- $v := .root.Values -}}
-{{- list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs | toJson | sha256sum -}}
+{{- $facts := list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs -}}
+{{- if ne $v.fabric.imex "none" }}{{ $facts = append $facts "imex" }}{{ end -}}
+{{- $facts | toJson | sha256sum -}}
 {{- end }}

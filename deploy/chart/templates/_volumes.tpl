@@ -55,6 +55,9 @@
 {{- range $module := keys $pool.moduleParameters | sortAlpha }}
 - {name: module-parameters, mountPath: /drivers/{{ $module }}.conf, subPath: {{ $module }}.conf, readOnly: true}
 {{- end }}
+{{- range $file := include "nvidia-driver.fabricFiles" .root | fromYaml | keys | sortAlpha }}
+- {name: fabric, mountPath: /drivers/{{ $file }}, subPath: {{ $file }}, readOnly: true}
+{{- end }}
 {{- range $key := list "repoConfig" "certConfig" }}
 {{- $c := get $v $key }}
 {{- if or $c.configMapName $c.files }}
@@ -109,6 +112,9 @@
 {{- if $pool.moduleParameters }}
 - {name: module-parameters, configMap: {name: {{ $pool.daemonSet }}-modules}}
 {{- end }}
+{{- if include "nvidia-driver.fabricFiles" .root | fromYaml }}
+- {name: fabric, configMap: {name: {{ include "nvidia-driver.fullname" .root }}-fabric}}
+{{- end }}
 {{- range $key, $suffix := dict "repoConfig" "repositories" "certConfig" "certificates" }}
 {{- $c := get $v $key }}
 {{- if or $c.configMapName $c.files }}
@@ -138,4 +144,18 @@
 {{- end -}}
 {{- get (get $table.folders $kind) .key -}}
 {{- end -}}
+{{- end }}
+
+{{/* Files about NVLink switches for the folder /drivers, by name. Input: root. */}}
+{{- define "nvidia-driver.fabricFiles" -}}
+{{- $f := .Values.fabric -}}
+{{- if and (eq $f.imex "service") (not $f.imexNodes) -}}
+  {{- fail "fabric.imexNodes is empty: fabric.imex: service needs the addresses of the domain's nodes" -}}
+{{- end -}}
+{{- with $f.config }}
+fabricmanager.cfg: {{ . | quote }}
+{{- end }}
+{{- with $f.imexNodes }}
+imex_nodes.cfg: {{ printf "%s\n" (join "\n" .) | quote }}
+{{- end }}
 {{- end }}

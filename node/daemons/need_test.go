@@ -1,0 +1,99 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// A daemon that needs another one is ended and started again after that one, also while that one does not
+// start; its own end does not concern the other one.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	lower, upper := spec("lower", "run"), spec("upper", "run")
+	lower.Required, upper.Required, upper.Needs, upper.Effect = false, false, "lower", "nothing works"
+	broken := filepath.Join(t.TempDir(), "broken")
+	lower.Before = func(context.Context) error {
+		if _, err := os.Stat(broken); err == nil {
+			return fmt.Errorf("there is %s", broken)
+		}
+		return nil
+	}
+	upper.FindArgs = func(context.Context) ([]string, string, error) { return []string{"more"}, "port 1", nil }
+	var l logtest.Log
+	s := started(t, &l, quickly, lower, upper)
+	first := s.States()
+	if !ready(first[0]) || !ready(first[1]) || first[1].Detail != "port 1" {
+		t.Fatalf("%+v", first)
+	}
+
+	require.NoError(t, unix.Kill(first[1].PID, unix.SIGKILL))
+	second := eventually(t, s, "the upper one is up again", func(st []State) bool { return ready(st[1]) && st[1].Restarts == 1 })
+	assert.Equal(t, first[0].PID, second[0].PID)
+
+	require.NoError(t, os.WriteFile(broken, nil, 0o644))
+	require.NoError(t, unix.Kill(first[0].PID, unix.SIGKILL))
+	down := eventually(t, s, "both are down", func(st []State) bool { return !ready(st[0]) && !ready(st[1]) && st[0].Restarts > 1 })
+	if alive(second[1].PID) || down[1].Restarts != 1 {
+		t.Errorf("the upper one runs without the lower one: %+v", down)
+	}
+	assert.Contains(t, Down(down), "upper is not running: it is started again after lower, which has ended (nothing works)")
+
+	require.NoError(t, os.Remove(broken))
+	up := eventually(t, s, "both are up again", func(st []State) bool { return ready(st[0]) && ready(st[1]) })
+	if up[1].Restarts != 2 || up[1].Since.Before(up[0].Since) {
+		t.Errorf("%+v", up)
+	}
+	assert.NoError(t, s.Stop(t.Context()))
+}
+
+// A daemon is not started before the one that it needs, and does not prevent a stop.
+func TestNeedNeverReady(t *testing.T) {
+	t.Parallel()
+	lower, upper := spec("lower", "run"), spec("upper", "run")
+	lower.Required, upper.Required, upper.Needs = false, false, "lower"
+	lower.Before = func(context.Context) error { return errors.New("there is no port") }
+	var l logtest.Log
+	s := started(t, &l, quickly, lower, upper)
+	states := eventually(t, s, "three attempts", func(st []State) bool { return st[0].Restarts >= 3 })
+	if states[1].Running || states[1].Restarts != 0 || states[1].Reason != "it waits for lower" {
+		t.Errorf("%+v", states[1])
+	}
+	began := time.Now()
+	assert.NoError(t, s.Stop(t.Context()))
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+
+	upper.Needs = "nobody"
+	_, err := start(t.Context(), l.Logger(), quickly, []Spec{upper})
+	assert.ErrorContains(t, err, "needs nobody, which is not started before it")
+}
+
+// A program that prints nothing is explained by its log, if it wrote that.
+func TestLogFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("x\n", maxLogTail)+"it is of another version\n"), 0o644))
+	got := logFile{file, time.Now()}.last()
+	if len(got) != tailLines || got[tailLines-1] != "it is of another version" {
+		t.Errorf("%q", got)
+	}
+	for name, l := range map[string]logFile{"of an earlier run": {file, time.Now().Add(time.Hour)}, "none": {}, "a folder": {filepath.Dir(file), time.Time{}}} {
+		if got := l.last(); slices.Contains(got, "it is of another version") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

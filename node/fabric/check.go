@@ -1,0 +1,106 @@
+package fabric
+
+import (
+	"slices"
+	"strings"
+)
+
+// Level is how bad a finding is.
+type Level int
+
+// Levels of findings.
+const (
+	Fine Level = iota
+	Doubtful
+	Fatal
+	Unknown
+)
+
+// Finding is the answer of the check before a start.
+type Finding struct {
+	Level     Level
+	Text, Fix string
+}
+
+// Kernel answers for the modules of the running kernel.
+type Kernel struct {
+	Loaded, Loadable func(name string) bool
+	Packages         string // names of packages with modules, in parentheses; may be empty
+}
+
+// Host says how the node runs this program.
+type Host struct {
+	Managed bool   // this container is to manage the switches
+	Linked  bool   // it is not privileged
+	Driver  string // version
+	Err     error  // why the machine is not known
+}
+
+// Check finds out whether the image can manage the machine's NVLink switches: without that every CUDA program
+// fails with error 802.
+func (f Facts) Check(h Host, k Kernel) Finding {
+	m := f.Machine
+	switch {
+	case h.Err != nil:
+		return Finding{Unknown, "whether there are NVLink switches is not known: " + h.Err.Error(), ""}
+	case !m.Managed():
+		return m.unmanaged()
+	case !h.Managed:
+		return Finding{Fine, m.String() + "; this container does not manage them (--fabric)", ""}
+	case h.Linked:
+		return Finding{Fatal, "this node has " + m.String() + ", and a container that is not privileged cannot run the fabric manager",
+			"Use the privileged variant on this node, or run a fabric manager of the driver's version on the node itself and set --fabric=external (DRIVER_FABRIC)."}
+	}
+	var texts, fixes []string
+	level := Fine
+	for _, fault := range f.Faults(h.Driver) {
+		texts, fixes = append(texts, fault.Text), append(fixes, fault.Fix)
+		if level = max(level, Doubtful); !fault.Doubt {
+			level = Fatal
+		}
+	}
+	switch {
+	case level != Fine:
+		return Finding{level, strings.Join(texts, "; "), strings.Join(slices.Compact(fixes), " ")}
+	case m.NVLink5():
+		return m.modules(k)
+	}
+	return Finding{Fine, m.String() + "; the image has the fabric manager", ""}
+}
+
+// unmanaged is the finding where nothing has to be managed, which is a surprise with GPUs of a baseboard.
+func (m Machine) unmanaged() Finding {
+	gpus := "the GPUs " + strings.Join(m.Baseboard, ", ") + " need NVLink switches, "
+	switch {
+	case len(m.Baseboard) > 0 && len(m.Unreadable) > 0:
+		return Finding{Doubtful, gpus + "which are found by the vital product data of a ConnectX function, and those cannot be read: " + strings.Join(m.Unreadable, "; "),
+			"See the kernel's log for the reason (lspci -vv shows the data, if they can be read). Without them no fabric manager is started."}
+	case len(m.Baseboard) > 0:
+		return Finding{Doubtful, gpus + "and no ConnectX function that manages some is on the PCI bus",
+			"On a node that has the whole baseboard, look for the ConnectX bridges on the PCI bus (15b3, SMDL=SW_MNG). In a virtual machine the host manages the switches; then this is as it should be."}
+	}
+	return Finding{Fine, m.String(), ""}
+}
+
+// modules checks the modules by which NVLink 5 switches are managed. A network driver that is missing may
+// still come, in a container of its own.
+func (m Machine) modules(k Kernel) Finding {
+	var missing, loadable []string
+	for _, name := range Modules() {
+		switch {
+		case k.Loaded(name):
+		case k.Loadable(name):
+			loadable = append(loadable, name)
+		default:
+			missing = append(missing, name)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return Finding{Doubtful, m.String() + "; the kernel has no " + strings.Join(missing, ", ") + ", which the NVLink subnet manager needs",
+			"Install the network driver on the host (DOCA-OFED), or the kernel's complete set of modules" + k.Packages + ". The node becomes ready when they are loaded."}
+	case len(loadable) > 0:
+		return Finding{Fine, m.String() + "; the image has the programs, " + strings.Join(loadable, ", ") + " will be loaded", ""}
+	}
+	return Finding{Fine, m.String() + "; the image has the programs, the kernel the modules", ""}
+}

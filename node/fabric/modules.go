@@ -1,0 +1,127 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+)
+
+// Modules are the kernel modules by which NVLink 5 switches are managed.
+func Modules() []string { return []string{"mlx5_core", "mlx5_ib", "ib_umad"} }
+
+// awaitPort waits, at most f.Wait, until the modules are loaded and there is a port.
+func (f Facts) awaitPort(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.Wait)
+	defer cancel()
+	var asked error
+	if missing := f.unloaded(); len(missing) > 0 && f.LoadModules != nil {
+		asked = f.LoadModules(ctx, missing...)
+	}
+	for {
+		err := f.portError(asked)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(min(time.Second, f.Wait/10)):
+		}
+	}
+}
+
+// portError says why there is no port yet. asked is why the modules could not be loaded.
+func (f Facts) portError(asked error) error {
+	if missing := f.unloaded(); len(missing) > 0 {
+		why := "the kernel's own modules were asked for"
+		if asked != nil {
+			why = asked.Error()
+		}
+		return fmt.Errorf("the NVLink switches of this node are managed over InfiniBand, and kernel module %s is not loaded (%s): install the network "+
+			"driver on the node (DOCA-OFED, or the kernel's complete set of modules: on Ubuntu linux-modules-extra) and load the module", strings.Join(missing, ", "), why)
+	}
+	_, err := f.Machine.Ports(f.Sys)
+	return err
+}
+
+// unloaded returns the modules that are not loaded. One that is built in shows by what it made.
+func (f Facts) unloaded() []string {
+	_, noPort := f.Machine.Ports(f.Sys)
+	return slices.DeleteFunc(Modules(), func(name string) bool {
+		if noPort == nil && name != "ib_umad" || name == "ib_umad" && f.exists("class/infiniband_mad") {
+			return true
+		}
+		return f.exists("module/" + name)
+	})
+}
+
+func (f Facts) exists(name string) bool {
+	_, err := os.Stat(filepath.Join(f.Sys, name))
+	return err == nil
+}
+
+// makeNodes makes the device files of ib_umad that the container's /dev lacks: it is as old as the container,
+// and the module may be younger.
+func (f Facts) makeNodes() error {
+	dir := filepath.Join(f.Sys, "class/infiniband_mad")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make the device files of ib_umad: %w", err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, "umad") && !strings.HasPrefix(name, "issm") {
+			continue
+		}
+		text, err := bounded.Text(filepath.Join(dir, name, "dev"), maxSmall)
+		if err == nil {
+			err = makeNode(filepath.Join(f.Dev, "infiniband", name), strings.TrimSpace(text))
+		}
+		if err != nil {
+			return fmt.Errorf("make the device file of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// makeNode makes a device file with the numbers major:minor, unless it is there.
+func makeNode(path, numbers string) error {
+	first, second, _ := strings.Cut(numbers, ":")
+	major, err := strconv.ParseUint(first, 10, 12)
+	if err != nil {
+		return fmt.Errorf("%.64q are no device numbers: %w", numbers, err)
+	}
+	minor, err := strconv.ParseUint(second, 10, 20)
+	if err != nil {
+		return fmt.Errorf("%.64q are no device numbers: %w", numbers, err)
+	}
+	dev := unix.Mkdev(uint32(major), uint32(minor))
+	var st unix.Stat_t
+	err = unix.Stat(path, &st)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == dev {
+		return nil
+	}
+	if err == nil {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return unix.Mknod(path, unix.S_IFCHR|0o600, int(dev))
+}

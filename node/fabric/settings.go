@@ -1,0 +1,176 @@
+package fabric
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/atomicwriter"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+)
+
+// Modes of FABRIC_MODE.
+const (
+	ModeFull   = "0" // bare metal, or all GPUs and switches in one virtual machine
+	ModeShared = "1" // this machine serves virtual machines that share the switches
+	ModeVGPU   = "2" // vGPU multitenancy
+)
+
+// Modes returns the values of FABRIC_MODE.
+func Modes() []string { return []string{ModeFull, ModeShared, ModeVGPU} }
+
+// maxConfig bounds a configuration file.
+const maxConfig = 1 << 20
+
+const modeKey = "FABRIC_MODE"
+
+// settings returns what changes the configuration file: the environment's settings, with FABRIC_MODE.
+func (f Facts) settings() (map[string]string, error) {
+	if err := checkSettings(f.Settings); err != nil {
+		return nil, err
+	}
+	all := maps.Clone(f.Settings)
+	if all == nil {
+		all = map[string]string{}
+	}
+	if f.Mode == "" {
+		return all, nil
+	}
+	if other, set := all[modeKey]; set && other != f.Mode {
+		return nil, fmt.Errorf("--fabric-mode (FABRIC_MODE) is %s and NVFM_CONFIG_FABRIC_MODE is %q: set one of them", f.Mode, other)
+	}
+	all[modeKey] = f.Mode
+	return all, nil
+}
+
+// checkSettings refuses names and values that are not valid, and settings that the supervisor depends on.
+func checkSettings(settings map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		var why string
+		switch {
+		case !validKey(key):
+			why = "not the name of a fabric manager setting (A-Z, 0-9, _)"
+		case strings.ContainsAny(settings[key], "\x00\n\r"):
+			why = "the value has more than one line"
+		case key == "DAEMONIZE" || key == "PID_FILE_PATH":
+			why = "this setting belongs to the supervisor of the fabric manager; remove it"
+		default:
+			continue
+		}
+		return fmt.Errorf("environment variable NVFM_CONFIG_%s: %s", key, why)
+	}
+	return nil
+}
+
+func validKey(key string) bool {
+	return key != "" && !strings.ContainsFunc(key, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' })
+}
+
+// base returns the configuration to start from: the mounted file, or else the image's.
+func (f Facts) base(name, inImage string) (text []byte, path string, err error) {
+	path = filepath.Join(f.Drivers, name)
+	if text, err = bounded.File(path, maxConfig); errors.Is(err, fs.ErrNotExist) {
+		path = f.path(inImage)
+		text, err = bounded.File(path, maxConfig)
+	}
+	return text, path, err
+}
+
+// configuration returns the fabric manager's configuration file.
+func (f Facts) configuration() ([]byte, error) {
+	text, path, err := f.base(fmConfigName, fmConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFile(path, text); err != nil {
+		return nil, err
+	}
+	settings, err := f.settings()
+	if err != nil {
+		return nil, err
+	}
+	return apply(text, settings), nil
+}
+
+// checkFile refuses a file that the fabric manager would misread: it ignores lines that it does not know.
+func checkFile(path string, text []byte) error {
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		s := strings.TrimSpace(string(line))
+		if s == "" || strings.HasPrefix(s, "#") {
+			continue
+		}
+		key, _, found := strings.Cut(s, "=")
+		if !found || !validKey(strings.TrimSpace(key)) {
+			return fmt.Errorf("%s:%d: %.80q is no setting of the fabric manager (NAME=value); correct the file", path, number, s)
+		}
+	}
+	return nil
+}
+
+// configure writes the configuration with the settings applied, and creates the folders that the programs
+// expect.
+func (f Facts) configure() error {
+	text, err := f.configuration()
+	if err != nil {
+		return fmt.Errorf("configure the fabric manager: %w", err)
+	}
+	for _, dir := range []string{f.path(fmRun), f.path("var/log"), f.Work} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("configure the fabric manager: %w", err)
+		}
+	}
+	if err := atomicwriter.WriteFile(f.config(), text, 0o644); err != nil {
+		return fmt.Errorf("configure the fabric manager: %w", err)
+	}
+	return nil
+}
+
+// value returns the value of a setting in a configuration file; "" if it is not set.
+func value(text []byte, key string) (value string) {
+	for line := range bytes.Lines(text) {
+		if k, v, found := strings.Cut(strings.TrimSpace(string(line)), "="); found && strings.TrimSpace(k) == key {
+			value = strings.TrimSpace(v)
+		}
+	}
+	return value
+}
+
+// apply replaces KEY=value lines and appends the missing ones, sorted. It switches DAEMONIZE on if the file
+// has switched it off: only the exit code of the program that forks says that the fabric was set up.
+func apply(text []byte, settings map[string]string) []byte {
+	var out bytes.Buffer
+	done := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		key, _, found := strings.Cut(string(line), "=")
+		key = strings.TrimSpace(key)
+		value, set := settings[key]
+		switch {
+		case found && key == "DAEMONIZE":
+			out.WriteString("DAEMONIZE=1\n")
+		case found && set && !done[key]:
+			fmt.Fprintf(&out, "%s=%s\n", key, value)
+			done[key] = true
+		case found && set:
+		default:
+			out.Write(line)
+		}
+	}
+	if b := out.Bytes(); len(b) > 0 && b[len(b)-1] != '\n' {
+		out.WriteByte('\n')
+	}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		if !done[key] {
+			fmt.Fprintf(&out, "%s=%s\n", key, settings[key])
+		}
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,136 @@
+package fabric
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/node/probe"
+)
+
+// What a machine without the right image or with wrong settings is told: by the check before a start, and by
+// the start.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	switches, five := nvswitch("0000:05:00.0"), join(modules, card("0000:05:00.0", "mlx5_0", management, usable))
+	program := func(text string) map[string]string { return map[string]string{"root/" + fmProgram: text} }
+	good := program("\x7fELF " + strings.Repeat("x", 2<<20) + driverVersion)
+	for name, c := range map[string]struct {
+		files    []map[string]string
+		without  string
+		mode     string
+		settings map[string]string
+		want     string // "": no fault
+		doubt    bool
+	}{
+		"no switches":        {files: []map[string]string{{}}},
+		"whole":              {files: []map[string]string{image, good, switches}},
+		"whole, NVLink 5":    {files: []map[string]string{image, good, five}},
+		"nothing":            {files: []map[string]string{switches}, want: "lacks /" + fmConfig + ", /" + fmProgram + ": every CUDA program would fail with error 802"},
+		"no subnet manager":  {files: []map[string]string{image, good, five}, without: "root/" + smProgram, want: "lacks /" + smProgram},
+		"no topology":        {files: []map[string]string{image, good, switches}, without: "root/" + topologyDir + "/dgxh100_hgxh100_topology", want: "has no topology"},
+		"another folder":     {files: []map[string]string{image, good, switches}, settings: map[string]string{"TOPOLOGY_FILE_PATH": "/none"}, want: "/none has no topology"},
+		"topology, NVLink 5": {files: []map[string]string{image, good, five}, without: "root/" + topologyDir + "/dgxh100_hgxh100_topology"},
+		"another version listed": {files: []map[string]string{image, good, switches, {"root/" + componentsFile: `{"fabricmanager":"570.1"}`}},
+			want: "the fabric manager of the image is of version 570.1, its driver of version " + driverVersion},
+		"another version by hand": {files: []map[string]string{image, program("570.1"), switches, {"root/" + componentsFile: `{}`}},
+			want: "/" + fmProgram + " does not hold the version of the driver"},
+		"written in another way": {files: []map[string]string{image, program("570.1"), switches}, want: "does not hold the version", doubt: true},
+		"a damaged list":         {files: []map[string]string{image, good, switches, {"root/" + componentsFile: `[]`}}, want: "it is no list of versions", doubt: true},
+		"a bad key":              {files: []map[string]string{image, good, switches}, settings: map[string]string{"a.b": "1"}, want: "NVFM_CONFIG_a.b"},
+		"two lines":              {files: []map[string]string{image, good, switches}, settings: map[string]string{"A": "1\nB=2"}, want: "more than one line"},
+		"ours":                   {files: []map[string]string{image, good, switches}, settings: map[string]string{"DAEMONIZE": "0"}, want: "belongs to the supervisor"},
+		"two modes":              {files: []map[string]string{image, good, switches}, mode: ModeShared, settings: map[string]string{modeKey: "2"}, want: "set one of them"},
+		"a mounted file":         {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL=3\n\nFABRIC_MODE = 2\n"}}},
+		"a wrong mounted file":   {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL: 3\n"}}, want: `fabricmanager.cfg:2: "LOG_LEVEL: 3" is no setting`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := machine(t, c.files...)
+			f.Mode, f.Settings = c.mode, c.settings
+			if c.without != "" {
+				require.NoError(t, os.Remove(filepath.Join(filepath.Dir(f.Root), c.without)))
+			}
+			faults := f.Faults(driverVersion)
+			if c.want == "" {
+				assert.Same(t, []Fault(nil), faults)
+				return
+			}
+			if len(faults) != 1 || faults[0].Doubt != c.doubt || faults[0].Fix == "" {
+				t.Fatalf("%+v", faults)
+			}
+			assert.Contains(t, faults[0].Text, c.want)
+		})
+	}
+}
+
+// The mounted file replaces the image's, and the environment's settings count more.
+func TestMountedConfiguration(t *testing.T) {
+	t.Parallel()
+	f := machine(t, image, nvswitch("0000:05:00.0"), map[string]string{"drivers/fabricmanager.cfg": "LOG_LEVEL=3\nFABRIC_MODE=2", "drivers/nvlsm.conf": "guid 0x1\n"})
+	f.Settings = map[string]string{"LOG_LEVEL": "1", "FABRIC_MODE": "0"}
+	require.NoError(t, f.withDefaults().configure())
+	assert.Equal(t, "LOG_LEVEL=1\nFABRIC_MODE=0\n", string(require.Value(os.ReadFile(f.config()))(t)))
+	assert.Equal(t, filepath.Join(f.Drivers, "nvlsm.conf"), f.subnetConfig())
+}
+
+// With NVLink 5 a change to shared switches resets the GPUs once.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	f := machine(t, image, modules, card("0000:05:00.0", "mlx5_0", management, usable),
+		map[string]string{"root/usr/bin/nvidia-smi": "#!/bin/sh\necho $1 >>\"${0%/*}/reset\"\nexit 3\n"})
+	specs := require.Value(Daemons(f))(t)
+	if specs[1].After != nil {
+		t.Error("a reset without a change of the mode")
+	}
+	f.Mode = ModeShared
+	specs = require.Value(Daemons(f))(t)
+	assert.ErrorContains(t, specs[1].After(t.Context()), "exit status 3")
+	assert.Equal(t, "-r\n", string(require.Value(os.ReadFile(f.path("usr/bin/reset")))(t)))
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	gpu := func(address string, f *probe.Fabric) probe.Device { return probe.Device{PCI: address, Fabric: f} }
+	for name, c := range map[string]struct {
+		devices []probe.Device
+		want    Verdict
+	}{
+		"none":      {[]probe.Device{gpu("a", nil)}, Verdict{}},
+		"completed": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricCompleted})}, Verdict{}},
+		"pending": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricInProgress}), gpu("b", &probe.Fabric{State: probe.FabricNotStarted}), gpu("c", nil)},
+			Verdict{Pending: "the registration with the NVLink fabric is not started on 1 of 3 GPUs (b), in progress on 1 of 3 GPUs (a)"}},
+		"failed": {[]probe.Device{gpu("b", &probe.Fabric{State: probe.FabricCompleted, Error: "Timeout"}), gpu("a", &probe.Fabric{State: probe.FabricCompleted, Error: "x"})},
+			Verdict{Failed: "the registration with the NVLink fabric failed: GPU a: x; GPU b: Timeout"}},
+		"notes": {[]probe.Device{gpu("a", &probe.Fabric{State: probe.FabricUnknown, Error: "x"}), gpu("b", &probe.Fabric{State: probe.FabricCompleted, Health: []string{"route unhealthy"}})},
+			Verdict{Notes: []string{"GPU a: the state of the NVLink fabric is not known: x", "GPU b: the NVLink fabric is not healthy: route unhealthy"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.Same(t, c.want, Judge(c.devices))
+		})
+	}
+}
+
+func FuzzApply(f *testing.F) {
+	f.Add([]byte("A=1\n# A=2\nB = 3"), "A", "x")
+	f.Fuzz(func(t *testing.T, text []byte, key, value string) {
+		settings := map[string]string{key: value}
+		if checkSettings(settings) != nil {
+			return
+		}
+		out := apply(text, settings)
+		for k, v := range settings {
+			if !slices.Contains(strings.Split(string(out), "\n"), k+"="+v) {
+				t.Errorf("%q: no %s=%s", out, k, v)
+			}
+		}
+		if again := apply(out, settings); string(again) != string(out) {
+			t.Errorf("%q, then %q", out, again)
+		}
+	})
+}

@@ -1,0 +1,17 @@
+package preflight
+
+import "github.com/driver-container/driver-container/node/fabric"
+
+// checkFabric asks whether the image can manage the machine's NVLink switches.
+func checkFabric(in *Input) result {
+	if in.Fabric == nil {
+		return skip("NVLink switches were not looked for")
+	}
+	trees := in.moduleTrees()
+	is := func(p presence) func(string) bool {
+		return func(name string) bool { return in.presence(name, trees) == p }
+	}
+	f := in.Fabric(fabric.Kernel{Loaded: is(present), Loadable: is(loadable), Packages: in.modulePackages()})
+	status := map[fabric.Level]Status{fabric.Fine: OK, fabric.Doubtful: Warning, fabric.Fatal: Blocked, fabric.Unknown: Skipped}[f.Level]
+	return result{status: status, finding: f.Text, fix: f.Fix}
+}
