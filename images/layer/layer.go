@@ -49,7 +49,11 @@ type noted struct {
 
 // check is the digest of a record under a key.
 func (r Record) check(key string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{key, r.Digest.String(), r.DiffID.String(), strconv.FormatInt(r.Size, 10), string(r.MediaType)}, " ")))
+	all := []string{key, r.Digest.String(), r.DiffID.String(), strconv.FormatInt(r.Size, 10), string(r.MediaType)}
+	if r.Files != "" {
+		all = append(all, r.Files)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(all, " ")))
 	return hex.EncodeToString(sum[:8])
 }
 
