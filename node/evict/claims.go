@@ -185,9 +185,9 @@ func (a *Agent) getClaim(ctx context.Context, namespace, name string) (*claim, e
 	return nil, errNotServed
 }
 
-// isNoSuchPath tells an API that is not served from an object that does not exist, which the server names. For
-// a group that it does not know it answers 404 with a line of text, for a version of a group that it knows
-// with a Status that names no object.
+// isNoSuchPath tells an API that is not served from an object that does not exist, which the server names.
+// For a group that it does not know it answers 404 with a line of text, for a version of a group that it
+// knows with a Status that names no object.
 func isNoSuchPath(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || answer.Status().Code != http.StatusNotFound {

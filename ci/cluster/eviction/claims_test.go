@@ -101,8 +101,8 @@ func testClaims(t *testing.T, s *stage) {
 	}
 }
 
-// testClaimDeleted: somebody deletes a claim, by force, while its pods end. The kubelet still needs the plugin
-// for them, so it stays until they are gone.
+// testClaimDeleted: somebody deletes a claim, by force, while its pods end. The kubelet still needs the
+// plugin for them, so it stays until they are gone.
 func testClaimDeleted(t *testing.T, s *stage) {
 	e := s.claimSite(t, "deleted", "example.org/stay")
 	pod := e.driverPod()

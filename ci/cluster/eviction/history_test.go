@@ -34,8 +34,8 @@ type recorder struct {
 	done   chan history
 }
 
-// watch begins to record: pods that are gone ("end APP"), labels that are paused and restored, the cordon. Only
-// the first change of each is recorded for pods that come back afterwards.
+// watch begins to record: pods that are gone ("end APP"), labels that are paused and restored, the cordon.
+// Only the first change of each is recorded for pods that come back afterwards.
 func (e *site) watch() *recorder {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -20,10 +20,11 @@ var (
 )
 
 // prestart does what the init container of the DRA driver's kubelet plugin does until it succeeds
-// (hack/kubelet-plugin-prestart.sh, release 0.5.0). It makes a link to the driver root, because the root may
-// appear later. nvidia-smi must be a regular file in a folder that is no link; libnvidia-ml.so.1 may be a link
-// that leads to a file in the container. Then it runs that nvidia-smi with an empty environment, except
-// LD_PRELOAD. If no GPU is left to containers, the script asks for the version only, which is asked here always.
+// (hack/kubelet-plugin-prestart.sh, release 0.5.0). It makes a link to the driver root, because the root
+// may appear later. nvidia-smi must be a regular file in a folder that is no link; libnvidia-ml.so.1 may
+// be a link that leads to a file in the container. Then it runs that nvidia-smi with an empty
+// environment, except LD_PRELOAD. If no GPU is left to containers, the script asks for the version only,
+// which is asked here always.
 //
 // The script leaves at exit code 0. Fake GPUs do not initialise, and nvidia-smi of R535 needs the module also
 // for its version, so the code is judged as that of the validator's nvidia-smi.

@@ -72,8 +72,8 @@ func (s session) start(ctx context.Context, name string, env []string, command .
 	return s.execute(ctx, name, append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...), command...)
 }
 
-// execute runs a program with an environment, with a deadline for programs that hang. It is long enough for an
-// emulated machine.
+// execute runs a program with an environment, with a deadline for programs that hang. It is long enough for
+// an emulated machine.
 func (s session) execute(ctx context.Context, name string, env []string, command ...string) (Client, []byte, []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
