@@ -266,6 +266,17 @@ func TestFabricRefused(t *testing.T) {
 		_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
 		assert.ErrorContains(t, err, "the archive is fabricmanager 550.1.1 for amd64, not fabricmanager 535.261.03 for amd64")
 	})
+	t.Run("a size that lies", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.ibstat("ubuntu18.04")
+		target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), map[string]string{matrix.FabricManager: ""}, nil)
+		a := target.Driver.Components[matrix.FabricManager]["amd64"]
+		a.Size--
+		target.Driver.Components[matrix.FabricManager]["amd64"] = a
+		_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
+		assert.ErrorContains(t, err, "fabricmanager", fmt.Sprint(a.Size), fmt.Sprint(a.Size+1))
+	})
 	t.Run("no network", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
