@@ -132,6 +132,47 @@ press driver-build list -o ya
 	}
 }
 
+// TestCompletionInOtherShells asks a real fish and a real zsh, with the scripts that driver-build prints, for the
+// words of the same lines. zsh's own display of them is replaced, since it needs a terminal.
+func TestCompletionInOtherShells(t *testing.T) {
+	t.Parallel()
+	lines := []string{"driver-build lis", "driver-build --os debian12 --profile co", "driver-build --os debian12 --driver 535.", "driver-build list -o ya"}
+	want := []string{"list", "compute", "535.", "yaml"}
+	for shell, script := range map[string]string{
+		"fish": "driver-build completion fish | source\nfor line in $argv\n echo \"> $line\"\n complete -C $line\nend\n",
+		"zsh": `autoload -U compinit && compinit -u -D
+. <(driver-build completion zsh)
+_describe() { print -l -- $completions }
+for line in "$@"; do
+	print -r -- "> $line"
+	words=(${(z)line}) CURRENT=${#words}
+	_driver-build
+done
+`,
+	} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			program, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skip(shell + " is not installed")
+			}
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(dir+"/driver-build", []byte("#!/bin/sh\n"+asProgram+"=1 exec "+require.Value(os.Executable())(t)+" \"$@\"\n"), 0o700))
+			require.NoError(t, os.WriteFile(dir+"/script", []byte(script), 0o600))
+			cmd := exec.CommandContext(t.Context(), program, append([]string{dir + "/script"}, lines...)...)
+			cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "TERM=dumb"}, time.Second
+			out, err := cmd.CombinedOutput()
+			require.NoErrorf(t, err, "%s", out)
+			answers := strings.Split(string(out), "> driver-build")[1:]
+			assert.Equalf(t, len(lines), len(answers), "%s", out)
+			for i, answer := range answers {
+				_, words, _ := strings.Cut(answer, "\n")
+				assert.Containsf(t, words, want[i], "%s: words for %q", shell, lines[i])
+			}
+		})
+	}
+}
+
 // TestCompletionFromCache: images that the cache knows are offered by their names; broken records are not.
 func TestCompletionFromCache(t *testing.T) {
 	t.Parallel()
