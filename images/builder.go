@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/memo"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -42,6 +43,14 @@ type Builder struct {
 	Signer   *sign.Signer        // of the modules that are compiled for images; nil: they stay unsigned
 	Signed   *modsign.Signatures // of those modules, made by somebody else; nil: Signer makes them
 
+	// Libraries returns the folders of libraries of all systems whose images of this call share the archive of a
+	// driver, so that the layers for all of them are made while it is unpacked; nil: each is made when an image
+	// needs it.
+	Libraries func(driver, arch string) []Libraries
+
+	// Failed are layers that images of this call could not get; nil: each image tries again.
+	Failed *layer.Failures
+
 	// Finished finds finished layers in registries; nil: every layer is made on this machine.
 	Finished *layercache.Finder
 
@@ -50,7 +59,8 @@ type Builder struct {
 	Records string
 
 	running   singleflight.Group // layers in the making, by key
-	compiling sync.Once          // makes slots
+	bases     memo.Memo[*registry.Base]
+	compiling sync.Once // makes slots
 	slots     *semaphore.Weighted
 }
 
@@ -79,7 +89,7 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (*
 
 // Layers are those of the cache.
 func (b *Builder) Layers() layer.Cache {
-	c := layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Records: b.Records}
+	c := layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Failed: b.Failed, Records: b.Records}
 	if b.Finished != nil {
 		c.Elsewhere, c.Unverified = b.Finished.Find, !b.Finished.Verifies()
 	}
@@ -164,11 +174,14 @@ func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (
 	return base.Image, nil
 }
 
-// openBase downloads the base image. With finished layers from registries, the base may be needed by its
-// digests only, so each of its layers is downloaded when it is read.
+// openBase downloads the base image, once for all images of this builder. With finished layers from
+// registries, the base may be needed by its digests only, so each of its layers is downloaded when
+// it is read.
 func (b *Builder) openBase(ctx context.Context, location, arch string) (*registry.Base, error) {
-	if b.Finished != nil {
-		return b.Finished.Base(location, arch) //nolint:contextcheck // as in Build
-	}
-	return b.Registry.Base(ctx, location, arch)
+	return b.bases.Get(ctx, location+" "+arch, func() (*registry.Base, error) {
+		if b.Finished != nil {
+			return b.Finished.Base(location, arch) //nolint:contextcheck // as in Build
+		}
+		return b.Registry.Base(ctx, location, arch)
+	})
 }

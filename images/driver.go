@@ -19,10 +19,13 @@ type driverLayers struct{ user, kernel v1.Layer }
 
 type driverSpecs struct{ user, kernel layer.Spec }
 
+// Libraries are the folders of libraries of a system, below the root.
+type Libraries struct{ Dir, Dir32 string }
+
 // driverLayers makes the layers of the driver. They come from one pass over its archives, and only if one of
 // those that are needed is not finished yet. They do not depend on the system but on its library folders.
 func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel bool) (driverLayers, error) {
-	userKey, err := layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
+	userKey, err := userModeKey(r)
 	if err != nil {
 		return driverLayers{}, err
 	}
@@ -39,13 +42,48 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 	if have.user != nil && (have.kernel != nil || !needKernel) {
 		return have, step.End(true, nil)
 	}
-	made, err := layer.Once(ctx, &b.running, userKey+kernelKey, func() (driverLayers, error) {
-		return b.unpackDriver(ctx, r, have, of, step)
-	})
+	made, err := b.makeDriver(ctx, r, have, of, needKernel, step)
 	if err != nil {
 		err = fmt.Errorf("driver %s: %w", r.Driver, err)
 	}
 	return made, step.End(false, err)
+}
+
+func userModeKey(r *recipe.Recipe) (string, error) {
+	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
+}
+
+// makeDriver makes the layers that are missing in have. Of the callers that need layers from one archive at
+// the same time one unpacks it; the others find what it made in the cache.
+func (b *Builder) makeDriver(
+	ctx context.Context, r *recipe.Recipe, have driverLayers, of driverSpecs, needKernel bool, step *progress.Step,
+) (driverLayers, error) {
+	archive, err := layer.Key("driver archive", r.Source.Digests())
+	if err != nil {
+		return driverLayers{}, err
+	}
+	for {
+		if err := b.Failed.Of(archive); err != nil {
+			return driverLayers{}, err
+		}
+		mine := false
+		made, err := layer.Once(ctx, &b.running, archive, func() (driverLayers, error) {
+			mine = true
+			return b.unpackDriver(ctx, r, have, of, step)
+		})
+		if mine || err != nil {
+			return made, b.Failed.Add(ctx, archive, err)
+		}
+		if have.user == nil {
+			have.user, _ = b.Layers().Get(of.user.Key)
+		}
+		if have.kernel == nil {
+			have.kernel, _ = b.Layers().Get(of.kernel.Key)
+		}
+		if have.user != nil && (have.kernel != nil || !needKernel) {
+			return have, nil
+		}
+	}
 }
 
 // finishedDriver returns one of the layers from the cache or a registry; nil if neither has it.
@@ -77,18 +115,49 @@ func (b *Builder) unpackDriver(
 		return out, err
 	}
 	out = have
-	eg, ctx := errgroup.WithContext(ctx)
+	eg, ectx := errgroup.WithContext(ctx)
 	if have.user == nil {
 		eg.Go(func() (err error) {
-			out.user, err = b.Layers().Write(ctx, of.user, d.User, step)
+			out.user, err = b.Layers().Write(ectx, of.user, d.User, step)
 			return err
 		})
 	}
 	if have.kernel == nil {
 		eg.Go(func() (err error) {
-			out.kernel, err = b.Layers().Write(ctx, of.kernel, d.Kernel, step)
+			out.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step)
 			return err
 		})
 	}
-	return out, eg.Wait()
+	if err := eg.Wait(); err != nil {
+		return out, err
+	}
+	return out, b.otherLibraries(ctx, r, d, of.user, spool, step)
+}
+
+// otherLibraries makes the user-mode layers of the other systems that have this archive. A layer that cannot
+// be made is left to the image that needs it, which says why.
+func (b *Builder) otherLibraries(ctx context.Context, r *recipe.Recipe, d *driver.Driver, of layer.Spec, spool *rootfs.Spool, step *progress.Step) error {
+	if b.Libraries == nil || r.Source.Archive() == nil {
+		return nil
+	}
+	for _, folders := range b.Libraries(r.Driver, r.Arch) {
+		other := *r
+		other.LibDir, other.LibDir32 = folders.Dir, folders.Dir32
+		key, err := userModeKey(&other)
+		if err != nil {
+			return err
+		}
+		if _, ok := b.Layers().Get(key); ok {
+			continue
+		}
+		installed, err := d.For(&other, spool)
+		if err != nil {
+			continue
+		}
+		of.Key = key
+		if _, err := b.Layers().Write(ctx, of, installed.User, step); err != nil {
+			return err
+		}
+	}
+	return nil
 }

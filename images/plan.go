@@ -39,8 +39,15 @@ func (p *Planner) Cached() (*Planner, error) {
 	return &cached, nil
 }
 
+// OpenError is why the base of a system, or its repositories, cannot be read: no image of the system can be
+// planned.
+type OpenError struct{ Err error }
+
+func (e *OpenError) Error() string { return e.Err.Error() }
+func (e *OpenError) Unwrap() error { return e.Err }
+
 // FindPins finds what goes into the image of a target. It reads the base and the signed package indexes and
-// downloads no package and no driver.
+// downloads no package and no driver. What keeps it from reading them is an *OpenError.
 func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Options) (pins recipe.Pins, err error) {
 	asked, err := recipe.Ask(t, o)
 	if err != nil {
@@ -54,9 +61,9 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 		return pins, err
 	}
 	defer func() { err = errors.Join(err, spool.Close()) }()
-	base, repos, err := p.open(ctx, t, o, name, spool, step)
+	base, repos, err := p.open(ctx, t, o, t.System.ID, spool, step)
 	if err != nil {
-		return pins, err
+		return pins, &OpenError{err}
 	}
 	if pins, err = p.resolve(ctx, base.Digest, repos, asked.Wants, t.Driver.Version, step); err != nil {
 		return pins, fmt.Errorf("packages for %s: %w", name, err)

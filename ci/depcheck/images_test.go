@@ -10,7 +10,7 @@ import (
 // on lower floors. The packages on the lowest floor are tools, which may use each other.
 var imageFloors = [][]string{
 	{
-		"images/bundle", "images/cause", "images/helmchart", "images/imagename", "images/matrix", "images/oci", "images/outfile", "images/page", "images/progress",
+		"images/bundle", "images/cause", "images/helmchart", "images/imagename", "images/matrix", "images/memo", "images/oci", "images/outfile", "images/page", "images/progress",
 		"images/redist", "images/registry", "images/releases", "images/rootfs",
 		"images/runfile", "images/runner", "images/signature", "images/workdir",
 	},

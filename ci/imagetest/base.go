@@ -25,6 +25,8 @@ type system struct {
 	archs, components          []string
 	merged                     bool // /lib is a link to usr/lib
 	libc                       string
+	extraFiles                 int    // in the base
+	homepage                   string // of packages, so that those of two systems differ
 }
 
 func systems() []system {
@@ -71,6 +73,9 @@ func (s system) toolchain(arch string) []debtest.Package {
 		files = append(files, repotest.File{Name: "usr/share/doc/" + name + "/copyright", Body: "free\n"},
 			repotest.File{Name: "usr/share/doc/" + name + "/changelog.gz", Body: "old\n"}, repotest.File{Name: "usr/share/man/man1/" + name + ".1.gz", Body: "manual\n"})
 		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Test <test@example.com>\n%sDescription: %s for tests", name, version, arch, fields, name)
+		if s.homepage != "" {
+			control += "\nHomepage: " + s.homepage
+		}
 		return debtest.Package{Control: control, Files: files}
 	}
 	program := func(name string) repotest.File {
@@ -127,6 +132,9 @@ func (w *World) baseFiles(s system, arch string) []repotest.File {
 	var key bytes.Buffer
 	if err := w.key.Serialize(&key); err != nil {
 		w.t.Fatalf("imagetest: %v", err)
+	}
+	for i := range s.extraFiles {
+		files = append(files, repotest.File{Name: fmt.Sprintf("usr/share/extra/%03d/file-%05d", i/100, i), Body: s.id})
 	}
 	id, _, _ := strings.Cut(s.id, s.version)
 	status := "Package: libc6\nStatus: install ok installed\nVersion: %s\nArchitecture: %s\nMulti-Arch: same\nDescription: C library\n\n" +

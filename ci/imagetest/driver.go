@@ -111,6 +111,9 @@ func (w *World) PutRun(version, arch string, data []byte) {
 // Matrix returns a matrix.yaml of this world. 418.87.01 does not work on debian12, whose kernel is too new
 // for it.
 func (w *World) Matrix() string {
+	if w.matrix != "" {
+		return w.matrix
+	}
 	var b strings.Builder
 	b.WriteString("systems:\n")
 	for _, s := range systems() {

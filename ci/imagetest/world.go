@@ -31,6 +31,7 @@ type World struct {
 	Runs     map[string][]byte
 	Archives map[string]*debtest.Archive // by system
 
+	matrix   string // of a fleet
 	t        testing.TB
 	key      *openpgp.Entity
 	mu       sync.Mutex

@@ -197,11 +197,11 @@ func groupsFromFlags(b *batch.Batch, outs []oci.Output) ([]batch.Group, error) {
 
 // groupsFromRepositories asks the repositories for the kernels where only they know which kernels are meant.
 // It returns groups otherwise.
-func groupsFromRepositories(ctx context.Context, s *session.Session, b *batch.Batch, groups []batch.Group, outs []oci.Output) ([]batch.Group, error) {
+func groupsFromRepositories(ctx context.Context, plans *batch.Plans, b *batch.Batch, groups []batch.Group, outs []oci.Output) ([]batch.Group, error) {
 	if !b.NeedsIndex() {
 		return groups, nil
 	}
-	groups, err := b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.Kernels(ctx, t, b.Plan) })
+	groups, err := b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return plans.Offered(ctx, t, b.Plan) })
 	if err != nil {
 		return nil, err
 	}
@@ -221,15 +221,22 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error 
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
 func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, p publication) error {
-	groups, err := groupsFromRepositories(ctx, s, b, groups, p.outs)
+	plans, err := batch.NewPlans(s.Builder)
 	if err != nil {
 		return err
 	}
+	if groups, err = groupsFromRepositories(ctx, plans, b, groups, p.outs); err != nil {
+		return err
+	}
+	if !o.dryRun {
+		groups = batch.Order(groups)
+		plans.Expect(groups)
+	}
 	return batch.Each(ctx, a.Jobs, groups, func(g batch.Group) error {
 		if o.dryRun {
-			return b.Recipes(ctx, s.Builder, g, func(r *recipe.Recipe) error { return printRecipe(a, r) })
+			return b.Recipes(ctx, plans, g, func(r *recipe.Recipe) error { return printRecipe(a, r) })
 		}
-		built, err := b.Build(ctx, s.Builder, g)
+		built, err := b.Build(ctx, plans, g)
 		if err != nil {
 			return err
 		}

@@ -67,14 +67,18 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 	}
 	show := func(d batch.Download) { printDownload(a, d) }
 	return a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
-		groups, err := groupsFromRepositories(ctx, s, &b, groups, nil)
+		plans, err := batch.NewPlans(s.Builder)
+		if err != nil {
+			return err
+		}
+		groups, err := groupsFromRepositories(ctx, plans, &b, groups, nil)
 		if err != nil {
 			return err
 		}
 		if o.only == "base" {
-			return b.Bases(ctx, s.Builder, groups, show)
+			return b.Bases(ctx, plans, groups, show)
 		}
-		return b.Fetch(ctx, s.Builder, groups, show)
+		return b.Fetch(ctx, plans, groups, show)
 	})
 }
 

@@ -36,8 +36,8 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, all)
 }
 
-// Parallel runs f for the numbers below n, several at a time, and returns the errors in the order of the numbers.
-// An error does not stop the others; a context that ends does.
+// Parallel runs f for the numbers below n, several at a time, and returns the errors in the order of the
+// numbers. An error does not stop the others; a context that ends does.
 func Parallel(ctx context.Context, jobs, n int, f func(i int) error) []error {
 	errs := make([]error, n)
 	var eg errgroup.Group
@@ -56,11 +56,11 @@ func Parallel(ctx context.Context, jobs, n int, f func(i int) error) []error {
 
 // Recipes plans the images of a group, or takes what was locked of them. found is called for each recipe, by
 // several goroutines at once.
-func (b *Batch) Recipes(ctx context.Context, builder *images.Builder, g Group, found func(*recipe.Recipe) error) error {
+func (b *Batch) Recipes(ctx context.Context, plans *Plans, g Group, found func(*recipe.Recipe) error) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	for _, im := range g.Images {
 		eg.Go(func() error {
-			r, err := im.recipe(ctx, builder)
+			r, err := plans.Recipe(ctx, im)
 			if err != nil {
 				return err
 			}
@@ -78,18 +78,18 @@ type Built struct {
 }
 
 // Build builds the images of a group and makes one artifact of them.
-func (b *Batch) Build(ctx context.Context, builder *images.Builder, g Group) (out Built, err error) {
+func (b *Batch) Build(ctx context.Context, plans *Plans, g Group) (out Built, err error) {
 	out.Images, out.Recipes = make([]v1.Image, len(g.Images)), make([]*recipe.Recipe, len(g.Images))
 	eg, ectx := errgroup.WithContext(ctx)
 	for i, im := range g.Images {
 		eg.Go(func() error {
-			r, err := im.recipe(ectx, builder)
+			r, err := plans.Recipe(ectx, im)
 			if err != nil {
 				return err
 			}
 			out.Recipes[i] = r
-			out.Images[i], err = builder.Build(ectx, r)
-			return b.explain(ctx, builder, im, err)
+			out.Images[i], err = plans.Builder.Build(ectx, r)
+			return b.explain(ctx, plans.Builder, im, err)
 		})
 	}
 	if err := eg.Wait(); err != nil {
@@ -107,13 +107,13 @@ type Download struct {
 }
 
 // Bases brings the base images of all groups into the cache. found is called once for each base.
-func (b *Batch) Bases(ctx context.Context, builder *images.Builder, groups []Group, found func(Download)) error {
+func (b *Batch) Bases(ctx context.Context, plans *Plans, groups []Group, found func(Download)) error {
 	once := firstTime(found)
 	for _, g := range groups {
 		for _, im := range g.Images {
-			base, err := builder.Registry.Base(ctx, im.Base(), im.Target.Arch)
+			base, err := plans.Registry.Base(ctx, im.Base(), im.Target.Arch)
 			if err != nil {
-				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, builder, im, err))
+				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, plans.Builder, im, err))
 			}
 			d := Download{Digest: base.Digest.String(), Name: base.Name}
 			once(d.Digest+" "+d.Name, d)
@@ -124,29 +124,29 @@ func (b *Batch) Bases(ctx context.Context, builder *images.Builder, groups []Gro
 
 // Fetch brings everything that the images of all groups are made from into the cache. found is called once
 // for each file, also where several images need it.
-func (b *Batch) Fetch(ctx context.Context, builder *images.Builder, groups []Group, found func(Download)) error {
+func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, found func(Download)) error {
 	once := firstTime(found)
 	for _, g := range groups {
 		for _, im := range g.Images {
-			r, err := im.recipe(ctx, builder)
+			r, err := plans.Recipe(ctx, im)
 			if err != nil {
 				return err
 			}
 			if im.Pins != nil { // else the plan has read it
-				if _, err := builder.Registry.Base(ctx, r.Base.Location, im.Target.Arch); err != nil {
-					return fmt.Errorf("base image of %s: %w", r.Target(), b.explain(ctx, builder, im, err))
+				if _, err := plans.Registry.Base(ctx, r.Base.Location, im.Target.Arch); err != nil {
+					return fmt.Errorf("base image of %s: %w", r.Target(), b.explain(ctx, plans.Builder, im, err))
 				}
 			}
 			once(r.Base.Digest, Download{Digest: r.Base.Digest, Name: r.Base.Name})
-			if err := builder.Download(ctx, r); err != nil {
-				return b.explain(ctx, builder, im, err)
+			if err := plans.Download(ctx, r); err != nil {
+				return b.explain(ctx, plans.Builder, im, err)
 			}
 			for _, f := range r.Public().Files() {
 				kind, digest := "sha256:", f.SHA256
 				if digest == "" { // of a repository that knows no other
 					kind, digest = "sha512:", f.SHA512
 				}
-				once(digest, Download{Digest: kind + digest, Path: builder.Store.Path(digest), Name: f.URL})
+				once(digest, Download{Digest: kind + digest, Path: plans.Store.Path(digest), Name: f.URL})
 			}
 		}
 	}
@@ -161,14 +161,6 @@ func firstTime(found func(Download)) func(key string, d Download) {
 			found(d)
 		}
 	}
-}
-
-// recipe plans the image, or takes what was locked.
-func (im Image) recipe(ctx context.Context, b *images.Builder) (*recipe.Recipe, error) {
-	if im.Pins != nil {
-		return b.Recipe(im.Target, im.Plan, *im.Pins)
-	}
-	return b.Plan(ctx, im.Target, im.Plan)
 }
 
 // Base is the reference of the image's base.

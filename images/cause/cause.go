@@ -23,7 +23,14 @@ var address = regexp.MustCompile(`https?://(?:[^/\s@]*@)?([^/\s:]+(?::[0-9]+)?)\
 // Of returns the cause of a target's error: of what is out of reach the server, of anything else the text
 // without the target's name. What a server does not have is a cause of its own.
 func Of(err error, target string) string {
-	text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", "; "), target+": ")
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	for target != "" { // "535.261.03-debian12: build 535.261.03-debian12 amd64: ..."
+		head, rest, ok := strings.Cut(text, ": ")
+		if !ok || !strings.Contains(head, target) {
+			break
+		}
+		text = rest
+	}
 	if !errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fs.ErrNotExist) {
 		return text
 	}

@@ -93,7 +93,7 @@ func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*D
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil)}
+	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil), raw: raw}
 	for _, f := range files {
 		tree := d.User
 		if strings.HasPrefix(f.Path, "usr/src/") {

@@ -84,7 +84,8 @@ type Cache struct {
 	Store   *fetch.Store
 	Running *singleflight.Group // layers in the making, by key
 	Observe progress.Observer
-	Records string // folder below that of the store with the names of finished layers; "": layers
+	Failed  *Failures // of this call; nil: every caller tries again
+	Records string    // folder below that of the store with the names of finished layers; "": layers
 
 	// Elsewhere finds finished layers in registries; nil: there are none.
 	Elsewhere func(Spec) (*Borrowed, bool)
@@ -182,6 +183,9 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 }
 
 func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step) (v1.Layer, error) {
+	if err := c.Failed.Of(of.Key); err != nil {
+		return nil, fmt.Errorf("%s layer: %w", of.Name, err)
+	}
 	made, err := Once(ctx, c.Running, of.Key, func() (v1.Layer, error) {
 		spool, err := rootfs.NewSpool(c.Store.Dir())
 		if err != nil {
@@ -195,7 +199,7 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 		return c.Write(ctx, of, tree, step)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s layer: %w", of.Name, err)
+		return nil, fmt.Errorf("%s layer: %w", of.Name, c.Failed.Add(ctx, of.Key, err))
 	}
 	return made, nil
 }

@@ -149,7 +149,7 @@ func failed(err error) *Verdict {
 
 // base asks for the manifest of a base.
 func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
-	digest, err := s.bases.get(ref+" "+arch, func() (string, error) {
+	digest, err := s.bases.Get(ctx, ref+" "+arch, func() (string, error) {
 		h, err := s.online.Registry.Resolve(ctx, ref, arch)
 		return h.String(), err
 	})
@@ -205,13 +205,13 @@ func (s *survey) file(ctx context.Context, f fetch.File) *Verdict {
 }
 
 func (s *survey) size(ctx context.Context, address string) (int64, error) {
-	return s.sizes.get(address, func() (int64, error) { return s.online.Fetch.Stat(ctx, address) })
+	return s.sizes.Get(ctx, address, func() (int64, error) { return s.online.Fetch.Stat(ctx, address) })
 }
 
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where
 // there is no such kernel, it plans the image without.
 func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Verdict {
-	offered, err := s.offered(ctx, im.Target, im.Plan)
+	offered, err := s.plans.Offered(ctx, im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
 	}

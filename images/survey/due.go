@@ -31,8 +31,8 @@ type Task struct {
 // the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
 // number of all tags. A registry that does not answer is an error: everything would be built again. Images
 // whose base or packages are out of reach are left out, because a build could not work either: left has them
-// by their cause. It is an error if nothing else is to be built. groups are those of [batch.Batch.Groups], nil
-// where [batch.Batch.NeedsIndex] is true.
+// by their cause. It is an error if nothing else is to be built. groups are those of [batch.Batch.Groups],
+// nil where [batch.Batch.NeedsIndex] is true.
 func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []batch.Group) (tasks []Task, left map[string][]string, checked int, err error) {
 	fail := func(err error) ([]Task, map[string][]string, int, error) { return nil, nil, 0, err }
 	if _, err := pipelineArguments(b); err != nil {
@@ -43,7 +43,7 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 		return fail(err)
 	}
 	if b.NeedsIndex() {
-		groups, err = b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.offered(ctx, t, b.Plan) })
+		groups, err = b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.plans.Offered(ctx, t, b.Plan) })
 		if err != nil {
 			return fail(err)
 		}

@@ -74,7 +74,7 @@ func (q *KernelQuery) Check() error {
 	}
 	q.compatible, q.offered = map[string]bool{}, map[string]bool{}
 	for _, t := range targets {
-		q.compatible[platform(t)+" "+t.Driver.Version] = true
+		q.compatible[batch.Platform(t)+" "+t.Driver.Version] = true
 	}
 	for _, sys := range q.Matrix.Systems {
 		for _, arch := range slices.Compact(slices.Sorted(slices.Values(s.Archs))) {
@@ -115,7 +115,7 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 	var rows []OfferedKernel
 	for i, t := range q.targets {
 		if errs[i] == nil && len(found[i]) == 0 {
-			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", platform(t)))
+			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t)))
 		}
 		for _, k := range found[i] {
 			q.offered[k.Flavour] = true
@@ -129,10 +129,10 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 	case len(failed) == 0:
 		return rows, q.checkFlavours()
 	case len(failed) == len(errs):
-		return nil, cause.Join(errs, func(i int) string { return platform(q.targets[i]) })
+		return nil, cause.Join(errs, func(i int) string { return batch.Platform(q.targets[i]) })
 	}
 	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), batch.ErrSomeFailed,
-		cause.Join(errs, func(i int) string { return platform(q.targets[i]) }))
+		cause.Join(errs, func(i int) string { return batch.Platform(q.targets[i]) }))
 }
 
 // kernels asks the repositories of one platform.
@@ -206,7 +206,7 @@ func (q *KernelQuery) row(t matrix.Target, k images.DatedKernel) OfferedKernel {
 		t.Driver = d
 		tag, aliases := recipe.KernelTags(t, k.Release)
 		tags = append(append(tags, tag), aliases...)
-		if q.compatible[platform(t)+" "+d.Version] && recipe.CheckKernel(d, k.Release) == nil {
+		if q.compatible[batch.Platform(t)+" "+d.Version] && recipe.CheckKernel(d, k.Release) == nil {
 			r.Drivers = append(r.Drivers, d.Version)
 			tags = append(tags, t.Tag())
 		}

@@ -70,7 +70,7 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 			single.Specs = []string{spec}
 			var err error
 			releases, err = single.Releases(t, u.Selection.AllowIncompatible, func(t matrix.Target) ([]distros.Kernel, error) {
-				return s.offered(ctx, t, u.Plan)
+				return s.plans.Offered(ctx, t, u.Plan)
 			})
 			if err != nil {
 				return nil, err

@@ -1,0 +1,114 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/cause"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/memo"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// Plans plans the images of one call. The base and the repositories of a system are read from the network
+// once, so that all images of a system are planned from one state, and equal requests are resolved once.
+type Plans struct {
+	*images.Builder
+	cached  *images.Planner             // asks no server
+	opened  memo.Memo[recipe.Pins]      // of the first image of a platform
+	kernels memo.Memo[[]distros.Kernel] // by platform
+	pins    memo.Memo[recipe.Pins]      // by platform and request
+}
+
+// NewPlans starts the plans of one call.
+func NewPlans(b *images.Builder) (*Plans, error) {
+	cached, err := b.Cached()
+	return &Plans{Builder: b, cached: cached}, err
+}
+
+// Platform names what package repositories belong to: a system and an architecture.
+func Platform(t matrix.Target) string { return t.System.ID + " " + t.Arch }
+
+// Offered lists the kernels that the repositories of a target's system offer.
+func (p *Plans) Offered(ctx context.Context, t matrix.Target, o recipe.Options) ([]distros.Kernel, error) {
+	return p.kernels.Get(ctx, Platform(t), func() ([]distros.Kernel, error) {
+		list, err := p.Kernels(ctx, t, o)
+		if err == nil { // what a plan reads is in the cache now
+			_, _ = p.opened.Get(ctx, Platform(t), func() (recipe.Pins, error) { return recipe.Pins{}, nil })
+		}
+		return list, err
+	})
+}
+
+// Find finds the pins of an image, unless the lock has them. No programs are needed.
+func (p *Plans) Find(ctx context.Context, im Image) (recipe.Pins, error) {
+	if im.Pins != nil {
+		return *im.Pins, nil
+	}
+	asked, err := recipe.Ask(im.Target, im.Plan)
+	if err != nil {
+		return recipe.Pins{}, err
+	}
+	asked.Archive = nil // has nothing to do with packages
+	request, err := json.Marshal(asked)
+	if err != nil {
+		return recipe.Pins{}, err
+	}
+	pins, err := p.pins.Get(ctx, Platform(im.Target)+" "+string(request), func() (recipe.Pins, error) { return p.resolve(ctx, im) })
+	if err != nil {
+		return recipe.Pins{}, cause.About(im.Tag(), err)
+	}
+	return pins, nil
+}
+
+// resolve plans an image. The first of a platform reads base and repositories, the others find them in the
+// cache. What keeps the first from reading them keeps the others too; what it lacks itself does not.
+func (p *Plans) resolve(ctx context.Context, im Image) (recipe.Pins, error) {
+	first := false
+	pins, err := p.opened.Get(ctx, Platform(im.Target), func() (recipe.Pins, error) {
+		first = true
+		return p.FindPins(ctx, im.Target, im.Plan)
+	})
+	if _, closed := errors.AsType[*images.OpenError](err); first || closed || ctx.Err() != nil {
+		return pins, err
+	}
+	pins, err = p.cached.FindPins(ctx, im.Target, im.Plan)
+	if errors.Is(err, fetch.ErrOffline) { // an index that the first did not need, or that has left the cache
+		pins, err = p.FindPins(ctx, im.Target, im.Plan)
+	}
+	return pins, err
+}
+
+// Recipe is what an image is made from, with the programs of the builder.
+func (p *Plans) Recipe(ctx context.Context, im Image) (*recipe.Recipe, error) {
+	pins, err := p.Find(ctx, im)
+	if err != nil {
+		return nil, err
+	}
+	return p.Builder.Recipe(im.Target, im.Plan, pins)
+}
+
+// Expect says which groups are going to be built, so that what they share is read once, and fails once.
+func (p *Plans) Expect(groups []Group) {
+	folders := map[string][]images.Libraries{}
+	for _, g := range groups {
+		for _, im := range g.Images {
+			t := im.Target
+			if asked, err := recipe.Ask(t, im.Plan); err != nil || asked.Archive == nil { // Ask fails again for the image
+				continue
+			}
+			key, found := t.Driver.Version+" "+t.Arch, images.Libraries{Dir: t.Distro.LibDir(t.Arch), Dir32: t.Distro.LibDir32(t.Arch)}
+			if !slices.Contains(folders[key], found) {
+				folders[key] = append(folders[key], found)
+			}
+		}
+	}
+	p.Failed = &layer.Failures{}
+	p.Libraries = func(driver, arch string) []images.Libraries { return folders[driver+" "+arch] }
+}

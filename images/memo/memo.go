@@ -1,0 +1,64 @@
+// Package memo keeps answers for the length of one call, so that a question that many images have is asked
+// once. It keeps nothing on disk and forgets nothing: it is not a cache.
+package memo
+
+import (
+	"context"
+	"sync"
+)
+
+// Memo keeps the answer of each key. The zero value is empty and ready.
+type Memo[T any] struct {
+	mu  sync.Mutex
+	all map[string]*answer[T]
+}
+
+type answer[T any] struct {
+	done  chan struct{} // closed when value and err are there
+	value T
+	err   error
+	asked bool // false: the caller that asked was cancelled
+}
+
+// Get returns the answer of a key, which find finds. Callers that want the same at the same time wait for the
+// first. An error is an answer too, except that of a caller whose context ended: the next caller asks again.
+func (m *Memo[T]) Get(ctx context.Context, key string, find func() (T, error)) (T, error) {
+	for {
+		m.mu.Lock()
+		a, ok := m.all[key]
+		if !ok {
+			a = &answer[T]{done: make(chan struct{})}
+			if m.all == nil {
+				m.all = map[string]*answer[T]{}
+			}
+			m.all[key] = a
+			m.mu.Unlock()
+			m.ask(ctx, key, a, find)
+			return a.value, a.err
+		}
+		m.mu.Unlock()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			var none T
+			return none, context.Cause(ctx)
+		}
+		if a.asked {
+			return a.value, a.err
+		}
+	}
+}
+
+// ask fills an answer. Also after a panic of find nobody waits for it.
+func (m *Memo[T]) ask(ctx context.Context, key string, a *answer[T], find func() (T, error)) {
+	defer func() {
+		if !a.asked {
+			m.mu.Lock()
+			delete(m.all, key)
+			m.mu.Unlock()
+		}
+		close(a.done)
+	}()
+	a.value, a.err = find()
+	a.asked = a.err == nil || ctx.Err() == nil
+}
