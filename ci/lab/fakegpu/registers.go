@@ -1,6 +1,7 @@
 package fakegpu
 
 import (
+	"cmp"
 	"encoding/binary"
 	"sync/atomic"
 )
@@ -22,6 +23,7 @@ const (
 type gpu struct {
 	config   [configSize]byte
 	writable [configSize]byte // mask
+	vpd      string           // vital product data; "": none
 	fixed    map[uint32]uint32
 	bar0     map[uint32]uint32 // all other words of BAR0 are memory that is zero at first
 	lost     atomic.Bool       // it answers every read with all ones and ignores writes
@@ -32,7 +34,7 @@ func newGPU(m Model) *gpu {
 		fixed: map[uint32]uint32{0x0: m.Boot0, 0x4: 0, 0xa00: m.Boot42}, // the identity of the chip
 		bar0:  map[uint32]uint32{},
 	}
-	g.set16(0x00, 0x10de, 0)
+	g.set16(0x00, cmp.Or(m.Vendor, 0x10de), 0)
 	g.set16(0x02, m.Device, 0)
 	g.set16(command, 0, 0x0547)
 	g.set16(0x06, 0x0010, 0) // status: the device has capabilities
@@ -45,6 +47,9 @@ func newGPU(m Model) *gpu {
 	g.set8(0x34, 0x60, 0) // first capability
 	g.set8(0x3c, 0, 0xff) // interrupt line
 	g.capabilities()
+	if m.VPD != "" {
+		g.addVPD(m.VPD)
+	}
 	return g
 }
 
@@ -113,6 +118,9 @@ func (g *gpu) writeConfig(at uint32, value uint64, n int) {
 	for i := range n {
 		o, m := int(at)+i, g.writable[int(at)+i]
 		g.config[o] = g.config[o]&^m | byte(value>>(8*i))&m
+	}
+	if at == vpdCapability || at == vpdCapability+2 {
+		g.fetchVPD()
 	}
 }
 
