@@ -185,8 +185,10 @@ func (f *Finder) digest(path string) (string, error) {
 		return "", err
 	}
 	state := fileState{path, info.Size(), info.ModTime()}
-	if sum, ok := f.hashed.Load(state); ok {
-		return sum.(string), nil
+	if known, ok := f.hashed.Load(state); ok {
+		if sum, ok := known.(string); ok {
+			return sum, nil
+		}
 	}
 	sum, err := fileDigest(path)
 	if err == nil {
