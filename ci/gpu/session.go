@@ -107,7 +107,7 @@ func (s *session) find(dirs []string, name string) string {
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Mon ...".
 func versionIn(banner string) string {
 	line, _, _ := strings.Cut(banner, "\n")
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		if parts := strings.Split(word, "."); len(parts) >= 2 && len(parts[0]) == 3 && strings.Trim(word, "0123456789.") == "" {
 			return word
 		}
