@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -20,7 +19,7 @@ func TestDescription(t *testing.T) {
 	r := newRig(t)
 	s := pair("ubuntu16.04", oldDriver)
 	target := r.target(t, s)
-	target.Driver.Kernel = matrix.KernelLimits{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
+	target.Driver.Kernel = driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
 	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
 	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{Profile: recipe.Compute}))(t)
 	img := require.Value(r.b.Build(t.Context(), planned))(t)

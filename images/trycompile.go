@@ -113,7 +113,7 @@ func (b *Builder) kernelFor(
 // installs by default if the repositories say which that is; or "".
 func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Description) (release string) {
 	for _, k := range offered {
-		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil {
+		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil || breaks(info, k) {
 			continue
 		}
 		if k.Default {
@@ -122,6 +122,13 @@ func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Desc
 		release = cmp.Or(release, k.Release)
 	}
 	return release
+}
+
+// breaks reports whether it is certain that the modules which will be compiled do not work on a kernel.
+func breaks(info driverinfo.Description, k packages.Kernel) bool {
+	err := info.CheckFlavour(driverinfo.Kernel{Release: k.Release, Version: distros.Upstream(k.Release, k.Version)}, info.Flavours[0])
+	broken, ok := errors.AsType[*driverinfo.BrokenError](err)
+	return ok && broken.Certain
 }
 
 // tryCompile compiles and throws the result away.

@@ -15,8 +15,7 @@ archive made from another release's packages of the driver. The sources of 535 a
 without changes; their patches lie beside them, and only Debian's DKMS packages apply these.
 `
 
-// render writes the page. differs: a cell's result is not what the matrix says, and known.go has no reason
-// for it.
+// render writes the page. differs: a cell's result is not what the matrix says.
 func render(cells []*cell) (text string, differs bool) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -38,22 +37,25 @@ func render(cells []*cell) (text string, differs bool) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, source, yes(c.Driver.patched), outcome, code(detail))
 	}
 	b.WriteString("\n## What the matrix says\n\n" +
-		"`matrix.yaml` agrees if it allows exactly the combinations that compile and that the kernel does not refuse. Otherwise this table gives the reason.\n\n" +
-		"| kernel | driver | flavour | matrix | agrees | why |\n|---|---|---|---|---|---|\n")
+		"`matrix.yaml` agrees if it allows exactly the combinations that compile and that the kernel does not refuse. A test compares both.\n\n" +
+		"| kernel | driver | flavour | matrix | agrees |\n|---|---|---|---|---|\n")
 	for _, c := range cells {
-		agrees, why := agreement(c)
-		differs = differs || agrees == "no" && why == ""
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, cmp.Or(escape(c.Rules), "works"), agrees, escape(why))
+		agrees := agreement(c)
+		differs = differs || agrees == "no"
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, cmp.Or(escape(c.Rules), "works"), agrees)
 	}
 	return b.String(), differs
 }
+
+// compilesBut begins the result of modules that compile and that the kernel refuses.
+const compilesBut = "compiles, but "
 
 // outcomeOf returns the result in words for readers.
 func outcomeOf(c *cell) string {
 	r := c.Result
 	switch {
-	case r.Outcome == compiles && find(refused, c) != "":
-		return "compiles, but " + find(refused, c)
+	case r.Outcome == compiles && refusal(c) != "":
+		return compilesBut + refusal(c)
 	case r.Outcome == trouble:
 		return "not known: driver-build failed for another reason"
 	case r.Compute == compiles:
@@ -64,15 +66,12 @@ func outcomeOf(c *cell) string {
 
 // agreement compares the matrix with what can be used: modules that compile and that the kernel does not
 // refuse.
-func agreement(c *cell) (agrees, why string) {
+func agreement(c *cell) string {
 	if c.Result == nil || c.Result.Outcome == trouble {
-		return "not known", ""
+		return "not known"
 	}
-	usable := c.Result.Outcome == compiles && find(refused, c) == ""
-	if usable == (c.Rules == "") {
-		return "yes", ""
-	}
-	return "no", find(reasons, c)
+	usable := c.Result.Outcome == compiles && refusal(c) == ""
+	return yes(usable == (c.Rules == ""))
 }
 
 // compilerUsed returns the compiler of a system, as any of the system's compiles named it.

@@ -2,10 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -24,8 +25,15 @@ func against(m *matrix.Matrix, c *cell) (string, error) {
 		return "", err
 	}
 	at := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == c.Driver.version })
-	if err := recipe.CheckKernel(m.Drivers[at], c.Kernel.Release); err != nil {
-		return fmt.Sprintf("kernel limit: %s", strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": ")), nil
+	kernel := distros.Kernel{Release: c.Kernel.Release, Version: c.Kernel.Version}
+	err = recipe.CheckKernel(m.Drivers[at], c.Kernel.Release)
+	rule := "kernel limit"
+	if err == nil {
+		rule = driverinfo.KernelBroken
+		err = recipe.CheckFlavours(m.Drivers[at], kernel, []string{c.Flavour})
+	}
+	if err != nil {
+		return rule + ": " + strings.TrimPrefix(err.Error(), "driver "+c.Driver.version+": "), nil
 	}
 	return "", nil
 }

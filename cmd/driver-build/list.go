@@ -63,7 +63,8 @@ func printPairs(a *session.App, pairs []batch.Pair, format string) error {
 		w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tCOMPONENTS\tNOTE")
 		for _, p := range pairs {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), p.Excluded)
+			note := p.Excluded + strings.Join(p.Limits, "; ") // a pair has one of them
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), note)
 		}
 		return w.Flush()
 	default:

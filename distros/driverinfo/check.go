@@ -24,6 +24,7 @@ const (
 	maxOverridden = 32
 
 	maxPrecompiled = 512
+	maxBroken      = 32 // ranges of a kernel rule
 )
 
 func (i Description) check() error {
@@ -52,6 +53,14 @@ func (i Description) check() error {
 	}
 	if len(i.Kernel.Reason) > maxReason {
 		return fmt.Errorf("%w: the reason of the kernel limit is longer than %d bytes", ErrFormat, maxReason)
+	}
+	if len(i.Kernel.Broken) > maxBroken {
+		return fmt.Errorf("%w: more than %d ranges of kernels", ErrFormat, maxBroken)
+	}
+	for _, b := range i.Kernel.Broken {
+		if wrong := b.check(); wrong != "" {
+			return fmt.Errorf("%w: a range of kernels: %s", ErrFormat, wrong)
+		}
 	}
 	return i.checkLists()
 }

@@ -33,11 +33,12 @@ const (
 	Open        = "open"        // the kernel-open/ sources
 )
 
-// The rules that Overridden may name. The first two are the matrix's, for one pair of driver and system.
-// KernelLimit stands for both, for an operator who overrides the rule on a node.
+// The rules that Overridden may name. The first three are the matrix's. KernelLimit stands for all of them,
+// for an operator who overrides the rule on a node.
 const (
 	KernelTooNew = "kernel-too-new"
 	KernelTooOld = "kernel-too-old"
+	KernelBroken = "kernel-broken"
 	KernelLimit  = "kernel-limit"
 )
 

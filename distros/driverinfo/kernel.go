@@ -15,6 +15,13 @@ type KernelRule struct {
 	Min    string `json:"min,omitempty"`    // "3.10"
 	Max    string `json:"max,omitempty"`    // "6.16"
 	Reason string `json:"reason,omitempty"` // the source of Max, for people
+	// Broken are ranges within the limits on which some or all modules do not work.
+	Broken []Broken `json:"broken,omitempty"`
+}
+
+// IsZero reports whether the rule says nothing.
+func (r KernelRule) IsZero() bool {
+	return r.Min == "" && r.Max == "" && r.Reason == "" && len(r.Broken) == 0
 }
 
 // KernelError says that a kernel is outside of a rule, or that its release does not begin with a version.

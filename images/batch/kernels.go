@@ -92,7 +92,7 @@ func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 			all = append(all, Image{Target: t, Plan: b.Plan})
 			continue
 		}
-		releases, err := k.Releases(t, b.Selection.AllowIncompatible, list)
+		releases, err := k.Releases(t, b.Selection, list)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,13 @@ func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 
 // Releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on
 // are left out; such a kernel that the user named is refused.
-func (k *Kernels) Releases(t matrix.Target, incompatible bool, list ListKernels) ([]string, error) {
+func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels) ([]string, error) {
+	suits := func(k distros.Kernel) error {
+		if s.AllowIncompatible {
+			return nil
+		}
+		return recipe.CheckFlavours(t.Driver, k, recipe.CompiledFlavours(t, s.Flavours))
+	}
 	var offered []distros.Kernel
 	usual := ""
 	if k.NeedsIndex() {
@@ -124,17 +130,17 @@ func (k *Kernels) Releases(t matrix.Target, incompatible bool, list ListKernels)
 			return nil, err
 		}
 		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool {
-			return !incompatible && recipe.CheckKernel(t.Driver, k.Release) != nil
+			return suits(k) != nil
 		})
 		if len(offered) == 0 && len(all) > 0 {
-			return nil, matrix.RequestErrorf("--kernel: %w; the repositories have no other", recipe.CheckKernel(t.Driver, all[0].Release))
+			return nil, matrix.RequestErrorf("--kernel: %w; the repositories have no other", suits(all[0]))
 		}
 	}
 	for _, spec := range k.Specs {
-		if recipe.IsListed(spec) || incompatible {
+		if recipe.IsListed(spec) {
 			continue
 		}
-		if err := recipe.CheckKernel(t.Driver, spec); err != nil {
+		if err := suits(distros.Kernel{Release: spec}); err != nil {
 			return nil, matrix.RequestErrorf("--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
 		}
 	}

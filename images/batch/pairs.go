@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // Pair is a driver on a system, for one architecture.
@@ -21,6 +22,7 @@ type Pair struct {
 	// that are left out because no public source has their checksum.
 	Components []Component `json:"components,omitempty" yaml:"components,omitempty"`
 	Excluded   string      `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
+	Limits     []string    `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
 
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
 }
@@ -69,6 +71,7 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 		return p, &matrix.RequestError{Err: err}
 	}
 	p.Target = targets[0]
+	p.Limits = recipe.Limits(p.Target)
 	p.Tag, p.Flavours, p.Source = p.Target.Tag(), p.Target.Flavours, d.Archives[arch].Kind()
 	if _, _, ok := d.Debian.Wants(sys.ID, arch); ok {
 		p.Source = "deb"

@@ -45,7 +45,7 @@ func (s style) entry(d Driver, comment []string) []string {
 		}
 	}
 	put(0, "flavours", "["+strings.Join(d.Flavours, ", ")+"]")
-	if d.Kernel != (KernelLimits{}) {
+	if !d.Kernel.IsZero() {
 		put(0, "kernel", "")
 		for _, k := range [][2]string{{"min", d.Kernel.Min}, {"max", d.Kernel.Max}, {"reason", d.Kernel.Reason}} {
 			if k[1] != "" {

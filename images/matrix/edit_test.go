@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 func release(version string) Driver {
@@ -24,7 +25,7 @@ func release(version string) Driver {
 	return Driver{
 		Version: version, Branch: "R" + version[:3],
 		Archives: map[string]Archive{"amd64": {URL: "https://example.com/" + version + ".run", SHA256: strings.Repeat("ab", 32), Size: 7}},
-		Flavours: flavours, Kernel: KernelLimits{Min: "3.10"},
+		Flavours: flavours, Kernel: driverinfo.KernelRule{Min: "3.10"},
 	}
 }
 

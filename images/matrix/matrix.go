@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // Matrix is a parsed file. All of its values are checked: ids and versions are unique, and every reference is
@@ -80,12 +81,12 @@ type Repository struct {
 
 // Driver is one release of the driver.
 type Driver struct {
-	Version  string             // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
-	Branch   string             // "R418"
-	Archives map[string]Archive // by architecture; nil for a driver that only Debian has
-	Flavours []string           // Proprietary, Open, in this order
-	Kernel   KernelLimits
-	Debian   *Debian // nil when Debian has no packages of it
+	Version  string                // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
+	Branch   string                // "R418"
+	Archives map[string]Archive    // by architecture; nil for a driver that only Debian has
+	Flavours []string              // Proprietary, Open, in this order
+	Kernel   driverinfo.KernelRule // on which kernels its modules compile
+	Debian   *Debian               // nil when Debian has no packages of it
 	// Components are the programs and libraries of machines with NVSwitch and NVLink; nil: none is known.
 	Components Components
 }
@@ -110,13 +111,6 @@ func (a Archive) Kind() string {
 		return "redist"
 	}
 	return "run"
-}
-
-// KernelLimits are the lowest and the highest kernel series that a driver compiles on, both included; "": no
-// known limit.
-type KernelLimits struct {
-	Min, Max string // "3.10", "5.1"
-	Reason   string // the source of Max, for people
 }
 
 // Debian names Debian's packages of a driver. Use [Debian.Wants] and not the lists: it applies the versions

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // matrix reads the top level.
@@ -106,11 +108,12 @@ func (d *decoder) archives(to *map[string]Archive, n *yaml.Node) {
 	})
 }
 
-func (d *decoder) limits(to *KernelLimits, n *yaml.Node) {
+func (d *decoder) limits(to *driverinfo.KernelRule, n *yaml.Node) {
 	d.mapping(n, "kernel",
 		key{name: "min", read: d.text("min", &to.Min, kernelSeries)},
 		key{name: "max", read: d.text("max", &to.Max, kernelSeries)},
 		key{name: "reason", read: d.text("reason", &to.Reason)},
+		key{name: "broken", read: d.broken(&to.Broken)},
 	)
 	if to.Min != "" && to.Max != "" && compareKernels(to.Min, to.Max) > 0 {
 		d.errorf(n, "kernel min %s is above max %s", to.Min, to.Max)
@@ -118,6 +121,40 @@ func (d *decoder) limits(to *KernelLimits, n *yaml.Node) {
 	if to.Max != "" && to.Reason == "" {
 		d.errorf(n, "kernel max %s has no reason: say where it comes from", to.Max)
 	}
+}
+
+// broken reads ranges of kernels. Two of them must not say the same of one kernel and flavour.
+func (d *decoder) broken(to *[]driverinfo.Broken) reader {
+	var lines []int
+	return d.list("broken", func(n *yaml.Node) {
+		var b driverinfo.Broken
+		d.mapping(n, "a range of broken kernels",
+			key{name: "from", required: true, read: d.text("from", &b.From, kernelSeries)},
+			key{name: "below", read: d.text("below", &b.Below, kernelSeries)},
+			key{name: "flavours", read: d.texts("flavours", &b.Flavours, oneOf(knownFlavours))},
+			key{name: "reason", required: true, read: d.text("reason", &b.Reason)},
+		)
+		if b.From == "" {
+			return // reported already
+		}
+		if b.Below != "" && compareKernels(b.From, b.Below) >= 0 {
+			d.errorf(n, "a range of broken kernels begins at %s, which is not below %s", b.From, b.Below)
+		}
+		for i, other := range *to {
+			if overlap(b, other) {
+				d.errorf(n, "the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)", b.Range(), lines[i], other.Range())
+			}
+		}
+		*to, lines = append(*to, b), append(lines, n.Line)
+	})
+}
+
+// overlap reports whether two ranges have a kernel and a flavour in common.
+func overlap(a, b driverinfo.Broken) bool {
+	if (a.Below != "" && compareKernels(b.From, a.Below) >= 0) || (b.Below != "" && compareKernels(a.From, b.Below) >= 0) {
+		return false
+	}
+	return slices.ContainsFunc(knownFlavours, func(f string) bool { return a.Affects(f) && b.Affects(f) })
 }
 
 func (d *decoder) exclusion(to *Exclusion, n *yaml.Node) {

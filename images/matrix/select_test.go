@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // small is a matrix with a case for every rule.
@@ -28,11 +29,11 @@ func small() *Matrix {
 		},
 		Drivers: []Driver{
 			{Version: "418.87.01", Branch: "R418", Archives: run("amd64"), Flavours: []string{Proprietary},
-				Kernel: KernelLimits{Min: "2.6.32", Max: "5.1", Reason: "because"}},
+				Kernel: driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "because"}},
 			{Version: "470.256.02", Branch: "R470", Flavours: []string{Proprietary},
 				Debian: &Debian{Systems: []string{"debian11"}, Archs: []string{"amd64", "arm64"}}},
 			{Version: "535.261.03", Branch: "R535", Archives: run("amd64", "arm64"), Flavours: []string{Proprietary, Open},
-				Kernel: KernelLimits{Min: "5.0", Max: "6.16", Reason: "so"}},
+				Kernel: driverinfo.KernelRule{Min: "5.0", Max: "6.16", Reason: "so"}},
 			{Version: "580.1", Branch: "R580", Archives: run("amd64"), Flavours: []string{Open}},
 		},
 		Exclude: []Exclusion{{System: "debian11", Driver: "535.*", Arch: "arm64", Reason: "crashes"}},

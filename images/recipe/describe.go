@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // firstOpenDefault is the first branch for which NVIDIA's installer prefers the open modules.
@@ -52,11 +51,6 @@ func (r *Recipe) contentID() (string, error) {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), nil
-}
-
-// kernelRule is the matrix's for a driver.
-func kernelRule(limits matrix.KernelLimits) driverinfo.KernelRule {
-	return driverinfo.KernelRule{Min: limits.Min, Max: limits.Max, Reason: limits.Reason}
 }
 
 // PreferredFlavours puts the flavour first that the driver's own installer would take.

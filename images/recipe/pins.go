@@ -63,7 +63,7 @@ func targetRecipe(t matrix.Target, o Options) *Recipe {
 	r := &Recipe{
 		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
 		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
-		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: kernelRule(t.Driver.Kernel), Overridden: t.Overridden,
+		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
 		Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
 	}
 	r.Fabric = r.Profile.Fabric(t.Driver.Components.For(t.Arch))

@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,9 +15,7 @@ import (
 // image is thin: it serves these kernels and flavours and no others.
 func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	r.Toolchain, r.Sources = o.Toolchain, o.Toolchain || o.Sources
-	if r.PrecompiledFlavours = slices.Clone(o.Flavours); len(r.PrecompiledFlavours) == 0 {
-		r.PrecompiledFlavours = PreferredFlavours(t.Flavours, t.Driver.Version)[:1]
-	}
+	r.PrecompiledFlavours = CompiledFlavours(t, o.Flavours)
 	if !r.Toolchain {
 		r.Flavours = r.PrecompiledFlavours
 	}
@@ -63,15 +60,6 @@ func HasTag(t matrix.Target, tag string) bool {
 		}
 	}
 	return false
-}
-
-// CheckKernel checks whether a driver's modules compile on a kernel, as far as the matrix knows; the error is
-// a *driverinfo.KernelError.
-func CheckKernel(d matrix.Driver, release string) error {
-	if err := kernelRule(d.Kernel).Check(release); err != nil {
-		return fmt.Errorf("driver %s: %w", d.Version, err)
-	}
-	return nil
 }
 
 // Releases are those of the kernels that the image has modules for.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/redist"
 )
@@ -229,7 +230,7 @@ func (e *Entry) unknown() error {
 // limits writes down what is known of the kernels, and says what is not.
 func (e *Entry) limits(r Release) {
 	b, _ := e.known.Branch(e.Version)
-	e.Driver.Kernel = matrix.KernelLimits{Min: b.Kernel, Max: r.Kernel, Reason: r.Reason}
+	e.Driver.Kernel = driverinfo.KernelRule{Min: b.Kernel, Max: r.Kernel, Reason: r.Reason}
 	var missing []string
 	if b.Kernel == "" {
 		missing = append(missing, "min")

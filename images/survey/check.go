@@ -216,7 +216,7 @@ func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Ver
 		return failed(err)
 	}
 	for _, k := range offered {
-		if recipe.CheckKernel(im.Target.Driver, k.Release) == nil {
+		if recipe.CheckFlavours(im.Target.Driver, k, recipe.CompiledFlavours(im.Target, nil)) == nil {
 			row.Kernels++
 		}
 	}
@@ -226,7 +226,7 @@ func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Ver
 	}
 	if row.Kernels > 0 {
 		latest := batch.Kernels{Specs: []string{"latest"}}
-		releases, err := latest.Releases(im.Target, false, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
+		releases, err := latest.Releases(im.Target, matrix.Selection{}, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
 		if err != nil { // kernels of other flavours only
 			detail = oneLine(err.Error())
 		} else {

@@ -52,6 +52,14 @@ type OfferedKernel struct {
 	Images  []string `json:"images"`         // tags in the repository; null: not known
 }
 
+// modules are the flavours of a driver's modules that count.
+func (q *KernelQuery) modules(d matrix.Driver) []string {
+	if len(q.Selection.Flavours) > 0 {
+		return q.Selection.Flavours
+	}
+	return d.Flavours
+}
+
 // Check asks the matrix which systems, architectures and drivers are meant.
 func (q *KernelQuery) Check() error {
 	s := &q.Selection
@@ -206,7 +214,7 @@ func (q *KernelQuery) row(t matrix.Target, k images.DatedKernel) OfferedKernel {
 		t.Driver = d
 		tag, aliases := recipe.KernelTags(t, k.Release)
 		tags = append(append(tags, tag), aliases...)
-		if q.compatible[batch.Platform(t)+" "+d.Version] && recipe.CheckKernel(d, k.Release) == nil {
+		if q.compatible[batch.Platform(t)+" "+d.Version] && recipe.AnyFlavour(d, k.Kernel, q.modules(d)) {
 			r.Drivers = append(r.Drivers, d.Version)
 			tags = append(tags, t.Tag())
 		}

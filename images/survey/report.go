@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
@@ -163,7 +164,7 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) page.Cell {
 	}
 	t := p.Target
 	for _, series := range t.System.Kernels {
-		if recipe.CheckKernel(t.Driver, series) == nil {
+		if recipe.AnyFlavour(t.Driver, distros.Kernel{Release: series}, t.Flavours) {
 			c.Kernels = append(c.Kernels, series)
 		}
 	}

@@ -69,7 +69,7 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 			single := *k
 			single.Specs = []string{spec}
 			var err error
-			releases, err = single.Releases(t, u.Selection.AllowIncompatible, func(t matrix.Target) ([]distros.Kernel, error) {
+			releases, err = single.Releases(t, u.Selection, func(t matrix.Target) ([]distros.Kernel, error) {
 				return s.plans.Offered(ctx, t, u.Plan)
 			})
 			if err != nil {

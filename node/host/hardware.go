@@ -66,7 +66,7 @@ func (h *hardware) Flavour(gpus []devices.GPU, release, requested string) (flavo
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
-	return preflight.Flavour(h.info, release, h.serves(release), supported, gpus, requested)
+	return preflight.Flavour(h.info, preflight.RunningKernel("/proc", release), h.serves(release), supported, gpus, requested)
 }
 
 // serves returns the flavours that this machine can load for a kernel: those of the image's modules, those

@@ -215,6 +215,19 @@ var cases = []struct {
 	{"no toolchain", KernelRule, nil, func(i *Input) { thin(release)(i); i.Info.Kernel.Max = "5.15" }, Skipped, "nothing can be compiled", ""},
 	{"modules for it", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max, i.HaveModules = "5.15", true }, OK, "at hand", ""},
 
+	{"broken", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) { i.Info.Kernel.Broken = brokenRange() }, Blocked,
+		"the proprietary modules of driver 535.261.03 do not work on kernel 6.1.0-38-amd64 (6.1.192), nor on any other from 6.1.187 on, below 6.2: because", "KERNEL_MODULE_TYPE"},
+	{"perhaps broken", KernelRule, nil, func(i *Input) { i.Info.Kernel.Broken = brokenRange() }, Warning, "does not say whether it is one of them", "If the compile fails"},
+	{"the other flavour is broken", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) {
+		i.Info.Kernel.Broken, i.Flavour = brokenRange(), driverinfo.Open
+	}, OK, "compiles on kernel", ""},
+	{"broken and overridden", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) {
+		i.Info.Kernel.Broken, i.Info.Overridden = brokenRange(), []string{driverinfo.KernelBroken}
+	}, Warning, "the rule was overridden", "newer driver"},
+	{"broken, and modules for it", KernelRule, map[string]string{"proc/version": debianVersion}, func(i *Input) {
+		i.Info.Kernel.Broken, i.HaveModules = brokenRange(), true
+	}, OK, "at hand", ""},
+
 	{"no headers", Headers, nil, func(i *Input) { i.HeadersErr = errors.New("no headers of " + release + " in image, host") }, Blocked, "no headers of", "linux-headers-" + release},
 	{"headers to fetch", Headers, nil, func(i *Input) { i.HeadersErr, i.FetchHeaders = errors.New("none"), true }, Warning, "will be fetched", "install the headers"},
 	{"no sources", Headers, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing can be compiled", ""},
@@ -362,4 +375,11 @@ func TestEmpty(t *testing.T) {
 		t.Errorf("%+v", checks)
 	}
 	_ = Run(t.Context(), Input{}) // this machine, whatever it is
+}
+
+// debianVersion is /proc/version of a kernel of Debian 12.
+const debianVersion = "Linux version 6.1.0-38-amd64 (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0) #1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2026-10-30)\n"
+
+func brokenRange() []driverinfo.Broken {
+	return []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{driverinfo.Proprietary}, Reason: "because"}}
 }

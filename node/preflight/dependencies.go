@@ -145,7 +145,7 @@ func checkRDMA(in *Input) result {
 // for it on demand. The kernel loads modules with the host's modprobe in the host's root, whatever the
 // container has.
 func (in *Input) hash(name string) presence {
-	text, err := bounded.Text(filepath.Join(in.Proc, "crypto"), maxKeys)
+	text, err := bounded.Text(filepath.Join(in.Proc, "crypto"), maxHashes)
 	if err != nil {
 		return unknown
 	}

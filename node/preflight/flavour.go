@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,13 +41,13 @@ func requests() []string { return []string{"auto", driverinfo.Open, driverinfo.P
 // can work. The error is a *FlavourError.
 //
 // auto takes the flavour that a GPU requires. Otherwise it follows NVIDIA's installer: open modules from 560
-// on where all GPUs support them, proprietary ones before. A GPU that is not in the list is ignored, and so
-// is one that is lent.
-func Flavour(info driverinfo.Description, release string, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
+// on where all GPUs support them, proprietary ones before; except if only the other flavour works on the
+// kernel. A GPU that is not in the list is ignored, and so is one that is lent.
+func Flavour(info driverinfo.Description, running driverinfo.Kernel, serves []string, supported Supported, gpus []devices.GPU, requested string) (flavour, reason string, err error) {
 	only := "the image has no other"
 	have, kernel := info.Flavours, ""
 	if len(serves) > 0 && len(serves) < len(have) {
-		have, kernel = serves, release
+		have, kernel = serves, running.Release
 		only = "the image has no other for this kernel"
 	}
 	open, proprietary := slices.Contains(have, driverinfo.Open), slices.Contains(have, driverinfo.Proprietary)
@@ -71,10 +72,25 @@ func Flavour(info driverinfo.Description, release string, serves []string, suppo
 			return driverinfo.Open, fmt.Sprintf("only the open modules drive %s", label(g, c, known)), nil
 		}
 	}
+	flavour, other, reason := driverinfo.Proprietary, driverinfo.Open, fmt.Sprintf("the default of drivers before %d", firstOpenDefault)
 	if driverinfo.Branch(info.Driver) >= firstOpenDefault {
-		return driverinfo.Open, fmt.Sprintf("the default of drivers from %d on", firstOpenDefault), nil
+		flavour, other, reason = driverinfo.Open, driverinfo.Proprietary, fmt.Sprintf("the default of drivers from %d on", firstOpenDefault)
 	}
-	return driverinfo.Proprietary, fmt.Sprintf("the default of drivers before %d", firstOpenDefault), nil
+	if err := breaks(info, running, flavour); err != nil && breaks(info, running, other) == nil {
+		return other, err.Error(), nil
+	}
+	return flavour, reason, nil
+}
+
+// breaks returns why modules of a flavour, which would be compiled, do not work on a kernel; nil if that is
+// not certain.
+func breaks(info driverinfo.Description, running driverinfo.Kernel, flavour string) error {
+	err := info.CheckFlavour(running, flavour)
+	broken, ok := errors.AsType[*driverinfo.BrokenError](err)
+	if !ok || !broken.Certain || slices.Contains(info.Serves(running.Release), flavour) {
+		return nil
+	}
+	return err
 }
 
 // needsOpen says whether only the open modules drive a GPU: according to the list if it says so, and

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
+	"github.com/driver-container/driver-container/node/keyrings"
 )
 
 // Loading is a module that would be loaded.
@@ -99,7 +100,7 @@ func (in *Input) defaults() {
 		in.Free = freeBytes
 	}
 	if in.Members == nil {
-		in.Members = members
+		in.Members = keyrings.Members
 	}
 }
 

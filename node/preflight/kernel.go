@@ -72,7 +72,12 @@ func checkKernelRule(in *Input) result {
 	rule := in.Info
 	rule.Overridden = nil
 	err := rule.CheckKernel(in.Release)
-	var limit *driverinfo.KernelError
+	overridden := err != nil && in.Info.CheckKernel(in.Release) == nil
+	if err == nil {
+		err = rule.CheckFlavour(in.kernel(), in.Flavour)
+		overridden = err != nil && in.Info.CheckFlavour(in.kernel(), in.Flavour) == nil
+	}
+	broken, isBroken := errors.AsType[*driverinfo.BrokenError](err)
 	switch {
 	case err == nil:
 		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
@@ -80,10 +85,24 @@ func checkKernelRule(in *Input) result {
 		return ok("modules for kernel %s are at hand", in.Release)
 	case !in.CanCompile:
 		return skip("nothing can be compiled")
-	case errors.As(err, &limit) && in.Info.CheckKernel(in.Release) == nil:
+	case overridden:
 		return warn("If the compile fails, use a newer driver or an older kernel.", "%v; the rule was overridden", err)
+	case isBroken && !broken.Certain:
+		return warn("If the compile fails, use a newer driver, an older kernel or the other flavour of the modules.", "%v", err)
+	case isBroken:
+		return block("Use a newer driver, an older kernel or the other flavour of the modules (KERNEL_MODULE_TYPE); --skip-preflight kernel-limit tries it all the same.", "%v", err)
 	default:
 		return block("Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
+	}
+}
+
+// kernel is the running kernel with the release of kernel.org that it was made from.
+func (in *Input) kernel() driverinfo.Kernel { return RunningKernel(in.Proc, in.Release) }
+
+// RunningKernel finds out from which release of kernel.org a running kernel was made; proc is "/proc".
+func RunningKernel(proc, release string) driverinfo.Kernel {
+	return driverinfo.Kernel{
+		Release: release, Version: distros.UpstreamRunning(release, value(proc, "version"), value(proc, "version_signature")),
 	}
 }
 

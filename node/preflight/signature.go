@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/node/keyrings"
 )
 
 // Verdict is the result of the kernel's check of a module's signature, as predicted here.
@@ -72,7 +73,7 @@ type Signature struct {
 }
 
 // signatureOf predicts the verdict for a module's file.
-func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings, t trust) Signature {
+func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings.Trusted, t trust) Signature {
 	s := Signature{Module: m.Name}
 	der, err := readSignature(m.Path)
 	var d sign.Description
@@ -105,7 +106,7 @@ func (in *Input) signatureOf(ctx context.Context, m Loading, keys keyrings, t tr
 }
 
 // signatureBy predicts the verdict for the signature that a certificate's key will make here.
-func (in *Input) signatureBy(cert *x509.Certificate, hash string, keys keyrings) Signature {
+func (in *Input) signatureBy(cert *x509.Certificate, hash string, keys keyrings.Trusted) Signature {
 	s := Signature{Hash: hash}
 	s.byKey(keys, cert, sign.Description{})
 	if hash != "" {
@@ -115,32 +116,32 @@ func (in *Input) signatureBy(cert *x509.Certificate, hash string, keys keyrings)
 }
 
 // byKey looks for the signer among the kernel's keys.
-func (s *Signature) byKey(keys keyrings, cert *x509.Certificate, d sign.Description) {
-	var found Key
+func (s *Signature) byKey(keys keyrings.Trusted, cert *x509.Certificate, d sign.Description) {
+	var found keyrings.Key
 	var known bool
 	switch {
 	case cert != nil:
-		s.Signer, s.KeyID = printable(cert.Subject.CommonName), keyID(cert)
+		s.Signer, s.KeyID = printable(cert.Subject.CommonName), keyrings.ID(cert)
 		if s.Signer == "" {
 			s.Signer = printable(cert.Subject.String())
 		}
-		found, known = keys.byID(s.KeyID)
+		found, known = keys.ByID(s.KeyID)
 		s.Verdict = Trusted
 	case d.KeyID != nil:
 		s.KeyID = hex.EncodeToString(d.KeyID)
-		found, known = keys.byID(s.KeyID)
+		found, known = keys.ByID(s.KeyID)
 		s.Verdict = Trusted
 	default: // for a self-signed certificate the issuer's name is its own
 		s.Signer, s.KeyID = printable(d.Issuer), hex.EncodeToString(d.Serial)
-		found, known = keys.byName(d.Issuer)
+		found, known = keys.ByName(d.Issuer)
 		s.Verdict = ProbablyTrusted
 	}
 	switch {
-	case known && !keys.exact:
+	case known && !keys.Exact:
 		s.Verdict = ProbablyTrusted
 	case known:
 		s.Keyring = found.Keyring
-	case !keys.seen:
+	case !keys.Seen:
 		s.Verdict = KeysUnseen
 	case cert != nil || d.KeyID != nil:
 		s.Verdict = ForeignKey
@@ -201,5 +202,5 @@ func namesSigner(d sign.Description, cert *x509.Certificate) bool {
 	if d.KeyID != nil {
 		return bytes.Equal(d.KeyID, cert.SubjectKeyId)
 	}
-	return bytes.Equal(d.Serial, serialBytes(cert)) && (d.Issuer == "" || cert.Issuer.CommonName == "" || d.Issuer == cert.Issuer.CommonName)
+	return bytes.Equal(d.Serial, keyrings.SerialBytes(cert)) && (d.Issuer == "" || cert.Issuer.CommonName == "" || d.Issuer == cert.Issuer.CommonName)
 }

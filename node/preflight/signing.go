@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/node/keyrings"
 )
 
 // CertificateFile is the name of the certificate file below the state folder. A start that is blocked by a
@@ -14,15 +16,15 @@ const CertificateFile = "module-signing.der"
 
 // Signatures is the result of the check Signing in detail.
 type Signatures struct {
-	Enforced      bool        `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
-	Lockdown      string      `json:"lockdown,omitempty"` // none, integrity, confidentiality
-	SecureBoot    bool        `json:"secureBoot"`         // of the firmware; the two fields above are the kernel's
-	ValidationOff bool        `json:"validationOff"`      // in shim, by mokutil --disable-validation
-	KernelSeen    bool        `json:"kernelSeen"`         // the kernel itself showed whether it enforces signatures
-	KeysSeen      bool        `json:"keysSeen"`
-	Keys          []Key       `json:"keys"`
-	Modules       []Signature `json:"modules"`
-	Enrol         string      `json:"enrol,omitempty"` // the command that enrols the key, if that is missing
+	Enforced      bool           `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
+	Lockdown      string         `json:"lockdown,omitempty"` // none, integrity, confidentiality
+	SecureBoot    bool           `json:"secureBoot"`         // of the firmware; the two fields above are the kernel's
+	ValidationOff bool           `json:"validationOff"`      // in shim, by mokutil --disable-validation
+	KernelSeen    bool           `json:"kernelSeen"`         // the kernel itself showed whether it enforces signatures
+	KeysSeen      bool           `json:"keysSeen"`
+	Keys          []keyrings.Key `json:"keys"`
+	Modules       []Signature    `json:"modules"`
+	Enrol         string         `json:"enrol,omitempty"` // the command that enrols the key, if that is missing
 }
 
 // checkSigning predicts whether the kernel will accept the modules, before anything is loaded or compiled for
@@ -31,9 +33,9 @@ func checkSigning(ctx context.Context, in *Input) result {
 	if in.Stays {
 		return skip("the driver that is loaded stays: no module is loaded")
 	}
-	t, keys := in.readTrust(), in.readKeys()
+	t, keys := in.readTrust(), keyrings.Read(in.Proc, in.Members)
 	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, ValidationOff: t.shimOff, KernelSeen: t.known,
-		KeysSeen: keys.seen && keys.exact, Keys: keys.keys, Modules: in.signatures(ctx, keys, t)}
+		KeysSeen: keys.Seen && keys.Exact, Keys: keys.Keys, Modules: in.signatures(ctx, keys, t)}
 	if len(s.Modules) == 0 {
 		return skip("there are no modules to judge")
 	}
@@ -44,7 +46,7 @@ func checkSigning(ctx context.Context, in *Input) result {
 
 // signatures returns a signature for every module that would be loaded; for modules that do not exist yet,
 // the one signature that all of them will get.
-func (in *Input) signatures(ctx context.Context, keys keyrings, t trust) (list []Signature) {
+func (in *Input) signatures(ctx context.Context, keys keyrings.Trusted, t trust) (list []Signature) {
 	switch {
 	case in.HaveModules && !in.Resign:
 		for _, m := range in.Load {
@@ -127,7 +129,7 @@ func (g group) text(whole bool) string {
 		return fmt.Sprintf("%s %s no signature", subject, have)
 	case Trusted:
 		text := by + ", which the kernel knows (keyring " + g.Keyring + ")"
-		if g.Keyring == platformKeyring {
+		if g.Keyring == keyrings.Platform {
 			text += "; a kernel without a distribution's changes does not use that keyring for modules"
 		}
 		return joined(text, g.Detail)

@@ -234,26 +234,3 @@ func TestShimOff(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-// TestThisKernel: the keys of the machine that the test runs on can be read without an error, whatever they
-// are.
-func TestThisKernel(t *testing.T) {
-	t.Parallel()
-	in := Input{}
-	in.defaults()
-	k := in.readKeys()
-	t.Logf("keyrings seen %v, exact %v, %v", k.seen, k.exact, k.keys)
-	assert.Errorf(t, assert.Err(members(-99)), "a keyring that does not exist has members")
-}
-
-// FuzzParseKey: no line causes a panic, and names are fit for a terminal.
-func FuzzParseKey(f *testing.F) {
-	f.Add("0fbf75c3 I--Q---     1 perm 1f3f0000     0 65534 keyring   _uid_ses.0: 1")
-	f.Add("00000013 I------     1 perm 1f030000     0     0 asymmetri SB test db: 1aae: X509.rsa 1aae []")
-	f.Fuzz(func(t *testing.T, line string) {
-		k, ok := parseKey(line)
-		if ok && oneLine(k.text) != k.text {
-			t.Errorf("%q", k.text)
-		}
-	})
-}

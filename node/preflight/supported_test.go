@@ -99,7 +99,7 @@ func TestFlavour(t *testing.T) {
 	} {
 		info := image()
 		info.Driver, info.Flavours = c.driver, c.have
-		got, reason, err := Flavour(info, release, nil, list(t, c.list), c.gpus, c.requested)
+		got, reason, err := Flavour(info, driverinfo.Kernel{Release: release}, nil, list(t, c.list), c.gpus, c.requested)
 		if err != nil {
 			reason = err.Error()
 			if !errors.As(err, new(*FlavourError)) {
@@ -130,7 +130,7 @@ func TestFlavourOfKernel(t *testing.T) {
 		{"open is asked for", []string{p}, a100, "open", "", "for kernel " + release + " the image has no open kernel modules, only proprietary"},
 		{"nothing for this kernel", nil, a100, "open", o, "asked for"}, // the check of modules blocks
 	} {
-		got, reason, err := Flavour(image(), release, c.serves, list(t, listText), []devices.GPU{gpu(c.gpu, "")}, c.requested)
+		got, reason, err := Flavour(image(), driverinfo.Kernel{Release: release}, c.serves, list(t, listText), []devices.GPU{gpu(c.gpu, "")}, c.requested)
 		if err != nil {
 			reason = err.Error()
 		}
@@ -195,9 +195,38 @@ func FuzzReadSupported(f *testing.F) {
 			if _, ok := s.Lookup(g); !ok {
 				t.Errorf("%+v is not found", id)
 			}
-			if _, _, err := Flavour(image(), release, nil, s, []devices.GPU{g}, ""); err != nil {
+			if _, _, err := Flavour(image(), driverinfo.Kernel{Release: release}, nil, s, []devices.GPU{g}, ""); err != nil {
 				t.Error(err)
 			}
 		}
 	})
+}
+
+// TestFlavourBroken: auto takes the flavour that works on the kernel; a request, a GPU and modules of the image
+// count more.
+func TestFlavourBroken(t *testing.T) {
+	t.Parallel()
+	const reason = "pci_resize_resource has four arguments"
+	for _, c := range []struct {
+		what, driver, version, requested string
+		broken                           []driverinfo.Broken
+		precompiled                      []driverinfo.Precompiled
+		want, why                        string
+	}{
+		{"the default works", "535.261.03", "6.1.192", "", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "proprietary", "before 560"},
+		{"the default is broken", "570.211.01", "6.1.192", "auto", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "proprietary", reason},
+		{"an older release", "570.211.01", "6.1.186", "auto", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "open", "from 560 on"},
+		{"an unknown release", "570.211.01", "", "auto", []driverinfo.Broken{{From: "6.1.187", Below: "6.2", Flavours: []string{"open"}, Reason: reason}}, nil, "open", "from 560 on"},
+		{"asked for", "570.211.01", "6.1.192", "open", []driverinfo.Broken{{From: "6.1.187", Flavours: []string{"open"}, Reason: reason}}, nil, "open", "asked for"},
+		{"both are broken", "570.211.01", "6.1.192", "", []driverinfo.Broken{{From: "6.1.187", Reason: reason}}, nil, "open", "from 560 on"},
+		{"compiled before", "570.211.01", "6.1.192", "", []driverinfo.Broken{{From: "6.1.187", Flavours: []string{"open"}, Reason: reason}},
+			[]driverinfo.Precompiled{{Kernel: release, Flavour: "open"}}, "open", "from 560 on"},
+	} {
+		info := image()
+		info.Driver, info.Kernel.Broken, info.Precompiled = c.driver, c.broken, c.precompiled
+		got, why, err := Flavour(info, driverinfo.Kernel{Release: release, Version: c.version}, nil, list(t, listText), nil, c.requested)
+		require.NoErrorf(t, err, "%s", c.what)
+		assert.Equalf(t, c.want, got, "%s", c.what)
+		assert.Containsf(t, why, c.why, "%s", c.what)
+	}
 }

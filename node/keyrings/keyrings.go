@@ -1,4 +1,6 @@
-package preflight
+// Package keyrings reads which keys the kernel trusts for modules, from /proc/keys and from the keyrings
+// themselves. It judges no module.
+package keyrings
 
 import (
 	"crypto/x509"
@@ -18,17 +20,19 @@ import (
 )
 
 const (
-	platformKeyring = ".platform" // the keyring of the firmware's db
-	maxKeys         = 4 << 20     // bytes of /proc/keys: shim's list of forbidden keys has 250 lines
-	maxMembers      = 64 << 10    // bytes of a keyring's content: 16 Ki keys
-	maxNested       = 4           // .secondary_trusted_keys contains .builtin_trusted_keys and .machine
+	// Platform is the keyring of the firmware's db.
+	Platform = ".platform"
+
+	maxKeys    = 4 << 20  // bytes of /proc/keys: shim's list of forbidden keys has 250 lines
+	maxMembers = 64 << 10 // bytes of a keyring's content: 16 Ki keys
+	maxNested  = 4        // .secondary_trusted_keys contains .builtin_trusted_keys and .machine
 )
 
-// trustedKeyrings returns the keyrings in which kernels look for the keys of modules; the last but one is the
+// trusted returns the keyrings in which kernels look for the keys of modules; the last but one is the
 // name before 4.5. The kernels of distributions (Debian, Ubuntu, Red Hat, SUSE) use the platform keyring,
 // those of kernel.org do not.
-func trustedKeyrings() []string {
-	return []string{".builtin_trusted_keys", ".secondary_trusted_keys", ".machine", ".system_keyring", platformKeyring}
+func trusted() []string {
+	return []string{".builtin_trusted_keys", ".secondary_trusted_keys", ".machine", ".system_keyring", Platform}
 }
 
 // Key is a key that the kernel trusts for modules.
@@ -37,12 +41,12 @@ type Key struct {
 	Name    string `json:"name"`              // "SB test db: 1aae…": subject, and subject key id or else serial number
 }
 
-// keyrings holds the keys that the kernel trusts, as far as they are visible.
-type keyrings struct {
-	keys []Key
-	seen bool // there are keyrings
-	// The keyring of each key is known. Otherwise keys has all certificates of the kernel.
-	exact bool
+// Trusted holds the keys that the kernel trusts, as far as they are visible.
+type Trusted struct {
+	Keys []Key
+	Seen bool // there are keyrings
+	// Exact says that the keyring of each key is known. Otherwise Keys has all certificates of the kernel.
+	Exact bool
 }
 
 // procKey is a line of /proc/keys.
@@ -51,11 +55,13 @@ type procKey struct {
 	kind, text string
 }
 
-// readKeys reads the names from /proc/keys and asks the kernel for the content of the keyrings.
-func (in *Input) readKeys() keyrings {
-	text, err := bounded.Text(filepath.Join(in.Proc, "keys"), maxKeys)
+// Read reads the names from /proc/keys and asks for the content of the keyrings; proc is "/proc", and members
+// returns the serial numbers of the keys in a keyring, as [Members] does. The zero value means that nothing is
+// visible.
+func Read(proc string, members func(keyring int32) ([]int32, error)) Trusted {
+	text, err := bounded.Text(filepath.Join(proc, "keys"), maxKeys)
 	if err != nil {
-		return keyrings{}
+		return Trusted{}
 	}
 	all := map[int32]procKey{}
 	for line := range strings.Lines(text) {
@@ -63,48 +69,48 @@ func (in *Input) readKeys() keyrings {
 			all[k.serial] = k
 		}
 	}
-	k := keyrings{exact: true}
-	for _, name := range trustedKeyrings() {
+	k := Trusted{Exact: true}
+	for _, name := range trusted() {
 		for serial, key := range all {
 			if key.kind == "keyring" && key.text == name {
-				k.seen = true
-				k.walk(in, all, serial, name, 0)
+				k.Seen = true
+				k.walk(members, all, serial, name, 0)
 			}
 		}
 	}
-	if k.seen && !k.exact { // every certificate may be trusted
+	if k.Seen && !k.Exact { // every certificate may be trusted
 		for _, key := range all {
 			if key.kind == "asymmetri" {
 				k.add(Key{Name: key.text})
 			}
 		}
 	}
-	slices.SortStableFunc(k.keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(k.Keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	return k
 }
 
 // walk adds the keys of a keyring and of the keyrings in it.
-func (k *keyrings) walk(in *Input, all map[int32]procKey, keyring int32, name string, depth int) {
-	members, err := in.Members(keyring)
+func (k *Trusted) walk(members func(int32) ([]int32, error), all map[int32]procKey, keyring int32, name string, depth int) {
+	serials, err := members(keyring)
 	if err != nil {
-		k.exact = false
+		k.Exact = false
 		return
 	}
-	for _, serial := range members {
+	for _, serial := range serials {
 		switch m := all[serial]; {
 		case m.kind == "asymmetri":
 			k.add(Key{Keyring: name, Name: m.text})
 		case m.kind == "keyring" && depth < maxNested:
-			k.walk(in, all, serial, m.text, depth+1)
+			k.walk(members, all, serial, m.text, depth+1)
 		}
 	}
 }
 
-func (k *keyrings) add(key Key) {
-	if !slices.ContainsFunc(k.keys, func(have Key) bool {
+func (k *Trusted) add(key Key) {
+	if !slices.ContainsFunc(k.Keys, func(have Key) bool {
 		return have.Name == key.Name && (have.Keyring == key.Keyring || key.Keyring == "")
 	}) {
-		k.keys = append(k.keys, key)
+		k.Keys = append(k.Keys, key)
 	}
 }
 
@@ -142,9 +148,9 @@ func parseKey(line string) (procKey, bool) {
 	return k, true
 }
 
-// members asks the kernel for the keys of a keyring with KEYCTL_READ, which root may do with the system's
+// Members asks the kernel for the keys of a keyring with KEYCTL_READ, which root may do with the system's
 // keyrings.
-func members(keyring int32) ([]int32, error) {
+func Members(keyring int32) ([]int32, error) {
 	buf := make([]byte, 1<<10)
 	for {
 		n, err := unix.KeyctlBuffer(unix.KEYCTL_READ, int(keyring), buf, 0)
@@ -167,17 +173,17 @@ func members(keyring int32) ([]int32, error) {
 	return serials, nil
 }
 
-// keyID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else
+// ID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else
 // the serial number as in the certificate.
-func keyID(cert *x509.Certificate) string {
+func ID(cert *x509.Certificate) string {
 	if len(cert.SubjectKeyId) > 0 {
 		return hex.EncodeToString(cert.SubjectKeyId)
 	}
-	return hex.EncodeToString(serialBytes(cert))
+	return hex.EncodeToString(SerialBytes(cert))
 }
 
-// serialBytes returns the content of the serial number in DER, which is never negative.
-func serialBytes(cert *x509.Certificate) []byte {
+// SerialBytes returns the content of the serial number in DER, which is never negative.
+func SerialBytes(cert *x509.Certificate) []byte {
 	b := cert.SerialNumber.Bytes()
 	if len(b) == 0 || b[0]&0x80 != 0 {
 		b = append([]byte{0}, b...)
@@ -185,19 +191,19 @@ func serialBytes(cert *x509.Certificate) []byte {
 	return b
 }
 
-// byID finds a key by the hexadecimal digits at the end of its name.
-func (k keyrings) byID(id string) (Key, bool) {
-	i := slices.IndexFunc(k.keys, func(key Key) bool { return id != "" && strings.HasSuffix(key.Name, ": "+id) })
+// ByID finds a key by the hexadecimal digits at the end of its name.
+func (k Trusted) ByID(id string) (Key, bool) {
+	i := slices.IndexFunc(k.Keys, func(key Key) bool { return id != "" && strings.HasSuffix(key.Name, ": "+id) })
 	if i < 0 {
 		return Key{}, false
 	}
-	return k.keys[i], true
+	return k.Keys[i], true
 }
 
-// byName finds a key by its subject. The kernel writes the organisation before the common name, unless they
+// ByName finds a key by its subject. The kernel writes the organisation before the common name, unless they
 // begin alike.
-func (k keyrings) byName(name string) (Key, bool) {
-	i := slices.IndexFunc(k.keys, func(key Key) bool {
+func (k Trusted) ByName(name string) (Key, bool) {
+	i := slices.IndexFunc(k.Keys, func(key Key) bool {
 		subject := key.Name
 		if end := strings.LastIndex(subject, ": "); end >= 0 {
 			subject = subject[:end]
@@ -207,5 +213,5 @@ func (k keyrings) byName(name string) (Key, bool) {
 	if i < 0 {
 		return Key{}, false
 	}
-	return k.keys[i], true
+	return k.Keys[i], true
 }

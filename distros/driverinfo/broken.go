@@ -1,0 +1,147 @@
+package driverinfo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Kernel is a kernel, as rules look at it.
+type Kernel struct {
+	Release string // as in uname -r: "6.1.0-56-amd64"
+	Version string // the release of kernel.org that it was made from: "6.1.192"; "" if that is not known
+}
+
+// Broken is a range of kernels within a rule's limits on which modules do not compile, or are of no use.
+type Broken struct {
+	From     string   `json:"from"`               // the first version in it: "6.1.187"
+	Below    string   `json:"below,omitempty"`    // the first version after it: "6.2"; "" if it has no end
+	Flavours []string `json:"flavours,omitempty"` // of the modules; empty: all
+	Reason   string   `json:"reason"`             // what happens there, and who has seen it
+}
+
+// BrokenError says that modules of a flavour do not work on a kernel.
+type BrokenError struct {
+	Driver  string // "" when it is not known
+	Flavour string
+	Kernel  Kernel
+	Broken  Broken
+	// Certain is false if the kernel's release does not say whether it is in the range: "6.1.0-56-amd64" for one
+	// that begins at 6.1.187.
+	Certain bool
+}
+
+// Error names the kernel, the range and the reason.
+func (e *BrokenError) Error() string {
+	kernel := e.Kernel.Release
+	if e.Kernel.Version != "" && !strings.HasPrefix(kernel, e.Kernel.Version) {
+		kernel += " (" + e.Kernel.Version + ")"
+	}
+	driver := "the driver"
+	if e.Driver != "" {
+		driver = "driver " + e.Driver
+	}
+	if !e.Certain {
+		return fmt.Sprintf("the %s modules of %s do not work on kernels %s, and kernel %s does not say whether it is one of them: %s",
+			e.Flavour, driver, e.Broken.Range(), kernel, e.Broken.Reason)
+	}
+	return fmt.Sprintf("the %s modules of %s do not work on kernel %s, nor on any other %s: %s", e.Flavour, driver, kernel, e.Broken.Range(), e.Broken.Reason)
+}
+
+// Range returns the range in words: "from 6.1.187 on, below 6.2".
+func (b Broken) Range() string {
+	if b.Below == "" {
+		return "from " + b.From + " on"
+	}
+	return "from " + b.From + " on, below " + b.Below
+}
+
+// Affects reports whether the range is about a flavour.
+func (b Broken) Affects(flavour string) bool {
+	return len(b.Flavours) == 0 || slices.Contains(b.Flavours, flavour)
+}
+
+// CheckFlavour looks for a kernel in the ranges for a flavour. The error is a *BrokenError, a certain one if
+// there is any.
+func (r KernelRule) CheckFlavour(k Kernel, flavour string) error {
+	var doubt *BrokenError
+	for _, b := range r.Broken {
+		if !b.Affects(flavour) {
+			continue
+		}
+		in, certain := b.contains(k)
+		switch {
+		case in && certain:
+			return &BrokenError{Flavour: flavour, Kernel: k, Broken: b, Certain: true}
+		case in && doubt == nil:
+			doubt = &BrokenError{Flavour: flavour, Kernel: k, Broken: b}
+		}
+	}
+	if doubt == nil {
+		return nil
+	}
+	return doubt
+}
+
+// contains reports whether a kernel is in the range, and whether that is certain.
+func (b Broken) contains(k Kernel) (in, certain bool) {
+	version := numbers(k.Version)
+	if len(version) == 0 {
+		if version = numbers(k.Release); len(version) == 3 && version[2] == 0 {
+			version = version[:2] // systems that count otherwise: 6.1.0-56
+		}
+	}
+	if len(version) < 2 {
+		return false, false
+	}
+	reaches, known := atLeast(version, numbers(b.From))
+	if b.Below == "" {
+		return reaches || !known, known
+	}
+	passed, alsoKnown := atLeast(version, numbers(b.Below))
+	if known && !reaches || alsoKnown && passed {
+		return false, true
+	}
+	return true, known && alsoKnown
+}
+
+// atLeast compares a version with a limit. known is false if the version has too few numbers to tell.
+func atLeast(version, limit []int) (yes, known bool) {
+	if c := compare(version, limit); c != 0 || len(version) >= len(limit) {
+		return c >= 0, true
+	}
+	rest := limit[len(version):]
+	return !slices.ContainsFunc(rest, func(n int) bool { return n != 0 }), !slices.ContainsFunc(rest, func(n int) bool { return n != 0 })
+}
+
+// CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was overridden. The
+// error is a *BrokenError.
+func (i Description) CheckFlavour(k Kernel, flavour string) error {
+	err := i.Kernel.CheckFlavour(k, flavour)
+	broken, ok := err.(*BrokenError) //nolint:errorlint // KernelRule returns it bare
+	if !ok || i.Overrides(KernelLimit) || i.Overrides(KernelBroken) {
+		return nil
+	}
+	broken.Driver = i.Driver
+	return broken
+}
+
+// check returns what is wrong with a range: "" if nothing is.
+func (b Broken) check() string {
+	switch {
+	case !seriesShape().MatchString(b.From) || b.Below != "" && !seriesShape().MatchString(b.Below):
+		return fmt.Sprintf("%.80q to %.80q are no versions of kernels", b.From, b.Below)
+	case b.Below != "" && compare(numbers(b.From), numbers(b.Below)) >= 0:
+		return fmt.Sprintf("%s is not below %s", b.From, b.Below)
+	case b.Reason == "":
+		return "it has no reason"
+	case len(b.Reason) > maxReason:
+		return fmt.Sprintf("its reason is longer than %d bytes", maxReason)
+	}
+	for n, f := range b.Flavours {
+		if f != Proprietary && f != Open || slices.Contains(b.Flavours[:n], f) {
+			return fmt.Sprintf("flavours %.80q: each must be %s or %s, once", b.Flavours, Proprietary, Open)
+		}
+	}
+	return ""
+}
