@@ -132,8 +132,12 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 	if err != nil {
 		return nil, err
 	}
+	imex, err := n.wantIMEX(majors, own)
+	if err != nil {
+		return nil, err
+	}
 	caps, err := n.wantCaps(majors)
-	return slices.Concat(want, fabric, caps), err
+	return slices.Concat(want, fabric, imex, caps), err
 }
 
 func firstOf(majors map[string]uint32, names ...string) (uint32, bool) {
