@@ -73,7 +73,7 @@ func TestBrokenRoots(t *testing.T) {
 		{name: "a library that is cut off", spoil: func(r spoiled) {
 			r.remove(libs + "/libnvidia-ml.so." + driver)
 			require.NoError(r.T, os.WriteFile(filepath.Join(r.dir, libs, "libnvidia-ml.so."+driver), []byte("\x7fELF"), 0o644))
-		}, problems: []string{"validator's nvidia-smi: nvidia-smi: exit code 12", "DRA driver's prestart, version: nvidia-smi: exit code 12"}, content: true},
+		}, problems: []string{"validator's nvidia-smi: nvidia-smi: exit code 12", "DRA driver's prestart: nvidia-smi: exit code 12"}, content: true},
 		{name: "firmware behind a dead link", spoil: func(r spoiled) {
 			r.remove("lib/firmware/nvidia/" + driver)
 			r.symlink("../../../share/nowhere", "lib/firmware/nvidia/"+driver)

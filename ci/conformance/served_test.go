@@ -66,7 +66,7 @@ func sound(t *testing.T, r inside.Report) {
 		"container of nvidia-ctk": {Libraries: make([]string, 20), Devices: make([]string, 6)},
 		"container of nvcdi":      {Libraries: make([]string, 20), Devices: make([]string, 5)},
 
-		"DRA driver's prestart, version": {},
+		"DRA driver's prestart": {},
 	} {
 		c, ok := r.Client(name)
 		got := c.Found

@@ -23,11 +23,10 @@ var (
 // (hack/kubelet-plugin-prestart.sh, release 0.5.0). It makes a link to the driver root, because the root
 // may appear later. nvidia-smi must be a regular file in a folder that is no link; libnvidia-ml.so.1 may
 // be a link that leads to a file in the container. Then it runs that nvidia-smi with an empty
-// environment, except LD_PRELOAD. If no GPU is left to containers, the script asks for the version only,
-// which is asked here always.
+// environment, except LD_PRELOAD. If no GPU is left to containers, it asks for the version only.
 //
-// The script leaves at exit code 0. Fake GPUs do not initialise, and nvidia-smi of R535 needs the module also
-// for its version, so the code is judged as that of the validator's nvidia-smi.
+// The script leaves at exit code 0. Fake GPUs do not initialise, and nvidia-smi of R535 needs the module and
+// a GPU also for its version, so the code is judged as that of the validator's nvidia-smi.
 func (s session) prestart(ctx context.Context) {
 	c := Client{Name: "DRA driver's prestart"}
 	if err := os.Symlink(driverRoot, prestartRoot); err != nil {
@@ -46,13 +45,11 @@ func (s session) prestart(ctx context.Context) {
 		s.end(c)
 		return
 	}
-	environment := []string{"LD_PRELOAD=" + lib}
-	if !gpusLent() {
-		c, stdout, stderr := s.execute(ctx, c.Name, environment, smi)
-		s.smi(&c, c.Code)
-		s.end(c, stdout, stderr)
+	command := []string{smi}
+	if gpusLent() {
+		command = append(command, "--version")
 	}
-	c, stdout, stderr := s.execute(ctx, "DRA driver's prestart, version", environment, smi, "--version")
+	c, stdout, stderr := s.execute(ctx, c.Name, []string{"LD_PRELOAD=" + lib}, command...)
 	s.smi(&c, c.Code)
 	s.end(c, stdout, stderr)
 }
