@@ -81,11 +81,11 @@ func TestManyReadOnce(t *testing.T) {
 			inputs[strings.TrimPrefix(words[0], "sha256:")] = words[2]
 		}
 	}
-	require.NoError(t, os.MkdirAll(filepath.Join(u.Cache, "layers"), 0o755))
 	requests := u.Requests("")
-	blobs, records := watch(t, filepath.Join(u.Cache, "blobs", "sha256")), watch(t, filepath.Join(u.Cache, "layers"))
+	stop := watch(t, filepath.Join(u.Cache, "blobs", "sha256"))
 	r := u.Run(t, "--all", "--output", "oci:"+u.Path("dist"))
-	opened, made := blobs().opened, records().renamed
+	used := stop()
+	opened, made := used.opened, used.renamed
 	r.Want(t, 0)
 	assert.Equalf(t, fleetTargets, strings.Count(r.Stdout, "@sha256:"), "images")
 	archives, packages := 0, 0
@@ -102,14 +102,14 @@ func TestManyReadOnce(t *testing.T) {
 	if archives != 3 || packages < 4*5 {
 		t.Errorf("%d archives and %d packages", archives, packages)
 	}
-	for key, n := range made {
+	for digest, n := range made {
 		if n != 1 {
-			t.Errorf("the layer %s was made %d times", key, n)
+			t.Errorf("the layer %s was made %d times", digest, n)
 		}
 	}
-	// Packages of 4 systems, 2 layers of 3 drivers, the entrypoint, and 12 descriptions; the outlines of these
-	// and of 4 bases; 12 lists of files.
-	assert.Equalf(t, (4+2*3+1+12)*2+4+12, len(made), "layers and outlines")
+	// Packages of 4 systems, 2 layers of 3 drivers, the entrypoint, 12 descriptions and 12 lists of files; the
+	// outlines of these and of 4 bases.
+	assert.Equalf(t, (4+2*3+1+12+12)*2+4, len(made), "layers and outlines")
 	if got := u.Requests("") - requests; got > 4*5 {
 		t.Errorf("%d requests for 4 systems", got)
 	}
