@@ -165,8 +165,8 @@ func TestFabric(t *testing.T) {
 	}
 }
 
-// TestFabricBilled: each component has its own licence in a bill of materials, with its text; one whose text is
-// the driver's has the driver's.
+// TestFabricBilled: each component has its own licence in a bill of materials, with its text; one whose text
+// is the driver's has the driver's.
 func TestFabricBilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

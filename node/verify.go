@@ -82,8 +82,8 @@ func (n *Node) judge() string {
 // fabricEvery is how often a start asks GPUs that register with their NVLink fabric.
 const fabricEvery = 2 * time.Second
 
-// awaitFabric examines the driver again while its GPUs register with the fabric. When that takes too long, the
-// start goes on with a node that is not ready.
+// awaitFabric examines the driver again while its GPUs register with the fabric. When that takes too long,
+// the start goes on with a node that is not ready.
 func (n *Node) awaitFabric(ctx context.Context, reason string, err error) (string, error) {
 	for err == nil && reason != "" && n.registration.Expected(n.now()) {
 		n.status.Change(func(st *status.Snapshot) { st.Reason = reason })

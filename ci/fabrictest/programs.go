@@ -1,7 +1,7 @@
 // Package fabrictest has stand-ins for nv-fabricmanager, nvlsm and nvidia-imex, which exist only in NVIDIA's
-// archives and work only on machines with NVLink switches. They check what the real ones depend on: arguments,
-// configuration, order, the socket and the port's GUID. They write what they did to Journal, and fail or hang
-// if a file below Modes says so. Nothing in them configures a fabric.
+// archives and work only on machines with NVLink switches. They check what the real ones depend on:
+// arguments, configuration, order, the socket and the port's GUID. They write what they did to Journal, and
+// fail or hang if a file below Modes says so. Nothing in them configures a fabric.
 package fabrictest
 
 import (
@@ -39,6 +39,9 @@ var programs = map[string]func(p program, args []string) error{
 	"usr/bin/nvidia-imex":         program.imex,
 }
 
+// errSilent ends a stand-in that has explained itself in its log.
+var errSilent = errors.New("the log says it")
+
 type program struct{ name, root, path string }
 
 // Main plays the stand-in whose path the command line begins with. It returns false if that is none.
@@ -49,7 +52,9 @@ func Main(args []string) (code int, played bool) {
 			continue
 		}
 		p := program{filepath.Base(path), root, args[0]}
-		if err := run(p, args[1:]); err != nil {
+		if err := run(p, args[1:]); errors.Is(err, errSilent) {
+			return 1, true
+		} else if err != nil {
 			fmt.Fprintf(os.Stderr, "stand-in for %s: %v\n", p.name, err)
 			return 1, true
 		}
@@ -82,7 +87,7 @@ func (p program) begin(args []string) error {
 	case text == "fails":
 		return errors.New("it was told to fail")
 	case text == "hangs":
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 	}
 	return nil
 }
@@ -153,7 +158,7 @@ func (p program) manager(args []string) error {
 	}
 	if err := p.begin(args); err != nil { // as the real one, it explains itself in its log only
 		_ = os.WriteFile(p.file(logFile), []byte(err.Error()+"\n"), 0o644)
-		os.Exit(1)
+		return errSilent
 	}
 	text, err := os.ReadFile(*config)
 	if err != nil {
@@ -176,7 +181,7 @@ func (p program) manager(args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		if text, err := os.ReadFile(p.file(pidFile)); err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(cmd.Process.Pid) {
 			return p.note("has set up the fabric")
 		}

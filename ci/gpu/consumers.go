@@ -107,8 +107,8 @@ func addAll(ctx context.Context, tree *rootfs.Tree, dir string) error {
 	})
 }
 
-// askPrestart does what the kubelet plugin of NVIDIA's DRA driver does before it starts: it finds nvidia-smi, a
-// regular file, and libnvidia-ml.so.1, and runs the one with the other in an empty environment.
+// askPrestart does what the kubelet plugin of NVIDIA's DRA driver does before it starts: it finds nvidia-smi,
+// a regular file, and libnvidia-ml.so.1, and runs the one with the other in an empty environment.
 func askPrestart(ctx context.Context, s *session) found {
 	if s.root == "" {
 		return notAsked("there is no driver root")

@@ -85,7 +85,8 @@ func questions() []question {
 	}
 }
 
-// impossible are what a machine cannot be asked that must stay as it is, with the tests that ask it elsewhere.
+// impossible are what a machine cannot be asked that must stay as it is, with the tests that
+// ask it elsewhere.
 func impossible() []Answer {
 	rows := []Answer{
 		{Question: "loading and unloading the modules", Compared: "would change the machine; the scenarios of ci/lab load NVIDIA's modules on a fake GPU"},

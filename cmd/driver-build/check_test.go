@@ -96,7 +96,8 @@ func TestCheckBroken(t *testing.T) {
 	u.tool(t, "check --os debian").Want(t, 2, "debian12")
 }
 
-// TestCheckComponents: an archive of a component that is not there, or that has another size, breaks its pair.
+// TestCheckComponents: an archive of a component that is not there, or that has another size,
+// breaks its pair.
 func TestCheckComponents(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -132,8 +132,8 @@ press driver-build list -o ya
 	}
 }
 
-// TestCompletionInOtherShells asks a real fish and a real zsh, with the scripts that driver-build prints, for the
-// words of the same lines. zsh's own display of them is replaced, since it needs a terminal.
+// TestCompletionInOtherShells asks a real fish and a real zsh, with the scripts that driver-build prints, for
+// the words of the same lines. zsh's own display of them is replaced, since it needs a terminal.
 func TestCompletionInOtherShells(t *testing.T) {
 	t.Parallel()
 	lines := []string{"driver-build lis", "driver-build --os debian12 --profile co", "driver-build --os debian12 --driver 535.", "driver-build list -o ya"}

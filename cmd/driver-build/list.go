@@ -72,7 +72,8 @@ func printPairs(a *session.App, pairs []batch.Pair, format string) error {
 	}
 }
 
-// componentNames returns the names of a pair's components. One whose checksum is not known has a question mark.
+// componentNames returns the names of a pair's components. One whose checksum is not known has a
+// question mark.
 func componentNames(p batch.Pair) string {
 	var names []string
 	for _, c := range p.Components {

@@ -66,7 +66,8 @@ func TestList(t *testing.T) {
 	assert.Contains(t, r.Stdout, "418.87.01-ubuntu16.04")
 }
 
-// withComponents writes a matrix, components.yaml, whose new driver has components with these archives for amd64.
+// withComponents writes a matrix, components.yaml, whose new driver has components with these archives
+// for amd64.
 func (u *user) withComponents(t *testing.T, archives map[string][]byte) {
 	t.Helper()
 	var b strings.Builder

@@ -39,8 +39,8 @@ func (r *reportFlags) flags(f *pflag.FlagSet) {
 // taintKey is a qualified name of Kubernetes.
 var taintKey = lazyregexp.New(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
-// managedTaints are the prefixes of taints that a controller of Kubernetes sets again whenever its own conditions
-// ask for them: the lifecycle of nodes, the cloud's controller, and the Node Readiness Controller.
+// managedTaints are the prefixes of taints that a controller of Kubernetes sets again whenever its own
+// conditions ask for them: the lifecycle of nodes, the cloud's controller, and the Node Readiness Controller.
 var managedTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "readiness.k8s.io/"}
 
 // managed says whether a controller of Kubernetes manages the taint.

@@ -114,8 +114,8 @@ func atLeast(version, limit []int) (yes, known bool) {
 	return !slices.ContainsFunc(rest, func(n int) bool { return n != 0 }), !slices.ContainsFunc(rest, func(n int) bool { return n != 0 })
 }
 
-// CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was overridden. The
-// error is a *BrokenError.
+// CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was overridden.
+// The error is a *BrokenError.
 func (i Description) CheckFlavour(k Kernel, flavour string) error {
 	err := i.Kernel.CheckFlavour(k, flavour)
 	broken, ok := err.(*BrokenError) //nolint:errorlint // KernelRule returns it bare

@@ -88,7 +88,7 @@ func (b *Batch) Build(ctx context.Context, plans *Plans, g Group) (out Built, er
 				return err
 			}
 			out.Recipes[i] = r
-			out.Images[i], err = plans.Builder.Build(ectx, r)
+			out.Images[i], err = plans.Build(ectx, r)
 			return b.explain(ctx, plans.Builder, im, err)
 		})
 	}

@@ -68,6 +68,7 @@ func (k *Kernels) Check() error {
 	return nil
 }
 
+// CheckKernelFlavours returns an error for a text that cannot be the flavour of a kernel.
 func CheckKernelFlavours(flavours []string) error {
 	for _, f := range flavours {
 		if !kernelFlavour.MatchString(f) {

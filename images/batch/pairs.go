@@ -18,8 +18,8 @@ type Pair struct {
 	Tag      string   `json:"tag" yaml:"tag"`
 	Flavours []string `json:"flavours,omitempty" yaml:"flavours,omitempty"`
 	Source   string   `json:"source,omitempty" yaml:"source,omitempty"`
-	// Components are the driver's programs and libraries for NVSwitch and NVLink: those that the image gets, and those
-	// that are left out because no public source has their checksum.
+	// Components are the driver's programs and libraries for NVSwitch and NVLink: those that the image gets, and
+	// those that are left out because no public source has their checksum.
 	Components []Component `json:"components,omitempty" yaml:"components,omitempty"`
 	Excluded   string      `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
 	Limits     []string    `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
@@ -82,8 +82,8 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 	return p, nil
 }
 
-// components returns what the matrix has for an architecture, and what NVIDIA's redist folder has beside it, by
-// name.
+// components returns what the matrix has for an architecture, and what NVIDIA's redist folder has beside it,
+// by name.
 func components(d matrix.Driver, arch string) (all []Component) {
 	for _, c := range d.Components.For(arch) {
 		all = append(all, Component{c.Name, c.Version, c.SHA256})

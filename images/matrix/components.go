@@ -33,8 +33,8 @@ type Component struct {
 }
 
 // Released returns the components of the driver's own version that NVIDIA's redist folder has for an
-// architecture, as far as its manifests are known, whether or not the matrix has them: fabric manager and NSCQ
-// from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public source has.
+// architecture, as far as its manifests are known, whether or not the matrix has them: fabric manager and
+// NSCQ from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public source has.
 func Released(driver string) (names []string) {
 	if major(driver) >= 470 {
 		names = append(names, FabricManager)

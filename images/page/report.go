@@ -52,8 +52,8 @@ type Driver struct {
 	Flavours []string // of the kernel modules
 	Min, Max string   // kernel limits, "" for none
 	Reason   string   // where Max comes from
-	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are those
-	// that NVIDIA has, and whose checksum no public source has.
+	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are
+	// those that NVIDIA has, and whose checksum no public source has.
 	Components, Unknown []string
 }
 

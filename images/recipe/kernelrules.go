@@ -50,7 +50,8 @@ func working(d matrix.Driver, k driverinfo.Kernel, some []string) string {
 	return ""
 }
 
-// AnyFlavour reports whether the modules of one flavour at least work on a kernel, as far as the matrix knows.
+// AnyFlavour reports whether the modules of one flavour at least work on a kernel, as far as the
+// matrix knows.
 func AnyFlavour(d matrix.Driver, k distros.Kernel, flavours []string) bool {
 	return slices.ContainsFunc(flavours, func(f string) bool { return CheckFlavours(d, k, []string{f}) == nil })
 }

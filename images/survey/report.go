@@ -108,8 +108,8 @@ func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) page.Report 
 	return shown
 }
 
-// components returns the components of a driver with the architectures of the pairs that get them, and those that
-// pairs go without because their checksum is not known: "fabricmanager (amd64, arm64)".
+// components returns the components of a driver with the architectures of the pairs that get them, and those
+// that pairs go without because their checksum is not known: "fabricmanager (amd64, arm64)".
 func components(pairs []batch.Pair, version string) (known, unknown []string) {
 	with, without := map[string][]string{}, map[string][]string{}
 	for _, p := range pairs {

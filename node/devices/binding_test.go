@@ -43,7 +43,8 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// TestSilent: a GPU whose configuration space is readable answers. A GPU that sleeps is not woken to find out.
+// TestSilent: a GPU whose configuration space is readable answers. A GPU that sleeps is not woken to
+// find out.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

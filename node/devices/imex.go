@@ -9,8 +9,8 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// wantIMEX returns IMEX channel 0 if the driver was loaded to make it (NVreg_CreateImexChannel0=1). The driver
-// makes it in the host's /dev only.
+// wantIMEX returns IMEX channel 0 if the driver was loaded to make it (NVreg_CreateImexChannel0=1). The
+// driver makes it in the host's /dev only.
 func (n Nodes) wantIMEX(majors map[string]uint32, own owner) ([]wantedNode, error) {
 	major, ok := majors["nvidia-caps-imex-channels"]
 	if !ok {

@@ -1,5 +1,5 @@
-// Package fabric knows the NVLink fabric of a machine: whether there is one that this node has to manage, which
-// programs, kernel modules and settings that takes, and what the GPUs say about it.
+// Package fabric knows the NVLink fabric of a machine: whether there is one that this node has to manage,
+// which programs, kernel modules and settings that takes, and what the GPUs say about it.
 //
 // Up to NVLink 4 (HGX and DGX with V100, A100, H100, H200) the NVSwitches are PCI functions, and the fabric
 // manager configures them. With NVLink 5 (HGX and DGX with B100, B200, B300) they are not: the host reaches

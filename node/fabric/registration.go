@@ -16,8 +16,9 @@ type Registration struct {
 	since time.Time // since when GPUs have not finished; zero: they have
 }
 
-// Judge returns why the fabric keeps the node from being ready, since CUDA programs would fail with error 802,
-// and warns of what else the GPUs say. The reason has no duration, so that each new reason is reported once.
+// Judge returns why the fabric keeps the node from being ready, since CUDA programs would fail with
+// error 802, and warns of what else the GPUs say. The reason has no duration, so that each new reason is
+// reported once.
 func (r *Registration) Judge(now time.Time, gpus []probe.Device, warn func(format string, args ...any)) string {
 	if r.Who == Ignore {
 		return ""

@@ -77,7 +77,7 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 	fallen := fallenOff(log)
 	for _, g := range bus {
 		k, seen := w.known[g.Address]
-		if !seen || k.gone || k.Driver != g.Driver { // a driver that is bound anew begins with a working GPU
+		if !seen || k.gone || k.Driver != g.Driver { // a driver that is bound again begins with a working GPU
 			was := seen && k.was
 			state := status.GPUState("")
 			if seen {

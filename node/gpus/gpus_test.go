@@ -93,8 +93,8 @@ func answer(addresses ...string) probe.Answer {
 	return a
 }
 
-// TestLentAndBack: unbound, bound to vfio-pci, unbound, bound to nvidia. The other GPU works all the time, and
-// nothing is broken at any time.
+// TestLentAndBack: unbound, bound to vfio-pci, unbound, bound to nvidia. The other GPU works all the time,
+// and nothing is broken at any time.
 func TestLentAndBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, one, two)

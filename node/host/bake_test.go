@@ -176,9 +176,9 @@ func TestBakedMismatch(t *testing.T) {
 	}
 }
 
-// TestBakedStorage checks a start with a baked folder on a disk that is full or read-only: what fits is used, and
-// nothing is written, also beside the remains of a bake that was killed. What does not fit ends the start with an
-// error that says what to do, and leaves the folder as it was.
+// TestBakedStorage checks a start with a baked folder on a disk that is full or read-only: what fits is used,
+// and nothing is written, also beside the remains of a bake that was killed. What does not fit ends the start
+// with an error that says what to do, and leaves the folder as it was.
 func TestBakedStorage(t *testing.T) {
 	gate.Root(t, "it mounts")
 	full := func(t *testing.T, dir string) {
@@ -224,7 +224,7 @@ func TestBakedStorage(t *testing.T) {
 				assert.ErrorIs(t, err, c.want)
 				assert.ErrorContains(t, err, c.text)
 				_, err = (&supply{cfg: b.Config, info: info}).logFile(baseWant)
-				assert.Equalf(t, c.want == unix.EROFS, errors.Is(err, unix.EROFS), "a compile: %v", err)
+				assert.Equalf(t, errors.Is(c.want, unix.EROFS), errors.Is(err, unix.EROFS), "a compile: %v", err)
 			}
 			after := files(t, dir)
 			delete(before, dir+"/roots/.tmp-1/usr/lib/libcuda.so") // a start removes it where it can

@@ -56,8 +56,8 @@ type procKey struct {
 }
 
 // Read reads the names from /proc/keys and asks for the content of the keyrings; proc is "/proc", and members
-// returns the serial numbers of the keys in a keyring, as [Members] does. The zero value means that nothing is
-// visible.
+// returns the serial numbers of the keys in a keyring, as [Members] does. The zero value means that nothing
+// is visible.
 func Read(proc string, members func(keyring int32) ([]int32, error)) Trusted {
 	text, err := bounded.Text(filepath.Join(proc, "keys"), maxKeys)
 	if err != nil {

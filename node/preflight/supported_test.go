@@ -202,8 +202,8 @@ func FuzzReadSupported(f *testing.F) {
 	})
 }
 
-// TestFlavourBroken: auto takes the flavour that works on the kernel; a request, a GPU and modules of the image
-// count more.
+// TestFlavourBroken: auto takes the flavour that works on the kernel; a request, a GPU and modules of the
+// image count more.
 func TestFlavourBroken(t *testing.T) {
 	t.Parallel()
 	const reason = "pci_resize_resource has four arguments"

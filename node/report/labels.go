@@ -55,7 +55,7 @@ type labelledGPU struct {
 //	nvidia.com/driver.gpu.model                                 Tesla-T4, or mixed
 //	nvidia.com/driver.gpu.count, .working                       number of GPUs, and of those that initialised
 //	nvidia.com/driver.gpu.count.MODEL                           of each model, if they are mixed
-//	nvidia.com/driver.gpu.lent                                  others: GPUs that the driver does not have, if there are any
+//	nvidia.com/driver.gpu.lent                                  others: GPUs of other drivers, if there are any
 //
 // Without any GPU there are no labels about GPUs, because the GPUs are not known.
 func labelsOf(version, flavour string, gpus []labelledGPU, others int) map[string]string {

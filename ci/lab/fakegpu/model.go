@@ -36,8 +36,8 @@ var (
 	Lost   = gpuModel("Lost", 0x1eb8, 0xffffffff, 0xffffffff)   // ENODEV: fallen off the bus
 )
 
-// Functions that are no GPUs: an NVSwitch of an HGX H100, and the ConnectX function by which the switches of an
-// HGX B200 are managed, as its vital product data say.
+// Functions that are no GPUs: an NVSwitch of an HGX H100, and the ConnectX function by which the switches of
+// an HGX B200 are managed, as its vital product data say.
 var (
 	NVSwitch   = Model{Name: "NVSwitch", Device: 0x22a3, Class: 0x068000}
 	Management = Model{Name: "Management", Vendor: 0x15b3, Device: 0x1021, Class: 0x020700,

@@ -69,8 +69,8 @@ func gpus(t *testing.T, g *lab.Guest, p *lab.Process, states ...status.GPUState)
 }
 
 // A GPU is bound to vfio-pci and back while a process holds the driver, and the driver stays ready. One that
-// was lent at the start gets its device file when it comes back. With all GPUs lent the driver stays, also for
-// the next container, and a GPU that leaves in the middle of a stop is in nobody's way.
+// was lent at the start gets its device file when it comes back. With all GPUs lent the driver stays, also
+// for the next container, and a GPU that leaves in the middle of a stop is in nobody's way.
 func Test25Lent(t *testing.T) {
 	g := stage{gpus: []fakegpu.Model{fakegpu.T4, fakegpu.L4}, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}},
 		edit: func(c *lab.Config) { c.IOMMU = true }}.start(t)

@@ -158,12 +158,13 @@ func bakedStarts(t *testing.T, kernel *lab.HostKernel, runs int) (all []start) {
 // row writes the medians of several starts to the table, and to the test's log.
 func row(t *testing.T, table *strings.Builder, name string, pull float64, all ...start) {
 	t.Helper()
-	line := "| " + name + " |"
+	cells := []string{"| " + name}
 	for i := range parts {
-		line += " " + seconds(median(all, func(s start) time.Duration { return s.parts[i] })) + " |"
+		cells = append(cells, seconds(median(all, func(s start) time.Duration { return s.parts[i] })))
 	}
 	total := median(all, func(s start) time.Duration { return s.ready })
-	line += fmt.Sprintf(" %s | **%s** | %.0f |", seconds(total), seconds(total+all[0].parts[0]), pull)
+	cells = append(cells, seconds(total), "**"+seconds(total+all[0].parts[0])+"**", fmt.Sprintf("%.0f |", pull))
+	line := strings.Join(cells, " | ")
 	t.Log(line)
 	table.WriteString(line + "\n")
 }
