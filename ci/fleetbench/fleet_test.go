@@ -128,15 +128,16 @@ func BenchmarkImages(b *testing.B) {
 	const side, payload = 10, 64 << 20
 	c := newCaller(b, imagetest.Fleet{Systems: side, Drivers: side, Files: 2000, Payload: payload})
 	systems := []string{"debian12", "debian13", "ubuntu22.04", "ubuntu24.04", "ubuntu20.04", "debian11", "ubuntu18.04", "ubuntu16.04", "ubuntu26.04", "flatcar"}
-	diagonal := c.Matrix() + "exclude:\n"
+	var diagonal strings.Builder
+	diagonal.WriteString(c.Matrix() + "exclude:\n")
 	for i, system := range systems {
 		for j := range side {
 			if i != j {
-				diagonal += fmt.Sprintf("  - {system: %s, driver: 535.%d.01, reason: not on the diagonal}\n", system, 100+j)
+				fmt.Fprintf(&diagonal, "  - {system: %s, driver: 535.%d.01, reason: not on the diagonal}\n", system, 100+j)
 			}
 		}
 	}
-	require.NoError(b, os.WriteFile(c.path("diagonal.yaml"), []byte(diagonal), 0o600))
+	require.NoError(b, os.WriteFile(c.path("diagonal.yaml"), []byte(diagonal.String()), 0o600))
 	build := "--all --allow-missing-programs --output oci:" + c.path("dist")
 	for _, run := range []struct{ name, matrix string }{{"distinct/10", "diagonal.yaml"}, {"all/100", "matrix.yaml"}} {
 		from := " --matrix " + c.path(run.matrix)

@@ -12,8 +12,8 @@ type GPU struct {
 	UUID    string   `json:"uuid,omitempty"`   // from NVML
 	Works   bool     `json:"works"`            // whether it initialised
 	Reason  string   `json:"reason,omitempty"` // the kernel's message, if it does not work, or who has it
-	// Fabric is its registration with the NVLink fabric: not started, in progress, completed, unknown; empty: it has
-	// none.
+	// Fabric is its registration with the NVLink fabric: not started, in progress, completed, unknown; empty: it
+	// has none.
 	Fabric string `json:"fabric,omitempty"`
 }
 
