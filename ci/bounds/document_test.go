@@ -32,7 +32,7 @@ var readers = []string{
 	"images/attestation", "images/bundle", "images/bundle/reading", "images/bundle/tarfile", "images/bundle/writing", "images/driver", "images/helmchart", "images/layer",
 	"images/lockfile", "images/matrix", "images/modsign", "images/moduleset", "images/oci", "images/oci/tarindex", "images/provenance", "images/rebuild", "images/registry",
 	"images/redist", "images/registry/transport", "images/releases", "images/rootfs", "images/runfile", "images/runner/chroot", "images/sbom", "images/signature", "images/verify", "images/vex",
-	"kmod/sign", "kmod/sign/keyfile", "node/headers",
+	"kmod/sign", "kmod/sign/keyfile", "node/fabric", "node/headers",
 }
 
 // bound is one row of a table of the document.

@@ -126,13 +126,19 @@ func (f Facts) listed() (map[string]string, error) {
 	return all, nil
 }
 
-// holds reports whether a file holds a text.
+// holds reports whether a file of at most maxProgram bytes holds a text.
 func holds(path, text string) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
+	switch st, err := file.Stat(); {
+	case err != nil:
+		return false, err
+	case st.Size() > maxProgram:
+		return false, &bounded.TooLargeError{Limit: maxProgram}
+	}
 	r := io.LimitReader(file, maxProgram)
 	buf, kept := make([]byte, 1<<20), 0
 	for {

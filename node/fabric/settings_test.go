@@ -41,12 +41,16 @@ func TestFaults(t *testing.T) {
 			want: "/" + fmProgram + " does not hold the version of the driver"},
 		"written in another way": {files: []map[string]string{image, program("570.1"), switches}, want: "does not hold the version", doubt: true},
 		"a damaged list":         {files: []map[string]string{image, good, switches, {"root/" + componentsFile: `[]`}}, want: "it is no list of versions", doubt: true},
-		"a bad key":              {files: []map[string]string{image, good, switches}, settings: map[string]string{"a.b": "1"}, want: "NVFM_CONFIG_a.b"},
-		"two lines":              {files: []map[string]string{image, good, switches}, settings: map[string]string{"A": "1\nB=2"}, want: "more than one line"},
-		"ours":                   {files: []map[string]string{image, good, switches}, settings: map[string]string{"DAEMONIZE": "0"}, want: "belongs to the supervisor"},
-		"two modes":              {files: []map[string]string{image, good, switches}, mode: ModeShared, settings: map[string]string{modeKey: "2"}, want: "set one of them"},
-		"a mounted file":         {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL=3\n\nFABRIC_MODE = 2\n"}}},
-		"a wrong mounted file":   {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL: 3\n"}}, want: `fabricmanager.cfg:2: "LOG_LEVEL: 3" is no setting`},
+		"a list beyond its bound": {files: []map[string]string{image, good, switches, {"root/" + componentsFile: strings.Repeat(" ", maxComponents+1)}},
+			want: "larger than 65536 bytes", doubt: true},
+		"a mounted file beyond its bound": {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": strings.Repeat("#", maxConfig+1)}},
+			want: "larger than 1048576 bytes"},
+		"a bad key":            {files: []map[string]string{image, good, switches}, settings: map[string]string{"a.b": "1"}, want: "NVFM_CONFIG_a.b"},
+		"two lines":            {files: []map[string]string{image, good, switches}, settings: map[string]string{"A": "1\nB=2"}, want: "more than one line"},
+		"ours":                 {files: []map[string]string{image, good, switches}, settings: map[string]string{"DAEMONIZE": "0"}, want: "belongs to the supervisor"},
+		"two modes":            {files: []map[string]string{image, good, switches}, mode: ModeShared, settings: map[string]string{modeKey: "2"}, want: "set one of them"},
+		"a mounted file":       {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL=3\n\nFABRIC_MODE = 2\n"}}},
+		"a wrong mounted file": {files: []map[string]string{image, good, switches, {"drivers/fabricmanager.cfg": "# ours\nLOG_LEVEL: 3\n"}}, want: `fabricmanager.cfg:2: "LOG_LEVEL: 3" is no setting`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,6 +70,18 @@ func TestFaults(t *testing.T) {
 			assert.Contains(t, faults[0].Text, c.want)
 		})
 	}
+}
+
+// Of a program beyond its bound nothing is read.
+func TestLargeProgram(t *testing.T) {
+	t.Parallel()
+	f := machine(t, image, map[string]string{"root/" + fmProgram: driverVersion}, nvswitch("0000:05:00.0"))
+	require.NoError(t, os.Truncate(f.path(fmProgram), maxProgram+1)) // a hole
+	faults := f.Faults(driverVersion)
+	if len(faults) != 1 || !faults[0].Doubt {
+		t.Fatalf("%+v", faults)
+	}
+	assert.Contains(t, faults[0].Text, "the version of /usr/bin/nv-fabricmanager is not known: larger than 268435456 bytes")
 }
 
 // The mounted file replaces the image's, and the environment's settings count more.

@@ -37,7 +37,8 @@ var (
 )
 
 // Functions that are no GPUs: an NVSwitch of an HGX H100, and the ConnectX function by which the switches of
-// an HGX B200 are managed, as its vital product data say.
+// an HGX B200 are managed, as its vital product data say. 535.261.03 probes the NVSwitch and refuses it with
+// EIO, after WARNINGs of its own (SXid 10009, firmware recovery mode).
 var (
 	NVSwitch   = Model{Name: "NVSwitch", Device: 0x22a3, Class: 0x068000}
 	Management = Model{Name: "Management", Vendor: 0x15b3, Device: 0x1021, Class: 0x020700,

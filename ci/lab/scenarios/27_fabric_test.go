@@ -44,9 +44,11 @@ func fabricGuest(t *testing.T, function fakegpu.Model) (*lab.Guest, lab.Containe
 }
 
 // An NVSwitch on the bus makes the fabric manager run; without one in the image the check before the start
-// names it. While it is down the node is not ready.
+// names it. While it is down the node is not ready. nvidia.ko probes the switch, asserts because its firmware
+// does not answer, and leaves it; the GPU is served.
 func Test27FabricSwitch(t *testing.T) {
 	g, pod := fabricGuest(t, fakegpu.NVSwitch)
+	g.AllowDmesg(`WARNING: .* nvswitch_os_assert_log\+`)
 	fails(t, g, light("535"), 11, time.Minute, `fabric: this node has 1 NVSwitch \(0000:00:06\.0\), and the image lacks /usr/share/nvidia/nvswitch/fabricmanager\.cfg, /usr/bin/nv-fabricmanager`)
 	p := ready(t, g, pod)
 	st := statusOf(t, g)
