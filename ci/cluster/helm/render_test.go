@@ -111,6 +111,22 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestFabricChanges changes the files about NVLink switches. They are mounted one by one, so that a running pod
+// never sees the change: it needs new pods. FABRIC_MODE may be a number.
+func TestFabricChanges(t *testing.T) {
+	control.Gate(t)
+	assert.Containsf(t, require.Value(template(t, minimal("fabric.mode=0")...))(t), "name: FABRIC_MODE\n              value: \"0\"", "a number")
+	seen := map[string]string{}
+	for _, values := range []string{"fabric.mode=1", "fabric.config=LOG_LEVEL=3", "fabric.config=LOG_LEVEL=4", "fabric.imexNodes={10.0.0.1}", "fabric.imexNodes={10.0.0.2}"} {
+		_, after, found := strings.Cut(require.Value(template(t, minimal(values)...))(t), "checksum/config: ")
+		sum, _, _ := strings.Cut(after, "\n")
+		if other, twice := seen[sum]; !found || twice {
+			t.Errorf("%s has the checksum %q, as has %q", values, sum, other)
+		}
+		seen[sum] = values
+	}
+}
+
 // TestKernelTag compares the tags that the template makes of kernels' names with those of driver-build.
 func TestKernelTag(t *testing.T) {
 	control.Gate(t)

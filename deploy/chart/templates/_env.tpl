@@ -34,8 +34,8 @@
 {{- if ne $v.fabric.manage "auto" }}
 - {name: DRIVER_FABRIC, value: {{ $v.fabric.manage }}}
 {{- end }}
-{{- with $v.fabric.mode }}
-- {name: FABRIC_MODE, value: {{ . | quote }}}
+{{- if ne ($v.fabric.mode | toString) "" }}{{/* a number, or the same as text */}}
+- {name: FABRIC_MODE, value: {{ $v.fabric.mode | toString | quote }}}
 {{- end }}
 {{- range $key, $value := $v.fabric.settings }}
 {{- /* JSON knows one kind of number. */}}
