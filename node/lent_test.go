@@ -81,19 +81,19 @@ func TestAllLent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.bus = append(w.bus, t4At(second))
 		var seen []string
-		var usage error
+		usage := make(chan error, 1)
 		see := func() { seen = append(seen, gpusOf(w.saved)) }
 		e := w.run(life{version: v535, asks: time.Hour}, func(n *Node) {
 			k := n.kernel.(*instance)
 			w.at(11*time.Second, func() { w.bind("vfio-pci"); w.bus[0].Driver = "vfio-pci" })
-			asked := func() { _, usage = n.AskUsage(context.Background()) }
+			asked := func() { _, err := n.AskUsage(context.Background()); usage <- err }
 			time.AfterFunc(18*time.Second, asked)
 			w.at(19*time.Second, func() { see(); k.before = func(string) error { k.die(); return nil } })
 		})
 		if !e.served || w.outcome() != whole {
 			t.Errorf("served %v, %s", e.served, w.outcome())
 		}
-		assert.ErrorIsf(t, usage, status.ErrNotReady, "usage of no GPU")
+		assert.ErrorIsf(t, <-usage, status.ErrNotReady, "usage of no GPU")
 		e = w.run(life{version: v535}, func(*Node) { w.at(9*time.Second, see) })
 		if e.err != nil || !e.served || w.outcome() != absent {
 			t.Errorf("the next one: error %v, served %v, %s", e.err, e.served, w.outcome())
