@@ -31,7 +31,7 @@ type machine struct {
 // time.
 func hardware() []string {
 	const memoryMB = 2048
-	return append(qemu.Hardware(",tb-size=512", ",+aes,+pclmulqdq", 2, memoryMB), "-machine", "pc,memory-backend=ram",
+	return append(qemu.Hardware(",thread=multi,tb-size=512", ",+aes,+pclmulqdq", 2, memoryMB), "-machine", "pc,memory-backend=ram",
 		"-device", "virtio-serial-pci,addr=0x4", "-device", "virtserialport,chardev=shell,name=shell",
 		"-device", "virtio-blk-pci,drive=root,addr=0x5", "-device", "virtio-net-pci,netdev=net,addr=0x6,romfile=", "-device", "virtio-rng-pci,addr=0x7",
 		"-append", "console=ttyS0 loglevel=5 log_buf_len=4M mitigations=off random.trust_cpu=on net.ifnames=0 audit=0 nokaslr panic=-1 systemd.show_status=0")

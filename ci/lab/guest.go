@@ -30,6 +30,7 @@ type Config struct {
 	GPUs        []fakegpu.Model
 	MemoryMB    int    // default 1400
 	CPUs        int    // default 2; 1 for a guest that can restart
+	Threads     bool   // a thread of QEMU for each CPU, for measurements; the guest may hang, see [qemu.Hardware]
 	CommandLine string // added to the kernel's command line: "module.sig_enforce=1"
 	Images      map[string]Image
 	Disks       map[string]string // folder in the guest to a disk of TreeDisk, read only

@@ -93,7 +93,11 @@ func commandLine(c *Config) string {
 
 // arguments returns QEMU's arguments, except those of the guest's boot, its console and its disks.
 func arguments(c *Config) []string {
-	args := append(qemu.Hardware("", "", c.CPUs, c.MemoryMB),
+	threads := ",thread=single"
+	if c.Threads {
+		threads = ",thread=multi"
+	}
+	args := append(qemu.Hardware(threads, "", c.CPUs, c.MemoryMB),
 		"-chardev", fmt.Sprintf("socket,id=port,fd=%d", qemu.FirstFD), "-device", "virtio-serial-pci,addr=0x10",
 		"-device", "virtserialport,chardev=port,name="+wire.Port)
 	for i := range c.GPUs {

@@ -72,7 +72,7 @@ func consume(t *testing.T, g *lab.Guest) {
 		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q, and no lint %q",
 			r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot, report.Lint)
 	}
-	for _, name := range []string{"validator's nvidia-smi", "validator's modprobe", "validator's links", "administrator's nvidia-smi", "nvidia-ctk",
+	for _, name := range []string{"validator's nvidia-smi", "validator's modprobe", "validator's links", "DRA driver's prestart", "administrator's nvidia-smi", "nvidia-ctk",
 		"container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
 		c, found := report.Client(name)
 		if !found || len(c.Problems) > 0 {

@@ -156,7 +156,7 @@ type stage struct {
 	edit     func(*lab.Config)
 	disks    map[string]lab.Image // further images, by their names in the guest
 	boot     *lab.HostKernel      // instead of the newest of the kernel's system
-	alone    bool                 // it measures time, so no other guest runs meanwhile; or the test has called t.Parallel
+	alone    bool                 // it measures time: no other guest runs meanwhile, and QEMU has a thread for each CPU; or the test has called t.Parallel
 }
 
 type modules struct {
@@ -180,7 +180,7 @@ func (s stage) start(t *testing.T) *lab.Guest {
 	if s.gpus == nil {
 		s.gpus = []fakegpu.Model{fakegpu.T4}
 	}
-	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}}
+	cfg := lab.Config{Kernel: lab.Kernel(t, s.kernel), GPUs: s.gpus, Images: map[string]lab.Image{}, Disks: map[string]string{}, Threads: s.alone}
 	for name, p := range s.products {
 		cfg.Images[name] = p.image(t)
 	}
