@@ -29,9 +29,9 @@ const FirstFD = 3
 // are slow to emulate, and programs use them if the processor has them. A fake GPU needs memory that can be
 // shared with another process: the machine has to name the backend "ram".
 //
-// With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one fake GPU: for
-// its answer (mpqemu_read) one thread gives up the global lock and keeps the device's, the other takes the
-// global lock and waits for the device's. With ",thread=single" one thread runs both processors.
+// With ",thread=multi" and two processors, QEMU 7.2 hangs for ever, rarely, when both access one fake GPU:
+// for its answer (mpqemu_read) one thread gives up the global lock and keeps the device's, the other takes
+// the global lock and waits for the device's. With ",thread=single" one thread runs both processors.
 func Hardware(acceleration, processor string, cpus, memoryMB int) []string {
 	return []string{
 		"-accel", "tcg" + acceleration, "-cpu", "Nehalem" + processor, "-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(memoryMB),

@@ -111,8 +111,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestFabricChanges changes the files about NVLink switches. They are mounted one by one, so that a running pod
-// never sees the change: it needs new pods. FABRIC_MODE may be a number.
+// TestFabricChanges changes the files about NVLink switches. They are mounted one by one, so that a running
+// pod never sees the change: it needs new pods. FABRIC_MODE may be a number.
 func TestFabricChanges(t *testing.T) {
 	control.Gate(t)
 	assert.Containsf(t, require.Value(template(t, minimal("fabric.mode=0")...))(t), "name: FABRIC_MODE\n              value: \"0\"", "a number")

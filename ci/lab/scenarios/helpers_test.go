@@ -156,7 +156,9 @@ type stage struct {
 	edit     func(*lab.Config)
 	disks    map[string]lab.Image // further images, by their names in the guest
 	boot     *lab.HostKernel      // instead of the newest of the kernel's system
-	alone    bool                 // it measures time: no other guest runs meanwhile, and QEMU has a thread for each CPU; or the test has called t.Parallel
+	// alone: it measures time, so no other guest runs meanwhile and QEMU has a thread for each CPU; or the test
+	// has called t.Parallel.
+	alone bool
 }
 
 type modules struct {
