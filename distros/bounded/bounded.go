@@ -1,8 +1,10 @@
-// Package bounded reads small files whole, and refuses those that are larger than the caller expects. It does
-// not read streams piece by piece and does not know what is in a file.
+// Package bounded reads small files whole, looks for a text in larger ones, and refuses those that are larger
+// than the caller expects. It does not know what is in a file.
 package bounded
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -50,6 +52,29 @@ func FSFile(root fs.FS, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return readAndClose(f, name, limit)
+}
+
+// Contains reports whether content has a text. It keeps a megabyte of it in memory. If the text is not in the
+// first limit bytes and more follow, the error is a [*TooLargeError].
+func Contains(r io.Reader, text string, limit int64) (bool, error) {
+	r = io.LimitReader(r, limit+1)
+	buf, kept, seen := make([]byte, 1<<20), 0, int64(0)
+	for {
+		n, err := r.Read(buf[kept:])
+		all := buf[:kept+n]
+		seen += int64(n)
+		switch {
+		case seen > limit:
+			return false, &TooLargeError{limit}
+		case bytes.Contains(all, []byte(text)):
+			return true, nil
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		kept = copy(buf, all[max(0, len(all)-len(text)+1):])
+	}
 }
 
 func readAndClose(f io.ReadCloser, name string, limit int64) ([]byte, error) {

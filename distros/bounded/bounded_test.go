@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -28,4 +30,25 @@ func TestLimit(t *testing.T) {
 	}
 	_, err := File(file+"2", 1)
 	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestContains: the text is found across the borders of what is read at once, and content beyond the limit is
+// an error.
+func TestContains(t *testing.T) {
+	t.Parallel()
+	const text = "535.261.03"
+	for _, c := range []struct {
+		before, limit int
+		want          bool
+		err           string
+	}{
+		{0, 100, true, ""}, {1<<20 - 4, 4 << 20, true, ""}, {3<<20 - 9, 4 << 20, true, ""}, {200, 100, false, "larger than 100 bytes"},
+	} {
+		content := strings.Repeat("x", c.before) + text
+		got, err := Contains(iotest.HalfReader(strings.NewReader(content)), text, int64(c.limit))
+		assert.Equalf(t, c.want, got, "%d bytes before", c.before)
+		assert.Equalf(t, c.err == "", err == nil, "%d bytes before: %v", c.before, err)
+	}
+	got, err := Contains(strings.NewReader("535.261.0"), text, 9)
+	assert.Equalf(t, false, got || err != nil, "not there: %v", err)
 }

@@ -1,16 +1,14 @@
 package verify
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -130,20 +128,5 @@ func holds(e *rootfs.Entry, text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	buf := make([]byte, 1<<20)
-	kept := 0
-	for {
-		n, err := r.Read(buf[kept:])
-		if bytes.Contains(buf[:kept+n], []byte(text)) {
-			return true, nil
-		}
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		all := buf[:kept+n]
-		kept = copy(buf, all[max(0, len(all)-len(text)+1):])
-	}
+	return bounded.Contains(r, text, maxProgram)
 }

@@ -1,11 +1,9 @@
 package fabric
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -133,26 +131,8 @@ func holds(path, text string) (bool, error) {
 		return false, err
 	}
 	defer file.Close()
-	switch st, err := file.Stat(); {
-	case err != nil:
-		return false, err
-	case st.Size() > maxProgram:
-		return false, &bounded.TooLargeError{Limit: maxProgram}
+	if st, err := file.Stat(); err != nil || st.Size() > maxProgram {
+		return false, errors.Join(err, &bounded.TooLargeError{Limit: maxProgram})
 	}
-	r := io.LimitReader(file, maxProgram)
-	buf, kept := make([]byte, 1<<20), 0
-	for {
-		n, err := r.Read(buf[kept:])
-		if bytes.Contains(buf[:kept+n], []byte(text)) {
-			return true, nil
-		}
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		all := buf[:kept+n]
-		kept = copy(buf, all[max(0, len(all)-len(text)+1):])
-	}
+	return bounded.Contains(file, text, maxProgram)
 }

@@ -24,7 +24,7 @@ type Watch struct {
 // gpu is a GPU that is on the bus, or that was on it when it was lost.
 type gpu struct {
 	devices.GPU
-	was    bool   // a driver had it in this life, so that somebody has unbound it if none has it now
+	was    bool   // a driver had it in this life; if none has it now, it was unbound
 	gone   bool   // it is not on the bus any more
 	silent int    // how many looks in a row it did not answer
 	lost   string // what the kernel's log said when it was lost; "": nothing

@@ -101,7 +101,7 @@ func testClaims(t *testing.T, s *stage) {
 	}
 }
 
-// testClaimDeleted: somebody deletes a claim, by force, while its pods end. The kubelet still needs the
+// testClaimDeleted: a claim is deleted, by force, while its pods end. The kubelet still needs the
 // plugin for them, so it stays until they are gone.
 func testClaimDeleted(t *testing.T, s *stage) {
 	e := s.claimSite(t, "deleted", "example.org/stay")
