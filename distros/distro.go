@@ -101,7 +101,7 @@ type RPM interface {
 // All returns the known systems by family, oldest first.
 func All() []Distro {
 	var all []Distro
-	for _, family := range [][]Distro{debian(), ubuntu(), redhat(), amazon(), fedora(), suse(), flatcar()} {
+	for _, family := range [][]Distro{debian(), ubuntu(), redhat(), amazon(), fedora(), azure(), suse(), flatcar(), gardenlinux()} {
 		all = append(all, family...)
 	}
 	return all
@@ -127,6 +127,16 @@ func Lookup(id string) (Distro, error) {
 		return all[i], nil
 	}
 	return nil, &UnknownError{ID: id, Nearest: Nearest(id, ids())}
+}
+
+// FromIDs returns the system with this ID and VERSION_ID in its os-release. The error is an *UnknownError.
+func FromIDs(id, versionID string) (Distro, error) {
+	for _, d := range All() {
+		if d.Matches(id, versionID) {
+			return d, nil
+		}
+	}
+	return nil, &UnknownError{ID: id + versionID, Nearest: Nearest(id+versionID, ids())}
 }
 
 func ids() []string {

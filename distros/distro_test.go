@@ -27,13 +27,19 @@ func TestToolchains(t *testing.T) {
 		"ubuntu24.04": "gcc-13 kmod libc6-dev libelf1t64 make",
 		"ubuntu26.04": "gcc-15 kmod libc6-dev libelf1t64 make",
 		"flatcar":     "gcc-14 kmod libc6-dev libelf1t64 make",
+
+		"gardenlinux1877": "gcc-14 kmod libc6-dev libelf1t64 make",
+		"gardenlinux2150": "gcc-15 kmod libc6-dev libelf1t64 make",
 	}
 	tools := " make diffutils findutils gawk"
 	for _, d := range All() {
 		id, version := d.OSRelease()
 		switch {
+		case id == "azurelinux":
+			want[d.ID()] = "gcc binutils glibc-devel kernel-headers kmod elfutils-libelf-devel" + tools
 		case id == "sles" || id == "opensuse-leap":
-			want[d.ID()] = "gcc7 kmod libelf-devel" + tools
+			gcc := map[bool]string{true: "gcc13", false: "gcc7"}[version == "16.0"]
+			want[d.ID()] = gcc + " kmod libelf-devel" + tools
 		case d.PackageManager() == "rpm":
 			extra := map[string]string{"amzn2": " gcc10", "ol8": " gcc-toolset-11-gcc", "ol9": " gcc-toolset-13-gcc"}[id+version]
 			want[d.ID()] = "gcc" + extra + " kmod elfutils-libelf-devel" + tools
@@ -66,6 +72,9 @@ func TestAll(t *testing.T) {
 		want := []string{"usr/lib/x86_64-linux-gnu", "usr/lib/i386-linux-gnu", "usr/lib/aarch64-linux-gnu", ""}
 		if d.PackageManager() == "rpm" {
 			want = []string{"usr/lib64", "usr/lib", "usr/lib64", ""}
+		}
+		if id == "azurelinux" { // usr/lib64 is a link to lib, and there are no 32-bit libraries
+			want = []string{"usr/lib", "", "usr/lib", ""}
 		}
 		if diff := cmp.Diff(want, dirs); diff != "" {
 			t.Errorf("%s: %s", d.ID(), diff)

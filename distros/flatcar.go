@@ -21,7 +21,7 @@ func flatcar() []Distro {
 	return nil
 }
 
-// ID has no version, because one image serves all versions. The operator's tags have one (see OSTag).
+// ID has no version, because one image serves all versions. The operator's tags have one (see osrelease.Tag).
 func (d packageless) ID() string                        { return d.family }
 func (d packageless) OSRelease() (id, versionID string) { return d.family, "" }
 func (d packageless) PackageManager() string            { return "" }
@@ -54,3 +54,12 @@ func (d packageless) BuildDirs(release string) []string {
 
 // ModulePackages returns nil: the system is one piece.
 func (d packageless) ModulePackages(string) []string { return nil }
+
+// Userland returns the system whose base, packages and folders the images of d have. It is d itself unless d
+// has no packages (Flatcar): such images are based on another system and share only the kernel with d.
+func Userland(d Distro) Distro {
+	if h, ok := d.(packageless); ok {
+		return h.Distro
+	}
+	return d
+}

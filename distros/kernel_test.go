@@ -27,6 +27,11 @@ func TestKernelOf(t *testing.T) {
 		{"debian13", "linux-headers-6.12.43+deb13-arm64-16k", "6.12.43+deb13-arm64-16k", "arm64-16k"},
 		{"debian13", "linux-headers-6.12.43+deb13-rt-arm64", "6.12.43+deb13-rt-arm64", "rt-arm64"},
 		{"debian13", "linux-headers-6.17-rc4-amd64", "6.17-rc4-amd64", "amd64"},
+		{"gardenlinux1877", "linux-headers-6.12.40-cloud-amd64", "6.12.40-cloud-amd64", "cloud-amd64"},
+		{"gardenlinux1877", "linux-headers-6.12.40-arm64", "6.12.40-arm64", "arm64"},
+		{"gardenlinux2150", "linux-headers-6.18.35-firecracker-amd64", "6.18.35-firecracker-amd64", "firecracker-amd64"},
+		{"gardenlinux1877", "linux-headers-6.12.40-common", "", ""},
+		{"gardenlinux1877", "linux-headers-cloud-amd64", "", ""},
 		{"debian12", "linux-headers-6.1.99", "6.1.99", ""}, // from make bindeb-pkg
 		{"debian12", "linux-headers-6.1.99+", "6.1.99+", ""},
 		{"debian12", "linux-headers-6.1.99-site1", "6.1.99-site1", "site1"},
@@ -102,6 +107,9 @@ func TestKernelNames(t *testing.T) {
 		if strings.HasPrefix(d.ID(), "ubuntu") {
 			want = []string{"generic", "generic", ""}
 		}
+		if strings.HasPrefix(d.ID(), "gardenlinux") {
+			want = []string{"cloud-amd64", "cloud-arm64", ""}
+		}
 		got := []string{d.KernelFlavour("amd64"), d.KernelFlavour("arm64"), d.KernelFlavour("sparc")}
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", d.ID(), diff)
@@ -130,10 +138,10 @@ var inRPMOrder = []string{
 	"4.14.355-275.570.amzn2.x86_64", "4.14.355-276.639.amzn2.x86_64", "4.18.0-477.10.1.el8_8.x86_64", "4.18.0-477.27.1.el8_8.x86_64",
 	"4.18.0-477.27.1.el8_8.x86_64+debug", "4.18.0-553.el8_10.x86_64", "4.18.0-553.9.1.el8_10.x86_64", "4.18.0-553.16.1.el8_10.x86_64",
 	"5.3.18-57-default", "5.3.18-150300.59.9-default", "5.3.18-150300.59.170-default", "5.14.0-427.el9.x86_64", "5.14.0-427.13.1.el9_4.x86_64",
-	"5.14.0-427.13.1.el9_4.x86_64+rt", "5.14.0-427.50.1.el9_4.x86_64", "5.14.0-503.el9_5.x86_64", "5.14.21-150500.55.19-default",
+	"5.14.0-427.13.1.el9_4.x86_64+rt", "5.14.0-427.50.1.el9_4.x86_64", "5.14.0-503.el9_5.x86_64", "5.14.0-565.el9.x86_64", "5.14.0-570.el9.x86_64", "5.14.21-150500.55.19-default",
 	"5.15.0-9.96.32.el8uek.x86_64", "5.15.0-206.153.7.el8uek.x86_64", "5.15.0-206.153.7.1.el8uek.x86_64", "6.1.112-122.189.amzn2023.x86_64",
-	"6.4.0-150600.21-default", "6.4.0-150600.23.7-default", "6.4.0-150600.23.25-default", "6.6.54-flatcar", "6.11.4-301.fc41.x86_64",
-	"6.12.0-0.rc6.51.fc42.x86_64", "6.12.0-55.9.1.el10_0.x86_64", "6.12.29-33.102.amzn2023.aarch64", "6.12.102-flatcar",
+	"6.4.0-150600.21-default", "6.4.0-150600.23.7-default", "6.4.0-150600.23.25-default", "6.6.54-flatcar", "6.6.64.2-7.azl3", "6.6.64.2-10.azl3", "6.6.129.1-2.azl3", "6.11.4-301.fc41.x86_64",
+	"6.12.0-0.rc6.51.fc42.x86_64", "6.12.0-55.9.1.el10_0.x86_64", "6.12.0-160000.5-default", "6.12.0-160000.27-default", "6.12.29-33.102.amzn2023.aarch64", "6.12.102-flatcar",
 	"7.2.7-200.fc44.x86_64", "7.2.10-300.fc45.x86_64",
 }
 
@@ -233,5 +241,33 @@ func TestArchOfRelease(t *testing.T) {
 		got, ok := ArchOfRelease(release)
 		assert.Equalf(t, want, got, "%s", release)
 		assert.Equalf(t, want != "", ok, "%s", release)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{
+		"6.1.0-38-amd64":              "linux-headers-6.1.0-38-amd64",
+		"6.12.107+deb12-amd64":        "linux-headers-6.12.107+deb12-amd64",
+		"6.8.0-31-generic":            "linux-headers-6.8.0-31-generic",
+		"5.15.0-1009-aws":             "linux-headers-5.15.0-1009-aws",
+		"5.10.1-netflix-12":           "linux-headers-5.10.1-netflix-12",
+		"4.15.0~rc1":                  "",
+		"":                            "",
+		"6.1.0/../../etc":             "",
+		"6.1.0 amd64":                 "",
+		"6.1.0_Custom":                "",
+		"amd64":                       "",
+		"-6":                          "",
+		"6" + strings.Repeat("1", 64): "",
+	} {
+		for _, d := range All() {
+			if d.PackageManager() != "apt" {
+				continue
+			}
+			if got := strings.Join(d.Headers(release), " "); got != want {
+				t.Errorf("%s: Headers(%q) = %q; want %q", d.ID(), release, got, want)
+			}
+		}
 	}
 }

@@ -22,7 +22,7 @@ type el struct {
 // redhat returns these systems. The system's own compiler built their kernels, except Oracle's (UEK): UEK 7
 // on el8 needs -ftrivial-auto-var-init, which gcc 8 lacks, and the headers package of UEK 8 depends on
 // gcc-toolset-13 on el9. RHEL and its rebuilds have VERSION_ID=9.4; the operator's tag has the minor version
-// only for AlmaLinux (see OSTag).
+// only for AlmaLinux (see osrelease.Tag).
 func redhat() []Distro {
 	all := []Distro{
 		// Kernel 3.10, gcc 4.8.
@@ -32,6 +32,11 @@ func redhat() []Distro {
 		for _, family := range []string{"rhel", "rocky", "almalinux"} {
 			all = append(all, el{rpm: rpm{family: family, version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel, noIBStat: family == "rhel"}})
 		}
+	}
+	// CentOS Stream has the kernels of RHEL's next minor version, whose names have no minor version. OKD's nodes
+	// (SCOS) run these kernels.
+	for _, version := range []string{"9", "10"} {
+		all = append(all, el{rpm: rpm{family: "centos", version: version, compilers: []string{"gcc"}, elf: elfDevel}})
 	}
 	for _, version := range []string{"8", "9", "10"} {
 		d := el{rpm: rpm{family: "ol", version: version, coversMinors: true, compilers: []string{"gcc"}, elf: elfDevel}, provides: []string{"kernel-uek-devel-uname-r"}, defaultFlavour: "uek"}
@@ -176,7 +181,7 @@ func (d el) ExtraRepositories(release, arch string) []string {
 		for _, part := range []string{"baseos", "appstream"} {
 			ids = append(ids, "rhel-"+major+"-for-"+a.Kernel+"-"+part+"-eus-rpms")
 		}
-	case d.family == "centos":
+	case d.ID() == "centos7":
 		build, _, _ := strings.Cut(r.Build, ".")
 		if dated := centos7Versions[build]; dated != "" {
 			ids = append(ids, "C"+dated+"-base", "C"+dated+"-updates")

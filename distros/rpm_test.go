@@ -169,6 +169,31 @@ func TestRPMHeaders(t *testing.T) {
 			"sles15.3", "5.3.18-57-default", "kernel-default-devel = 5.3.18-57", "kernel-default = 5.3.18-57",
 			"usr/src/linux-5.3.18-57-obj/x86_64/default usr/src/linux-5.3.18-57-obj/aarch64/default", "kernel-default=5.3.18-57 kernel-default-optional=5.3.18-57", "", "",
 		},
+		{
+			"sles16.0", "6.12.0-160000.27-default", "kernel-default-devel = 6.12.0-160000.27", "kernel-default = 6.12.0-160000.27",
+			"usr/src/linux-6.12.0-160000.27-obj/x86_64/default usr/src/linux-6.12.0-160000.27-obj/aarch64/default",
+			"kernel-default=6.12.0-160000.27 kernel-default-optional=6.12.0-160000.27", "16.0", "",
+		},
+		{
+			"centos9", "5.14.0-570.el9.x86_64", "kernel-devel-uname-r = 5.14.0-570.el9.x86_64", "kernel-uname-r = 5.14.0-570.el9.x86_64",
+			"usr/src/kernels/5.14.0-570.el9.x86_64", "kernel-modules-5.14.0-570.el9.x86_64 kernel-modules-extra-5.14.0-570.el9.x86_64", "9", "",
+		},
+		{ // 862 is the build of CentOS 7.5 too
+			"centos9", "5.14.0-862.el9.aarch64+64k", "kernel-devel-uname-r = 5.14.0-862.el9.aarch64+64k",
+			"kernel-uname-r = 5.14.0-862.el9.aarch64+64k kernel-64k-uname-r = 5.14.0-862.el9.aarch64+64k",
+			"usr/src/kernels/5.14.0-862.el9.aarch64+64k", "kernel-64k-modules-5.14.0-862.el9.aarch64 kernel-64k-modules-extra-5.14.0-862.el9.aarch64", "9", "",
+		},
+		{
+			"centos10", "6.12.0-55.el10.x86_64+rt", "kernel-devel-uname-r = 6.12.0-55.el10.x86_64+rt", "kernel-uname-r = 6.12.0-55.el10.x86_64+rt kernel-rt-uname-r = 6.12.0-55.el10.x86_64+rt",
+			"usr/src/kernels/6.12.0-55.el10.x86_64+rt", "kernel-rt-modules-6.12.0-55.el10.x86_64 kernel-rt-modules-extra-6.12.0-55.el10.x86_64", "10", "",
+		},
+		{
+			"azurelinux3.0", "6.6.64.2-7.azl3", "(kernel-devel = 6.6.64.2-7.azl3 or kernel-hwe-devel = 6.6.64.2-7.azl3)", "kernel = 6.6.64.2-7.azl3 kernel-hwe = 6.6.64.2-7.azl3",
+			"usr/src/linux-headers-6.6.64.2-7.azl3", "kernel-drivers-gpu-6.6.64.2-7.azl3", "3.0", "",
+		},
+		{"azurelinux3.0", "6.6.64", "", "", "", "", "", ""},
+		{"azurelinux3.0", "6.6.64.2-7.azl3 or bash", "", "", "", "", "", ""},
+		{"azurelinux3.0", "6.6.64.2-7/../x", "", "", "", "", "", ""},
 		{"rhel9", "", "", "", "", "", "", ""},
 		{"rhel9", "5.14.0 or bash", "", "", "", "", "", ""},
 		{"rhel9", "../../etc", "", "", "", "", "", ""},
@@ -203,6 +228,13 @@ func TestKernelOfProvide(t *testing.T) {
 		{"sles15.6", "kernel-default-devel", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25.1", "", ""},
 		{"sles15.6", "kernel-azure-devel", "6.4.0-150600.8.17", "6.4.0-150600.8.17.2", "6.4.0-150600.8.17-azure", "azure"},
 		{"sles15.6", "kernel-64kb-devel", "6.4.0-150600.23.25", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25-64kb", "64kb"},
+		{"sles16.0", "kernel-default-devel", "6.12.0-160000.27", "6.12.0-160000.27.1", "6.12.0-160000.27-default", "default"},
+		{"centos9", "kernel-devel-uname-r", "5.14.0-570.el9.x86_64+rt", "5.14.0-570.el9", "5.14.0-570.el9.x86_64+rt", "rt"},
+		{"azurelinux3.0", "kernel-devel", "6.6.64.2-7.azl3", "6.6.64.2-7.azl3", "6.6.64.2-7.azl3", ""},
+		{"azurelinux3.0", "kernel-hwe-devel", "6.18.31.1-1.azl3", "6.18.31.1-1.azl3", "6.18.31.1-1.azl3", ""},
+		{"azurelinux3.0", "kernel-64k-devel", "6.6.64.2-7.azl3", "6.6.64.2-7.azl3", "", ""},
+		{"azurelinux3.0", "kernel-devel(x86-64)", "6.6.64.2-7.azl3", "6.6.64.2-7.azl3", "", ""},
+		{"azurelinux3.0", "kernel-devel", "6.6.64", "6.6.64", "", ""},
 		{"sles15.6", "kernel-devel", "6.4.0-150600.23.25", "6.4.0-150600.23.25.1", "", ""},
 		{"sles15.6", "kernel-default-devel(x86-64)", "6.4.0-150600.23.25.1", "6.4.0-150600.23.25.1", "", ""},
 	} {
@@ -222,6 +254,9 @@ func TestRPMKernelNames(t *testing.T) {
 	for _, tt := range []struct{ system, defaultFlavour, flavour, meta string }{
 		{"centos7", "", "", "kernel-devel"},
 		{"rhel9", "", "rt", "kernel-rt-devel"},
+		{"centos10", "", "", "kernel-devel"},
+		{"azurelinux3.0", "", "", "kernel-devel"},
+		{"sles16.0", "default", "default", "kernel-default-devel"},
 		{"ol9", "uek", "uek", "kernel-uek-devel"},
 		{"ol9", "uek", "uek64k", "kernel-uek64k-devel"},
 		{"sles15.6", "default", "default", "kernel-default-devel"},
@@ -239,7 +274,7 @@ func TestRPMKernelNames(t *testing.T) {
 
 func TestFlatcar(t *testing.T) {
 	t.Parallel()
-	d := require.Value(FromOSRelease(osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n")))(t)
+	d := require.Value(FromIDs("flatcar", "4081.2.0"))(t)
 	if d.ID() != "flatcar" || Userland(d).ID() != "debian13" || d.PackageManager() != "" || d.Headers("6.6.54-flatcar") != nil ||
 		d.KernelFlavour("amd64") != "flatcar" || d.KernelFlavour("sparc") != "" || d.KernelImages("6.6.54-flatcar") != nil || d.KernelMeta("flatcar") != "" ||
 		d.ModulePackages("6.6.54-flatcar") != nil {
@@ -253,17 +288,6 @@ func TestFlatcar(t *testing.T) {
 		if d.BuildDirs(bad) != nil {
 			t.Errorf("BuildDirs(%q)", bad)
 		}
-	}
-}
-
-func TestOSTag(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ id, version, want string }{
-		{"rhel", "9.4", "rhel9"}, {"rocky", "9.4", "rocky9"}, {"ol", "8.10", "ol8"}, {"almalinux", "9.4", "almalinux9.4"}, {"ubuntu", "24.04", "ubuntu24.04"},
-		{"debian", "12", "debian12"}, {"amzn", "2023", "amzn2023"}, {"sles", "15.6", "sles15.6"}, {"opensuse-leap", "15.6", "opensuse-leap15.6"},
-		{"flatcar", "4081.2.0", "flatcar4081.2.0"}, {"rhcos", "4.18", "rhcos4.18"}, {"centos", "7", "centos7"},
-	} {
-		assert.Equalf(t, tt.want, OSTag(tt.id, tt.version), "OSTag(%q, %q)", tt.id, tt.version)
 	}
 }
 

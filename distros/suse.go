@@ -5,25 +5,28 @@ import (
 	"strings"
 )
 
-// sle is SUSE Linux Enterprise 15 and openSUSE Leap, which has the same kernels. They are named
+// sle is SUSE Linux Enterprise 15 and 16, and openSUSE Leap, which has the same kernels. They are named
 // <version>-<build>-<flavour>. The build of their packages has one more field, which counts rebuilds of the
 // same source: package 6.4.0-150600.23.25.1 is kernel 6.4.0-150600.23.25-default.
 type sle struct{ rpm }
 
-// suse returns the service packs. Each has one series of kernels for its life: 5.3, 5.14 for two of them, 6.4
-// for two. gcc 7 built all of them; its package has only versioned names.
+// suse returns the service packs of 15, and the minor versions of 16. Each has one series of kernels for its
+// life: 5.3, 5.14 for two of them, 6.4 for two, 6.12. gcc 7 built all kernels of 15, gcc 13 those of 16
+// ("gcc-13 (SUSE Linux) 13.4.0"); their packages have only versioned names.
 func suse() []Distro {
 	var all []Distro
-	add := func(family string, versions ...string) {
+	add := func(family, gcc string, versions ...string) {
 		for _, version := range versions {
 			all = append(all, sle{rpm{
-				family: family, version: version, compilers: []string{"gcc7"}, elf: "libelf-devel", zlibName: "libz1", noIBStat: family == "sles",
-				links: map[string]string{"usr/bin/cc": "gcc", "usr/bin/gcc": "gcc-7"},
+				family: family, version: version, compilers: []string{"gcc" + gcc}, elf: "libelf-devel", zlibName: "libz1", noIBStat: family == "sles",
+				links: map[string]string{"usr/bin/cc": "gcc", "usr/bin/gcc": "gcc-" + gcc},
 			}})
 		}
 	}
-	add("sles", "15.3", "15.4", "15.5", "15.6", "15.7")
-	add("opensuse-leap", "15.4", "15.5", "15.6")
+	add("sles", "7", "15.3", "15.4", "15.5", "15.6", "15.7")
+	add("sles", "13", "16.0")
+	add("opensuse-leap", "7", "15.4", "15.5", "15.6")
+	add("opensuse-leap", "13", "16.0")
 	return all
 }
 
@@ -122,11 +125,14 @@ func (d sle) ModulePackages(release string) []string {
 	return []string{"kernel-" + flavour + "=" + version, "kernel-" + flavour + "-optional=" + version}
 }
 
-// ReleaseVers returns the service pack, which is the system itself: "15.6" for build 150600.23.25. Builds
-// before 15.3 do not have it.
+// ReleaseVers returns the service pack, which is the system itself: "15.6" for build 150600.23.25, "16.0" for
+// 160000.5. Builds before 15.3 do not have it.
 func (d sle) ReleaseVers(release string) []string {
 	pack, _, _ := strings.Cut(ParseRelease(release).Build, ".")
 	minor := strings.TrimLeft(pack[min(2, len(pack)):min(4, len(pack))], "0")
+	if minor == "" && strings.HasPrefix(pack, "16") {
+		minor = "0"
+	}
 	if len(pack) != 6 || !strings.HasSuffix(pack, "00") || strings.Trim(pack, "0123456789") != "" || minor == "" {
 		return nil
 	}

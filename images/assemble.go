@@ -26,8 +26,8 @@ type namedLayer struct {
 
 // assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever
 // format the base has; a Docker layer and an OCI layer are the same bytes under two media types. fileList is
-// the digest of the list of files.
-func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList string) (v1.Image, error) {
+// the digest of the list of files; omitted says which companions the modules do not have.
+func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList, omitted string) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
@@ -51,6 +51,9 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 		return nil, err
 	}
 	labels[recipe.LabelFiles] = fileList
+	if omitted != "" {
+		labels[recipe.LabelOmitted] = omitted
+	}
 	config.Architecture, config.OS, config.Variant = r.Arch, "linux", baseConfig.Variant
 	config.Created = v1.Time{Time: r.Time()}
 	config.Config = v1.Config{
@@ -142,7 +145,7 @@ func environment(r *recipe.Recipe, base []string) []string {
 		vars["PATH"] = r.SearchPath(vars["PATH"])
 	}
 	maps.Copy(vars, map[string]string{
-		"DRIVER_VERSION": r.Driver, "DRIVER_BRANCH": strings.TrimPrefix(r.Branch, "R"), "DRIVER_TYPE": "passthrough",
+		"DRIVER_VERSION": r.Driver, "DRIVER_BRANCH": strings.TrimPrefix(r.Branch, "R"), "DRIVER_TYPE": driverType(r),
 		"TARGETARCH": r.Arch, "NVIDIA_VISIBLE_DEVICES": "void",
 	})
 	var env []string
@@ -150,4 +153,12 @@ func environment(r *recipe.Recipe, base []string) []string {
 		env = append(env, name+"="+vars[name])
 	}
 	return env
+}
+
+// driverType is the kind of a driver in the words of NVIDIA's images.
+func driverType(r *recipe.Recipe) string {
+	if r.VGPU != "" {
+		return "vgpu"
+	}
+	return "passthrough"
 }

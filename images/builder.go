@@ -116,13 +116,16 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if b.Finished != nil {
 		b.Finished.Read(r.Tag, r.Arch) //nolint:contextcheck // the finder has a context that lasts as long as its layers
 	}
-	var packages, fabric, entrypoint, description v1.Layer
+	var packages, fabric, companions, entrypoint, description v1.Layer
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
 	eg.Go(func() (err error) { packages, err = b.packagesLayer(ectx, r, base); return err })
 	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r, r.Sources); return err })
 	eg.Go(func() (err error) { fabric, err = b.fabricLayer(ectx, r); return err })
+	if r.Sources {
+		eg.Go(func() (err error) { companions, err = b.companionsLayer(ectx, r); return err })
+	}
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
 	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r); return err })
 	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
@@ -136,13 +139,20 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if r.Sources {
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
+	if companions != nil {
+		layers = append(layers, namedLayer{recipe.CompanionsLayer, companions})
+	}
 	layers = append(layers, modules...)
 	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{descriptionName, description})
+	omitted, err := b.omitted(ctx, r, modules)
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
+	}
 	list, digest, err := b.listFiles(ctx, r, base, layers)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
-	img, err := b.assemble(ctx, r, base, append(layers, namedLayer{inventory.LayerName, list}), digest)
+	img, err := b.assemble(ctx, r, base, append(layers, namedLayer{inventory.LayerName, list}), digest, omitted)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}

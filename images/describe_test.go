@@ -20,6 +20,8 @@ func TestDescription(t *testing.T) {
 	s := pair("ubuntu16.04", oldDriver)
 	target := r.target(t, s)
 	target.Driver.Kernel = driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"}
+	fault := driverinfo.Advisory{ID: "fault", Kind: driverinfo.KnownBad, Reason: "breaks", Source: "us"}
+	target.Driver.Advisories = []driverinfo.Advisory{fault}
 	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
 	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{Profile: recipe.Compute}))(t)
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
@@ -28,6 +30,8 @@ func TestDescription(t *testing.T) {
 		Schema: 1, Driver: oldDriver, Branch: "R418", OS: "ubuntu16.04", Arch: "amd64", Profile: "compute", Flavours: []string{"proprietary"},
 		Kernel:     driverinfo.KernelRule{Min: "2.6.32", Max: "5.1", Reason: "unpatched; fixed in 418.88"},
 		Overridden: []string{"excluded", "kernel-too-new"}, ID: got.ID, Toolchain: true,
+		CUDA: "10.1", Advisories: []driverinfo.Advisory{fault,
+			{ID: "end-of-life-r418", Kind: driverinfo.EndOfLife, Until: "2022-03", Source: "NVIDIA, CUDA drivers support, March 2021"}},
 	}
 	assert.Same(t, want, got)
 	assert.NoErrorf(t, got.CheckKernel("6.1.0-38-amd64"), "the node does not obey the override")

@@ -52,6 +52,20 @@ func (b *Builder) download(ctx context.Context, r *recipe.Recipe, step *progress
 			return err
 		})
 	}
+	for _, c := range r.Companions {
+		if c.File != nil {
+			eg.Go(func() error {
+				_, err := driver.CompanionFile(ctx, b.Fetch, c, func(done, total int64) { step.Progress(path.Base(c.File.URL), done, total) })
+				return err
+			})
+		}
+	}
+	for _, p := range r.Patches {
+		eg.Go(func() error {
+			_, err := driver.PatchText(ctx, b.Fetch, p)
+			return err
+		})
+	}
 	if file := r.Source.Archive(); file != nil {
 		eg.Go(func() error { return get(b.Fetch, *file) })
 	}

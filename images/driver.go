@@ -29,7 +29,7 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 	if err != nil {
 		return driverLayers{}, err
 	}
-	kernelKey, err := layer.Key("kernel-sources", r.Source.Digests(), r.Driver, r.Flavours, r.Compression, r.Epoch)
+	kernelKey, err := kernelSourcesKey(r)
 	if err != nil {
 		return driverLayers{}, err
 	}
@@ -51,6 +51,15 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 
 func userModeKey(r *recipe.Recipe) (string, error) {
 	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
+}
+
+// kernelSourcesKey names the patches of sources that have any.
+func kernelSourcesKey(r *recipe.Recipe) (string, error) {
+	inputs := []any{r.Source.Digests(), r.Driver, r.Flavours, r.Compression, r.Epoch}
+	if sums := r.PatchDigests(r.Flavours...); len(sums) > 0 {
+		inputs = append(inputs, sums)
+	}
+	return layer.Key("kernel-sources", inputs...)
 }
 
 // makeDriver makes the layers that are missing in have. Of the callers that need layers from one archive at

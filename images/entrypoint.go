@@ -14,7 +14,8 @@ import (
 )
 
 func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
-	k, err := layer.Key("entrypoint", r.Entrypoint, r.Compression, r.Epoch)
+	links := []string{recipe.EntrypointLink, recipe.ToolkitLink}
+	k, err := layer.Key("entrypoint", r.Entrypoint, links, r.Compression, r.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +26,12 @@ func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Lay
 				return nil, err
 			}
 		}
-		return tree, tree.AddLink(recipe.BinDir+"/"+recipe.EntrypointLink, recipe.EntrypointName)
+		for _, link := range links {
+			if err := tree.AddLink(recipe.BinDir+"/"+link, recipe.EntrypointName); err != nil {
+				return nil, err
+			}
+		}
+		return tree, nil
 	})
 }
 

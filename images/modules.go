@@ -44,16 +44,22 @@ func (b *Builder) modulesLayers(ctx context.Context, r *recipe.Recipe, base v1.I
 // are for, so that every image that has them shares it. The entrypoint that compiles them is no part of the
 // key: what it does with equal inputs is kbuild.Method.
 func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel, flavour string) (v1.Layer, error) {
-	unsigned, err := layer.Key("modules", r.ModulesInputs(k, flavour)...)
+	key, err := layer.Key("modules", r.ModulesInputs(k, flavour)...)
 	if err != nil {
 		return nil, err
 	}
 	name := "modules " + flavour + " " + k.Release
 	compiled := func(ctx context.Context) (v1.Layer, error) {
-		return b.Layers().Make(ctx, spec(r, name, unsigned), func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+		return b.Layers().Make(ctx, spec(r, name, key), func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, nil)
 			return tree, b.compile(ctx, r, base, k, flavour, step, tree)
 		})
+	}
+	unsigned := key
+	if r.KMM {
+		if unsigned, compiled, err = b.forKMM(r, name, key, compiled); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case b.Signed != nil:
@@ -92,11 +98,11 @@ func (b *Builder) compile(ctx context.Context, r *recipe.Recipe, base v1.Image, 
 	if err != nil {
 		return err
 	}
-	layers, err := b.compileRoot(ctx, r, base, k)
+	layers, searchPath, err := b.compileRoot(ctx, r, base, k)
 	if err != nil {
 		return err
 	}
-	return b.compileIn(ctx, with, compileStep(r, k, flavour, layers), step, func(dir string) error {
+	return b.compileIn(ctx, with, compileStep(r, k, flavour, layers, searchPath), step, func(dir string) error {
 		set, err := soleSet(ctx, r, dir, k, flavour)
 		if err != nil {
 			return err
@@ -131,41 +137,51 @@ func (b *Builder) slot(ctx context.Context) error {
 }
 
 // compileStep calls the image's own entrypoint, the one implementation of compiling.
-func compileStep(r *recipe.Recipe, k recipe.Kernel, flavour string, layers []v1.Layer) runner.Step {
+func compileStep(r *recipe.Recipe, k recipe.Kernel, flavour string, layers []v1.Layer, searchPath string) runner.Step {
 	args := []string{"/" + recipe.BinDir + "/" + recipe.EntrypointName, "compile", "--kernel", k.Release, "--kernel-module-type", flavour, "--into", compileOutput}
 	if len(r.Modules) > 0 {
 		args = append(args, "--modules", strings.Join(r.Modules, ","))
 	}
 	return runner.Step{
 		Name: fmt.Sprintf("modules %s %s %s", r.Driver, flavour, k.Release), Arch: r.Arch, Layers: layers, Args: args,
-		Env: []string{"PATH=" + r.SearchPath(recipe.DefaultPath), "HOME=/root"}, Output: compileOutput,
+		Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: compileOutput,
 	}
 }
 
 // compileRoot is the root to compile in, what changes least below: base, compiler, entrypoint, sources,
-// headers, and a description that says no more than a compile needs to know.
-func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) ([]v1.Layer, error) {
-	layers, err := base.Layers()
-	if err != nil {
-		return nil, fmt.Errorf("layers of the base: %w", err)
+// headers, and a description that says no more than a compile needs to know. A toolkit takes the place of
+// base, compiler and headers. It also returns the search path for programs of the root.
+func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) (layers []v1.Layer, searchPath string, err error) {
+	below, searchPath := base, r.SearchPath(recipe.DefaultPath)
+	if k.Toolkit != nil {
+		if below, searchPath, err = b.toolkit(ctx, *k.Toolkit, r.Arch); err != nil {
+			return nil, "", err
+		}
+	}
+	if layers, err = below.Layers(); err != nil {
+		return nil, "", fmt.Errorf("layers of the image to compile in: %w", err)
 	}
 	of := *r
 	of.Flavours, of.Toolchain, of.Kernels, of.Overridden, of.Profile = recipe.PreferredFlavours(r.Flavours, r.Driver), true, nil, nil, recipe.Full
-	var compiler, headers, entrypoint, description v1.Layer
+	var compiler, headers, companions, entrypoint, description v1.Layer
 	var driver driverLayers
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.Go(func() (err error) {
-		compiler, err = b.installedLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
-		return err
-	})
-	eg.Go(func() (err error) { headers, err = b.headersLayer(ctx, r, base, k); return err })
+	if k.Toolkit == nil {
+		eg.Go(func() (err error) {
+			compiler, err = b.installedLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
+			return err
+		})
+		eg.Go(func() (err error) { headers, err = b.headersLayer(ctx, r, base, k); return err })
+	}
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ctx, r); return err })
 	eg.Go(func() (err error) { driver, err = b.driverLayers(ctx, r, true); return err })
+	eg.Go(func() (err error) { companions, err = b.companionsLayer(ctx, r); return err })
 	eg.Go(func() (err error) { description, err = b.compileDescription(ctx, &of); return err })
 	if err := eg.Wait(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return append(slices.Clone(layers), compiler, entrypoint, driver.kernel, headers, description), nil
+	all := append(slices.Clone(layers), compiler, entrypoint, driver.kernel, headers, companions, description)
+	return slices.DeleteFunc(all, func(l v1.Layer) bool { return l == nil }), searchPath, nil
 }
 
 // compileDescription is the same for all images of a driver: their identity and rules have nothing to do with
@@ -173,14 +189,17 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
 	return b.describedLayer(ctx, r, driverinfo.Description{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
-		Toolchain: true, ID: strings.Repeat("0", 64),
+		Toolchain: true, ID: strings.Repeat("0", 64), VGPU: r.VGPU, Companions: r.DescribeCompanions(true), Patches: r.PatchNotes(),
 	})
 }
 
 // soleSet reads the set of modules that a compile left, and checks that it is the one that was requested.
 func soleSet(ctx context.Context, r *recipe.Recipe, dir string, k recipe.Kernel, flavour string) (*kbuild.Set, error) {
+	patches := driverinfo.Description{Patches: r.PatchNotes()}.PatchNames(flavour)
 	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(key kbuild.Key) bool {
-		return key.Driver == r.Driver && key.Flavour == flavour && key.Release == k.Release && key.Arch == r.Arch
+		return key.Driver == r.Driver && key.Flavour == flavour && key.Release == k.Release && key.Arch == r.Arch &&
+			slices.Equal(key.Variables, driverinfo.MakeVariables(r.VGPU)) && slices.Equal(key.Patches, patches) &&
+			slices.Equal(key.Companions, r.CompanionIDs(flavour))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("modules for kernel %s: what the compile left: %w", k.Release, err)

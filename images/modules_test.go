@@ -66,7 +66,7 @@ func (f *fakeRunner) Run(ctx context.Context, s runner.Step, dir string, output 
 		f.t.Errorf("the root's description: %+v, %v", info, err)
 	}
 	output("compiling")
-	return leaveSet(ctx, dir, release, flavour, strings.Split(arg("--modules"), ","))
+	return leaveSet(ctx, dir, release, flavour, info, strings.Split(arg("--modules"), ","))
 }
 
 func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
@@ -80,7 +80,7 @@ func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
 }
 
 // leaveSet does what driver-entrypoint compile --into does.
-func leaveSet(ctx context.Context, dir, release, flavour string, names []string) error {
+func leaveSet(ctx context.Context, dir, release, flavour string, info driverinfo.Description, names []string) error {
 	work, err := os.MkdirTemp("", "set")
 	if err != nil {
 		return err
@@ -91,6 +91,7 @@ func leaveSet(ctx context.Context, dir, release, flavour string, names []string)
 	}
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
 		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
+		Variables: driverinfo.MakeVariables(info.VGPU), Patches: info.PatchNames(flavour),
 	}}
 	for _, name := range names {
 		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, release)

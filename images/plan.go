@@ -66,10 +66,12 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 		return pins, &OpenError{err}
 	}
 	if pins, err = p.resolve(ctx, base.Digest, repos, asked.Wants, t.Driver.Version, step); err != nil {
-		return pins, fmt.Errorf("packages for %s: %w", name, err)
+		// Images that ask the same share this error, so it does not name one of them.
+		return pins, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
 	}
 	pins.Base = base
-	return pins, nil
+	pins.Toolkits, err = p.toolkits(ctx, t.Arch, o)
+	return pins, err
 }
 
 // open reads the base of a target and opens the repositories that its configuration names. name is for

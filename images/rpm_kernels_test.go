@@ -94,11 +94,12 @@ func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, output f
 			f.t.Errorf("the root to compile in has no %s", want)
 		}
 	}
-	if info, err := driverinfo.Read(root.OpenFS()); err != nil || !info.Toolchain || info.Driver != newDriver {
+	info, err := driverinfo.Read(root.OpenFS())
+	if err != nil || !info.Toolchain || info.Driver != newDriver {
 		f.t.Errorf("the root's description: %+v, %v", info, err)
 	}
 	output("compiling")
-	return leaveSet(ctx, dir, release, flavour, []string{""})
+	return leaveSet(ctx, dir, release, flavour, info, []string{""})
 }
 
 // TestRPMThin: headers lie where their package puts them, the link by which modules are built is made, and

@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
@@ -113,7 +114,8 @@ func (b *Builder) kernelFor(
 // installs by default if the repositories say which that is; or "".
 func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Description) (release string) {
 	for _, k := range offered {
-		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil || breaks(info, k) {
+		if k.Flavour != flavour || info.CheckKernel(k.Release) != nil ||
+			info.Breaks(driverinfo.Kernel{Release: k.Release, Version: upstream.Release(k.Release, k.Version)}, info.Flavours[0]) != nil {
 			continue
 		}
 		if k.Default {
@@ -122,13 +124,6 @@ func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Desc
 		release = cmp.Or(release, k.Release)
 	}
 	return release
-}
-
-// breaks reports whether it is certain that the modules which will be compiled do not work on a kernel.
-func breaks(info driverinfo.Description, k packages.Kernel) bool {
-	err := info.CheckFlavour(driverinfo.Kernel{Release: k.Release, Version: distros.Upstream(k.Release, k.Version)}, info.Flavours[0])
-	broken, ok := errors.AsType[*driverinfo.BrokenError](err)
-	return ok && broken.Certain
 }
 
 // tryCompile compiles and throws the result away.
@@ -148,7 +143,7 @@ func (b *Builder) tryCompile(ctx context.Context, r *recipe.Recipe, img v1.Image
 	if err != nil {
 		return err
 	}
-	return b.compileIn(ctx, with, compileStep(r, k, flavour, append(layers, headers)), step, func(dir string) error {
+	return b.compileIn(ctx, with, compileStep(r, k, flavour, append(layers, headers), r.SearchPath(recipe.DefaultPath)), step, func(dir string) error {
 		_, err := soleSet(ctx, r, dir, k, flavour)
 		return err
 	})

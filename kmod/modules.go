@@ -149,9 +149,14 @@ func parseProcModule(line string) (Module, bool) {
 	return m, true
 }
 
+// unlisted are modules that use another one without being among its holders. nvidia_fs takes what it needs of
+// nvidia with symbol_get when its device is opened (before 2.17.5), and is of no use without nvidia.
+var unlisted = map[string][]string{"nvidia": {"nvidia_fs"}}
+
 // Stack returns a loaded module and all modules that use it, found through the holders, in an order in which
-// they can be unloaded: nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia. The error wraps fs.ErrNotExist when
-// the module is not loaded. A built-in module counts as not loaded, because it cannot be unloaded.
+// they can be unloaded: nvidia_fs, nvidia_drm, nvidia_modeset, nvidia_uvm, nvidia. The error wraps
+// fs.ErrNotExist when the module is not loaded. A built-in module counts as not loaded, because it cannot be
+// unloaded.
 func (s System) Stack(name string) ([]Module, error) {
 	base, err := s.Module(name)
 	if err == nil && base.BuiltIn {
@@ -168,7 +173,7 @@ func (s System) Stack(name string) ([]Module, error) {
 			return nil
 		}
 		seen[m.Name] = true
-		for _, h := range m.Holders {
+		for _, h := range slices.Concat(unlisted[m.Name], m.Holders) {
 			holder, err := s.Module(h)
 			if isNotExist(err) { // unloaded since
 				continue

@@ -108,6 +108,21 @@ func TestStack(t *testing.T) {
 	}
 }
 
+// TestStackUnlisted checks that nvidia_fs, which is never among the holders of nvidia, goes before it.
+func TestStackUnlisted(t *testing.T) {
+	t.Parallel()
+	s := loadedStack(t)
+	testfile.Write(t, s.sys("module/nvidia_fs/initstate"), "live\n")
+	testfile.Write(t, s.sys("module/nvidia_fs/refcnt"), "0\n")
+	got := require.Value(s.Stack("nvidia"))(t)
+	if len(got) != 6 || got[0].Name != "nvidia_fs" || got[5].Name != "nvidia" {
+		t.Errorf("%+v", got)
+	}
+	if got := require.Value(s.Stack("nvidia_uvm"))(t); len(got) != 1 {
+		t.Errorf("%+v, want nvidia_uvm alone", got)
+	}
+}
+
 func TestParams(t *testing.T) {
 	t.Parallel()
 	s := loadedStack(t)

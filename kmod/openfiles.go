@@ -52,7 +52,7 @@ func (s System) devices() (*deviceTable, error) {
 	text, _, _ = strings.Cut(text, "Block devices:")
 	for line := range strings.SplitSeq(text, "\n") {
 		f := strings.Fields(line)
-		if len(f) != 2 || !isNVIDIAModule(f[1]) && f[1] != "gdrdrv" {
+		if len(f) != 2 || !isNVIDIAModule(f[1]) {
 			continue
 		}
 		if major, err := strconv.ParseUint(f[0], 10, 32); err == nil {
@@ -62,10 +62,10 @@ func (s System) devices() (*deviceTable, error) {
 	return t, nil
 }
 
-// moduleOfDevice returns the module that registers a device name. nvidia itself registers nvidia-caps,
-// nvidia-nvlink, nvidia-nvswitch and nvidia-frontend.
+// moduleOfDevice returns the module that registers a device name, which may end with a number. nvidia itself
+// registers nvidia-caps, nvidia-nvlink, nvidia-nvswitch and nvidia-frontend.
 func moduleOfDevice(name string) string {
-	switch name = ModuleName(name); name {
+	switch name = strings.TrimRight(ModuleName(name), "0123456789"); name {
 	case "nvidia_uvm", "nvidia_modeset", "nvidia_fs", "gdrdrv":
 		return name
 	}
@@ -219,7 +219,7 @@ func unpadded(address string) string { return cmp.Or(strings.TrimLeft(address, "
 // moduleOfPath is the last resort: it returns the module by the usual name of its device.
 func moduleOfPath(path string) string {
 	base := filepath.Base(path)
-	for _, d := range []string{"nvidia-uvm", "nvidia-modeset"} {
+	for _, d := range []string{"nvidia-uvm", "nvidia-modeset", "nvidia-fs"} {
 		if strings.HasPrefix(base, d) {
 			return ModuleName(d)
 		}

@@ -61,7 +61,9 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 }
 
 // isNVIDIAModule reports whether a module gets parameters: only NVIDIA's modules do.
-func isNVIDIAModule(module string) bool { return strings.HasPrefix(module, "nvidia") }
+func isNVIDIAModule(module string) bool {
+	return strings.HasPrefix(module, "nvidia") || module == "gdrdrv"
+}
 
 // configFiles returns *.conf of several folders in the order of their names. An earlier folder hides names of
 // later ones.

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/config"
 )
 
 // TestAnyLifeEndsWhole checks that any interleaving of signals, kills, failures, users and changes by others,
@@ -32,6 +33,9 @@ func TestAnyLifeEndsWhole(t *testing.T) {
 			for range rapid.IntRange(1, 4).Draw(rt, "lives") {
 				w.calm()
 				w.broken[v535], w.broken[v470] = draw("535 broken"), draw("470 broken")
+				w.omitted = rapid.SampledFrom([]string{"", "", "nvidia-fs", "gdrdrv"}).Draw(rt, "omitted")
+				w.refused = rapid.SampledFrom([]string{"", "", "nvidia_fs", "gdrdrv"}).Draw(rt, "refused")
+				w.build = rapid.SampledFrom([]string{"", "", "b"}).Draw(rt, "build")
 				w.sick, w.noDaemon, w.preflightBad = draw("sick"), draw("no daemon"), draw("preflight")
 				l := drawLife(rt)
 				if draw("used") {
@@ -61,8 +65,9 @@ func drawLife(rt *rapid.T) life {
 		version:  rapid.SampledFrom([]string{v470, v535}).Draw(rt, "version"),
 		param:    rapid.SampledFrom([]string{"", "NVreg_A=1", "NVreg_A=0", "NVreg_Unknown=1"}).Draw(rt, "parameter"),
 		uvmParam: rapid.SampledFrom([]string{"", "", "NVreg_A=1"}).Draw(rt, "parameter of nvidia_uvm"),
-		onBusy:   rapid.SampledFrom([]string{BusyDetach, BusyFail, BusyWait}).Draw(rt, "on busy"),
+		onBusy:   rapid.SampledFrom([]string{config.BusyDetach, config.BusyFail, config.BusyWait}).Draw(rt, "on busy"),
 		waits:    rapid.Bool().Draw(rt, "waits for a fit node"),
+		direct:   rapid.Bool().Draw(rt, "GPUDirect"),
 	}
 	fails := 0
 	for range rapid.IntRange(0, 3).Draw(rt, "events") {
@@ -96,7 +101,15 @@ func TestEveryOperation(t *testing.T) {
 			w.modules["nvidia_uvm"] = kmod.Module{Name: "nvidia_uvm", Version: v535, SrcVersion: "OTHER", State: "live"}
 			w.lose("nvidia_modeset")
 		},
-		"in use": func(w *world) { w.leave(v535); w.meddle("uvm holder comes") },
+		"in use":                  func(w *world) { w.leave(v535); w.meddle("uvm holder comes") },
+		"companions, first start": func(w *world) { w.direct = true },
+		"companions, upgrade":     func(w *world) { w.direct = true; w.leave(v470) },
+		"companions, other build": func(w *world) { w.direct = true; w.leave(v535); w.build = "b" },
+		"companions, not any more": func(w *world) {
+			w.direct = true
+			w.leave(v535)
+			w.direct = false
+		},
 		"new load fails": func(w *world) {
 			w.leave(v470)
 			w.broken[v535] = true
@@ -113,8 +126,8 @@ func TestEveryOperation(t *testing.T) {
 
 // leave runs an instance until it serves and kills it.
 func (w *world) leave(version string) {
-	w.run(life{version: version})
-	w.run(life{version: version, asks: time.Hour}, func(n *Node) {
+	w.run(life{version: version, direct: w.direct})
+	w.run(life{version: version, direct: w.direct, asks: time.Hour}, func(n *Node) {
 		k := n.kernel.(*instance)
 		w.at(7*time.Second, func() { k.before = func(string) error { k.die(); return nil } })
 	})
@@ -128,7 +141,7 @@ func everyOperation(t *testing.T, before func(w *world)) {
 	for at, last := 1, 2; at <= last; at++ {
 		for _, what := range []string{"fail", "signal", "kill", "holder comes"} {
 			w := begin.clone(t)
-			l := life{version: v535, asks: 6 * time.Second, events: []event{{at, what}}}
+			l := life{version: v535, direct: w.direct, asks: 6 * time.Second, events: []event{{at, what}}}
 			e := w.run(l)
 			last = max(last, min(len(e.ops), 150))
 			got := w.outcome()
@@ -141,7 +154,7 @@ func everyOperation(t *testing.T, before func(w *world)) {
 				continue
 			}
 			known[left] = true
-			l = life{version: v535}
+			l = life{version: v535, direct: w.direct}
 			next := w.run(l)
 			if err := w.check(l, next, false); err != nil || !next.served {
 				t.Errorf("the next one after %s at operation %d (%s, %s): served %v, %v\n%s", what, at, e.ops[min(at, len(e.ops))-1], got, next.served, err, l.tale(next, w.outcome()))

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -52,7 +53,7 @@ func TestLeaveCertificate(t *testing.T) {
 	} {
 		for who, found := range map[string]*kbuild.Set{"mounted key": nil, "set": signed} {
 			var said logtest.Log
-			n := &Node{cfg: Config{StateDir: filepath.Join(t.TempDir(), "state")}, log: said.Logger(), supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
+			n := &Node{cfg: config.Config{StateDir: filepath.Join(t.TempDir(), "state")}, log: said.Logger(), supplier: none, found: found, status: status.NewStore(status.Snapshot{}, nil, nil)}
 			if found == nil {
 				n.supplier = mounted
 			}
@@ -67,7 +68,7 @@ func TestLeaveCertificate(t *testing.T) {
 		}
 	}
 	var said logtest.Log
-	n := &Node{cfg: Config{StateDir: "/proc/nowhere"}, log: said.Logger(), supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
+	n := &Node{cfg: config.Config{StateDir: "/proc/nowhere"}, log: said.Logger(), supplier: mounted, status: status.NewStore(status.Snapshot{}, nil, nil)}
 	n.leaveCertificate([]preflight.Check{{Status: preflight.Blocked, Signatures: &preflight.Signatures{Enrol: "mokutil"}}})
 	assert.Contains(t, said.String(), "could not be left for mokutil")
 }

@@ -8,8 +8,8 @@ import (
 // ErrStopped says that a signal ended a start. What had been put up is taken down again; that is no failure.
 var ErrStopped = errors.New("stopped")
 
-// ErrLeft says that the driver was left in place because it is in use. A stop that may do so (BusyDetach)
-// does not return it.
+// ErrLeft says that the driver was left in place because it is in use. A stop that may do so
+// (config.BusyDetach) does not return it.
 var ErrLeft = errors.New("left in place")
 
 // RollbackError says that a start failed after it had taken an older driver down, and whether the older one

@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
@@ -44,6 +45,7 @@ type world struct {
 
 	broken       map[string]bool // versions whose nvidia.ko the kernel refuses
 	sick         bool            // the GPU does not come up
+	licence      *probe.Licence  // what the GPU says about its vGPU licence
 	fabric       *probe.Fabric   // what the GPU says about its NVLink fabric
 	noDaemon     bool            // the daemon never starts
 	daemonDown   bool            // the daemon has died
@@ -55,6 +57,13 @@ type world struct {
 	faster  string // srcversion of the nvidia that another program loads just before an instance does
 	ignores bool   // the kernel ignores parameters
 	fewer   bool   // sets lack nvidia-modeset
+
+	direct   bool          // leave and everyOperation ask for companions
+	build    string        // of the companions in sets
+	omitted  string        // companion that sets lack
+	refused  string        // companion that the kernel refuses
+	pinned   string        // module with a reference that nothing explains
+	sidecars []kmod.Holder // processes that load companions
 
 	leaks []string // modules that could not be removed; that is logged, and harms nobody
 	wrong []string // violations of the rules
@@ -100,6 +109,7 @@ func (w *world) clone(t testing.TB) *world {
 	c := newWorld(t, w.dir)
 	c.modules, c.params, c.cache, c.broken = maps.Clone(w.modules), maps.Clone(w.params), maps.Clone(w.cache), maps.Clone(w.broken)
 	c.layers, c.nodes, c.users, c.leaks = slices.Clone(w.layers), slices.Clone(w.nodes), slices.Clone(w.users), slices.Clone(w.leaks)
+	c.direct, c.build = w.direct, w.build
 	c.firmware, c.lives, c.bus, c.log = w.firmware, w.lives, slices.Clone(w.bus), slices.Clone(w.log)
 	if w.saved != nil {
 		st := *w.saved
@@ -118,7 +128,7 @@ func (w *world) left() string {
 	return fmt.Sprint(slices.Sorted(maps.Keys(w.modules)), w.modules["nvidia"].Version, w.params, w.layers, w.nodes, w.cache, w.firmware, w.lockFile, w.leaks, string(record), err)
 }
 
-// stands says which modules each module needs. gdrdrv does not belong to the driver.
+// stands says which modules each module needs. nvidia_fs needs none: it finds nvidia when it is used.
 var stands = map[string][]string{
 	"nvidia": {"ipmi_msghandler", "i2c_core"}, "nvidia_uvm": {"nvidia"}, "nvidia_modeset": {"nvidia"}, "nvidia_drm": {"nvidia_modeset"},
 	"gdrdrv": {"nvidia"}, "nvidia_peermem": {"nvidia"}, "ipmi_devintf": {"ipmi_msghandler"},
@@ -144,7 +154,16 @@ func (w *world) live(m kmod.Module) kmod.Module {
 			if file == "/dev/nvidiactl" && m.Name == "nvidia" || file == "/dev/nvidia-uvm" && m.Name == "nvidia_uvm" {
 				m.Refs += 3
 			}
+			if file == "/dev/nvidia-fs0" && m.Name == "nvidia" { // symbol_get of each function
+				m.Refs += 6
+			}
+			if file == "/dev/nvidia-fs0" && m.Name == "nvidia_fs" || file == "/dev/gdrdrv" && m.Name == "gdrdrv" {
+				m.Refs++
+			}
 		}
+	}
+	if m.Name == w.pinned {
+		m.Refs++
 	}
 	if m.Name == "nouveau" {
 		m.Refs = len(w.users)
@@ -178,6 +197,9 @@ func (w *world) delete(name string) error {
 	case w.live(m).Refs > 0:
 		return kmod.ErrInUse
 	}
+	if above, ok := w.modules["nvidia_fs"]; ok && name == "nvidia" && above.Version != "2.17" { // another program's may come at any time
+		w.wrong = append(w.wrong, "nvidia was unloaded below nvidia_fs")
+	}
 	delete(w.modules, name)
 	return nil
 }
@@ -195,16 +217,23 @@ func (w *world) files(folder, version string, extra ...string) (*kbuild.Set, err
 		names = names[:2]
 	}
 	for _, name := range append(names, extra...) {
+		if name == w.omitted {
+			set.Omitted = []kbuild.Omission{{Module: name, Reason: "it does not compile: no such field"}}
+			continue
+		}
 		content, module := []byte(name+version), underscores(name)
+		if companions.Is(module) {
+			content = append(content, w.build...)
+		}
 		path := filepath.Join(set.Dir, module+".ko")
-		if _, err := os.Stat(path); err != nil {
+		if old, err := os.ReadFile(path); err != nil || string(old) != string(content) {
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				return nil, err
 			}
 		}
 		sum := sha256.Sum256(content)
 		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: path, SHA256: hex.EncodeToString(sum[:]), Info: kmod.Info{
-			Name: module, Version: version, SrcVersion: srcversion(module, version), Depends: []string{"i2c_core"}, Params: map[string]string{"NVreg_A": "int"},
+			Name: module, Version: version, SrcVersion: srcversion(module, strings.TrimPrefix(string(content), name)), Depends: []string{"i2c_core"}, Params: map[string]string{"NVreg_A": "int"},
 		}})
 	}
 	return set, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/companions"
 )
 
 // instance is one process in the world, with everything that a Node needs. It calls before at the beginning
@@ -36,6 +37,8 @@ type instance struct {
 
 	usageEnded bool
 }
+
+func (i *instance) Programs(string) []kmod.Holder { return i.sidecars }
 
 // do runs an operation of the instance under the world's lock.
 func (i *instance) do(op string, f func() error) error {
@@ -96,8 +99,8 @@ func (i *instance) Stack(name string) (stack []kmod.Module, err error) {
 		if _, ok := i.modules[name]; !ok {
 			return fs.ErrNotExist
 		}
-		for _, n := range []string{"gdrdrv", "nvidia_peermem", "nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"} {
-			if m, ok := i.modules[n]; ok && uses(n, name) {
+		for _, n := range []string{"nvidia_fs", "gdrdrv", "nvidia_peermem", "nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"} {
+			if m, ok := i.modules[n]; ok && (uses(n, name) || n == "nvidia_fs" && name == "nvidia") {
 				stack = append(stack, i.live(m))
 			}
 		}
@@ -147,7 +150,22 @@ func (i *instance) Insert(ctx context.Context, path string, params []string) err
 		if i.ignores {
 			params = nil
 		}
-		return i.insert(name, version, params)
+		if name == i.refused {
+			return &kmod.RefusedError{Module: name, Errno: unix.EKEYREJECTED}
+		}
+		if !companions.Is(name) {
+			return i.insert(name, version, params)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		err = i.insert(name, version, params)
+		if m := i.modules[name]; err == nil {
+			m.SrcVersion = srcversion(name, strings.TrimPrefix(string(content), strings.ReplaceAll(name, "_", "-")))
+			i.modules[name] = m
+		}
+		return err
 	})
 }
 

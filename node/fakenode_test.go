@@ -90,7 +90,7 @@ func (i *instance) Find(context.Context, Want) (set *kbuild.Set, source string, 
 }
 
 // Compile takes a while; a signal interrupts it.
-func (i *instance) Compile(ctx context.Context, _ Want) (set *kbuild.Set, err error) {
+func (i *instance) Compile(ctx context.Context, _ Want, _ CompileEvents) (set *kbuild.Set, err error) {
 	if err := i.do("compile", func() error { return nil }); err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (i *instance) Ask(context.Context) (a probe.Answer, err error) {
 		}
 		for _, g := range i.bus {
 			if g.Bound() && !g.Silent && !i.sick {
-				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4", Fabric: i.fabric})
+				a.Devices = append(a.Devices, probe.Device{PCI: "0000" + g.Address, Name: "Tesla T4", Fabric: i.fabric, Licence: i.licence})
 			}
 			if g.Bound() && g.Silent {
 				err = &probe.DriverError{Source: probe.SourceProbe, Text: "device 1: GPU is lost"}

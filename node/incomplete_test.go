@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -45,7 +46,7 @@ func TestLacksModules(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
 					w.modules["mlx5_core"], w.leaks = kmod.Module{Name: "mlx5_core"}, []string{"mlx5_core"}
 					edit := func(n *Node) {
-						if n.cfg.OnBusy = BusyDetach; !strings.HasPrefix(lost, "nvidia_modeset") && lost != "nvidia_uvm" {
+						if n.cfg.OnBusy = config.BusyDetach; !strings.HasPrefix(lost, "nvidia_modeset") && lost != "nvidia_uvm" {
 							full(n)
 						}
 					}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -113,16 +114,16 @@ func TestLostGPU(t *testing.T) {
 	}{
 		"silent": {
 			fall: func(w *world) { w.bus[1].Silent = true }, rise: func(w *world) { w.bus[1].Silent = false },
-			policy: GPURequire, reason: "all ones",
+			policy: config.GPURequire, reason: "all ones",
 		},
 		"gone": {
 			fall: func(w *world) { w.bus = w.bus[:1] }, rise: func(w *world) { w.bus = append(w.bus, t4At(second)) },
-			policy: GPURequire, reason: "not on the PCI bus any more",
+			policy: config.GPURequire, reason: "not on the PCI bus any more",
 		},
-		"Xid 79": {fall: func(w *world) { w.log = []string{xid} }, rise: func(*world) {}, policy: GPURequire, reason: xid},
+		"Xid 79": {fall: func(w *world) { w.log = []string{xid} }, rise: func(*world) {}, policy: config.GPURequire, reason: xid},
 		"gone, and that is a warning": {
 			fall: func(w *world) { w.bus = w.bus[:1] }, rise: func(w *world) { w.bus = append(w.bus, t4At(second)) },
-			policy: GPUWarn, reason: "not on the PCI bus any more",
+			policy: config.GPUWarn, reason: "not on the PCI bus any more",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestLostGPU(t *testing.T) {
 				for _, want := range []string{"GPU " + second + " (10de:1eb8) fell off the bus: ", c.reason, "the other GPUs go on", "Drain the node"} {
 					assert.Containsf(t, text, want, "the reason")
 				}
-				if lost.Ready != (c.policy == GPUWarn) || gpusOf(&lost) != "0000:05:00.0 ours works, "+second+" lost" {
+				if lost.Ready != (c.policy == config.GPUWarn) || gpusOf(&lost) != "0000:05:00.0 ours works, "+second+" lost" {
 					t.Errorf("while it is lost: ready %v, %s", lost.Ready, gpusOf(&lost))
 				}
 				if !back.Ready || gpusOf(&back) != "0000:05:00.0 ours works, "+second+" ours works" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -27,8 +28,9 @@ type life struct {
 	version  string
 	param    string // of the module nvidia
 	uvmParam string // of the module nvidia_uvm
-	onBusy   string // default BusyDetach
-	waits    bool   // PreflightWait
+	onBusy   string // default config.BusyDetach
+	waits    bool   // config.PreflightWait
+	direct   bool   // asks for nvidia-fs and gdrdrv
 	asks     time.Duration
 	events   []event
 }
@@ -41,7 +43,7 @@ type event struct {
 
 // happenings are the possible events. The first three happen to the instance itself, the others are done by
 // other programs.
-var happenings = []string{"fail", "signal", "kill", "holder comes", "uvm holder comes", "holders go", "gdrdrv comes",
+var happenings = []string{"fail", "signal", "kill", "holder comes", "uvm holder comes", "storage holder comes", "holders go", "gdrdrv comes", "nvidia_fs comes", "nvidia_fs unloaded",
 	"mounted over", "unmounted", "uvm unloaded", "modeset unloaded", "lock file removed", "lock file taken", "daemon dies"}
 
 // happen applies an event to an instance. It is called with the world's lock held.
@@ -76,8 +78,14 @@ func (w *world) meddle(what string) bool {
 		w.users = append(w.users, kmod.Holder{PID: 4711, Command: "python3", Files: []string{"/dev/nvidiactl"}})
 	case what == "uvm holder comes" && w.modules["nvidia_uvm"].Name != "" && len(w.nodes) > 0:
 		w.users = append(w.users, kmod.Holder{PID: 4712, Command: "python3", Files: []string{"/dev/nvidiactl", "/dev/nvidia-uvm"}})
+	case what == "storage holder comes" && w.modules["nvidia_fs"].Name != "" && len(w.nodes) > 0:
+		w.users = append(w.users, kmod.Holder{PID: 4713, Command: "fio", Files: []string{"/dev/nvidia-fs0"}})
 	case what == "gdrdrv comes" && loaded:
 		_ = w.insert("gdrdrv", "2.4", nil)
+	case what == "nvidia_fs comes" && loaded:
+		_ = w.insert("nvidia_fs", "2.17", nil)
+	case what == "nvidia_fs unloaded":
+		return w.delete("nvidia_fs") == nil
 	case what == "mounted over":
 		w.layers = append(w.layers, "foreign")
 		return true
@@ -116,17 +124,22 @@ func (w *world) begin(l life) (*instance, *Node) {
 	defer w.mu.Unlock()
 	w.lives++
 	i := &instance{world: w, life: l, number: w.lives}
-	cfg := Defaults()
+	cfg := config.Defaults()
 	cfg.Run, cfg.Termination, cfg.Grace = w.dir+"/nvidia", "", 20*time.Second
 	if l.onBusy != "" {
 		cfg.OnBusy = l.onBusy
 	}
 	if l.waits {
-		cfg.OnPreflight = PreflightWait
+		cfg.OnPreflight = config.PreflightWait
+	}
+	info := driverinfo.Description{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}, Toolchain: true}
+	if cfg.GDS, cfg.GDRCopy = l.direct, l.direct; l.direct {
+		i.extra = driverinfo.Companions()
+		info.Companions = []driverinfo.Companion{{Name: driverinfo.NvidiaFS, Version: "2.13.5"}, {Name: driverinfo.GDRDrv, Version: "2.5.2"}}
 	}
 	log := slog.New(slog.DiscardHandler)
 	return i, &Node{
-		cfg: cfg, info: driverinfo.Description{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}}, release: "6.1.0-1-amd64",
+		cfg: cfg, info: info, release: "6.1.0-1-amd64",
 		log: log, now: time.Now, served: func() {}, ended: func() {}, kernel: i, roots: i, supplier: i, starter: i, hardware: fakeHardware{i}, locker: i,
 		markers: status.Markers{Run: cfg.Run, Digest: "digest-" + l.version},
 		status:  status.NewStore(status.Snapshot{Schema: status.Schema, BootID: "boot", Instance: fmt.Sprint(i.number)}, i, log),
@@ -242,5 +255,7 @@ func (l life) plain() bool {
 // calm removes from the world what is in the way of a driver, except what an instance has to remove.
 func (w *world) calm() {
 	w.users, w.broken, w.noDaemon, w.daemonDown, w.sick, w.preflightBad = nil, map[string]bool{}, false, false, false, false
-	delete(w.modules, "gdrdrv")
+	if w.modules["gdrdrv"].SrcVersion == srcversion("gdrdrv", "2.4") {
+		delete(w.modules, "gdrdrv")
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -21,7 +20,7 @@ var inTree = []string{"i2c_core", "ipmi_msghandler", "ipmi_devintf"}
 func (n *Node) load(ctx context.Context) error {
 	if !n.loaded.Adopted {
 		n.driver = status.Driver{Version: n.want.Driver, Flavour: n.want.Flavour, Source: n.source, Signer: n.found.SignedBy(),
-			RootID: n.info.ID, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
+			RootID: n.info.ID, CUDA: n.info.CUDA, RootDir: n.driver.RootDir, Firmware: n.driver.Firmware}
 	}
 	err := n.insert(ctx)
 	if !n.loaded.Adopted && (err == nil || errors.Is(err, modulestack.ErrRemains)) { // what remains the stop unloads, with all that use it
@@ -43,8 +42,7 @@ func (n *Node) modulesStep() step {
 
 const modulesStep = "modules"
 
-// takeOver takes over a predecessor's record of the driver, as far as it is still true. Where another program
-// loaded a module, or the recorded file ended with its container, found has the file: it is the same build.
+// takeOver takes over a predecessor's record of the driver, as far as it is still true.
 func (n *Node) takeOver() {
 	root, firmware := n.driver.RootDir, n.driver.Firmware
 	if n.prev != nil && n.prev.Version != "" {
@@ -52,17 +50,7 @@ func (n *Node) takeOver() {
 	} else {
 		n.driver = status.Driver{Signer: n.found.SignedBy()}
 	}
-	recorded := slices.DeleteFunc(slices.Clone(n.driver.Modules), func(m status.Module) bool {
-		_, err := os.Stat(m.File)
-		return err != nil && n.found != nil && modulestack.Named(n.files(), m.Name)
-	})
-	n.driver.Modules = nil
-	for _, m := range slices.Concat(recorded, n.files()) {
-		live, err := n.kernel.Module(m.Name)
-		if err == nil && live.SrcVersion == m.SrcVersion && !modulestack.Named(n.driver.Modules, m.Name) {
-			n.driver.Modules = append(n.driver.Modules, m)
-		}
-	}
+	n.driver.Modules = adoption.Loaded(n.kernel, n.driver.Modules, n.files())
 	n.driver.Version, n.driver.Flavour, n.driver.RootID = n.want.Driver, n.want.Flavour, n.info.ID
 	n.driver.RootDir, n.driver.Firmware = root, firmware
 	if n.driver.Source == "" {

@@ -18,7 +18,7 @@ import (
 type Machine struct {
 	Info        driverinfo.Description // the image's description of its driver
 	Release     string                 // of the running kernel
-	HostStorage bool                   // Config.StateDir is storage of the host
+	HostStorage bool                   // config.Config.StateDir is storage of the host
 	Kernel      Kernel
 	Roots       Roots
 	Supplier    Supplier
@@ -61,12 +61,18 @@ type Supplier interface {
 	// ones. The error is kbuild.ErrMiss if there are none, joined with a *kbuild.CorruptError if they are
 	// damaged.
 	Find(ctx context.Context, w Want) (set *kbuild.Set, source string, err error)
-	Compile(ctx context.Context, w Want) (*kbuild.Set, error)
+	Compile(ctx context.Context, w Want, told CompileEvents) (*kbuild.Set, error)
 	// Signer returns the certificate of the key that will sign the set before it is loaded, or, if set is nil,
 	// the modules that will be compiled. If it returns nil, they stay as they are.
 	Signer(set *kbuild.Set, source string) *x509.Certificate
 	Sign(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error)
 	Keep(ctx context.Context, set *kbuild.Set) (*kbuild.Set, error) // puts the set into the cache, after it has been loaded
+}
+
+// CompileEvents are told while the modules are compiled.
+type CompileEvents struct {
+	Waits func(reason string) // another container compiles; "": the instance does not wait any more
+	Warn  func(format string, args ...any)
 }
 
 // DaemonStarter starts the daemons that this machine needs.
@@ -94,10 +100,11 @@ type Hardware interface {
 	RemoveNodes(created []devices.Node) error
 	Ask(ctx context.Context) (probe.Answer, error)
 	AskUsage(ctx context.Context) (probe.Answer, error)
-	EndUsage()                   // ends AskUsage, which has the driver open, and allows no further calls
-	Reasons(gpu string) []string // returns what the kernel's log says about a GPU
-	KernelLog() []string         // returns what the kernel has logged since the last call; the first call returns nothing
-	WriteKernelHook() error      // writes the hook that compiles the modules when the host installs a kernel
+	EndUsage()                          // ends AskUsage, which has the driver open, and allows no further calls
+	Reasons(gpu string) []string        // returns what the kernel's log says about a GPU
+	KernelLog() []string                // returns what the kernel has logged since the last call; the first call returns nothing
+	Programs(name string) []kmod.Holder // returns the processes of a program or script, with their pods
+	WriteKernelHook() error             // writes the hook that compiles the modules when the host installs a kernel
 	RemoveKernelHook() error
 }
 
@@ -119,6 +126,9 @@ type Want struct {
 	Driver, Flavour, Release string
 	Modules                  []string // files, in the order of loading: nvidia, nvidia-uvm
 	Optional                 []string // compiled if the sources have them
+	// Companions are names of companions of the image (driverinfo.NvidiaFS). Those that cannot be compiled
+	// against the flavour do not count; one that does not compile is in Set.Omitted.
+	Companions []string
 }
 
 // Question is the input of preflight.

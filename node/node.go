@@ -13,17 +13,19 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
 	"github.com/driver-container/driver-container/node/gpus"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/safeload"
 	"github.com/driver-container/driver-container/node/status"
 )
 
 // Node is one running instance of the entrypoint. Make a new one for each run.
 type Node struct {
-	cfg     Config
+	cfg     config.Config
 	info    driverinfo.Description
 	release string       // of the running kernel
 	log     *slog.Logger // during a phase of the start with its name
@@ -37,7 +39,7 @@ type Node struct {
 	starter      DaemonStarter
 	hardware     Hardware
 	locker       Locker
-	safeLoad     SafeLoad                                         // nil: no permission is needed
+	safeLoad     safeload.Permission                              // nil: no permission is needed
 	askGrace     func(ctx context.Context) (time.Duration, error) // see Options.Grace
 	hostStorage  bool
 	instanceFile string // see InstanceFile; "": none
@@ -78,15 +80,15 @@ type Options struct {
 	// concerns the node as a whole has to be reported now: a moment later a successor may report. It must be
 	// quick.
 	Ended func()
-	// Grace asks how long the pod may take to end, if Config.Grace does not say it; nil: nobody knows. The
-	// answer comes within seconds.
+	// Grace asks how long the pod may take to end, if config.Config.Grace does not say it; nil: nobody knows.
+	// The answer comes within seconds.
 	Grace func(ctx context.Context) (time.Duration, error)
 	// SafeLoad is asked before another driver is taken down; nil: no permission is needed.
-	SafeLoad SafeLoad
+	SafeLoad safeload.Permission
 }
 
 // New returns an instance for a machine.
-func New(cfg Config, m Machine, o Options) *Node {
+func New(cfg config.Config, m Machine, o Options) *Node {
 	n := &Node{
 		cfg: cfg, info: m.Info, release: m.Release, log: o.Log, now: time.Now, served: o.Served, ended: o.Ended,
 		kernel: m.Kernel, roots: m.Roots, supplier: m.Supplier, starter: m.Starter, hardware: m.Hardware, locker: m.Locker,
@@ -112,8 +114,8 @@ type step struct {
 
 // Run runs a whole life: start, serve until ctx ends, stop. When patience ends, the stop waits for nothing
 // any more; a step that has begun is finished. The result nil means that the driver is stopped, or left in
-// place as configured. Errors: ErrConfig, lock.ErrHeld, *preflight.BlockedError, *kbuild.NoHeadersError,
-// *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
+// place as configured. Errors: config.ErrConfig, lock.ErrHeld, *preflight.BlockedError,
+// *buildtree.NoHeadersError, *kbuild.CompileError, *kmod.RefusedError, *RollbackError, ErrLeft.
 func (n *Node) Run(ctx, patience context.Context) error {
 	if n.instanceFile != "" {
 		if err := atomicwriter.WriteFile(n.instanceFile, []byte(n.status.Get().Instance+"\n"), 0o644); err != nil {

@@ -33,6 +33,7 @@ var phases = []phase{
 	{"replace", (*Node).replace},
 	{"root", (*Node).serveRoot},
 	{"load", (*Node).load},
+	{"companions", (*Node).loadCompanions},
 	{"nodes", (*Node).makeNodes},
 	{"daemons", (*Node).startDaemons},
 	{"verify", (*Node).verify},

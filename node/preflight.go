@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
@@ -15,14 +16,14 @@ import (
 const checkEvery = time.Minute
 
 // preflight returns an error with everything that is in the way of the driver, before anything is changed.
-// With PreflightWait it waits instead until nothing is in the way.
+// With config.PreflightWait it waits instead until nothing is in the way.
 func (n *Node) preflight(ctx context.Context) error {
 	begin, log, last := n.now(), n.log, ""
 	defer func() { n.log = log }()
 	for {
 		before := n.situation()
 		err := n.checkNode(ctx)
-		if n.cfg.OnPreflight != PreflightWait || err != nil && !errors.As(err, new(*preflight.BlockedError)) {
+		if n.cfg.OnPreflight != config.PreflightWait || err != nil && !errors.As(err, new(*preflight.BlockedError)) {
 			return err
 		}
 		if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -158,8 +159,18 @@ func (n *Node) restore(ctx context.Context, old status.Driver) error {
 	if err == nil {
 		err = modulestack.CheckFiles(old.Modules)
 	}
+	modules, beside := companions.Split(old.Modules)
 	if err == nil {
-		err = n.stack().Insert(ctx, old.Modules)
+		err = n.stack().Insert(ctx, modules)
+	}
+	for _, m := range beside {
+		if err != nil {
+			break
+		}
+		if err := n.stack().Insert(ctx, []status.Module{m}); err != nil { // the driver works without it
+			n.warn("put driver %s back: %v", old.Version, err)
+			n.driver.Modules = slices.DeleteFunc(slices.Clone(n.driver.Modules), func(o status.Module) bool { return o.Name == m.Name })
+		}
 	}
 	if errors.Is(err, modulestack.ErrRemains) {
 		err = errors.Join(err, n.unload(ctx, old))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -86,7 +87,7 @@ func TestKilledTwice(t *testing.T) {
 
 // TestInUseAtStop is scenario 6.
 func TestInUseAtStop(t *testing.T) {
-	for policy, want := range map[string]error{BusyDetach: nil, BusyFail: ErrLeft, BusyWait: nil} {
+	for policy, want := range map[string]error{config.BusyDetach: nil, config.BusyFail: ErrLeft, config.BusyWait: nil} {
 		t.Run(policy, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				e := w.run(life{version: v535, onBusy: policy}, func(*Node) {
@@ -96,7 +97,7 @@ func TestInUseAtStop(t *testing.T) {
 					t.Errorf("error %v, %s, status %+v", e.err, w.outcome(), e.status)
 				}
 				took, most := e.took-12*time.Second, 16*time.Second // grace 20 s minus its margin of 5 s
-				if policy == BusyWait {
+				if policy == config.BusyWait {
 					most = 31 * time.Second // the second signal
 				}
 				if took > most || took < most-2*time.Second {

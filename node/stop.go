@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modulestack"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -45,7 +46,7 @@ func (n *Node) stop(patience context.Context, cause error) error {
 // stopLimit returns the time that a stop may wait: the grace period minus a margin for what comes after the
 // waiting. A failed start waits for holders for a shorter time, because nobody asked it to stop.
 func (n *Node) stopLimit(patience context.Context, cause error) time.Duration {
-	if cause == nil && n.cfg.OnBusy == BusyWait {
+	if cause == nil && n.cfg.OnBusy == config.BusyWait {
 		return forever
 	}
 	grace := n.cfg.Grace
@@ -80,7 +81,7 @@ func (n *Node) podGrace(patience context.Context) time.Duration {
 	return grace
 }
 
-// forever is the time that BusyWait waits: in practice until SIGKILL.
+// forever is the time that config.BusyWait waits: in practice until SIGKILL.
 const forever = 100 * 365 * 24 * time.Hour
 
 // takeDown tries until it succeeds or the time is over; then it returns the last refusal. How much time there
@@ -158,7 +159,7 @@ func (n *Node) stopped(ctx context.Context, cause error) error {
 		err = errors.Join(n.recover(context.WithoutCancel(ctx)), n.markers.Remove())
 		n.status.Change(func(st *status.Snapshot) { st.Up = nil })
 	}
-	n.status.Change(func(st *status.Snapshot) { st.Holders, st.Daemons, st.GPUs = nil, nil, nil })
+	n.status.Change(func(st *status.Snapshot) { st.Holders, st.Daemons, st.GPUs, st.Companions = nil, nil, nil, nil })
 	switch {
 	case cause != nil:
 		cause = n.failed(cause)
@@ -222,7 +223,7 @@ func (n *Node) leave(ctx context.Context, cause, refusal error) error {
 	n.status.Change(func(st *status.Snapshot) { // the daemons end with this container
 		st.State, st.Ready, st.Reason, st.Daemons = status.Detached, false, reason, nil
 	})
-	if cause == nil && errors.As(refusal, new(*modulestack.InUseError)) && n.cfg.OnBusy != BusyFail {
+	if cause == nil && errors.As(refusal, new(*modulestack.InUseError)) && n.cfg.OnBusy != config.BusyFail {
 		return nil
 	}
 	return errors.Join(cause, fmt.Errorf("%w: %w", ErrLeft, refusal))

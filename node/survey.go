@@ -9,6 +9,8 @@ import (
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
+	"github.com/driver-container/driver-container/node/companions"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -20,11 +22,11 @@ func (n *Node) survey(ctx context.Context) error {
 		return err
 	}
 	if n.options, err = n.hardware.Options(); err != nil {
-		return fmt.Errorf("%w: module parameters: %w", ErrConfig, err)
+		return fmt.Errorf("%w: module parameters: %w", config.ErrConfig, err)
 	}
 	flavour, reason, err := n.hardware.Flavour(n.gpus, n.release, n.cfg.ModuleType)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrConfig, err)
+		return fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
 	mellanox, err := n.rdma()
 	if err != nil {
@@ -45,7 +47,8 @@ func (n *Node) survey(ctx context.Context) error {
 // modules returns the modules of this image's driver for a kernel. The files to load are in order, under the
 // names of the driver's own build.
 func (n *Node) modules(flavour, release string, mellanox bool) Want {
-	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}}
+	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: []string{"nvidia", "nvidia-uvm", "nvidia-modeset"},
+		Companions: companions.Wanted(n.cfg.GDS, n.cfg.GDRCopy)}
 	add := func(module string, load bool) {
 		if load {
 			w.Modules = append(w.Modules, module)
@@ -101,7 +104,7 @@ func (n *Node) narrow() error {
 			modules = append(modules, name)
 		case n.cfg.DRM && (name == "nvidia-drm" || name == "nvidia-modeset"):
 			return fmt.Errorf("%w: --drm (DRIVER_DRM) asks for nvidia-drm, but the modules for kernel %s (%s) have no %s: use an image that was built with it (driver-build --modules), or leave --drm out",
-				ErrConfig, n.want.Release, n.source, name)
+				config.ErrConfig, n.want.Release, n.source, name)
 		case name == "nvidia-peermem":
 			n.warn("GPUDirect RDMA is asked for, but the modules for kernel %s (%s) have no nvidia-peermem: use an image that was built with it", n.want.Release, n.source)
 		default:
@@ -170,7 +173,7 @@ func (n *Node) checkParams() error {
 			return fmt.Errorf("the set of modules (%s) has no %s", n.source, name)
 		}
 		if err := f.Info.CheckParams(n.options.For(underscores(name))); err != nil {
-			return fmt.Errorf("%w: %w; correct %s/%s.conf or /etc/modprobe.d", ErrConfig, err, n.cfg.Drivers, name)
+			return fmt.Errorf("%w: %w; correct %s/%s.conf or /etc/modprobe.d", config.ErrConfig, err, n.cfg.Drivers, name)
 		}
 	}
 	return nil
@@ -188,7 +191,8 @@ func (n *Node) question() Question {
 // getModules makes the modules unless the loaded ones stay.
 func (n *Node) getModules(ctx context.Context) error {
 	if n.loaded.Whole() {
-		return nil
+		n.makeCompanions(ctx)
+		return ctx.Err()
 	}
 	known := n.found != nil
 	if err := n.makeModules(ctx); err != nil {
@@ -203,7 +207,7 @@ func (n *Node) getModules(ctx context.Context) error {
 // makeModules compiles modules that were not found, and signs them if a key is mounted for that.
 func (n *Node) makeModules(ctx context.Context) error {
 	if n.found == nil {
-		set, err := n.supplier.Compile(ctx, n.want)
+		set, err := n.supplier.Compile(ctx, n.want, CompileEvents{Waits: n.waitsForToolkit, Warn: n.warn})
 		n.status.Change(func(st *status.Snapshot) {
 			switch {
 			case err == nil:
@@ -225,6 +229,17 @@ func (n *Node) makeModules(ctx context.Context) error {
 		n.found, n.fresh = set, true
 	}
 	return nil
+}
+
+// waitsForToolkit sets in the status that another container compiles; with "" the start goes on.
+func (n *Node) waitsForToolkit(reason string) {
+	if reason == "" {
+		n.status.Set(status.Starting, "")
+		return
+	}
+	n.status.Change(func(st *status.Snapshot) {
+		st.State, st.WaitsFor, st.Ready, st.Reason = status.Waiting, status.ForToolkit, false, reason
+	})
 }
 
 // stage copies the driver root to the host's storage if there is any. It does not touch the root that is

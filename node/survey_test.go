@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -25,18 +27,18 @@ func TestNarrow(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		set  *kbuild.Set
-		cfg  Config
+		cfg  config.Config
 		want string
 		says string
 		err  string
 	}{
-		{"all", set("nvidia", "nvidia-uvm", "nvidia-modeset"), Config{}, "nvidia nvidia-uvm nvidia-modeset", "", ""},
-		{"compute", set("nvidia", "nvidia-uvm"), Config{}, "nvidia nvidia-uvm", "it is not loaded module=nvidia-modeset kernel=6.1.0-56-amd64", ""},
-		{"drm", set("nvidia", "nvidia-uvm", "nvidia-modeset"), Config{DRM: true}, "", "", "have no nvidia-drm: use an image that was built with it"},
-		{"drm without modeset", set("nvidia", "nvidia-uvm", "nvidia-drm"), Config{DRM: true}, "", "", "have no nvidia-modeset"},
-		{"RDMA", set("nvidia", "nvidia-uvm", "nvidia-modeset"), Config{RDMA: true}, "nvidia nvidia-uvm nvidia-modeset", "warning: GPUDirect RDMA is asked for", ""},
-		{"no uvm", set("nvidia"), Config{}, "", "", "has no nvidia-uvm"},
-		{"nothing found", nil, Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
+		{"all", set("nvidia", "nvidia-uvm", "nvidia-modeset"), config.Config{}, "nvidia nvidia-uvm nvidia-modeset", "", ""},
+		{"compute", set("nvidia", "nvidia-uvm"), config.Config{}, "nvidia nvidia-uvm", "it is not loaded module=nvidia-modeset kernel=6.1.0-56-amd64", ""},
+		{"drm", set("nvidia", "nvidia-uvm", "nvidia-modeset"), config.Config{DRM: true}, "", "", "have no nvidia-drm: use an image that was built with it"},
+		{"drm without modeset", set("nvidia", "nvidia-uvm", "nvidia-drm"), config.Config{DRM: true}, "", "", "have no nvidia-modeset"},
+		{"RDMA", set("nvidia", "nvidia-uvm", "nvidia-modeset"), config.Config{RDMA: true}, "nvidia nvidia-uvm nvidia-modeset", "warning: GPUDirect RDMA is asked for", ""},
+		{"no uvm", set("nvidia"), config.Config{}, "", "", "has no nvidia-uvm"},
+		{"nothing found", nil, config.Config{DRM: true}, "nvidia nvidia-uvm nvidia-modeset nvidia-drm", "", ""},
 	} {
 		var said logtest.Log
 		n := &Node{cfg: c.cfg, log: said.Logger(), found: c.set, source: status.FromImage, status: status.NewStore(status.Snapshot{}, nil, nil)}
@@ -47,11 +49,25 @@ func TestNarrow(t *testing.T) {
 		}
 		switch {
 		case c.err != "":
-			if err == nil || !strings.Contains(err.Error(), c.err) || c.cfg.DRM != errors.Is(err, ErrConfig) {
+			if err == nil || !strings.Contains(err.Error(), c.err) || c.cfg.DRM != errors.Is(err, config.ErrConfig) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		case err != nil || strings.Join(n.want.Modules, " ") != c.want || !strings.Contains(said.String(), c.says):
 			t.Errorf("%s: %v, %v, %s", c.name, n.want.Modules, err, &said)
 		}
+	}
+}
+
+func TestConfigModules(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]config.Config{
+		"nvidia nvidia-uvm nvidia-modeset":                           {RDMA: false},
+		"nvidia nvidia-uvm nvidia-modeset nvidia-drm":                {DRM: true},
+		"nvidia nvidia-uvm nvidia-modeset nvidia-drm nvidia-peermem": {DRM: true, RDMA: true},
+	} {
+		assert.Equal(t, want, strings.Join((&Node{cfg: c}).modules("open", "6.1", true).Modules, " "))
+	}
+	if got := (&Node{cfg: config.Config{RDMA: true}}).modules("open", "6.1", false).Modules; len(got) != 3 {
+		t.Errorf("without a Mellanox device: %v", got)
 	}
 }

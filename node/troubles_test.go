@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -36,7 +37,7 @@ func TestParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cache[v535] = true
 		e := w.run(life{version: v535, param: "NVreg_Unknown=1"})
-		if !errors.Is(e.err, ErrConfig) || slices.Contains(e.ops, "insert nvidia") || w.outcome() != absent {
+		if !errors.Is(e.err, config.ErrConfig) || slices.Contains(e.ops, "insert nvidia") || w.outcome() != absent {
 			t.Errorf("error %v, %v", e.err, e.ops)
 		}
 		w.leave(v535)
@@ -110,7 +111,7 @@ func TestUnload(t *testing.T) {
 		w.saved = nil
 		w.leave(v535)
 		w.meddle("holder comes")
-		i, n := w.begin(life{version: v535, onBusy: BusyFail})
+		i, n := w.begin(life{version: v535, onBusy: config.BusyFail})
 		if err := n.Unload(t.Context(), t.Context()); !errors.Is(err, ErrLeft) || w.outcome() != whole {
 			t.Errorf("in use: error %v, %s", err, w.outcome())
 		}

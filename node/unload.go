@@ -32,7 +32,10 @@ func (n *Node) free(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return modulestack.Unreferenced(stack)
+	if err := modulestack.Unreferenced(stack); err != nil {
+		return n.nameLoaders(stack, n.driver, err)
+	}
+	return nil
 }
 
 // removable returns nil when the modules that have to go for the wanted driver could be unloaded, else an
@@ -64,8 +67,12 @@ func (n *Node) unload(ctx context.Context, d status.Driver) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.stack().Delete(ctx, stack, d); err != nil {
+	_, err = n.stack().Delete(ctx, stack, d)
+	if err = n.nameLoaders(stack, d, err); err != nil {
 		return err
+	}
+	if err := n.group().Sweep(ctx); err != nil {
+		n.warn("%v", err)
 	}
 	n.stack().DeleteInTree(ctx, d.InTree)
 	n.removeNodes(d.Nodes)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -65,7 +66,7 @@ func TestUpgrade(t *testing.T) {
 
 // TestGPUThatDoesNotComeUp is scenario 8: a GPU never comes up.
 func TestGPUThatDoesNotComeUp(t *testing.T) {
-	for policy, ready := range map[string]bool{GPURequire: false, GPUWarn: true} {
+	for policy, ready := range map[string]bool{config.GPURequire: false, config.GPUWarn: true} {
 		t.Run(policy, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.sick = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -35,7 +36,7 @@ func (n *Node) Compile(ctx context.Context, release string) (set *kbuild.Set, so
 	}
 	flavour, reason, err := n.hardware.Flavour(gpus, release, n.cfg.ModuleType)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, "", fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
 	n.log.Info("driver chosen", "driver", n.info.Driver, "flavour", flavour, "kernel", release, "reason", reason)
 	n.want = n.modules(flavour, release, false)

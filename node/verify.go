@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
+	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 // notAsked is the warning for a driver that cannot be asked, so that its files in procfs are the answer.
@@ -66,14 +68,17 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 // judge sets the GPUs in the status, and returns the reason why the driver is not ready because of one.
 func (n *Node) judge() string {
 	gpus, broken := n.watched.States(n.hardware.Reasons)
-	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus })
+	n.status.Change(func(st *status.Snapshot) { st.GPUs = gpus; st.ReportCUDA(n.watched.CUDA()) })
 	var reasons []string
-	if text := strings.Join(broken, "; "); text != "" && n.cfg.GPUInit == GPUWarn {
+	if text := strings.Join(broken, "; "); text != "" && n.cfg.GPUInit == config.GPUWarn {
 		n.warn("%s", text)
 	} else if text != "" {
 		reasons = append(reasons, text+" (--gpu-init=warn serves the others all the same)")
 	}
 	if text := n.registration.Judge(n.now(), n.watched.Devices(), n.warn); text != "" {
+		reasons = append(reasons, text)
+	}
+	if text := vgpu.Unlicensed(n.watched.Devices()); text != "" && n.cfg.VGPULicence == vgpu.LicenceRequire {
 		reasons = append(reasons, text)
 	}
 	return strings.Join(reasons, "; ")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/gpus"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -16,6 +17,8 @@ import (
 const (
 	watchEvery = 5 * time.Second
 	askEvery   = 30 * time.Second
+	// A driver that serves is asked for the licences of vGPUs, which takes a process each time.
+	licenceEvery = 5 * time.Minute
 )
 
 // serve watches until ctx ends. It reports what changed and corrects its own readiness. It never repairs what
@@ -24,7 +27,7 @@ func (n *Node) serve(ctx context.Context) error {
 	if err := n.roots.Prune(ctx); err != nil {
 		n.warn("%v", err)
 	}
-	asked := n.now()
+	asked, licensed := n.now(), n.now()
 	if err := n.hardware.WriteKernelHook(); err != nil {
 		n.warn("%v", err)
 	}
@@ -49,6 +52,10 @@ func (n *Node) serve(ctx context.Context) error {
 		if again {
 			asked = n.now()
 		}
+		if n.now().Sub(licensed) >= licenceEvery {
+			licensed = n.now()
+			n.followLicences(ctx)
+		}
 		if ctx.Err() == nil && reason != last {
 			last = reason
 			if err := n.announce(reason); err != nil {
@@ -65,6 +72,7 @@ func untilNext(now time.Time) time.Duration { return watchEvery - now.Sub(now.Tr
 // look returns the reason why the driver is not ready. A reason that only the driver itself can revoke (last)
 // stays, unless again is true: then look asks the driver.
 func (n *Node) look(ctx context.Context, last string, again bool) string {
+	n.followCompanions(ctx)
 	gpuReason, judged := n.followGPUs(ctx)
 	if reason := n.changes(); reason != "" {
 		return reason
@@ -98,7 +106,8 @@ func (n *Node) changes() (reason string) {
 			n.lastSeen = reason
 		}
 	}()
-	for _, m := range n.driver.Modules {
+	modules, _ := companions.Split(n.driver.Modules)
+	for _, m := range modules {
 		live, err := n.kernel.Module(m.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -144,6 +153,9 @@ func (n *Node) lookAtGPUs() []gpus.Change {
 		n.warn("GPU %s is unbound from the driver although it is in use, which waits in the kernel until nobody uses it: end its users (nvidia-driver holders), "+
 			"and persistence mode (nvidia-smi -i %s -pm 0)", address, address)
 	}
+	if text := companions.Unusable(log); text != "" {
+		n.warn("%s", text)
+	}
 	changes := n.watched.Look(bus, log)
 	for _, c := range changes {
 		write := n.log.Info
@@ -177,4 +189,25 @@ func (n *Node) followGPUs(ctx context.Context) (reason string, judged bool) {
 		reason = err.Error()
 	}
 	return reason, true
+}
+
+// followLicences keeps the licences of vGPUs in the status while the driver serves. A licence that is lost
+// then is no reason: work that runs goes on, only slower, and the node stays ready.
+func (n *Node) followLicences(ctx context.Context) {
+	if n.status.Get().State != status.Serving || !n.watched.Licences() {
+		return
+	}
+	answer, err := n.hardware.Ask(ctx)
+	if err != nil { // what is wrong with the driver, the metrics and the next decision say
+		return
+	}
+	states, lost, got := n.watched.Relicensed(answer, n.status.Get().GPUs)
+	n.status.Change(func(st *status.Snapshot) { st.GPUs = states })
+	if len(lost) > 0 {
+		n.log.Warn("vGPU licence lost", "gpus", lost, "effect", "it becomes slow after some minutes to a day; the node stays ready",
+			"next", "look at the state of nvidia-gridd, the token and the licence server")
+	}
+	if len(got) > 0 {
+		n.log.Info("vGPU licensed", "gpus", got)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/modulestack"
 )
 
@@ -46,7 +47,7 @@ func TestErrors(t *testing.T) {
 func TestWriteTermination(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "termination-log")
-	n := &Node{cfg: Config{Termination: file}, log: logtest.New(t)}
+	n := &Node{cfg: config.Config{Termination: file}, log: logtest.New(t)}
 	n.writeTermination(errors.New("x"))
 	assert.Errorf(t, assert.Err(os.Stat(file)), "outside of Kubernetes nothing is written")
 	for _, test := range []struct {

@@ -33,6 +33,9 @@ const contentSection = "Bounds on the content of images"
 var elsewhere = map[string]string{
 	"images/driver.maxKernelTar":      "TestKernelArchive in images/driver",
 	"images/driver.maxKernelFiles":    "TestKernelArchive in images/driver",
+	"images/driver.maxSourceTar":      "TestHostileCompanion in images/driver",
+	"images/driver.maxSourceFiles":    "TestHostileCompanion in images/driver",
+	"images/moduleset.maxManifest":    "TestManifests in images/moduleset",
 	"images/driver.maxInflated":       "TestDocumentBounds in images/driver",
 	"images/driver.maxTemplate":       "TestDocumentBounds in images/driver",
 	"images/redist.maxContent":        "TestExtractRefuses in images/redist",

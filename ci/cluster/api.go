@@ -53,8 +53,11 @@ func newAPI(t testing.TB, kubeconfig, server string) *api {
 	return &api{server, &http.Client{Transport: transport}}
 }
 
-// get requests a path and decodes the answer into v, which may be nil.
-func (a *api) get(path string, v any) error { return a.getFor(20*time.Second, path, v) }
+// requestLimit is the longest time of a request on a quiet machine.
+const requestLimit = 20 * time.Second
+
+// get requests a path and decodes the answer into v, which may be nil. Its callers ask again.
+func (a *api) get(path string, v any) error { return a.getFor(requestLimit, path, v) }
 
 // getFor is get with another limit.
 func (a *api) getFor(limit time.Duration, path string, v any) error {

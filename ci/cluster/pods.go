@@ -35,7 +35,7 @@ func (c *Cluster) Pods(args ...string) []corev1.Pod {
 func (c *Cluster) pods(args ...string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if path, ok := podsPath(args); ok {
-		if err := c.api.get(path, &list); err != nil {
+		if err := c.api.getFor(c.patience.Limit(requestLimit), path, &list); err != nil {
 			return nil, err
 		}
 	} else {

@@ -87,6 +87,7 @@ func Call(ctx context.Context, t *testing.T, root Root, env map[string]string, a
 	t.Helper()
 	var stdout, stderr tool.Buffer
 	a := &session.App{
+		Stdin:  strings.NewReader(""),
 		Stdout: &stdout, Stderr: &stderr, Getenv: func(name string) string { return env[name] },
 		Attempts: 2, Backoff: time.Millisecond, Binaries: Programs(t),
 	}

@@ -62,7 +62,7 @@ func (l *laboratory) makeArchive(ctx context.Context, d driver, file string) (er
 		return err
 	}
 	image, tree := filepath.Join(dir, "oci"), filepath.Join(dir, "tree")
-	out, err := l.driverBuild(ctx, "--os", d.home, "--driver", d.version, "--matrix", names, "--base", base, "--allow-incompatible", "--no-fabric", "--progress", "plain", "--output", "oci:"+image)
+	out, err := l.driverBuild(ctx, "--os", d.home, "--driver", d.version, "--matrix", names, "--base", base, "--allow-incompatible", "--no-fabric", "--no-patches", "--progress", "plain", "--output", "oci:"+image)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, lastLine(out.stderr))
 	}

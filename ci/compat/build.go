@@ -139,6 +139,9 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 		"--os", c.System, "--driver", c.Driver.version, "--kernel", c.Kernel.Release, "--flavour", c.Flavour, "--allow-incompatible", "--no-fabric",
 		"--builder", l.builder, "--base", base, "--profile", matrix.ProfileCompute, "--progress", "plain", "--output", "oci:" + filepath.Join(dir, "oci"),
 	}, flags...)
+	if c.Patches == "" {
+		args = append(args, "--no-patches")
+	}
 	if modules != "" {
 		args = append(args, "--modules", modules)
 	}

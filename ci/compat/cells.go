@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -31,13 +32,15 @@ type driver struct {
 	patched bool
 }
 
-// drivers are the drivers for data centre GPUs in the archives of these systems that the matrix has too.
+// drivers are those in the archives of these systems that the matrix has too: the drivers for data centre
+// GPUs, and the last one for Fermi.
 var drivers = []driver{
 	{version: "418.226.00", home: "debian11", debian: "418.226.00-6~deb11u2", infix: "tesla-418-"},
 	{version: "450.248.02", home: "debian11", debian: "450.248.02-7~deb11u1", infix: "tesla-450-"},
 	{version: "470.256.02", home: "debian11", debian: "470.256.02-1~deb11u2", infix: "tesla-470-"},
 	{version: "535.261.03", home: "debian12", debian: "535.261.03-1", open: true, patched: true},
 	{version: "550.163.01", home: "debian13", debian: "550.163.01-2", open: true, patched: true},
+	{version: "390.157", home: "debian11", debian: "390.157-1~deb11u1", infix: "legacy-390xx-"},
 }
 
 // kernel is a row of driver-build kernels -o json.
@@ -54,12 +57,17 @@ type cell struct {
 	Kernel  kernel
 	Driver  driver
 	Flavour string
+	Patches string  // of the matrix, that the sources have, by name: "a, b"; "" for sources without them
 	Rules   string  // the matrix's reason against the cell: "kernel-too-new: ..."; "" when the matrix says that it works
 	Result  *result // nil: not compiled yet
 }
 
 func (c *cell) String() string {
-	return c.System + " " + c.Driver.version + " " + c.Flavour + " " + c.Kernel.Release
+	name := c.System + " " + c.Driver.version + " " + c.Flavour + " " + c.Kernel.Release
+	if c.Patches != "" {
+		name += " patched"
+	}
+	return name
 }
 
 // series returns the beginning of the kernel's release: "5.10".
@@ -97,15 +105,33 @@ func (l *laboratory) cells(ctx context.Context) ([]*cell, error) {
 		}
 		for _, d := range drivers {
 			for _, flavour := range d.flavours() {
-				c := &cell{System: system, Kernel: k, Driver: d, Flavour: flavour}
-				if c.Rules, err = against(l.matrix, c); err != nil {
-					return nil, err
+				for _, patches := range variants(l.matrix, d, flavour) {
+					c := &cell{System: system, Kernel: k, Driver: d, Flavour: flavour, Patches: patches}
+					if c.Rules, err = against(l.matrix, c); err != nil {
+						return nil, err
+					}
+					all = append(all, c)
 				}
-				all = append(all, c)
 			}
 		}
 	}
 	return all, nil
+}
+
+// variants returns the patches of the sources that are compiled: none, and those of the matrix if it has any.
+func variants(m *matrix.Matrix, d driver, flavour string) []string {
+	var names []string
+	for _, known := range m.Drivers {
+		for _, p := range known.Patches {
+			if known.Version == d.version && slices.Contains(p.Flavours, flavour) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return []string{""}
+	}
+	return []string{"", strings.Join(names, ", ")}
 }
 
 func (d driver) flavours() []string {

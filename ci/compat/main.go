@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/batch"
 )
 
 func main() {
@@ -60,11 +60,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(l.matrixFile)
-	if err != nil {
-		return err
-	}
-	if l.matrix, err = matrix.Parse(l.matrixFile, data); err != nil {
+	if l.matrix, err = batch.ReadMatrix(l.matrixFile, nil, nil); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(l.work, 0o755); err != nil {

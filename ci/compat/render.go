@@ -12,7 +12,9 @@ const head = `# Drivers and kernels, compiled
 ` + "`make compat`" + ` writes this page; do not edit it. driver-build compiled every driver that Debian packages for the newest kernel of each Debian
 release, with the release's own compiler. The source is the release's packages of the driver. If the release has none, the source is an
 archive made from another release's packages of the driver. The sources of 535 and 550 contain Debian's patches. The older ones are NVIDIA's
-without changes; their patches lie beside them, and only Debian's DKMS packages apply these.
+without changes; their patches lie beside them, and only Debian's DKMS packages apply these. A driver with
+[patches in the matrix](matrix.md#patches) is compiled without them (--no-patches) and with them, on every kernel: the patched sources
+have to compile on those too that do not need them.
 `
 
 // render writes the page. differs: a cell's result is not what the matrix says.
@@ -28,21 +30,22 @@ func render(cells []*cell) (text string, differs bool) {
 	}
 	b.WriteString("\n## What the compiler says\n\n" +
 		"The error is the first one of the compile. `make compat` loads no module: the kernel can still refuse one that compiles. The table says so if the lab has seen it.\n\n" +
-		"| kernel | driver | flavour | source | patched | result | first error |\n|---|---|---|---|---|---|---|\n")
+		"| kernel | driver | flavour | source | Debian's patches | patches of the matrix | result | first error |\n|---|---|---|---|---|---|---|---|\n")
 	for _, c := range cells {
 		source, outcome, detail := "", "not run", ""
 		if c.Result != nil {
 			source, outcome, detail = c.Result.Source, outcomeOf(c), c.Result.Error
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, source, yes(c.Driver.patched), outcome, code(detail))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
+			c.series(), c.Driver.version, c.Flavour, source, yes(c.Driver.patched), cmp.Or(c.Patches, "none"), outcome, code(detail))
 	}
 	b.WriteString("\n## What the matrix says\n\n" +
 		"`matrix.yaml` agrees if it allows exactly the combinations that compile and that the kernel does not refuse. A test compares both.\n\n" +
-		"| kernel | driver | flavour | matrix | agrees |\n|---|---|---|---|---|\n")
+		"| kernel | driver | flavour | patches of the matrix | matrix | agrees |\n|---|---|---|---|---|---|\n")
 	for _, c := range cells {
 		agrees := agreement(c)
 		differs = differs || agrees == "no"
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, cmp.Or(escape(c.Rules), "works"), agrees)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, cmp.Or(c.Patches, "none"), cmp.Or(escape(c.Rules), "works"), agrees)
 	}
 	return b.String(), differs
 }

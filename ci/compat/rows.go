@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -46,6 +50,9 @@ func (l *laboratory) writeMatrix(d driver, kind, rest string) (string, error) {
 		}
 	}
 	fmt.Fprintf(&b, "drivers:\n  - version: %s\n    flavours: [%s]\n%s", d.version, strings.Join(d.flavours(), ", "), rest)
+	if err := l.writePatches(&b, d); err != nil {
+		return "", err
+	}
 	name := filepath.Join(l.work, "matrix-"+kind+"-"+d.version+".yaml")
 	return name, write(name, b.String())
 }
@@ -55,4 +62,49 @@ func writeSystem(b *strings.Builder, s matrix.System) {
 	if len(s.Components) > 0 {
 		fmt.Fprintf(b, "    components: [%s]\n", strings.Join(s.Components, ", "))
 	}
+}
+
+// writePatches copies the patches of a driver beside the matrix and writes their rows, with the limits that
+// they lift.
+func (l *laboratory) writePatches(b *strings.Builder, d driver) error {
+	at := slices.IndexFunc(l.matrix.Drivers, func(known matrix.Driver) bool { return known.Version == d.version })
+	if at < 0 || len(l.matrix.Drivers[at].Patches) == 0 {
+		return nil
+	}
+	rule := l.matrix.Drivers[at].Unpatched
+	b.WriteString("    kernel:\n")
+	if rule.Max != "" {
+		fmt.Fprintf(b, "      max: %s\n      reason: %q\n", rule.Max, rule.Reason)
+	}
+	for i, r := range rule.Broken {
+		if i == 0 {
+			b.WriteString("      broken:\n")
+		}
+		fmt.Fprintf(b, "        - {%s, reason: %q}\n", span(driverinfo.Span{From: r.From, Below: r.Below}, r.Flavours), r.Reason)
+	}
+	b.WriteString("    patches:\n")
+	for _, p := range l.matrix.Drivers[at].Patches {
+		file := filepath.Join(l.work, p.File)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), write(file, p.Text)); err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "      - file: %s\n        sha256: %s\n        flavours: [%s]\n        licence: %s\n        reason: %q\n        origin: %q\n        kernels:\n",
+			p.File, p.SHA256, strings.Join(p.Flavours, ", "), p.Licence, p.Reason, p.Origin)
+		for _, s := range p.Kernels {
+			fmt.Fprintf(b, "          - {%s}\n", span(s, nil))
+		}
+	}
+	return nil
+}
+
+// span returns the keys of a range of kernels.
+func span(s driverinfo.Span, flavours []string) string {
+	text := "from: " + s.From
+	if s.Below != "" {
+		text += ", below: " + s.Below
+	}
+	if len(flavours) > 0 {
+		text += ", flavours: [" + strings.Join(flavours, ", ") + "]"
+	}
+	return text
 }

@@ -102,7 +102,7 @@ func TestWhoReachesWhom(t *testing.T) {
 		{[]string{"images"}, nil, own("node", "cmd", "ci"), "arrows point downwards"},
 		{[]string{"images"}, []string{"images/runner/buildkit", "images/runner/auto"}, []string{buildkit}, "only one runner talks to BuildKit, and the choice of a runner knows it"},
 		{[]string{"images"}, nil, []string{cobra, "github.com/spf13/pflag"}, "images is a library: flags and exit codes are the command's"},
-		{[]string{"images"}, []string{"images/batch", "images/survey"}, own("images/batch", "images/survey"), "they are about many images: what makes one image does not know them"},
+		{[]string{"images"}, []string{"images/batch", "images/fleet", "images/survey"}, own("images/batch", "images/fleet", "images/survey"), "they are about many images: what makes one image does not know them"},
 		{[]string{"images"}, nil, []string{buildkit + "/util/progress/progressui"}, "what is shown on a terminal is the command's"},
 		{[]string{"images/matrix", "images/runfile", "images/rootfs"}, nil, own("images/registry", "images/runner"), "they are plain readers"},
 		{[]string{"images/runfile", "images/rootfs"}, nil, []string{registries, module + "/distros"}, "formats know neither registries nor systems"},
@@ -156,16 +156,16 @@ func TestNode(t *testing.T) {
 func TestDirectImports(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
-		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit"},
+		"github.com/moby/buildkit":           {"cmd/driver-build/display", "images/runner/buildkit", "images/runner/buildkit/dialstdio"},
 		module + "/cmd/driver-build/display": {"cmd/driver-build/session"},
-		module + "/images/batch":             {"ci/schema", "cmd/driver-build/...", "images/survey"},
-		module + "/images/survey":            {"ci/schema", "cmd/driver-build/..."},
+		module + "/images/batch":             {"ci/compat", "ci/schema", "cmd/driver-build/...", "images/fleet", "images/survey"},
+		module + "/images/survey":            {"ci/schema", "cmd/driver-build/...", "images/fleet"},
 		"github.com/spf13/cobra":             {"ci/commandtest", "ci/mantest", "ci/reference", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
-		"github.com/prometheus":              {"node/metrics"},
+		"github.com/prometheus":              {},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":           {"kmod"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
-		"github.com/hashicorp/go-version":    {"images/matrix"},
+		"github.com/hashicorp/go-version":    {"images/matrix", "images/matrix/edit"},
 		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
 		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb", "distros/rpm/sqlite"},
 		"debug/elf":                          {"ci/conformance", "ci/imagetest", "distros", "distros/elffile"}, // not made for hostile files

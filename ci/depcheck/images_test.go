@@ -10,18 +10,19 @@ import (
 // on lower floors. The packages on the lowest floor are tools, which may use each other.
 var imageFloors = [][]string{
 	{
-		"images/bundle", "images/cause", "images/helmchart", "images/imagename", "images/matrix", "images/memo", "images/oci", "images/outfile", "images/page", "images/progress",
-		"images/redist", "images/registry", "images/releases", "images/rootfs",
+		"images/advisory", "images/bundle", "images/cause", "images/cuda", "images/gpulist", "images/gpurules", "images/helmchart", "images/imagename", "images/matrix", "images/memo", "images/oci", "images/outfile", "images/page", "images/patch", "images/progress",
+		"images/redist", "images/redistribution", "images/registry", "images/releases", "images/rootfs",
 		"images/runfile", "images/runner", "images/signature", "images/workdir",
 	},
 	{"images/recipe"},
 	{"images/layer", "images/lockfile", "images/provenance", "images/vex"},
-	{"images/inventory", "images/layercache", "images/moduleset", "images/packages", "images/programs"},
+	{"images/inventory", "images/kmm", "images/layercache", "images/moduleset", "images/packages", "images/programs", "images/toolkit"},
 	{"images/driver", "images/modsign", "images/verify"},
 	{"images/sbom"},
 	{"images", "images/attestation"},
 	{"images/batch", "images/rebuild"},
 	{"images/survey"},
+	{"images/fleet"},
 }
 
 // floor is that of a package of images, -1 for any other.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -81,8 +82,9 @@ func TestPrecompiled(t *testing.T) {
 	})
 }
 
-// sameByBuildKit compiles in a BuildKit daemon what a chroot has compiled, and compares.
-func sameByBuildKit(t *testing.T, root string, local image, layer string) {
+// sameByBuildKit compiles in a BuildKit daemon in a pod what a chroot has compiled with the same flags,
+// and compares.
+func sameByBuildKit(t *testing.T, root string, local image, layer string, given ...string) {
 	t.Helper()
 	daemon := filepath.Join(scratch(t), "daemon")
 	address := sh(t, filepath.Join(root, "ci", "buildkitd"), "start", daemon)
@@ -91,9 +93,10 @@ func sameByBuildKit(t *testing.T, root string, local image, layer string) {
 			t.Errorf("stop the daemon: %v\n%s", err, out)
 		}
 	})
+	pod := podOf(t, root, address)
 	cache := cacheWithout(t, local, layer)
-	remote, first := precompiled(t, filepath.Join(scratch(t), "remote"), "--builder", "buildkit="+address, "--cache", cache)
-	assert.Containsf(t, first.stderr, "compiling with buildkit "+address, "it was not the daemon that compiled %s", first)
+	remote, first := precompiled(t, filepath.Join(scratch(t), "remote"), append([]string{"--builder", pod, "--cache", cache}, given...)...)
+	assert.Containsf(t, first.stderr, "compiling with buildkit "+pod, "it was not the daemon that compiled %s", first)
 	here, there := local.contents(t, layer), remote.contents(t, layer)
 	for name, sum := range here {
 		if there[name] != sum {
@@ -106,14 +109,28 @@ func sameByBuildKit(t *testing.T, root string, local image, layer string) {
 	t.Logf("both runners gave the same %d files; chroot image %s, BuildKit took %s", len(here), local.digest, first.took)
 
 	forget(t, cache, remote, layer)
-	again, second := precompiled(t, filepath.Join(scratch(t), "again"), "--builder", "buildkit="+address, "--cache", cache)
+	again, second := precompiled(t, filepath.Join(scratch(t), "again"), append([]string{"--builder", "buildkit=" + address, "--cache", cache}, given...)...)
 	if again.digest != local.digest || !strings.Contains(second.stderr, "cached") {
 		t.Errorf("the daemon's cache was not hit\n%s", second)
 	}
 	t.Logf("from the daemon's cache: %s", second.took)
-	if _, warm := precompiled(t, filepath.Join(scratch(t), "warm"), "--builder", "buildkit=unix:///nonexistent", "--cache", cache); strings.Contains(warm.stderr, "compiling") {
+	if _, warm := precompiled(t, filepath.Join(scratch(t), "warm"), append([]string{"--builder", "buildkit=unix:///nonexistent", "--cache", cache}, given...)...); strings.Contains(warm.stderr, "compiling") {
 		t.Errorf("it compiled what it had\n%s", warm)
 	}
+}
+
+// podOf returns the address of a pod that has a daemon, and puts a program into PATH that replaces kubectl:
+// it refuses all other arguments than those for this pod, and runs the real buildctl.
+func podOf(t *testing.T, root, address string) string {
+	t.Helper()
+	bin := scratch(t)
+	script := fmt.Sprintf(`#!/bin/sh
+[ "$*" = '--context= --namespace=ci exec --container= -i buildkitd-0 -- buildctl dial-stdio' ] || { echo "arguments: $*" >&2; exit 64; }
+BUILDKIT_HOST='%s' exec '%s/bin/buildctl' dial-stdio
+`, address, root)
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	return "kube-pod://buildkitd-0?namespace=ci"
 }
 
 // cacheWithout returns a copy of driver-build's cache, by hard links, that lacks a layer of an image.

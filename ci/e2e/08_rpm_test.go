@@ -53,10 +53,10 @@ func Test08RPM(t *testing.T) {
 }
 
 // One image for each other style of repository and database, without a compile: el7's and el8's Berkeley DB,
-// modules of el8, a mirror list, a signed index and SUSE's database.
+// modules of el8, a mirror list, a signed index and SUSE's database, metalinks, and a lib64 that is a link.
 func TestRPMSystems(t *testing.T) {
 	journey(t)
-	for _, id := range []string{"centos7", "rocky8", "amzn2023", "opensuse-leap15.6"} {
+	for _, id := range []string{"centos7", "rocky8", "amzn2023", "opensuse-leap15.6", "centos9", "azurelinux3.0", "opensuse-leap16.0"} {
 		t.Run(id, func(t *testing.T) {
 			s := rpmSystem(t, id, nil)
 			i := s.build(t, filepath.Join(scratch(t), "dist"))

@@ -134,16 +134,18 @@ func (s rpmTarget) reference(t *testing.T) []string {
 	root := filepath.Join(scratch(t), "root")
 	sh(t, "cp", "-a", s.repo.Root, root)
 	proxy := strings.TrimPrefix(s.proxy, "http_proxy=")
-	args := []string{"zypper", "--root", root, "--non-interactive", "--gpg-auto-import-keys", "--releasever", "15.6", "install", "--no-recommends"}
+	args := []string{"zypper", "--root", root, "--non-interactive", "--gpg-auto-import-keys", "--releasever", strings.TrimPrefix(s.id, "opensuse-leap"), "install", "--no-recommends"}
 	if !s.ndb() {
 		vars := filepath.Join(root, "etc/dnf/vars")
 		if _, err := os.Stat(vars); err != nil {
 			vars = filepath.Join(root, "etc/yum/vars")
 		}
 		args = []string{"dnf", "--assumeyes", "--installroot", root, "--setopt=proxy=" + proxy, "--setopt=varsdir=" + vars, "--setopt=reposdir=" + filepath.Join(root, "etc/yum.repos.d"),
-			"--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "install"}
+			"--setopt=cachedir=" + scratch(t), "--setopt=install_weak_deps=False", "--setopt=azurelinux*.gpgkey=file://" + filepath.Join(s.repo.Dir, "key.asc"), "install"}
 	}
-	command{env: []string{s.proxy, s.home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), d.Headers(s.repo.Release)...)}.want(t, 0)
+	// Of alternative headers dnf gets the first: the newest kernel is that of the plain package.
+	headers, _, _ := strings.Cut(strings.TrimPrefix(d.Headers(s.repo.Release)[0], "("), " or ")
+	command{env: []string{s.proxy, s.home(t, root)}, args: append(append(args, d.Toolchain("amd64")...), headers)}.want(t, 0)
 	return s.names(s.rpmAt(root, s.home(t, root), "-qa", "--qf", "%{NAME}-%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}.%{ARCH}\n").want(t, 0).stdout)
 }
 

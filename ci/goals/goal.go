@@ -42,6 +42,8 @@ var goals = []goal{
 	{"second system from the same archive: 10 times the Dockerfile, nothing cached", times, 10, processor, "s", "buildkit/run-system2-driver-build", "buildkit/run-system2-dockerfile", "buildkit/run-system2-tools"},
 	{"second driver, from packages: 10 times the Dockerfile, nothing cached", times, 10, processor, "s", "buildkit/universal-driver2-driver-build", "buildkit/universal-cold-dockerfile", "buildkit/universal-driver2-tools"},
 	{"100 images with 90 shared layers: at most 1.3 times what the distinct layers cost", share, 1.3, elapsed, "s", "many/all/100", "many/distinct/10", ""},
+	{"list of 10,000 nodes (`fleet`): below 2 s", below, 2, elapsed, "s", "nodes/fleet-10000", "", ""},
+	{"the same by processor time: 3 times as fast as `jq` reads it", times, 3, processor, "s", "nodes/fleet-10000", "nodes/jq-10000", ""},
 	{"precompiled image: no slower than the Dockerfile, by processor time", times, 1, processor, "s", "buildkit/precompiled-cold-chroot", "buildkit/precompiled-cold-dockerfile", ""},
 	{"the same by elapsed time", times, 1, elapsed, "s", "buildkit/precompiled-cold-chroot", "buildkit/precompiled-cold-dockerfile", ""},
 	{"thin image for compute nodes (`cuda-tu10x`): at most 40 % of `full`", share, 0.4, megabytes, "MB", "sizes/cuda-tu10x", "sizes/full", ""},

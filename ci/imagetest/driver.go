@@ -53,6 +53,21 @@ func DriverFiles(version, arch string) []repotest.File {
 	return files
 }
 
+// GuestFiles returns what a driver for vGPU guests has besides.
+func GuestFiles(version, arch string) []repotest.File {
+	lib := "usr/lib/" + triplet(arch) + "/nvidia/gridd/"
+	program := func(name string, needed ...string) repotest.File {
+		return repotest.File{Name: "usr/bin/" + name, Mode: 0o755, Body: string(ELF{Arch: arch, Program: true, Needed: append(needed, "libc.so.6"), Note: name + version}.Bytes())}
+	}
+	return []repotest.File{
+		program("nvidia-gridd", "libgrid.so.1"), program("nvidia-topologyd"),
+		{Name: lib + "libgrid.so.1", Mode: 0o755, Body: string(ELF{Soname: "libgrid.so.1", Arch: arch, Note: version}.Bytes())},
+		{Name: lib + "libgrid.so", Link: "libgrid.so.1"},
+		{Name: "etc/nvidia/gridd.conf.template", Body: "FeatureType=0\n"},
+		{Name: "etc/nvidia/nvidia-topologyd.conf.template", Body: "#\n"},
+	}
+}
+
 func kernelSources(dir string) []repotest.File {
 	return []repotest.File{
 		{Name: dir + "Kbuild", Body: "obj-m += nvidia.o\n"}, {Name: dir + "Makefile", Body: "all:\n"}, {Name: dir + "nvidia/nv.c", Body: "int x;\n"},

@@ -17,13 +17,17 @@ func Module(name, version, release string) []byte {
 	return LinkedModule(name, version, release, nil, nil)
 }
 
-// LinkedModule is a Module that offers symbols to others and needs symbols of others.
-func LinkedModule(name, version, release string, exports, needs []string) []byte {
+// LinkedModule is a Module that offers symbols to others and needs symbols of others. modinfo is more of what
+// it says of itself: "depends=nvidia".
+func LinkedModule(name, version, release string, exports, needs []string, modinfo ...string) []byte {
 	info := fmt.Sprintf("name=%s\x00version=%s\x00license=NVIDIA\x00srcversion=AC415F9243EB439A4D6B17F\x00vermagic=%s SMP mod_unload \x00", name, version, release)
+	if len(modinfo) > 0 {
+		info += strings.Join(modinfo, "\x00") + "\x00"
+	}
 	symbols, text := make([]byte, 24), "\x00"
 	for _, n := range needs {
 		symbols = binary.LittleEndian.AppendUint32(symbols, uint32(len(text)))
-		symbols = append(symbols, make([]byte, 20)...)
+		symbols = append(append(symbols, byte(elf.STB_GLOBAL)<<4), make([]byte, 19)...)
 		text += n + "\x00"
 	}
 	names, at := "\x00", uint64(64)

@@ -61,6 +61,9 @@ var folders = []struct{ prefix, member, line string }{
 	{"usr/bin/nvidia-persistenced", "nvidia-persistenced", "UTILITY_BINARY MODULE:nvpd"},
 	{"usr/bin/nvidia-settings", "nvidia-settings", "UTILITY_BINARY MODULE:xutils"},
 	{"usr/bin/nvidia-xconfig", "nvidia-xconfig", "UTILITY_BINARY MODULE:xutils"},
+	{"usr/bin/nvidia-gridd", "nvidia-gridd", "UTILITY_BINARY MODULE:vgpu"},
+	{"usr/bin/nvidia-topologyd", "nvidia-topologyd", "UTILITY_BINARY MODULE:vgpu"},
+	{"etc/nvidia/", "%n", "EXPLICIT_PATH /etc/nvidia/ MODULE:vgpu"},
 	{"usr/bin/", "%n", "UTILITY_BINARY MODULE:nvml"},
 	{"etc/OpenCL/vendors/nvidia.icd", "nvidia.icd", "CUDA_ICD MODULE:gpgpu"},
 	{"etc/vulkan/", "%b", "VULKAN_ICD_JSON %d MODULE:opengl"},
@@ -136,6 +139,10 @@ func classifyLibrary(name, target, arch, prefix string) (member, line string, ok
 		return prefix + base, "GBM_BACKEND_LIB " + arch + " MODULE:nvalloc", true
 	case dir == "nvidia/wine" && target == "":
 		return prefix + base, "WINE_LIB " + arch + " MODULE:ngx", true
+	case dir == "nvidia/gridd" && target != "":
+		return base, "GRID_LIB_SYMLINK " + dir + "/ " + path.Base(target) + " MODULE:vgpu", true
+	case dir == "nvidia/gridd":
+		return base, "GRID_LIB " + dir + "/ MODULE:vgpu", true
 	case dir != "." && dir != "vdpau" || !strings.HasPrefix(base, "lib"):
 		return "", "", false
 	}

@@ -1,7 +1,7 @@
 package pages
 
 // Names are the task pages.
-var Names = []string{"first-cluster", "airgap", "precompiled-secure-boot", "subscriptions", "moving", "upgrades", "lent-gpus", "red-node", "ci"}
+var Names = []string{"first-cluster", "airgap", "precompiled-secure-boot", "subscriptions", "moving", "upgrades", "lent-gpus", "red-node", "ci", "fleet", "builders"}
 
 // Elsewhere are the commands that this package does not run, by page: the tests that do the same, or what no
 // test can have.
@@ -20,19 +20,19 @@ var Elsewhere = map[string]map[string]string{
 		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
 	},
 	"precompiled-secure-boot": {
-		"for dir in proc dev sys; do mount --rbind /$dir /driver/$dir; done":                                                              "a script of mkosi: Test03Baked runs bake in a chroot",
-		`chroot /driver nvidia-driver bake --into /var/lib/nvidia-driver --kernel "$KERNEL" --kernel-module-type open --driver-root=link`: "a script of mkosi: Test03Baked runs bake in a chroot",
-		"mkdir -p /var/lib && mv /driver/var/lib/nvidia-driver /var/lib/nvidia-driver":                                                    "a script of mkosi",
-		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                      "needs firmware: Test21MOK",
+		`chroot "$driver" nvidia-driver bake --into /var/lib/nvidia-driver --kernel 6.1.0-56-amd64 --kernel-module-type proprietary`: "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
+		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                 "needs firmware: Test21MOK",
 	},
 	"subscriptions": {
 		"helm upgrade --install nvidia-driver deploy/chart -n nvidia-driver --reuse-values --set subscription.fromNode=false,subscription.slesSecret=sles-subscription":                      "needs an image of SLES: TestGolden",
 		"kubectl -n nvidia-driver create secret generic sles-subscription $(for file in /etc/zypp/repos.d/*.repo /etc/zypp/credentials.d/*; do printf -- ' --from-file=%s' \"$file\"; done)": "needs a subscription: TestGolden has the pods with such a secret",
 		"cd /etc/pki/entitlement && key=$(ls *-key.pem | head -n 1)": "needs a subscription",
 		`kubectl -n nvidia-driver create secret generic rhel-subscription --from-file="$key" --from-file="${key%-key.pem}.pem" --from-file=redhat.repo=/etc/yum.repos.d/redhat.repo --from-file=redhat-uep.pem=/etc/rhsm/ca/redhat-uep.pem`: "needs a subscription: TestGolden has the pods with such a secret",
-		"sudo install -D -m 0644 /etc/yum.repos.d/redhat.repo /run/secrets/redhat.repo":                                   "needs a subscription; TestSubscription has the same files",
-		"driver-build kernels --os rhel9 --driver 550.163.01":                                                             "needs a subscription; TestSubscription has a server that asks for its certificate",
-		"driver-build --os rhel9 --driver 550.163.01 --kernel latest --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has a server that asks for its certificate",
+		"sudo install -D -m 0644 /etc/yum.repos.d/redhat.repo /run/secrets/redhat.repo":                                                         "needs a subscription; TestSubscription has the same files",
+		"driver-build kernels --os rhel9 --driver 550.163.01":                                                                                   "needs a subscription; TestSubscription has a server that asks for its certificate",
+		"driver-build --os rhel9 --driver 550.163.01 --kernel latest --push --repository registry.example.com/gpu/driver":                       "needs a subscription; TestSubscription has a server that asks for its certificate",
+		"driver-build --os rhel9 --driver 550.163.01 --kernel 5.14.0-427.13.1.el9_4.x86_64 --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has the same repository and kernel",
+		"dnf reposync --releasever 9.4 --repoid rhel-9-for-x86_64-appstream-eus-rpms --download-metadata --download-path mirror/9.4":            "needs a subscription; TestReleaseVersions has such a mirror",
 	},
 	"moving": {
 		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                "fails on purpose: TestForeignNames",
@@ -61,6 +61,22 @@ var Elsewhere = map[string]map[string]string{
 		"driver-build plan --format github|gitlab     what needs building":                   "an overview; plan is run below",
 		"driver-build login REGISTRY                  with the job's own token":              "an overview; first-cluster has login",
 		"driver-build ARGS --push --sbom --provenance=ci --image-key KEY     a job for each": "an overview: TestPipelinesSign",
+	},
+	"fleet": {
+		"kubectl get nodes -o json | driver-build fleet": "needs a node with a GPU: TestFleet has such a list",
+		"kubectl get nodes -o json | driver-build fleet --format values --repository registry.example.com/gpu/driver > pools.yaml":    "needs a node with a GPU: Test01Install",
+		"helm upgrade --install nvidia-driver deploy/chart -n nvidia-driver -f pools.yaml -f values.yaml":                             "needs these pools: Test01Install installs and upgrades with them",
+		`kubectl --kubeconfig "$RUNNER_TEMP/kubeconfig" get nodes -o json > nodes.json`:                                               "a step of a workflow: TestFleetExample asks with the rights of the job",
+		`echo "matrix=$(driver-build fleet nodes.json --precompiled --repository "$REPOSITORY" --format github)" >> "$GITHUB_OUTPUT"`: "a step of a workflow: TestFleet builds what this format prints",
+		`driver-build fleet nodes.json --precompiled --repository "$REPOSITORY" --format values > pools.yaml`:                         "a step of a workflow: Test01Install",
+		"for h in $(cat hosts); do": "needs hosts: TestHosts has their answers",
+	},
+	"builders": {
+		`driver-build --os debian12 --driver 535.261.03 --kernel latest --builder "kube-pod://buildkitd-0?namespace=driver-build" --output oci:dist`: "needs a pod with BuildKit: TestPrecompiled compiles so through a stand-in of kubectl, TestRealPod has the behaviour",
+		"driver-build login registry.example.com -u USER": "first-cluster has login",
+		`kubectl -n driver-build create secret generic registry --type kubernetes.io/dockerconfigjson --from-file .dockerconfigjson="$HOME/.docker/config.json"`: "needs the file that login wrote",
+		"kubectl -n driver-build wait --for=condition=Complete job/driver-build --timeout=2h":                                                                    "needs a kubelet",
+		"kubectl --context=CONTEXT --namespace=NAMESPACE exec --container=CONTAINER -i POD -- buildctl dial-stdio":                                               "what driver-build starts: TestCommands",
 	},
 }
 

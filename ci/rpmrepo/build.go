@@ -72,7 +72,7 @@ func (s software) tree(ctx context.Context, sys system, from, root string) (line
 		if _, err := Run(ctx, "", "cp", "-a", from+"/.", changed); err != nil {
 			return nil, err
 		}
-		if err := s.atSUSE(changed); err != nil {
+		if err := s.atSUSE(sys, changed); err != nil {
 			return nil, err
 		}
 		from = changed
@@ -84,14 +84,14 @@ func (s software) tree(ctx context.Context, sys system, from, root string) (line
 }
 
 // atSUSE changes a tree to what the package has on SUSE's systems.
-func (s software) atSUSE(tree string) error {
+func (s software) atSUSE(sys system, tree string) error {
 	for _, name := range s.without {
 		if err := os.Remove(filepath.Join(tree, name)); err != nil {
 			return err
 		}
 	}
 	for name, target := range s.with {
-		if err := os.Symlink(target, filepath.Join(tree, name)); err != nil {
+		if err := os.Symlink(target, filepath.Join(tree, name+sys.gcc)); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,14 @@ func filesystem(sys system, root string) ([]string, error) {
 	for _, top := range []string{"bin", "sbin", "lib", "lib64"} {
 		links[top] = "usr/" + top
 	}
-	if sys.suse { // Leap 15 has folders instead of these links
+	if sys.product != "" && sys.merged {
+		folders = append(folders, "usr/lib/modules", "etc/products.d")
+	}
+	if sys.azure {
+		folders = slices.DeleteFunc(folders, func(f string) bool { return f == "usr/lib64" })
+		links["lib64"], links["usr/lib64"], links["usr/lib/x86_64-linux-gnu"] = "usr/lib", "lib", "."
+	}
+	if sys.suse && !sys.merged { // Leap 15 has folders instead of these links
 		folders = append(folders, "bin", "sbin", "lib", "lib64")
 		for _, top := range []string{"bin", "sbin", "lib", "lib64"} {
 			delete(links, top)

@@ -48,7 +48,7 @@ func (s system) build(number string) string {
 	switch {
 	case s.suse:
 		return strings.TrimPrefix(s.dist, ".") + "." + number
-	case strings.HasPrefix(s.dist, ".el") && !s.oldSigns:
+	case strings.HasPrefix(s.dist, ".el") && !s.oldSigns && !s.stream:
 		return number + s.dist + "_" + s.version[strings.IndexByte(s.version, '.')+1:]
 	}
 	return number + s.dist
@@ -58,6 +58,8 @@ func (s system) build(number string) string {
 // RHEL, "rt".
 func (s system) uname(version, release, flavour string) string {
 	switch {
+	case s.azure:
+		return version + "-" + release
 	case s.suse && flavour != "":
 		return version + "-" + release + "-" + flavour
 	case s.suse:
@@ -83,6 +85,10 @@ func (s system) develPiece(version, release, flavour string) (piece, string) {
 	}
 	if flavour != "" {
 		p.name = "kernel-" + flavour + "-devel"
+	}
+	if s.azure {
+		p.requires = []string{strings.TrimSuffix(p.name, "-devel") + " = %{EVR}", "gawk"}
+		return p, "usr/src/linux-headers-" + uname
 	}
 	p.requires = append(p.requires, "gcc", "elfutils-libelf-devel", "perl-interpreter")
 	p.provides = []string{"kernel-devel-x86_64 = %{EVR}", "installonlypkg(kernel)", "kernel-devel-uname-r = " + uname}
@@ -112,7 +118,7 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	var pieces []piece
-	add := func(release, flavour string, fill func(tree, uname string) error) error {
+	add := func(version, release, flavour string, fill func(tree, uname string) error) error {
 		p, place := sys.develPiece(version, release, flavour)
 		tree := filepath.Join(root, place)
 		if err := os.MkdirAll(tree, 0o755); err != nil {
@@ -126,6 +132,9 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 			p.files = append(p.files, strings.Replace(line, `"/`, `"/`+place+"/", 1))
 		}
 		pieces = append(pieces, p)
+		if sys.azure { // the package that the headers require
+			pieces = append(pieces, piece{name: strings.TrimSuffix(p.name, "-devel"), version: version, release: release, requires: []string{"filesystem", "kmod"}})
+		}
 		return err
 	}
 	stub := func(tree, uname string) error {
@@ -135,15 +144,18 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 	if k != nil {
 		newest = k.Merge
 	}
-	if err := add(sys.build(strconv.Itoa(number)), "", newest); err != nil {
+	if err := add(version, sys.build(strconv.Itoa(number)), "", newest); err != nil {
 		return fmt.Errorf("headers of the newest kernel: %w", err)
 	}
 	// Packages of one build have names of their own, so the older kernel is a separate build.
-	flavour := "rt"
-	if sys.suse {
+	flavour, flavoured := "rt", version
+	switch {
+	case sys.suse:
 		flavour = "azure"
+	case sys.azure: // a later series, whose release has no flavour
+		flavour, flavoured = "hwe", "6.12.57.1"
 	}
-	if err := add(sys.build(strconv.Itoa(number)), flavour, stub); err != nil {
+	if err := add(flavoured, sys.build(strconv.Itoa(number)), flavour, stub); err != nil {
 		return err
 	}
 	dir := filepath.Join(out, fmt.Sprint("part-", application))
@@ -151,7 +163,7 @@ func buildKernels(ctx context.Context, sys system, k *Kernel, out string) (err e
 		return err
 	}
 	pieces = nil
-	if err := add(sys.build(strconv.Itoa(number-1)), "", stub); err != nil {
+	if err := add(version, sys.build(strconv.Itoa(number-1)), "", stub); err != nil {
 		return err
 	}
 	return rpmbuild(ctx, sys, pieces, root, dir)

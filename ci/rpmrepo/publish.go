@@ -41,6 +41,19 @@ func publish(ctx context.Context, sys system, key *gpg.Key, packages, www string
 		if err := r.index(ctx, sys, key, packages, dir, revision); err != nil {
 			return fmt.Errorf("publish %s of %s: %w", r.id, sys.id, err)
 		}
+		if r.metalink != "" {
+			text, err := r.metalinkText(dir)
+			if err != nil {
+				return err
+			}
+			list, err := folderOf(www, r.metalink)
+			if err != nil {
+				return err
+			}
+			if err := WriteFile(list, text); err != nil {
+				return err
+			}
+		}
 		if r.mirrors != "" {
 			list, err := folderOf(www, r.mirrors)
 			if err != nil {

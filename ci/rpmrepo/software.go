@@ -14,7 +14,7 @@ type software struct {
 	links    map[string]string // links that Debian's alternatives would make
 	plain    bool              // rpm looks for no dependencies in it
 	without  []string          // files that the package does not have in SUSE's systems, whose compilers have versioned names only
-	with     map[string]string // links that it has there instead
+	with     map[string]string // links that it has there instead; the compiler's version follows the name
 }
 
 // catalogue returns what a driver's image needs to compile kernel modules, with all dependencies: each
@@ -66,14 +66,14 @@ func catalogue() []software {
 		{name: "binutils", debs: []string{"binutils", "binutils-x86-64-linux-gnu", "binutils-common", "libbinutils", "libctf0", "libctf-nobfd0"}, part: application,
 			needs: []string{"coreutils"}},
 		{name: "jansson", suse: "libjansson4", debs: []string{"libjansson4"}},
-		{name: "cpp", suse: "cpp7", debs: []string{"cpp-12", "cpp"}, part: application, needs: []string{"filesystem"}},
+		{name: "cpp", suse: "cpp", debs: []string{"cpp-12", "cpp"}, part: application, needs: []string{"filesystem"}},
 		{name: "isl", suse: "libisl23", debs: []string{"libisl23"}, part: application},
 		{name: "libmpc", suse: "libmpc3", debs: []string{"libmpc3"}, part: application},
 		{name: "libgomp", suse: "libgomp1", debs: []string{"libgomp1"}},
-		{name: "gcc", suse: "gcc7", debs: []string{"gcc-12", "gcc", "libgcc-12-dev"}, part: application, links: map[string]string{"usr/bin/cc": "gcc"},
+		{name: "gcc", suse: "gcc", debs: []string{"gcc-12", "gcc", "libgcc-12-dev"}, part: application, links: map[string]string{"usr/bin/cc": "gcc"},
 			needs:    []string{"cpp = %{EVR}", "binutils >= 2.24", "glibc-devel >= 2.17", "libgomp", "make", "(diffutils or busybox)"},
 			provides: []string{"bundled(libiberty)", "gcc(major) = 12"},
-			without:  []string{"usr/bin/gcc", "usr/bin/cc"}, with: map[string]string{"usr/bin/gcc-7": "gcc-12"}},
+			without:  []string{"usr/bin/gcc", "usr/bin/cc"}, with: map[string]string{"usr/bin/gcc-": "gcc-12"}},
 		{name: "glibc-devel", debs: []string{"libc6-dev"}, part: application, needs: []string{"glibc = %{EVR}", "kernel-headers >= 3.2", "libxcrypt-devel"},
 			provides: []string{"glibc-headers = %{EVR}"}},
 		{name: "libxcrypt-devel", debs: []string{"libcrypt-dev"}, part: application, needs: []string{"libxcrypt"}},
@@ -85,6 +85,9 @@ func catalogue() []software {
 
 // nameIn returns the package's name in a system.
 func (s software) nameIn(sys system) string {
+	if sys.suse && (s.suse == "gcc" || s.suse == "cpp") {
+		return s.suse + sys.gcc
+	}
 	if sys.suse && s.suse != "" {
 		return s.suse
 	}

@@ -18,6 +18,10 @@ type system struct {
 	payload    string // compression and level, as rpm writes them
 	oldSigns   bool   // header and payload are signed as by rpm 3
 	suse       bool   // SUSE's names of packages
+	gcc        string // version of SUSE's compiler, in the names of its packages and programs
+	merged     bool   // SUSE's root has links to usr/bin and its like
+	stream     bool   // kernels have no minor version in their names
+	azure      bool   // Azure Linux's names of kernels, and a lib64 that is a link to lib
 	database   kind
 	dbPath     string
 	osRelease  string
@@ -38,8 +42,10 @@ type repo struct {
 	signed  bool   // repomd.xml has a signature
 	modular bool
 	mirrors string // address of the mirror list, if it has one
-	file    string // in the base: "etc/yum.repos.d/rocky.repo"
-	text    string
+	// metalink is the address of a list of mirrors with the checksum of repomd.xml.
+	metalink string
+	file     string // in the base: "etc/yum.repos.d/rocky.repo"
+	text     string
 }
 
 // part is a part of the software, for systems with more than one repository.
@@ -70,7 +76,7 @@ func lookup(id string) (system, error) {
 
 func systems() []system {
 	all := []part{core, application}
-	return []system{
+	return append(recent(), []system{
 		{
 			id: "rocky9", dist: ".el9", payload: "w1.zstdio", database: sqlite, dbPath: "/var/lib/rpm",
 			osRelease: "NAME=\"Rocky Linux\"\nVERSION=\"9.4 (Blue Onyx)\"\nID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.4\"\nPLATFORM_ID=\"platform:el9\"\nPRETTY_NAME=\"Rocky Linux 9.4 (Blue Onyx)\"\n",
@@ -123,7 +129,7 @@ func systems() []system {
 			createrepo: []string{"--compress-type=gz", "--database"},
 		},
 		{
-			id: "opensuse-leap15.6", dist: ".150600", payload: "w0.xzdio", suse: true, database: ndb, dbPath: "/usr/lib/sysimage/rpm", product: "Leap.prod",
+			id: "opensuse-leap15.6", dist: ".150600", payload: "w0.xzdio", suse: true, gcc: "7", database: ndb, dbPath: "/usr/lib/sysimage/rpm", product: "Leap.prod",
 			osRelease: "NAME=\"openSUSE Leap\"\nVERSION=\"15.6\"\nID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\nVERSION_ID=\"15.6\"\nPRETTY_NAME=\"openSUSE Leap 15.6\"\n",
 			release:   "openSUSE-release", version: "15.6", key: "usr/lib/rpm/gnupg/keys/gpg-pubkey-opensuse.asc",
 			files: map[string]string{"etc/zypp/zypp.conf": "[main]\nsolver.onlyRequires = true\nrpm.install.excludedocs = yes\n", "etc/products.d/Leap.prod": leapProduct},
@@ -133,7 +139,7 @@ func systems() []system {
 			},
 			createrepo: []string{"--compress-type=xz", "--no-database", "--checksum=sha512", "--repomd-checksum=sha512"},
 		},
-	}
+	}...)
 }
 
 const dnfConf = "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\ninstall_weak_deps=False\n"

@@ -19,6 +19,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/fleet"
+	"github.com/driver-container/driver-container/images/gpurules"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/survey"
@@ -44,6 +46,7 @@ var generated = map[string]struct {
 	"bundle-have.schema.json": {"What a repository has, as driver-build bundle have prints it", reflect.TypeFor[bundle.Stock]()},
 	"compile.schema.json":     {"A set of modules, as nvidia-driver compile -o json prints it", reflect.TypeFor[kbuild.Set]()},
 	"bake.schema.json":        {"What was baked, as nvidia-driver bake -o json prints it", reflect.TypeFor[host.Baked]()},
+	"fleet.schema.json":       {"What a fleet needs, as driver-build fleet -o json prints it", reflect.TypeFor[fleet.Plan]()},
 	"recipe.schema.json":      {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe]()},
 }
 
@@ -57,6 +60,7 @@ var lists = map[string]struct {
 	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[survey.Checked]()},
 	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[survey.OfferedKernel]()},
 	"drivers.schema.json":       {"Branches of the driver, as driver-build drivers -o json prints them", reflect.TypeFor[releases.Coverage]()},
+	"gpus.schema.json":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpurules.Answer]()},
 	"verify.schema.json":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding]()},
 	"bundle-verify.schema.json": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding]()},
 	"doctor.schema.json":        {"Answers about this machine, as driver-build doctor -o json prints them", reflect.TypeFor[doctor.Finding]()},

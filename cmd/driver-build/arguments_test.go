@@ -15,10 +15,10 @@ import (
 )
 
 // needless are commands that work without arguments and flags.
-var needless = []string{"list", "lock", "check", "plan", "drivers", "matrix", "doctor", "bundle", "version"}
+var needless = []string{"list", "lock", "check", "plan", "drivers", "matrix", "doctor", "bundle", "version", "fleet", "gpus"}
 
 // takesAny are commands that take any number of arguments.
-var takesAny = map[string]bool{"attest": true, "push": true, "bundle create": true, "bundle verify": true, "bundle import": true, "drivers": true, "bundle list": true}
+var takesAny = map[string]bool{"attest": true, "push": true, "bundle create": true, "bundle verify": true, "bundle import": true, "drivers": true, "gpus": true, "bundle list": true}
 
 // TestArguments: each command refuses no arguments where it needs some, too many, misspelt ones and unknown
 // flags: exit code 2, one line that says what to do, nothing on stdout, no file.
@@ -81,6 +81,7 @@ func TestContradictions(t *testing.T) {
 		build + "--with-toolchain": {"--with-toolchain", "give --kernel"},
 		build + "--one-image":      {"--one-image", "give --kernel"},
 		build + "--with-sources":   {"--with-sources", "give --kernel"},
+		build + "--kmm":            {"--kmm", "give --kernel"},
 		build + "--image-key a --sign-with b --repository h.example/a": {"--image-key and --sign-with"},
 		build + "--push":                                             {"--repository"},
 		"lock --lock none":                                           {"--lock none is for builds"},

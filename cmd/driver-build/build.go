@@ -12,7 +12,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -37,6 +36,8 @@ type buildFlags struct {
 	imageSigner flags.ImageSigner
 	record      flags.Record
 	layers      flags.LayerCache
+	public      flags.PublicRegistry
+	advisories  flags.Advisories
 }
 
 func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
@@ -57,6 +58,8 @@ func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	o.imageSigner.AddTo(f)
 	o.record.AddTo(f)
 	o.layers.AddTo(f)
+	o.public.AddTo(f)
+	o.advisories.AddTo(f)
 }
 
 // check finds mistakes in the flags, and completes them with the defaults of the matrix.
@@ -71,7 +74,7 @@ func (o *buildFlags) check(a *session.App, d matrix.Defaults) (p recipe.Options,
 	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return p, nil, err
 	}
-	err = errors.Join(o.kernels.Check(), o.runners.Check(a.Getenv), o.signer.Check(len(o.kernels.Specs) > 0))
+	err = errors.Join(o.kernels.Check(), o.runners.Check(a.Getenv), o.signer.Check(o.kernels.Compile()))
 	if err != nil {
 		return p, nil, session.Usage(err)
 	}
@@ -121,6 +124,9 @@ func (o *buildFlags) checkLayers(a *session.App, imageSigner signature.Signer, s
 }
 
 func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
+	if err := o.advisories.Check(); err != nil {
+		return err
+	}
 	m, b, err := o.selection.Batch()
 	if err != nil {
 		return err
@@ -132,6 +138,9 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	var p publication
 	if b.Plan, p.outs, err = o.check(a, m.Defaults); err != nil {
+		return err
+	}
+	if err := o.public.CheckTargets(b.Targets, o.pushed(), o.layers.To); err != nil {
 		return err
 	}
 	if err := o.checkSigning(a.Getenv, &p); err != nil {
@@ -157,6 +166,9 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	}
 	groups, err := groupsFromFlags(&b, p.outs)
 	if err != nil {
+		return err
+	}
+	if err := o.advisories.Report(a, b.Targets); err != nil {
 		return err
 	}
 	if b.Lock != nil {
@@ -201,7 +213,7 @@ func groupsFromRepositories(ctx context.Context, plans *batch.Plans, b *batch.Ba
 	if !b.NeedsIndex() {
 		return groups, nil
 	}
-	groups, err := b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return plans.Offered(ctx, t, b.Plan) })
+	groups, err := b.Groups(b.Offered(ctx, plans))
 	if err != nil {
 		return nil, err
 	}

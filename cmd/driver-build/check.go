@@ -20,7 +20,8 @@ import (
 
 const checkLong = `Ask, for each pair of the matrix, whether it could be built now: whether the base is to be had, the driver's archive is there
 with the size that the matrix has, and so are those of its components, the package repositories have compiler and headers for the current kernel, and what was locked is
-still there; and whether the registry has the image. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
+still there; and whether the registry has the image. With --kernel-from, headers and compiler are those of images, and the image is the one with
+modules for their newest kernel. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
 an image that is missing or out of date breaks nothing. Without --os and --driver the whole matrix is meant.`
 
 // checkFlags are the flags of the command.
@@ -29,6 +30,8 @@ type checkFlags struct {
 	programs                 flags.Programs
 	sources                  flags.Sources
 	repository, format, lock string
+	kernels                  batch.Kernels // only the images that have them
+	advisories               flags.Advisories
 }
 
 func newCheckCmd(a *session.App) *cobra.Command {
@@ -42,14 +45,16 @@ func newCheckCmd(a *session.App) *cobra.Command {
 	o.selection.AddWhole(f)
 	flags.Repository(f, &o.repository)
 	o.sources.AddTo(f)
+	flags.KernelFrom(f, &o.kernels.From)
 	o.programs.AddTo(f)
 	flags.Format(f, &o.format)
 	flags.Lock(f, &o.lock)
+	o.advisories.AddTo(f)
 	return cmd
 }
 
 func (o *checkFlags) run(ctx context.Context, a *session.App) error {
-	if err := flags.CheckFormat(o.format); err != nil {
+	if err := errors.Join(flags.CheckFormat(o.format), o.advisories.Check()); err != nil {
 		return err
 	}
 	m, err := o.selection.Load()
@@ -60,9 +65,13 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
+	batch.JudgePairs(m, pairs, o.advisories.Day, nil)
 	b := batch.Batch{
-		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: a.Repository(o.repository, m.Defaults),
+		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: a.Repository(o.repository, m.Defaults), Kernels: o.kernels,
 		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}, Given: batch.Given{MatrixFile: o.selection.File, LockFile: o.lock},
+	}
+	if err := o.kernels.Check(); err != nil {
+		return session.Usage(err)
 	}
 	if err := errors.Join(o.sources.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
 		return err
@@ -86,10 +95,11 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err := printChecked(a, rows, o.format); err != nil {
 		return err
 	}
+	denied := o.advisories.Report(a, b.Targets)
 	if n := len(slices.DeleteFunc(rows, func(r survey.Checked) bool { return !r.Broken })); n > 0 {
-		return fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(b.Targets), batch.ErrSomeFailed)
+		return errors.Join(fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(b.Targets), batch.ErrSomeFailed), denied)
 	}
-	return nil
+	return denied
 }
 
 func printChecked(a *session.App, rows []survey.Checked, format string) error {

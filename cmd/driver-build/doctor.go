@@ -39,7 +39,7 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 	var o doctorFlags
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Ask what works from this machine", Long: doctorLong, Args: session.NoArgs,
-		Example: "  driver-build doctor\n  driver-build doctor --repository registry.example.com/gpu/driver --builder buildkit=tcp://buildkitd:1234 -o json",
+		Example: "  driver-build doctor\n  driver-build doctor --repository registry.example.com/gpu/driver --builder tcp://buildkitd:1234 -o json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()

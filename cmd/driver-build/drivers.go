@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,13 +24,14 @@ import (
 
 // driversFlags are the flags of the command.
 type driversFlags struct {
-	selection flags.Selection
-	branches  []string
-	releases  string
-	redist    []string
-	at        string
-	lagging   bool
-	format    string
+	selection  flags.Selection
+	branches   []string
+	releases   string
+	redist     []string
+	lagging    bool
+	format     string
+	cuda       flags.CUDA
+	advisories flags.Advisories
 }
 
 // branchName is the form of a branch, or of a version of it.
@@ -66,9 +68,10 @@ func newDriversCmd(a *session.App) *cobra.Command {
 	o.selection.AddMatrix(f)
 	releasesFlag(f, &o.releases)
 	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
-	f.StringVar(&o.at, "at", "", "YYYY-MM-DD: judge the end of life on that day (default today)")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
 	flags.Format(f, &o.format)
+	o.cuda.AddTo(f)
+	o.advisories.AddTo(f)
 	return cmd
 }
 
@@ -82,16 +85,18 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	at, err := a.Now()
+	today, err := a.Now()
+	if err == nil {
+		err = o.advisories.CheckOn(today)
+	}
 	if err != nil {
 		return err
 	}
-	if o.at != "" {
-		if at, err = time.Parse(time.DateOnly, o.at); err != nil {
-			return session.Usagef("--at %q is no day, such as 2026-06-30", o.at)
-		}
-	}
 	if err := flags.CheckFormat(o.format); err != nil {
+		return err
+	}
+	release, asked, err := o.cuda.Release(m)
+	if err != nil {
 		return err
 	}
 	var known releases.Known
@@ -105,24 +110,48 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	rows, err := known.Coverage(m, at, o.branches, o.lagging)
+	rows, err := known.Coverage(m, o.advisories.Day, o.branches, o.lagging)
 	if err != nil {
 		return session.Usage(err)
 	}
-	if err := o.print(a, rows); err != nil {
+	if asked {
+		batch.JudgeBranches(m, rows, &release)
+	} else {
+		batch.JudgeBranches(m, rows, nil)
+	}
+	if err := o.print(a, rows, asked); err != nil {
 		return err
 	}
-	if o.lagging && len(rows) > 0 {
-		e := new(behindError)
-		for _, r := range rows {
-			e.lags = append(e.lags, fmt.Sprintf("%s has %s, newest is %s", r.Branch, r.Matrix[len(r.Matrix)-1], r.Newest))
-			if r.Addable != "" {
-				e.addable = append(e.addable, r.Addable)
-			}
-		}
-		return e
+	if asked {
+		a.Notes(release.Explain())
 	}
-	return nil
+	return errors.Join(o.behind(rows), o.denied(a, m, rows))
+}
+
+// behind is the error of --lagging.
+func (o *driversFlags) behind(rows []releases.Coverage) error {
+	if !o.lagging || len(rows) == 0 {
+		return nil
+	}
+	e := new(behindError)
+	for _, r := range rows {
+		e.lags = append(e.lags, fmt.Sprintf("%s has %s, newest is %s", r.Branch, r.Matrix[len(r.Matrix)-1], r.Newest))
+		if r.Addable != "" {
+			e.addable = append(e.addable, r.Addable)
+		}
+	}
+	return e
+}
+
+// denied is the error of --deny, about the drivers that the matrix has of the branches that were shown.
+func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.Coverage) error {
+	targets, err := m.Select(matrix.Selection{All: true})
+	if err != nil {
+		return err
+	}
+	return o.advisories.ReportDenied(a, slices.DeleteFunc(targets, func(t matrix.Target) bool {
+		return !slices.ContainsFunc(rows, func(r releases.Coverage) bool { return slices.Contains(r.Matrix, t.Driver.Version) })
+	}))
 }
 
 // addManifests adds the releases of --redist to those that are known, and compares their checksums with the
@@ -180,21 +209,28 @@ func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag 
 }
 
 // print prints branches, or the releases of those that were named.
-func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
+func (o *driversFlags) print(a *session.App, rows []releases.Coverage, asked bool) error {
 	if o.format == "json" {
 		return a.JSON(session.NewList(rows))
 	}
 	if len(o.branches) > 0 {
-		return printReleases(a, rows)
+		return printReleases(a, rows, asked)
 	}
 	if len(rows) == 0 { // --lagging, and nothing lags: nothing to say
 		return nil
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "BRANCH\tKIND\tEND OF LIFE\tNEWEST\tRELEASED\tCUDA\tKERNELS\tMATRIX\tNOTE")
+	runs := ""
+	if asked {
+		runs = "RUNS IT\t"
+	}
+	fmt.Fprintf(w, "BRANCH\tKIND\tEND OF LIFE\tNEWEST\tRELEASED\tCUDA\t%sKERNELS\tMATRIX\tNOTE\n", runs)
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Branch, cmp.Or(r.Kind, "-"), endOfLife(r), cmp.Or(r.Newest, "-"),
-			cmp.Or(r.Date, "-"), cmp.Or(r.CUDA, "-"), from(r.Kernel), cmp.Or(strings.Join(r.Matrix, " "), "-"), driverNote(r))
+		if asked {
+			runs = cmp.Or(r.RunsCUDA, "-") + "\t"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\t%s\n", r.Branch, cmp.Or(r.Kind, "-"), endOfLife(r), cmp.Or(r.Newest, "-"),
+			cmp.Or(r.Date, "-"), cmp.Or(r.CUDA, "-"), runs, from(r.Kernel), cmp.Or(strings.Join(r.Matrix, " "), "-"), driverNote(r))
 	}
 	return w.Flush()
 }
@@ -212,9 +248,13 @@ func driverNote(r releases.Coverage) string {
 	return ""
 }
 
-func printReleases(a *session.App, rows []releases.Coverage) error {
+func printReleases(a *session.App, rows []releases.Coverage, asked bool) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "VERSION\tRELEASED\tKERNELS\tARCHIVES\tSHA256\tMATRIX")
+	runs := ""
+	if asked {
+		runs = "\tRUNS IT"
+	}
+	fmt.Fprintf(w, "VERSION\tRELEASED\tKERNELS\tARCHIVES\tSHA256\tMATRIX\tCUDA%s\tNOTE\n", runs)
 	for _, b := range rows {
 		for _, r := range slices.Backward(b.Releases) {
 			in := "-"
@@ -225,11 +265,23 @@ func printReleases(a *session.App, rows []releases.Coverage) error {
 			if r.Kernel != "" {
 				kernels = "up to " + r.Kernel
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Version, cmp.Or(r.Date, "-"), kernels,
-				cmp.Or(strings.Join(r.Archs, " "), "-"), cmp.Or(strings.Join(r.Checked, " "), "-"), in)
+			if asked {
+				runs = "\t" + cmp.Or(r.RunsCUDA, "-")
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\n", r.Version, cmp.Or(r.Date, "-"), kernels,
+				cmp.Or(strings.Join(r.Archs, " "), "-"), cmp.Or(strings.Join(r.Checked, " "), "-"), in, cmp.Or(r.CUDA, "-"), runs, faults(r))
 		}
 	}
 	return w.Flush()
+}
+
+// faults are what the matrix knows of a release.
+func faults(r releases.ReleaseCoverage) string {
+	var all []string
+	for _, f := range r.Advisories {
+		all = append(all, f.Text(time.Time{}))
+	}
+	return strings.Join(all, "; ")
 }
 
 func from(kernel string) string {

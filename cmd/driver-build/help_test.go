@@ -41,6 +41,8 @@ func TestSuggestions(t *testing.T) {
 		"nonsense":                       "targets are given with --os and --driver",
 		"list --flavor open":             "unknown flag: --flavor: did you mean --flavour?",
 		"--drivers 1":                    "did you mean --driver?",
+		"kernels --kernel-from x":        "unknown flag: --kernel-from: did you mean --from?",
+		"--from x":                       "did you mean --cache-from or --kernel-from?",
 		"check --ofline":                 "did you mean --offline?",
 		"list --repository x":            `unknown flag: --repository: "driver-build list --help" lists the flags`,
 		"push --quiet-please-everything": "driver-build push --help",

@@ -22,7 +22,7 @@ import (
 type kernelListFlags struct {
 	selection          flags.Selection
 	sources            flags.Sources
-	flavours           []string
+	from, flavours     []string
 	repository, format string
 	dates              bool
 }
@@ -30,11 +30,13 @@ type kernelListFlags struct {
 func newKernelsCmd(a *session.App) *cobra.Command {
 	var o kernelListFlags
 	cmd := &cobra.Command{
-		Use: "kernels --os SYSTEM", Short: "List the kernels that a system's package repositories offer", Args: session.NoArgs,
+		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: session.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
 			"each, and which images for it the registry has. DEFAULT marks the series that the system installs unless told\n" +
-			"otherwise: it is what --kernel latest means.",
-		Example: "  driver-build kernels --os debian12\n  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 535.261.03 --repository registry.example.com/gpu/driver",
+			"otherwise: it is what --kernel latest means.\n\n" +
+			"With --from, list the kernels that images have headers and a compiler of, for --kernel-from. DEFAULT marks those that\n" +
+			"the image names as its own; package of the JSON is the folder with the headers.",
+		Example: "  driver-build kernels --os debian12\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 535.261.03 --repository registry.example.com/gpu/driver",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
@@ -42,6 +44,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
 	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
 	o.selection.AddMatrix(f)
+	f.StringArrayVar(&o.from, "from", nil, "image with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
 	f.StringSliceVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	flags.Repository(f, &o.repository)
 	o.sources.AddTo(f)
@@ -59,7 +62,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	q := survey.KernelQuery{
-		Matrix: m, Selection: o.selection.Selection, Flavours: o.flavours, Dates: o.dates, Repository: a.Repository(o.repository, m.Defaults),
+		Matrix: m, Selection: o.selection.Selection, From: o.from, Flavours: o.flavours, Dates: o.dates, Repository: a.Repository(o.repository, m.Defaults),
 		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror},
 	}
 	if err := errors.Join(o.sources.Check(), batch.CheckRepository(q.Repository), q.Check()); err != nil {
@@ -82,13 +85,15 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 
 // printKernels prints the table; a column that nobody asked for is left out.
 func printKernels(a *session.App, rows []survey.OfferedKernel, q survey.KernelQuery) error {
-	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "DRIVERS", "IMAGES"}
-	columns = slices.DeleteFunc(columns, func(c string) bool { return c == "DATE" && !q.Dates || c == "IMAGES" && q.Repository == "" })
+	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "IMAGES"}
+	columns = slices.DeleteFunc(columns, func(c string) bool {
+		return c == "DATE" && !q.Dates || c == "FROM" && len(q.From) == 0 || c == "IMAGES" && q.Repository == ""
+	})
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	for _, r := range rows {
 		cells := map[string]string{
-			"OS": r.System, "ARCH": r.Arch, "KERNEL": r.Kernel, "FLAVOUR": r.Flavour, "VERSION": r.Version, "DATE": r.Date,
+			"OS": r.System, "ARCH": r.Arch, "KERNEL": r.Kernel, "FLAVOUR": r.Flavour, "VERSION": r.Version, "DATE": r.Date, "FROM": r.From,
 			"DRIVERS": strings.Join(r.Drivers, ","), "IMAGES": strings.Join(r.Images, ","),
 		}
 		if r.Default {

@@ -11,19 +11,26 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cuda"
 )
 
 func newListCmd(a *session.App) *cobra.Command {
 	var s flags.Selection
 	var format string
 	var excluded bool
+	var advisories flags.Advisories
+	var wanted flags.CUDA
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the pairs of the matrix", Args: session.NoArgs,
 		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.\n\n" +
 			"COMPONENTS are the driver's programs and libraries for NVSwitch and NVLink. One with a question mark is left out of images:\n" +
-			"NVIDIA has it, but no public source has its checksum.",
-		Example: "  driver-build list\n  driver-build list --os debian12 --excluded\n  driver-build list --driver 535.261.03 -o json",
+			"NVIDIA has it, but no public source has its checksum. What is known of a driver (end of life, faults) is printed on stderr.\n\n" +
+			"With --cuda the column CUDA says how each driver runs that release: native, minor-version (with limits) or none.",
+		Example: "  driver-build list\n  driver-build list --os debian12 --excluded\n  driver-build list --driver 535.261.03 -o json\n  driver-build list --cuda 12.8",
 		RunE: func(*cobra.Command, []string) error {
+			if err := advisories.Check(); err != nil {
+				return err
+			}
 			m, err := s.Load()
 			if err != nil {
 				return err
@@ -32,23 +39,40 @@ func newListCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			release, asked, err := wanted.Release(m)
+			if err != nil {
+				return err
+			}
+			var of *cuda.Release
+			if asked {
+				of = &release
+			}
+			batch.JudgePairs(m, pairs, advisories.Day, of)
 			var shown []batch.Pair
 			for _, p := range pairs {
 				if excluded || p.Excluded == "" {
 					shown = append(shown, p)
 				}
 			}
-			return printPairs(a, shown, format)
+			if err := printPairs(a, shown, format, asked); err != nil {
+				return err
+			}
+			if asked {
+				a.Notes(release.Explain())
+			}
+			return advisories.ReportReleases(a, batch.Targets(shown))
 		},
 	}
 	f := cmd.Flags()
 	s.AddWhole(f)
 	f.StringVarP(&format, "format", "o", "table", "table, json or yaml")
+	wanted.AddTo(f)
+	advisories.AddTo(f)
 	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
 }
 
-func printPairs(a *session.App, pairs []batch.Pair, format string) error {
+func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) error {
 	switch format {
 	case "json":
 		return a.JSON(session.NewList(pairs))
@@ -61,15 +85,40 @@ func printPairs(a *session.App, pairs []batch.Pair, format string) error {
 		return err
 	case "table":
 		w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tCOMPONENTS\tNOTE")
+		title := ""
+		if asked {
+			title = "CUDA\t"
+		}
+		fmt.Fprintf(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tCOMPONENTS\t%sNOTE\n", title)
 		for _, p := range pairs {
-			note := p.Excluded + strings.Join(p.Limits, "; ") // a pair has one of them
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), note)
+			runs := ""
+			if p.Runs != nil {
+				runs = string(p.Runs.Support) + "\t"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p))
 		}
 		return w.Flush()
 	default:
 		return session.Usagef("-o %q is not known: use table, json or yaml", format)
 	}
+}
+
+// note returns what the table says of a pair in words.
+func note(p batch.Pair) string {
+	var notes []string
+	if p.VGPU != "" {
+		notes = append(notes, "vGPU "+p.VGPU)
+	}
+	if len(p.Companions) > 0 {
+		notes = append(notes, "companions: "+strings.Join(p.Companions, ", "))
+	}
+	if len(p.Patches) > 0 {
+		notes = append(notes, "patches: "+strings.Join(p.Patches, ", "))
+	}
+	if p.Excluded != "" {
+		notes = append(notes, p.Excluded)
+	}
+	return strings.Join(append(notes, p.Limits...), "; ")
 }
 
 // componentNames returns the names of a pair's components. One whose checksum is not known has a

@@ -26,7 +26,7 @@ func (u *user) lock(t *testing.T) *lockfile.Lock {
 
 func TestToolHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"lock", "check", "plan"} {
+	for _, command := range []string{"lock", "check", "plan", "fleet"} {
 		r := call(t.Context(), t, nil, command, "--help")
 		r.Want(t, 0)
 		goldentest.Compare(t, "testdata/help-"+command+".txt", r.Stdout)

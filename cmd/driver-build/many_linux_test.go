@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-// fleet is a user with a matrix of 4 systems by 3 drivers.
-func fleet(t *testing.T) *user {
+// manyTargets is a user with a matrix of 4 systems by 3 drivers.
+func manyTargets(t *testing.T) *user {
 	t.Helper()
 	return &user{commandtest.In(t, imagetest.NewFleet(t, imagetest.Fleet{Systems: 4, Drivers: 3, Files: 20}), newRootCmd)}
 }
@@ -72,7 +72,7 @@ func watch(t *testing.T, dir string) func() uses {
 // is made once, and the network is asked about bases and indexes only.
 func TestManyReadOnce(t *testing.T) {
 	t.Parallel()
-	u := fleet(t)
+	u := manyTargets(t)
 	fetched := u.Run(t, "fetch", "--all")
 	fetched.Want(t, 0)
 	inputs := map[string]string{} // digest: address
@@ -119,7 +119,7 @@ func TestManyReadOnce(t *testing.T) {
 // many.
 func TestManySameDigest(t *testing.T) {
 	t.Parallel()
-	u := fleet(t)
+	u := manyTargets(t)
 	all := u.Run(t, "--all", "--output", "oci:"+u.Path("all"))
 	all.Want(t, 0)
 	for _, pair := range [][2]string{{"535.102.01", "ubuntu22.04"}, {"535.100.01", "debian13"}} {
@@ -135,7 +135,7 @@ func TestManySameDigest(t *testing.T) {
 // TestManyFail: what cannot be built is reported once for each cause, and everything else is built.
 func TestManyFail(t *testing.T) {
 	t.Parallel()
-	u := fleet(t)
+	u := manyTargets(t)
 	u.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case strings.Contains(r.URL.Path, "535.101.01"):
@@ -164,7 +164,7 @@ func TestManyFail(t *testing.T) {
 // TestManyRequests: what a call asks of the network does not grow with the number of drivers.
 func TestManyRequests(t *testing.T) {
 	t.Parallel()
-	u := fleet(t)
+	u := manyTargets(t)
 	u.Run(t, "--all", "--dry-run").Want(t, 0)
 	asked := func(args string) int {
 		t.Helper()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/matrix/edit"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -89,18 +89,18 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	if failed != nil {
 		return failed
 	}
-	edit, err := matrix.AddDriver(o.matrixFile, text, e.Driver, e.Comment())
+	change, err := edit.AddDriver(o.matrixFile, text, e.Driver, e.Comment())
 	if err != nil {
 		return session.Usage(err)
 	}
 	if o.dryRun {
-		_, err := fmt.Fprint(a.Stdout, edit.Diff(o.matrixFile))
+		_, err := fmt.Fprint(a.Stdout, change.Diff(o.matrixFile))
 		return err
 	}
-	if err := outfile.Edit(o.matrixFile, text, edit.Text); err != nil {
+	if err := outfile.Edit(o.matrixFile, text, change.Text); err != nil {
 		return fmt.Errorf("write %s: %w", o.matrixFile, err)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s:%d: driver %s\n", o.matrixFile, edit.Line, e.Driver.Version)
+	_, err = fmt.Fprintf(a.Stdout, "%s:%d: driver %s\n", o.matrixFile, change.Line, e.Driver.Version)
 	return err
 }
 

@@ -83,13 +83,13 @@ func TestAddDriver(t *testing.T) {
 		"580.159.05":                       {"no source knows an archive", "--redist", "did you mean 580.159.0"},
 		"590.48.02":                        {"no source knows an archive", "did you mean 590.44.01"},
 		"999.1":                            {"no source knows an archive", "no driver of branch R999"},
-		"390.157 --arch arm64":             {"no address of driver 390.157 for arm64", "--url arm64=URL"},
-		"390.157 --arch sparc":             {`"sparc"`, "amd64 or arm64"},
-		"390.157 --url sparc=x":            {"arm64=URL"},
+		"390.154 --arch arm64":             {"no address of driver 390.154 for arm64", "--url arm64=URL"},
+		"390.154 --arch sparc":             {`"sparc"`, "amd64 or arm64"},
+		"390.154 --url sparc=x":            {"arm64=URL"},
 		"999.1 --url https://x/y.exe":      {"must have a path that ends in .run or -archive.tar.xz"},
 		"999.1 --url https://a:b@x/NV.run": {"no user name or password"},
-		"390.157 --index /no/such":         {"--index", "/no/such"},
-		"390.157 --index " + u.file(t, "x", "hello"): {"no sha256 of a driver's .run file"},
+		"390.154 --index /no/such":         {"--index", "/no/such"},
+		"390.154 --index " + u.file(t, "x", "hello"): {"no sha256 of a driver's .run file"},
 	} {
 		r, text := u.add(t, args+" --releases none")
 		r.Want(t, 2, parts...)
@@ -183,6 +183,13 @@ func TestAddDriverFromManifest(t *testing.T) {
 	r.Want(t, 0)
 	assert.Contains(t, text, "url: https://developer.download.nvidia.com/compute/nvidia-driver/redist/"+name)
 	assert.Contains(t, text, "# sha256 from the manifest redistrib_630.10.01.json; added")
+	// The manifest of a release with cuda_compat names the CUDA version of the driver.
+	compat := strings.TrimSuffix(manifestOf("630.10.01", sum, 19), "}") +
+		`, "cuda_compat": {"name": "CUDA Compat", "version": "630.10.01", "cuda_variant": ["13.7"], "linux-x86_64": {"cuda13.7": {"relative_path": "c", "sha256": "` + sum + `", "size": "1"}}}}`
+	r, text = u.add(t, "630.10.01 --releases none --redist "+u.file(t, "compat.json", compat))
+	r.Want(t, 0)
+	assert.Contains(t, text, "\n    cuda: 13.7\n    flavours: [proprietary, open]\n")
+	assert.Equal(t, "13.7", entry(t, text, "630.10.01").CUDA)
 
 	for args, c := range map[string]struct {
 		code  int

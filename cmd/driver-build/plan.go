@@ -14,7 +14,9 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/survey"
 )
@@ -34,6 +36,8 @@ type planFlags struct {
 	content                        flags.Content
 	repository, cert, format, lock string
 	kernels                        flags.Kernels
+	advisories                     flags.Advisories
+	cuda                           flags.CUDA
 }
 
 func newPlanCmd(a *session.App) *cobra.Command {
@@ -52,6 +56,8 @@ func newPlanCmd(a *session.App) *cobra.Command {
 	f.StringVarP(&o.format, "format", "o", "table", "table, json, github or gitlab")
 	flags.Lock(f, &o.lock)
 	o.kernels.AddTo(f)
+	o.cuda.AddTo(f)
+	o.advisories.AddTo(f)
 	return cmd
 }
 
@@ -59,9 +65,15 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if !slices.Contains([]string{"table", "json", "github", "gitlab"}, o.format) {
 		return session.Usagef("--format %q is not known: use table, json, github or gitlab", o.format)
 	}
+	if err := o.advisories.Check(); err != nil {
+		return err
+	}
 	o.selection.WholeMatrix(o.kernels.Specs)
 	m, b, err := o.selection.Batch()
 	if err != nil {
+		return err
+	}
+	if err := o.cuda.Limit(m, &b); err != nil {
 		return err
 	}
 	profile := cmp.Or(o.content.Profile, m.Defaults.Profile)
@@ -105,7 +117,15 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if len(tasks) == 0 {
 		a.Notes(fmt.Sprintf("all %d images are up to date", checked))
 	}
-	return printTasks(a, tasks, o.format)
+	for i, t := range tasks {
+		if n := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == t.Driver }); n >= 0 {
+			tasks[i].Advisories = advisory.Notes(t.Driver, m.Drivers[n].Advisories, o.advisories.Day)
+		}
+	}
+	if err := printTasks(a, tasks, o.format); err != nil {
+		return err
+	}
+	return o.advisories.Report(a, b.Targets)
 }
 
 // printLeft says which images the plan leaves out, once for each cause.
@@ -125,7 +145,7 @@ func (o *planFlags) certificate(p *recipe.Options) error {
 	if o.cert == "" {
 		return nil
 	}
-	if len(o.kernels.Specs) == 0 {
+	if !o.kernels.Compile() {
 		return errors.New("--sign-cert is about modules that are compiled ahead of time: give --kernel too")
 	}
 	all, err := flags.Certificates([]string{o.cert})

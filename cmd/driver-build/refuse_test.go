@@ -25,7 +25,7 @@ import (
 // good are command lines that --offline alone keeps from working.
 var good = map[string]string{
 	"":      "--os debian12 --driver 535.261.03",
-	"check": "", "plan": "--repository h.example/a", "list": "", "lock": "", "report": "--html -", "drivers": "", "version": "", "doctor": "",
+	"check": "", "plan": "--repository h.example/a", "fleet": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
 	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",
@@ -46,10 +46,15 @@ var wrong = map[string][]string{
 	"driver":               {"latest", "R999", "535", "535.261.03,", "../x"},
 	"arch":                 {"x86_64", "mips", "amd64,aarch64"},
 	"flavour":              {"closed", "Open"},
+	"companions":           {"nvidia_fs", "peermem", "nv-p2p-dummy"},
 	"matrix":               {"/nope.yaml", "FOLDER", "GARBAGE", "/dev/null"},
 	"profile":              {"tiny"},
 	"compression":          {"lz4"},
 	"base":                 {"/srv/base", "./base", "https://h.example/a:1", "Debian:12", "h.example:x/a", "oci:/nope", "oci:GARBAGE", "oci-archive:GARBAGE", "oci-archive:/nope", "oci-archive:FOLDER", "docker-archive:EMPTY", "oci-archive:/dev/null"},
+	"deny":                 {"eol", "end-of-life,", "known-bad --deny bad"},
+	"cuda":                 {"12", "12.8.1", "13.99", "0.1", "-1.0", "$(id)", "12.8x"},
+	"kernel-from":          {"/srv/toolkit", "Debian:12", "oci:/nope", "oci:GARBAGE", "oci-archive:FOLDER", "docker-archive:EMPTY"},
+	"from":                 {"/srv/toolkit", "Debian:12", "oci:/nope", "oci:GARBAGE", "oci-archive:FOLDER", "docker-archive:EMPTY"},
 	"mirror":               {"notaurl", "ftp://h.example/", "https://", "debian=notaurl", "http://a.example/,http://b.example/", "file:"},
 	"source":               {"/nope.run", "FOLDER", "ftp://h.example/x.run", "https:///x.run", "://"},
 	"lock":                 {"/nope/x.lock", "FOLDER", "GARBAGE"},
@@ -93,7 +98,7 @@ var wrong = map[string][]string{
 	"type":                  {"spdx", "a b", ""},
 	"username":              {""},
 	"format":                {"xml", ""},
-	"at":                    {"yesterday", "2026-13-01"},
+	"at":                    {"yesterday", "2026-13-01", "2026-06"},
 	"releases":              {"/nope.json", "FOLDER", "ftp://h.example/x"},
 	"redist":                {"/nope.json", "FOLDER", "ftp://h.example/x"},
 	"index":                 {"/nope", "ftp://h.example/x"},
@@ -240,7 +245,7 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 		"folder/x": "x", "bad/index.json": "x", "garbage": "garbage\n", "empty": "", "key": key + cert, "cert": cert,
 		"matrix": "systems:\n  - {id: debian12, base: \"debian:12\", archs: [amd64], kernels: [6.1]}\ndrivers:\n" +
 			"  - version: 535.261.03\n    archives:\n      amd64: {url: https://h.example/x.run, sha256: " + strings.Repeat("1", 64) + "}\n",
-		"asked/request.json": "{}",
+		"asked/request.json": "{}", "nodes": "host a 6.1.0-56-amd64 x86_64\nID=debian\nVERSION_ID=12\n01:00.0 0302: 10de:1eb8\nend\n",
 	} {
 		check(os.MkdirAll(filepath.Dir(path(name)), 0o700))
 		check(os.WriteFile(path(name), []byte(text), 0o600))
@@ -253,5 +258,5 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 	t.Cleanup(func() { _ = l.Close() })
 	return strings.NewReplacer("EMPTYFOLDER", path("none"), "FOLDER", path("folder"), "BADLAYOUT", path("bad"), "LAYOUT", path("layout"),
 		"GARBAGE", path("garbage"), "EMPTY", path("empty"), "DANGLING", path("dangling"), "SOCKET", path("socket"), "KEY", path("key"),
-		"CERT", path("cert"), "MATRIX", path("matrix"), "ASKED", path("asked"), "CACHE", path("cache"))
+		"CERT", path("cert"), "MATRIX", path("matrix"), "ASKED", path("asked"), "NODES", path("nodes"), "CACHE", path("cache"))
 }

@@ -33,6 +33,8 @@ type reportFlags struct {
 	sources                                 flags.Sources
 	repository, lock, releases, file, title string
 	compare                                 bool
+	advisories                              flags.Advisories
+	cuda                                    flags.CUDA
 }
 
 func newReportCmd(a *session.App) *cobra.Command {
@@ -52,6 +54,8 @@ func newReportCmd(a *session.App) *cobra.Command {
 	releasesFlag(f, &o.releases)
 	f.StringVar(&o.title, "title", "", "heading of the page (default NVIDIA driver images)")
 	flags.Lock(f, &o.lock)
+	o.cuda.AddTo(f)
+	o.advisories.AddTo(f)
 	return cmd
 }
 
@@ -64,6 +68,9 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 			return session.Usagef("--html: %w", err)
 		}
 	}
+	if err := o.advisories.Check(); err != nil {
+		return err
+	}
 	selection := o.selection.Selection
 	o.selection.All = true
 	m, b, err := o.selection.Batch()
@@ -73,6 +80,11 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	r := survey.ReportOptions{Title: o.title, Tool: "driver-build " + session.BuildInfo().Version, Matrix: m, Compare: o.compare}
 	if r.Time, err = a.Now(); err != nil {
 		return err
+	}
+	if release, asked, err := o.cuda.Release(m); err != nil {
+		return err
+	} else if asked {
+		r.CUDA = &release
 	}
 	profile := cmp.Or(o.content.Profile, m.Defaults.Profile)
 	if b.Plan, err = o.sources.Options(profile, string(recipe.Gzip), a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
@@ -112,7 +124,10 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	}
 	shown.Notes = slices.Concat(notes, shown.Notes)
 	a.Notes(shown.Notes...)
-	return writePage(ctx, a, o.file, shown)
+	if err := writePage(ctx, a, o.file, shown); err != nil {
+		return err
+	}
+	return o.advisories.Report(a, b.Targets)
 }
 
 func writePage(ctx context.Context, a *session.App, file string, shown page.Report) error {

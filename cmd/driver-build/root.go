@@ -43,8 +43,8 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	o.addTo(a, cmd.Flags())
-	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newMatrixCmd(a),
-		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newReportCmd(a), newDoctorCmd(a))
+	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
+		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))

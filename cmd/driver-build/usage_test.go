@@ -19,7 +19,7 @@ import (
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "list", "fetch", "inspect", "kernels", "sign", "verify", "attest", "push", "login", "logout", "sbom", "version", "doctor",
+	for _, command := range []string{"", "list", "gpus", "fetch", "inspect", "kernels", "sign", "verify", "attest", "push", "login", "logout", "sbom", "version", "doctor",
 		"bundle", "bundle create", "bundle verify", "bundle list", "bundle import", "bundle have"} {
 		args := append(strings.Fields(command), "--help")
 		r := call(t.Context(), t, nil, args...)
@@ -48,7 +48,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	for _, format := range []string{"table", "json", "yaml"} {
-		r := u.Run(t, "list", "-o", format, "--excluded")
+		r := u.Run(t, "list", "-o", format, "--excluded", "--at", "2026-11-23")
 		r.Want(t, 0)
 		goldentest.Compare(t, "testdata/list."+format, r.Stdout)
 	}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/host"
 )
 
 func (p *program) bakeCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	var job host.Bake
 	var format string
 	cmd := &cobra.Command{Use: "bake", Short: "fill the folder for a node's /var/lib/nvidia-driver, in a machine image: modules and driver root", Args: noArgs,

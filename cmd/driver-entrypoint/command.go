@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/driver-container/driver-container/node/drivertoolkit"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/version"
 )
@@ -30,7 +31,7 @@ func stays(args []string) bool {
 	}
 	for _, a := range args {
 		switch {
-		case a == "init" || a == "compile" || a == "bake" || a == "reload_nvidia_peermem":
+		case slices.Contains([]string{"init", "compile", "bake", "reload_nvidia_peermem", drivertoolkit.DriverVerb, drivertoolkit.BuilderVerb}, a):
 			return true
 		case a == "-a" || a == "--accept-license":
 			continue
@@ -76,7 +77,9 @@ Without a command it prints this text; with --accept-license alone it does what 
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "how messages are written to stderr: text or json")
 	//nolint:contextcheck // cobra gives each command its context; patience is a second one
 	root.AddCommand(p.initCommand(patience), p.probeCommand(), p.statusCommand(), p.waitReadyCommand(), p.preflightCommand(),
-		p.compileCommand(), p.bakeCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand())
+		p.compileCommand(), p.bakeCommand(), p.unloadCommand(patience), p.holdersCommand(), p.reloadPeermemCommand(), p.probePeermemCommand(), p.versionCommand(),
+		p.withToolkitCommand(patience), p.builderCommand(), p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
+		p.sidecarCommand("gdrcopy-ctr-run-with-dtk", "gdrdrv", "GDRCOPY_ENABLED"))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := envNames.Set(cmd.Flags(), p.env); err != nil {
 			return usageError{err}

@@ -5,7 +5,10 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/drivertoolkit"
 	"github.com/driver-container/driver-container/node/headers"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
@@ -61,7 +64,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case as[usageError](err), is(node.ErrConfig):
+	case as[usageError](err), is(config.ErrConfig):
 		return exitUsage
 	case is(lock.ErrHeld):
 		return exitLocked
@@ -73,8 +76,8 @@ func exitCode(err error) int {
 		return exitRefused
 	case blocked != nil && blocked.Has(preflight.Signing) && len(blocked.Checks) == 1:
 		return exitRefused
-	case blocked != nil, as[*kbuild.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
-		as[*host.NoModulesError](err):
+	case blocked != nil, as[*buildtree.NoHeadersError](err), as[*kbuild.NoCompilerError](err), as[*headers.UnavailableError](err),
+		as[*host.NoModulesError](err), as[*drivertoolkit.UnavailableError](err):
 		return exitUnsupported
 	case is(node.ErrLeft), as[*modulestack.InUseError](err):
 		return exitInUse

@@ -14,7 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/preflight"
 )
@@ -31,6 +31,8 @@ var envNames = envflags.Names{
 	"fabric":                         {"DRIVER_FABRIC"},
 	"fabric-mode":                    {"FABRIC_MODE"},
 	"fetch-headers":                  {"DRIVER_FETCH_HEADERS"},
+	"gdrcopy":                        {"GDRCOPY_ENABLED"},
+	"gds":                            {"GDS_ENABLED"},
 	"gpu-init":                       {"DRIVER_GPU_INIT"},
 	"gpu-metrics-every":              {"DRIVER_GPU_METRICS_EVERY"},
 	"grace":                          {"DRIVER_GRACE"},
@@ -66,7 +68,10 @@ var envNames = envflags.Names{
 	"state-dir":                      {"DRIVER_STATE_DIR"},
 	"termination-log":                {"DRIVER_TERMINATION_LOG"},
 	"timeout":                        {"DRIVER_TIMEOUT"},
+	"toolkit-dir":                    {"DRIVER_TOOLKIT_DIR"},
+	"toolkit-timeout":                {"DRIVER_TOOLKIT_TIMEOUT"},
 	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
+	"vgpu-licence":                   {"DRIVER_VGPU_LICENCE"},
 }
 
 // otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that
@@ -135,20 +140,22 @@ func checkNames(names []string) error {
 }
 
 // folderFlags are the flags of every verb that looks at the node.
-func folderFlags(flags *pflag.FlagSet, c *node.Config) {
+func folderFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
 	flags.StringVar(&c.RootKind, "driver-root", c.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 }
 
 // moduleFlags are the flags about the modules of the driver.
-func moduleFlags(flags *pflag.FlagSet, c *node.Config) {
+func moduleFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.ModuleType, "kernel-module-type", c.ModuleType, "flavour of the kernel modules: auto, open or proprietary")
 	flags.IntVarP(&c.MaxThreads, "max-threads", "m", 0, "most compilers at a time; 0: as many as the container's processor and memory limits allow")
 	flags.BoolVar(&c.Fetch, "fetch-headers", c.Fetch, "fetch kernel headers from the system's package repositories when neither image nor host has them")
 	flags.StringVar(&c.Drivers, "drivers-dir", c.Drivers, "folder with <module>.conf files: parameters of modules")
 	flags.BoolVar(&c.DRM, "drm", false, "load nvidia-drm too")
 	flags.BoolVar(&c.RDMA, "rdma", false, "load nvidia-peermem where the node has a Mellanox device")
+	flags.BoolVar(&c.GDS, "gds", false, "load nvidia-fs (GPUDirect Storage) if the image has it; the driver is ready without it")
+	flags.BoolVar(&c.GDRCopy, "gdrcopy", false, "load gdrdrv (GDRCopy) if the image has it; the driver is ready without it")
 	flags.BoolVar(&c.NoCompile, "no-compile", false, "only use modules that the image or the cache has")
 	flags.BoolVar(&c.NoCompile, "nocompile", false, "the same, as older images spell it")
 	_ = flags.MarkHidden("nocompile")
@@ -159,10 +166,11 @@ func moduleFlags(flags *pflag.FlagSet, c *node.Config) {
 	flags.BoolVar(&c.UnloadNouveau, "unload-nouveau", false, "unload nouveau when it is loaded and nobody uses it")
 }
 
-// fabricFlags are the flags about NVLink switches and about memory across machines.
-func fabricFlags(flags *pflag.FlagSet, c *node.Config) {
+// fabricFlags are the flags about NVLink switches, about memory across machines, and about vGPUs.
+func fabricFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Fabric, "fabric", c.Fabric, "who manages the node's NVLink switches: auto (this container), external (a service of the host; ready waits for it) or ignore")
 	flags.StringVar(&c.FabricMode, "fabric-mode", c.FabricMode, "mode of the fabric manager: 0 bare metal, 1 shared NVSwitch, 2 vGPU; default: as its configuration says")
+	flags.StringVar(&c.VGPULicence, "vgpu-licence", c.VGPULicence, "what a vGPU without a licence means: warn (ready; metrics and status say it) or require (not ready)")
 	flags.StringVar(&c.IMEX, "imex", c.IMEX, "memory across machines: none, channel (the driver makes IMEX channel 0) or service (and nvidia-imex runs; not with ComputeDomains)")
 }
 
@@ -171,14 +179,14 @@ func fabricFlags(flags *pflag.FlagSet, c *node.Config) {
 const passphraseEnv = "DRIVER_MODULE_SIGNING_PASSPHRASE"
 
 // stopFlags are the flags about the stop.
-func stopFlags(flags *pflag.FlagSet, c *node.Config) {
+func stopFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.DurationVar(&c.Grace, "grace", c.Grace, "how long a stop may take; 0: some seconds less than the pod's terminationGracePeriodSeconds, as the API server says, or else than 30s")
 	flags.StringVar(&c.OnBusy, "on-busy", c.OnBusy, "when the driver is still in use then: detach (leave it, exit 0), fail (leave it, exit 14) or wait")
 	flags.DurationVar(&c.LockTimeout, "lock-timeout", c.LockTimeout, "how long to wait for another instance on this node")
 }
 
 // identityFlags are the names of this pod, image and node, for messages.
-func identityFlags(flags *pflag.FlagSet, c *node.Config) {
+func identityFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Pod, "pod", "", "name of this pod, for messages")
 	flags.StringVar(&c.PodNamespace, "pod-namespace", "", "namespace of this pod, for messages and Events")
 	flags.StringVar(&c.PodUID, "pod-uid", "", "uid of this pod, for Events")
@@ -187,14 +195,16 @@ func identityFlags(flags *pflag.FlagSet, c *node.Config) {
 }
 
 // complete adds to a configuration what has no flag.
-func complete(c *node.Config, env []string) {
+func complete(c *config.Config, env []string) {
 	if c.ModuleType == "auto" && envflags.Lookup(env, "OPEN_KERNEL_MODULES_ENABLED") == "true" {
 		c.ModuleType = "open"
 	}
 	if pass := envflags.Lookup(env, passphraseEnv); pass != "" {
 		c.SigningPassphrase = func() ([]byte, error) { return []byte(pass), nil }
 	}
+	c.ToolkitMissing = missingToolkit(env)
 	c.VGPU = envflags.Lookup(env, "DRIVER_TYPE") == "vgpu"
+	c.VGPUStrict = envflags.Lookup(env, "DISABLE_VGPU_VERSION_CHECK") == "false"
 	c.FabricSettings = map[string]string{}
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "NVFM_CONFIG_") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/kubernetes"
@@ -22,7 +23,12 @@ import (
 )
 
 func (p *program) initCommand(patience context.Context) *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
+	return p.startCommand(patience, &cfg, func() {})
+}
+
+// startCommand is a verb that starts the driver; before is called first.
+func (p *program) startCommand(patience context.Context, cfg *config.Config, before func()) *cobra.Command {
 	var reports reportFlags
 	var license bool
 	cmd := &cobra.Command{Use: "init", Short: "bring the driver up, serve it until SIGTERM, take it down", Args: noArgs,
@@ -36,27 +42,28 @@ func (p *program) initCommand(patience context.Context) *cobra.Command {
 			if unknown := envNames.Unknown(p.env, "DRIVER_", otherVariables...); len(unknown) > 0 {
 				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version.Own(), "variables", strings.Join(unknown, ", "))
 			}
-			return p.serve(cmd.Context(), patience, cfg, reports)
+			before()
+			return p.serve(cmd.Context(), patience, *cfg, reports)
 		}}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVarP(&license, "accept-license", "a", false, "say that you accept the license of the driver")
-	moduleFlags(f, &cfg)
-	fabricFlags(f, &cfg)
+	moduleFlags(f, cfg)
+	fabricFlags(f, cfg)
 	f.BoolVar(&cfg.Persistence, "persistence", cfg.Persistence, "run nvidia-persistenced")
 	f.StringVar(&cfg.OnPreflight, "preflight-on-failure", cfg.OnPreflight, "when a check finds the node unfit: exit, or wait (stay, not ready, and check again every minute and when a GPU changes)")
 	f.StringVar(&cfg.GPUInit, "gpu-init", cfg.GPUInit, "a GPU that does not come up: require (not ready until it does) or warn")
 	f.StringVar(&cfg.Digest, "config-digest", "", "value to leave in nvidia-driver.state for the GPU Operator's driver manager")
-	stopFlags(f, &cfg)
+	stopFlags(f, cfg)
 	f.StringVar(&cfg.Termination, "termination-log", cfg.Termination, "the pod's terminationMessagePath: why the container ends is written there")
-	folderFlags(f, &cfg)
-	identityFlags(f, &cfg)
+	folderFlags(f, cfg)
+	identityFlags(f, cfg)
 	reports.flags(f)
 	return cmd
 }
 
 // node makes the instance that a configuration describes.
-func (p *program) node(cfg node.Config, o node.Options) (*node.Node, error) {
+func (p *program) node(cfg config.Config, o node.Options) (*node.Node, error) {
 	complete(&cfg, p.env)
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -67,7 +74,7 @@ func (p *program) node(cfg node.Config, o node.Options) (*node.Node, error) {
 
 // serve runs an instance with everything that reports it. The reporter begins before the lock is taken, so
 // that an instance that waits is seen, and reports for the last time before the lock is given back.
-func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports reportFlags) error {
+func (p *program) serve(ctx, patience context.Context, cfg config.Config, reports reportFlags) error {
 	client := kubernetes.InCluster(func(name string) string { return envflags.Lookup(p.env, name) })
 	var reporter *report.Reporter
 	last := func() {
@@ -104,7 +111,7 @@ func (p *program) serve(ctx, patience context.Context, cfg node.Config, reports 
 }
 
 // finalReport bounds how long a stop waits for a server that does not answer: a part of the time that
-// node.Config.Grace leaves, and less when the patience has ended.
+// config.Config.Grace leaves, and less when the patience has ended.
 func finalReport(patience context.Context) (context.Context, context.CancelFunc) {
 	limit := 3 * time.Second
 	if patience.Err() != nil {
@@ -113,7 +120,7 @@ func finalReport(patience context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(context.WithoutCancel(patience), limit)
 }
 
-func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg node.Config, reports reportFlags) report.Options {
+func (p *program) reporting(client *kubernetes.Client, safe *kubernetes.SafeLoad, cfg config.Config, reports reportFlags) report.Options {
 	cfg.PodNamespace = cmp.Or(cfg.PodNamespace, client.Namespace())
 	o := report.Options{Events: reports.events, Condition: reports.condition, Features: reports.features, Taints: reports.taints, Client: client, Node: cfg.Host,
 		Pod: kubernetes.Pod(cfg.PodNamespace, cfg.Pod, cfg.PodUID), Log: p.log()}

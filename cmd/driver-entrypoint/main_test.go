@@ -15,7 +15,9 @@ import (
 	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -172,12 +174,12 @@ func TestExitCode(t *testing.T) {
 		{nil, 0},
 		{errors.New("x"), exitFailure},
 		{usageError{errors.New("x")}, exitUsage},
-		{node.ErrConfig, exitUsage},
+		{config.ErrConfig, exitUsage},
 		{&lock.HeldError{}, exitLocked},
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Headers, Status: preflight.Blocked}}}, exitUnsupported},
 		{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}, exitRefused},
 		{blockedError{&preflight.BlockedError{Checks: []preflight.Check{{Name: preflight.Signing, Status: preflight.Blocked}}}}, exitUnsupported},
-		{&kbuild.NoHeadersError{}, exitUnsupported},
+		{&buildtree.NoHeadersError{}, exitUnsupported},
 		{&host.NoModulesError{}, exitUnsupported},
 		{&kbuild.CompileError{Err: errors.New("x")}, exitCompile},
 		{&kmod.RefusedError{}, exitRefused},

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/lock"
@@ -53,7 +53,7 @@ func TestLog(t *testing.T) {
 
 func TestRest(t *testing.T) {
 	t.Parallel()
-	c := node.Defaults()
+	c := config.Defaults()
 	complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true", "DRIVER_TYPE=vgpu", "NVFM_CONFIG_A=1", "NVFM_CONFIG_B=x=y", "OTHER=1"})
 	if c.ModuleType != "open" || !c.VGPU || len(c.FabricSettings) != 2 || c.FabricSettings["B"] != "x=y" || c.Host == "" {
 		t.Errorf("%+v", c)
@@ -63,7 +63,7 @@ func TestRest(t *testing.T) {
 	}
 	complete(&c, []string{passphraseEnv + "= secret "})
 	assert.Equal(t, " secret ", string(require.Value(c.SigningPassphrase())(t)))
-	c = node.Defaults()
+	c = config.Defaults()
 	c.ModuleType, c.Host = "proprietary", "n1"
 	if complete(&c, []string{"OPEN_KERNEL_MODULES_ENABLED=true"}); c.ModuleType != "proprietary" || c.Host != "n1" {
 		t.Errorf("a flag counts more: %+v", c)

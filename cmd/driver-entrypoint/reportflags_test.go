@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/kubernetes"
 )
 
@@ -79,7 +80,7 @@ func TestReporting(t *testing.T) {
 	var stderr bytes.Buffer
 	p := &program{stderr: &stderr}
 	client := kubernetes.New("", "/nowhere")
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.Host, cfg.Pod, cfg.PodNamespace, cfg.PodUID = "node-1", "driver-x", "gpu", "u"
 	o := p.reporting(client, nil, cfg, reportFlags{events: true, features: "/x"})
 	if !o.Events || o.Condition || o.Features != "/x" || o.Node != "node-1" || o.Pod != kubernetes.Pod("gpu", "driver-x", "u") || o.Idle != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/envflags"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -22,7 +23,7 @@ import (
 )
 
 func (p *program) probeCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cmd := &cobra.Command{Use: "probe startup|ready|live", Short: "for the probes of this container: exit code 0 or 15",
 		Long: `startup and ready succeed when the instance in this container serves the driver; startup also writes the marker that the
 GPU Operator's validator waits for. live succeeds while the instance gives signs of life, also while it waits or compiles.`,
@@ -47,7 +48,7 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 }
 
 func (p *program) waitReadyCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	timeout := 20 * time.Minute
 	cmd := &cobra.Command{Use: "wait-ready", Short: "wait until the driver serves this node: for init containers of what needs it",
 		Long: `wait-ready ends with 0 when a driver serves this node and with 15 when it does not in time. It compares the status with the
@@ -64,11 +65,12 @@ node's lock, modules and driver root, so that a driver whose container was kille
 }
 
 func (p *program) preflightCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	var format string
 	cmd := &cobra.Command{Use: "preflight", Short: "check whether this node can have the driver, and say what to do where not", Args: noArgs,
 		Long: "preflight changes nothing. It ends with 11 when a check stops the driver.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			findToolkit(&cfg)
 			n, err := p.node(cfg, node.Options{})
 			if err != nil {
 				return err
@@ -95,7 +97,7 @@ func (p *program) preflightCommand() *cobra.Command {
 }
 
 func (p *program) compileCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	var into host.ImageCompile
 	var format string
 	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
@@ -125,7 +127,7 @@ modules below that folder instead of the cache.`,
 }
 
 // compile is for this node's cache, or into a folder for an image.
-func (p *program) compile(ctx context.Context, cfg node.Config, into host.ImageCompile) (*kbuild.Set, string, error) {
+func (p *program) compile(ctx context.Context, cfg config.Config, into host.ImageCompile) (*kbuild.Set, string, error) {
 	if into.Dir != "" {
 		complete(&cfg, p.env)
 		into.Flavour, into.MaxThreads = cfg.ModuleType, cfg.MaxThreads
@@ -135,6 +137,7 @@ func (p *program) compile(ctx context.Context, cfg node.Config, into host.ImageC
 	if len(into.Modules) > 0 {
 		return nil, "", usageError{errors.New("--modules is for --into: on a node all modules are compiled")}
 	}
+	findToolkit(&cfg)
 	n, err := p.node(cfg, node.Options{})
 	if err != nil {
 		return nil, "", err
@@ -143,8 +146,8 @@ func (p *program) compile(ctx context.Context, cfg node.Config, into host.ImageC
 }
 
 func (p *program) unloadCommand(patience context.Context) *cobra.Command {
-	cfg := node.Defaults()
-	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, node.BusyFail
+	cfg := config.Defaults()
+	cfg.LockTimeout, cfg.Grace, cfg.OnBusy = 10*time.Second, 100*time.Second, config.BusyFail
 	cmd := &cobra.Command{Use: "unload", Short: "take down a driver that was left in place: modules, root, device files", Args: noArgs,
 		Long: `unload needs the node's lock: stop the driver container first. It ends with 14 when the driver is in use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -183,7 +186,7 @@ func (p *program) holdersCommand() *cobra.Command {
 }
 
 func (p *program) statusCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	var format string
 	cmd := &cobra.Command{Use: "status", Short: "say what is known about the driver on this node", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -209,7 +212,7 @@ func (p *program) statusCommand() *cobra.Command {
 }
 
 func (p *program) reloadPeermemCommand() *cobra.Command {
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	var timeout time.Duration // none: a driver may wait for days until a GPU is free, and the operator counts restarts of this container, too
 	cmd := &cobra.Command{Use: "reload_nvidia_peermem", Short: "load nvidia-peermem when driver and network modules are there, then stay", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,6 +19,7 @@ import (
 type answer struct {
 	Driver  string   `json:"driver,omitempty"` // version of the loaded kernel driver
 	NVML    string   `json:"nvml,omitempty"`   // version of the library
+	CUDA    string   `json:"cuda,omitempty"`   // highest version of CUDA of the driver; left out where it is not known
 	Devices []device `json:"devices"`
 	Error   string   `json:"error,omitempty"`
 }
@@ -32,8 +33,9 @@ type device struct {
 	PCI    string  `json:"pci"`
 	Memory *memory `json:"memory,omitempty"`
 	// Percent of the last sample period in which a kernel ran.
-	Utilization *uint32 `json:"utilization,omitempty"`
-	Fabric      *fabric `json:"fabric,omitempty"`
+	Utilization *uint32  `json:"utilization,omitempty"`
+	Fabric      *fabric  `json:"fabric,omitempty"`
+	Licence     *licence `json:"licence,omitempty"`
 }
 
 // memory is in bytes. Memory that the driver reserves for itself counts as used: the NVML call that separates
@@ -78,6 +80,23 @@ func version() string {
 	return "unknown"
 }
 
+// cudaSymbol is the call about CUDA. A library that lacks it must not be asked: the program would end with an
+// unresolved symbol.
+const cudaSymbol = "nvmlSystemGetCudaDriverVersion"
+
+// cudaOf returns the highest version of CUDA that the driver runs, such as 12.2, and "" if NVML does not say:
+// the driver works without an answer.
+func cudaOf(lib nvml.Interface) string {
+	if lib.Extensions().LookupSymbol(cudaSymbol) != nil {
+		return ""
+	}
+	version, ret := lib.SystemGetCudaDriverVersion()
+	if ret != nvml.SUCCESS || version < 1000 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+}
+
 // ask stops when a call about the driver fails. A GPU that fails is left out; the error of the first such GPU
 // is reported.
 func ask(lib nvml.Interface, usage bool) (a answer) {
@@ -100,6 +119,7 @@ func ask(lib nvml.Interface, usage bool) (a answer) {
 		a.Error = "nvmlSystemGetNVMLVersion: " + ret.Error()
 		return a
 	}
+	a.CUDA = cudaOf(lib)
 	n, ret := lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		a.Error = "nvmlDeviceGetCount: " + ret.Error()
@@ -132,7 +152,7 @@ func describe(lib nvml.Interface, i int, usage bool) (d device, err error) {
 		return d, fmt.Errorf("device %d: PCI address: %s", i, ret.Error())
 	}
 	d.PCI = fmt.Sprintf("%08x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
-	d.Fabric = fabricOf(lib, h)
+	d.Fabric, d.Licence = fabricOf(lib, h), licenceOf(lib, h)
 	if usage {
 		if err := d.use(h); err != nil {
 			return d, fmt.Errorf("device %d: %w", i, err)

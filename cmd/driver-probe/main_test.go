@@ -85,6 +85,32 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestCUDA: the version is left out where NVML does not say, and nothing fails for it.
+func TestCUDA(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		symbol  string
+		version int
+		ret     nvml.Return
+		want    string
+	}{
+		{cudaSymbol, 12020, nvml.SUCCESS, `"cuda":"12.2","devices"`},
+		{cudaSymbol, 13050, nvml.SUCCESS, `"cuda":"13.5","devices"`},
+		{cudaSymbol, 9010, nvml.SUCCESS, `"cuda":"9.1","devices"`},
+		{cudaSymbol, 0, nvml.SUCCESS, `"nvml":"12.535.261.03","devices"`},
+		{cudaSymbol, 12020, nvml.ERROR_LIBRARY_NOT_FOUND, `"nvml":"12.535.261.03","devices"`},
+		{"other", 12020, nvml.SUCCESS, `"nvml":"12.535.261.03","devices"`},
+	} {
+		lib := fake("")
+		lib.ExtensionsFunc = func() nvml.ExtendedInterface { return symbols(c.symbol) }
+		lib.SystemGetCudaDriverVersionFunc = func() (int, nvml.Return) { return c.version, c.ret }
+		var stdout, stderr bytes.Buffer
+		if code := run(lib, nil, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), c.want) {
+			t.Errorf("%+v: exit code %d, %q, %q", c, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	const device = `{"uuid":"GPU-1","name":"Tesla T4","pci":"00000001:3b:02.0"`

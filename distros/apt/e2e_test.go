@@ -129,8 +129,13 @@ func aptGet(t *testing.T, lists, status string, want []string) []string {
 		t.Logf("apt-get: %v\n%s", err, out)
 		return nil
 	}
+	return installed(string(out))
+}
+
+// installed returns what apt-get -s says that it installs.
+func installed(out string) []string {
 	list := []string{}
-	for _, m := range regexp.MustCompile(`(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+) `).FindAllStringSubmatch(string(out), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+) `).FindAllStringSubmatch(out, -1) {
 		list = append(list, m[1]+" "+m[2])
 	}
 	slices.Sort(list)

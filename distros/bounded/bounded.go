@@ -45,6 +45,21 @@ func Text(path string, limit int64) (string, error) {
 	return string(data), err
 }
 
+// Head returns up to limit bytes from the start of a file of this machine, and nothing if the file cannot be
+// read: for callers that have another source, or a better message.
+func Head(path string, limit int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
 // FSFile returns the content of a file below root.
 func FSFile(root fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := root.Open(name)

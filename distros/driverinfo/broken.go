@@ -61,9 +61,9 @@ func (b Broken) Affects(flavour string) bool {
 	return len(b.Flavours) == 0 || slices.Contains(b.Flavours, flavour)
 }
 
-// CheckFlavour looks for a kernel in the ranges for a flavour. The error is a *BrokenError, a certain one if
-// there is any.
-func (r KernelRule) CheckFlavour(k Kernel, flavour string) error {
+// CheckFlavour looks for a kernel in the ranges for a flavour, and prefers a certain answer. It returns nil
+// if nothing speaks against the modules.
+func (r KernelRule) CheckFlavour(k Kernel, flavour string) *BrokenError {
 	var doubt *BrokenError
 	for _, b := range r.Broken {
 		if !b.Affects(flavour) {
@@ -76,9 +76,6 @@ func (r KernelRule) CheckFlavour(k Kernel, flavour string) error {
 		case in && doubt == nil:
 			doubt = &BrokenError{Flavour: flavour, Kernel: k, Broken: b}
 		}
-	}
-	if doubt == nil {
-		return nil
 	}
 	return doubt
 }
@@ -115,15 +112,22 @@ func atLeast(version, limit []int) (yes, known bool) {
 }
 
 // CheckFlavour compares a kernel and a flavour with the rule of the image, unless the rule was overridden.
-// The error is a *BrokenError.
-func (i Description) CheckFlavour(k Kernel, flavour string) error {
-	err := i.Kernel.CheckFlavour(k, flavour)
-	broken, ok := err.(*BrokenError) //nolint:errorlint // KernelRule returns it bare
-	if !ok || i.Overrides(KernelLimit) || i.Overrides(KernelBroken) {
+func (i Description) CheckFlavour(k Kernel, flavour string) *BrokenError {
+	broken := i.Kernel.CheckFlavour(k, flavour)
+	if broken == nil || i.Overrides(KernelLimit) || i.Overrides(KernelBroken) {
 		return nil
 	}
 	broken.Driver = i.Driver
 	return broken
+}
+
+// Breaks is CheckFlavour without doubts: it returns nil if it is not certain that the kernel breaks
+// the modules.
+func (i Description) Breaks(k Kernel, flavour string) *BrokenError {
+	if broken := i.CheckFlavour(k, flavour); broken != nil && broken.Certain {
+		return broken
+	}
+	return nil
 }
 
 // check returns what is wrong with a range: "" if nothing is.

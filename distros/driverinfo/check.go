@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
@@ -13,6 +14,7 @@ var (
 	driverShape = lazyregexp.New(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
 	branchShape = lazyregexp.New(`^R[1-9][0-9]{2,3}$`)
 	wordShape   = lazyregexp.New(`^[a-z0-9][a-z0-9.-]{0,63}$`)
+	cudaShape   = lazyregexp.New(`^[1-9][0-9]?\.[0-9]{1,2}$`)
 	seriesShape = lazyregexp.New(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
 	idShape     = lazyregexp.New(`^[0-9a-f]{64}$`)
 	// The kernel bounds a release to 64 bytes (__NEW_UTS_LEN).
@@ -25,6 +27,7 @@ const (
 
 	maxPrecompiled = 512
 	maxBroken      = 32 // ranges of a kernel rule
+	maxPatches     = 32
 )
 
 func (i Description) check() error {
@@ -46,6 +49,9 @@ func (i Description) check() error {
 			return bad(f.what, f.got, f.want)
 		}
 	}
+	if i.VGPU != "" && !slices.Contains(VGPULicences(), i.VGPU) {
+		return bad("vgpu", i.VGPU, "one of "+strings.Join(VGPULicences(), ", "))
+	}
 	for _, series := range []string{i.Kernel.Min, i.Kernel.Max} {
 		if series != "" && !seriesShape().MatchString(series) {
 			return bad("kernel limit", series, "a kernel series, such as 5.15")
@@ -61,6 +67,12 @@ func (i Description) check() error {
 		if wrong := b.check(); wrong != "" {
 			return fmt.Errorf("%w: a range of kernels: %s", ErrFormat, wrong)
 		}
+	}
+	if i.CUDA != "" && !cudaShape().MatchString(i.CUDA) {
+		return bad("cuda", i.CUDA, "a version of CUDA, such as 12.8")
+	}
+	if err := checkAdvisories(i.Advisories); err != nil {
+		return err
 	}
 	return i.checkLists()
 }
@@ -81,6 +93,12 @@ func (i Description) checkLists() error {
 		if !wordShape().MatchString(rule) {
 			return fmt.Errorf("%w: overridden rule %.80q is not a name", ErrFormat, rule)
 		}
+	}
+	if err := i.checkCompanions(); err != nil {
+		return err
+	}
+	if err := i.checkPatches(); err != nil {
+		return err
 	}
 	return i.checkPrecompiled()
 }

@@ -54,11 +54,18 @@ type Description struct {
 	Flavours   []string   `json:"flavours"`
 	Kernel     KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
 	Overridden []string   `json:"overridden,omitempty"` // names of the overridden rules, sorted
-	ID         string     `json:"id"`                   // 64 hex digits; images with equal content have equal IDs
+	// VGPU says whose licence a vGPU guest driver needs: one of VGPULicences. "": the driver is for whole GPUs.
+	VGPU string `json:"vgpu,omitempty"`
+	ID   string `json:"id"` // 64 hex digits; images with equal content have equal IDs
+
+	CUDA       string     `json:"cuda,omitempty"`       // highest version of CUDA that the driver runs natively: "12.2"; "" if that is not known
+	Advisories []Advisory `json:"advisories,omitempty"` // what is known of the release
 
 	// Toolchain says that compiler and sources are in the image: it can compile for other kernels.
 	Toolchain   bool          `json:"toolchain"`
 	Precompiled []Precompiled `json:"precompiled,omitempty"` // sets of modules in the image, sorted
+	Patches     []Patch       `json:"patches,omitempty"`     // changes to NVIDIA's sources that are compiled, by name
+	Companions  []Companion   `json:"companions,omitempty"`  // modules of other projects, in the order of their names
 }
 
 // Precompiled is one set of modules in an image.
@@ -121,6 +128,8 @@ func (i Description) Encode() ([]byte, error) {
 	i.Overridden = slices.Compact(slices.Sorted(slices.Values(i.Overridden)))
 	i.Precompiled = slices.Clone(i.Precompiled)
 	slices.SortFunc(i.Precompiled, comparePrecompiled)
+	i.Companions = slices.Clone(i.Companions)
+	slices.SortFunc(i.Companions, func(a, b Companion) int { return strings.Compare(a.Name, b.Name) })
 	if err := i.check(); err != nil {
 		return nil, err
 	}

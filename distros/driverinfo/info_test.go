@@ -187,6 +187,7 @@ func TestSeries(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(exampleText))
 	f.Add([]byte("{}"))
+	f.Add(require.Value(withCompanions().Encode())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		info, err := Read(fstest.MapFS{Path: {Data: data}})
 		if err != nil {

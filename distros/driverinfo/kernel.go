@@ -108,6 +108,10 @@ func numbers(release string) (n []int) {
 	return n
 }
 
+// CompareKernels orders kernel series by their numbers: 5.4 < 5.15 < 6.1 < 6.12. Only the numbers that both
+// have count, so 6.1.192 is within a limit of 6.1.
+func CompareKernels(a, b string) int { return compare(numbers(a), numbers(b)) }
+
 // compare orders versions by the numbers that both have.
 func compare(a, b []int) int {
 	n := min(len(a), len(b))

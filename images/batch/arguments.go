@@ -11,15 +11,15 @@ import (
 func (b *Batch) Arguments(flags ...string) (words []string) {
 	k := &b.Kernels
 	switches := map[string]bool{
-		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources,
+		"--one-image": k.Together, "--with-toolchain": k.Toolchain, "--with-sources": k.Sources, "--kmm": k.KMM,
 		"--allow-incompatible": b.Selection.AllowIncompatible, "--allow-missing-programs": b.Given.AllowMissing,
-		"--insecure-registry": b.Given.Insecure, "--no-fabric": b.Selection.NoFabric,
+		"--insecure-registry": b.Given.Insecure, "--no-fabric": b.Selection.NoFabric, "--no-patches": b.Selection.NoPatches,
 	}
 	values := map[string][]string{
 		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
 		"--base": {b.Plan.Base}, "--mirror": {recipe.PublicMirror(b.Plan.Mirror)}, "--repository": {b.Repository},
-		"--kernel": k.Specs, "--kernel-flavour": k.Flavours, "--modules": {strings.Join(k.Modules, ",")},
-		"--flavour": b.Selection.Flavours, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
+		"--kernel": k.Specs, "--kernel-from": k.From, "--kernel-flavour": k.Flavours, "--modules": {strings.Join(k.Modules, ",")},
+		"--flavour": b.Selection.Flavours, "--companions": {strings.Join(b.Selection.Companions, ",")}, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
 	}
 	for _, flag := range flags {
 		if switches[flag] {
@@ -36,8 +36,8 @@ func (b *Batch) Arguments(flags ...string) (words []string) {
 
 // lockCommand is the command that locks a section again with the flags of this call.
 func (b *Batch) lockCommand(section string) string {
-	words := b.Arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-flavour",
-		"--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--no-fabric")
+	words := b.Arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-from", "--kernel-flavour",
+		"--one-image", "--with-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--no-fabric", "--no-patches", "--companions")
 	for i, w := range words {
 		words[i] = shellWord(w)
 	}

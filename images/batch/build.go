@@ -138,6 +138,9 @@ func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, found f
 				}
 			}
 			once(r.Base.Digest, Download{Digest: r.Base.Digest, Name: r.Base.Name})
+			if err := fetchToolkits(ctx, plans, r, once); err != nil {
+				return err
+			}
 			if err := plans.Download(ctx, r); err != nil {
 				return b.explain(ctx, plans.Builder, im, err)
 			}
@@ -149,6 +152,21 @@ func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, found f
 				once(digest, Download{Digest: kind + digest, Path: plans.Store.Path(digest), Name: f.URL})
 			}
 		}
+	}
+	return nil
+}
+
+// fetchToolkits brings the images that modules are compiled in into the cache. One of this machine is where
+// it is: there is nothing to fetch.
+func fetchToolkits(ctx context.Context, plans *Plans, r *recipe.Recipe, once func(key string, d Download)) error {
+	for _, k := range r.Kernels {
+		if k.Toolkit == nil || k.Toolkit.Name == "" {
+			continue
+		}
+		if _, err := plans.Registry.Base(ctx, k.Toolkit.Location, r.Arch); err != nil {
+			return fmt.Errorf("image with kernel %s: %w", k.Release, err)
+		}
+		once(k.Toolkit.Digest, Download{Digest: k.Toolkit.Digest, Name: k.Toolkit.Name})
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -10,16 +12,19 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Kernels say for which kernels modules are compiled ahead of time, and what else goes into these images.
 type Kernels struct {
-	Specs     []string // as [recipe.SelectKernels] takes them; empty: nothing is compiled
+	Specs     []string // as [recipe.SelectKernels] takes them; empty: the only kernel of From
+	From      []string // images with headers and compiler, which are asked instead of the package repositories
 	Flavours  []string // of the kernels that "latest" and "all" mean
 	Modules   []string // to compile; empty: all that the sources offer
 	Together  bool     // one image for all kernels instead of one image a kernel
 	Toolchain bool     // compiler and sources go in as well
 	Sources   bool     // the sources of the kernel modules go in as well
+	KMM       bool     // the modules are laid out for Kernel Module Management too
 }
 
 var (
@@ -27,15 +32,34 @@ var (
 	kernelFlavour = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
 )
 
+// Compile says whether modules are compiled ahead of time.
+func (k *Kernels) Compile() bool { return len(k.Specs) > 0 || len(k.From) > 0 }
+
+// Words are the specs; "" stands for the only kernel of From.
+func (k *Kernels) Words() []string {
+	if len(k.Specs) == 0 && len(k.From) > 0 {
+		return []string{""}
+	}
+	return k.Specs
+}
+
+// IsListed says whether a word means other kernels when more are offered.
+func IsListed(word string) bool { return word == "" || recipe.IsListed(word) }
+
 // Check finds flags that say nothing without others, and names that cannot be right.
 func (k *Kernels) Check() error {
-	if len(k.Specs) == 0 {
+	for _, ref := range k.From {
+		if err := registry.CheckSource(ref); err != nil {
+			return fmt.Errorf("--kernel-from: %w", err)
+		}
+	}
+	if !k.Compile() {
 		for _, c := range []struct {
 			flag  string
 			given bool
 		}{
 			{"--kernel-flavour", len(k.Flavours) > 0}, {"--modules", len(k.Modules) > 0}, {"--one-image", k.Together},
-			{"--with-toolchain", k.Toolchain}, {"--with-sources", k.Sources},
+			{"--with-toolchain", k.Toolchain}, {"--with-sources", k.Sources}, {"--kmm", k.KMM},
 		} {
 			if c.given {
 				return fmt.Errorf("%s says something about modules that are compiled ahead of time: give --kernel too", c.flag)
@@ -54,7 +78,7 @@ func (k *Kernels) Check() error {
 	if err := CheckKernelFlavours(k.Flavours); err != nil {
 		return err
 	}
-	if len(k.Flavours) > 0 && !k.NeedsIndex() {
+	if len(k.Flavours) > 0 && !slices.ContainsFunc(k.Words(), IsListed) {
 		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")
 	}
 	for _, m := range k.Modules {
@@ -78,18 +102,27 @@ func CheckKernelFlavours(flavours []string) error {
 	return nil
 }
 
-// ListKernels gives the kernels that the repositories of a target offer.
+// ListKernels gives the kernels that the repositories of a target, or images of --kernel-from, offer.
 type ListKernels func(matrix.Target) ([]distros.Kernel, error)
 
-// NeedsIndex says whether only the repositories know which kernels are meant.
-func (k *Kernels) NeedsIndex() bool { return slices.ContainsFunc(k.Specs, recipe.IsListed) }
+// NeedsIndex says whether only the repositories, or images of --kernel-from, know which kernels are meant.
+func (k *Kernels) NeedsIndex() bool {
+	return len(k.From) > 0 || slices.ContainsFunc(k.Specs, recipe.IsListed)
+}
+
+// Offered lists the kernels that a batch chooses from.
+func (b *Batch) Offered(ctx context.Context, plans *Plans) ListKernels {
+	o := b.Plan
+	o.KernelFrom = b.Kernels.From
+	return func(t matrix.Target) ([]distros.Kernel, error) { return plans.Offered(ctx, t, o) }
+}
 
 // Expand turns targets into images: without kernels one image a target, else one for each kernel, or one for
 // all kernels.
 func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([]Image, error) {
 	var all []Image
 	for _, t := range targets {
-		if len(k.Specs) == 0 {
+		if !k.Compile() {
 			all = append(all, Image{Target: t, Plan: b.Plan})
 			continue
 		}
@@ -97,9 +130,12 @@ func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 		if err != nil {
 			return nil, err
 		}
+		if both := recipe.CompiledFlavours(t, b.Selection.Flavours); k.KMM && len(both) > 1 {
+			return nil, matrix.RequestErrorf("--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour", t.Tag(), strings.Join(both, ", "))
+		}
 		o := b.Plan
-		o.Together, o.Toolchain, o.Sources = k.Together, k.Toolchain, k.Sources
-		o.Modules, o.Flavours = k.Modules, b.Selection.Flavours
+		o.Together, o.Toolchain, o.Sources, o.KMM = k.Together, k.Toolchain, k.Sources, k.KMM
+		o.Modules, o.Flavours, o.KernelFrom = k.Modules, b.Selection.Flavours, b.Kernels.From
 		if k.Together {
 			o.Kernels = releases
 			all = append(all, Image{Target: t, Plan: o})
@@ -134,8 +170,14 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 			return suits(k) != nil
 		})
 		if len(offered) == 0 && len(all) > 0 {
-			return nil, matrix.RequestErrorf("--kernel: %w; the repositories have no other", suits(all[0]))
+			return nil, matrix.RequestErrorf("--kernel: %w; the %s have no other", suits(all[0]), k.Offering())
 		}
+		if err := k.inImages(all); err != nil {
+			return nil, &matrix.RequestError{Err: err}
+		}
+	}
+	if len(k.Specs) == 0 {
+		return k.only(offered)
 	}
 	for _, spec := range k.Specs {
 		if recipe.IsListed(spec) {
@@ -152,17 +194,25 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 	return releases, nil
 }
 
-// LockWord is how the lock notes a spec: with the flavours that narrow it.
+// LockWord is how the lock notes a spec: with the flavours that narrow it, and with the images that it
+// is about.
 func (k *Kernels) LockWord(spec string) string {
-	if len(k.Flavours) == 0 || !recipe.IsListed(spec) {
+	if !IsListed(spec) {
 		return spec
 	}
-	return fmt.Sprintf("%s %s", spec, strings.Join(slices.Compact(slices.Sorted(slices.Values(k.Flavours))), ","))
+	words := []string{cmp.Or(spec, "only")}
+	if len(k.Flavours) > 0 {
+		words = append(words, strings.Join(slices.Compact(slices.Sorted(slices.Values(k.Flavours))), ","))
+	}
+	for _, ref := range recipe.PublicImages(k.From) {
+		words = append(words, "from", cmp.Or(ref, "file"))
+	}
+	return strings.Join(words, " ")
 }
 
 // LockWords are those of all specs, sorted, each once.
 func (k *Kernels) LockWords() (all []string) {
-	for _, spec := range k.Specs {
+	for _, spec := range k.Words() {
 		all = append(all, k.LockWord(spec))
 	}
 	slices.Sort(all)

@@ -82,7 +82,7 @@ func (b *Batch) lockedTarget(t matrix.Target) ([]Image, error) {
 		return nil, fmt.Errorf("%w: %s", err, b.lockCommand(t.Tag()+"/"+t.Arch))
 	}
 	k := b.Kernels
-	k.Specs, k.Flavours = releases, nil
+	k.Specs, k.Flavours, k.From = releases, nil, nil
 	all, err := b.Expand([]matrix.Target{t}, &k, nil)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (b *Batch) lockedTarget(t matrix.Target) ([]Image, error) {
 // releases are the kernels that the specs meant when they were locked, so that no repository has to be asked
 // what the latest kernel is.
 func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err error) {
-	if k.Together && len(k.Specs) > 0 {
+	if k.Together && k.Compile() {
 		section, ok := l.Find(t.Tag(), t.Arch)
 		locked := []string(nil)
 		if ok {
@@ -109,8 +109,8 @@ func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err err
 		}
 		return locked, nil
 	}
-	for _, spec := range k.Specs {
-		if !recipe.IsListed(spec) {
+	for _, spec := range k.Words() {
+		if !IsListed(spec) {
 			releases = append(releases, spec)
 			continue
 		}

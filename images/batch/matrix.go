@@ -6,16 +6,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/patch"
 )
 
 // maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
 const maxKeyFile = 1 << 20
 
 // ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the
-// embedded one.
-func ReadMatrix(file string, embedded []byte) (*matrix.Matrix, error) {
+// embedded one, whose patches are in the folder carried.
+func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, error) {
 	if file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -25,7 +30,7 @@ func ReadMatrix(file string, embedded []byte) (*matrix.Matrix, error) {
 	}
 	data, err := os.ReadFile("matrix.yaml")
 	if errors.Is(err, fs.ErrNotExist) {
-		return matrix.Parse("matrix.yaml (embedded)", embedded)
+		return matrix.ParseWithFiles("matrix.yaml (embedded)", embedded, matrix.Files{Patch: patchReader(carried)})
 	}
 	if err != nil {
 		return nil, matrix.RequestErrorf("read the matrix: %w", err)
@@ -33,9 +38,50 @@ func ReadMatrix(file string, embedded []byte) (*matrix.Matrix, error) {
 	return parseMatrix("matrix.yaml", data)
 }
 
-// parseMatrix reads a matrix, and the keys of repositories that it names by file, relative to its own folder.
+// parseMatrix reads a matrix and the files that it names: keys of repositories relative to its own folder,
+// patches in that folder.
 func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
-	return matrix.ParseWithKeys(name, data, func(file string) (string, error) {
+	return parseNamed(name, data, func(string) {})
+}
+
+// MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the matrix writes
+// their paths: relative to its folder, except absolute paths. ok is false for a file that is no matrix.
+func MatrixFiles(file string) (names []string, ok bool, err error) {
+	if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" {
+		return nil, false, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, false, err
+	}
+	if !looksLikeMatrix(data) {
+		return nil, false, nil
+	}
+	_, err = parseNamed(file, data, func(name string) { names = append(names, name) })
+	slices.Sort(names)
+	return slices.Compact(names), true, err
+}
+
+// looksLikeMatrix reports whether a file has the keys of a matrix. It may still have errors.
+func looksLikeMatrix(data []byte) bool {
+	var keys struct{ Systems, Drivers yaml.Node }
+	return yaml.Unmarshal(data, &keys) == nil && !keys.Systems.IsZero() && !keys.Drivers.IsZero()
+}
+
+// parseNamed calls found for each file that the matrix names.
+func parseNamed(name string, data []byte, found func(file string)) (*matrix.Matrix, error) {
+	root, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return nil, matrix.RequestErrorf("open the folder of the matrix: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	patches := patchReader(root.FS())
+	patch := func(file string) (string, error) {
+		found(file)
+		return patches(file)
+	}
+	return matrix.ParseWithFiles(name, data, matrix.Files{Patch: patch, Key: func(file string) (string, error) {
+		found(file)
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(name), file)
 		}
@@ -50,5 +96,20 @@ func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
 		}
 		key, err := os.ReadFile(file)
 		return string(key), err
-	})
+	}})
+}
+
+// patchReader reads patches in a folder, and follows no link out of it.
+func patchReader(folder fs.FS) func(file string) (string, error) {
+	return func(file string) (string, error) {
+		st, err := fs.Stat(folder, file)
+		if err == nil && !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no regular file", file)
+		}
+		if err != nil {
+			return "", err
+		}
+		text, err := bounded.FSFile(folder, file, patch.MaxBytes)
+		return string(text), err
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/images/advisory"
+	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -21,8 +23,19 @@ type Pair struct {
 	// Components are the driver's programs and libraries for NVSwitch and NVLink: those that the image gets, and
 	// those that are left out because no public source has their checksum.
 	Components []Component `json:"components,omitempty" yaml:"components,omitempty"`
-	Excluded   string      `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
-	Limits     []string    `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
+	// VGPU says whose licence a driver for vGPU guests needs; "": it is for whole GPUs.
+	VGPU string `json:"vgpu,omitempty" yaml:"vgpu,omitempty"`
+	// Companions are those of --companions that fit: "nvidia-fs 2.13.5".
+	Companions []string `json:"companions,omitempty" yaml:"companions,omitempty"`
+	// Patches are those of the kernel sources that the image gets, with the flavours that they are for:
+	// "open-pci-resize-resource (open)".
+	Patches  []string `json:"patches,omitempty" yaml:"patches,omitempty"`
+	Excluded string   `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
+	Limits   []string `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
+
+	CUDA       string          `json:"cuda,omitempty" yaml:"cuda,omitempty"`             // the highest release that the driver runs natively
+	Runs       *cuda.Answer    `json:"runsCUDA,omitempty" yaml:"runsCUDA,omitempty"`     // how it runs the release that was asked for
+	Advisories []advisory.Note `json:"advisories,omitempty" yaml:"advisories,omitempty"` // what is known of the driver
 
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
 }
@@ -60,7 +73,8 @@ func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 }
 
 func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driver, arch string) (Pair, error) {
-	p := Pair{System: sys.ID, Driver: d.Version, Branch: d.Branch, Arch: arch}
+	p := Pair{System: sys.ID, Driver: d.Version, Branch: d.Branch, Arch: arch, VGPU: d.VGPU, CUDA: cuda.Of(d.Version, d.CUDA).String()}
+	s.IfTheyFit = s.IfTheyFit || s.All
 	s.Systems, s.Drivers, s.Archs, s.All = []string{sys.ID}, []string{d.Version}, []string{arch}, false
 	targets, err := m.Select(s)
 	if no, ok := errors.AsType[*matrix.IncompatibleError](err); ok {
@@ -76,10 +90,29 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 	if _, _, ok := d.Debian.Wants(sys.ID, arch); ok {
 		p.Source = "deb"
 	}
-	if !s.NoFabric {
+	for _, c := range p.Target.Companions {
+		p.Companions = append(p.Companions, c.Name+" "+c.Version)
+	}
+	p.Patches = patches(p.Target, p.Source)
+	if !s.NoFabric && d.VGPU == "" {
 		p.Components = components(p.Target.Driver, arch)
 	}
 	return p, nil
+}
+
+// patches returns those of a target's driver that are for its source and its flavours.
+func patches(t matrix.Target, source string) (all []string) {
+	from := matrix.SourceArchive
+	if source == "deb" {
+		from = matrix.SourcePackages
+	}
+	for _, p := range t.Driver.Patches {
+		flavours := slices.DeleteFunc(slices.Clone(p.Flavours), func(f string) bool { return !slices.Contains(t.Flavours, f) })
+		if slices.Contains(p.Sources, from) && len(flavours) > 0 {
+			all = append(all, p.Name+" ("+strings.Join(flavours, ", ")+")")
+		}
+	}
+	return all
 }
 
 // components returns what the matrix has for an architecture, and what NVIDIA's redist folder has beside it,

@@ -24,6 +24,9 @@ var address = regexp.MustCompile(`https?://(?:[^/\s@]*@)?([^/\s:]+(?::[0-9]+)?)\
 // without the target's name. What a server does not have is a cause of its own.
 func Of(err error, target string) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if e, ok := errors.AsType[*namedError](err); ok {
+		text = strings.Replace(text, e.name+": ", "", 1)
+	}
 	for target != "" { // "535.261.03-debian12: build 535.261.03-debian12 amd64: ..."
 		head, rest, ok := strings.Cut(text, ": ")
 		if !ok || !strings.Contains(head, target) {
@@ -118,5 +121,15 @@ func About(name string, err error) error {
 	if strings.Contains(err.Error(), name) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return &namedError{name, err}
 }
+
+// namedError is the error of an image, which may have another name than the target that it is counted for: an
+// image of one kernel.
+type namedError struct {
+	name string
+	err  error
+}
+
+func (e *namedError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *namedError) Unwrap() error { return e.err }

@@ -59,6 +59,9 @@ func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs
 	if err != nil {
 		return nil, err
 	}
+	if err := d.patch(ctx, env, r); err != nil {
+		return nil, err
+	}
 	return d, d.complete(r, spool)
 }
 
@@ -93,6 +96,9 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 		if !user.Exists(name) {
 			return fmt.Errorf("%w: it has no %s: is this a complete driver %s for %s?", ErrContent, name, r.Driver, r.Arch)
 		}
+	}
+	if r.VGPU != "" && !user.Exists(recipe.Gridd) {
+		return fmt.Errorf("%w: it has no %s: is this a driver for vGPU guests?", ErrContent, recipe.Gridd)
 	}
 	for _, flavour := range r.Flavours {
 		if dir := recipe.KernelDir(r.Driver, flavour); !d.Kernel.Exists(dir + "/Kbuild") {

@@ -53,18 +53,13 @@ func (c *changes) words(what string, old, now []string) {
 // The mirror is left out: it changes where packages come from and not which.
 func CompareRequests(old, now recipe.Request) []Change {
 	var c changes
-	name := func(base string) string {
-		if base == "" {
-			return "an image of the machine that locked"
-		}
-		return base
-	}
-	c.text("base image", name(old.Base), name(now.Base))
+	c.text("base image", imageName(old.Base), imageName(now.Base))
 	c.words("component", old.Components, now.Components)
 	c.words("repository", repositories(old), repositories(now))
 	c.text("repositories of the base", used(!old.OnlyThese), used(!now.OnlyThese))
 	c.words("wanted in the image", old.Image, now.Image)
 	c.words("wanted to compile", old.Compiler, now.Compiler)
+	c.words("image with kernels", imageNames(old.KernelFrom), imageNames(now.KernelFrom))
 	c.words("kernel", slices.Sorted(maps.Keys(old.Headers)), slices.Sorted(maps.Keys(now.Headers)))
 	for _, release := range slices.Sorted(maps.Keys(old.Headers)) {
 		if headers, ok := now.Headers[release]; ok {
@@ -72,8 +67,24 @@ func CompareRequests(old, now recipe.Request) []Change {
 		}
 	}
 	c.words("driver package", old.Driver, now.Driver)
+	c.words("companion package", old.Companions, now.Companions)
 	c.text("driver archive", archiveText(old), archiveText(now))
 	return c
+}
+
+// imageName is the reference of an image in words.
+func imageName(ref string) string {
+	if ref == "" {
+		return "an image of the machine that locked"
+	}
+	return ref
+}
+
+func imageNames(refs []string) (names []string) {
+	for _, ref := range refs {
+		names = append(names, imageName(ref))
+	}
+	return names
 }
 
 func used(yes bool) string {
@@ -118,7 +129,11 @@ func ComparePins(old, now recipe.Pins) []Change {
 	for _, release := range slices.Sorted(maps.Keys(old.Headers)) {
 		c.packages("headers of "+release, old.Headers[release], now.Headers[release])
 	}
+	for _, release := range slices.Sorted(maps.Keys(old.Toolkits)) {
+		c.text("image with kernel "+release+" "+now.Toolkits[release].Name, old.Toolkits[release].Digest, now.Toolkits[release].Digest)
+	}
 	c.packages("driver", old.Driver, now.Driver)
+	c.packages("companion", old.Companions, now.Companions)
 	return c
 }
 

@@ -48,7 +48,7 @@ func format(n *yaml.Node, flow bool) {
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if key := n.Content[i].Value; key == "targets" || key == "headers" {
+			if key := n.Content[i].Value; key == "targets" || key == "headers" || key == "kernel-images" {
 				sortKeys(n.Content[i+1])
 			}
 		}

@@ -24,14 +24,14 @@ func (t *Target) WithMirror(mirror string, asked recipe.Request) (recipe.Pins, e
 	if asked.Mirror == t.Asked.Mirror {
 		change = func(address string) (string, error) { return credentials(words, address), nil }
 	}
-	all := []*[]distros.Package{&p.Packages, &p.Compiler, &p.Driver}
+	all := []*[]distros.Package{&p.Packages, &p.Compiler, &p.Driver, &p.Companions}
 	headers := map[string][]distros.Package{}
 	for release, list := range p.Headers {
 		list = slices.Clone(list)
 		headers[release] = list
 		all = append(all, &list)
 	}
-	for _, list := range all[:3] {
+	for _, list := range all[:4] {
 		*list = slices.Clone(*list)
 	}
 	for _, list := range all {

@@ -19,16 +19,19 @@ type (
 		Targets map[string]section `yaml:"targets"`
 	}
 	section struct {
-		System   string              `yaml:"system"`
-		Driver   string              `yaml:"driver"`
-		Arch     string              `yaml:"arch"`
-		Kernels  []string            `yaml:"kernels,omitempty"`
-		Asked    request             `yaml:"asked"`
-		Base     recipe.Base         `yaml:"base"`
-		Packages []pinned            `yaml:"packages"`
-		Compiler []pinned            `yaml:"compiler,omitempty"`
-		Headers  map[string][]pinned `yaml:"headers,omitempty"`
-		Drivers  []pinned            `yaml:"driver-packages,omitempty"`
+		System   string                 `yaml:"system"`
+		Driver   string                 `yaml:"driver"`
+		Arch     string                 `yaml:"arch"`
+		Kernels  []string               `yaml:"kernels,omitempty"`
+		Asked    request                `yaml:"asked"`
+		Base     recipe.Base            `yaml:"base"`
+		Packages []pinned               `yaml:"packages"`
+		Compiler []pinned               `yaml:"compiler,omitempty"`
+		Headers  map[string][]pinned    `yaml:"headers,omitempty"`
+		Toolkits map[string]recipe.Base `yaml:"kernel-images,omitempty"`
+		Drivers  []pinned               `yaml:"driver-packages,omitempty"`
+
+		Companions []pinned `yaml:"companion-packages,omitempty"`
 	}
 	request struct {
 		recipe.Request `yaml:",inline"`
@@ -54,7 +57,8 @@ type (
 func sectionOf(t *Target) section {
 	s := section{
 		System: t.System, Driver: t.Driver, Arch: t.Arch, Kernels: t.Kernels, Asked: request{Request: t.Asked}, Base: t.Pins.Base,
-		Packages: pin(t.Pins.Packages), Compiler: pin(t.Pins.Compiler), Headers: map[string][]pinned{}, Drivers: pin(t.Pins.Driver),
+		Packages: pin(t.Pins.Packages), Compiler: pin(t.Pins.Compiler), Headers: map[string][]pinned{}, Toolkits: t.Pins.Toolkits, Drivers: pin(t.Pins.Driver),
+		Companions: pin(t.Pins.Companions),
 	}
 	if a := t.Asked.Archive; a != nil {
 		s.Asked.Archive = &archive{Digest: "sha256:" + a.SHA256, Size: a.Size, URL: a.URL}
@@ -88,10 +92,12 @@ func (s section) target(key string) (*Target, error) {
 	if !ok || tag == "" || s.System == "" || s.Driver == "" || s.Arch == "" {
 		return nil, errors.New("its name is not TAG/ARCH of its system, driver and arch")
 	}
-	if !strings.HasPrefix(s.Base.Digest, "sha256:") || !digestShape.MatchString(s.Base.Digest) {
-		return nil, fmt.Errorf("base: %.100q is no digest", s.Base.Digest)
+	for what, image := range s.images() {
+		if !strings.HasPrefix(image.Digest, "sha256:") || !digestShape.MatchString(image.Digest) {
+			return nil, fmt.Errorf("%s: %.100q is no digest", what, image.Digest)
+		}
 	}
-	t := &Target{Tag: tag, System: s.System, Driver: s.Driver, Arch: s.Arch, Kernels: s.Kernels, Asked: s.Asked.Request, Pins: recipe.Pins{Base: s.Base}}
+	t := &Target{Tag: tag, System: s.System, Driver: s.Driver, Arch: s.Arch, Kernels: s.Kernels, Asked: s.Asked.Request, Pins: recipe.Pins{Base: s.Base, Toolkits: s.Toolkits}}
 	if a := s.Asked.Archive; a != nil {
 		sum, ok := strings.CutPrefix(a.Digest, "sha256:")
 		if !ok || !digestShape.MatchString(a.Digest) || a.Size < 0 {
@@ -114,8 +120,20 @@ func (s section) target(key string) (*Target, error) {
 	if t.Pins.Compiler, err = packages(s.Compiler); err != nil {
 		return nil, err
 	}
+	if t.Pins.Companions, err = packages(s.Companions); err != nil {
+		return nil, err
+	}
 	t.Pins.Driver, err = packages(s.Drivers)
 	return t, err
+}
+
+// images are all images of a section, by what they are.
+func (s section) images() map[string]recipe.Base {
+	all := map[string]recipe.Base{"base": s.Base}
+	for release, image := range s.Toolkits {
+		all["image with kernel "+release] = image
+	}
+	return all
 }
 
 func packages(list []pinned) (out []distros.Package, err error) {

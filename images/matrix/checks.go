@@ -19,6 +19,7 @@ import (
 var (
 	sha256Shape    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	versionShape   = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
+	cudaShape      = regexp.MustCompile(`^[1-9][0-9]?\.[0-9]{1,2}$`)
 	kernelShape    = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
 	packageShape   = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]{1,127}$`) // Debian policy 5.6.1
 	componentShape = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]{0,63}$`)
@@ -107,8 +108,15 @@ func keyPath(s string) string {
 	return ""
 }
 
-// archiveURL accepts the URL of a driver's archive in one of its two forms.
+// archiveURL accepts the URL of a driver's archive in one of its two forms. Only a vGPU guest driver may be a
+// local file: everything else can be downloaded by everybody who has the matrix.
 func archiveURL(s string) string {
+	if local, ok := strings.CutPrefix(s, "file://"); ok && guestArchive.MatchString(local) {
+		if !path.IsAbs(local) || path.Clean(local) != local || strings.ContainsAny(local, "%?# \t") || len(local) > 4096 {
+			return "is no absolute path after file://, without blanks, % and .."
+		}
+		return ""
+	}
 	if wrong := webURL(s); wrong != "" {
 		return wrong
 	}

@@ -15,6 +15,13 @@ func withComponents(component, arch, url string) []byte {
 		"    components:\n      " + component + ":\n        " + arch + ": {url: \"" + url + "\", sha256: " + sum + "}\n")
 }
 
+const oneSystem = `systems:
+  - id: debian12
+    base: docker.io/library/debian:12
+    archs: [amd64]
+    kernels: [6.1]
+`
+
 func TestComponents(t *testing.T) {
 	t.Parallel()
 	const base = "https://example.com/"

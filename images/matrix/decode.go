@@ -14,7 +14,7 @@ type decoder struct {
 	errs Errors
 	refs []reference // checked when the whole file is read
 
-	readKey func(file string) (string, error) // nil: the names of key files stay
+	files Files
 }
 
 func (d *decoder) errorAt(line, col int, message string) {

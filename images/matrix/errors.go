@@ -81,6 +81,8 @@ func (e *UnknownError) Error() string {
 		hint = ": it is one of " + strings.Join(knownArchs, ", ")
 	case e.Kind == "flavour":
 		hint = ": it is one of " + strings.Join(knownFlavours, ", ")
+	case e.Kind == "system":
+		hint = ": driver-build list shows those of the matrix; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row"
 	default:
 		hint = ": driver-build list shows those of the matrix"
 	}

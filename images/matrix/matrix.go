@@ -22,6 +22,9 @@ type Matrix struct {
 	Systems  []System    // in the order of the file
 	Drivers  []Driver    // in the order of the file
 	Exclude  []Exclusion // in the order of the file
+
+	Companions []Companion // in the order of the file
+	Advisories []Advisory  // in the order of the file
 }
 
 // Defaults are settings that flags of the command override.
@@ -81,14 +84,23 @@ type Repository struct {
 
 // Driver is one release of the driver.
 type Driver struct {
-	Version  string                // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
-	Branch   string                // "R418"
-	Archives map[string]Archive    // by architecture; nil for a driver that only Debian has
-	Flavours []string              // Proprietary, Open, in this order
-	Kernel   driverinfo.KernelRule // on which kernels its modules compile
-	Debian   *Debian               // nil when Debian has no packages of it
+	Version  string             // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
+	Branch   string             // "R418"
+	Archives map[string]Archive // by architecture; nil for a driver that only Debian has
+	Flavours []string           // Proprietary, Open, in this order
+	// VGPU says whose licence a vGPU guest driver needs: one of driverinfo.VGPULicences. "": the driver is for
+	// whole GPUs.
+	VGPU   string
+	Kernel driverinfo.KernelRule // on which kernels its modules compile, with its patches
+	CUDA   string                // highest version of CUDA that it runs natively; "": as driver-build knows it
+	Debian *Debian               // nil when Debian has no packages of it
+	// Patches are changes to its kernel sources. Unpatched is Kernel without them, as in the file.
+	Patches   []Patch
+	Unpatched driverinfo.KernelRule
 	// Components are the programs and libraries of machines with NVSwitch and NVLink; nil: none is known.
 	Components Components
+	// Advisories are those of the matrix for this driver.
+	Advisories []driverinfo.Advisory
 }
 
 // Archive is a file with a driver: a .run archive, or an archive of NVIDIA's redist folder.
@@ -165,6 +177,9 @@ type Selection struct {
 	All               bool     // every pair that works; Systems, Drivers and Archs restrict it when given
 	Flavours          []string // empty: those of the driver
 	NoFabric          bool     // targets have no components
+	NoPatches         bool     // targets have no patches
+	Companions        []string // names of the companions that targets have, or AllCompanions; empty: none
+	IfTheyFit         bool     // a target without a companion that was named is no error; so with All
 	AllowIncompatible bool     // override the rules that can be overridden; see Target.Overridden
 }
 
@@ -175,7 +190,8 @@ type Target struct {
 	Driver     Driver
 	Arch       string
 	Flavours   []string
-	Overridden []string // the rules that AllowIncompatible overrode, with their reasons
+	Overridden []string    // the rules that AllowIncompatible overrode, with their reasons
+	Companions []Companion // the newest that fit, by name
 }
 
 // Tag returns the tag of the image: "418.87.01-ubuntu16.04".

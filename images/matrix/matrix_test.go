@@ -39,7 +39,7 @@ func TestParseFiveMistakes(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	if len(m.Systems) != 36 || len(m.Drivers) != 20 || m.Defaults.Profile != ProfileFull {
+	if len(m.Systems) != 43 || len(m.Drivers) != 21 || m.Defaults.Profile != ProfileFull {
 		t.Errorf("%d systems, %d drivers, profile %q", len(m.Systems), len(m.Drivers), m.Defaults.Profile)
 	}
 	var archive Archive

@@ -24,17 +24,24 @@ const (
 //
 // Values are taken as written: the version 418.10 is the text "418.10", not a number. Parse refuses anchors,
 // aliases, explicit tags, and several documents in one file.
-func Parse(name string, data []byte) (*Matrix, error) { return ParseWithKeys(name, data, nil) }
+func Parse(name string, data []byte) (*Matrix, error) { return ParseWithFiles(name, data, Files{}) }
 
-// ParseWithKeys is Parse, and replaces the names of key files of repositories by what readKey reads. An error
-// of readKey is a mistake at the place of the name.
-func ParseWithKeys(name string, data []byte, readKey func(file string) (string, error)) (*Matrix, error) {
-	d := &decoder{file: name, readKey: readKey}
+// Files read the files that a matrix names. An error is a mistake at the place of the name. nil: the
+// names stay.
+type Files struct {
+	Key   func(file string) (string, error) // of a repository: the text replaces the name
+	Patch func(file string) (string, error) // a path beside the matrix
+}
+
+// ParseWithFiles is Parse, and reads the files that the matrix names.
+func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
+	d := &decoder{file: name, files: files}
 	root := d.load(data)
 	m := new(Matrix)
 	if root != nil {
 		d.matrix(m, root)
 		d.references(m)
+		d.assignAdvisories(m)
 	}
 	if len(d.errs) > 0 {
 		return nil, d.errs.sorted()

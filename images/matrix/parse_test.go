@@ -21,6 +21,29 @@ func driverYAML(version, more string) string {
 	return fmt.Sprintf(`{version: %s, archives: {amd64: {url: "https://example.com/d/x.run", sha256: %s}}%s}`, version, goodSum, more)
 }
 
+// guestYAML returns a correct vGPU guest driver, if the end of the archive's name goes with the licence.
+func guestYAML(ending, licence string) string {
+	return fmt.Sprintf(`{version: 535.261.03, vgpu: %s, archives: {amd64: {url: "file:///srv/NVIDIA-Linux-x86_64-535.261.03%s", sha256: %s}}}`, licence, ending, goodSum)
+}
+
+// TestGuest: rows of vGPU guest drivers, and whether targets have one.
+func TestGuest(t *testing.T) {
+	t.Parallel()
+	for ending, licence := range map[string]string{
+		"-grid.run": "nvidia", "-grid-aws.run": "aws", "-grid-azure.run": "azure", "-grid-gcp.run": "google",
+	} {
+		m := require.Value(Parse("m", []byte(file(goodSystem, guestYAML(ending, licence)+", "+driverYAML("550.1.1", ""), ""))))(t)
+		assert.Equalf(t, licence, m.Drivers[0].VGPU, "%s", ending)
+		targets := require.Value(m.Select(Selection{All: true}))(t)
+		first, found := Guest(targets)
+		assert.Equalf(t, "535.261.03", first.Driver.Version, "%s", ending)
+		assert.Equalf(t, true, found, "%s", ending)
+		targets = require.Value(m.Select(Selection{All: true, Drivers: []string{"550.1.1"}}))(t)
+		_, found = Guest(targets)
+		assert.Equalf(t, false, found, "%s: of the other driver", ending)
+	}
+}
+
 // file joins the parts of a file.
 func file(systems, drivers, more string) string {
 	return "systems: [" + systems + "]\ndrivers: [" + drivers + "]\n" + more
@@ -93,6 +116,9 @@ func TestParseMistakes(t *testing.T) {
 		{"broken kernels twice", file(goodSystem, driverYAML("535.261.03", ", kernel: {broken: [{from: 6.1.187, below: 6.2, flavours: [open], reason: r}, {from: 6.1.190, reason: s}]}"), ""),
 			"the kernels from 6.1.190 on are in two ranges of the same flavour: the other is in line"},
 		{"flavour of broken kernels", file(goodSystem, driverYAML("535.261.03", ", kernel: {broken: [{from: 6.2, flavours: [opem], reason: r}]}"), ""), "(did you mean open?)"},
+		{"cuda", file(goodSystem, driverYAML("535.261.03", ", cuda: 12.8.1"), ""), `cuda "12.8.1" is no version of CUDA, such as 12.8`},
+		{"cuda of one number", file(goodSystem, driverYAML("535.261.03", ", cuda: 12"), ""), "is no version of CUDA"},
+		{"cuda with a path", file(goodSystem, driverYAML("535.261.03", ", cuda: ../12.8"), ""), "is no version of CUDA"},
 		{"kernels not in order", file(strings.Replace(goodSystem, "6.1]", "6.12, 6.2]", 1), good, ""), "kernel 6.2 after 6.12"},
 		{"base", file(strings.Replace(goodSystem, "debian:12", "Debian:12", 1), good, ""), "is no image reference"},
 		{"base without tag", file(strings.Replace(goodSystem, "debian:12\"", "debian\"", 1), good, ""), "names neither a tag nor a digest"},
@@ -110,6 +136,17 @@ func TestParseMistakes(t *testing.T) {
 		{"repository a word", file(system(`, repositories: [word]`), good, ""), "a repository must be a mapping"},
 		{"only none", file(system(`, only-these-repositories: true`), good, ""), "there would be none"},
 		{"components of rpm", file(rocky(`, components: [main]`), good, ""), "repositories of rpm packages have none"},
+		{"guest driver without vgpu", file(goodSystem, archive(`{url: "https://example.com/NVIDIA-Linux-x86_64-535.261.03-grid.run", sha256: `+goodSum+`}`), ""), "is a vGPU guest driver: add the key vgpu"},
+		{"host driver", file(goodSystem, archive(`{url: "https://example.com/NVIDIA-Linux-x86_64-535.261.03-vgpu-kvm.run", sha256: `+goodSum+`}`), ""), "is the driver of a vGPU host"},
+		{"vgpu of another driver", file(goodSystem, driverYAML("535.261.03", ", vgpu: aws"), ""), "does not end in -grid.run"},
+		{"vgpu of an unknown cloud", file(goodSystem, guestYAML("-grid.run", "asw"), ""), "(did you mean aws?)"},
+		{"vgpu of another cloud", file(goodSystem, guestYAML("-grid-azure.run", "aws"), ""), "is licensed for azure, the key vgpu says aws"},
+		{"vgpu on arm64", file(goodSystem, strings.Replace(guestYAML("-grid.run", "nvidia"), "amd64", "arm64", 1), ""), "for amd64 only"},
+		{"vgpu with debian", file(goodSystem, strings.TrimSuffix(guestYAML("-grid.run", "nvidia"), "}")+", debian: {"+deb+"}}", ""), "has both vgpu and debian"},
+		{"vgpu with components", file(goodSystem, strings.TrimSuffix(guestYAML("-grid.run", "nvidia"), "}")+`, components: {imex: {amd64: {url: "https://example.com/nvidia_imex-linux-x86_64-535.261.03-archive.tar.xz", sha256: `+goodSum+`}}}}`, ""), "has both vgpu and components"},
+		{"local file of another driver", file(goodSystem, archive(`{url: "file:///srv/NVIDIA-Linux-x86_64-535.261.03.run", sha256: `+goodSum+`}`), ""), "must begin with https://"},
+		{"local file that climbs", file(goodSystem, archive(`{url: "file:///srv/../NVIDIA-Linux-x86_64-535.261.03-grid.run", sha256: `+goodSum+`}`), ""), "is no absolute path after file://"},
+		{"local file of another machine", file(goodSystem, archive(`{url: "file://host/NVIDIA-Linux-x86_64-535.261.03-grid.run", sha256: `+goodSum+`}`), ""), "is no absolute path after file://"},
 		{"alias", file(rocky(`, aliases: [Rocky]`), good, ""), "is no name of a system"},
 		{"alias of a system", file(rocky(`, aliases: [rocky8]`), good, ""), `alias "rocky8" is the id of a system`},
 		{"alias twice", file(rocky(`, aliases: [rocky9.4, rocky9.4]`), good, ""), `alias "rocky9.4" appears twice`},

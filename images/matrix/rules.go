@@ -3,6 +3,8 @@ package matrix
 import (
 	"fmt"
 	"slices"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // firstOpen is the first branch with open kernel modules: 515.43.04 of May 2022 brought the kernel-open tree.
@@ -61,7 +63,7 @@ func flavourNotOffered(_ *Matrix, t Target) string {
 
 func kernelTooNew(_ *Matrix, t Target) string {
 	limit := t.Driver.Kernel
-	if len(t.System.Kernels) == 0 || limit.Max == "" || compareKernels(t.System.Kernels[0], limit.Max) <= 0 {
+	if len(t.System.Kernels) == 0 || limit.Max == "" || driverinfo.CompareKernels(t.System.Kernels[0], limit.Max) <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("the lowest kernel of %s is %s, driver %s builds up to %s: %s",
@@ -70,7 +72,7 @@ func kernelTooNew(_ *Matrix, t Target) string {
 
 func kernelTooOld(_ *Matrix, t Target) string {
 	n, limit := len(t.System.Kernels), t.Driver.Kernel
-	if n == 0 || limit.Min == "" || compareKernels(t.System.Kernels[n-1], limit.Min) >= 0 {
+	if n == 0 || limit.Min == "" || driverinfo.CompareKernels(t.System.Kernels[n-1], limit.Min) >= 0 {
 		return ""
 	}
 	return fmt.Sprintf("the highest kernel of %s is %s, driver %s needs %s",

@@ -24,11 +24,18 @@ func (d *decoder) matrix(m *Matrix, n *yaml.Node) {
 			d.driver(&v, n)
 			m.Drivers = append(m.Drivers, v)
 		})},
+		key{name: "companions", read: d.list("companions", func(n *yaml.Node) {
+			var c Companion
+			d.companion(&c, n)
+			d.uniqueCompanion(m, c, n)
+			m.Companions = append(m.Companions, c)
+		})},
 		key{name: "exclude", read: d.list("exclude", func(n *yaml.Node) {
 			var x Exclusion
 			d.exclusion(&x, n)
 			m.Exclude = append(m.Exclude, x)
 		})},
+		key{name: "advisories", read: d.advisories(&m.Advisories)},
 	)
 }
 
@@ -51,7 +58,8 @@ func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
 }
 
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
-	var branchAt, flavoursAt *yaml.Node
+	var branchAt, flavoursAt, kernelAt *yaml.Node
+	var patches []patchEntry
 	d.mapping(n, "a driver",
 		key{name: "version", required: true, read: d.readDefinition(kindDriver, &to.Version, driverVersion)},
 		key{name: "branch", read: func(n *yaml.Node) { branchAt = n; d.text("branch", &to.Branch)(n) }},
@@ -61,7 +69,10 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 			flavoursAt = n
 			d.texts("flavours", &to.Flavours, oneOf(knownFlavours))(n)
 		}},
-		key{name: "kernel", read: func(n *yaml.Node) { d.limits(&to.Kernel, n) }},
+		key{name: "vgpu", read: d.text("vgpu", &to.VGPU, oneOf(driverinfo.VGPULicences()))},
+		key{name: "kernel", read: func(n *yaml.Node) { kernelAt = n; d.limits(&to.Kernel, n) }},
+		key{name: "patches", read: d.patches(&patches)},
+		key{name: "cuda", read: d.text("cuda", &to.CUDA, shape(cudaShape, "is no version of CUDA, such as 12.8"))},
 		key{name: "debian", read: func(n *yaml.Node) {
 			to.Debian = new(Debian)
 			d.debian(to.Debian, n, &to.Version)
@@ -78,6 +89,7 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	if len(to.Archives) == 0 && to.Debian == nil {
 		d.errorf(n, "driver %s has no source: it needs archives or debian", to.Version)
 	}
+	d.checkGuest(to, n)
 	if slices.Contains(to.Flavours, Open) && major(to.Version) < firstOpen {
 		d.errorf(flavoursAt, "driver %s has no open kernel modules: they came with %d", to.Version, firstOpen)
 	}
@@ -90,6 +102,7 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	slices.SortFunc(to.Flavours, func(a, b string) int {
 		return slices.Index(knownFlavours, a) - slices.Index(knownFlavours, b)
 	})
+	d.checkPatches(to, patches, kernelAt)
 }
 
 func (d *decoder) archives(to *map[string]Archive, n *yaml.Node) {
@@ -115,7 +128,7 @@ func (d *decoder) limits(to *driverinfo.KernelRule, n *yaml.Node) {
 		key{name: "reason", read: d.text("reason", &to.Reason)},
 		key{name: "broken", read: d.broken(&to.Broken)},
 	)
-	if to.Min != "" && to.Max != "" && compareKernels(to.Min, to.Max) > 0 {
+	if to.Min != "" && to.Max != "" && driverinfo.CompareKernels(to.Min, to.Max) > 0 {
 		d.errorf(n, "kernel min %s is above max %s", to.Min, to.Max)
 	}
 	if to.Max != "" && to.Reason == "" {
@@ -137,7 +150,7 @@ func (d *decoder) broken(to *[]driverinfo.Broken) reader {
 		if b.From == "" {
 			return // reported already
 		}
-		if b.Below != "" && compareKernels(b.From, b.Below) >= 0 {
+		if b.Below != "" && driverinfo.CompareKernels(b.From, b.Below) >= 0 {
 			d.errorf(n, "a range of broken kernels begins at %s, which is not below %s", b.From, b.Below)
 		}
 		for i, other := range *to {
@@ -151,7 +164,7 @@ func (d *decoder) broken(to *[]driverinfo.Broken) reader {
 
 // overlap reports whether two ranges have a kernel and a flavour in common.
 func overlap(a, b driverinfo.Broken) bool {
-	if (a.Below != "" && compareKernels(b.From, a.Below) >= 0) || (b.Below != "" && compareKernels(a.From, b.Below) >= 0) {
+	if (a.Below != "" && driverinfo.CompareKernels(b.From, a.Below) >= 0) || (b.Below != "" && driverinfo.CompareKernels(a.From, b.Below) >= 0) {
 		return false
 	}
 	return slices.ContainsFunc(knownFlavours, func(f string) bool { return a.Affects(f) && b.Affects(f) })

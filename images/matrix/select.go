@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
@@ -55,11 +56,19 @@ func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*Incompatib
 	}
 	for _, t := range m.candidates(s) {
 		failed, overridden := m.checkRules(t, s.AllowIncompatible)
+		companions, missing := m.companions(t, s.Companions)
+		if s.All || s.IfTheyFit { // each target has what fits it
+			for i := range companions {
+				companions[i].Named = false
+			}
+		} else {
+			failed = append(failed, missing...)
+		}
 		if len(failed) > 0 {
 			bad = append(bad, failed...)
 			continue
 		}
-		t.Overridden = overridden
+		t.Overridden, t.Companions = overridden, companions
 		good = append(good, t)
 	}
 	if s.AllArchs && len(s.Archs) == 0 {
@@ -73,9 +82,24 @@ func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*Incompatib
 // unknown returns an error for every name that is not in the matrix.
 func (m *Matrix) unknown(s Selection) error {
 	return errors.Join(
-		checkNames("system", s.Systems, m.systemIDs()), checkNames("driver", s.Drivers, m.versions()),
+		m.checkSystems(s.Systems), checkNames("driver", s.Drivers, m.versions()),
 		checkNames("architecture", s.Archs, knownArchs), checkNames("flavour", s.Flavours, knownFlavours),
+		checkNames("companion", s.Companions, append([]string{AllCompanions}, driverinfo.Companions()...)),
 	)
+}
+
+// checkSystems also knows the names by which the GPU Operator asks: an alias, or a version after the system.
+func (m *Matrix) checkSystems(names []string) error {
+	var errs []error
+	for _, name := range names {
+		err := checkNames("system", []string{name}, m.systemIDs())
+		i := slices.IndexFunc(m.Systems, func(s System) bool { return slices.Contains(s.Aliases, name) || strings.HasPrefix(name, s.ID) })
+		if unknown, ok := errors.AsType[*UnknownError](err); ok && i >= 0 {
+			unknown.Nearest = []string{m.Systems[i].ID}
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // CheckArch returns an [UnknownError] for what is no architecture of driver images.
@@ -122,6 +146,9 @@ func (m *Matrix) candidates(s Selection) []Target {
 			flavours := drv.Flavours
 			if s.NoFabric {
 				drv.Components = nil
+			}
+			if s.NoPatches {
+				drv.Patches, drv.Kernel = nil, drv.Unpatched
 			}
 			if len(s.Flavours) > 0 {
 				flavours = inOrder(knownFlavours, s.Flavours)

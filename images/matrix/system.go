@@ -6,6 +6,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // armour begins a key that is written out.
@@ -80,7 +81,7 @@ func (d *decoder) kernels(to *[]string, n *yaml.Node) {
 		if k == "" {
 			return
 		}
-		if last != "" && compareKernels(last, k) >= 0 {
+		if last != "" && driverinfo.CompareKernels(last, k) >= 0 {
 			d.errorf(n, "kernel %s after %s: list the kernels from the lowest to the highest", k, last)
 			return
 		}
@@ -133,10 +134,10 @@ func (d *decoder) keyText(to *string) reader {
 			}
 			return ""
 		})(n)
-		if *to == "" || strings.Contains(*to, armour) || d.readKey == nil {
+		if *to == "" || strings.Contains(*to, armour) || d.files.Key == nil {
 			return
 		}
-		text, err := d.readKey(*to)
+		text, err := d.files.Key(*to)
 		if err != nil {
 			d.errorf(n, "key %s cannot be read: %v", quoted(*to), err)
 		}

@@ -159,8 +159,9 @@ func hasModules(ctx context.Context, l v1.Layer) (modules bool, err error) {
 		_, _, ok := moduleset.Split(name)
 		switch {
 		case h.Typeflag == tar.TypeDir:
-		case ok && h.Typeflag == tar.TypeReg:
+		case ok && (h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeLink):
 			modules = true
+		case recipe.InFolder(name, recipe.KMMDir) && h.Typeflag == tar.TypeReg: // moduleset finds those that no set has
 		default:
 			other = name
 		}

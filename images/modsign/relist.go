@@ -50,7 +50,7 @@ func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []e
 	if of.Compression, err = compressionOf(examined[at]); err != nil {
 		return "", err
 	}
-	made, digest, err := inventory.ListLayer(ctx, layers, of, inventory.Replace(files, recipe.ModulesDir, modules))
+	made, digest, err := inventory.ListLayer(ctx, layers, of, inventory.Replace(inventory.Replace(files, recipe.ModulesDir, modules), recipe.KMMDir, modules))
 	examined[at].Layer = made
 	return digest, err
 }

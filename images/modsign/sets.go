@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/kmm"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -59,6 +60,10 @@ func hashOf(set *kbuild.Set) (crypto.Hash, error) {
 // Sign adds the sets of a layer to tree, with signatures. The sets lie in the store's folder while that
 // happens.
 func (s Signatures) Sign(ctx context.Context, store *fetch.Store, l v1.Layer, tree *rootfs.Tree) error {
+	forKMM, err := moduleset.ForKMM(ctx, l)
+	if err != nil {
+		return err
+	}
 	return moduleset.Each(ctx, store, l, func(set *kbuild.Set, work string) error {
 		signed := filepath.Join(work, "signed")
 		if err := os.Mkdir(signed, 0o755); err != nil {
@@ -71,6 +76,9 @@ func (s Signatures) Sign(ctx context.Context, store *fetch.Store, l v1.Layer, tr
 		if made, err = (kbuild.Cache{Dir: filepath.Join(work, "changed")}).Put(ctx, made); err != nil {
 			return err
 		}
-		return moduleset.Add(tree, made)
+		if err := moduleset.Add(tree, made); err != nil || !forKMM {
+			return err
+		}
+		return kmm.Add(tree, made)
 	})
 }

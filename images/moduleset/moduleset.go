@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -94,12 +95,68 @@ func Each(ctx context.Context, store *fetch.Store, l v1.Layer, f func(set *kbuil
 	return nil
 }
 
-// extract copies the sets of modules of a layer to a folder and names them, in their order. Other files are
-// passed over.
+// extract copies the sets of modules of a layer to a folder and names them, in their order.
 func extract(ctx context.Context, l v1.Layer, dir string) (names []string, err error) {
+	first := map[string]string{} // name of a module in the layer -> its copy here, until a set names it too
+	err = eachFile(ctx, l, func(m member) error {
+		if m.set == "" {
+			first[m.name] = filepath.Join(dir+".kmm", strconv.Itoa(len(first)))
+			return copyFile(first[m.name], m.content)
+		}
+		if len(names) == 0 || names[len(names)-1] != m.set {
+			names = append(names, m.set)
+		}
+		name := filepath.Join(dir, m.set, m.file)
+		if m.link == "" {
+			return copyFile(name, m.content)
+		}
+		from, ok := first[m.link]
+		if !ok {
+			return fmt.Errorf("%w: it is a second name of %.100s, which is no module before it in the layer", rootfs.ErrFormat, m.link)
+		}
+		delete(first, m.link)
+		return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Rename(from, name))
+	})
+	for name := range first {
+		return nil, errors.Join(err, fmt.Errorf("%w: %.100s belongs to no set of modules: the image was changed after driver-build made it; build it again", rootfs.ErrFormat, name))
+	}
+	return names, err
+}
+
+// member is a file of a set of modules, or a module in recipe.KMMDir, which then is the first name of a file
+// of a set.
+type member struct {
+	name      string // in the layer
+	set, file string // "" for a module in recipe.KMMDir
+	link      string // first name of the file; "": content is the file's
+	content   io.Reader
+}
+
+// memberOf returns what a member of a layer is. It is not ok for what neither a set nor KMM has, and for the
+// files that depmod makes of the modules.
+func memberOf(h *tar.Header) (m member, ok bool, err error) {
+	if m.name, err = rootfs.Clean(h.Name); err != nil {
+		return m, false, err
+	}
+	if m.set, m.file, ok = Split(m.name); !ok {
+		m.set, m.file = "", ""
+	}
+	switch {
+	case h.Typeflag == tar.TypeReg:
+		return m, ok || recipe.InFolder(m.name, recipe.KMMDir) && strings.HasSuffix(m.name, ".ko"), nil
+	case h.Typeflag == tar.TypeLink && ok:
+		m.link, err = rootfs.Clean(h.Linkname)
+		return m, true, err
+	}
+	return m, false, nil
+}
+
+// eachFile calls f for each member of the sets of modules in a layer, and for the modules in recipe.KMMDir,
+// which come first. Other files are passed over.
+func eachFile(ctx context.Context, l v1.Layer, f func(member) error) (err error) {
 	r, err := layer.Open(l)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	files := 0
@@ -108,32 +165,45 @@ func extract(ctx context.Context, l v1.Layer, dir string) (names []string, err e
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			_, err = io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
-			return names, err
+			return err
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read a layer with modules: %w", err)
+			return fmt.Errorf("read a layer with modules: %w", err)
 		}
-		name, err := rootfs.Clean(h.Name)
+		m, ok, err := memberOf(h)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		set, file, ok := Split(name)
-		if !ok || h.Typeflag != tar.TypeReg {
+		if !ok {
 			continue
 		}
-		if len(names) == 0 || names[len(names)-1] != set {
-			names = append(names, set)
-		}
 		if h.Size > maxModule {
-			return nil, fmt.Errorf("%s: %w: %d bytes, no module is that large", name, rootfs.ErrTooLarge, h.Size)
+			return fmt.Errorf("%s: %w: %d bytes, no module is that large", m.name, rootfs.ErrTooLarge, h.Size)
 		}
 		if files++; files > maxFiles {
-			return nil, fmt.Errorf("%s: %w: more than %d files of modules in a layer", name, rootfs.ErrTooLarge, maxFiles)
+			return fmt.Errorf("%s: %w: more than %d files of modules in a layer", m.name, rootfs.ErrTooLarge, maxFiles)
 		}
-		if err := copyFile(filepath.Join(dir, set, file), tr); err != nil {
-			return nil, fmt.Errorf("copy %s: %w", name, err)
+		m.content = tr
+		if err := f(m); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
+}
+
+// errFound ends the reading of a layer.
+var errFound = errors.New("found")
+
+// ForKMM says whether a layer has its modules in recipe.KMMDir too. It reads the layer up to the first
+// of them.
+func ForKMM(ctx context.Context, l v1.Layer) (is bool, err error) {
+	err = eachFile(ctx, l, func(m member) error {
+		is = m.set == ""
+		return errFound
+	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return is, err
 }
 
 func copyFile(name string, r io.Reader) error {

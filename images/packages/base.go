@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -85,7 +86,7 @@ var ErrBase = errors.New("unsuitable base")
 // CheckSystem refuses a base of another system than the target's: its packages and libraries would not fit.
 func CheckSystem(base *rootfs.Tree, d distros.Distro) error {
 	d = distros.Userland(d)
-	id, version, err := distros.ReadOSRelease(base.OpenFS())
+	id, version, err := osrelease.Read(base.OpenFS())
 	if err != nil {
 		return fmt.Errorf("%w: it has no os-release, so it cannot be checked to be %s: %w", ErrBase, d.ID(), err)
 	}

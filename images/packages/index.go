@@ -92,6 +92,13 @@ func Resolve(ctx context.Context, repos Repositories, w recipe.Wants, driver str
 		}
 		p.Driver = append(p.Driver, *found)
 	}
+	for _, want := range w.Companions {
+		found, err := x.find(want, "")
+		if err != nil {
+			return p, err
+		}
+		p.Companions = append(p.Companions, *found)
+	}
 	slices.SortFunc(p.Driver, func(a, b distros.Package) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil
 }

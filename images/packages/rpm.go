@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -97,14 +99,13 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 				return nil, fmt.Errorf("subscription of this machine: %w", err)
 			}
 		}
-		off, err := repoconf.ReadDisabled(options.Root, options.Vars, extraRepositories(of)...)
+		older, err := olderKernels(options, of)
 		if err != nil {
-			return nil, fmt.Errorf("repositories of the base: %w", err)
+			return nil, err
 		}
-		for _, s := range off {
-			s.SkipUnavailable = true // a mirror need not have them
-			sources = append(sources, s)
-		}
+		sources = append(slices.DeleteFunc(sources, func(s repoconf.Source) bool {
+			return slices.ContainsFunc(older, func(o repoconf.Source) bool { return o.ID == s.ID })
+		}), older...)
 	}
 	for i, rep := range of.Repositories {
 		s := repoconf.Source{Origin: "matrix", ID: fmt.Sprintf("matrix-%d", i+1), Key: rep.Key, GPGKeys: rep.GPGKeys, GPGCheck: true}
@@ -116,12 +117,41 @@ func rpmSources(options rpm.Options, of Sources) (sources []repoconf.Source, err
 	return sources, nil
 }
 
-// extraRepositories are the ids of repositories with headers of the kernels to compile for.
-func extraRepositories(s Sources) (ids []string) {
-	if system, ok := s.Distro.(distros.RPM); ok {
-		for _, release := range s.Kernels {
-			ids = append(ids, system.ExtraRepositories(release, s.Arch)...)
+// olderKernels are the repositories with the headers of kernels to compile for that the others no longer
+// have: those that the base has switched off, and those of a subscription. RHEL's have one address for each
+// minor version: the kernel's.
+func olderKernels(options rpm.Options, of Sources) (out []repoconf.Source, err error) {
+	system, ok := of.Distro.(distros.RPM)
+	if !ok {
+		return nil, nil
+	}
+	for _, release := range of.Kernels {
+		vars := maps.Clone(options.Vars)
+		if versions := system.ReleaseVers(release); len(versions) > 0 {
+			vars["releasever"] = versions[0]
+		}
+		ids := system.ExtraRepositories(release, of.Arch)
+		found, err := repoconf.ReadDisabled(options.Root, vars, ids...)
+		if err != nil {
+			return nil, fmt.Errorf("repositories of the base: %w", err)
+		}
+		subscribed, err := repoconf.ReadSubscribed(options.Root, options.Machine, vars, ids...)
+		if err != nil {
+			return nil, fmt.Errorf("subscription of this machine: %w", err)
+		}
+		for _, s := range append(found, subscribed...) {
+			s.SkipUnavailable = true // a mirror need not have them
+			same := func(o repoconf.Source) bool {
+				return slices.Equal(o.BaseURLs, s.BaseURLs) && o.MirrorList == s.MirrorList && o.Metalink == s.Metalink
+			}
+			if slices.ContainsFunc(out, same) {
+				continue
+			}
+			if slices.ContainsFunc(out, func(o repoconf.Source) bool { return o.ID == s.ID }) {
+				s.ID += "-" + vars["releasever"] // that of another minor version
+			}
+			out = append(out, s)
 		}
 	}
-	return ids
+	return out, nil
 }

@@ -52,6 +52,10 @@ type Driver struct {
 	Flavours []string // of the kernel modules
 	Min, Max string   // kernel limits, "" for none
 	Reason   string   // where Max comes from
+	CUDA     string   // the highest release that it runs natively, "" when not known
+	Runs     string   // how it runs the release of CUDA that was asked for, "" when none was
+	Faults   []string // what is known of the release
+
 	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are
 	// those that NVIDIA has, and whose checksum no public source has.
 	Components, Unknown []string
@@ -66,6 +70,9 @@ type Cell struct {
 	Digest               string    // "sha256:..." of the manifest for the architecture, "" when not known
 	Size                 int64     // compressed bytes, 0 when not known
 	Kernels              []string  // series of the system that the modules compile on
+	Companions           []string  // modules that are compiled with the driver's: "nvidia-fs 2.13.5"
+	Omitted              string    // companions that the image lacks for a kernel, and why
+	Patches              []string  // of the kernel sources: "open-pci-resize-resource (open)"
 	Modules              []string  // kernel releases that the registry has images with compiled modules for
 	Source               string    // "run", "redist" or "deb": where the driver comes from
 	Created              time.Time // zero when not known

@@ -28,6 +28,7 @@ func sample(t testing.TB) Report {
 		})
 	}
 	r.Drivers[1].Components, r.Drivers[1].Unknown = []string{"fabricmanager (amd64, arm64)", "nvlsm (amd64, arm64)"}, []string{"imex (amd64, arm64)"}
+	r.Drivers[1].CUDA, r.Drivers[1].Runs, r.Drivers[1].Faults = "13.2", "CUDA 13.3: minor-version: with limits", []string{"known to be bad: <b>pods</b> stay Pending"}
 	r.Drivers[1].Newest = "595.91.07"
 	for _, s := range m.Systems {
 		r.Systems = append(r.Systems, System{ID: s.ID, Base: s.Base, Archs: s.Archs, Kernels: s.Kernels})
@@ -46,6 +47,8 @@ func sample(t testing.TB) Report {
 			c.State, c.Why = OutOfDate, "base image: sha256:0f0f0f0f0f0f is now sha256:1e1e1e1e1e1e"
 		case 8:
 			c.Modules, c.Source = []string{"6.1.0-53-amd64", "6.1.0-50-amd64", "6.1.0-50-cloud-amd64"}, "deb"
+			c.Patches, c.Companions = []string{"open-pci-resize-resource (open)"}, []string{"gdrdrv 2.5.2", "nvidia-fs 2.13.5"}
+			c.Omitted = "nvidia-fs for 6.1.0-50-amd64 (open): error: <unknown> field"
 		case 9:
 			if n%22 == 9 {
 				c.State, c.Why, c.Digest, c.Size, c.Created = Unknown, "the registry answered 503 Service Unavailable", "", 0, time.Time{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -19,12 +20,16 @@ const (
 	roleDriver   = "driver"
 	roleCompiler = "compiler"
 	rolePart     = "component of the driver"
+	rolePatch    = "patch of the driver"
 	roleHeaders  = "headers of "
-	roleProgram  = "program"
-	roleSigner   = "signing certificate"
-	roleMatrix   = "matrix"
-	roleLock     = "lock"
-	roleConfig   = "configuration"
+	roleToolkit  = "image with headers and compiler of "
+
+	roleCompanion = "companion"
+	roleProgram   = "program"
+	roleSigner    = "signing certificate"
+	roleMatrix    = "matrix"
+	roleLock      = "lock"
+	roleConfig    = "configuration"
 )
 
 // The other annotations: what a recipe knows of a package or an archive, as a name cannot be taken apart (the
@@ -38,6 +43,12 @@ const (
 	noteSize    = "size" // bytes
 	noteFormat  = "format"
 	notePart    = "component"
+
+	// Of a companion; notePart and noteVersion are taken by its archive or package.
+	noteCompanion        = "companion"
+	noteCompanionVersion = "companion version"
+	noteFlavours         = "flavours"
+	noteLicence          = "licence"
 )
 
 // formatRedist is the format of a driver's archive that is none of the usual .run archives.
@@ -57,28 +68,37 @@ func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
 			add(role, packageResource(p))
 		}
 	}
-	base := Resource{Name: cmp.Or(r.Base.Name, "base"), Digest: digestOf(r.Base.Digest)}
-	if r.Base.Name != "" {
-		base.URI = "docker://" + r.Base.Name + "@" + r.Base.Digest
-	}
-	add(roleBase, base)
+	add(roleBase, imageResource(r.Base, "base"))
 	packages(rolePackage, r.Packages)
 	packages(roleDriver, r.Source.Packages)
 	packages(roleCompiler, r.Compiler)
 	for _, k := range r.Kernels {
 		packages(roleHeaders+k.Release, k.Headers)
+		if k.Toolkit != nil {
+			add(roleToolkit+k.Release, imageResource(*k.Toolkit, "toolkit"))
+		}
 	}
 	if file := r.Source.Archive(); file != nil {
-		d := Resource{Name: path.Base(file.URL), URI: file.URL, Digest: map[string]string{"sha256": file.SHA256}, Annotations: sizeNote(file.Size)}
+		d := fileResource(*file)
 		if r.Source.Redist != nil {
 			d.Annotations[noteFormat] = formatRedist
 		}
 		add(roleDriver, d)
 	}
 	for _, c := range r.Fabric {
-		d := Resource{Name: path.Base(c.File.URL), URI: c.File.URL, Digest: map[string]string{"sha256": c.File.SHA256}, Annotations: sizeNote(c.File.Size)}
+		d := fileResource(c.File)
 		d.Annotations[notePart], d.Annotations[noteVersion] = c.Name, c.Version
 		add(rolePart, d)
+	}
+	for _, c := range r.Companions {
+		add(roleCompanion, companionResource(c))
+	}
+	for _, p := range r.Patches {
+		d := Resource{Name: p.Name, URI: p.URL, Digest: map[string]string{"sha256": p.SHA256}}
+		if p.URL == "" {
+			d.Content = []byte(p.Text)
+		}
+		add(rolePatch, d)
 	}
 	for _, p := range r.Entrypoint {
 		add(roleProgram, Resource{Name: p.Name, Digest: map[string]string{"sha256": p.SHA256}})
@@ -98,6 +118,33 @@ func dependencies(r *recipe.Recipe, run Run) (all []Resource) {
 		add(roleConfig, d)
 	}
 	return sorted(all)
+}
+
+// fileResource is an archive that was downloaded.
+func fileResource(file fetch.File) Resource {
+	return Resource{Name: path.Base(file.URL), URI: file.URL, Digest: map[string]string{"sha256": file.SHA256}, Annotations: sizeNote(file.Size)}
+}
+
+func companionResource(c recipe.Companion) (d Resource) {
+	if c.Package != nil {
+		d = packageResource(*c.Package)
+	} else {
+		d = fileResource(*c.File)
+	}
+	d.Annotations[noteCompanion], d.Annotations[noteCompanionVersion], d.Annotations[noteLicence] = c.Name, c.Version, c.Licence
+	if len(c.Flavours) > 0 {
+		d.Annotations[noteFlavours] = strings.Join(c.Flavours, " ")
+	}
+	return d
+}
+
+// imageResource names an image as a registry does; one that came from a file has only a word.
+func imageResource(image recipe.Base, word string) Resource {
+	d := Resource{Name: cmp.Or(image.Name, word), Digest: digestOf(image.Digest)}
+	if image.Name != "" {
+		d.URI = "docker://" + image.Name + "@" + image.Digest
+	}
+	return d
 }
 
 // packageResource names a package as the repository does: "libc6_2.36-9_amd64".

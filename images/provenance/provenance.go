@@ -52,6 +52,7 @@ type Parameters struct {
 	OnlyThese        bool                  `json:"onlyTheseRepositories,omitempty"`
 	Toolchain        bool                  `json:"toolchain"`
 	Sources          bool                  `json:"sources"`
+	KMM              bool                  `json:"kmm,omitempty"` // the modules are laid out for Kernel Module Management too
 	Kernels          []string              `json:"kernels,omitempty"`
 	Precompile       []string              `json:"precompile,omitempty"` // flavours of the modules
 	Modules          []string              `json:"modules,omitempty"`
@@ -60,7 +61,11 @@ type Parameters struct {
 	Compression      string                `json:"compression"`
 	SourceDateEpoch  int64                 `json:"sourceDateEpoch"` // seconds
 	KernelRule       driverinfo.KernelRule `json:"kernel,omitzero"`
-	DependenciesFrom string                `json:"dependenciesFrom"` // "lock", or "repositories" at the time of the build
+	CUDA             string                `json:"cuda,omitempty"` // highest version that the driver runs natively
+	Advisories       []driverinfo.Advisory `json:"advisories,omitempty"`
+	VGPU             string                `json:"vgpu,omitempty"`    // whose licence a vGPU guest driver needs
+	Patches          []Patch               `json:"patches,omitempty"` // of the driver's kernel sources, by name; the dependencies have their texts
+	DependenciesFrom string                `json:"dependenciesFrom"`  // "lock", or "repositories" at the time of the build
 }
 
 // Internal is what the builder decided.
@@ -97,6 +102,7 @@ type Resource struct {
 	Digest           map[string]string `json:"digest,omitempty"` // by algorithm, hex digits
 	DownloadLocation string            `json:"downloadLocation,omitempty"`
 	MediaType        string            `json:"mediaType,omitempty"`
+	Content          []byte            `json:"content,omitempty"` // of a file that is at no address
 	Annotations      map[string]string `json:"annotations,omitempty"`
 }
 
@@ -147,10 +153,15 @@ func New(r *recipe.Recipe, run Run) Predicate {
 func parameters(r *recipe.Recipe, run Run) Parameters {
 	p := Parameters{
 		System: r.System, Driver: r.Driver, Branch: r.Branch, Arch: r.Arch, Tag: r.Tag, Aliases: r.Aliases, Profile: string(r.Profile),
-		Flavours: slices.Sorted(slices.Values(r.Flavours)), Base: r.Base.Name, OnlyThese: r.OnlyThese, Toolchain: r.Toolchain, Sources: r.Sources,
+		Flavours: slices.Sorted(slices.Values(r.Flavours)), Base: r.Base.Name, OnlyThese: r.OnlyThese, Toolchain: r.Toolchain, Sources: r.Sources, KMM: r.KMM,
 		Kernels: r.Releases(), Precompile: r.PrecompiledFlavours, Modules: r.Modules, Signer: r.Signer, Overridden: r.Overridden,
 		Compression: string(r.Compression), SourceDateEpoch: r.Epoch, DependenciesFrom: "repositories",
-		Repositories: r.Repositories, KernelRule: r.Kernel,
+		Repositories: r.Repositories, KernelRule: r.Kernel, VGPU: r.VGPU, CUDA: r.CUDA, Advisories: r.Advisories,
+	}
+	for _, x := range r.Patches {
+		p.Patches = append(p.Patches, Patch{
+			Name: x.Name, File: x.File, Flavours: x.Flavours, Kernels: x.Kernels, Licence: x.Licence, Reason: x.Reason, Origin: x.Origin,
+		})
 	}
 	if run.Lock != nil {
 		p.DependenciesFrom = "lock"

@@ -32,8 +32,12 @@ func example() *recipe.Recipe {
 	return &recipe.Recipe{
 		Schema: 1, System: "debian12", Driver: "535.261.03", Branch: "R535", Arch: "amd64", Tag: "535.261.03-debian12", Profile: recipe.Full,
 		Flavours: []string{"proprietary", "open"}, Base: recipe.Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + sum("a")},
-		Packages:   []distros.Package{deb("kmod", "30", "1"), deb("libelf1", "0.188", "2"), {Name: "odd", Version: "1", Arch: "all", URL: "https://x/odd", SHA512: strings.Repeat("3", 128)}},
-		Source:     recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: sum("4"), Size: 5}},
+		Packages: []distros.Package{deb("kmod", "30", "1"), deb("libelf1", "0.188", "2"), {Name: "odd", Version: "1", Arch: "all", URL: "https://x/odd", SHA512: strings.Repeat("3", 128)}},
+		Source:   recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: sum("4"), Size: 5}},
+		Companions: []recipe.Companion{
+			{Name: "gdrdrv", Version: "2.5.2", Licence: "MIT", File: &fetch.File{URL: "https://example.com/gdrcopy.tar.gz", SHA256: sum("d"), Size: 7}},
+			{Name: "nvidia-fs", Version: "2.13.5", Licence: "MIT", Flavours: []string{"open"}, Package: companionPackage()},
+		},
 		Fabric:     []recipe.Component{{Name: "fabricmanager", Version: "535.261.03", File: fetch.File{URL: "https://example.com/fm.tar.xz", SHA256: sum("f"), Size: 6}}},
 		Entrypoint: []recipe.Binary{{Name: "driver-entrypoint", SHA256: sum("5")}, {Name: "driver-probe", SHA256: sum("6")}},
 		Compiler:   []distros.Package{deb("gcc-12", "12.2.0-14", "7")},
@@ -237,4 +241,9 @@ func TestRedistSource(t *testing.T) {
 	odd := bytes.Replace(encoded(t, r, run()), []byte(`"format":"redist"`), []byte(`"format":"rpm"`), 1)
 	_, _, err = Read(odd)
 	assert.ErrorContains(t, err, `unknown format "rpm"`)
+}
+
+func companionPackage() *distros.Package {
+	p := deb("nvidia-fs-dkms", "2.13.5~11.8.0-5", "e")
+	return &p
 }

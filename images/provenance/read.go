@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -22,10 +23,11 @@ import (
 )
 
 var (
-	versionShape = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,4}){1,2}$`) // of drivers; it becomes part of paths
-	moduleShape  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)         // it becomes an argument of the compile
-	sha256Shape  = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	sha512Shape  = regexp.MustCompile(`^[0-9a-f]{128}$`)
+	versionShape   = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,4}){1,2}$`) // of drivers; it becomes part of paths
+	companionShape = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,4}){1,3}$`)
+	moduleShape    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`) // it becomes an argument of the compile
+	sha256Shape    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	sha512Shape    = regexp.MustCompile(`^[0-9a-f]{128}$`)
 )
 
 // lastEpoch is the end of the year 9999, after which times have no text.
@@ -86,9 +88,9 @@ func (p *Predicate) recipe() (*recipe.Recipe, error) {
 	r := &recipe.Recipe{
 		Schema: p.BuildDefinition.Internal.RecipeSchema, System: x.System, Distro: d, Driver: x.Driver, Branch: x.Branch, Arch: x.Arch, Tag: x.Tag,
 		Profile: recipe.Profile(x.Profile), Flavours: x.flavours(), Base: recipe.Base{Name: x.Base}, Repositories: x.Repositories, OnlyThese: x.OnlyThese,
-		Links: d.Links(), LibDir: d.LibDir(x.Arch), LibDir32: d.LibDir32(x.Arch), Aliases: x.Aliases, Toolchain: x.Toolchain, Sources: x.Sources,
+		Links: d.Links(), LibDir: d.LibDir(x.Arch), LibDir32: d.LibDir32(x.Arch), Aliases: x.Aliases, Toolchain: x.Toolchain, Sources: x.Sources, KMM: x.KMM,
 		PrecompiledFlavours: x.Precompile, Modules: x.Modules, Signer: x.Signer, Compression: recipe.Compression(x.Compression), Epoch: x.SourceDateEpoch,
-		Kernel: x.KernelRule, Overridden: x.Overridden, Builder: recipe.BuilderInfo{Version: p.RunDetails.Builder.Version["driver-build"]},
+		Kernel: x.KernelRule, Patches: x.patches(), VGPU: x.VGPU, CUDA: x.CUDA, Advisories: x.Advisories, Overridden: x.Overridden, Builder: recipe.BuilderInfo{Version: p.RunDetails.Builder.Version["driver-build"]},
 	}
 	for _, release := range x.Kernels {
 		r.Kernels = append(r.Kernels, recipe.Kernel{Release: release})
@@ -132,6 +134,9 @@ func (x *Parameters) check() error {
 			all = append(all, fmt.Errorf("%.80q is no name of a module", m))
 		}
 	}
+	if x.VGPU != "" && !slices.Contains(driverinfo.VGPULicences(), x.VGPU) {
+		all = append(all, fmt.Errorf("%.80q is no licence of a vGPU driver", x.VGPU))
+	}
 	for _, release := range x.Kernels {
 		all = append(all, recipe.CheckRelease(release))
 	}
@@ -164,6 +169,7 @@ func addDependency(r *recipe.Recipe, d Resource) (err error) {
 		return err
 	}
 	release, headers := strings.CutPrefix(role, roleHeaders)
+	toolkitOf, toolkit := strings.CutPrefix(role, roleToolkit)
 	switch {
 	case role == roleBase:
 		r.Base.Digest = "sha256:" + d.Digest["sha256"]
@@ -196,6 +202,12 @@ func addDependency(r *recipe.Recipe, d Resource) (err error) {
 			return errors.New("it does not say name, version, address and SHA-256 of the component")
 		}
 		r.Fabric = append(r.Fabric, c)
+	case role == roleCompanion:
+		c, err := companionOf(d)
+		r.Companions = append(r.Companions, c)
+		return err
+	case role == rolePatch:
+		return addPatch(r, d)
 	case role == roleProgram:
 		r.Entrypoint = append(r.Entrypoint, recipe.Binary{Name: d.Name, SHA256: d.Digest["sha256"]})
 	case headers:
@@ -204,8 +216,64 @@ func addDependency(r *recipe.Recipe, d Resource) (err error) {
 			return fmt.Errorf("the image has no modules for kernel %.80q", release)
 		}
 		return add(&r.Kernels[i].Headers)
+	case toolkit:
+		i := slices.IndexFunc(r.Kernels, func(k recipe.Kernel) bool { return k.Release == toolkitOf })
+		if i < 0 {
+			return fmt.Errorf("the image has no modules for kernel %.80q", toolkitOf)
+		}
+		r.Kernels[i].Toolkit, err = toolkitFrom(d)
+		return err
 	}
 	return nil
+}
+
+// companionOf reads a companion, which is a package or an archive.
+func companionOf(d Resource) (c recipe.Companion, err error) {
+	c = recipe.Companion{
+		Name: d.Annotations[noteCompanion], Version: d.Annotations[noteCompanionVersion], Licence: d.Annotations[noteLicence],
+		Flavours: strings.Fields(d.Annotations[noteFlavours]),
+	}
+	if len(c.Flavours) == 0 {
+		c.Flavours = nil
+	}
+	if d.Annotations[notePackage] != "" {
+		p, err := packageOf(d)
+		c.Package = &p
+		if err != nil {
+			return c, err
+		}
+	} else {
+		c.File = &fetch.File{URL: d.URI, SHA256: d.Digest["sha256"]}
+		if c.File.Size, err = sizeOf(d); err != nil {
+			return c, err
+		}
+		if !sha256Shape.MatchString(c.File.SHA256) || !IsWeb(d.URI) {
+			return c, errors.New("it has no SHA-256 or no address")
+		}
+	}
+	// What it becomes in driver.json is checked there, before anything uses it.
+	if !slices.Contains(driverinfo.Companions(), c.Name) || !companionShape.MatchString(c.Version) {
+		return c, fmt.Errorf("%.80q %.80q is no companion", c.Name, c.Version)
+	}
+	return c, nil
+}
+
+// toolkitFrom is an image with headers and compiler.
+func toolkitFrom(d Resource) (*recipe.Base, error) {
+	image := recipe.Base{Digest: "sha256:" + d.Digest["sha256"]}
+	if d.URI != "" {
+		image.Name = d.Name
+	}
+	switch {
+	case !sha256Shape.MatchString(d.Digest["sha256"]):
+		return nil, errors.New("it has no SHA-256")
+	case image.Name == "":
+		return &image, nil
+	}
+	if err := imagename.CheckImage(image.Name); err != nil || oci.IsLocal(image.Name) || strings.Contains(image.Name, "@") {
+		return nil, errors.Join(fmt.Errorf("%.200q is no REGISTRY/PATH:TAG", image.Name), err)
+	}
+	return &image, nil
 }
 
 func packageOf(d Resource) (p distros.Package, err error) {
@@ -249,6 +317,7 @@ func sizeOf(d Resource) (int64, error) {
 // sortPins brings packages into the order of plans. Dependencies are sorted by name and version in one word.
 func sortPins(r *recipe.Recipe) {
 	slices.SortFunc(r.Fabric, func(a, b recipe.Component) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Companions, func(a, b recipe.Companion) int { return strings.Compare(a.Name, b.Name) })
 	lists := [][]distros.Package{r.Packages, r.Compiler, r.Source.Packages}
 	for _, k := range r.Kernels {
 		lists = append(lists, k.Headers)
@@ -271,10 +340,18 @@ func checkPins(r *recipe.Recipe) error {
 		return errors.New("it names the driver both as an archive and as packages")
 	case r.Source.Runfile != nil && r.Source.Redist != nil:
 		return errors.New("it names two archives of the driver")
+	case slices.ContainsFunc(r.Patches, func(p recipe.Patch) bool { return p.SHA256 == "" }):
+		return errors.New("it does not have the text or the digest of a patch")
 	case len(r.Entrypoint) == 0:
 		return errors.New("it names no program of the image")
-	case len(r.Kernels) > 0 && (len(r.Compiler) == 0 || len(r.PrecompiledFlavours) == 0):
+	case len(r.Kernels) > 0 && (!hasCompiler(r) || len(r.PrecompiledFlavours) == 0):
 		return errors.New("it names kernels, and no compiler or no flavour of their modules")
 	}
 	return nil
+}
+
+// hasCompiler says whether packages, or an image for each kernel, have what compiles the modules.
+func hasCompiler(r *recipe.Recipe) bool {
+	without := func(k recipe.Kernel) bool { return k.Toolkit == nil }
+	return len(r.Compiler) > 0 || !slices.ContainsFunc(r.Kernels, without)
 }

@@ -2,6 +2,8 @@ package provenance
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -28,7 +31,13 @@ func TestRead(t *testing.T) {
 	whole.Packages = []distros.Package{deb("gcc", "4", "2"), deb("gcc-12", "12", "1"), deb("odd", "1", "3")} // "gcc-12_12" sorts before "gcc_4"
 	whole.Packages[2].SHA256, whole.Packages[2].SHA512 = "", strings.Repeat("3", 128)
 	whole.Packages[1].Keys, whole.Packages[1].Size, whole.Packages[1].Arch = []string{"AB", "CD"}, 17, "x86_64"
-	whole.Toolchain, whole.Sources = true, true
+	whole.CUDA, whole.Advisories = "12.2", []driverinfo.Advisory{{ID: "x", Kind: driverinfo.KnownBad, Reason: "r", Source: "s"}}
+	whole.Toolchain, whole.Sources, whole.KMM, whole.VGPU = true, true, true, driverinfo.VGPUAWS
+	text := sha256.Sum256([]byte("--- a"))
+	whole.Patches = []recipe.Patch{
+		{Name: "a", SHA256: hex.EncodeToString(text[:]), File: "patches/a.patch", Text: "--- a", Flavours: []string{matrix.Proprietary}, Kernels: []driverinfo.Span{{From: "6.1", Below: "6.2"}}, Licence: "MIT", Reason: "r", Origin: "o"},
+		{Name: "b", SHA256: strings.Repeat("5", 64), URL: "https://x/b.patch", Flavours: []string{matrix.Open}, Kernels: []driverinfo.Span{{From: "6.12"}}, Licence: "MIT", Reason: "r", Origin: "o"},
+	}
 	for field, value := range reflect.ValueOf(whole).Elem().Fields() {
 		assert.Equalf(t, false, value.IsZero(), "the recipe has no %s: does Read lose it?", field.Name)
 	}
@@ -116,4 +125,32 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("read again: %v", err)
 		}
 	})
+}
+
+// TestReadToolkit: the image that modules were compiled in comes back by its digest, and one without a name
+// or with another's form is refused or stays without a place.
+func TestReadToolkit(t *testing.T) {
+	t.Parallel()
+	r := example()
+	r.Compiler, r.Toolchain = nil, false
+	sum := strings.Repeat("7", 64)
+	for i := range r.Kernels {
+		r.Kernels[i].Headers, r.Kernels[i].Toolkit = nil, &recipe.Base{Name: "quay.example.com/toolkit:4.18", Digest: "sha256:" + sum}
+	}
+	data := string(encoded(t, r, run()))
+	assert.Contains(t, data, `"uri":"docker://quay.example.com/toolkit:4.18@sha256:`+sum)
+	back, _, err := Read([]byte(data))
+	require.NoError(t, err)
+	assert.Same(t, r.Kernels, back.Kernels)
+	for old, now := range map[string]string{
+		`"sha256":"` + sum: `"sha256":"7`, "image with headers and compiler of " + r.Kernels[0].Release: "image with headers and compiler of 6.1.0-1-amd64",
+		`"name":"quay.example.com/toolkit:4.18"`: `"name":"oci:/srv/toolkit"`,
+	} {
+		_, _, err := Read([]byte(strings.ReplaceAll(data, old, now)))
+		assert.ErrorIs(t, err, ErrFormat)
+	}
+	r.Kernels[0].Toolkit.Name = ""
+	back, _, err = Read(encoded(t, r, run()))
+	require.NoError(t, err)
+	assert.Equal(t, "", back.Kernels[0].Toolkit.Name)
 }

@@ -194,6 +194,9 @@ func (r *rebuilder) locate(of *recipe.Recipe) error {
 	default:
 		of.Base.Location = of.Base.Name + "@" + of.Base.Digest
 	}
+	if err := r.locateToolkits(of); err != nil {
+		return err
+	}
 	archive := of.Source.Archive()
 	if archive == nil {
 		return nil
@@ -208,6 +211,24 @@ func (r *rebuilder) locate(of *recipe.Recipe) error {
 		file.URL = "file://" + r.builder.Store.Path(file.SHA256) // never a path that the provenance names
 	default:
 		return matrix.RequestErrorf("the driver's archive was a file on the machine that built: give --source, with the file that has the SHA-256 %s", file.SHA256)
+	}
+	return nil
+}
+
+// locateToolkits says where the images are that the modules were compiled in.
+func (r *rebuilder) locateToolkits(of *recipe.Recipe) error {
+	of.Kernels = slices.Clone(of.Kernels)
+	for i, k := range of.Kernels {
+		if k.Toolkit == nil {
+			continue
+		}
+		image := *k.Toolkit
+		if image.Name == "" {
+			return matrix.RequestErrorf("the modules for kernel %s were compiled in an image that was a file of the machine that built, with the digest %s: "+
+				"push it to a registry and build from there, so that others can build again", k.Release, image.Digest)
+		}
+		image.Location = image.Name + "@" + image.Digest
+		of.Kernels[i].Toolkit = &image
 	}
 	return nil
 }

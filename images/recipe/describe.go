@@ -24,7 +24,7 @@ func (r *Recipe) Describe() (driverinfo.Description, error) {
 	return driverinfo.Description{
 		Schema: driverinfo.Schema, Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile),
 		Flavours: PreferredFlavours(r.Flavours, r.Driver), Kernel: r.Kernel, Overridden: ruleNames(r.Overridden), ID: id,
-		Toolchain: r.Toolchain, Precompiled: r.sets(),
+		Toolchain: r.Toolchain, Precompiled: r.sets(), Companions: r.DescribeCompanions(r.Sources), VGPU: r.VGPU, CUDA: r.CUDA, Advisories: r.Advisories, Patches: r.PatchNotes(),
 	}, nil
 }
 
@@ -41,6 +41,18 @@ func (r *Recipe) contentID() (string, error) {
 	}
 	if len(r.Fabric) > 0 {
 		inputs = append(inputs, r.FabricDigests())
+	}
+	if r.VGPU != "" {
+		inputs = append(inputs, "vgpu", r.VGPU)
+	}
+	if r.CUDA != "" || len(r.Advisories) > 0 {
+		inputs = append(inputs, r.CUDA, r.Advisories)
+	}
+	if len(r.Companions) > 0 {
+		inputs = append(inputs, "companions", r.CompanionIDs(""))
+	}
+	if len(r.Patches) > 0 {
+		inputs = append(inputs, map[string][]string{"patches": r.PatchDigests(r.Flavours...)})
 	}
 	if len(r.Repositories) > 0 {
 		inputs = append(inputs, r.Public().Repositories)

@@ -9,7 +9,7 @@ import (
 
 // AllPackages lists all packages of a recipe, each once.
 func (r *Recipe) AllPackages() []distros.Package {
-	all := slices.Concat(r.Packages, r.Source.Packages, r.Compiler)
+	all := slices.Concat(r.Packages, r.Source.Packages, r.Compiler, r.companionPins())
 	for _, k := range r.Kernels {
 		all = append(all, k.Headers...)
 	}
@@ -32,6 +32,16 @@ func (r *Recipe) Files() []fetch.File {
 	}
 	for _, c := range r.Fabric {
 		files = append(files, c.File)
+	}
+	for _, c := range r.Companions {
+		if c.File != nil {
+			files = append(files, *c.File)
+		}
+	}
+	for _, p := range r.Patches {
+		if file, ok := p.Download(); ok {
+			files = append(files, file)
+		}
 	}
 	return files
 }

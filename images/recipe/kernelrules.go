@@ -6,6 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -24,11 +25,10 @@ func CheckFlavours(d matrix.Driver, k distros.Kernel, flavours []string) error {
 	if err := CheckKernel(d, k.Release); err != nil {
 		return err
 	}
-	kernel := driverinfo.Kernel{Release: k.Release, Version: distros.Upstream(k.Release, k.Version)}
+	kernel := driverinfo.Kernel{Release: k.Release, Version: upstream.Release(k.Release, k.Version)}
 	for _, flavour := range flavours {
-		err := d.Kernel.CheckFlavour(kernel, flavour)
-		broken, ok := err.(*driverinfo.BrokenError) //nolint:errorlint // the rule returns it bare
-		if !ok || !broken.Certain {
+		broken := d.Kernel.CheckFlavour(kernel, flavour)
+		if broken == nil || !broken.Certain {
 			continue
 		}
 		broken.Driver = d.Version

@@ -142,7 +142,8 @@ func (s kernelSpec) newest(some []distros.Kernel) []distros.Kernel {
 	return some[:min(len(some), s.count)]
 }
 
-// notOffered is the error for kernels that are not offered. It lists what the repositories offer.
+// notOffered is the error for kernels that are not offered. It lists those that the repositories, or images
+// with headers, offer.
 func notOffered(offered []distros.Kernel, series, flavour string) error {
 	what := "kernel"
 	if series != "" {
@@ -176,7 +177,7 @@ func notOffered(offered []distros.Kernel, series, flavour string) error {
 	if len(shown) < len(all) {
 		shown = append(slices.Clone(shown), fmt.Sprintf("... (%d in all; driver-build kernels lists them)", len(all)))
 	}
-	return fmt.Errorf("the package repositories offer no %s; %s; the kernels %s", what, text, strings.Join(shown, ", "))
+	return fmt.Errorf("there is no %s; %s; the kernels %s", what, text, strings.Join(shown, ", "))
 }
 
 // SeriesOf is "6.1" of "6.1.0-38-amd64".

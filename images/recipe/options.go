@@ -11,11 +11,15 @@ type Options struct {
 	Compression Compression // "": gzip
 	Epoch       int64       // SOURCE_DATE_EPOCH
 
-	Kernels   []string          // releases to compile modules for
-	Together  bool              // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
-	Toolchain bool              // with Kernels: compiler and sources are in the image all the same, for other kernels
-	Sources   bool              // with Kernels: the sources of the modules are in the image
-	Flavours  []string          // with Kernels: of those modules; empty: the one that the driver's own installer would take
-	Modules   []string          // with Kernels: names of the modules; empty: all that the sources offer
-	Signer    *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
+	Kernels   []string // releases to compile modules for
+	Together  bool     // all kernels in one image, <driver>-<os>; without it there must be one kernel, and the tag names it
+	Toolchain bool     // with Kernels: compiler and sources are in the image all the same, for other kernels
+	Sources   bool     // with Kernels: the sources of the modules are in the image
+	Flavours  []string // with Kernels: of those modules; empty: the one that the driver's own installer would take
+	Modules   []string // with Kernels: names of the modules; empty: all that the sources offer
+	// KernelFrom are images that have the headers and the compiler of the kernels (see images/toolkit); empty:
+	// packages have them.
+	KernelFrom []string
+	KMM        bool              // with Kernels: the modules are laid out for Kernel Module Management too; of one flavour
+	Signer     *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
 }

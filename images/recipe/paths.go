@@ -13,14 +13,28 @@ const (
 	FileList      = ShareDir + "/files.mtree" // of all other files of the image; see package inventory
 )
 
+// GriddDir is the folder with the libraries of a vGPU guest's licence daemon, below the system's library
+// folder.
+func GriddDir(libDir string) string { return libDir + "/nvidia/gridd" }
+
+// The daemons of a vGPU guest, and the folder of their settings.
+const (
+	Gridd     = "usr/bin/nvidia-gridd"     // gets a licence
+	Topologyd = "usr/bin/nvidia-topologyd" // tells CUDA of the host's topology
+)
+
 // ModulesDir is where an image has compiled modules: a kbuild.Cache, one folder a set.
 const ModulesDir = ShareDir + "/modules"
 
-// The names of our own programs in the image. Both of the first work: nvidia-driver is what the GPU Operator
-// calls.
+// KMMDir is where Kernel Module Management looks for modules: one folder a kernel.
+const KMMDir = "opt/lib/modules"
+
+// The names of our own programs in the image. All of the first three work: the GPU Operator calls
+// nvidia-driver, and on OpenShift with its Driver Toolkit the other one.
 const (
 	EntrypointName = "driver-entrypoint"
 	EntrypointLink = "nvidia-driver"
+	ToolkitLink    = "ocp_dtk_entrypoint"
 	ProbeName      = "driver-probe"
 	EvictName      = "driver-evict"
 	BinDir         = "usr/local/bin"

@@ -19,7 +19,7 @@ func (r *Recipe) precompiled(t matrix.Target, o Options) {
 	if !r.Toolchain {
 		r.Flavours = r.PrecompiledFlavours
 	}
-	r.Modules = slices.Sorted(slices.Values(o.Modules))
+	r.Modules, r.KMM = slices.Sorted(slices.Values(o.Modules)), o.KMM
 	for _, release := range o.Kernels {
 		r.Kernels = append(r.Kernels, Kernel{Release: release})
 	}
@@ -97,15 +97,29 @@ func (s Source) kernelPins(flavour string) []string {
 
 // ModulesInputs is what modules are made from.
 func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
-	return []any{
-		r.Base.Digest, r.Links, Digests(r.Compiler), Digests(k.Headers), r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules,
-		kbuild.Method, r.Compression, r.Epoch,
+	inputs := []any{r.Base.Digest, r.Links, Digests(r.Compiler), Digests(k.Headers)}
+	if k.Toolkit != nil { // has compiler and headers, so the base of the image plays no part
+		inputs = []any{"toolkit", k.Toolkit.Digest}
 	}
+	inputs = append(inputs, r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules, kbuild.Method, r.Compression, r.Epoch)
+	if variables := driverinfo.MakeVariables(r.VGPU); variables != nil {
+		inputs = append(inputs, variables)
+	}
+	if ids := r.CompanionIDs(flavour); len(ids) > 0 {
+		inputs = append(inputs, ids, Digests(r.companionPins()))
+	}
+	if sums := r.PatchDigests(flavour); len(sums) > 0 {
+		inputs = append(inputs, sums)
+	}
+	return inputs
 }
 
 // precompiledInputs is what all sets of modules of the image are made from.
 func (r *Recipe) precompiledInputs() []any {
 	inputs := []any{r.Signer}
+	if r.KMM {
+		inputs = append(inputs, "kmm")
+	}
 	for _, k := range r.Kernels {
 		for _, flavour := range r.PrecompiledFlavours {
 			inputs = append(inputs, r.ModulesInputs(k, flavour))

@@ -56,12 +56,12 @@ var xLibraries = []string{"libglxserver_nvidia.", "libnvidia-gtk", "libnvidia-wa
 // computePrograms are those of NVIDIA's programs that a node without a screen uses.
 var computePrograms = []string{
 	"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-modprobe", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server",
-	"nvidia-imex", "nvidia-imex-ctl",
+	"nvidia-imex", "nvidia-imex-ctl", "nvidia-gridd", "nvidia-topologyd",
 }
 
 // folders of the driver that belong to a profile, besides the library folders and programs.
 var (
-	alwaysFolders = []string{"licenses/", ShareDir + "/", "usr/lib/firmware/"}
+	alwaysFolders = []string{"licenses/", ShareDir + "/", "usr/lib/firmware/", "etc/nvidia/"}
 	fullFolders   = []string{"etc/vulkan/", "etc/vulkansc/", "usr/share/glvnd/", "usr/share/egl/", "usr/share/nvidia/"}
 )
 
@@ -75,6 +75,8 @@ func (p Profile) Keeps(name, libDir, libDir32 string) bool {
 		return !p.onlyCUDA()
 	case InFolder(name, "usr/bin"):
 		return slices.Contains(computePrograms, base) || p == Full && base == "nvidia-bug-report.sh"
+	case InFolder(name, GriddDir(libDir)):
+		return true
 	case InFolder(name, libDir):
 		switch p {
 		case Full:

@@ -24,9 +24,14 @@ func (r *Recipe) Public() *Recipe {
 		file.URL = publicURL(file.URL)
 		public.Source = public.Source.WithArchive(&file)
 	}
+	public.Companions = publicCompanions(r.Companions)
 	public.Fabric = slices.Clone(r.Fabric)
 	for i := range public.Fabric {
 		public.Fabric[i].File.URL = publicURL(public.Fabric[i].File.URL)
+	}
+	public.Patches = slices.Clone(r.Patches)
+	for i := range public.Patches {
+		public.Patches[i].URL = publicURL(public.Patches[i].URL)
 	}
 	return &public
 }

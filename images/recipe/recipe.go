@@ -33,9 +33,12 @@ type Recipe struct {
 	// Repositories of the matrix are used beside or instead of the base's. The image has them too.
 	Repositories        []matrix.Repository   `json:"repositories,omitempty"`
 	OnlyThese           bool                  `json:"onlyTheseRepositories,omitempty"` // instead of the base's
+	VGPU                string                `json:"vgpu,omitempty"`                  // whose licence a vGPU guest driver needs
 	Links               map[string]string     `json:"links,omitempty"`                 // what update-alternatives would have made, path to target
 	Source              Source                `json:"source"`
-	Fabric              []Component           `json:"fabric,omitempty"` // components of the driver, in the order of their names
+	Fabric              []Component           `json:"fabric,omitempty"`     // components of the driver, in the order of their names
+	Companions          []Companion           `json:"companions,omitempty"` // kernel modules of other projects, in the order of their names
+	Patches             []Patch               `json:"patches,omitempty"`    // of the driver's kernel sources, by name
 	LibDir              string                `json:"libDir"`
 	LibDir32            string                `json:"libDir32,omitempty"`
 	Entrypoint          []Binary              `json:"entrypoint"`
@@ -46,10 +49,13 @@ type Recipe struct {
 	Kernels             []Kernel              `json:"kernels,omitempty"`    // whose modules the image has, newest first
 	PrecompiledFlavours []string              `json:"precompile,omitempty"` // flavours of those modules
 	Modules             []string              `json:"modules,omitempty"`    // of those; empty: all that the sources offer
+	KMM                 bool                  `json:"kmm,omitempty"`        // those modules are in KMMDir too
 	Signer              string                `json:"signer,omitempty"`     // SHA-256 of the certificate whose key signs those modules
 	Compression         Compression           `json:"compression"`
 	Epoch               int64                 `json:"epoch"`                // SOURCE_DATE_EPOCH, seconds
 	Kernel              driverinfo.KernelRule `json:"kernel,omitzero"`      // kernels that the modules compile on
+	CUDA                string                `json:"cuda,omitempty"`       // highest version of CUDA that the driver runs natively
+	Advisories          []driverinfo.Advisory `json:"advisories,omitempty"` // what is known of the driver's release
 	Overridden          []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
 	Builder             BuilderInfo           `json:"builder"`
 }
@@ -58,6 +64,8 @@ type Recipe struct {
 type Kernel struct {
 	Release string            `json:"release"`
 	Headers []distros.Package `json:"headers"` // what comes on top of the compiler
+	// The image that has compiler and headers of the kernel, by digest; none: packages have them.
+	Toolkit *Base `json:"toolkit,omitempty"`
 }
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the result.

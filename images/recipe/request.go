@@ -16,6 +16,7 @@ type Request struct {
 	Components   []string            `yaml:"components,omitempty"`              // added to the repositories of the base
 	Repositories []matrix.Repository `yaml:"repositories,omitempty"`            // added to those of the base
 	OnlyThese    bool                `yaml:"only-these-repositories,omitempty"` // instead of those of the base
+	KernelFrom   []string            `yaml:"kernel-from,omitempty"`             // references as they are written; "": an image of this machine
 	Wants        `yaml:",inline"`
 	Archive      *fetch.File `yaml:"-"` // the driver's archive, as the matrix has it; nil: the driver is packages
 }
@@ -33,9 +34,23 @@ func Ask(t matrix.Target, o Options) (Request, error) {
 	if oci.IsLocal(q.Base) {
 		q.Base = ""
 	}
+	if len(o.Kernels) > 0 {
+		q.KernelFrom = PublicImages(o.KernelFrom)
+	}
 	if archive.Archive() != nil {
 		a := t.Driver.Archives[t.Arch]
 		q.Archive = &fetch.File{URL: a.URL, SHA256: a.SHA256, Size: a.Size}
 	}
 	return q, nil
+}
+
+// PublicImages are references to images as a file may keep them: "" for an image of this machine.
+func PublicImages(refs []string) (public []string) {
+	for _, ref := range refs {
+		if oci.IsLocal(ref) {
+			ref = ""
+		}
+		public = append(public, ref)
+	}
+	return public
 }

@@ -15,6 +15,8 @@ type Wants struct {
 	Compiler []string            `yaml:"compiler,omitempty"` // what compiles modules for the image: nothing else, so that it is the same for all images
 	Headers  map[string][]string `yaml:"headers,omitempty"`  // by the release of the kernel
 	Driver   []string            `yaml:"driver,omitempty"`   // packages with the driver; none: it comes as an archive
+	// Companions are packages with the sources of companions.
+	Companions []string `json:",omitempty" yaml:"companions,omitempty"`
 }
 
 // wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for,
@@ -28,21 +30,28 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err 
 	if len(r.Fabric) > 0 {
 		w.Image = append(w.Image, d.Fabric(t.Arch)...)
 	}
-	if len(r.Kernels) > 0 {
+	if len(r.Kernels) > 0 && len(o.KernelFrom) == 0 {
 		w.Compiler = d.Toolchain(t.Arch)
 	}
 	for _, k := range r.Kernels {
+		if w.Headers == nil {
+			w.Headers = map[string][]string{}
+		}
+		if len(o.KernelFrom) > 0 {
+			w.Headers[k.Release] = nil
+			continue
+		}
 		if d.PackageManager() == "" {
-			return w, archive, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out", ErrKernel, k.Release, d.ID())
+			return w, archive, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out, or give an image that has them with --kernel-from", ErrKernel, k.Release, d.ID())
 		}
 		headers := d.Headers(k.Release)
 		if headers == nil {
 			return w, archive, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", ErrKernel, k.Release, d.ID(), d.ID())
 		}
-		if w.Headers == nil {
-			w.Headers = map[string][]string{}
-		}
 		w.Headers[k.Release] = headers
+	}
+	if w.Companions, err = companionPackages(t, r); err != nil {
+		return w, archive, err
 	}
 	archive, err = w.driver(t, o, r.Flavours)
 	return w, archive, err

@@ -69,8 +69,29 @@ func addRows(t *Table, text string, fields int, add func(*Table, []string) error
 	return t.With(part.sortAndMerge()), nil
 }
 
+// branchSources are the sources of data/branches.tsv by their letters, for people.
+var branchSources = map[string]string{
+	"a": "README and changelog of the driver in Debian",
+	"b": "endoflife.date, which follows NVIDIA's list of releases",
+	"c": "no release for years, NVIDIA/nvidia-installer",
+	"d": "NVIDIA, CUDA drivers support, March 2021",
+	"e": "NVIDIA, supported drivers, August 2025",
+	"f": "NVIDIA, supported drivers, edition with R610",
+	"g": "NVIDIA/open-gpu-kernel-modules",
+	"h": "NVIDIA's redist folder",
+}
+
 func addBranch(t *Table, row []string) error {
 	b := Branch{Name: row[0], Kind: Kind(row[1]), End: row[2], CUDA: row[3], Kernel: row[4]}
+	for letter := range strings.SplitSeq(row[5], ",") {
+		source, ok := branchSources[letter]
+		if !ok {
+			return fmt.Errorf("%q is no source of a branch", letter)
+		}
+		if b.EndSource == "" || slices.Contains([]string{"d", "e", "f"}, letter) { // NVIDIA's own documents count
+			b.EndSource = source
+		}
+	}
 	if !branchShape.MatchString(b.Name) {
 		return fmt.Errorf("%q is no branch, such as R535", b.Name)
 	}

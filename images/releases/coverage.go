@@ -8,23 +8,27 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // Coverage is one branch, with what the matrix has of it.
 type Coverage struct {
-	Branch    string            `json:"branch"`
-	Kind      string            `json:"kind,omitempty"`
-	EndOfLife string            `json:"endOfLife,omitempty"` // last month of support, or "over"
-	Ended     bool              `json:"over"`
-	CUDA      string            `json:"cuda,omitempty"`
-	Kernel    string            `json:"minKernel,omitempty"`
-	Newest    string            `json:"newest,omitempty"`
-	Date      string            `json:"newestDate,omitempty"`
-	Matrix    []string          `json:"matrix"`            // versions that the matrix has, rising
-	Lags      bool              `json:"lags"`              // the matrix has the branch, but not its newest release
-	Addable   string            `json:"addable,omitempty"` // where it lags: the newest missing release whose checksum is known
-	Releases  []ReleaseCoverage `json:"releases"`
+	Branch    string   `json:"branch"`
+	Kind      string   `json:"kind,omitempty"`
+	EndOfLife string   `json:"endOfLife,omitempty"` // last month of support, or "over"
+	Ended     bool     `json:"over"`
+	CUDA      string   `json:"cuda,omitempty"`
+	Kernel    string   `json:"minKernel,omitempty"`
+	Newest    string   `json:"newest,omitempty"`
+	Date      string   `json:"newestDate,omitempty"`
+	Matrix    []string `json:"matrix"`            // versions that the matrix has, rising
+	Lags      bool     `json:"lags"`              // the matrix has the branch, but not its newest release
+	Addable   string   `json:"addable,omitempty"` // where it lags: the newest missing release whose checksum is known
+	// RunsCUDA says how its newest release runs the release of CUDA that was asked for: native,
+	// minor-version, none.
+	RunsCUDA string            `json:"runsCUDA,omitempty"`
+	Releases []ReleaseCoverage `json:"releases"`
 }
 
 // ReleaseCoverage is one release of a branch.
@@ -34,8 +38,12 @@ type ReleaseCoverage struct {
 	Kernel   string   `json:"maxKernel,omitempty"`
 	Notes    string   `json:"notes,omitempty"`
 	InMatrix bool     `json:"inMatrix"`
-	Archs    []string `json:"archs"`     // archives that are known
-	Checked  []string `json:"checksums"` // those whose sha256 is known
+	Archs    []string `json:"archs"`              // archives that are known
+	Checked  []string `json:"checksums"`          // those whose sha256 is known
+	CUDA     string   `json:"cuda,omitempty"`     // the highest release that it runs natively
+	RunsCUDA string   `json:"runsCUDA,omitempty"` // how it runs the release of CUDA that was asked for
+
+	Advisories []driverinfo.Advisory `json:"advisories,omitempty"` // faults that the matrix knows of
 }
 
 // Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with

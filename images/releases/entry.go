@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/matrix/edit"
 	"github.com/driver-container/driver-container/images/redist"
 )
 
@@ -85,9 +86,9 @@ func (e *Entry) Check(file string, text []byte) error {
 			e.have = append(e.have, d.Version)
 		}
 	}
-	_, err := matrix.AddDriver(file, text, probe, nil)
+	_, err := edit.AddDriver(file, text, probe, nil)
 	var wrong matrix.Errors
-	if errors.Is(err, matrix.ErrLayout) && errors.As(err, &wrong) { // the entry itself: version or URL
+	if errors.Is(err, edit.ErrLayout) && errors.As(err, &wrong) { // the entry itself: version or URL
 		return fmt.Errorf("driver %s: %s", e.Version, wrong[0].Message)
 	}
 	return err

@@ -161,7 +161,7 @@ func (e *Entry) loadManifest(ctx context.Context) error {
 		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's manifest of driver %s is not used: %v", e.Version, err))
 		return nil
 	}
-	e.manifest = &r
+	e.manifest, e.Driver.CUDA = &r, cuda
 	e.known.Table, err = e.known.WithRelease(r, cuda)
 	return err
 }

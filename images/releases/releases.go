@@ -37,12 +37,13 @@ type Table struct{ Branches []Branch }
 
 // Branch is a line of releases that share the first field of their versions.
 type Branch struct {
-	Name     string // "R535"
-	Kind     Kind   // "" when unknown
-	End      string // last month of support, "2028-06"; EndPassed; "" when unknown
-	CUDA     string // the CUDA version that it shipped with, "12.2"; "" when unknown
-	Kernel   string // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
-	Releases []Release
+	Name      string // "R535"
+	Kind      Kind   // "" when unknown
+	End       string // last month of support, "2028-06"; EndPassed; "" when unknown
+	EndSource string // who says End, for people
+	CUDA      string // the CUDA version that it shipped with, "12.2"; "" when unknown
+	Kernel    string // the oldest kernel that its last releases compile on, "3.10"; "" when unknown
+	Releases  []Release
 }
 
 // Release is one version of the driver.
@@ -191,8 +192,12 @@ func (t *Table) With(fresh *Table) *Table {
 
 func (b Branch) with(fresh Branch) Branch {
 	merged := Branch{
-		Name: fresh.Name, Kind: cmp.Or(fresh.Kind, b.Kind), End: cmp.Or(fresh.End, b.End), CUDA: cmp.Or(fresh.CUDA, b.CUDA),
+		EndSource: b.EndSource,
+		Name:      fresh.Name, Kind: cmp.Or(fresh.Kind, b.Kind), End: cmp.Or(fresh.End, b.End), CUDA: cmp.Or(fresh.CUDA, b.CUDA),
 		Kernel: cmp.Or(fresh.Kernel, b.Kernel), Releases: slices.Clone(b.Releases),
+	}
+	if fresh.End != "" {
+		merged.EndSource = fresh.EndSource
 	}
 	for _, r := range fresh.Releases {
 		n, found := slices.BinarySearchFunc(merged.Releases, r, byVersion)

@@ -118,11 +118,19 @@ var rules = map[string]rule{
 	// kernel looks.
 	"KERNEL_MODULE":      {dest: "usr/lib/nvidia/modules"},
 	"MODULE_SIGNING_KEY": {dest: "usr/share/nvidia"},
-	"FIRMWARE":           {fields: "D", dest: "{firmware}/nvidia/{version}/{inherited}"},
+
+	// vGPU guests and hosts.
+	"VGX_LIB":             {dest: toLib},
+	"VGX_LIB_SYMLINK":     {fields: "L", dest: toLib},
+	"GRID_LIB":            {fields: "P", dest: toLibPath},
+	"GRID_LIB_SYMLINK":    {fields: "PL", dest: toLibPath},
+	"FLEXERA_LIB":         {fields: "P", dest: toLibPath},
+	"FLEXERA_LIB_SYMLINK": {fields: "PL", dest: toLibPath},
+	"FIRMWARE":            {fields: "D", dest: "{firmware}/nvidia/{version}/{inherited}"},
 }
 
-// familyRule is for the libraries of the vGPU host and guest packages, whose types change with releases that
-// are not public.
+// familyRule is for further types of the vGPU host and guest packages: those packages are not public, and may
+// have types that the public installer does not know.
 var (
 	familyPrefixes = []string{"VGX_", "GRID_", "FLEXERA_"}
 	familyRule     = rule{fields: "ap", dest: toLibPath}

@@ -1,6 +1,7 @@
 package sbom
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,6 +65,7 @@ type (
 	}
 	cdxPedigree struct {
 		Ancestors []cdxComponent `json:"ancestors,omitempty"`
+		Patches   []cdxPatch     `json:"patches,omitempty"`
 	}
 	cdxReference struct {
 		Type string `json:"type"`
@@ -91,6 +93,7 @@ func (g *graph) cycloneDX() ([]byte, error) {
 	d.Metadata.Tools.Components = []cdxComponent{{Type: "application", Name: "driver-build", Version: g.model.Tool.Version}}
 	below := map[string][]string{} // what a component needs, by its id
 	ancestors := map[string]string{}
+	patches := map[string][]cdxPatch{}
 	bases := map[string]bool{}
 	for _, r := range relations {
 		switch r.kind {
@@ -98,6 +101,8 @@ func (g *graph) cycloneDX() ([]byte, error) {
 			below[r.from] = append(below[r.from], r.to)
 		case variantOf, buildDependencyOf:
 			below[r.to] = append(below[r.to], r.from)
+		case patchApplied:
+			patches[r.to] = append(patches[r.to], cdxPatch{"unofficial", cdxDiff{cmp.Or(g.components[r.from].download, "#"+r.from)}})
 		case descendantOf:
 			ancestors[r.from], bases[r.to] = r.to, true
 		}
@@ -109,6 +114,9 @@ func (g *graph) cycloneDX() ([]byte, error) {
 		component := g.cdx(c)
 		if base, ok := ancestors[c.id]; ok {
 			component.Pedigree = &cdxPedigree{Ancestors: []cdxComponent{g.cdx(g.components[base])}}
+		}
+		if of, ok := patches[c.id]; ok {
+			component.Pedigree = &cdxPedigree{Patches: of}
 		}
 		if c.id == g.top {
 			d.Metadata.Component = component
@@ -145,7 +153,7 @@ func (g *graph) cdx(c component) cdxComponent {
 	}
 	switch c.licence {
 	case "":
-	case nvidiaLicence:
+	case g.licenceID:
 		licence := &cdxLicenceText{Name: "Licence of NVIDIA's driver"}
 		if strings.HasPrefix(c.id, "Driver-") { // the text once is enough
 			licence.Text = &cdxText{"text/plain", g.licence}

@@ -33,6 +33,7 @@ func (g *graph) addDriver(i *Image, image string) string {
 	}
 	if i.recipe != nil {
 		g.addComponents(i, id)
+		g.addCompanions(i, id)
 	}
 	for _, part := range []struct {
 		purpose string
@@ -43,10 +44,12 @@ func (g *graph) addDriver(i *Image, image string) string {
 		}
 	}
 	for _, s := range i.Sources {
-		g.relate(id, contains, g.add(component{
+		sources := g.add(component{
 			id: "Sources-" + i.Arch + "-" + s.Flavour, purpose: "SOURCE", name: "nvidia-kernel-sources-" + s.Flavour, version: i.Driver, path: s.Path,
 			supplier: nvidia, licence: g.flavourLicence(s.Flavour),
-		}))
+		})
+		g.relate(id, contains, sources)
+		g.addPatches(i, s.Flavour, sources)
 	}
 	return id
 }
@@ -85,7 +88,7 @@ func (g *graph) nvidiaLicence() string {
 	if g.licence == "" {
 		return ""
 	}
-	return nvidiaLicence
+	return g.licenceID
 }
 
 func (g *graph) flavourLicence(flavour string) string {
@@ -105,7 +108,7 @@ func (g *graph) componentLicence(i *Image, name string) string {
 		return ""
 	}
 	if text == g.licence {
-		return nvidiaLicence
+		return g.licenceID
 	}
 	id, word := "LicenseRef-NVIDIA-"+name, "NVIDIA Driver" // the words of NVIDIA's manifests
 	if name == matrix.IMEX {
@@ -125,5 +128,27 @@ func (g *graph) addComponents(i *Image, driver string) {
 			id: "Component-" + i.Arch + "-" + f.Name, purpose: "APPLICATION", name: "nvidia-" + f.Name, version: f.Version, supplier: nvidia,
 			licence: g.componentLicence(i, f.Name), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}, purl: url.String(),
 		}))
+	}
+}
+
+// addCompanions adds the kernel modules of other projects that are compiled with the driver's.
+func (g *graph) addCompanions(i *Image, driver string) {
+	for _, c := range i.recipe.Companions {
+		of := component{
+			id: "Companion-" + i.Arch + "-" + c.Name, purpose: "APPLICATION", name: c.Name, version: c.Version, supplier: nvidia, licence: c.Licence,
+		}
+		url := purl{kind: "generic", name: c.Name, version: c.Version, qualifiers: map[string]string{}}
+		switch {
+		case c.Package != nil:
+			of.source, of.download, of.sums = c.Package.Name+" "+c.Package.Version, c.Package.URL, []sum{{"SHA256", c.Package.SHA256}}
+			if c.Package.SHA256 == "" {
+				of.sums = []sum{{"SHA512", c.Package.SHA512}}
+			}
+		case c.File != nil:
+			of.download, of.sums = c.File.URL, []sum{{"SHA256", c.File.SHA256}}
+			url.qualifiers["checksum"], url.qualifiers["download_url"] = "sha256:"+c.File.SHA256, c.File.URL
+		}
+		of.purl = url.String()
+		g.relate(driver, contains, g.add(of))
 	}
 }

@@ -17,6 +17,7 @@ type graph struct {
 	top        string // id of the image, or of the index
 	components map[string]component
 	relations  map[relation]bool
+	licenceID  string                 // of NVIDIA's
 	licence    string                 // text of NVIDIA's
 	licences   map[string]licenceText // of components, by their ids
 }
@@ -58,13 +59,13 @@ const (
 	descendantOf      = "DESCENDANT_OF"
 	generatedFrom     = "GENERATED_FROM"
 	buildDependencyOf = "BUILD_DEPENDENCY_OF"
+	patchApplied      = "PATCH_APPLIED"
 )
 
 const (
-	documentID    = "DOCUMENT" // what SPDX calls the document itself
-	nvidia        = "NVIDIA Corporation"
-	nvidiaLicence = "LicenseRef-NVIDIA-Driver"
-	openLicence   = "MIT OR GPL-2.0-only"
+	documentID  = "DOCUMENT" // what SPDX calls the document itself
+	nvidia      = "NVIDIA Corporation"
+	openLicence = "MIT OR GPL-2.0-only"
 )
 
 func newGraph(m Model) *graph {
@@ -72,6 +73,7 @@ func newGraph(m Model) *graph {
 	// Lists are sorted, so that their order has no effect: of the images here, of packages where they are added.
 	m.Images = slices.SortedFunc(slices.Values(m.Images), func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) })
 	g.model.Images = m.Images
+	g.licenceID = recipe.Licence(m.Images[0].Labels[recipe.LabelVGPU])
 	for _, i := range m.Images {
 		if i.Created.After(g.created) {
 			g.created = i.Created

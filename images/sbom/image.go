@@ -20,18 +20,7 @@ func (g *graph) addImage(i *Image) string {
 		facts: i.facts(),
 	})
 	if i.Base.Digest != "" {
-		name, tag := i.Base.Name, ""
-		if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
-			name, tag = name[:colon], name[colon+1:]
-		}
-		name = cmp.Or(name, "base")
-		qualifiers := map[string]string{"arch": i.Arch, "tag": tag}
-		if i.Base.Name != "" {
-			qualifiers["repository_url"] = name
-		}
-		g.relate(id, descendantOf, g.add(component{
-			id: "Base-" + i.Arch, purpose: "CONTAINER", name: name, version: tag, purl: imagePURL(name, i.Base.Digest, qualifiers), sums: sha256Of(i.Base.Digest),
-		}))
+		g.relate(id, descendantOf, g.add(i.otherImage("Base-"+i.Arch, "base", recipe.Base{Name: i.Base.Name, Digest: i.Base.Digest})))
 	}
 	system := g.add(component{
 		id: "System-" + i.Arch, purpose: "OPERATING-SYSTEM", name: cmp.Or(i.SystemID, "unknown"), version: i.SystemVersion,
@@ -43,6 +32,21 @@ func (g *graph) addImage(i *Image) string {
 	}
 	g.addPrograms(i, id)
 	return id
+}
+
+// otherImage is the component of an image that this one was made from. One that came from a file has only a
+// word as its name.
+func (i *Image) otherImage(id, word string, image recipe.Base) component {
+	name, tag := image.Name, ""
+	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
+		name, tag = name[:colon], name[colon+1:]
+	}
+	name = cmp.Or(name, word)
+	qualifiers := map[string]string{"arch": i.Arch, "tag": tag}
+	if image.Name != "" {
+		qualifiers["repository_url"] = name
+	}
+	return component{id: id, purpose: "CONTAINER", name: name, version: tag, purl: imagePURL(name, image.Digest, qualifiers), sums: sha256Of(image.Digest)}
 }
 
 // tag is the one that the image was built for. Others may name the same image, and are not in its document.

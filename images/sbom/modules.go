@@ -62,8 +62,12 @@ func moduleFacts(m verify.ModuleInfo) (facts []fact) {
 	return facts
 }
 
-// addBuildDependencies adds the compiler's packages and the kernel's headers. They were beside the modules
-// when these were compiled, and are not in the image, unless it can compile itself.
+// toolkitPrefix begins the ids of images that modules were compiled in.
+const toolkitPrefix = "Toolkit-"
+
+// addBuildDependencies adds the compiler's packages and the kernel's headers, or the image that has
+// both. They were beside the modules when these were compiled, and are not in the image, unless it can
+// compile itself.
 func (g *graph) addBuildDependencies(i *Image, release, set string) {
 	if i.recipe == nil {
 		return
@@ -82,6 +86,11 @@ func (g *graph) addBuildDependencies(i *Image, release, set string) {
 		}
 		for _, p := range k.Headers {
 			add(p)
+		}
+		if k.Toolkit != nil {
+			c := i.otherImage(toolkitPrefix+i.Arch+"-"+release, "toolkit", *k.Toolkit)
+			c.buildOnly = true
+			g.relate(g.add(c), buildDependencyOf, set)
 		}
 	}
 }

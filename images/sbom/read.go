@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -49,7 +49,7 @@ func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ 
 	i := &Image{Inspection: *inspected, Created: config.Created.UTC()}
 	i.Base = recipe.Base{Name: i.Labels[recipe.OCIPrefix+"base.name"], Digest: i.Labels[recipe.OCIPrefix+"base.digest"]}
 	// An image without os-release has packages of no known system.
-	i.SystemID, i.SystemVersion, _ = distros.ReadOSRelease(tree.OpenFS())
+	i.SystemID, i.SystemVersion, _ = osrelease.Read(tree.OpenFS())
 	for _, flavour := range i.Flavours {
 		i.Sources = append(i.Sources, Source{flavour, "/" + recipe.KernelDir(i.Driver, flavour)})
 	}

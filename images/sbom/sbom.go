@@ -132,7 +132,8 @@ func (m Model) PURLs() (p PURLs) {
 	list, _ := newGraph(m).sorted()
 	for _, c := range list {
 		switch {
-		case c.purl == "" || strings.HasPrefix(c.id, "Base-"):
+		case c.purl == "" || strings.HasPrefix(c.id, "Base-") || strings.HasPrefix(c.id, toolkitPrefix):
+			continue
 		case c.purpose == "CONTAINER":
 			p.Images = append(p.Images, c.purl)
 		default:

@@ -84,7 +84,7 @@ func (g *graph) spdx() ([]byte, error) {
 		d.Packages = append(d.Packages, c.spdx())
 	}
 	if g.licence != "" {
-		d.Licences = []spdxLicence{{nvidiaLicence, "Licence of NVIDIA's driver", g.licence}}
+		d.Licences = []spdxLicence{{g.licenceID, "Licence of NVIDIA's driver", g.licence}}
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.licences)) {
 		d.Licences = append(d.Licences, spdxLicence{id, g.licences[id].name, g.licences[id].text})

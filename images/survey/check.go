@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -48,6 +49,8 @@ type Checked struct {
 	Lock       *Verdict    `json:"lock,omitempty"`    // whether what was locked is still there
 	Image      *ImageState `json:"image,omitempty"`
 	Broken     bool        `json:"broken"`
+
+	Advisories []advisory.Note `json:"advisories,omitempty"` // what is known of the driver
 }
 
 // Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
@@ -60,7 +63,7 @@ func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs [
 	rows := make([]Checked, len(pairs))
 	errs := batch.Parallel(ctx, s.online.Jobs, len(pairs), func(i int) error {
 		p := pairs[i]
-		rows[i] = Checked{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Excluded: p.Excluded}
+		rows[i] = Checked{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Excluded: p.Excluded, Advisories: p.Advisories}
 		if p.Excluded == "" {
 			s.checkPair(ctx, b, &rows[i], p.Target)
 		}
@@ -77,7 +80,11 @@ func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t 
 	row.Components = s.components(ctx, im)
 	row.Headers = &Verdict{State: VerdictUnknown}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice
-		row.Headers = s.headers(ctx, row, im)
+		row.Headers = s.headers(ctx, &b.Kernels, row, im)
+	}
+	if len(b.Kernels.From) > 0 && row.Kernel != "" { // the image that a build with the flag makes
+		im.Plan.Kernels, im.Plan.KernelFrom = []string{row.Kernel}, b.Kernels.From
+		row.Tag = im.Tag()
 	}
 	var lockErr error
 	if b.Lock != nil {
@@ -88,7 +95,7 @@ func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t 
 		row.Lock = s.lockedFiles(ctx, b, im, lockErr)
 	}
 	if b.Repository != "" {
-		st := s.state(ctx, b.Repository+":"+t.Tag(), t.Arch, s.comparable(ctx, b, im, lockErr))
+		st := s.state(ctx, b.Repository+":"+row.Tag, t.Arch, s.comparable(ctx, b, im, lockErr))
 		st.Why = oneLine(st.Why)
 		row.Image = &st
 	}
@@ -165,10 +172,43 @@ func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
 	if err != nil {
 		return failed(err)
 	}
+	for _, v := range []*Verdict{s.patches(ctx, im), s.companions(ctx, im)} {
+		if v.State != VerdictOK {
+			return v
+		}
+	}
 	if asked.Archive == nil {
 		return &Verdict{State: VerdictNone}
 	}
 	return s.file(ctx, *asked.Archive)
+}
+
+// patches asks for the patches of the driver that are at an address.
+func (s *survey) patches(ctx context.Context, im batch.Image) *Verdict {
+	for _, p := range im.Target.Driver.Patches {
+		if p.URL == "" {
+			continue
+		}
+		if v := s.file(ctx, fetch.File{URL: p.URL, SHA256: p.SHA256}); v.State == VerdictFailed {
+			v.Detail = "patch " + p.Name + ": " + v.Detail
+			return v
+		}
+	}
+	return &Verdict{State: VerdictOK}
+}
+
+// companions asks for the archives of the companions that the image gets. Those in packages are in the lock.
+func (s *survey) companions(ctx context.Context, im batch.Image) *Verdict {
+	for _, c := range im.Target.Companions {
+		if c.Archive == nil {
+			continue
+		}
+		if v := s.file(ctx, fetch.File{URL: c.Archive.URL, SHA256: c.Archive.SHA256, Size: c.Archive.Size}); v.State == VerdictFailed {
+			v.Detail = "companion " + c.Name + ": " + v.Detail
+			return v
+		}
+	}
+	return &Verdict{State: VerdictOK}
 }
 
 // components asks for the size of the archive of each component that the image gets.
@@ -209,29 +249,36 @@ func (s *survey) size(ctx context.Context, address string) (int64, error) {
 }
 
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where
-// there is no such kernel, it plans the image without.
-func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Verdict {
+// there is no such kernel, it plans the image without. Images that offer kernels take the place of the
+// repositories, and bring the compiler.
+func (s *survey) headers(ctx context.Context, k *batch.Kernels, row *Checked, im batch.Image) *Verdict {
+	im.Plan.KernelFrom = k.From
 	offered, err := s.plans.Offered(ctx, im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
 	}
+	var suiting []string
 	for _, k := range offered {
 		if recipe.CheckFlavours(im.Target.Driver, k, recipe.CompiledFlavours(im.Target, nil)) == nil {
-			row.Kernels++
+			suiting = append(suiting, k.Release)
 		}
 	}
-	detail := "the repositories offer no kernel headers"
+	row.Kernels = len(suiting)
+	detail := "the " + k.Offering() + " offer no kernel headers"
 	if len(offered) > 0 {
-		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the repositories offer", len(offered))
+		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the %s offer", len(offered), k.Offering())
 	}
 	if row.Kernels > 0 {
 		latest := batch.Kernels{Specs: []string{"latest"}}
 		releases, err := latest.Releases(im.Target, matrix.Selection{}, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
+		if len(k.From) > 0 && len(suiting) == 1 { // needs no --kernel, whatever its flavour
+			releases, err = suiting, nil
+		}
 		if err != nil { // kernels of other flavours only
 			detail = oneLine(err.Error())
 		} else {
 			row.Kernel = releases[0]
-			im.Plan.Kernels, im.Plan.Toolchain = releases[:1], true
+			im.Plan.Kernels, im.Plan.Toolchain = releases[:1], len(k.From) == 0
 			detail = row.Kernel
 		}
 	}

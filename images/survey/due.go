@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -18,13 +18,14 @@ import (
 
 // Task is one build that is due: a tag, for one or several architectures.
 type Task struct {
-	Tag     string   `json:"tag"`
-	System  string   `json:"os"`
-	Driver  string   `json:"driver"`
-	Archs   []string `json:"archs"`
-	Kernels []string `json:"kernels,omitempty"` // that modules are compiled for
-	Reason  string   `json:"reason"`
-	Args    string   `json:"args"` // of driver-build, separated by single spaces; nothing in it needs quotes
+	Tag        string          `json:"tag"`
+	System     string          `json:"os"`
+	Driver     string          `json:"driver"`
+	Archs      []string        `json:"archs"`
+	Kernels    []string        `json:"kernels,omitempty"` // that modules are compiled for
+	Reason     string          `json:"reason"`
+	Advisories []advisory.Note `json:"advisories,omitempty"` // what is known of the driver
+	Args       string          `json:"args"`                 // of driver-build, separated by single spaces; nothing in it needs quotes
 }
 
 // Due lists the builds of images that the registry does not have, or that are out of date, in the order of
@@ -43,7 +44,7 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 		return fail(err)
 	}
 	if b.NeedsIndex() {
-		groups, err = b.Groups(func(t matrix.Target) ([]distros.Kernel, error) { return s.plans.Offered(ctx, t, b.Plan) })
+		groups, err = b.Groups(b.Offered(ctx, s.plans))
 		if err != nil {
 			return fail(err)
 		}
@@ -64,7 +65,7 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 		if outage[i] != nil || len(reasons[i]) == 0 {
 			continue
 		}
-		t, err := task(b, g, strings.Join(reasons[i], "; "))
+		t, err := NewTask(b, g, strings.Join(reasons[i], "; "))
 		if err != nil {
 			return fail(err)
 		}
@@ -124,7 +125,9 @@ func sameReason(g batch.Group, reasons []string) []string {
 	return reasons
 }
 
-func task(b *batch.Batch, g batch.Group, reason string) (Task, error) {
+// NewTask returns the build of a tag with the flags of the batch. It is an error if one of them cannot be an
+// argument in a pipeline.
+func NewTask(b *batch.Batch, g batch.Group, reason string) (Task, error) {
 	first := g.Images[0]
 	t := Task{Tag: g.Tag, System: first.Target.System.ID, Driver: first.Target.Driver.Version, Kernels: first.Plan.Kernels, Reason: reason}
 	words := []string{"--os", t.System, "--driver", t.Driver}
@@ -146,8 +149,8 @@ func task(b *batch.Batch, g batch.Group, reason string) (Task, error) {
 // pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
 // single spaces, and a shell takes them as they are.
 func pipelineArguments(b *batch.Batch) ([]string, error) {
-	words := b.Arguments("--one-image", "--with-toolchain", "--with-sources", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--modules",
-		"--flavour", "--profile", "--base")
+	words := b.Arguments("--one-image", "--with-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--no-patches", "--companions", "--modules",
+		"--flavour", "--profile", "--base", "--kernel-from")
 	for _, w := range b.Arguments("--mirror") {
 		words = append(words, strings.ReplaceAll(w, " ", ","))
 	}

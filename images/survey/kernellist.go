@@ -21,10 +21,12 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// KernelQuery asks which kernels the package repositories of systems offer.
+// KernelQuery asks which kernels the package repositories of systems, or images with headers and
+// compiler, offer.
 type KernelQuery struct {
 	Matrix     *matrix.Matrix
 	Selection  matrix.Selection
+	From       []string       // images to ask instead of the repositories; then no system need be selected
 	Flavours   []string       // of kernels; empty: all
 	Plan       recipe.Options // its Base and Mirror count
 	Repository string         // where images are looked for; "": nowhere
@@ -47,9 +49,11 @@ type OfferedKernel struct {
 	Default bool     `json:"default"`
 	Package string   `json:"package"`
 	Version string   `json:"version"`
-	Date    string   `json:"date,omitempty"` // RFC 3339, with --dates where the mirror says it
-	Drivers []string `json:"drivers"`        // of the matrix, that compile on it
-	Images  []string `json:"images"`         // tags in the repository; null: not known
+	Date    string   `json:"date,omitempty"`      // RFC 3339, with --dates where the mirror says it
+	From    string   `json:"from,omitempty"`      // with --from, the image; package is the folder with the headers
+	Built   string   `json:"builtWith,omitempty"` // with --from, the compiler that built the kernel
+	Drivers []string `json:"drivers"`             // of the matrix, that compile on it
+	Images  []string `json:"images"`              // tags in the repository; null: not known
 }
 
 // modules are the flavours of a driver's modules that count.
@@ -66,7 +70,11 @@ func (q *KernelQuery) Check() error {
 	if err := batch.CheckKernelFlavours(q.Flavours); err != nil {
 		return &matrix.RequestError{Err: err}
 	}
-	if len(s.Systems) == 0 {
+	if len(q.From) > 0 {
+		if err := q.checkImages(); err != nil {
+			return err
+		}
+	} else if len(s.Systems) == 0 {
 		return matrix.RequestErrorf("give --os SYSTEM; driver-build list shows the systems there are")
 	}
 	if len(s.Systems) > 1 && q.Plan.Base != "" {
@@ -83,6 +91,12 @@ func (q *KernelQuery) Check() error {
 	q.compatible, q.offered = map[string]bool{}, map[string]bool{}
 	for _, t := range targets {
 		q.compatible[batch.Platform(t)+" "+t.Driver.Version] = true
+		q.compatible[batch.Platform(matrix.Target{Arch: t.Arch})+" "+t.Driver.Version] = true
+	}
+	if len(s.Systems) == 0 {
+		for _, arch := range slices.Compact(slices.Sorted(slices.Values(s.Archs))) {
+			q.targets = append(q.targets, matrix.Target{Arch: arch})
+		}
 	}
 	for _, sys := range q.Matrix.Systems {
 		for _, arch := range slices.Compact(slices.Sorted(slices.Values(s.Archs))) {
@@ -99,7 +113,7 @@ func (q *KernelQuery) Check() error {
 			q.targets = append(q.targets, matrix.Target{System: sys, Distro: distro, Arch: arch})
 		}
 	}
-	if len(s.Drivers) > 0 {
+	if len(s.Drivers) > 0 && len(s.Systems) > 0 { // images are of no system of the matrix
 		for _, no := range q.Matrix.Impossible(*s) {
 			q.Notes = append(q.Notes, no.Error())
 		}
@@ -112,7 +126,7 @@ func (q *KernelQuery) Check() error {
 func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKernel, error) {
 	var eg errgroup.Group
 	eg.Go(func() error { return q.listTags(ctx, b) })
-	found := make([][]images.DatedKernel, len(q.targets))
+	found := make([][]offer, len(q.targets))
 	errs := batch.Parallel(ctx, b.Jobs/2, len(q.targets), func(i int) (err error) {
 		found[i], err = q.kernels(ctx, b, q.targets[i])
 		return err
@@ -144,15 +158,45 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 }
 
 // kernels asks the repositories of one platform.
-func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target) (found []images.DatedKernel, err error) {
-	if q.Dates {
-		return b.DatedKernels(ctx, t, q.Plan)
+func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target) (found []offer, err error) {
+	switch {
+	case len(q.From) > 0:
+		all, err := b.ToolkitKernels(ctx, q.From, t.Arch)
+		for _, k := range all {
+			found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k.Kernel.Kernel}, from: k.Ref, compiler: k.Compiler})
+		}
+		return found, err
+	case q.Dates:
+		all, err := b.DatedKernels(ctx, t, q.Plan)
+		for _, k := range all {
+			found = append(found, offer{DatedKernel: k})
+		}
+		return found, err
 	}
 	all, err := b.Kernels(ctx, t, q.Plan)
 	for _, k := range all {
-		found = append(found, images.DatedKernel{Kernel: k})
+		found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k}})
 	}
 	return found, err
+}
+
+// offer is a kernel, and the image that has it.
+type offer struct {
+	images.DatedKernel
+	from, compiler string
+}
+
+// checkImages finds mistakes in what is asked of images.
+func (q *KernelQuery) checkImages() error {
+	for _, ref := range q.From {
+		if err := registry.CheckSource(ref); err != nil {
+			return matrix.RequestErrorf("--from: %w", err)
+		}
+	}
+	if q.Dates || q.Plan.Base != "" || q.Plan.Mirror != "" {
+		return matrix.RequestErrorf("--from asks no package repository: leave --base, --mirror and --dates out")
+	}
+	return nil
 }
 
 // checkFlavours refuses a flavour that no system has: most likely it is misspelt.
@@ -166,7 +210,11 @@ func (q *KernelQuery) checkFlavours() error {
 		if near := distros.Nearest(flavour, known); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, ", ") + "?"
 		}
-		return matrix.RequestErrorf("--kernel-flavour %q: the repositories have no kernel of it: %s", flavour, hint)
+		who := "the repositories have"
+		if len(q.From) > 0 {
+			who = strings.Join(q.From, " and ") + " has"
+		}
+		return matrix.RequestErrorf("--kernel-flavour %q: %s no kernel of it: %s", flavour, who, hint)
 	}
 	return nil
 }
@@ -198,10 +246,10 @@ func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) error {
 }
 
 // row says what can be done with a kernel.
-func (q *KernelQuery) row(t matrix.Target, k images.DatedKernel) OfferedKernel {
+func (q *KernelQuery) row(t matrix.Target, k offer) OfferedKernel {
 	r := OfferedKernel{
 		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers, Version: k.Version,
-		Drivers: []string{},
+		Drivers: []string{}, From: k.from, Built: k.compiler,
 	}
 	if !k.Date.IsZero() {
 		r.Date = k.Date.Format(time.RFC3339)

@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cause"
+	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/page"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -33,6 +36,7 @@ type ReportOptions struct {
 	Matrix      *matrix.Matrix
 	Releases    *releases.Table // of the drivers there are
 	Time        time.Time       // of the page
+	CUDA        *cuda.Release   // to say how each driver runs it; nil: none
 	Compare     bool            // plan every image, also without a lock, to tell which are out of date
 }
 
@@ -94,6 +98,16 @@ func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) page.Report 
 		}
 		column := page.Driver{
 			Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
+		}
+		column.CUDA = cuda.Of(d.Version, d.CUDA).String()
+		if o.CUDA != nil {
+			answer := batch.RunsCUDA(d, *o.CUDA)
+			column.Runs = strings.TrimSuffix(fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why), ": ")
+		}
+		for _, n := range advisory.Notes(d.Version, d.Advisories, o.Time) {
+			if n.Kind != driverinfo.EndOfLife {
+				column.Faults = append(column.Faults, n.Text(o.Time))
+			}
 		}
 		column.Components, column.Unknown = components(pairs, d.Version)
 		if branch, ok := o.Releases.Branch(d.Branch); ok {
@@ -168,7 +182,7 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) page.Cell {
 			c.Kernels = append(c.Kernels, series)
 		}
 	}
-	c.Modules = r.kernelTags(t)
+	c.Modules, c.Companions, c.Patches = r.kernelTags(t), p.Companions, p.Patches
 	if r.Repository == "" {
 		c.State = page.Buildable
 		return c
@@ -184,11 +198,25 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) page.Cell {
 		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
 			c.Created = time.Time{}
 		}
-		if inside := st.Found.Annotations[recipe.LabelKernels]; inside != "" {
-			c.Modules = append(strings.Split(inside, ","), c.Modules...)
-		}
+		inside(&c, st.Found.Annotations)
 	}
 	return c
+}
+
+// inside sets what the labels of the registry's image say of it.
+func inside(c *page.Cell, labels map[string]string) {
+	if kernels := labels[recipe.LabelKernels]; kernels != "" {
+		c.Modules = append(strings.Split(kernels, ","), c.Modules...)
+	}
+	c.Companions, c.Patches, c.Omitted = nil, nil, labels[recipe.LabelOmitted]
+	if names := labels[recipe.LabelCompanions]; names != "" {
+		c.Companions = strings.Split(names, ", ")
+	}
+	for patch := range strings.SplitSeq(labels[recipe.LabelPatches], ", ") {
+		if name, _, _ := strings.Cut(patch, " "); name != "" {
+			c.Patches = append(c.Patches, name)
+		}
+	}
 }
 
 // cellState is what the page calls a state of the registry's image.

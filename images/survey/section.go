@@ -14,7 +14,7 @@ import (
 // target gives the sections of one target: of its image without modules or, with kernels, of its images with
 // modules.
 func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]*lockfile.Target, error) {
-	if len(u.Kernels.Specs) == 0 {
+	if !u.Kernels.Compile() {
 		section, err := u.section(ctx, s, batch.Image{Target: t, Plan: u.Plan}, nil)
 		return []*lockfile.Target{section}, err
 	}
@@ -28,7 +28,7 @@ func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]
 	}
 	slices.SortFunc(releases, func(a, b string) int { return distros.CompareReleases(b, a) })
 	k := u.Kernels
-	k.Specs, k.Flavours = releases, nil
+	k.Specs, k.Flavours, k.From = releases, nil, nil
 	expanded, err := u.Expand([]matrix.Target{t}, &k, nil)
 	if err != nil {
 		return nil, err
@@ -59,19 +59,19 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 		}
 		return words, nil
 	}
-	for _, spec := range k.Specs {
+	for _, spec := range k.Words() {
 		word := k.LockWord(spec)
 		var releases []string
-		if !u.Update && !k.Together && recipe.IsListed(spec) {
+		if !u.Update && !k.Together && batch.IsListed(spec) {
 			releases = batch.LockedReleases(u.old, t, word)
 		}
 		if len(releases) == 0 {
 			single := *k
-			single.Specs = []string{spec}
+			if spec != "" {
+				single.Specs = []string{spec}
+			}
 			var err error
-			releases, err = single.Releases(t, u.Selection, func(t matrix.Target) ([]distros.Kernel, error) {
-				return s.plans.Offered(ctx, t, u.Plan)
-			})
+			releases, err = single.Releases(t, u.Selection, u.Offered(ctx, s.plans))
 			if err != nil {
 				return nil, err
 			}

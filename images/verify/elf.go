@@ -152,6 +152,11 @@ func checkNeeded(s *subject, find finder) {
 			continue // 32-bit libraries are for containers that bring the 32-bit C library
 		}
 		own := append(slices.Clone(dirs), path.Dir(f.entry.Path))
+		if f.entry.Path == recipe.Gridd { // it is started with the folder of its own libraries
+			for _, dir := range dirs {
+				own = append(own, recipe.GriddDir(dir))
+			}
+		}
 		for _, need := range f.elf.Needed {
 			if slices.ContainsFunc(own, func(dir string) bool { return s.tree.Exists(path.Join(dir, need)) }) {
 				continue

@@ -7,8 +7,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -20,24 +20,26 @@ const InspectionSchema = 1
 
 // Inspection is what an image holds.
 type Inspection struct {
-	Schema   int               `json:"schema"` // version of this shape: 1
-	Deep     bool              `json:"deep"`   // the layers were read; otherwise all facts are those of manifest, config and labels
-	Digest   string            `json:"digest"`
-	Arch     string            `json:"arch"`
-	Driver   string            `json:"driver"` // "" if the labels do not name it
-	System   string            `json:"system"` // ID and VERSION_ID of its os-release
-	Profile  string            `json:"profile,omitempty"`
-	Flavours []string          `json:"flavours"`          // kernel sources that are there; of a summary, those that the image offers
-	Kernels  []string          `json:"kernels,omitempty"` // that the image has compiled modules for
-	Signer   string            `json:"signer,omitempty"`  // SHA-256 of the certificate whose key signed these modules, as the label has it
-	Content  string            `json:"content,omitempty"` // tells images of different content apart
-	Base     string            `json:"base,omitempty"`    // image that this one is built upon, with its digest
-	Created  string            `json:"created,omitempty"`
-	Size     int64             `json:"size"` // compressed bytes of all layers
-	Layers   []LayerInfo       `json:"layers"`
-	Env      []string          `json:"env"`
-	Command  []string          `json:"command"`
-	Labels   map[string]string `json:"labels,omitempty"`
+	Schema   int      `json:"schema"` // version of this shape: 1
+	Deep     bool     `json:"deep"`   // the layers were read; otherwise all facts are those of manifest, config and labels
+	Digest   string   `json:"digest"`
+	Arch     string   `json:"arch"`
+	Driver   string   `json:"driver"` // "" if the labels do not name it
+	System   string   `json:"system"` // ID and VERSION_ID of its os-release
+	Profile  string   `json:"profile,omitempty"`
+	Flavours []string `json:"flavours"`          // kernel sources that are there; of a summary, those that the image offers
+	Kernels  []string `json:"kernels,omitempty"` // that the image has compiled modules for
+	Signer   string   `json:"signer,omitempty"`  // SHA-256 of the certificate whose key signed these modules, as the label has it
+	// VGPU says whose licence the driver for vGPU guests needs, as the label has it; "": it is for whole GPUs.
+	VGPU    string            `json:"vgpu,omitempty"`
+	Content string            `json:"content,omitempty"` // tells images of different content apart
+	Base    string            `json:"base,omitempty"`    // image that this one is built upon, with its digest
+	Created string            `json:"created,omitempty"`
+	Size    int64             `json:"size"` // compressed bytes of all layers
+	Layers  []LayerInfo       `json:"layers"`
+	Env     []string          `json:"env"`
+	Command []string          `json:"command"`
+	Labels  map[string]string `json:"labels,omitempty"`
 
 	// Those below are read from the layers: they are there with --deep only.
 
@@ -96,7 +98,7 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 }
 
 func inspectTree(i *Inspection, tree *rootfs.Tree) error {
-	if id, version, err := distros.ReadOSRelease(tree.OpenFS()); err == nil {
+	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil {
 		i.System = id + version
 	}
 	s := &subject{tree: tree, all: tree.All(), config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}}

@@ -25,15 +25,18 @@ import (
 
 // ModuleSet is a set of precompiled modules.
 type ModuleSet struct {
-	Folder      string       `json:"folder"` // below recipe.ModulesDir
-	Driver      string       `json:"driver"`
-	Kernel      string       `json:"kernel"`
-	Flavour     string       `json:"flavour"`
-	Arch        string       `json:"arch"`
-	Compiler    string       `json:"compiler,omitempty"` // "gcc 12.2.0"
-	Modules     []ModuleInfo `json:"modules"`
-	Certificate string       `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
-	Damage      string       `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
+	Folder     string       `json:"folder"` // below recipe.ModulesDir
+	Driver     string       `json:"driver"`
+	Kernel     string       `json:"kernel"`
+	Flavour    string       `json:"flavour"`
+	Arch       string       `json:"arch"`
+	Compiler   string       `json:"compiler,omitempty"` // "gcc 12.2.0"
+	Modules    []ModuleInfo `json:"modules"`
+	Companions []string     `json:"companions,omitempty"` // that it was compiled with, as the key has them
+	// Omitted are the companions that it does not have: they do not compile for this kernel.
+	Omitted     []kbuild.Omission `json:"omitted,omitempty"`
+	Certificate string            `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
+	Damage      string            `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
 
 	files []moduleFile // of Modules
 }
@@ -96,7 +99,7 @@ func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name 
 		return m, err
 	}
 	m.Driver, m.Kernel, m.Flavour, m.Arch = set.Key.Driver, set.Key.Release, set.Key.Flavour, set.Key.Arch
-	m.Compiler = set.Key.Compiler
+	m.Compiler, m.Companions, m.Omitted = set.Key.Compiler, set.Key.Companions, set.Omitted
 	if len(set.Certificate) > 0 {
 		m.Certificate = sign.Fingerprint(set.Certificate)
 		if signers == nil {
@@ -179,6 +182,7 @@ func checkModules(s *subject, find finder) {
 			find(Error, folder, "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
 		}
 		s.checkSet(m, find)
+		checkCompanions(m, info, find)
 		if described && !slices.Contains(info.Precompiled, driverinfo.Precompiled{Kernel: m.Kernel, Flavour: m.Flavour}) {
 			find(Note, folder, "is not named in the image's description")
 		}
@@ -197,6 +201,21 @@ func checkModules(s *subject, find finder) {
 		if !slices.ContainsFunc(s.sets, func(m ModuleSet) bool { return m.Kernel == p.Kernel && m.Flavour == p.Flavour }) {
 			find(Error, driverinfo.Path, "names %s modules for kernel %s, which are not in /%s or are damaged", p.Flavour, p.Kernel, recipe.ModulesDir)
 		}
+	}
+}
+
+// checkCompanions: a set was compiled with each companion of the image that fits its flavour. A companion
+// that does not compile for the kernel is missing, which the set itself says.
+func checkCompanions(m ModuleSet, info driverinfo.Description, find finder) {
+	folder := path.Join(recipe.ModulesDir, m.Folder)
+	for _, c := range info.Companions {
+		id := kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID()
+		if c.Fits(m.Flavour) && !slices.Contains(m.Companions, id) {
+			find(Error, folder, "has neither %s %s nor the reason why it was left out: the image's description names it", c.Name, c.Version)
+		}
+	}
+	for _, o := range m.Omitted {
+		find(Warning, folder, "has no %s for kernel %s: %s", o.Module, m.Kernel, o.Reason)
 	}
 }
 

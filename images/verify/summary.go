@@ -41,7 +41,7 @@ func inspectManifest(img v1.Image) (*Inspection, error) {
 	i := &Inspection{
 		Schema: InspectionSchema, Digest: digest.String(), Arch: config.Architecture, Env: c.Env, Command: append(slices.Clone(c.Entrypoint), c.Cmd...),
 		Labels: c.Labels, Profile: c.Labels[recipe.LabelProfile], Kernels: list(c.Labels[recipe.LabelKernels]), Signer: c.Labels[recipe.LabelSigner],
-		Content: c.Labels[recipe.LabelContent], Created: c.Labels[recipe.OCIPrefix+"created"], Base: c.Labels[recipe.OCIPrefix+"base.name"],
+		VGPU: c.Labels[recipe.LabelVGPU], Content: c.Labels[recipe.LabelContent], Created: c.Labels[recipe.OCIPrefix+"created"], Base: c.Labels[recipe.OCIPrefix+"base.name"],
 	}
 	if d := c.Labels[recipe.OCIPrefix+"base.digest"]; d != "" {
 		i.Base += "@" + d

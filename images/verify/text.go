@@ -10,15 +10,21 @@ import (
 	"text/tabwriter"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // WriteText writes the inspection for people, as a table.
 func (i *Inspection) WriteText(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+	guests := ""
+	if i.VGPU != "" {
+		guests = "for vGPU guests, licence: " + i.VGPU
+	}
 	for _, row := range [][2]string{
-		{"Digest", i.Digest}, {"Driver", cmp.Or(i.Driver, "unknown")}, {"System", cmp.Or(i.System, "unknown")}, {"Arch", i.Arch}, {"Profile", cmp.Or(i.Profile, "unknown")},
+		{"Digest", i.Digest}, {"Driver", cmp.Or(i.Driver, "unknown")}, {"vGPU", guests}, {"System", cmp.Or(i.System, "unknown")}, {"Arch", i.Arch}, {"Profile", cmp.Or(i.Profile, "unknown")},
 		{"Flavours", strings.Join(i.Flavours, ", ")}, {"Command", strings.Join(i.Command, " ")}, {"Size", megabytes(i.Size)},
 		{"Base", i.Base}, {"Created", i.Created}, {"Content", i.Content},
+		{"Companions", i.Labels[recipe.LabelCompanions]}, {"Left out", i.Labels[recipe.LabelOmitted]},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
@@ -26,14 +32,24 @@ func (i *Inspection) WriteText(to io.Writer) error {
 	}
 	if i.Deep {
 		i.writeFiles(w)
-	} else if len(i.Kernels) > 0 {
-		fmt.Fprintf(w, "Modules\tcompiled for %s\n", strings.Join(i.Kernels, ", "))
-		fmt.Fprintf(w, "Signer\t%s\n", cmp.Or(i.Signer, "none: the modules are unsigned"))
+	} else {
+		i.writeModules(w)
 	}
 	for n, l := range i.Layers {
 		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
 	}
 	return w.Flush()
+}
+
+// writeModules writes what the labels say of patches and compiled modules.
+func (i *Inspection) writeModules(w io.Writer) {
+	if patches := i.Labels[recipe.LabelPatches]; patches != "" {
+		fmt.Fprintf(w, "Patched\t%s\n", patches)
+	}
+	if len(i.Kernels) > 0 {
+		fmt.Fprintf(w, "Modules\tcompiled for %s\n", strings.Join(i.Kernels, ", "))
+		fmt.Fprintf(w, "Signer\t%s\n", cmp.Or(i.Signer, "none: the modules are unsigned"))
+	}
 }
 
 // writeFiles writes what the layers hold.
@@ -52,6 +68,9 @@ func (i *Inspection) writeFiles(w io.Writer) {
 	}
 	if d := i.Description; d != nil {
 		fmt.Fprintf(w, "Kernels\t%s\n", kernelRange(d))
+		for _, p := range d.Patches {
+			fmt.Fprintf(w, "Patched\t%s sources: %s, sha256:%s\n", strings.Join(p.Flavours, " and "), p.Name, p.SHA256)
+		}
 	}
 	for _, m := range i.Modules {
 		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))

@@ -95,9 +95,11 @@ func rules() []rule {
 		{"environment", checkEnvironment},
 		{"licence", checkLicence},
 		{"fabric", checkFabric},
+		{"vgpu", checkGuest},
 		{"description", checkDescription},
 		{"modules", checkModules},
 		{"module-signature", checkModuleSignatures},
+		{"kmm", checkKMM},
 	}
 }
 

@@ -38,15 +38,12 @@ func (j Job) collect(ctx context.Context, dir string, names []string) (*Set, err
 		}
 		set.Modules = append(set.Modules, file)
 	}
-	if total := steps(j.Source, names); j.Progress != nil && total > 0 {
-		j.Progress(total, total, "done")
-	}
 	return set, nil
 }
 
 func (j Job) strip(ctx context.Context, dir, from, to string) error {
 	path := searchPath(filepath.Dir(j.Compiler.Path))
-	program, err := find("strip", path)
+	program, err := find(toolPrefix(j.Compiler.Path, path)+"strip", path)
 	if err != nil {
 		if program, err = find("llvm-strip", path); err != nil {
 			return fmt.Errorf("strip %s: %w", from, err)
@@ -68,20 +65,27 @@ func (j Job) strip(ctx context.Context, dir, from, to string) error {
 	return nil
 }
 
-// accept compares a module's own description with the job. Some modules of old drivers have no version.
+// accept compares a module's own description with the job.
 func (j Job) accept(f File) error {
-	wrong := ""
+	if wrong := f.Mismatch(j.Headers.Release, j.Driver); wrong != "" {
+		return &SourceError{j.Source, fmt.Errorf("the module %s that was made from them %s", f.Name, wrong)}
+	}
+	return nil
+}
+
+// Mismatch compares a module's own description with its name, with a kernel, and with a version if that is
+// not "". It returns what is wrong ("is for kernel ..."), "" if nothing is. Some modules of old drivers have
+// no version, such as nvidia-uvm of R470: only nvidia must have one.
+func (f File) Mismatch(release, version string) string {
 	switch {
 	case f.Info.Name != kmod.ModuleName(f.Name):
-		wrong = fmt.Sprintf("calls itself %q", f.Info.Name)
-	case f.Info.Release() != j.Headers.Release:
-		wrong = fmt.Sprintf("is for kernel %q, not %s", f.Info.Release(), j.Headers.Release)
-	case f.Info.Version != j.Driver && (f.Info.Version != "" || f.Name == "nvidia"):
-		wrong = fmt.Sprintf("has version %q, not %s", f.Info.Version, j.Driver)
-	default:
-		return nil
+		return fmt.Sprintf("calls itself %.80q", f.Info.Name)
+	case f.Info.Release() != release:
+		return fmt.Sprintf("is for kernel %.80q, not %s", f.Info.Release(), release)
+	case version != "" && f.Info.Version != version && (f.Info.Version != "" || f.Name == "nvidia"):
+		return fmt.Sprintf("has version %.80q, not %s", f.Info.Version, version)
 	}
-	return &SourceError{j.Source, fmt.Errorf("the module %s that was made from them %s", f.Name, wrong)}
+	return ""
 }
 
 // readFile returns the description of a finished module.

@@ -65,7 +65,7 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	}
 	defer unlock()
 	defer func() {
-		toRemove := []string{scratchSource, scratchTemp}
+		toRemove := []string{scratchSource, scratchCompanions, scratchTemp}
 		if err != nil {
 			toRemove = append(toRemove, scratchModules)
 		}
@@ -75,13 +75,23 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 			}
 		}
 	}()
-	if err := copyTree(ctx, j.Source, filepath.Join(dir, scratchSource)); err != nil {
+	if err := copySources(ctx, j.Source, filepath.Join(dir, scratchSource)); err != nil {
 		return nil, fmt.Errorf("copy the driver's sources from %s to %s: %w", j.Source, dir, err)
 	}
 	if err := j.runMake(ctx, dir, names); err != nil {
 		return nil, err
 	}
-	return j.collect(ctx, dir, names)
+	set, err := j.collect(ctx, dir, names)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.addCompanions(ctx, dir, set); err != nil {
+		return nil, err
+	}
+	if total := steps(j.Source, names); j.Progress != nil && total > 0 {
+		j.Progress(total, total, "done")
+	}
+	return set, nil
 }
 
 // ErrBusy says that another compile uses the same scratch folder.
@@ -114,7 +124,7 @@ func empty(dir *os.File) error {
 		}
 		return err
 	}
-	for _, name := range []string{scratchSource, scratchModules, scratchTemp} {
+	for _, name := range []string{scratchSource, scratchCompanions, scratchModules, scratchTemp} {
 		if err := os.RemoveAll(filepath.Join(dir.Name(), name)); err != nil {
 			return err
 		}
@@ -123,8 +133,9 @@ func empty(dir *os.File) error {
 }
 
 // environment returns the complete environment of the programs. It fixes names, times and paths that would
-// get into the modules.
-func (j Job) environment(dir string) []string {
+// get into the modules. Each of maps is a further folder of sources and the name that it appears under:
+// "/work/companions/gdrdrv=/usr/src/gdrdrv-2.5.2".
+func (j Job) environment(dir string, maps ...string) []string {
 	env := []string{
 		"PATH=" + searchPath(filepath.Dir(j.Compiler.Path)),
 		"LC_ALL=C", // output checks search messages for English words
@@ -136,6 +147,9 @@ func (j Job) environment(dir string) []string {
 		"KBUILD_BUILD_HOST=driver",
 	}
 	if flags := j.prefixMaps(dir); flags != "" {
+		for _, m := range maps {
+			flags += " -ffile-prefix-map=" + m
+		}
 		env = append(env, "KCFLAGS="+flags)
 	}
 	return env
@@ -150,7 +164,7 @@ func (j Job) prefixMaps(dir string) string {
 		return "" // the compiler does not know the flags: the paths are those of Job.Work
 	}
 	flags := "-ffile-prefix-map=" + filepath.Join(dir, scratchSource) + "=/usr/src/nvidia-" + j.Driver
-	if root := strings.TrimSuffix(j.Headers.root, "/"); root != "" {
+	if root := strings.TrimSuffix(j.Headers.RootDir, "/"); root != "" {
 		// Only for debug information: kbuild itself maps __FILE__ of its own tree to relative paths.
 		flags += " -fdebug-prefix-map=" + root + "="
 	}
@@ -170,14 +184,22 @@ func (j Job) arguments(dir string, names []string) []string {
 		"IGNORE_CC_MISMATCH=1",
 		"NV_KERNEL_MODULES=" + strings.Join(names, " "),
 	}
+	return append(append(args, j.Variables...), j.toolArguments()...)
+}
+
+// toolArguments returns what make needs besides CC: LLVM's programs if the compiler is clang, and the prefix
+// of the other programs if they have one and the image has no plain names ("x86_64-cros-linux-gnu-ld").
+func (j Job) toolArguments() []string {
 	if v, ok := parseVersion(j.Compiler.Version); ok && v.family == "clang" {
-		args = append(args, "LLVM=1", "LD=ld.lld")
+		return []string{"LLVM=1", "LD=ld.lld"}
 	}
-	return args
+	if prefix := toolPrefix(j.Compiler.Path, searchPath(filepath.Dir(j.Compiler.Path))); prefix != "" {
+		return []string{"CROSS_COMPILE=" + prefix, "HOSTCC=" + j.Compiler.Path}
+	}
+	return nil
 }
 
 func (j Job) runMake(ctx context.Context, dir string, names []string) error {
-	env := j.environment(dir)
 	program, err := find("make", searchPath(filepath.Dir(j.Compiler.Path)))
 	if err != nil {
 		return fmt.Errorf("compile driver %s: %w", j.Driver, err)
@@ -190,12 +212,17 @@ func (j Job) runMake(ctx context.Context, dir string, names []string) error {
 	total := steps(j.Source, names)
 	out := &output{log: &limitedWriter{w: log, left: maxLog}, progress: j.Progress, total: total}
 	cmd := exec.Command(program, j.arguments(dir, names)...)
-	cmd.Env = env
+	cmd.Env = j.environment(dir)
 	cmd.Dir = filepath.Join(dir, scratchSource)
+	return j.watch(ctx, cmd, out, "make")
+}
+
+// watch runs a command, and fails also if the kernel killed a part of it that the command does not miss.
+func (j Job) watch(ctx context.Context, cmd *exec.Cmd, out *output, what string) error {
 	cmd.Stdout, cmd.Stderr = out, out
 	before := j.Limits.oomKills()
 	watched, end := j.Limits.withOOMWatch(ctx, before)
-	err = run(watched, cmd)
+	err := run(watched, cmd)
 	end()
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", j.Driver, j.Headers.Release, cause)
@@ -208,7 +235,7 @@ func (j Job) runMake(ctx context.Context, dir string, names []string) error {
 		}
 	}
 	if err != nil {
-		return j.failed("make", err, out)
+		return j.failed(what, err, out)
 	}
 	return nil
 }

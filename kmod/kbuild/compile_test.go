@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // The fake make prints what the real one prints, and takes finished modules.
@@ -85,6 +86,25 @@ func checkCall(t *testing.T, b bench, set *Set) {
 	assert.Same(t, wantEnv, env)
 	if key := set.Key.String(); !strings.HasPrefix(key, "535.261.03-proprietary-"+release+"-") {
 		t.Errorf("key %s", key)
+	}
+}
+
+// TestVariables: further variables reach make and the key, and only plain ones are accepted.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	j := Job{Driver: "535.261.03", Flavour: "open"}
+	plain := j.Key()
+	j.Variables = []string{"GRID_BUILD=1", "GRID_BUILD_CSP=1"}
+	args := strings.Join(j.arguments("/scratch", []string{"nvidia"}), " ")
+	assert.Contains(t, args, "NV_KERNEL_MODULES=nvidia GRID_BUILD=1 GRID_BUILD_CSP=1")
+	if key := j.Key(); key.equal(plain) || key.String() == plain.String() || !key.equal(j.Key()) {
+		t.Errorf("the keys %s and %s", key, plain)
+	}
+	for _, bad := range []string{"GRID_BUILD", "grid=1", "A=$(shell id)", "A=1 B=2", "-C=/", "A=../x", "A=" + strings.Repeat("1", 65)} {
+		b := newBench(t, "exit 0")
+		b.job.Variables = []string{bad}
+		_, err := b.job.check()
+		assert.ErrorContainsf(t, err, "is no variable of make with a plain value", "%q", bad)
 	}
 }
 
@@ -250,7 +270,7 @@ func TestPrefixMaps(t *testing.T) {
 		{"gcc 12.2.0", "/proc/1/root", "-ffile-prefix-map=/w/source=/usr/src/nvidia-1.2 -fdebug-prefix-map=/proc/1/root="},
 		{"gcc 4.8.5", "/", ""}, {"clang 9.0.0", "/", ""}, {"", "/", ""},
 	} {
-		j := Job{Driver: "1.2", Compiler: Compiler{Version: tt.compiler}, Headers: Headers{root: tt.root}}
+		j := Job{Driver: "1.2", Compiler: Compiler{Version: tt.compiler}, Headers: buildtree.Headers{RootDir: tt.root}}
 		assert.Equalf(t, tt.want, j.prefixMaps("/w"), "%s", tt.compiler)
 	}
 }

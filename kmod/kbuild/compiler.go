@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // Compiler is the C compiler for a kernel's modules.
@@ -101,13 +102,16 @@ func parseVersion(text string) (version, bool) {
 // clang-16, cc.
 var compilerName = lazyregexp.New(`^(?:[a-z0-9_]+-[a-z0-9-]+-)?(?:gcc|clang)(?:-[0-9.]{1,8})?$|^cc$`)
 
+// IsCompilerName reports whether a program of this name can be a C compiler, as FindCompiler looks for it.
+func IsCompilerName(name string) bool { return compilerName().MatchString(name) }
+
 // maxCandidates bounds how many programs are run for their version.
 const maxCandidates = 32
 
 // FindCompiler returns the compiler for modules of the kernel, from the folders in path (as in $PATH): the
 // version that built the kernel, or else the nearest one, newer rather than older. A kernel built by clang
 // needs clang. The error is a *NoCompilerError.
-func FindCompiler(ctx context.Context, h Headers, path string) (Compiler, error) {
+func FindCompiler(ctx context.Context, h buildtree.Headers, path string) (Compiler, error) {
 	wanted, known := parseVersion(h.CompilerText)
 	if !known {
 		wanted = version{family: "gcc"}
@@ -184,12 +188,25 @@ func compilers(path string) []string {
 			continue
 		}
 		for _, e := range entries {
-			if compilerName().MatchString(e.Name()) && len(all) < maxCandidates {
+			if IsCompilerName(e.Name()) && len(all) < maxCandidates {
 				all = append(all, filepath.Join(dir, e.Name()))
 			}
 		}
 	}
 	return all
+}
+
+// toolPrefix returns the prefix in the names of linker, assembler and strip, "x86_64-cros-linux-gnu-", where
+// they have that of the compiler and there is no plain ld in path.
+func toolPrefix(compiler, path string) string {
+	prefix, _, _ := strings.Cut(filepath.Base(compiler), "gcc")
+	if _, err := find("ld", path); err == nil || prefix == "" || prefix == filepath.Base(compiler) {
+		return ""
+	}
+	if _, err := find(prefix+"ld", path); err != nil {
+		return ""
+	}
+	return prefix
 }
 
 // askVersion runs the compiler with --version. Kernels record the same text, so one parser reads both.

@@ -10,20 +10,22 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 func TestParseVersion(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		debianText: "gcc 12.2.0",
-		"gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC) ":                                                                     "gcc 4.8.5",
-		"gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-2)":                                                                             "gcc 11.5.0",
-		"gcc (Ubuntu 5.4.0-6ubuntu1~16.04.12) 5.4.0 20160609":                                                                      "gcc 5.4.0",
-		"x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23ubuntu4) 13.2.0, GNU ld (GNU Binutils for Ubuntu) 2.42":                          "gcc 13.2.0",
-		"aarch64-linux-gcc.br_real (Buildroot 2020.08-14-ge5a2a90) 9.3.0, GNU ld (GNU Binutils) 2.33.1":                            "gcc 9.3.0",
-		"gcc version 8.3.0 (Debian 8.3.0-6)":                                                                                       "gcc 8.3.0",
-		"gcc (SUSE Linux) 7.5.0":                                                                                                   "gcc 7.5.0",
-		"Debian clang version 16.0.6 (15~deb12u1)":                                                                                 "clang 16.0.6",
+		"gcc version 4.8.5 20150623 (Red Hat 4.8.5-44) (GCC) ":                                            "gcc 4.8.5",
+		"gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-2)":                                                    "gcc 11.5.0",
+		"gcc (Ubuntu 5.4.0-6ubuntu1~16.04.12) 5.4.0 20160609":                                             "gcc 5.4.0",
+		"x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23ubuntu4) 13.2.0, GNU ld (GNU Binutils for Ubuntu) 2.42": "gcc 13.2.0",
+		"aarch64-linux-gcc.br_real (Buildroot 2020.08-14-ge5a2a90) 9.3.0, GNU ld (GNU Binutils) 2.33.1":   "gcc 9.3.0",
+		"gcc version 8.3.0 (Debian 8.3.0-6)":                                                              "gcc 8.3.0",
+		"x86_64-cros-linux-gnu-gcc (Gentoo Hardened 14.3.1_p20250801 p4) 14.3.1 20250801":                 "gcc 14.3.1",
+		"gcc (SUSE Linux) 7.5.0":                   "gcc 7.5.0",
+		"Debian clang version 16.0.6 (15~deb12u1)": "clang 16.0.6",
 		"Chromium OS 14.0_pre445002_p20220217-r3 clang version 14.0.0 (/var/tmp/portage 18308e171b5b1dd99627a4d88c7d6c5ff21b8c96)": "clang 14.0.0",
 		"": "", "gcc": "", "cc (trunk)": "",
 	} {
@@ -81,7 +83,7 @@ func TestFindCompiler(t *testing.T) {
 			for name, text := range tt.programs {
 				testfile.Write(t, dir+"/"+name, text)
 			}
-			got, err := FindCompiler(context.Background(), Headers{CompilerText: tt.text}, "relative:"+filepath.Join(dir, "nothing")+":"+dir)
+			got, err := FindCompiler(context.Background(), buildtree.Headers{CompilerText: tt.text}, "relative:"+filepath.Join(dir, "nothing")+":"+dir)
 			if tt.wantErr != "" {
 				if _, ok := errors.AsType[*NoCompilerError](err); !ok || !strings.Contains(err.Error(), tt.wantErr) {
 					t.Fatalf("error %v, want %q", err, tt.wantErr)
@@ -99,6 +101,37 @@ func TestFindCompiler(t *testing.T) {
 		testfile.Write(t, dir+"/gcc", gcc("12.2.0"))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		assert.ErrorIs(t, assert.Err(FindCompiler(ctx, Headers{}, dir)), context.Canceled)
+		assert.ErrorIs(t, assert.Err(FindCompiler(ctx, buildtree.Headers{}, dir)), context.Canceled)
 	})
+}
+
+// TestToolPrefix: where all names of a toolchain have the target in front, as Flatcar's, make and strip
+// are told.
+func TestToolPrefix(t *testing.T) {
+	t.Parallel()
+	const cros = "x86_64-cros-linux-gnu-"
+	tests := map[string]struct {
+		programs []string
+		compiler string
+		want     string
+	}{
+		"plain":                      {[]string{"gcc", "ld", "strip"}, "gcc", ""},
+		"cross names only":           {[]string{cros + "gcc", cros + "gcc-14", cros + "ld", cros + "strip"}, cros + "gcc-14", cros},
+		"both":                       {[]string{cros + "gcc", cros + "ld", "ld", "strip"}, cros + "gcc", ""},
+		"no linker of this name":     {[]string{"aarch64-cros-linux-gnu-ld", cros + "gcc"}, cros + "gcc", ""},
+		"no linker at all":           {[]string{"gcc"}, "gcc", ""},
+		"a compiler of another name": {[]string{"clang-16"}, "clang-16", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for _, program := range tt.programs {
+				testfile.Write(t, dir+"/"+program, "#!/bin/sh\n")
+			}
+			assert.Equal(t, tt.want, toolPrefix(filepath.Join(dir, tt.compiler), dir))
+		})
+	}
+	j := Job{Compiler: Compiler{Path: "/opt/none/gcc-12", Version: "gcc 12.2.0"}}
+	assert.Equal(t, 0, len(j.toolArguments()))
 }

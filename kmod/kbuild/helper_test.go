@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 const (
@@ -19,44 +20,18 @@ const (
 	debianText = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
 )
 
-// outputTree writes the files that every prepared tree has in its build folder.
-func outputTree(t *testing.T, root, dir, release string) {
+// headerTree writes a prepared tree in one folder, like Red Hat's.
+func headerTree(t *testing.T, root, dir, release string) {
 	t.Helper()
-	testfile.Write(t, root+"/"+dir+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
-	testfile.Write(t, root+"/"+dir+"/include/generated/autoconf.h", "")
-	testfile.Write(t, root+"/"+dir+"/include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+debianText+"\"\n")
-	testfile.Write(t, root+"/"+dir+"/Module.symvers", "0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\n")
-}
-
-// sourceTree writes the files of the plain part of a tree.
-func sourceTree(t *testing.T, root, dir string) {
-	t.Helper()
-	testfile.Write(t, root+"/"+dir+"/include/linux/module.h", "")
-}
-
-// debianTree writes Debian's split tree: two folders, scripts elsewhere, links in /lib/modules, all absolute.
-func debianTree(t *testing.T, root string) {
-	t.Helper()
-	own, common := "usr/src/linux-headers-"+release, "usr/src/linux-headers-6.1.0-56-common"
-	outputTree(t, root, own, release)
-	testfile.Write(t, root+"/"+own+"/include/config/kernel.release", "6.1.192\n") // as in Debian's packages
-	testfile.Write(t, root+"/"+own+"/Makefile", "include /"+common+"/Makefile\n")
-	testfile.Write(t, root+"/"+own+"/scripts", "-> ../../lib/linux-kbuild-6.1/scripts")
-	testfile.Write(t, root+"/usr/lib/linux-kbuild-6.1/scripts/mod/modpost", "#!")
-	sourceTree(t, root, common)
-	testfile.Write(t, root+"/"+common+"/Makefile", "# top\n")
-	testfile.Write(t, root+"/usr/lib/modules/"+release+"/build", "-> /"+own)
-	testfile.Write(t, root+"/usr/lib/modules/"+release+"/source", "-> /"+common)
-	testfile.Write(t, root+"/lib", "-> usr/lib")
-}
-
-// wholeTree writes a tree in one folder, like Red Hat's.
-func wholeTree(t *testing.T, root, dir, release string) {
-	t.Helper()
-	outputTree(t, root, dir, release)
-	sourceTree(t, root, dir)
-	testfile.Write(t, root+"/"+dir+"/Makefile", "# top\n")
-	testfile.Write(t, root+"/"+dir+"/scripts/mod/modpost", "#!")
+	testfile.Tree(t, filepath.Join(root, dir), map[string]string{
+		"include/generated/utsrelease.h": "#define UTS_RELEASE \"" + release + "\"\n",
+		"include/generated/autoconf.h":   "",
+		"include/config/auto.conf":       "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\"" + debianText + "\"\n",
+		"include/linux/module.h":         "",
+		"Module.symvers":                 "0x1\tprintk\tvmlinux\tEXPORT_SYMBOL\n",
+		"Makefile":                       "# top\n",
+		"scripts/mod/modpost":            "#!",
+	})
 }
 
 // module returns a kernel module that has only its description.
@@ -115,8 +90,8 @@ func newBench(t *testing.T, script string) bench {
 	testfile.Write(t, source+"/nvidia-uvm/uvm.c", "")
 	work := testfile.Write(t, dir+"/work/", "")
 	root := filepath.Join(dir, "root")
-	wholeTree(t, root, "usr/src/kernels/"+release, release)
-	h := require.Value(FindHeaders(release, []Root{{root, "image"}}))(t)
+	headerTree(t, root, "usr/src/kernels/"+release, release)
+	h := require.Value(buildtree.Find(release, []buildtree.Root{{Dir: root, Name: "image"}}))(t)
 	c := require.Value(FindCompiler(context.Background(), h, b.tools))(t)
 	b.job = Job{
 		Source: source, Driver: driver, Flavour: "proprietary", Kernel: "build-id 1234", Headers: h, Compiler: c, Jobs: 2,

@@ -11,21 +11,26 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // Job is one compile: the modules of one driver for one kernel.
 type Job struct {
-	Source   string   // the driver's own folder: "/usr/src/nvidia-535.261.03/kernel"; never written
-	Driver   string   // the version that the modules must have
-	Flavour  string   // "proprietary" or "open", for the key
-	Patches  []string // names of the patches that Source already has, for the key
-	Kernel   string   // KernelID, for the key
-	Headers  Headers
-	Compiler Compiler
-	Jobs     int      // compilers at the same time, at least 1 (see Jobs)
-	Limits   Limits   // where the kernel counts killed compilers; the zero value is the real place
-	Modules  []string // wanted, by file name without ".ko": "nvidia", "nvidia-uvm"
-	Optional []string // those of Modules that Source may lack
+	Source    string   // the driver's own folder: "/usr/src/nvidia-535.261.03/kernel"; never written
+	Driver    string   // the version that the modules must have
+	Flavour   string   // "proprietary" or "open", for the key
+	Patches   []string // names of the patches that Source already has, for the key
+	Variables []string // further variables of make, for the key too: "GRID_BUILD=1"
+	Kernel    string   // KernelID, for the key
+	Headers   buildtree.Headers
+	Compiler  Compiler
+	Jobs      int      // compilers at the same time, at least 1 (see Jobs)
+	Limits    Limits   // where the kernel counts killed compilers; the zero value is the real place
+	Modules   []string // wanted, by file name without ".ko": "nvidia", "nvidia-uvm"
+	Optional  []string // those of Modules that Source may lack
+	// Companions are compiled after the driver's modules, against them. One that does not compile is left out:
+	// see Set.Omitted.
+	Companions []Companion
 	// Work is the parent of the scratch folder: an existing folder on a file system that may run programs. The
 	// scratch folder has the sources' blobs three times, then the stripped modules, and the objects: at most 4
 	// times the size of Source and 300 MiB. Measured with 535.261.03: 500 MB for 70 MB of closed sources. With
@@ -41,7 +46,7 @@ type Job struct {
 func (j Job) Key() Key {
 	return Key{
 		Driver: j.Driver, Flavour: j.Flavour, Release: j.Headers.Release, Arch: runtime.GOARCH, Kernel: j.Kernel,
-		Compiler: j.Compiler.Version, Patches: j.Patches, Method: Method,
+		Compiler: j.Compiler.Version, Patches: j.Patches, Variables: j.Variables, Companions: companionIDs(j.Companions), Method: Method,
 	}
 }
 
@@ -59,7 +64,11 @@ func (e *SourceError) Unwrap() error { return e.Err }
 
 // check returns the modules to compile, in the order of Modules.
 func (j Job) check() ([]string, error) {
-	for _, path := range []string{j.Source, j.Work, j.Log, j.Compiler.Path, j.Headers.Build, j.Headers.Source} {
+	paths := []string{j.Source, j.Work, j.Log, j.Compiler.Path, j.Headers.Build, j.Headers.Source}
+	for _, c := range j.Companions {
+		paths = append(paths, c.Source)
+	}
+	for _, path := range paths {
 		// make splits its variables at blanks.
 		if !filepath.IsAbs(path) || strings.ContainsAny(path, " \t\n$#:'\"") {
 			return nil, fmt.Errorf("compile: %q must be an absolute path without blanks and quotes", path)
@@ -67,6 +76,11 @@ func (j Job) check() ([]string, error) {
 	}
 	if err := j.Key().check(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
+	}
+	for _, v := range j.Variables {
+		if !variable().MatchString(v) {
+			return nil, fmt.Errorf("compile: %q is no variable of make with a plain value", v)
+		}
 	}
 	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh"} {
 		if !isFile(filepath.Join(j.Source, name)) {
@@ -100,6 +114,8 @@ type Set struct {
 	// when the kernel does not know signatures.
 	SigHash     string
 	Certificate []byte // DER, of the key that signed all the modules; nil when they are unsigned
+	// Omitted are the companions of the key that the set does not have: they do not compile for this kernel.
+	Omitted []Omission `json:",omitempty"`
 }
 
 // File is one module of a set: uncompressed, without debug information.
@@ -140,4 +156,9 @@ func find(program, path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("look for %s in %s: %w; use an image that has it, or one with precompiled modules", program, path, fs.ErrNotExist)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }

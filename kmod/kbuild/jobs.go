@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Measured with 535.261.03 on 6.1 and gcc 12: one compiler takes up to 230 MB, linking nvidia.ko takes 90 MB
@@ -76,7 +78,7 @@ func (l Limits) groups() []string {
 		top = "/sys/fs/cgroup"
 	}
 	var all []string
-	lines := bufio.NewScanner(bytes.NewReader(head(filepath.Join(l.proc(), "self/cgroup"), 64<<10)))
+	lines := bufio.NewScanner(bytes.NewReader(bounded.Head(filepath.Join(l.proc(), "self/cgroup"), 64<<10)))
 	for lines.Scan() {
 		fields := strings.SplitN(lines.Text(), ":", 3)
 		if len(fields) != 3 {
@@ -112,11 +114,11 @@ func cpuQuota(groups []string) float64 {
 	least := 0.0
 	for _, dir := range groups {
 		quota, period := 0.0, 0.0
-		if fields := strings.Fields(string(head(filepath.Join(dir, "cpu.max"), 256))); len(fields) == 2 {
+		if fields := strings.Fields(string(bounded.Head(filepath.Join(dir, "cpu.max"), 256))); len(fields) == 2 {
 			quota, period = number(fields[0]), number(fields[1])
 		} else {
-			quota = number(string(head(filepath.Join(dir, "cpu.cfs_quota_us"), 256)))
-			period = number(string(head(filepath.Join(dir, "cpu.cfs_period_us"), 256)))
+			quota = number(string(bounded.Head(filepath.Join(dir, "cpu.cfs_quota_us"), 256)))
+			period = number(string(bounded.Head(filepath.Join(dir, "cpu.cfs_period_us"), 256)))
 		}
 		if quota > 0 && period > 0 && (least == 0 || quota/period < least) {
 			least = quota / period
@@ -134,7 +136,7 @@ func memoryLimit(groups []string) int64 {
 	least := int64(0)
 	for _, dir := range groups {
 		for _, name := range []string{"memory.max", "memory.high", "memory.limit_in_bytes"} {
-			limit := number(string(head(filepath.Join(dir, name), 256)))
+			limit := number(string(bounded.Head(filepath.Join(dir, name), 256)))
 			if limit > 0 && limit < unlimited && (least == 0 || int64(limit) < least) {
 				least = int64(limit)
 			}
@@ -155,7 +157,7 @@ func number(text string) float64 {
 // memAvailable returns MemAvailable of /proc/meminfo, in bytes; 0 when the kernel does not have it (before
 // 3.14).
 func memAvailable(proc string) int64 {
-	lines := bufio.NewScanner(bytes.NewReader(head(filepath.Join(proc, "meminfo"), 64<<10)))
+	lines := bufio.NewScanner(bytes.NewReader(bounded.Head(filepath.Join(proc, "meminfo"), 64<<10)))
 	for lines.Scan() {
 		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == "MemAvailable:" {
 			return int64(number(fields[1])) << 10

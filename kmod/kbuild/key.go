@@ -13,7 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // Method is the version of the way this package compiles. It is part of the key and changes when Compile
@@ -29,7 +31,11 @@ type Key struct {
 	Kernel   string   `json:"kernel"`            // identity of the kernel, from KernelID
 	Compiler string   `json:"compiler"`          // Compiler.Version: "gcc 12.2.0"
 	Patches  []string `json:"patches,omitempty"` // names of the patches to NVIDIA's sources, in their order
-	Method   int      `json:"recipe"`            // Method of the program that compiled the set
+	// Companions are the IDs of the companions that were compiled with the driver's modules, in their order.
+	Companions []string `json:"companions,omitempty"`
+	// Variables are those of make that change what the sources become: "GRID_BUILD=1" of vGPU guest drivers.
+	Variables []string `json:"variables,omitempty"`
+	Method    int      `json:"recipe"` // Method of the program that compiled the set
 }
 
 // String returns the name of the set's folder in a cache: "535.261.03-proprietary-6.1.0-38-amd64-<12 hex
@@ -45,8 +51,9 @@ func (k Key) String() string {
 
 func (k Key) equal(other Key) bool {
 	a, b := k, other
-	a.Patches, b.Patches = nil, nil
-	return reflect.DeepEqual(a, b) && slices.Equal(k.Patches, other.Patches)
+	a.Patches, b.Patches, a.Companions, b.Companions, a.Variables, b.Variables = nil, nil, nil, nil, nil, nil
+	return reflect.DeepEqual(a, b) && slices.Equal(k.Patches, other.Patches) && slices.Equal(k.Companions, other.Companions) &&
+		slices.Equal(k.Variables, other.Variables)
 }
 
 // keyPart matches texts that may become part of a folder's name.
@@ -55,8 +62,14 @@ var keyPart = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,79}$`)
 // moduleName matches valid module names. A name becomes part of a path and of an argument of make.
 var moduleName = lazyregexp.New(`^[a-z][a-z0-9_-]{0,63}$`)
 
+// variable matches an assignment on make's command line that is taken as it stands.
+var variable = lazyregexp.New(`^[A-Z][A-Z0-9_]{0,63}=[A-Za-z0-9._-]{0,63}$`)
+
 // check checks that the key can name a folder.
 func (k Key) check() error {
+	if len(k.Companions) > maxCompanions {
+		return fmt.Errorf("the key of a set of modules: %d companions", len(k.Companions))
+	}
 	for name, part := range map[string]string{"driver": k.Driver, "flavour": k.Flavour, "kernel release": k.Release} {
 		if !keyPart().MatchString(part) {
 			return fmt.Errorf("the key of a set of modules: %q is no %s", part, name)
@@ -70,15 +83,15 @@ func (k Key) check() error {
 // headers: "build-id 4a5a9b…". For any other kernel it is a digest of the headers' configuration and symbol
 // versions: "headers 77b0…". h may be empty for the running kernel. proc and sys are "" for the real /proc
 // and /sys.
-func KernelID(release string, h Headers, proc, sys string) (string, error) {
+func KernelID(release string, h buildtree.Headers, proc, sys string) (string, error) {
 	if proc == "" {
 		proc = "/proc"
 	}
 	if sys == "" {
 		sys = "/sys"
 	}
-	if running := string(head(filepath.Join(proc, "sys/kernel/osrelease"), 256)); strings.TrimSpace(running) == release {
-		if id, ok := buildID(head(filepath.Join(sys, "kernel/notes"), 64<<10)); ok {
+	if running := string(bounded.Head(filepath.Join(proc, "sys/kernel/osrelease"), 256)); strings.TrimSpace(running) == release {
+		if id, ok := buildID(bounded.Head(filepath.Join(sys, "kernel/notes"), 64<<10)); ok {
 			return "build-id " + id, nil
 		}
 	}
@@ -90,7 +103,7 @@ func KernelID(release string, h Headers, proc, sys string) (string, error) {
 
 // HeadersID returns an identity of a kernel from its headers alone, which is the same on every machine, also
 // where the kernel runs.
-func HeadersID(h Headers) (string, error) {
+func HeadersID(h buildtree.Headers) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
 		if err := hashFile(sum, filepath.Join(h.Build, name)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 func TestKeyString(t *testing.T) {
@@ -49,11 +50,11 @@ func TestKernelID(t *testing.T) {
 	testfile.Write(t, dir+"/sys/kernel/osrelease", release+"\n")
 	notes := append(note("Linux\x00", 0x100, "6.1"), note("GNU\x00", 3, "\x01\x02\x03\x04\x05\x06\x07\x08")...)
 	testfile.Write(t, dir+"/kernel/notes", string(append(note("Xen\x00", 6, "abcde"), notes...)))
-	assert.Equalf(t, "build-id 0102030405060708", require.Value(KernelID(release, Headers{}, dir, dir))(t), "running")
-	assert.Errorf(t, assert.Err(KernelID("5.10.0", Headers{}, dir, dir)), "another kernel without headers")
+	assert.Equalf(t, "build-id 0102030405060708", require.Value(KernelID(release, buildtree.Headers{}, dir, dir))(t), "running")
+	assert.Errorf(t, assert.Err(KernelID("5.10.0", buildtree.Headers{}, dir, dir)), "another kernel without headers")
 	root := t.TempDir()
-	wholeTree(t, root, "usr/src/kernels/5.10.0", "5.10.0")
-	h := require.Value(FindHeaders("5.10.0", []Root{{root, "image"}}))(t)
+	headerTree(t, root, "usr/src/kernels/5.10.0", "5.10.0")
+	h := require.Value(buildtree.Find("5.10.0", []buildtree.Root{{Dir: root, Name: "image"}}))(t)
 	first, err := KernelID("5.10.0", h, dir, dir)
 	if err != nil || !strings.HasPrefix(first, "headers ") {
 		t.Errorf("headers: %q, %v", first, err)

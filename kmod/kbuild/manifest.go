@@ -35,6 +35,7 @@ type manifest struct {
 	Modules     []manifestModule `json:"modules"`
 	SigHash     string           `json:"sigHash,omitempty"`
 	Certificate []byte           `json:"certificate,omitempty"`
+	Omitted     []Omission       `json:"omitted,omitempty"`
 }
 
 // manifestModule has two digests. SHA256 identifies the module to other programs. Each use compares CRC64: it
@@ -98,7 +99,40 @@ func parseManifest(raw []byte) (*manifest, error) {
 			return nil, &corruption{fmt.Sprintf("%s has a bad entry for %q", ManifestName, f.Name)}
 		}
 	}
-	return &m, nil
+	return &m, m.checkCompanions()
+}
+
+// ParseManifest returns the set that the manifest of an entry describes, without the paths of its modules.
+func ParseManifest(raw []byte) (*Set, error) {
+	m, err := parseManifest(raw)
+	if err != nil {
+		return nil, err
+	}
+	return m.set(""), nil
+}
+
+// checkCompanions checks that each companion of the key has either a module or a reason.
+func (m *manifest) checkCompanions() error {
+	if len(m.Omitted) > maxCompanions {
+		return &corruption{fmt.Sprintf("%s has reasons for %d modules", ManifestName, len(m.Omitted))}
+	}
+	accounted := map[string]int{}
+	for _, f := range m.Modules {
+		accounted[f.Name]++
+	}
+	for _, o := range m.Omitted {
+		if !moduleName().MatchString(o.Module) || o.Reason == "" || len(o.Reason) > maxReason {
+			return &corruption{fmt.Sprintf("%s has a bad reason for the missing module %q", ManifestName, o.Module)}
+		}
+		accounted[o.Module]++
+	}
+	for _, id := range m.Key.Companions {
+		name, _, _ := strings.Cut(id, " ")
+		if accounted[name] != 1 {
+			return &corruption{fmt.Sprintf("%s lists the companion %.40q with neither a module nor a reason, or with both", ManifestName, name)}
+		}
+	}
+	return nil
 }
 
 // strict decodes one value and refuses unknown fields.
@@ -117,6 +151,7 @@ func strict(raw []byte, into any) error {
 	return nil
 }
 
+// seal returns the content of the file.
 func (m *manifest) seal() ([]byte, error) {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -164,7 +199,7 @@ func fileCRC(ctx context.Context, file *os.File, size int64) (crc uint64, ok boo
 }
 
 func (m *manifest) set(dir string) *Set {
-	s := &Set{Dir: dir, Key: m.Key, SigHash: m.SigHash, Certificate: m.Certificate}
+	s := &Set{Dir: dir, Key: m.Key, SigHash: m.SigHash, Certificate: m.Certificate, Omitted: m.Omitted}
 	for _, f := range m.Modules {
 		s.Modules = append(s.Modules, File{
 			Name: f.Name, Path: filepath.Join(dir, f.Name+".ko"), SHA256: f.SHA256, Size: f.Size, Info: f.Info,

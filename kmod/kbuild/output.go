@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
@@ -126,7 +127,7 @@ func steps(source string, modules []string) int {
 		}
 	}
 	for _, file := range files {
-		text := head(file, 1<<20)
+		text := bounded.Head(file, 1<<20)
 		for _, list := range []*regexp.Regexp{sourceEntry(), testEntry()} {
 			for _, m := range list.FindAllSubmatch(text, 10_000) {
 				once[string(m[1])] = true

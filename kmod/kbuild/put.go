@@ -84,7 +84,7 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp creates it private
 		return nil, err
 	}
-	m := &manifest{Schema: manifestSchema, Key: s.Key, SigHash: s.SigHash, Certificate: s.Certificate}
+	m := &manifest{Schema: manifestSchema, Key: s.Key, SigHash: s.SigHash, Certificate: s.Certificate, Omitted: s.Omitted}
 	for _, f := range s.Modules {
 		if !moduleName().MatchString(f.Name) {
 			return nil, fmt.Errorf("%q is no name of a module", f.Name)
@@ -94,6 +94,9 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 			return nil, err
 		}
 		m.Modules = append(m.Modules, entry)
+	}
+	if err := m.checkCompanions(); err != nil {
+		return nil, err
 	}
 	raw, err := m.seal()
 	if err != nil {

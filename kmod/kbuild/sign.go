@@ -15,7 +15,7 @@ import (
 // returns for each, and returns the signed set, which has the same key and new descriptions. It omits the
 // modules' earlier signatures. It checks every copy against cert. After an error none of the copies is left.
 func (s *Set) Sign(ctx context.Context, work string, cert *x509.Certificate, signature func(context.Context, File) ([]byte, error)) (_ *Set, err error) {
-	signed := &Set{Dir: work, Key: s.Key, SigHash: s.SigHash, Certificate: cert.Raw}
+	signed := &Set{Dir: work, Key: s.Key, SigHash: s.SigHash, Certificate: cert.Raw, Omitted: s.Omitted}
 	defer func() {
 		if err != nil {
 			for _, f := range s.Modules {

@@ -1,6 +1,7 @@
 package kmsg
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,7 +91,7 @@ func TestMarkOfTheKernel(t *testing.T) {
 	}
 	defer m.Close()
 	words := fmt.Sprintf("kmod test %d", time.Now().UnixNano())
-	if _, err := w.WriteString("<6>" + words); err != nil {
+	if _, err := w.WriteString("<6>" + words + "\n"); err != nil {
 		t.Skipf("needs a writable kernel log: %v", err)
 	}
 	if got := m.Lines(); strings.Contains(strings.Join(got, "\n"), words) { // a process wrote it, not the kernel
@@ -98,21 +99,27 @@ func TestMarkOfTheKernel(t *testing.T) {
 	}
 	raw := require.Value(Open(""))(t)
 	defer raw.Close()
-	require.Value(w.WriteString("<6>" + words))(t)
+	require.Value(w.WriteString("<6>" + words + "\n"))(t)
 	if facility, text := lastRecord(t, raw); facility == 0 || text != words {
 		t.Errorf("the record after the mark is %q of facility %d; want %q of a process", text, facility, words)
 	}
 }
 
-// lastRecord returns the last record, also one that a process wrote.
+// lastRecord returns the last record of the test, also one that a process wrote. It waits for it: a reader
+// sees a record only when all records before it are complete, and another processor may be writing one.
 func lastRecord(t *testing.T, m *Mark) (facility int, text string) {
 	t.Helper()
 	buf := make([]byte, maxKmsgRecord)
-	for range 1000 {
+	for deadline := time.Now().Add(10 * time.Second); text == "" && time.Now().Before(deadline); {
 		n, err := readMark(m, buf)
-		if err != nil {
-			break
+		if errors.Is(err, unix.EAGAIN) {
+			time.Sleep(time.Millisecond)
+			continue
 		}
+		if errors.Is(err, unix.EPIPE) { // older records were overwritten: the next read continues
+			continue
+		}
+		require.NoError(t, err)
 		line, _, _ := strings.Cut(string(buf[:n]), "\n")
 		if f, lines, ok := parseKmsg(line); ok && len(lines) == 1 && strings.HasPrefix(lines[0], "kmod test") {
 			facility, text = f, lines[0]

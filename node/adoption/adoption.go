@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -104,6 +105,24 @@ func (w Wanted) differs(k Kernel, name string) (string, error) {
 		return name + " is loaded with other parameters: " + strings.Join(diff, ", "), nil
 	}
 	return "", nil
+}
+
+// Loaded returns the modules of a predecessor's record that are still loaded, and those of the files. Where
+// another program loaded a module, or the recorded file ended with its container, the file of the same build
+// counts.
+func Loaded(k Kernel, recorded, files []status.Module) (modules []status.Module) {
+	recorded = slices.DeleteFunc(slices.Clone(recorded), func(m status.Module) bool {
+		_, gone := os.Stat(m.File)
+		_, other := find(files, m.Name)
+		return gone != nil && other
+	})
+	for _, m := range slices.Concat(recorded, files) {
+		live, err := k.Module(m.Name)
+		if _, have := find(modules, m.Name); err == nil && live.SrcVersion == m.SrcVersion && !have {
+			modules = append(modules, m)
+		}
+	}
+	return modules
 }
 
 func find(modules []status.Module, name string) (status.Module, bool) {

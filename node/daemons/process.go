@@ -78,19 +78,18 @@ func (m *member) reap(cmd *exec.Cmd) {
 // start; the error is a *StartError. patience limits the end of leftovers and of a daemon that does not
 // become ready.
 func launch(ctx, patience context.Context, s Spec, t timing) (*process, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.StartWait)
+	ready, cancel := context.WithTimeout(ctx, s.StartWait)
 	defer cancel()
-	p, err := s.attempt(ctx, patience, t)
+	p, err := s.attempt(ready, patience, t)
 	if err == nil {
 		return p, nil
 	}
 	e := &StartError{Name: s.Name, Path: s.Path, Err: err}
-	switch {
-	case ctx.Err() == nil || errors.Is(err, ctx.Err()):
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	switch cancelled := ctx.Err(); {
+	case cancelled != nil && !errors.Is(err, cancelled):
+		e.Err = fmt.Errorf("%w: %w", cancelled, err)
+	case cancelled == nil && ready.Err() != nil: // err may be the time limit of a call inside, which is one too
 		e.Err = fmt.Errorf("not ready after %v: %w", s.StartWait, err)
-	default:
-		e.Err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	if p != nil {
 		err := p.terminate(patience, s.StopWait)

@@ -1,5 +1,5 @@
 // Package daemons starts and supervises the programs that serve the driver while it is loaded, such as
-// nvidia-persistenced and the licence daemons of vGPU guests. Package fabric has those of NVLink switches.
+// nvidia-persistenced. Package fabric has those of NVLink switches, package vgpu those of vGPU guests.
 //
 // A daemon that ends is started again, with growing pauses and without a limit on attempts; its state says
 // that it is down and why. Programs that stay in the foreground are watched as children, programs that fork

@@ -69,11 +69,11 @@ type wantedNode struct {
 }
 
 // Create creates the device nodes of every loaded module, and their links in /dev/char by which runc finds
-// them: nvidiactl, nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch.
-// It keeps nodes with the right numbers and replaces wrong ones atomically. When the driver was loaded with
-// NVreg_ModifyDeviceFiles=0 the administrator manages the nodes, and Create does nothing. It calls record
-// with what it is about to create, so that Remove knows it even when the program is killed meanwhile; what
-// the record names need not exist.
+// them: nvidiactl, nvidia<n>, nvidia-modeset, nvidia-uvm and its tools, nvidia-caps/*, NVLink and NVSwitch,
+// nvidia-fs<n>, gdrdrv. It keeps nodes with the right numbers and replaces wrong ones atomically. When the
+// driver was loaded with NVreg_ModifyDeviceFiles=0 the administrator manages the nodes, and Create does
+// nothing. It calls record with what it is about to create, so that Remove knows it even when the program is
+// killed meanwhile; what the record names need not exist.
 func (n Nodes) Create(ctx context.Context, record func([]Node)) error {
 	want, err := n.wantedNodes()
 	if err != nil {
@@ -136,8 +136,12 @@ func (n Nodes) wantedNodes() ([]wantedNode, error) {
 	if err != nil {
 		return nil, err
 	}
+	companions, err := n.wantCompanions(majors)
+	if err != nil {
+		return nil, err
+	}
 	caps, err := n.wantCaps(majors)
-	return slices.Concat(want, fabric, imex, caps), err
+	return slices.Concat(want, fabric, imex, companions, caps), err
 }
 
 func firstOf(majors map[string]uint32, names ...string) (uint32, bool) {

@@ -19,7 +19,7 @@ import (
 const maxMinor = 1<<20 - 1
 
 // parseMajors parses /proc/devices and returns the majors of NVIDIA's character devices by name
-// ("nvidia-uvm"). The first line of a name counts.
+// ("nvidia-uvm", "gdrdrv"). The first line of a name counts.
 func parseMajors(text []byte) map[string]uint32 {
 	majors := map[string]uint32{}
 	inside := false
@@ -29,7 +29,7 @@ func parseMajors(text []byte) map[string]uint32 {
 			continue
 		}
 		number, name, ok := strings.Cut(line, " ")
-		if !inside || !ok || !strings.HasPrefix(name, "nvidia") {
+		if !inside || !ok || !strings.HasPrefix(name, "nvidia") && name != "gdrdrv" {
 			continue
 		}
 		n, err := strconv.ParseUint(number, 10, 12) // majors have 12 bits

@@ -1,8 +1,6 @@
 package evict
 
 import (
-	"slices"
-
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -16,8 +14,7 @@ func (a *Agent) wantsFreeNode(st status.Snapshot) bool {
 
 // isStarting says that the driver was allowed to continue and is between the old driver and the new one.
 func (a *Agent) isStarting(st status.Snapshot) bool {
-	return st.Pod == a.cfg.Pod && (st.State == status.Starting || st.State == status.Waiting) &&
-		slices.Contains([]string{"replace", "root", "load", "nodes", "daemons", "verify"}, st.Phase)
+	return st.Pod == a.cfg.Pod && (st.State == status.Starting || st.State == status.Waiting) && status.Replaces(st.Phase)
 }
 
 // saysServing says that the status is of the driver of this pod, up and ready.

@@ -146,6 +146,9 @@ func (w *Watch) Answered(a probe.Answer) {
 // Devices returns the GPUs of the last answer.
 func (w *Watch) Devices() []probe.Device { return w.answer.Devices }
 
+// CUDA returns the version of CUDA that the driver reported, "" if it could not be asked.
+func (w *Watch) CUDA() string { return w.answer.CUDA }
+
 // answers returns what the driver said about a GPU.
 func (w *Watch) answers(address string) (probe.Device, bool) {
 	for _, d := range w.answer.Devices {

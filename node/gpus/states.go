@@ -30,6 +30,7 @@ func (w *Watch) States(reasons func(address string) []string) (states []status.G
 				"Drain the node, and reset the GPU or switch the node off and on", what, g.Reason))
 		default:
 			if d, works := w.answers(address); works {
+				g.Licence = d.Licence.String()
 				if g.Works, g.Name, g.UUID = true, d.Name, d.UUID; d.Fabric != nil {
 					g.Fabric = d.Fabric.State
 				}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmtest"
-	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // TestRealRPM fetches headers from repositories that rpmbuild, rpmsign and createrepo_c made in the style of
@@ -53,6 +53,36 @@ func TestRealRPM(t *testing.T) {
 			want:     []string{"kernel-devel 6.1.112-122.189.amzn2023"},
 		},
 		{
+			system: "centos", version: "9", release: "5.14.0-570.el9.x86_64", signed: true,
+			repository: rpmtest.Repository{Compression: "gz"},
+			folder:     "etc/yum.repos.d", repo: "[baseos]\nbaseurl=URL\ngpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
+			packages: []rpmtest.Package{
+				realDevel("kernel-devel", "5.14.0-570.el9", "5.14.0-570.el9.x86_64", "w19.zstdio"), realDevel("kernel-devel", "5.14.0-565.el9", "5.14.0-565.el9.x86_64", "w19.zstdio"),
+			},
+			want: []string{"kernel-devel 5.14.0-570.el9"},
+		},
+		{
+			system: "azurelinux", version: "3.0", release: "6.6.64.2-7.azl3",
+			repository: rpmtest.Repository{Compression: "gz", Key: key, PublishKey: true},
+			folder:     "etc/yum.repos.d", repo: "[azurelinux-official-base]\nbaseurl=URL\ngpgkey=file:///etc/pki/rpm-gpg/KEY\ngpgcheck=1\nrepo_gpgcheck=1\nenabled=1\nskip_if_unavailable=True\n",
+			packages: []rpmtest.Package{realAzure("kernel", "6.6.64.2-7.azl3"), realAzure("kernel-hwe", "6.18.31.1-1.azl3")},
+			want:     []string{"kernel-devel 6.6.64.2-7.azl3"},
+		},
+		{
+			system: "azurelinux", version: "3.0", release: "6.18.31.1-1.azl3",
+			repository: rpmtest.Repository{Compression: "gz", Key: key, PublishKey: true},
+			folder:     "etc/yum.repos.d", repo: "[azurelinux-official-base]\nbaseurl=URL\ngpgkey=file:///etc/pki/rpm-gpg/KEY\ngpgcheck=1\nrepo_gpgcheck=1\nenabled=1\nskip_if_unavailable=True\n",
+			packages: []rpmtest.Package{realAzure("kernel", "6.6.64.2-7.azl3"), realAzure("kernel-hwe", "6.18.31.1-1.azl3")},
+			want:     []string{"kernel-hwe-devel 6.18.31.1-1.azl3"},
+		},
+		{
+			system: "opensuse-leap", version: "16.0", release: "6.12.0-160000.27-default",
+			repository: rpmtest.Repository{Compression: "zstd", Checksum: "sha512", Key: key, PublishKey: true},
+			folder:     "etc/zypp/repos.d", repo: "# Repository 'openSUSE:repo-oss' is maintained by the 'openSUSE' service.\n[openSUSE:repo-oss]\nname=repo-oss (${releasever})\nenabled=1\nautorefresh=1\nbaseurl=URL\ngpgkey=file:///etc/pki/rpm-gpg/KEY\nservice=openSUSE\n",
+			packages: realSUSE("6.12.0-160000.27"),
+			want:     []string{"kernel-devel 6.12.0-160000.27.1", "kernel-default-devel 6.12.0-160000.27.1"},
+		},
+		{
 			system: "opensuse-leap", version: "15.6", release: "6.4.0-150600.23.25-default",
 			repository: rpmtest.Repository{Compression: "gz", Checksum: "sha512", Key: key, PublishKey: true},
 			folder:     "etc/zypp/repos.d", repo: "[update-sle]\nenabled=1\nbaseurl=URL\ngpgkey=file:///etc/pki/rpm-gpg/KEY\n",
@@ -76,7 +106,7 @@ func TestRealRPM(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
 				t.Fatal(err, diff, i.log())
 			}
-			found := require.Value(kbuild.FindHeaders(test.release, []kbuild.Root{{Dir: i.dir, Name: "image"}}))(t)
+			found := require.Value(buildtree.Find(test.release, []buildtree.Root{{Dir: i.dir, Name: "image"}}))(t)
 			t.Logf("kmod/kbuild found %+v", found)
 		})
 	}
@@ -101,6 +131,16 @@ func realDevel(name, version, release, payload string) rpmtest.Package {
 		Name: name, Version: version, Arch: "x86_64", Payload: payload, Provides: []string{"kernel-devel-uname-r = " + release},
 		Requires: []string{"findutils", "elfutils-libelf-devel", "/usr/bin/perl"},
 		Files:    append(realTree("/usr/src/kernels/"+release, release), rpmtest.File{Path: "/usr/src/kernels/" + release + "/include/linux/module.h", Body: "/* */\n"}),
+	}
+}
+
+// realAzure is the headers package of one of Azure Linux's kernels, which requires the kernel.
+func realAzure(kernel, version string) rpmtest.Package {
+	tree := "/usr/src/linux-headers-" + version
+	return rpmtest.Package{
+		Name: kernel + "-devel", Version: version, Arch: "x86_64", Payload: "w19.zstdio", Requires: []string{kernel + " = " + version, "gawk", "python3"},
+		Files: append(realTree(tree, version), rpmtest.File{Path: tree + "/include/linux/module.h", Body: "/* */\n"},
+			rpmtest.File{Path: "/lib/modules/" + version + "/build", Body: tree, Mode: os.ModeSymlink | 0o777}),
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 // TestRealArchive fetches the headers of Debian's newest kernel into a real base system, through its
@@ -53,7 +53,7 @@ func TestRealArchive(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(got)) != `#define UTS_RELEASE "`+release+`"` {
 		t.Errorf("utsrelease.h is %q, %v", got, err)
 	}
-	found, err := kbuild.FindHeaders(release, []kbuild.Root{{Dir: root, Name: "image"}})
+	found, err := buildtree.Find(release, []buildtree.Root{{Dir: root, Name: "image"}})
 	assert.NoErrorf(t, err, "kmod/kbuild does not take them")
 	t.Logf("kmod/kbuild found %+v", found)
 	resolves(t, root, "lib/modules/"+release+"/build", "usr/src/linux-headers-"+release+"/scripts", "usr/src/linux-headers-"+release+"/tools")
@@ -116,7 +116,7 @@ func newestRelease(ctx context.Context, t *testing.T, root string) string {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	files := os.DirFS(root)
-	d, err := distros.FromOSRelease(files)
+	d, err := osrelease.System(files)
 	if err != nil || d.ID() != "debian12" {
 		t.Fatal(d, err)
 	}

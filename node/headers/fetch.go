@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/osrelease"
 )
 
 // Options says which headers to fetch and where to write them.
@@ -85,7 +86,7 @@ type fetcher struct {
 
 func (f *fetcher) run(ctx context.Context) ([]string, error) {
 	if f.Distro == nil {
-		d, err := distros.FromOSRelease(f.files)
+		d, err := osrelease.System(f.files)
 		if err != nil {
 			return nil, err
 		}

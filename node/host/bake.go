@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -20,29 +21,29 @@ import (
 // Bake fills a state folder on a machine that needs no GPU and is no node yet, so that a start on a node with
 // this folder neither compiles nor copies.
 type Bake struct {
-	Config  node.Config // its StateDir is the folder to fill
-	Kernels []string    // releases as uname -r prints them
+	Config  config.Config // its StateDir is the folder to fill
+	Kernels []string      // releases as uname -r prints them
 
 	image   string // for tests; "": "/"
 	modules func(ctx context.Context, release string) (*kbuild.Set, string, error)
 }
 
 // Run makes the modules for each kernel, the driver root, and the list of them, which is written last. It may
-// run again with other kernels, or another image: what is there and fits stays. Errors: node.ErrConfig,
-// lock.ErrHeld, *kbuild.NoHeadersError, *kbuild.CompileError, those of files (unix.ENOSPC).
+// run again with other kernels, or another image: what is there and fits stays. Errors: config.ErrConfig,
+// lock.ErrHeld, *buildtree.NoHeadersError, *kbuild.CompileError, those of files (unix.ENOSPC).
 func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 	if b.image == "" {
 		b.image = "/"
 	}
 	if len(b.Kernels) == 0 || len(b.Kernels) > keepSets {
-		return Baked{}, fmt.Errorf("%w: bake needs --kernel RELEASE, once for each kernel that the machines may boot, at most %d times", node.ErrConfig, keepSets)
+		return Baked{}, fmt.Errorf("%w: bake needs --kernel RELEASE, once for each kernel that the machines may boot, at most %d times", config.ErrConfig, keepSets)
 	}
 	info, err := readInfo(b.image)
 	if err != nil {
 		return Baked{}, err
 	}
 	if t := b.Config.ModuleType; len(info.Flavours) > 1 && t != driverinfo.Open && t != driverinfo.Proprietary {
-		return Baked{}, fmt.Errorf("%w: --kernel-module-type is %q; bake needs open or proprietary: there is no GPU to choose by", node.ErrConfig, t)
+		return Baked{}, fmt.Errorf("%w: --kernel-module-type is %q; bake needs open or proprietary: there is no GPU to choose by", config.ErrConfig, t)
 	}
 	unlock, err := b.lock()
 	if err != nil {
@@ -71,11 +72,11 @@ func (b Bake) lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("%w: a driver runs on this machine (%s), and may write the same folder: bake on another machine, or stop it", lock.ErrHeld, holder)
 	}
 	if err := os.MkdirAll(b.Config.StateDir, 0o755); err != nil {
-		return nil, fmt.Errorf("%w: make the folder to bake into: %w", node.ErrConfig, err)
+		return nil, fmt.Errorf("%w: make the folder to bake into: %w", config.ErrConfig, err)
 	}
 	f, err := os.Open(b.Config.StateDir)
 	if err != nil {
-		return nil, fmt.Errorf("%w: open the folder to bake into: %w", node.ErrConfig, err)
+		return nil, fmt.Errorf("%w: open the folder to bake into: %w", config.ErrConfig, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
@@ -89,7 +90,7 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 	if err != nil {
 		return err
 	}
-	roots.root.Image, roots.root.NoMounts = b.image, b.Config.RootKind == node.RootLink
+	roots.root.Image, roots.root.NoMounts = b.image, b.Config.RootKind == config.RootLink
 	if b.modules == nil {
 		b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
 			return b.compile(ctx, info, release, log)
@@ -125,7 +126,7 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 // compile returns the modules for a kernel: those of the image, those that the folder has, or new ones.
 func (b Bake) compile(ctx context.Context, info driverinfo.Description, release string, log *slog.Logger) (*kbuild.Set, string, error) {
 	cfg := b.Config
-	cfg.RootKind = node.RootMount // a link would be checked on this machine
+	cfg.RootKind = config.RootMount // a link would be checked on this machine
 	m, err := machine(cfg, info, release, log)
 	if err != nil {
 		return nil, "", err

@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -34,8 +35,8 @@ func bakery(t *testing.T) (Bake, driverinfo.Description) {
 		testfile.Write(t, c.root+"/usr/lib/x86_64-linux-gnu/"+name+v535, "\x7fELF "+name)
 	}
 	testfile.Write(t, c.root+"/usr/share/nvidia-driver/big", strings.Repeat("0123456789abcdef", 1<<14))
-	cfg := node.Defaults()
-	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), filepath.Join(t.TempDir(), "state")
+	cfg := config.Defaults()
+	cfg.RootKind, cfg.Run, cfg.StateDir = config.RootLink, t.TempDir(), filepath.Join(t.TempDir(), "state")
 	b := Bake{Config: cfg, Kernels: []string{imageKernel}, image: c.root}
 	b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
 		c := c
@@ -275,7 +276,7 @@ func TestBakeFails(t *testing.T) {
 	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), lock.ErrHeld, "two bakes")
 	unlock()
 	b.Kernels = nil
-	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), node.ErrConfig, "no kernel")
+	assert.ErrorIsf(t, assert.Err(b.Run(t.Context(), logtest.New(t))), config.ErrConfig, "no kernel")
 }
 
 func FuzzBaked(f *testing.F) {

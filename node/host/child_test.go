@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 )
 
 // ownNamespace starts the tests again in a mount namespace of their own, if this is root: their mounts are
@@ -122,7 +123,7 @@ func TestNewOutsideOfAnImage(t *testing.T) {
 	if _, err := os.Stat("/" + driverinfo.Path); err == nil {
 		t.Skip("this is an image")
 	}
-	if _, err := New(node.Defaults(), node.Options{Log: logtest.New(t)}); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "driver-build made") {
+	if _, err := New(config.Defaults(), node.Options{Log: logtest.New(t)}); !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), "driver-build made") {
 		t.Errorf("%v", err)
 	}
 }

@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
+	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 // daemonStarter starts the real daemons: persistence if the image has it, fabric management if the machine
 // needs it.
 type daemonStarter struct {
-	cfg    node.Config
+	cfg    config.Config
 	log    *slog.Logger
 	kernel *modules
 }
@@ -26,14 +28,13 @@ func (a *daemonStarter) Start(ctx context.Context) (node.Daemons, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts := daemons.Facts{Drivers: a.cfg.Drivers}
 	var specs []daemons.Spec
 	if a.cfg.Persistence {
-		specs = append(specs, daemons.Persistenced(facts)...)
+		specs = append(specs, daemons.Persistenced("/")...)
 	}
 	specs = append(specs, fabric...)
 	if a.cfg.VGPU {
-		specs = append(specs, daemons.VGPU(facts)...)
+		specs = append(specs, vgpu.Daemons(vgpu.Facts{Drivers: a.cfg.Drivers})...)
 	}
 	s, err := daemons.Start(ctx, a.log, specs...)
 	if err != nil {
@@ -64,7 +65,7 @@ func (a *daemonStarter) fabric() (specs []daemons.Spec, err error) {
 	return specs, nil
 }
 
-func fabricFacts(cfg node.Config) fabric.Facts {
+func fabricFacts(cfg config.Config) fabric.Facts {
 	return fabric.Facts{Drivers: cfg.Drivers, Settings: cfg.FabricSettings, Mode: cfg.FabricMode}
 }
 

@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/modulebuild"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -18,18 +21,19 @@ import (
 // already. Sets that were compiled for another machine name their kernel by its headers only; the kernel
 // itself checks whether the symbols fit.
 func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, error) {
-	patches, err := s.patches(w.Release)
+	rdma, err := s.rdma(w.Release)
 	if err != nil {
 		return nil, "", err
 	}
-	set, source, err := s.findWith(ctx, w, patches)
+	patches := s.info.PatchNames(w.Flavour)
+	set, source, err := s.findWith(ctx, w, append(patches, rdma...))
 	s.tellBaked(w, err == nil)
-	if len(patches) == 0 || s.info.Toolchain || !errors.Is(err, kbuild.ErrMiss) {
+	if len(rdma) == 0 || s.info.Toolchain || !errors.Is(err, kbuild.ErrMiss) {
 		return set, source, err
 	}
 	// Nothing can be compiled against the node's RDMA driver here: the driver goes without what needs it.
-	if set, source, err = s.findWith(ctx, w, nil); err == nil {
-		s.log.Warn("the modules were compiled without this node's RDMA driver: nvidia-peermem is left out; an image with a toolchain compiles it", "patch", patches[0])
+	if set, source, err = s.findWith(ctx, w, patches); err == nil {
+		s.log.Warn("the modules were compiled without this node's RDMA driver: nvidia-peermem is left out; an image with a toolchain compiles it", "patch", rdma[0])
 		set.Modules = slices.DeleteFunc(set.Modules, func(f kbuild.File) bool { return f.Name == "nvidia-peermem" })
 	}
 	return set, source, err
@@ -58,15 +62,7 @@ func (s *supply) tellBaked(w node.Want, found bool) {
 
 // findWith finds modules that were compiled with the patches and no others.
 func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*kbuild.Set, string, error) {
-	id := ""
-	if running, err := kernelRelease(); err == nil && running == w.Release {
-		if id, err = kbuild.KernelID(w.Release, kbuild.Headers{}, "", ""); err != nil {
-			s.log.Info("the kernel does not show its build id, modules are chosen by its release", "error", err)
-		}
-	}
-	fits := func(k kbuild.Key) bool {
-		return slices.Equal(k.Patches, patches) && match(w, k) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
-	}
+	fits := s.fits(w, patches)
 	// miss is joined with the error for damaged modules; damaged is their source.
 	miss, damaged := kbuild.ErrMiss, ""
 	for _, from := range []struct {
@@ -88,25 +84,43 @@ func (s *supply) findWith(ctx context.Context, w node.Want, patches []string) (*
 	return nil, damaged, miss
 }
 
-// match reports whether a set fits, as far as the name of the kernel shows it.
-func match(w node.Want, k kbuild.Key) bool {
-	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Method == kbuild.Method
+// fits returns a function that reports whether a set is what is wanted, with these patches.
+func (s *supply) fits(w node.Want, patches []string) func(kbuild.Key) bool {
+	id := ""
+	if running, err := kernelRelease(); err == nil && running == w.Release {
+		if id, err = kbuild.KernelID(w.Release, buildtree.Headers{}, "", ""); err != nil {
+			s.log.Info("the kernel does not show its build id, modules are chosen by its release", "error", err)
+		}
+	}
+	companions := modulebuild.Companions(s.info, w.Flavour, w.Companions)
+	return func(k kbuild.Key) bool {
+		return slices.Equal(k.Patches, patches) && s.match(w, k) && modulebuild.Covers(k, companions) && (id == "" || k.Kernel == id || !strings.HasPrefix(k.Kernel, "build-id "))
+	}
+}
+
+// match reports whether a set fits, as far as the name of the kernel shows it. A driver of whole GPUs and one
+// for vGPU guests may have the same version: the variables of make tell their modules apart. So do the
+// patches of the sources; the node's RDMA driver is no patch.
+func (s *supply) match(w node.Want, k kbuild.Key) bool {
+	patched := slices.DeleteFunc(slices.Clone(k.Patches), func(name string) bool { return !strings.Contains(name, "@sha256:") })
+	return k.Driver == w.Driver && k.Flavour == w.Flavour && k.Release == w.Release && k.Method == kbuild.Method &&
+		slices.Equal(k.Variables, driverinfo.MakeVariables(s.info.VGPU)) && slices.Equal(patched, s.info.PatchNames(w.Flavour))
 }
 
 // cached reports whether the cache has a set for a kernel. It does not check the set for damage: Find does.
 func (s *supply) cached(flavour, release string) bool {
 	w := node.Want{Driver: s.info.Driver, Flavour: flavour, Release: release}
-	return s.cache().Has(func(k kbuild.Key) bool { return match(w, k) })
+	return s.cache().Has(func(k kbuild.Key) bool { return s.match(w, k) })
 }
 
-// patches returns names of what the modules are compiled with besides the driver's sources and the kernel's
-// headers.
-func (s *supply) patches(release string) ([]string, error) {
+// rdma returns the name of the node's RDMA driver, which modules are compiled with besides the driver's
+// sources and the kernel's headers.
+func (s *supply) rdma(release string) ([]string, error) {
 	arch, ok := distros.LookupArch(s.info.Arch)
 	if !s.cfg.RDMA || !ok {
 		return nil, nil
 	}
-	name, err := ofed("/", arch.Kernel, release)
+	name, err := modulebuild.OFED("/", arch.Kernel, release)
 	if name == "" || err != nil {
 		return nil, err
 	}

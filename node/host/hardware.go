@@ -17,10 +17,14 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/companions"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
+	"github.com/driver-container/driver-container/node/modulebuild"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/probe"
+	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 const (
@@ -31,7 +35,7 @@ const (
 // hardware is the real hardware.
 type hardware struct {
 	kernelHook
-	cfg     node.Config
+	cfg     config.Config
 	info    driverinfo.Description
 	release string
 	supply  *supply
@@ -88,10 +92,15 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 		RunDir: h.cfg.Run, Info: h.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
 		RDMA: q.RDMA, UnloadNouveau: h.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
 		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: h.canCompile(q.Flavour), Serves: h.serves(q.Release),
-		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir, Linked: h.cfg.RootKind == node.RootLink,
+		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir, Linked: h.cfg.RootKind == config.RootLink,
 	}
 	in.Supported, in.SupportedErr = h.supported()
 	in.Fabric = h.fabric(q)
+	in.VGPU = func() vgpu.Finding {
+		return vgpu.Facts{Drivers: h.cfg.Drivers}.Check("/sys", q.GPUs, vgpu.Image{Driver: h.info.Driver, Licence: h.info.VGPU, Strict: h.cfg.VGPUStrict})
+	}
+	in.Companions = q.Companions
+	in.GPUDirect = companions.Check(h.info, companions.Host{Wanted: q.Companions, Flavour: q.Flavour, Release: q.Release, Set: q.Set})
 	if loaded, err := (kmod.System{}).Loaded(); err == nil {
 		in.Modules = loaded
 	}
@@ -103,7 +112,8 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 			}
 		}
 	}
-	if !in.HaveModules && in.CanCompile {
+	in.Toolkit, in.ToolkitMissing = h.cfg.Toolkit, h.cfg.ToolkitMissing
+	if !in.HaveModules && in.CanCompile && !h.cfg.HasToolkit() {
 		h.toolchain(ctx, &in)
 	}
 	return waive(preflight.Run(ctx, in), h.cfg.SkipPreflight)
@@ -111,7 +121,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 
 // fabric compares the image with what the machine's NVLink switches need.
 func (h *hardware) fabric(q node.Question) func(fabric.Kernel) fabric.Finding {
-	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Linked: h.cfg.RootKind == node.RootLink, Driver: h.info.Driver}
+	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Linked: h.cfg.RootKind == config.RootLink, Driver: h.info.Driver}
 	return func(k fabric.Kernel) fabric.Finding {
 		facts.Machine, host.Err = fabric.Detect("/sys", q.GPUs)
 		return facts.Check(host, k)
@@ -129,8 +139,8 @@ func waive(checks []preflight.Check, names []string) []preflight.Check {
 }
 
 func (h *hardware) canCompile(flavour string) bool {
-	_, err := os.Stat(h.supply.sources(flavour))
-	return err == nil && !h.cfg.NoCompile && h.info.Toolchain
+	_, err := os.Stat(modulebuild.Sources(h.info.Driver, flavour))
+	return err == nil && !h.cfg.NoCompile && (h.info.Toolchain || h.cfg.HasToolkit())
 }
 
 func (h *hardware) toolchain(ctx context.Context, in *preflight.Input) {
@@ -173,7 +183,7 @@ func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
 		h.mark = mark
 		h.mu.Unlock()
 	}
-	if h.cfg.RootKind == node.RootLink && !mayOpen("/dev/nvidiactl") {
+	if h.cfg.RootKind == config.RootLink && !mayOpen("/dev/nvidiactl") {
 		return answerFromProcfs()
 	}
 	return h.prober.Ask(ctx, probe.Options{})
@@ -197,20 +207,22 @@ func (h *hardware) Reasons(gpu string) []string {
 	return linesAbout(gpu, h.mark.Lines())
 }
 
-// pciAddress matches a device in the kernel's log; some messages leave the domain out.
-var pciAddress = lazyregexp.New(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
+// pciAddress matches a device in the kernel's log; some messages leave the domain out, and an Xid the
+// function: "NVRM: Xid (PCI:0000:00:09): 143".
+var pciAddress = lazyregexp.New(`[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|PCI:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}`)
 
 // linesAbout returns the lines that name a GPU, or if there are none, the driver's lines that name no other
 // GPU: the last three different ones.
 func linesAbout(gpu string, lines []string) []string {
 	const most = 3
 	_, short, _ := strings.Cut(gpu, ":")
+	device, _, _ := strings.Cut(gpu, ".")
 	var named, general []string
 	for _, l := range lines {
 		l = strings.TrimSpace(l)
 		switch {
 		case strings.Contains(l, "direct-loading firmware"): // Debian's kernel logs this without any problem
-		case strings.Contains(l, short):
+		case strings.Contains(l, short), strings.Contains(l, "PCI:"+device):
 			named = append(slices.DeleteFunc(named, func(o string) bool { return o == l }), l)
 		case strings.Contains(l, "NVRM") && !pciAddress().MatchString(l):
 			general = append(slices.DeleteFunc(general, func(o string) bool { return o == l }), l)

@@ -11,6 +11,7 @@ import (
 func TestLinesAboutAGPU(t *testing.T) {
 	t.Parallel()
 	const a, b = "NVRM: GPU 0000:00:05.0: RmInitAdapter failed! (0x62:0x25:2416)", "NVRM: GPU 0000:00:06.0: rm_init_adapter failed, device minor number 1"
+	const xid, otherXid = "NVRM: Xid (PCI:0000:00:05): 143, Timeout while polling for FSP boot complete", "NVRM: Xid (PCI:0000:00:09): 143, Timeout while polling for FSP boot complete"
 	const general, other = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.261.03", "usb 1-1: new device"
 	for _, c := range []struct {
 		name        string
@@ -22,6 +23,8 @@ func TestLinesAboutAGPU(t *testing.T) {
 		{"without the domain", []string{"nvidia 00:05.0: firmware missing"}, []string{"nvidia 00:05.0: firmware missing"}},
 		{"the last ones", []string{a + "1", a + "2", a + "3", a + "4"}, []string{a + "2", a + "3", a + "4"}},
 		{"nothing names it", []string{general, b, other}, []string{general}},
+		{"an Xid", []string{general, xid, otherXid}, []string{xid}},
+		{"the Xid of another GPU", []string{general, otherXid}, []string{general}},
 		{"nothing at all", []string{b, other}, nil},
 	} {
 		if got := linesAbout("0000:00:05.0", c.lines); !cmp.Equal(got, c.want) && len(got)+len(c.want) > 0 {

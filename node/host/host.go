@@ -20,6 +20,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
 	"github.com/driver-container/driver-container/node/status"
@@ -30,7 +31,7 @@ const rootOfInit = "/proc/1/root"
 
 // New returns an instance for the machine that this program runs on, from the image that it is part of. Of
 // the options only Log is required; New sets Status.
-func New(cfg node.Config, o node.Options) (*node.Node, error) {
+func New(cfg config.Config, o node.Options) (*node.Node, error) {
 	info, err := readInfo("/")
 	if err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 		return nil, fmt.Errorf("which boot is this: %w", err)
 	}
 	if err := os.MkdirAll(cfg.Run, 0o755); err != nil {
-		return nil, fmt.Errorf("%w: %w", node.ErrConfig, err)
+		return nil, fmt.Errorf("%w: %w", config.ErrConfig, err)
 	}
 	o.Status = status.NewStore(status.Snapshot{Schema: status.Schema, BootID: strings.TrimSpace(string(boot)), Instance: status.NewInstance(),
 		PID: os.Getpid(), Pod: cfg.Pod, PodSpace: cfg.PodNamespace, PodUID: cfg.PodUID, Image: cfg.Image,
@@ -57,7 +58,8 @@ func New(cfg node.Config, o node.Options) (*node.Node, error) {
 }
 
 // machine returns the real implementation of the phases' interfaces.
-func machine(cfg node.Config, info driverinfo.Description, release string, log *slog.Logger) (node.Machine, error) {
+func machine(cfg config.Config, info driverinfo.Description, release string, log *slog.Logger) (node.Machine, error) {
+	cfg.VGPU = cfg.VGPU || info.VGPU != ""
 	onHost, err := mounted(cfg.StateDir)
 	if err != nil {
 		return node.Machine{}, fmt.Errorf("is %s storage of the host: %w", cfg.StateDir, err)
@@ -88,7 +90,7 @@ func machine(cfg node.Config, info driverinfo.Description, release string, log *
 func readInfo(root string) (driverinfo.Description, error) {
 	info, err := driverinfo.Read(os.DirFS(root))
 	if err != nil {
-		return driverinfo.Description{}, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", node.ErrConfig, err)
+		return driverinfo.Description{}, fmt.Errorf("%w: %w; this program only works in an image that driver-build made", config.ErrConfig, err)
 	}
 	return info, nil
 }
@@ -103,7 +105,7 @@ func kernelRelease() (string, error) {
 
 // locker takes the real lock.
 type locker struct {
-	cfg node.Config
+	cfg config.Config
 	log *slog.Logger
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/lock"
 	"github.com/driver-container/driver-container/node/preflight"
@@ -48,7 +49,7 @@ func TestDeleteInChild(t *testing.T) {
 
 func TestNodeLock(t *testing.T) {
 	t.Parallel()
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.Run, cfg.Pod = t.TempDir(), "pod"
 	l := &locker{cfg: cfg, log: logtest.New(t)}
 	held := require.Value(l.Acquire(t.Context(), nil))(t)
@@ -60,7 +61,7 @@ func TestNodeLock(t *testing.T) {
 
 func TestHardware(t *testing.T) {
 	t.Parallel()
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.Run, cfg.StateDir, cfg.Drivers = t.TempDir(), t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.Drivers, "nvidia.conf"), []byte("NVreg_A=1\n"), 0o600))
 	info := driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Flavours: []string{driverinfo.Proprietary}}
@@ -136,7 +137,7 @@ func TestDaemonStarter(t *testing.T) {
 			t.Skipf("%s is here", program)
 		}
 	}
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.VGPU, cfg.Drivers = true, t.TempDir()
 	d := require.Value((&daemonStarter{cfg: cfg, log: logtest.New(t)}).Start(t.Context()))(t)
 	if got := d.PIDs(); len(got) > 0 {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
+	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/modulebuild"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -31,21 +33,21 @@ type ImageCompile struct {
 }
 
 // CompileForImage compiles modules with the compiler, the headers and the sources of the image. The result
-// does not depend on the running kernel or on a cache, and nothing is fetched. Errors: node.ErrConfig,
-// *kbuild.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
+// does not depend on the running kernel or on a cache, and nothing is fetched. Errors: config.ErrConfig,
+// *buildtree.NoHeadersError, *kbuild.NoCompilerError, *kbuild.CompileError, those of files.
 func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kbuild.Set, error) {
 	if c.Flavour != driverinfo.Open && c.Flavour != driverinfo.Proprietary {
-		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", node.ErrConfig, c.Flavour)
+		return nil, fmt.Errorf("%w: --kernel-module-type is %q; with --into it must be open or proprietary: there is no GPU to choose by", config.ErrConfig, c.Flavour)
 	}
 	if c.Release == "" || c.MaxThreads < 0 {
-		return nil, fmt.Errorf("%w: --into needs --kernel RELEASE, and --max-threads must not be negative", node.ErrConfig)
+		return nil, fmt.Errorf("%w: --into needs --kernel RELEASE, and --max-threads must not be negative", config.ErrConfig)
 	}
 	c.root, c.scratch = cmp.Or(c.root, "/"), cmp.Or(c.scratch, scratchDir)
 	info, err := readInfo(c.root)
 	if err != nil {
 		return nil, err
 	}
-	source := filepath.Join(c.root, (&supply{info: info}).sources(c.Flavour))
+	source := filepath.Join(c.root, modulebuild.Sources(info.Driver, c.Flavour))
 	modules, err := chooseModules(modulesOf(source), c.Modules)
 	if err != nil {
 		return nil, fmt.Errorf("%s modules of driver %s: %w", c.Flavour, info.Driver, err)
@@ -54,10 +56,15 @@ func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kb
 	if err != nil {
 		return nil, err
 	}
+	job.Companions = modulebuild.Companions(info, c.Flavour, driverinfo.Companions())
+	for i := range job.Companions {
+		job.Companions[i].Source = filepath.Join(c.root, job.Companions[i].Source)
+	}
+	job.Variables, job.Patches = driverinfo.MakeVariables(info.VGPU), info.PatchNames(c.Flavour)
 	log.Info("compiling", "driver", info.Driver, "flavour", c.Flavour, "kernel", c.Release, "compiler", job.Compiler.Version, "jobs", job.Jobs, "modules", modules)
 	set, err := kbuild.Compile(ctx, job)
 	if err != nil {
-		logOutput(log, err)
+		modulebuild.LogOutput(log, err)
 		return nil, err
 	}
 	kept, err := kbuild.Cache{Dir: c.Dir}.Put(ctx, set)
@@ -69,7 +76,7 @@ func CompileForImage(ctx context.Context, c ImageCompile, log *slog.Logger) (*kb
 
 // job returns the description of the compile; everything in it comes from the image.
 func (c ImageCompile) job(ctx context.Context, driver, source string, modules []string, log *slog.Logger) (kbuild.Job, error) {
-	h, err := kbuild.FindHeaders(c.Release, []kbuild.Root{{Dir: c.root, Name: status.FromImage}})
+	h, err := buildtree.Find(c.Release, []buildtree.Root{{Dir: c.root, Name: status.FromImage}})
 	if err != nil {
 		return kbuild.Job{}, err
 	}
@@ -90,7 +97,7 @@ func (c ImageCompile) job(ctx context.Context, driver, source string, modules []
 	jobs, _ := kbuild.Jobs(c.MaxThreads, kbuild.Limits{})
 	return kbuild.Job{
 		Source: source, Driver: driver, Flavour: c.Flavour, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs, Modules: modules,
-		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: progress(log),
+		Work: c.scratch, Log: filepath.Join(c.scratch, "compile.log"), Progress: modulebuild.Progress(log),
 	}, nil
 }
 
@@ -121,19 +128,19 @@ func modulesOf(source string) (names []string) {
 // chooseModules returns the requested modules. A driver needs at least the first two.
 func chooseModules(offers, asked []string) ([]string, error) {
 	if len(offers) == 0 {
-		return nil, fmt.Errorf("%w: the image has no sources of that flavour", node.ErrConfig)
+		return nil, fmt.Errorf("%w: the image has no sources of that flavour", config.ErrConfig)
 	}
 	if len(asked) == 0 {
 		return offers, nil
 	}
 	for _, name := range asked {
 		if !slices.Contains(offers, name) {
-			return nil, fmt.Errorf("%w: --modules: there is no module %.80q; the sources offer %s", node.ErrConfig, name, strings.Join(offers, ", "))
+			return nil, fmt.Errorf("%w: --modules: there is no module %.80q; the sources offer %s", config.ErrConfig, name, strings.Join(offers, ", "))
 		}
 	}
 	for name, user := range map[string]string{"nvidia": "", "nvidia-uvm": "", "nvidia-modeset": "nvidia-drm"} {
 		if (user == "" || slices.Contains(asked, user)) && !slices.Contains(asked, name) && slices.Contains(offers, name) {
-			return nil, fmt.Errorf("%w: --modules: %s does not work without %s", node.ErrConfig, cmp.Or(user, "a driver"), name)
+			return nil, fmt.Errorf("%w: --modules: %s does not work without %s", config.ErrConfig, cmp.Or(user, "a driver"), name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(offers), func(name string) bool { return !slices.Contains(asked, name) }), nil

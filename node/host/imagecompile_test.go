@@ -1,11 +1,8 @@
 package host
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,66 +12,28 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/status"
 )
 
-const imageKernel = "6.1.0-56-amd64"
-
-// elfModule returns a kernel module that consists only of its description.
-func elfModule(name, version, release string) string {
-	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00version=%s\x00", name, release, version)
-	names := "\x00.modinfo\x00.shstrtab\x00"
-	var b bytes.Buffer
-	add := func(values ...any) {
-		for _, v := range values {
-			_ = binary.Write(&b, binary.LittleEndian, v) // to memory
-		}
-	}
-	data := uint64(64)
-	add([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	add(uint16(1), uint16(62), uint32(1), uint64(0), uint64(0), data+uint64(len(info)+len(names)), uint32(0), uint16(64), uint16(0), uint16(0), uint16(64), uint16(3), uint16(2))
-	add([]byte(info), []byte(names))
-	section := func(name, kind uint32, offset, size uint64) {
-		add(name, kind, uint64(0), uint64(0), offset, size, uint32(0), uint32(0), uint64(1), uint64(0))
-	}
-	section(0, 0, 0, 0)
-	section(1, 1, data, uint64(len(info)))
-	section(10, 3, data+uint64(len(info)), uint64(len(names)))
-	return b.String()
-}
+const imageKernel = kbuildtest.Kernel
 
 // builder returns a compile in a root with fake tools, in which make copies finished modules.
 func builder(t *testing.T, script string) ImageCompile {
 	t.Helper()
 	root := t.TempDir()
-	info := require.Value(driverinfo.Description{Driver: v535, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
-		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}.Encode())(t)
-	testfile.Write(t, root+"/"+driverinfo.Path, string(info))
-	source := "usr/src/nvidia-" + v535 + "/kernel/"
-	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h"} {
-		testfile.Write(t, root+"/"+source+name, "")
-	}
-	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"} {
-		testfile.Write(t, root+"/"+source+name+"/"+name+".Kbuild", "")
-		testfile.Write(t, root+"/kos/"+name+".ko", elfModule(strings.ReplaceAll(name, "-", "_"), v535, imageKernel))
-	}
-	const text = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
-	tree := "usr/src/linux-headers-" + imageKernel + "/"
-	testfile.Write(t, root+"/"+tree+"include/generated/utsrelease.h", "#define UTS_RELEASE \""+imageKernel+"\"\n")
-	testfile.Write(t, root+"/"+tree+"include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+text+"\"\n")
-	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
-		testfile.Write(t, root+"/"+tree+name, "# "+name)
-	}
-	testfile.Write(t, root+"/bin/make", "#!/bin/sh\ncd \"$2\" || exit 9\n"+strings.ReplaceAll(script, "KOS", root+"/kos")+"\n")
-	testfile.Write(t, root+"/bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
-	testfile.Write(t, root+"/bin/gcc-12", "#!/bin/sh\necho '"+text+"'\n")
+	kbuildtest.Image(t, root)
+	path := kbuildtest.Toolkit(t, root, imageKernel, script)
 	return ImageCompile{Release: imageKernel, Flavour: driverinfo.Proprietary, Dir: filepath.Join(root, "out"), root: root,
-		scratch: filepath.Join(root, "scratch"), path: filepath.Join(root, "bin")}
+		scratch: filepath.Join(root, "scratch"), path: path}
 }
 
 func names(set *kbuild.Set) (out []string) {
@@ -109,10 +68,33 @@ func TestCompileInto(t *testing.T) {
 	}
 }
 
+// TestCompileIntoPatched checks that a node finds the modules of an image whose sources are patched, and none
+// that were compiled from other sources.
+func TestCompileIntoPatched(t *testing.T) {
+	t.Parallel()
+	c := builder(t, "cp KOS/*.ko .")
+	info := require.Value(readInfo(c.root))(t)
+	unpatched := info
+	info.Patches = []driverinfo.Patch{{Name: "pci", SHA256: strings.Repeat("a", 64), Flavours: []string{driverinfo.Proprietary}}}
+	testfile.Write(t, filepath.Join(c.root, driverinfo.Path), string(require.Value(info.Encode())(t)))
+	set := require.Value(CompileForImage(t.Context(), c, logtest.New(t)))(t)
+	assert.Same(t, []string{"pci@sha256:" + strings.Repeat("a", 64)}, set.Key.Patches)
+	s := &supply{cfg: config.Defaults(), info: info, log: logtest.New(t), image: c.Dir}
+	s.cfg.StateDir = t.TempDir()
+	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
+	found, source, err := s.Find(t.Context(), w)
+	if err != nil || source != status.FromImage || found.Key.String() != set.Key.String() {
+		t.Errorf("%+v from %q, %v; want the set of the image", found, source, err)
+	}
+	s.info = unpatched
+	_, _, err = s.Find(t.Context(), w)
+	assert.ErrorIsf(t, err, kbuild.ErrMiss, "a driver without patches")
+}
+
 func TestCompileIntoRefuses(t *testing.T) {
 	t.Parallel()
 	good := builder(t, "echo 'nv.c:1: error: no such thing'; exit 2")
-	type none = *kbuild.NoHeadersError
+	type none = *buildtree.NoHeadersError
 	type failed = *kbuild.CompileError
 	for _, c := range []struct {
 		edit func(*ImageCompile)
@@ -146,4 +128,4 @@ func TestCompileIntoRefuses(t *testing.T) {
 	assert.ErrorIsf(t, assert.Err(CompileForImage(ctx, good, logtest.New(t))), context.Canceled, "cancelled")
 }
 
-func isConfig(err error) bool { return errors.Is(err, node.ErrConfig) }
+func isConfig(err error) bool { return errors.Is(err, config.ErrConfig) }

@@ -1,14 +1,15 @@
 package host
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/drivertoolkit"
 )
 
 const (
@@ -19,7 +20,19 @@ const (
 // Instances returns the processes on this node that are instances of this program: one for each container,
 // with its pod. An instance that does not hold the lock waits for it. proc is "/proc" except in tests.
 // Processes of other containers are visible with hostPID only.
-func Instances(proc string) []kmod.Holder {
+func Instances(proc string) []kmod.Holder { return processes(proc, isInstance) }
+
+// Programs returns the processes that run a program, or a shell script of that name, one for each container.
+func (h *hardware) Programs(name string) []kmod.Holder { return programs("/proc", name) }
+
+func programs(proc, name string) []kmod.Holder {
+	return processes(proc, func(args []string) bool {
+		return slices.ContainsFunc(args[:min(len(args), 2)], func(a string) bool { return filepath.Base(a) == name })
+	})
+}
+
+// processes returns the processes whose command line matches, one for each container, with its pod.
+func processes(proc string, match func(args []string) bool) []kmod.Holder {
 	d, err := os.Open(proc)
 	if err != nil {
 		return nil
@@ -31,11 +44,11 @@ func Instances(proc string) []kmod.Holder {
 	}
 	var pids []int
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && isInstance(filepath.Join(proc, name, "cmdline")) {
+		if pid, err := strconv.Atoi(name); err == nil && match(arguments(filepath.Join(proc, name, "cmdline"))) {
 			pids = append(pids, pid)
 		}
 	}
-	slices.Sort(pids) // the shim is older than its worker, which is the instance
+	slices.Sort(pids) // a worker is younger than its shim or shell, and is the process to name
 	system := kmod.System{Proc: proc}
 	var found []kmod.Holder
 	for _, pid := range slices.Backward(pids) {
@@ -51,24 +64,27 @@ func Instances(proc string) []kmod.Holder {
 	return found
 }
 
-// isInstance reads a command line: it must be this program under one of its names, with the verb init in one
-// of its spellings.
-func isInstance(path string) bool {
+// arguments reads the beginning of a command line; nil if it has none, as a thread of the kernel.
+func arguments(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer f.Close()
 	line, err := io.ReadAll(io.LimitReader(f, maxArguments))
-	if err != nil {
+	if err != nil || len(line) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+}
+
+// isInstance reports whether a command line is this program under one of its names, with the verb init in one
+// of its spellings.
+func isInstance(args []string) bool {
+	if len(args) == 0 || !slices.Contains([]string{"nvidia-driver", "driver-entrypoint", drivertoolkit.Program}, filepath.Base(args[0])) {
 		return false
 	}
-	args := bytes.Split(bytes.TrimRight(line, "\x00"), []byte{0})
-	program := filepath.Base(string(args[0]))
-	if program != "nvidia-driver" && program != "driver-entrypoint" {
-		return false
-	}
-	return slices.ContainsFunc(args[1:], func(a []byte) bool {
-		return string(a) == "init" || string(a) == "-a" || string(a) == "--accept-license"
+	return slices.ContainsFunc(args[1:], func(a string) bool {
+		return slices.Contains([]string{"init", drivertoolkit.DriverVerb, "-a", "--accept-license"}, a)
 	})
 }

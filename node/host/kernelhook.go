@@ -11,7 +11,7 @@ import (
 	"github.com/moby/sys/atomicwriter"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 )
 
 // kernelHook is a hook in the host's /etc/kernel/postinst.d. When a new kernel is installed there, the hook
@@ -27,7 +27,7 @@ const hookName = "update-nvidia-driver"
 
 // newKernelHook returns the zero kernelHook if the host's folder is not mounted. The error says why there can
 // be no hook although the folder is mounted. onHost says whether compiled modules are stored on the host.
-func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (kernelHook, error) {
+func newKernelHook(cfg config.Config, info driverinfo.Description, onHost bool) (kernelHook, error) {
 	if cfg.KernelHooks == "" {
 		return kernelHook{}, nil
 	}
@@ -52,7 +52,7 @@ func newKernelHook(cfg node.Config, info driverinfo.Description, onHost bool) (k
 // hookText returns the script, which works in the shell of every host. It starts the program in the mount
 // namespace of the running container, where the program finds the same image and the same cache. The
 // arguments are the configuration of the running container, without secrets.
-func hookText(cfg node.Config) string {
+func hookText(cfg config.Config) string {
 	args := []string{"compile", "--kernel-module-type", cfg.ModuleType, "--state-dir", cfg.StateDir, "--drivers-dir", cfg.Drivers}
 	for _, f := range []struct {
 		flag string

@@ -12,7 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 )
 
 // TestKernelHook runs the hook as the host's package manager does: it enters only a serving container of this
@@ -20,7 +20,7 @@ import (
 func TestKernelHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.StateDir, cfg.SigningKey, cfg.RDMA = "/var/lib/it's", "/keys/k", true
 	h := kernelHook{path: filepath.Join(dir, "hooks", hookName), text: strings.ReplaceAll(hookText(cfg), "/run/nvidia/", dir+"/")}
 	testfile.Tree(t, dir, map[string]string{
@@ -71,7 +71,7 @@ func TestKernelHook(t *testing.T) {
 
 func TestNoKernelHook(t *testing.T) {
 	t.Parallel()
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.KernelHooks = t.TempDir() // not mounted
 	h, err := newKernelHook(cfg, driverinfo.Description{Toolchain: true}, false)
 	if err != nil || h.path != "" || h.WriteKernelHook() != nil || h.RemoveKernelHook() != nil {

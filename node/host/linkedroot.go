@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/driverroot"
 )
 
@@ -70,7 +70,7 @@ func foreignMount(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s was mounted by a privileged container, and this one may not unmount it (--driver-root=link): stop that container while no GPU is in use, or run `umount -R %s` on the node: %w",
-		node.ErrConfig, mounted.Target, mounted.Target, err)
+		config.ErrConfig, mounted.Target, mounted.Target, err)
 }
 
 // Adopt keeps the link that a predecessor left, if it leads to a root of our driver.

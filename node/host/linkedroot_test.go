@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/mounttable"
 )
@@ -22,7 +22,7 @@ import (
 // TestMountedRootWithoutStorage uses a root that is not served, in its own folder: nothing is mounted here.
 func TestMountedRootWithoutStorage(t *testing.T) {
 	t.Parallel()
-	cfg := node.Defaults()
+	cfg := config.Defaults()
 	cfg.Run, cfg.StateDir = t.TempDir(), t.TempDir()
 	var log logtest.Log
 	r, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, log.Logger())
@@ -121,10 +121,10 @@ func TestRootsOfBothKinds(t *testing.T) {
 	require.NoError(t, m.Unmount(t.Context()))
 	assert.Equalf(t, 0, require.Value(m.Mounted())(t), "layers")
 	mounted := &driverroot.MountedError{Target: "/run/nvidia/driver", Mounts: []mounttable.Mount{{Point: "/run/nvidia/driver", Source: "/dev/sda"}}}
-	if err := foreignMount(mounted); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "umount -R /run/nvidia/driver") {
+	if err := foreignMount(mounted); !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), "umount -R /run/nvidia/driver") {
 		t.Error(err)
 	}
-	if err := foreignMount(context.Canceled); !errors.Is(err, context.Canceled) || errors.Is(err, node.ErrConfig) {
+	if err := foreignMount(context.Canceled); !errors.Is(err, context.Canceled) || errors.Is(err, config.ErrConfig) {
 		t.Error(err)
 	}
 }
@@ -152,9 +152,9 @@ func TestLinkable(t *testing.T) {
 	require.NoError(t, os.Remove(there))
 	require.NoError(t, os.Mkdir(there, 0o755))
 	want(root(dir, true), "is another one on the host")
-	cfg := node.Defaults()
-	cfg.RootKind, cfg.Run, cfg.StateDir = node.RootLink, t.TempDir(), t.TempDir()
-	if _, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, logtest.New(t)); !errors.Is(err, node.ErrConfig) {
+	cfg := config.Defaults()
+	cfg.RootKind, cfg.Run, cfg.StateDir = config.RootLink, t.TempDir(), t.TempDir()
+	if _, err := newRoots(cfg, driverinfo.Description{Driver: v535, ID: strings.Repeat("0", 64)}, "6.1.0-38-amd64", false, logtest.New(t)); !errors.Is(err, config.ErrConfig) {
 		t.Error(err)
 	}
 	cfg.RootKind = "copy"

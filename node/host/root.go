@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/mounttable"
@@ -28,23 +29,23 @@ type stagedRoot struct {
 }
 
 // newRoots returns the kind of driver root that is configured.
-func newRoots(cfg node.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (node.Roots, error) {
+func newRoots(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (node.Roots, error) {
 	s, err := newStagedRoot(cfg, info, release, onHost, log)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.RootKind != node.RootLink {
+	if cfg.RootKind != config.RootLink {
 		return &mountedRoot{s}, nil
 	}
 	if err := s.linkable(rootOfInit); err != nil {
-		return nil, fmt.Errorf("%w: --driver-root=link (DRIVER_ROOT_KIND): %w", node.ErrConfig, err)
+		return nil, fmt.Errorf("%w: --driver-root=link (DRIVER_ROOT_KIND): %w", config.ErrConfig, err)
 	}
 	s.root.NoMounts = true
 	return &linkedRoot{s}, nil
 }
 
 // newStagedRoot returns a root that stages on the host's storage if StateDir is on it.
-func newStagedRoot(cfg node.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (*stagedRoot, error) {
+func newStagedRoot(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (*stagedRoot, error) {
 	hostDev, err := devices.HostDev("/proc")
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
-	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -21,13 +21,13 @@ import (
 const sigHash = "CONFIG_MODULE_SIG_HASH"
 
 // loadSigner reads the mounted key that signs modules which are compiled here; nil if there is none.
-func loadSigner(cfg node.Config, log *slog.Logger) (*sign.Signer, error) {
+func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 	if cfg.SigningKey == "" {
 		return nil, nil //nolint:nilnil // a missing key is not an error
 	}
 	info, err := os.Stat(cfg.SigningKey)
 	if err != nil {
-		return nil, fmt.Errorf("%w: --module-signing-key: %w", node.ErrConfig, err)
+		return nil, fmt.Errorf("%w: --module-signing-key: %w", config.ErrConfig, err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		log.Warn("the signing key can be read by others than its owner: mount it with mode 0400", "path", cfg.SigningKey, "mode", fmt.Sprintf("%04o", mode))
@@ -38,7 +38,7 @@ func loadSigner(cfg node.Config, log *slog.Logger) (*sign.Signer, error) {
 	}
 	signer, err := sign.LoadSigner(cfg.SigningKey, cfg.SigningCert, pass)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the key that is to sign modules: %w", node.ErrConfig, err)
+		return nil, fmt.Errorf("%w: the key that is to sign modules: %w", config.ErrConfig, err)
 	}
 	return signer, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/status"
 )
 
@@ -40,23 +41,23 @@ func TestLoadSigner(t *testing.T) {
 	open := testfile.WriteMode(t, filepath.Join(t.TempDir(), "open.pem"), testfile.Read(t, both), 0o644)
 	for _, c := range []struct {
 		name string
-		cfg  node.Config
+		cfg  config.Config
 		want string // the text of the error
 		says string
 	}{
-		{"none", node.Config{}, "", ""},
-		{"two files", node.Config{SigningKey: key, SigningCert: cert}, "", ""},
-		{"one file", node.Config{SigningKey: both}, "", ""},
-		{"open to all", node.Config{SigningKey: open}, "", "can be read by others"},
-		{"no such file", node.Config{SigningKey: key + "x", SigningCert: cert}, "no such file", ""},
-		{"another's certificate", node.Config{SigningKey: key, SigningCert: other}, "is not that of the private key", ""},
-		{"no certificate", node.Config{SigningKey: key}, "the key that is to sign modules", ""},
+		{"none", config.Config{}, "", ""},
+		{"two files", config.Config{SigningKey: key, SigningCert: cert}, "", ""},
+		{"one file", config.Config{SigningKey: both}, "", ""},
+		{"open to all", config.Config{SigningKey: open}, "", "can be read by others"},
+		{"no such file", config.Config{SigningKey: key + "x", SigningCert: cert}, "no such file", ""},
+		{"another's certificate", config.Config{SigningKey: key, SigningCert: other}, "is not that of the private key", ""},
+		{"no certificate", config.Config{SigningKey: key}, "the key that is to sign modules", ""},
 	} {
 		var log logtest.Log
 		s, err := loadSigner(c.cfg, log.Logger())
 		switch {
 		case c.want != "":
-			if !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		case err != nil || (s == nil) != (c.cfg.SigningKey == ""):
@@ -66,9 +67,9 @@ func TestLoadSigner(t *testing.T) {
 			t.Errorf("%s: says %s", c.name, text)
 		}
 	}
-	bad := node.Defaults()
+	bad := config.Defaults()
 	bad.SigningCert = cert
-	if err := bad.Check(); !errors.Is(err, node.ErrConfig) || !strings.Contains(err.Error(), "without --module-signing-key") {
+	if err := bad.Check(); !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), "without --module-signing-key") {
 		t.Errorf("%v", err)
 	}
 }
@@ -76,11 +77,11 @@ func TestLoadSigner(t *testing.T) {
 // signing returns a supply with its own image and cache.
 func signing(t *testing.T, key string) *supply {
 	t.Helper()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, log: logtest.New(t),
+	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Toolchain: true}, log: logtest.New(t),
 		image: t.TempDir(), scratch: filepath.Join(t.TempDir(), "scratch")}
 	if key != "" {
 		var err error
-		if s.signer, err = loadSigner(node.Config{SigningKey: key}, logtest.New(t)); err != nil {
+		if s.signer, err = loadSigner(config.Config{SigningKey: key}, logtest.New(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

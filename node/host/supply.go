@@ -15,9 +15,12 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/headers"
+	"github.com/driver-container/driver-container/node/modulebuild"
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
@@ -31,12 +34,14 @@ const (
 
 // supply supplies module files: from the image, from the cache on the host's storage, or compiled.
 type supply struct {
-	cfg     node.Config
+	cfg     config.Config
 	info    driverinfo.Description
 	log     *slog.Logger
 	signer  *sign.Signer // of modules that are compiled here; nil: they stay unsigned
 	image   string       // folder of the image's modules; "": imageModules
 	scratch string       // "": scratchDir
+
+	toolkitImage string // root with the sources for a Driver Toolkit; "": "/"
 
 	bakes bool   // this is a bake, and not a start that could use one
 	told  string // what was logged about baked content
@@ -48,22 +53,13 @@ func (s *supply) cache() kbuild.Cache {
 	return kbuild.Cache{Dir: filepath.Join(s.cfg.StateDir, "modules")}
 }
 
-// sources returns the folder of the flavour's sources in this image.
-func (s *supply) sources(flavour string) string {
-	dir := "kernel"
-	if flavour == driverinfo.Open {
-		dir = "kernel-open"
-	}
-	return filepath.Join("/usr/src", "nvidia-"+s.info.Driver, dir)
-}
-
 // headers searches for headers without changing anything.
-func (s *supply) headers(release string) (kbuild.Headers, error) {
-	roots := []kbuild.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
+func (s *supply) headers(release string) (buildtree.Headers, error) {
+	roots := []buildtree.Root{{Dir: "/", Name: "image"}, {Dir: "/host", Name: "host"}}
 	if hostVisible() {
-		roots = append(roots, kbuild.Root{Dir: rootOfInit, Name: "host"})
+		roots = append(roots, buildtree.Root{Dir: rootOfInit, Name: "host"})
 	}
-	return kbuild.FindHeaders(release, roots)
+	return buildtree.Find(release, roots)
 }
 
 // hostVisible reports whether process 1 has another root than this process: with hostPID process 1 is the
@@ -78,9 +74,9 @@ func hostVisible() bool {
 }
 
 // prepare finds or fetches headers, and picks a compiler.
-func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, kbuild.Compiler, error) {
+func (s *supply) prepare(ctx context.Context, release string) (buildtree.Headers, kbuild.Compiler, error) {
 	h, err := s.headers(release)
-	if errors.As(err, new(*kbuild.NoHeadersError)) && s.cfg.Fetch {
+	if errors.As(err, new(*buildtree.NoHeadersError)) && s.cfg.Fetch {
 		s.log.Info("no headers in the image or on the host, asking the system's repositories", "kernel", release)
 		store := filepath.Join(s.cfg.StateDir, "downloads")
 		installed, ferr := headers.Fetch(ctx, headers.Options{Release: release, Store: store, Log: s.log})
@@ -111,7 +107,7 @@ func (s *supply) prepare(ctx context.Context, release string) (kbuild.Headers, k
 }
 
 // bring copies headers of the host into this container: make cannot work through the root of process 1.
-func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, error) {
+func (s *supply) bring(ctx context.Context, h buildtree.Headers) (buildtree.Headers, error) {
 	dir := filepath.Join(s.work(), "headers")
 	begin := time.Now()
 	if err := errors.Join(os.MkdirAll(s.work(), 0o700), os.RemoveAll(dir)); err != nil {
@@ -124,8 +120,8 @@ func (s *supply) bring(ctx context.Context, h kbuild.Headers) (kbuild.Headers, e
 	return copied, err
 }
 
-// Compile compiles the modules; the set stays in the scratch folder.
-func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) {
+// compile compiles the modules in this container; the set stays in the scratch folder.
+func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) {
 	if !s.info.Toolchain {
 		return nil, &NoModulesError{Info: s.info, Release: w.Release, Flavour: w.Flavour}
 	}
@@ -137,7 +133,7 @@ func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	if err != nil {
 		return nil, err
 	}
-	patches, err := s.patches(w.Release)
+	rdma, err := s.rdma(w.Release)
 	if err != nil {
 		return nil, err
 	}
@@ -151,33 +147,12 @@ func (s *supply) Compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
 	s.log.Info("compiling", "driver", w.Driver, "flavour", w.Flavour, "kernel", w.Release, "compiler", cc.Version, "jobs", jobs, "limit", why, "path", path)
 	set, err := kbuild.Compile(ctx, kbuild.Job{
-		Source: s.sources(w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: patches, Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
+		Source: modulebuild.Sources(w.Driver, w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: append(s.info.PatchNames(w.Flavour), rdma...), Variables: driverinfo.MakeVariables(s.info.VGPU), Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
-		Work: s.work(), Log: path, Progress: progress(s.log),
+		Companions: modulebuild.Companions(s.info, w.Flavour, w.Companions), Work: s.work(), Log: path, Progress: modulebuild.Progress(s.log),
 	})
-	logOutput(s.log, err)
+	modulebuild.LogOutput(s.log, err)
 	return set, err
-}
-
-// logOutput logs the last lines that a failed compile printed.
-func logOutput(log *slog.Logger, err error) {
-	if failed, ok := errors.AsType[*kbuild.CompileError](err); ok {
-		log.Info("last lines of the compile", "count", len(failed.Tail), "output", strings.Join(failed.Tail, "\n")+"\n")
-	}
-}
-
-// progress logs how far a compile is, every ten seconds.
-func progress(log *slog.Logger) func(done, total int, what string) {
-	const every = 10 * time.Second
-	begin := time.Now()
-	logged := begin
-	return func(done, total int, what string) {
-		if time.Since(logged) < every {
-			return
-		}
-		logged = time.Now()
-		log.Info("compile progress", "done", done, "total", total, "duration", logged.Sub(begin).Round(time.Second), "step", what)
-	}
 }
 
 // logFile returns the path of the file for the output of a compile, on the host's storage if there is any.

@@ -4,19 +4,17 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/config"
 )
 
 // TestFindInTheCache checks that a set fits if driver, flavour, release and compile method are the same and
@@ -25,9 +23,10 @@ func TestFindInTheCache(t *testing.T) {
 	t.Parallel()
 	running := require.Value(kernelRelease())(t)
 	const elsewhere = "6.1.0-99-elsewhere"
-	ours, err := kbuild.KernelID(running, kbuild.Headers{}, "", "")
+	ours, err := kbuild.KernelID(running, buildtree.Headers{}, "", "")
 	hasID := err == nil
-	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Method: kbuild.Method}
+	good := kbuild.Key{Driver: v535, Flavour: "open", Release: running, Arch: "amd64", Kernel: ours, Compiler: "gcc 12.2.0", Method: kbuild.Method, Patches: []string{"a@sha256:1"}}
+	patches := []driverinfo.Patch{{Name: "a", SHA256: "1", Flavours: []string{"open"}}, {Name: "b", SHA256: "3", Flavours: []string{"proprietary"}}}
 	for _, test := range []struct {
 		name    string
 		release string
@@ -43,11 +42,13 @@ func TestFindInTheCache(t *testing.T) {
 		{"another driver", running, func(k *kbuild.Key) { k.Driver = v470 }, false},
 		{"another flavour", running, func(k *kbuild.Key) { k.Flavour = "proprietary" }, false},
 		{"another method", running, func(k *kbuild.Key) { k.Method++ }, false},
-		{"other patches", running, func(k *kbuild.Key) { k.Patches = []string{"ofa_kernel-12"} }, false},
+		{"compiled with an RDMA driver", running, func(k *kbuild.Key) { k.Patches = append(k.Patches, "ofa_kernel-12") }, false},
+		{"sources without the image's patch", running, func(k *kbuild.Key) { k.Patches = nil }, false},
+		{"sources with another text of the patch", running, func(k *kbuild.Key) { k.Patches = []string{"a@sha256:2"} }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Arch: "amd64"}, log: logtest.New(t)}
+			s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535, Arch: "amd64", Patches: patches}, log: logtest.New(t)}
 			set := fakeSet(t, good)
 			test.edit(&set.Key)
 			if set.Key.Kernel == "" {
@@ -77,7 +78,7 @@ func fakeSet(t *testing.T, k kbuild.Key) *kbuild.Set {
 // TestFindCorrupt checks that a damaged entry is moved aside, so that the modules are compiled again.
 func TestFindCorrupt(t *testing.T) {
 	t.Parallel()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
+	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
 	set, err := s.Keep(t.Context(), fakeSet(t, kbuild.Key{Driver: v535, Flavour: "open", Release: "r", Arch: "amd64", Kernel: "headers 1", Method: kbuild.Method}))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(set.Modules[0].Path, []byte("xxxxxxxxxxxxxxxx"), 0o600))
@@ -89,33 +90,16 @@ func TestFindCorrupt(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log logtest.Log
-		step := progress(log.Logger())
-		for done := range 25 {
-			time.Sleep(time.Second)
-			step(done, 800, "CC [M]  nvidia/nv.o")
-		}
-		line := regexp.MustCompile(logtest.Progress + `\d0s step="CC \[M\]  nvidia/nv\.o"\n`)
-		assert.Equalf(t, 2, len(line.FindAllString(log.String(), -1)), "lines: %s", &log)
-	})
-}
-
 func TestSupplyPlaces(t *testing.T) {
 	t.Parallel()
-	s := &supply{cfg: node.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
-	if a, b := s.sources("proprietary"), s.sources("open"); a != "/usr/src/nvidia-535.261.03/kernel" || b != "/usr/src/nvidia-535.261.03/kernel-open" {
-		t.Errorf("%s, %s", a, b)
-	}
+	s := &supply{cfg: config.Config{StateDir: t.TempDir()}, info: driverinfo.Description{Driver: v535}, log: logtest.New(t)}
 	log, err := s.logFile(node.Want{Driver: v535, Flavour: "open", Release: "r"})
 	if err != nil || filepath.Base(log) != "compile-535.261.03-open-r.log" {
 		t.Errorf("%s, %v", log, err)
 	}
-	var none *kbuild.NoHeadersError
+	var none *buildtree.NoHeadersError
 	s.info.Toolchain = true
-	if _, err := s.Compile(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: "0.0.0-none"}); !errors.As(err, &none) {
+	if _, err := s.Compile(t.Context(), node.Want{Driver: v535, Flavour: "open", Release: "0.0.0-none"}, node.CompileEvents{}); !errors.As(err, &none) {
 		t.Errorf("no headers: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ func TestCollect(t *testing.T) {
 		"wanted_info{driver=535.261.03,image=example.com/driver:535.261.03-debian12,kernel=6.1.0-42-amd64}": 1,
 		"ready":                0,
 		"state{state=waiting}": 1,
-		"waits_for{what=lock}": 0, "waits_for{what=holders}": 1, "waits_for{what=clearance}": 0, "waits_for{what=preflight}": 0,
+		"waits_for{what=lock}": 0, "waits_for{what=holders}": 1, "waits_for{what=clearance}": 0, "waits_for{what=preflight}": 0, "waits_for{what=toolkit}": 0,
 		"warnings":                             1,
 		"instance_start_timestamp_seconds":     1760000000,
 		"last_failure_timestamp_seconds":       1760000001,
@@ -41,6 +41,7 @@ func TestCollect(t *testing.T) {
 		"blocked_unloads_total": 5,
 		"holders":               3,
 		"holder_processes{holder_namespace=a,holder_pod=x}": 2, "holder_processes{holder_namespace=,holder_pod=}": 1,
+		"companion_loaded{companion=nvidia-fs,version=2.13.5}": 1, "companion_loaded{companion=gdrdrv,version=}": 0,
 		"daemon_up{daemon=nvidia-persistenced}": 1, "daemon_restarts_total{daemon=nvidia-persistenced}": 7,
 		"daemon_up{daemon=nv-fabricmanager}": 0, "daemon_restarts_total{daemon=nv-fabricmanager}": 0,
 		"gpus_expected": 2, "gpus_working": 1, "gpus_lent": 1, "gpus_lost": 1,
@@ -48,7 +49,7 @@ func TestCollect(t *testing.T) {
 		"gpu_up" + gpu: 1, "gpu_up{gpu=0000:af:00.0,model=,uuid=}": 0,
 		"gpu_fabric_registered" + gpu: 0,
 		"gpu_query_success":           1, "gpu_query_duration_seconds": 1.5, "gpus_answering": 1,
-		"gpu_memory_used_bytes" + gpu: 3 << 30, "gpu_memory_total_bytes" + gpu: 16 << 30, "gpu_utilization_ratio" + gpu: 0.5,
+		"gpu_memory_used_bytes" + gpu: 3 << 30, "gpu_memory_total_bytes" + gpu: 16 << 30, "gpu_utilization_ratio" + gpu: 0.5, "gpu_licensed" + gpu: 1,
 	}
 	for _, s := range []string{"starting", "serving", "degraded", "stopping", "detached", "restored", "absent", "failed"} {
 		want["state{state="+s+"}"] = 0

@@ -17,6 +17,7 @@ var (
 	gpusAnswering   = gauge("gpus_answering", "GPUs that answered it.")
 	gpuMemoryUsed   = gauge("gpu_memory_used_bytes", "Memory of a GPU in use, what the driver keeps for itself included.", "gpu", "uuid", "model")
 	gpuMemoryTotal  = gauge("gpu_memory_total_bytes", "Memory of a GPU.", "gpu", "uuid", "model")
+	gpuLicensed     = gauge("gpu_licensed", "Whether a vGPU has a licence now; without one it becomes slow. Absent for GPUs that need none.", "gpu", "uuid", "model")
 	gpuUtilization  = gauge("gpu_utilization_ratio", "Share of the last sample period in which something ran on a GPU, 0 to 1.", "gpu", "uuid", "model")
 )
 
@@ -131,6 +132,9 @@ func (s sink) answer(a answer) {
 		if d.Memory != nil {
 			s.send(gpuMemoryUsed, float64(d.Memory.Used), d.PCI, d.UUID, d.Name)
 			s.send(gpuMemoryTotal, float64(d.Memory.Total), d.PCI, d.UUID, d.Name)
+		}
+		if d.Licence != nil && d.Licence.Error == "" {
+			s.send(gpuLicensed, boolValue(d.Licence.Licensed), d.PCI, d.UUID, d.Name)
 		}
 		if d.Utilization != nil {
 			s.send(gpuUtilization, *d.Utilization, d.PCI, d.UUID, d.Name)

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,13 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
+	"github.com/driver-container/driver-container/node/metrics/exposition"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -35,8 +38,9 @@ func busy() status.Snapshot {
 		Phases:      []status.Timing{{Phase: "lock", Seconds: 0.5}, {Phase: "survey", Seconds: 0.25}, {Phase: "lock", Seconds: 9}},
 		Up: &status.Driver{Version: "470.256.02", Flavour: "proprietary", Source: "cache",
 			Modules: []status.Module{{Name: "nvidia_uvm", SrcVersion: "2"}, {Name: "nvidia", SrcVersion: "A1"}}},
-		Counters: status.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
-		Daemons:  []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
+		Counters:   status.Counters{Compiled: 1, CompilesFailed: 2, CacheHits: 3, CacheMisses: 4, BlockedUnloads: 5},
+		Daemons:    []daemons.State{{Name: "nvidia-persistenced", Ready: true, Restarts: 7}, {Name: "nv-fabricmanager"}},
+		Companions: []status.Companion{{Name: "nvidia-fs", Version: "2.13.5", Loaded: true}, {Name: "gdrdrv", Reason: "this image has none"}},
 		GPUs: []status.GPU{{Address: "0000:3b:00.0", Name: "Tesla T4", UUID: "GPU-1", State: status.GPUOurs, Driver: "nvidia", Works: true, Fabric: probe.FabricInProgress},
 			{Address: "0000:af:00.0", ID: "10de:1eb8", State: status.GPULost, Driver: "nvidia", Reason: "it is lost"},
 			{Address: "0000:b0:00.0", ID: "10de:1eb8", State: status.GPULent, Driver: "vfio-pci", Reason: "lent to vfio-pci"}},
@@ -52,7 +56,7 @@ func serving() status.Snapshot {
 }
 
 func t4(used uint64, utilization *float64) probe.Device {
-	return probe.Device{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Memory: &probe.Memory{Total: 16 << 30, Used: used}, Utilization: utilization}
+	return probe.Device{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0", Licence: &probe.Licence{Licensed: true}, Memory: &probe.Memory{Total: 16 << 30, Used: used}, Utilization: utilization}
 }
 
 // steady is a source whose status does not change.
@@ -65,14 +69,17 @@ func steady(st status.Snapshot) Source {
 	}}
 }
 
-// series returns what a collector sends: "name{label="value",...}" to value, without the namespace.
+// series returns what a collector puts on a page, as Prometheus's own parser reads it:
+// "name{label=value,...}" to value, without the namespace.
 func series(t *testing.T, c *collector) map[string]float64 {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	require.NoError(t, registry.Register(c))
-	families := require.Value(registry.Gather())(t)
+	var page exposition.Page
+	c.collect(&page)
+	var text bytes.Buffer
+	require.NoError(t, page.Write(&text))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	all := map[string]float64{}
-	for _, f := range families {
+	for _, f := range require.Value(parser.TextToMetricFamilies(&text))(t) {
 		for _, m := range f.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {

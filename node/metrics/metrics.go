@@ -10,11 +10,9 @@ package metrics
 import (
 	"context"
 	"runtime"
-	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/driver-container/driver-container/node/metrics/exposition"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -50,34 +48,17 @@ type collector struct {
 	gpus    *gpus
 }
 
-// metric is the description and the type of one metric.
-type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
+func gauge(name, help string, labels ...string) exposition.Metric {
+	return exposition.Metric{Name: namespace + name, Help: help, Kind: exposition.Gauge, Labels: labels}
 }
 
-func gauge(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(namespace+name, help, labels, nil), prometheus.GaugeValue}
+func counter(name, help string, labels ...string) exposition.Metric {
+	return exposition.Metric{Name: namespace + name, Help: help, Kind: exposition.Counter, Labels: labels}
 }
 
-func counter(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(namespace+name, help, labels, nil), prometheus.CounterValue}
-}
-
-// Describe sends the description of every metric that Collect may send.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range []metric{
-		buildInfo, info, wantedInfo, state, waitsFor, ready, started, updated, lastFailed, warnings, phaseSeconds, startSeconds, compiles, lookups, holders,
-		holderProcesses, blockedUnloads, gpusExpected, gpusWorking, gpusLent, gpusLost, gpuState, gpuUp, gpuRegistered, daemonUp, daemonRestarts, gpuQueryOK, gpuQuerySeconds,
-		gpusAnswering, gpuMemoryUsed, gpuMemoryTotal, gpuUtilization,
-	} {
-		ch <- m.desc
-	}
-}
-
-// Collect sends the metrics of the current status and of the last answer of the GPUs.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	out := sink{ch: ch, seen: map[string]bool{}}
+// collect puts the metrics of the current status and of the last answer of the GPUs on a page.
+func (c *collector) collect(page *exposition.Page) {
+	out := sink{page}
 	out.send(buildInfo, 1, c.version, runtime.Version())
 	st := c.source.Status()
 	out.status(st)
@@ -89,34 +70,20 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sink sends each series at most once: the registry refuses the whole scrape when a series occurs twice, and
-// parts of the status come from outside.
-type sink struct {
-	ch   chan<- prometheus.Metric
-	seen map[string]bool
-}
+// sink limits what comes from outside before it is on the page.
+type sink struct{ page *exposition.Page }
 
-func (s sink) send(m metric, value float64, labels ...string) {
+func (s sink) send(m exposition.Metric, value float64, labels ...string) {
 	for i, l := range labels {
 		labels[i] = label(l)
 	}
-	key := m.desc.String() + "\x00" + strings.Join(labels, "\x00")
-	if s.seen[key] {
-		return
-	}
-	s.seen[key] = true
-	sent, err := prometheus.NewConstMetric(m.desc, m.kind, value, labels...)
-	if err != nil {
-		sent = prometheus.NewInvalidMetric(m.desc, err)
-	}
-	s.ch <- sent
+	s.page.Add(m, value, labels...)
 }
 
-// label limits the length of a label's value and makes it valid UTF-8; values come from the driver, the
-// kernel or Kubernetes.
+// label limits the length of a label's value; values come from the driver, the kernel or Kubernetes.
 func label(text string) string {
 	const most = 300
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+	return text[:min(len(text), most)]
 }
 
 func boolValue(is bool) float64 {

@@ -13,7 +13,7 @@ var (
 	info       = gauge("info", "The driver that is loaded and served, always 1. module is the srcversion of nvidia.ko, source where the modules came from.", "driver", "module", "flavour", "kernel", "source", "image")
 	wantedInfo = gauge("wanted_info", "The driver that this container is to bring up, always 1.", "driver", "kernel", "image")
 	state      = gauge("state", "1 for the state that the driver is in, 0 for every other.", "state")
-	waitsFor   = gauge("waits_for", "1 for what the instance waits for in state waiting: the node's lock, holders of another driver, or clearance (safe load).", "what")
+	waitsFor   = gauge("waits_for", "1 for what the instance waits for in state waiting: the node's lock, holders of another driver, clearance (safe load), a fit node or a Driver Toolkit.", "what")
 	ready      = gauge("ready", "Whether the driver serves this node.")
 	started    = gauge("instance_start_timestamp_seconds", "When this instance of the driver container began.")
 	updated    = gauge("status_update_timestamp_seconds", "When the status was last looked after.")
@@ -36,6 +36,7 @@ var (
 	gpuState       = gauge("gpu_state", "Whose a GPU is, always 1. state is ours, lent, unbound, taken or lost; driver is the one that it is bound to.", "gpu", "state", "driver")
 	gpuUp          = gauge("gpu_up", "Whether this GPU of the driver is initialised.", "gpu", "uuid", "model")
 	gpuRegistered  = gauge("gpu_fabric_registered", "Whether this GPU has registered with its NVLink fabric; without that CUDA does not start. Absent for GPUs without a fabric.", "gpu", "uuid", "model")
+	companionUp    = gauge("companion_loaded", "Whether nvidia-fs or gdrdrv, which was asked for or which another program loaded, is loaded.", "companion", "version")
 	daemonUp       = gauge("daemon_up", "Whether a daemon of the driver is ready.", "daemon")
 	daemonRestarts = counter("daemon_restarts_total", "How often a daemon of the driver was started again.", "daemon")
 )
@@ -48,7 +49,7 @@ func (s sink) status(st status.Snapshot) {
 	for _, known := range states() {
 		s.send(state, boolValue(known == now), string(known))
 	}
-	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad, status.ForPreflight} {
+	for _, what := range []string{status.ForLock, status.ForHolders, status.ForSafeLoad, status.ForPreflight, status.ForToolkit} {
 		s.send(waitsFor, boolValue(now == status.Waiting && st.WaitsFor == what), what)
 	}
 	s.send(ready, boolValue(st.Ready))
@@ -102,6 +103,9 @@ func (s sink) trouble(st status.Snapshot) {
 	s.send(holders, float64(len(st.Holders)))
 	for pod, n := range byPod(st.Holders) {
 		s.send(holderProcesses, float64(n), pod[0], pod[1])
+	}
+	for _, c := range st.Companions {
+		s.send(companionUp, boolValue(c.Loaded), c.Name, c.Version)
 	}
 	for _, d := range st.Daemons {
 		s.send(daemonUp, boolValue(d.Ready), d.Name)

@@ -1,18 +1,19 @@
 package metrics
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
+
+	"github.com/driver-container/driver-container/node/metrics/exposition"
 )
 
 // Limits of the server: its process must not grow, and anybody in the cluster may call it.
@@ -27,31 +28,53 @@ const (
 
 // Server answers /metrics, /healthz and /readyz.
 type Server struct {
-	source   Source
-	gpus     *gpus
-	handler  http.Handler
-	register error // error of registering the collectors: a fault in this package
+	gpus    *gpus
+	handler http.Handler
 }
 
 // New returns a server that is not listening yet.
 func New(source Source, o Options) *Server {
-	s := &Server{source: source, gpus: &gpus{query: source.GPUs, every: o.GPUEvery, wait: scrapeWait, now: time.Now}}
-	registry := prometheus.NewRegistry()
-	s.register = errors.Join(
-		registry.Register(&collector{source: source, version: o.Version, gpus: s.gpus}),
-		registry.Register(collectors.NewGoCollector()),
-		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
-	)
-	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: answerTime - time.Second})
+	s := &Server{gpus: &gpus{query: source.GPUs, every: o.GPUEvery, wait: scrapeWait, now: time.Now}}
+	c := &collector{source: source, version: o.Version, gpus: s.gpus}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		s.gpus.refresh(r.Context())
-		scrape.ServeHTTP(w, r)
-	})
+	mux.HandleFunc("GET /metrics", c.scrapes(make(chan struct{}, maxScrapes)))
 	mux.HandleFunc("GET /healthz", answerWith(source.Live))
 	mux.HandleFunc("GET /readyz", answerWith(source.Ready))
 	s.handler = mux
 	return s
+}
+
+// scrapes returns the handler of /metrics; slots has room for the scrapes that are answered at a time. What
+// cannot be read in /proc is missing on the page.
+func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
+	var writers sync.Pool // of *gzip.Writer: each has 800 KB
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			http.Error(w, fmt.Sprintf("%d scrapes are being answered, try again later", cap(slots)), http.StatusServiceUnavailable)
+			return
+		}
+		c.gpus.refresh(r.Context())
+		var page exposition.Page
+		c.collect(&page)
+		page.AddGo()
+		_ = page.AddProcess("/proc") // the rest of the page is worth more than an error
+		w.Header().Set("Content-Type", exposition.ContentType)
+		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			_ = page.Write(w) // an error means that the client has gone
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		packed, ok := writers.Get().(*gzip.Writer)
+		if !ok {
+			packed = gzip.NewWriter(nil)
+		}
+		packed.Reset(w)
+		_ = errors.Join(page.Write(packed), packed.Close()) // the same
+		writers.Put(packed)
+	}
 }
 
 // answerWith returns a handler that answers "ok", or 503 and the error.
@@ -74,9 +97,6 @@ func answerWith(check func() error) http.HandlerFunc {
 // Serve answers on the listener until ctx ends, then closes the listener and every connection and returns
 // nil. Any other end is an error.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	if s.register != nil {
-		return errors.Join(fmt.Errorf("serve metrics: %w", s.register), listener.Close())
-	}
 	server := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },

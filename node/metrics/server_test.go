@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -107,5 +108,48 @@ func TestSilentConnections(t *testing.T) {
 	began := time.Now()
 	if code, _ := get(t, url+"/healthz"); code != http.StatusOK || time.Since(began) > 2*headerTime {
 		t.Error(code, time.Since(began))
+	}
+}
+
+// A client that accepts gzip gets the same page compressed, also from a writer that was used before; the
+// fifth scrape at a time is refused.
+func TestScrapes(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	source := steady(serving())
+	url := serve(t, New(source, Options{}))
+	for range 3 {
+		req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil))(t)
+		req.Header.Set("Accept-Encoding", "gzip")
+		resp := require.Value(http.DefaultTransport.RoundTrip(req))(t)
+		text := string(require.Value(io.ReadAll(require.Value(gzip.NewReader(resp.Body))(t)))(t))
+		resp.Body.Close()
+		if resp.Header.Get("Content-Encoding") != "gzip" || !strings.Contains(text, "nvidia_driver_ready 1\n") || !strings.Contains(text, "\nprocess_open_fds ") {
+			t.Errorf("%v\n%s", resp.Header, text)
+		}
+	}
+	began := make(chan struct{}, maxScrapes)
+	source.Status = func() status.Snapshot {
+		began <- struct{}{}
+		<-release
+		return serving()
+	}
+	full := serve(t, New(source, Options{}))
+	codes := make(chan int, maxScrapes)
+	for range maxScrapes {
+		go func() {
+			code, _ := get(t, full+"/metrics")
+			codes <- code
+		}()
+	}
+	for range maxScrapes {
+		<-began
+	}
+	if code, body := get(t, full+"/metrics"); code != http.StatusServiceUnavailable || !strings.Contains(body, "4 scrapes") {
+		t.Errorf("%d %q", code, body)
+	}
+	close(release)
+	for range maxScrapes {
+		assert.Equal(t, http.StatusOK, <-codes)
 	}
 }

@@ -11,6 +11,7 @@ import (
 type InUseError struct {
 	Holders []kmod.Holder // empty: something inside of the kernel
 	Module  string        // the module that was refused or has references without a known holder; may be empty
+	Note    string        // who loaded the module, if it was not this program; may be empty
 }
 
 func (e *InUseError) Error() string {
@@ -18,7 +19,7 @@ func (e *InUseError) Error() string {
 	// NVIDIA's own container prints the first sentence; people search their logs for it.
 	text := "Could not unload NVIDIA driver kernel modules, driver is in use"
 	if len(e.Holders) == 0 {
-		return text + fmt.Sprintf(": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)", e.Module)
+		return text + fmt.Sprintf(": no process has its device files open, yet module %s has references (a kernel module or a mapping of a process that this container cannot see: run with hostPID)", e.Module) + e.note()
 	}
 	names := make([]string, 0, most)
 	for i, h := range e.Holders {
@@ -28,5 +29,12 @@ func (e *InUseError) Error() string {
 		}
 		names = append(names, h.String())
 	}
-	return text + " by " + strings.Join(names, "; ") + ". Stop these processes, or delete their pods"
+	return text + " by " + strings.Join(names, "; ") + ". Stop these processes, or delete their pods" + e.note()
+}
+
+func (e *InUseError) note() string {
+	if e.Note == "" {
+		return ""
+	}
+	return ". " + e.Note
 }

@@ -43,7 +43,11 @@ const (
 	Dependencies = "kernel-modules"
 	RDMADevices  = "rdma"
 	NVLinkFabric = "fabric"
+	VirtualGPU   = "vgpu"
+	GPUDirect    = "gpudirect"
+	Advisories   = "advisories"
 	KernelRule   = "kernel-limit"
+	Toolkit      = "driver-toolkit"
 	Headers      = "headers"
 	Compiler     = "compiler"
 	Memory       = "memory"
@@ -114,7 +118,11 @@ func steps() []step {
 		{Dependencies, withoutContext(checkDependencies)},
 		{RDMADevices, withoutContext(checkRDMA)},
 		{NVLinkFabric, withoutContext(checkFabric)},
+		{VirtualGPU, withoutContext(checkVGPU)},
+		{GPUDirect, withoutContext(checkGPUDirect)},
+		{Advisories, withoutContext(checkAdvisories)},
 		{KernelRule, withoutContext(checkKernelRule)},
+		{Toolkit, withoutContext(checkToolkit)},
 		{Headers, withoutContext(checkHeaders)},
 		{Compiler, withoutContext(checkCompiler)},
 		{Memory, withoutContext(checkMemory)},

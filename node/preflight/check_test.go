@@ -10,14 +10,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
+	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 func find(t *testing.T, checks []Check, name string) Check {
@@ -34,6 +37,19 @@ func find(t *testing.T, checks []Check, name string) Check {
 func at(address string, g devices.GPU) devices.GPU {
 	g.Address = address
 	return g
+}
+
+// Advisories of images, and a clock.
+var (
+	ends   = []driverinfo.Advisory{{ID: "e", Kind: driverinfo.EndOfLife, Until: "2026-06", Source: "NVIDIA"}}
+	faulty = []driverinfo.Advisory{{ID: "f", Kind: driverinfo.KnownBad, Affects: "nodes with MIG", Reason: "pods stay Pending", Fixed: "580.1", Source: "issue 1"}}
+)
+
+func on(day string) func() time.Time {
+	return func() time.Time {
+		at, _ := time.Parse(time.DateOnly, day)
+		return at
+	}
 }
 
 // cases: a node, its fault, and the result of the check of that name. All the rest is as on a good node.
@@ -54,6 +70,7 @@ var cases = []struct {
 	{"minor version", System, map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='9.4'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, OK, "rocky9", ""},
 	{"other major version", System, map[string]string{"host/usr/lib/os-release": "ID=rocky\nVERSION_ID='8.10'\n"}, func(i *Input) { i.Info.OS = "rocky9" }, Warning, "the host runs rocky8.10, the image is made for rocky9", "made for rocky8,"},
 	{"Flatcar", System, map[string]string{"host/usr/lib/os-release": "ID=flatcar\nVERSION_ID='4081.2.0'\n"}, func(i *Input) { i.Info.OS = "flatcar" }, OK, "flatcar", ""},
+	{"no VERSION_ID", System, map[string]string{"host/usr/lib/os-release": "ID=gardenlinux\nGARDENLINUX_VERSION=1877.14\n"}, func(i *Input) { i.Info.OS = "gardenlinux1877" }, OK, "gardenlinux1877", ""},
 	{"no os-release", System, map[string]string{"host/etc/os-release": "gone"}, nil, Skipped, "no /etc/os-release", ""},
 	{"host out of sight", System, nil, func(i *Input) { i.Host = i.Root }, Skipped, "is our own root", ""},
 	{"no host", System, nil, func(i *Input) { i.Host = "/nowhere" }, Skipped, "no such file", ""},
@@ -196,17 +213,37 @@ var cases = []struct {
 
 	{"no card", RDMADevices, nil, func(i *Input) { i.RDMA = true }, Warning, "no network card", "Switch GPUDirect RDMA off"},
 	{"no ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n"}, func(i *Input) { i.RDMA = true }, Warning, "ib_core", "DOCA-OFED"},
+	{"GPUDirect Storage that is missing", GPUDirect, nil, func(i *Input) {
+		i.GPUDirect = companions.Check(driverinfo.Description{}, companions.Host{Wanted: []string{driverinfo.NvidiaFS}, Flavour: driverinfo.Open})
+	}, Warning, "the image has no nvidia-fs, so GPUDirect Storage will be missing", "leave --gds (GDS_ENABLED) off"},
 	{"NVSwitch without a fabric manager", NVLinkFabric, nil, func(i *Input) {
 		i.Fabric = func(fabric.Kernel) fabric.Finding {
 			return fabric.Finding{Level: fabric.Fatal, Text: "the image lacks it", Fix: "Use an image with it."}
 		}
 	}, Blocked, "the image lacks it", "Use an image with it."},
+	{"a guest driver that does not fit the host", VirtualGPU, nil, func(i *Input) {
+		i.VGPU = func() vgpu.Finding {
+			return vgpu.Finding{Level: vgpu.Fatal, Text: "it does not fit", Fix: "Use another one."}
+		}
+	}, Blocked, "it does not fit", "Use another one."},
+	{"an expired token", VirtualGPU, nil, func(i *Input) {
+		i.VGPU = func() vgpu.Finding {
+			return vgpu.Finding{Level: vgpu.Doubtful, Text: "it expired", Fix: "Renew it."}
+		}
+	}, Warning, "it expired", "Renew it."},
 	{"NVLink 5 with a module to load", NVLinkFabric, map[string]string{"sys/module/mlx5_core/": ""}, func(i *Input) {
 		i.Fabric = func(k fabric.Kernel) fabric.Finding {
 			return fabric.Finding{Text: fmt.Sprint(k.Loaded("mlx5_core"), k.Loadable("mlx5_core"), k.Loaded("ipmi_msghandler"), k.Loadable("ipmi_msghandler"), k.Loadable("ib_umad"), k.Packages)}
 		}
 	}, OK, "true false false true false", ""},
 	{"ib_core", RDMADevices, map[string]string{"sys/bus/pci/devices/0000:07:00.0/vendor": "0x15b3\n", "sys/module/ib_core/": ""}, func(i *Input) { i.RDMA = true }, OK, "are there", ""},
+
+	{"nothing known", Advisories, nil, nil, OK, "nothing is known against driver 535.261.03", ""},
+	{"branch over", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-07-01") }, Warning, "driver 535.261.03: support of its branch ended with 2026-06 (NVIDIA)", "a branch that NVIDIA supports"},
+	{"branch ends soon", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2026-06-30") }, OK, "support of its branch ends with 2026-06", ""},
+	{"branch ends later", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = ends, on("2025-06-30") }, OK, "nothing is known against", ""},
+	{"known to be bad", Advisories, nil, func(i *Input) { i.Info.Advisories, i.Now = append(faulty, ends...), on("2026-06-30") }, Warning,
+		"known to be bad: nodes with MIG: pods stay Pending; fixed in 580.1 (issue 1); support of its branch ends with 2026-06", "Use driver 580.1 or a newer one."},
 
 	{"too new a kernel", KernelRule, nil, func(i *Input) { i.Info.Kernel.Max = "5.15" }, Blocked, "kernel 6.1.0-38-amd64 is newer than 5.15, the newest that driver 535.261.03 is known to compile on (Gentoo)", "--skip-preflight kernel-limit"},
 	{"overridden", KernelRule, nil, func(i *Input) {
@@ -228,6 +265,12 @@ var cases = []struct {
 		i.Info.Kernel.Broken, i.HaveModules = brokenRange(), true
 	}, OK, "at hand", ""},
 
+	{"toolkit", Toolkit, nil, func(i *Input) { i.Toolkit = i.Root }, OK, "the Driver Toolkit container compiles for kernel " + release, ""},
+	{"toolkit without image", Toolkit, nil, func(i *Input) { i.Toolkit, i.ToolkitMissing = i.Root, "driver-toolkit:418.94.1" }, Warning, "no image stream tag driver-toolkit:418.94.1 in namespace openshift", "oc adm release info"},
+	{"toolkit without folder", Toolkit, nil, func(i *Input) { i.Toolkit = "/nowhere" }, Warning, "/nowhere is not there", "emptyDir"},
+	{"toolkit with modules", Toolkit, nil, func(i *Input) { i.Toolkit, i.HaveModules = i.Root, true }, Skipped, "nothing has to be compiled", ""},
+	{"headers of the toolkit", Headers, nil, func(i *Input) { i.Toolkit, i.HeadersErr = i.Root, errors.New("none") }, Skipped, "the Driver Toolkit container has them", ""},
+	{"compiler of the toolkit", Compiler, nil, func(i *Input) { i.Toolkit, i.CompilerErr = i.Root, errors.New("none") }, Skipped, "the Driver Toolkit container has it", ""},
 	{"no headers", Headers, nil, func(i *Input) { i.HeadersErr = errors.New("no headers of " + release + " in image, host") }, Blocked, "no headers of", "linux-headers-" + release},
 	{"headers to fetch", Headers, nil, func(i *Input) { i.HeadersErr, i.FetchHeaders = errors.New("none"), true }, Warning, "will be fetched", "install the headers"},
 	{"no sources", Headers, nil, func(i *Input) { i.CanCompile = false }, Skipped, "nothing can be compiled", ""},
@@ -325,7 +368,7 @@ func TestGood(t *testing.T) {
 	m := newMachine(t, nil)
 	checks := Run(t.Context(), m.input())
 	for _, c := range checks {
-		if c.Status != OK && c.Name != RDMADevices {
+		if c.Status != OK && c.Name != RDMADevices && c.Name != GPUDirect && c.Name != Toolkit {
 			t.Errorf("%+v", c)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/kmod"
 )
 
@@ -57,7 +57,7 @@ func (in *Input) modulePackages() string {
 	if err != nil {
 		return unknown
 	}
-	d, err := distros.FromOSRelease(os.DirFS(host))
+	d, err := osrelease.System(os.DirFS(host))
 	if err != nil {
 		return unknown
 	}

@@ -15,3 +15,15 @@ func checkFabric(in *Input) result {
 	status := map[fabric.Level]Status{fabric.Fine: OK, fabric.Doubtful: Warning, fabric.Fatal: Blocked, fabric.Unknown: Skipped}[f.Level]
 	return result{status: status, finding: f.Text, fix: f.Fix}
 }
+
+// checkGPUDirect asks which companions will be missing. The driver works without them, so it never blocks.
+func checkGPUDirect(in *Input) result {
+	switch f := in.GPUDirect; {
+	case !f.Asked:
+		return skip("neither GPUDirect Storage nor GDRCopy is asked for")
+	case f.Fix != "":
+		return warn(f.Fix, "%s", f.Text)
+	default:
+		return ok("%s", f.Text)
+	}
+}

@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,21 +75,14 @@ func Flavour(info driverinfo.Description, running driverinfo.Kernel, serves []st
 	if driverinfo.Branch(info.Driver) >= firstOpenDefault {
 		flavour, other, reason = driverinfo.Open, driverinfo.Proprietary, fmt.Sprintf("the default of drivers from %d on", firstOpenDefault)
 	}
-	if err := breaks(info, running, flavour); err != nil && breaks(info, running, other) == nil {
-		return other, err.Error(), nil
+	if slices.Contains(info.Serves(running.Release), flavour) {
+		return flavour, reason, nil // they are compiled
+	}
+	works := slices.Contains(info.Serves(running.Release), other) || info.Breaks(running, other) == nil
+	if broken := info.Breaks(running, flavour); broken != nil && works {
+		return other, broken.Error(), nil
 	}
 	return flavour, reason, nil
-}
-
-// breaks returns why modules of a flavour, which would be compiled, do not work on a kernel; nil if that is
-// not certain.
-func breaks(info driverinfo.Description, running driverinfo.Kernel, flavour string) error {
-	err := info.CheckFlavour(running, flavour)
-	broken, ok := errors.AsType[*driverinfo.BrokenError](err)
-	if !ok || !broken.Certain || slices.Contains(info.Serves(running.Release), flavour) {
-		return nil
-	}
-	return err
 }
 
 // needsOpen says whether only the open modules drive a GPU: according to the list if it says so, and

@@ -175,7 +175,8 @@ func checkSupported(in *Input) result {
 		return block(fmt.Sprintf("Use an image with a driver of branch %s.", which),
 			"driver %s no longer supports %s: the last branch that does is %s", in.Info.Driver, strings.Join(legacy, ", "), which)
 	case len(legacy) > 0:
-		return warn(fmt.Sprintf("Use an image with a driver of branch %s if those GPUs are needed.", which),
+		const otherwise = "If not, set --gpu-init=warn: with require the node is not ready while a GPU does not come up."
+		return warn(fmt.Sprintf("Use an image with a driver of branch %s if those GPUs are needed. %s", which, otherwise),
 			"driver %s no longer supports %s, which will not come up: the last branch that does is %s", in.Info.Driver, strings.Join(legacy, ", "), which)
 	case len(unknown) > 0:
 		return warn("If it does not come up, use a newer driver; the driver's list is known to lack GPUs that it supports.",

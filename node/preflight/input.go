@@ -2,14 +2,17 @@ package preflight
 
 import (
 	"crypto/x509"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
 	"github.com/driver-container/driver-container/node/keyrings"
+	"github.com/driver-container/driver-container/node/vgpu"
 )
 
 // Loading is a module that would be loaded.
@@ -49,6 +52,9 @@ type Input struct {
 	SupportedErr error     // why there is no list
 
 	Fabric        func(fabric.Kernel) fabric.Finding // asks about NVLink switches; nil: not asked
+	Companions    []string                           // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
+	GPUDirect     companions.Finding                 // which of them will be missing
+	VGPU          func() vgpu.Finding                // asks about vGPUs, their hosts and their licence; nil: not asked
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 
@@ -62,18 +68,21 @@ type Input struct {
 	Resign      bool              // the modules will be signed with that key before they are loaded
 	SignHash    string            // the hash of that signature: "sha256"
 
-	CanCompile   bool     // compiling is allowed and the image has compiler and sources
-	Serves       []string // flavours that are available for this kernel; empty: those of Info
-	FetchHeaders bool     // missing headers will be fetched from the system's package repository
-	Headers      string   // where the headers were found
-	HeadersErr   error    // why there are no headers
-	Compiler     string   // the compiler that will be used: "gcc-12 12.2.0"
-	CompilerErr  error    // why there is no compiler
-	WantedGCC    string   // the compiler of the kernel, if it differs from Compiler
+	CanCompile     bool     // compiling is allowed and the image has compiler and sources
+	Serves         []string // flavours that are available for this kernel; empty: those of Info
+	Toolkit        string   // the folder that is shared with a Driver Toolkit container; "": there is none
+	ToolkitMissing string   // name of its image that the cluster lacks; "": none
+	FetchHeaders   bool     // missing headers will be fetched from the system's package repository
+	Headers        string   // where the headers were found
+	HeadersErr     error    // why there are no headers
+	Compiler       string   // the compiler that will be used: "gcc-12 12.2.0"
+	CompilerErr    error    // why there is no compiler
+	WantedGCC      string   // the compiler of the kernel, if it differs from Compiler
 
 	NeedMemory, NeedDisk uint64 // bytes; 0: the default for a compile
 	StateDir             string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
 
+	Now     func() time.Time                     // nil: the clock
 	Free    func(dir string) (uint64, error)     // free bytes of a file system; nil: statfs
 	Members func(keyring int32) ([]int32, error) // serial numbers of the keys in a keyring; nil: asks the kernel
 }
@@ -95,6 +104,9 @@ func (in *Input) defaults() {
 	}
 	if in.NeedDisk == 0 && !in.HaveModules && in.CanCompile {
 		in.NeedDisk = defaultNeedDisk
+	}
+	if in.Now == nil {
+		in.Now = time.Now
 	}
 	if in.Free == nil {
 		in.Free = freeBytes

@@ -1,12 +1,12 @@
 package preflight
 
 import (
-	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/distros/upstream"
 )
 
 // taintDied is the bit of kernel.tainted for an Oops or a BUG since boot.
@@ -35,14 +35,15 @@ func checkSystem(in *Input) result {
 	if err != nil {
 		return skip("which system the host runs is not known: %v", err)
 	}
-	id, version := osRelease(hostValue(root, "etc/os-release"))
+	id, version := osrelease.Parse(hostValue(root, "etc/os-release"))
+	id, version = printable(id), printable(version)
 	switch {
 	case id == "" || in.Info.OS == "":
 		return skip("the host has no /etc/os-release, or the image does not name its system")
 	case madeFor(in.Info.OS, id, version):
 		return ok("%s", in.Info.OS)
 	default:
-		return warn("Use the image of this driver that was made for "+distros.OSTag(id, version)+", where there is one.",
+		return warn("Use the image of this driver that was made for "+osrelease.Tag(id, version)+", where there is one.",
 			"the host runs %s, the image is made for %s", id+version, in.Info.OS)
 	}
 }
@@ -53,31 +54,17 @@ func madeFor(system, id, version string) bool {
 	return err == nil && d.Matches(id, version) || id+version == system
 }
 
-// osRelease returns ID and VERSION_ID.
-func osRelease(text string) (id, version string) {
-	for line := range strings.Lines(text) {
-		name, v, _ := strings.Cut(strings.TrimSpace(line), "=")
-		v = printable(strings.Trim(v, `"'`))
-		switch name {
-		case "ID":
-			id = v
-		case "VERSION_ID":
-			version = v
-		}
-	}
-	return id, version
-}
-
 func checkKernelRule(in *Input) result {
 	rule := in.Info
 	rule.Overridden = nil
 	err := rule.CheckKernel(in.Release)
 	overridden := err != nil && in.Info.CheckKernel(in.Release) == nil
-	if err == nil {
-		err = rule.CheckFlavour(in.kernel(), in.Flavour)
-		overridden = err != nil && in.Info.CheckFlavour(in.kernel(), in.Flavour) == nil
+	broken := rule.CheckFlavour(in.kernel(), in.Flavour)
+	if err == nil && broken != nil {
+		err, overridden = broken, in.Info.CheckFlavour(in.kernel(), in.Flavour) == nil
+	} else {
+		broken = nil
 	}
-	broken, isBroken := errors.AsType[*driverinfo.BrokenError](err)
 	switch {
 	case err == nil:
 		return ok("driver %s compiles on kernel %s", in.Info.Driver, in.Release)
@@ -87,9 +74,9 @@ func checkKernelRule(in *Input) result {
 		return skip("nothing can be compiled")
 	case overridden:
 		return warn("If the compile fails, use a newer driver or an older kernel.", "%v; the rule was overridden", err)
-	case isBroken && !broken.Certain:
+	case broken != nil && !broken.Certain:
 		return warn("If the compile fails, use a newer driver, an older kernel or the other flavour of the modules.", "%v", err)
-	case isBroken:
+	case broken != nil:
 		return block("Use a newer driver, an older kernel or the other flavour of the modules (KERNEL_MODULE_TYPE); --skip-preflight kernel-limit tries it all the same.", "%v", err)
 	default:
 		return block("Use a driver for this kernel (driver-build kernels --os SYSTEM lists which drivers compile on which) or another kernel; --skip-preflight kernel-limit tries it all the same.", "%v", err)
@@ -102,7 +89,7 @@ func (in *Input) kernel() driverinfo.Kernel { return RunningKernel(in.Proc, in.R
 // RunningKernel finds out from which release of kernel.org a running kernel was made; proc is "/proc".
 func RunningKernel(proc, release string) driverinfo.Kernel {
 	return driverinfo.Kernel{
-		Release: release, Version: distros.UpstreamRunning(release, value(proc, "version"), value(proc, "version_signature")),
+		Release: release, Version: upstream.Running(release, value(proc, "version"), value(proc, "version_signature")),
 	}
 }
 
@@ -112,6 +99,8 @@ func checkHeaders(in *Input) result {
 		return skip("nothing has to be compiled")
 	case !in.CanCompile:
 		return skip("nothing can be compiled")
+	case in.toolkitCompiles():
+		return skip("the Driver Toolkit container has them")
 	case in.HeadersErr == nil:
 		return ok("%s", in.Headers)
 	case in.FetchHeaders:
@@ -127,6 +116,8 @@ func checkCompiler(in *Input) result {
 	switch {
 	case in.HaveModules || !in.CanCompile:
 		return skip("nothing has to be compiled")
+	case in.toolkitCompiles():
+		return skip("the Driver Toolkit container has it")
 	case in.CompilerErr != nil && in.FetchHeaders && in.HeadersErr != nil:
 		return skip("the compiler is chosen when the headers are there")
 	case in.CompilerErr != nil:

@@ -27,7 +27,8 @@ func checkModules(in *Input) result {
 		case slices.Contains(ours(), m.Name) && (m.State == "going" || m.State == "coming"):
 			return block("Reboot the node: the kernel never finished with the module, and nothing else helps.",
 				"module %s is stuck (%s)", m.Name, m.State)
-		case !slices.Contains(ours(), m.Name) && (strings.HasPrefix(m.Name, "nvidia") || m.Name == "gdrdrv"):
+		case !slices.Contains(ours(), m.Name) && !slices.ContainsFunc(in.Companions, func(c string) bool { return kmod.ModuleName(c) == m.Name }) &&
+			(strings.HasPrefix(m.Name, "nvidia") || m.Name == "gdrdrv"):
 			others = append(others, m.Name)
 		}
 	}

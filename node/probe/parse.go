@@ -8,7 +8,12 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
+
+// cudaShape is the form of a version of CUDA. Another text is left out: it would become labels of the node.
+var cudaShape = lazyregexp.New(`^[1-9][0-9]?\.[0-9]{1,2}$`)
 
 // maxDevices is far more than any machine has.
 const maxDevices = 1024
@@ -21,6 +26,7 @@ func parseProbe(text []byte) (Answer, error) {
 	a := Answer{Source: SourceProbe}
 	var raw struct {
 		Driver  string   `json:"driver"`
+		CUDA    string   `json:"cuda"`
 		Devices []Device `json:"devices"` // utilisation in percent
 		Error   string   `json:"error"`
 	}
@@ -39,13 +45,16 @@ func parseProbe(text []byte) (Answer, error) {
 		if err != nil {
 			return a, err
 		}
-		dev.Memory, dev.Fabric = reported.Memory, reported.Fabric.checked()
+		dev.Memory, dev.Fabric, dev.Licence = reported.Memory, reported.Fabric.checked(), reported.Licence.checked()
 		if reported.Utilization != nil {
 			dev.Utilization = ratio(*reported.Utilization)
 		}
 		a.Devices = append(a.Devices, dev)
 	}
 	a.Driver, a.Err = clean(raw.Driver), clean(raw.Error)
+	if cudaShape().MatchString(raw.CUDA) {
+		a.CUDA = raw.CUDA
+	}
 	if a.Err == "nvmlInit: Not Found" || a.Err == "nvmlDeviceGetCount: Not Found" {
 		a.Err = ""
 	} else if a.Err == "" && a.Driver == "" {

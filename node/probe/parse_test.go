@@ -154,3 +154,13 @@ func TestAt(t *testing.T) {
 		assert.Equalf(t, test.want, (Device{PCI: test.a}).At(test.b), "At(%q, %q)", test.a, test.b)
 	}
 }
+
+// TestParseCUDA: a version of another form is left out.
+func TestParseCUDA(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"12.2": "12.2", "9.1": "9.1", "": "", "12": "", "12.2.1": "", "12.2\\n": "", "../12.2": ""} {
+		got, err := parseProbe([]byte(`{"driver":"535.261.03","cuda":"` + text + `","devices":[]}`))
+		assert.NoErrorf(t, err, "%s", text)
+		assert.Equalf(t, want, got.CUDA, "%s", text)
+	}
+}

@@ -26,6 +26,7 @@ const (
 // Answer is what the driver answered. Err says in plain words why the answer is incomplete.
 type Answer struct {
 	Driver  string   `json:"driver,omitempty"` // version of the loaded driver; "" when nvidia-smi found no device
+	CUDA    string   `json:"cuda,omitempty"`   // highest version of CUDA that the driver runs natively, "12.2"; "": not known
 	Devices []Device `json:"devices"`
 	Source  string   `json:"source"`
 	Err     string   `json:"error,omitempty"`
@@ -41,6 +42,7 @@ type Device struct {
 	Memory      *Memory  `json:"memory,omitempty"`
 	Utilization *float64 `json:"utilization,omitempty"` // 0 to 1: share of the last sample period in which something ran
 	Fabric      *Fabric  `json:"fabric,omitempty"`      // nil: the GPU has no NVLink fabric, or nobody could say
+	Licence     *Licence `json:"licence,omitempty"`     // of a vGPU; nil: the GPU needs none, or nobody could say
 }
 
 // At reports whether the device has a PCI address. The domain of an address is written with four or eight

@@ -17,19 +17,41 @@ func (r *Reporter) recordGPUs(st status.Snapshot) {
 	now := map[string]status.GPUState{}
 	for _, g := range st.GPUs {
 		now[g.Address] = g.State
+		r.recordLicence(g)
 		before, known := r.gpus[g.Address]
 		if before == g.State && known || g.State == "" || !known && g.State == status.GPUOurs {
 			continue
 		}
-		e := gpuEvent(g)
-		e.About = r.o.Pod
-		r.recorder.Record(e)
-		if r.o.Node != "" {
-			e.About = kubernetes.Node(r.o.Node)
-			r.recorder.Record(e)
-		}
+		r.recordBoth(gpuEvent(g))
 	}
 	r.gpus = now
+}
+
+// recordBoth records an Event for the pod and for its node.
+func (r *Reporter) recordBoth(e kubernetes.Event) {
+	e.About = r.o.Pod
+	r.recorder.Record(e)
+	if r.o.Node != "" {
+		e.About = kubernetes.Node(r.o.Node)
+		r.recorder.Record(e)
+	}
+}
+
+// recordLicence records an Event for a vGPU that is without a licence, or that has got one after that.
+func (r *Reporter) recordLicence(g status.GPU) {
+	if g.Unlicensed() == r.without[g.Address] {
+		return
+	}
+	if r.without == nil {
+		r.without = map[string]bool{}
+	}
+	r.without[g.Address] = g.Unlicensed()
+	e := kubernetes.Event{Reason: "VGPULicensed", Message: fmt.Sprintf("vGPU %s has a licence: %s", g.Address, g.Licence)}
+	if g.Unlicensed() {
+		e.Reason, e.Warning = "VGPUUnlicensed", true
+		e.Message = fmt.Sprintf("vGPU %s has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server", g.Address)
+	}
+	r.recordBoth(e)
 }
 
 // gpuEvent returns the Event for the present state of a GPU.
@@ -52,7 +74,8 @@ func gpuEvent(g status.GPU) kubernetes.Event {
 	return e
 }
 
-// others returns which GPUs the driver does not have, ", lent: 0000:06:00.0"; "" if it has all.
+// others returns which GPUs the driver does not have, and which have no vGPU licence: ", lent: 0000:06:00.0";
+// "" if there are none.
 func others(gpus []status.GPU) (text string) {
 	for _, state := range []status.GPUState{status.GPULent, status.GPUUnbound} {
 		var addresses []string
@@ -64,6 +87,15 @@ func others(gpus []status.GPU) (text string) {
 		if len(addresses) > 0 {
 			text += fmt.Sprintf(", %s: %s", state, strings.Join(addresses, " "))
 		}
+	}
+	var without []string
+	for _, g := range gpus {
+		if g.Unlicensed() {
+			without = append(without, g.Address)
+		}
+	}
+	if len(without) > 0 {
+		text += ", without a vGPU licence: " + strings.Join(without, " ")
 	}
 	return text
 }

@@ -55,3 +55,37 @@ func TestGPUEvents(t *testing.T) {
 	got = slices.DeleteFunc(got, func(l string) bool { return strings.Contains(l, "Serving") })
 	assert.Same(t, want, got)
 }
+
+// TestLicenceEvents: a vGPU without a licence, and one that has got it, is an Event once; the condition stays
+// True and names it.
+func TestLicenceEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	at := func(licence string) status.Snapshot {
+		st := serves
+		st.GPUs = []status.GPU{{Address: "0000:05:00.0", ID: "10de:1eb8", State: status.GPUOurs, Works: true, Licence: licence}}
+		return st
+	}
+	b.see(t, 0, at("licensed until 2030-01-02T03:04:05Z"))
+	b.see(t, time.Minute, at("unlicensed"))
+	b.see(t, time.Minute, at("unlicensed"))
+	if c := b.condition(); !strings.HasPrefix(c, "True Serving") || !strings.Contains(c, "1 of 1 GPUs work, without a vGPU licence: 0000:05:00.0; the start") {
+		t.Error(c)
+	}
+	b.see(t, time.Hour, at("licensed"))
+	if c := b.condition(); strings.Contains(c, "licence") {
+		t.Error(c)
+	}
+	var got []string
+	for _, line := range b.server.Told() {
+		if strings.Contains(line, " VGPU") {
+			got = append(got, line)
+		}
+	}
+	assert.Same(t, []string{
+		"Node Normal VGPULicensed x1: vGPU 0000:05:00.0 has a licence: licensed",
+		"Node Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server",
+		"Pod Normal VGPULicensed x1: vGPU 0000:05:00.0 has a licence: licensed",
+		"Pod Warning VGPUUnlicensed x1: vGPU 0000:05:00.0 has no licence: it becomes slow after some minutes to a day. Look at nvidia-gridd, the token and the licence server",
+	}, got)
+}

@@ -31,7 +31,7 @@ func (r *Reporter) label(st status.Snapshot) {
 			}
 			gpus = append(gpus, labelledGPU{Model: gpuModel(g.Name, r.o.Proc, g.Address, g.ID), Works: g.Works})
 		}
-		err = writeLabels(r.o.Features, labelsOf(st.Up.Version, st.Up.Flavour, gpus, len(st.GPUs)-len(gpus)))
+		err = writeLabels(r.o.Features, labelsOf(st.Up.Version, st.Up.Flavour, st.Up.CUDA, gpus, len(st.GPUs)-len(gpus)))
 	}
 	switch {
 	case err == nil:
@@ -48,17 +48,19 @@ type labelledGPU struct {
 	Works bool   // the driver initialised it
 }
 
-// labelsOf returns the labels of a driver of this version ("535.261.03") and flavour with these GPUs:
+// labelsOf returns the labels of a driver of this version ("535.261.03"), flavour and highest CUDA version
+// ("12.2") with these GPUs:
 //
 //	nvidia.com/driver.version.full, .major, .minor, .revision   no label for a part that the version lacks
 //	nvidia.com/driver.flavour                                   open or proprietary
+//	nvidia.com/driver.cuda.major, .minor                        12 and 2; none if the version is not known
 //	nvidia.com/driver.gpu.model                                 Tesla-T4, or mixed
 //	nvidia.com/driver.gpu.count, .working                       number of GPUs, and of those that initialised
 //	nvidia.com/driver.gpu.count.MODEL                           of each model, if they are mixed
 //	nvidia.com/driver.gpu.lent                                  others: GPUs of other drivers, if there are any
 //
 // Without any GPU there are no labels about GPUs, because the GPUs are not known.
-func labelsOf(version, flavour string, gpus []labelledGPU, others int) map[string]string {
+func labelsOf(version, flavour, cuda string, gpus []labelledGPU, others int) map[string]string {
 	labels := map[string]string{}
 	set := func(name, value string) {
 		if value = labelValue(value); value != "" {
@@ -68,6 +70,10 @@ func labelsOf(version, flavour string, gpus []labelledGPU, others int) map[strin
 	set("version.full", version)
 	for i, part := range strings.SplitN(version, ".", 3) {
 		set("version."+[]string{"major", "minor", "revision"}[i], part)
+	}
+	if major, minor, ok := strings.Cut(cuda, "."); ok {
+		set("cuda.major", major)
+		set("cuda.minor", minor)
 	}
 	set("flavour", flavour)
 	if len(gpus)+others == 0 {

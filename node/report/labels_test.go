@@ -15,31 +15,31 @@ func TestLabels(t *testing.T) {
 	t.Parallel()
 	const p = "nvidia.com/driver."
 	for name, test := range map[string]struct {
-		version, flavour string
-		gpus             []labelledGPU
-		others           int
-		want             map[string]string
+		version, flavour, cuda string
+		gpus                   []labelledGPU
+		others                 int
+		want                   map[string]string
 	}{
-		"one model": {"535.261.03", "open", []labelledGPU{{"Tesla T4", true}, {"Tesla T4", false}}, 1, map[string]string{
+		"one model": {"535.261.03", "open", "12.2", []labelledGPU{{"Tesla T4", true}, {"Tesla T4", false}}, 1, map[string]string{
 			p + "version.full": "535.261.03", p + "version.major": "535", p + "version.minor": "261", p + "version.revision": "03",
-			p + "flavour": "open", p + "gpu.model": "Tesla-T4", p + "gpu.count": "2", p + "gpu.working": "1", p + "gpu.lent": "1",
+			p + "cuda.major": "12", p + "cuda.minor": "2", p + "flavour": "open", p + "gpu.model": "Tesla-T4", p + "gpu.count": "2", p + "gpu.working": "1", p + "gpu.lent": "1",
 		}},
-		"mixed, short version": {"418.87", "proprietary", []labelledGPU{{"NVIDIA A100-SXM4-80GB (MIG)", true}, {"10de:1eb8", true}, {"10de:1eb8", true}, {"\x1b", true}}, 0, map[string]string{
+		"mixed, short version": {"418.87", "proprietary", "10.1", []labelledGPU{{"NVIDIA A100-SXM4-80GB (MIG)", true}, {"10de:1eb8", true}, {"10de:1eb8", true}, {"\x1b", true}}, 0, map[string]string{
 			p + "version.full": "418.87", p + "version.major": "418", p + "version.minor": "87",
-			p + "flavour": "proprietary", p + "gpu.model": "mixed", p + "gpu.count": "4", p + "gpu.working": "4",
+			p + "cuda.major": "10", p + "cuda.minor": "1", p + "flavour": "proprietary", p + "gpu.model": "mixed", p + "gpu.count": "4", p + "gpu.working": "4",
 			p + "gpu.count.NVIDIA-A100-SXM4-80GB-MIG": "1", p + "gpu.count.10de-1eb8": "2",
 		}},
-		"nothing known of GPUs": {"470.256.02", "proprietary", nil, 0, map[string]string{
+		"nothing known of GPUs": {"470.256.02", "proprietary", "", nil, 0, map[string]string{
 			p + "version.full": "470.256.02", p + "version.major": "470", p + "version.minor": "256", p + "version.revision": "02", p + "flavour": "proprietary",
 		}},
-		"all lent": {"535", "open", nil, 2, map[string]string{
+		"all lent": {"535", "open", "12", nil, 2, map[string]string{
 			p + "version.full": "535", p + "version.major": "535", p + "flavour": "open", p + "gpu.count": "0", p + "gpu.working": "0", p + "gpu.lent": "2",
 		}},
-		"hostile": {"../../x\n.y", "a=b", nil, 0, map[string]string{
-			p + "version.full": "x-.y", p + "version.revision": "x-.y", p + "flavour": "a-b",
+		"hostile": {"../../x\n.y", "a=b", "../12.8/..", nil, 0, map[string]string{
+			p + "version.full": "x-.y", p + "version.revision": "x-.y", p + "flavour": "a-b", p + "cuda.minor": "12.8",
 		}},
 	} {
-		assert.Samef(t, test.want, labelsOf(test.version, test.flavour, test.gpus, test.others), "%s (-want +got)", name)
+		assert.Samef(t, test.want, labelsOf(test.version, test.flavour, test.cuda, test.gpus, test.others), "%s (-want +got)", name)
 	}
 }
 
@@ -53,7 +53,7 @@ func FuzzLabels(f *testing.F) {
 	f.Add("535.261.03", "Tesla T4", "NVIDIA GeForce RTX 4090 Laptop labelledGPU with a name that is far too long for a label of Kubernetes")
 	f.Add("..", "-_.", "ü")
 	f.Fuzz(func(t *testing.T, version, a, b string) {
-		for name, value := range labelsOf(version, b, []labelledGPU{{Model: a}, {Model: b}}, 1) {
+		for name, value := range labelsOf(version, b, a, []labelledGPU{{Model: a}, {Model: b}}, 1) {
 			if !validName.MatchString(name) || !validValue.MatchString(value) || value == "" {
 				t.Errorf("%q=%q", name, value)
 			}

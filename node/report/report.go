@@ -54,6 +54,7 @@ type Reporter struct {
 	last      situation // the last one that was recorded
 	recorded  time.Time
 	gpus      map[string]status.GPUState // by address, at the last report
+	without   map[string]bool            // licence, by address, at the last report
 	phase     string                     // the phase of the start, and since when it lasts
 	since     time.Time
 	condition sender

@@ -103,6 +103,9 @@ func TestLife(t *testing.T) {
 	b.see(t, time.Second, serves)
 	const text = "driver 535.261.03 (open modules, from the cache) serves kernel 6.1.0, 1 of 2 GPUs work; the start took 1.75s"
 	assert.Equal(t, "True Serving "+text, b.condition())
+	missing := serves
+	missing.Companions = []status.Companion{{Name: "gdrdrv", Loaded: true, Version: "2.5.2"}, {Name: "nvidia-fs", Reason: "this image has none"}}
+	assert.Equal(t, text+"; nvidia-fs is missing: this image has none", serving(missing))
 	if got := b.labels(t); !strings.Contains(got, "nvidia.com/driver.gpu.working=1\n") || !strings.Contains(got, "nvidia.com/driver.version.full=535.261.03\n") {
 		t.Error(got)
 	}

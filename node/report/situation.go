@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/node/kubernetes"
@@ -35,6 +36,8 @@ func situationOf(st status.Snapshot, compiling bool) situation {
 			s.reason, s.warning = "WaitingForSafeLoad", false
 		case status.ForPreflight:
 			s.reason = "PreflightFailed"
+		case status.ForToolkit:
+			s.reason, s.warning = "WaitingForDriverToolkit", false
 		default:
 			s.reason = "WaitingForHolders"
 		}
@@ -69,8 +72,19 @@ func serving(st status.Snapshot) string {
 	for _, p := range st.Phases {
 		took += p.Seconds
 	}
-	return fmt.Sprintf("driver %s (%s modules, %s) serves kernel %s, %d of %d GPUs work%s; the start took %s",
-		st.Up.Version, st.Up.Flavour, source(st.Up.Source), st.Kernel, working, expected, others(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String())
+	return fmt.Sprintf("driver %s (%s modules, %s) serves kernel %s, %d of %d GPUs work%s; the start took %s%s",
+		st.Up.Version, st.Up.Flavour, source(st.Up.Source), st.Kernel, working, expected, others(st.GPUs), (time.Duration(took*1000) * time.Millisecond).String(), unmet(st.Companions))
+}
+
+// unmet returns which companions are not as they were asked for, as the end of a sentence.
+func unmet(companions []status.Companion) string {
+	var b strings.Builder
+	for _, c := range companions {
+		if c.Reason != "" {
+			b.WriteString("; " + c.Text())
+		}
+	}
+	return b.String()
 }
 
 func source(s string) string {

@@ -60,6 +60,10 @@ func adviseWaiting(st Snapshot) Advice {
 		return Advice{Heals: "the node is checked again every minute, and at once when a GPU or a driver of it changes; the start goes on when nothing prevents it",
 			Next: "correct what the reason says; nvidia-driver preflight shows all checks"}
 	}
+	if st.WaitsFor == ForToolkit {
+		return Advice{Heals: "it goes on when the modules are compiled; if the toolkit container is silent for too long, this container compiles them",
+			Next: "see what the toolkit container says: kubectl logs -c openshift-driver-toolkit-ctr"}
+	}
 	return Advice{Heals: "it goes on as soon as nobody uses the driver", Next: release(st)}
 }
 

@@ -49,12 +49,15 @@ func (st Snapshot) confirmLock(run string) error {
 	return nil
 }
 
-// confirmModules: the modules are loaded, from the same build.
+// confirmModules: the driver's own modules are loaded, from the same build.
 func (st Snapshot) confirmModules(s kmod.System) error {
 	if _, err := os.Stat(filepath.Join(cmp.Or(s.Sys, "/sys"), "module")); err != nil {
 		return nil //nolint:nilerr // no sysfs in this container
 	}
 	for _, m := range st.Up.Modules {
+		if m.Companion() {
+			continue
+		}
 		live, err := s.Module(m.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

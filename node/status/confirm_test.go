@@ -58,7 +58,10 @@ func TestConfirm(t *testing.T) {
 			delete(s.sys, "module/nvidia_uvm/initstate")
 			delete(s.sys, "module/nvidia_uvm/srcversion")
 		}, "module nvidia_uvm was unloaded"},
-		"a module is being unloaded":  {func(s *seen, _ *Snapshot) { s.sys["module/nvidia/initstate"] = "going\n" }, `module nvidia in state "going"`},
+		"a module is being unloaded": {func(s *seen, _ *Snapshot) { s.sys["module/nvidia/initstate"] = "going\n" }, `module nvidia in state "going"`},
+		"a companion was unloaded": {func(_ *seen, st *Snapshot) {
+			st.Up.Modules = append(st.Up.Modules, Module{Name: "nvidia_fs", SrcVersion: "DDDD"}, Module{Name: "gdrdrv", SrcVersion: "EEEE"})
+		}, ""},
 		"another build":               {func(s *seen, _ *Snapshot) { s.sys["module/nvidia/srcversion"] = "CCCC\n" }, "module nvidia was replaced"},
 		"a container without sysfs":   {func(s *seen, _ *Snapshot) { s.sys = nil }, ""},
 		"unmounted":                   {func(s *seen, _ *Snapshot) { s.mounts = noMount }, "driver was unmounted"},

@@ -15,7 +15,16 @@ type GPU struct {
 	// Fabric is its registration with the NVLink fabric: not started, in progress, completed, unknown; empty: it
 	// has none.
 	Fabric string `json:"fabric,omitempty"`
+	// Licence is that of a vGPU when the driver was last asked: licensed, licensed until a time, unlicensed,
+	// unknown with the reason; empty: the GPU needs none.
+	Licence string `json:"licence,omitempty"`
 }
+
+// unlicensed is the Licence of a vGPU without one.
+const unlicensed = "unlicensed"
+
+// Unlicensed says whether the GPU is a vGPU that has no licence now.
+func (g GPU) Unlicensed() bool { return g.Licence == unlicensed }
 
 // GPUState says whose a GPU is.
 type GPUState string

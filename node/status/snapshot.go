@@ -1,8 +1,10 @@
 package status
 
 import (
+	"slices"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
 	"github.com/driver-container/driver-container/node/devices"
@@ -14,7 +16,7 @@ type State string
 // States, in the order of a life. An instance may stay in serving, degraded or a waiting state for long;
 // after its end the file has one of detached, restored and failed, or is removed (absent).
 const (
-	Waiting  State = "waiting"  // for the lock, for a driver in use that must go first, or for a fit node
+	Waiting  State = "waiting"  // for the lock, a driver in use that must go first, a fit node, or a Driver Toolkit
 	Starting State = "starting" // in the phase that Snapshot.Phase names
 	Serving  State = "serving"  // ready
 	Degraded State = "degraded" // everything is up, but something that must work does not: not ready
@@ -31,6 +33,7 @@ const (
 	ForHolders   = "holders"   // the driver that must be replaced is in use
 	ForSafeLoad  = "clearance" // safe load: the node must be freed first
 	ForPreflight = "preflight" // a check before the start found the node unfit
+	ForToolkit   = "toolkit"   // the Driver Toolkit container of the pod compiles
 )
 
 // SafeLoadAnnotation marks a node whose driver waits ForSafeLoad, until the node is free of GPU users. Its
@@ -47,9 +50,6 @@ const (
 	Adopted   = "adopted"  // another program loaded them, and they are the same build
 )
 
-// LockPhase is the first phase of a start (Snapshot.Phase): the instance waits for the node's lock.
-const LockPhase = "lock"
-
 // Schema is increased when the meaning of a field changes.
 const Schema = 1
 
@@ -62,7 +62,7 @@ type Snapshot struct {
 	State    State     `json:"state"`              // see docs/operations.md
 	Ready    bool      `json:"ready"`              // whether the driver serves this node
 	Reason   string    `json:"reason,omitempty"`   // why the driver is not ready
-	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: lock, holders, clearance or preflight
+	WaitsFor string    `json:"waitsFor,omitempty"` // in state waiting: lock, holders, clearance, preflight or toolkit
 	Phase    string    `json:"phase,omitempty"`    // of a start or stop that is not over
 	Instance string    `json:"instance"`           // a name for this run of the container
 	PID      int       `json:"pid"`                // its process on the node
@@ -83,7 +83,9 @@ type Snapshot struct {
 	Up      *Driver         `json:"up,omitempty"`      // the driver that is loaded and served, of whichever version
 	Daemons []daemons.State `json:"daemons,omitempty"` // the driver's daemons
 	GPUs    []GPU           `json:"gpus,omitempty"`    // the node's NVIDIA GPUs
-	Holders []kmod.Holder   `json:"holders,omitempty"` // the processes that keep the driver in use, if they block the instance
+	// Companions are the modules beside the driver's own that were asked for, or that are loaded.
+	Companions []Companion   `json:"companions,omitempty"`
+	Holders    []kmod.Holder `json:"holders,omitempty"` // the processes that keep the driver in use, if they block the instance
 }
 
 // Holding reports whether the instance has the node's lock, or had it. Before that, a snapshot is about the
@@ -118,9 +120,10 @@ type Timing struct {
 // Driver is a driver that is up, with all data that a successor needs to adopt it, to take it down, or to put
 // it back.
 type Driver struct {
-	Version string `json:"version"` // of the driver
-	Flavour string `json:"flavour"` // open or proprietary
-	Source  string `json:"source"`  // where the modules came from: image, cache, compiled
+	Version string `json:"version"`        // of the driver
+	Flavour string `json:"flavour"`        // open or proprietary
+	Source  string `json:"source"`         // where the modules came from: image, cache, compiled
+	CUDA    string `json:"cuda,omitempty"` // highest version of CUDA that it runs natively, as NVML reports it, else as its image says: "12.2"
 	// owner of the key, and how: "ACME modules (sha256, key 1AAE…)"; empty: not signed
 	Signer   string         `json:"signer,omitempty"`
 	Modules  []Module       `json:"modules"`           // that were loaded, in this order
@@ -131,11 +134,53 @@ type Driver struct {
 	Firmware bool           `json:"firmware"`          // this program has set the kernel's search path for firmware
 }
 
+// ReportCUDA records the version of CUDA that the driver itself reports; "" changes nothing.
+func (st *Snapshot) ReportCUDA(version string) {
+	if st.Up == nil || version == "" {
+		return
+	}
+	up := *st.Up
+	up.CUDA = version
+	st.Up = &up
+}
+
 // Module is a module with the parameters that it was loaded with.
 type Module struct {
-	Name       string   `json:"name"`             // as in /proc/modules
-	SrcVersion string   `json:"srcVersion"`       // build of the module, as modinfo shows it
-	File       string   `json:"file"`             // from which it was loaded
-	SHA256     string   `json:"sha256"`           // of the file
-	Params     []string `json:"params,omitempty"` // name=value
+	Name       string   `json:"name"`              // as in /proc/modules
+	Version    string   `json:"version,omitempty"` // of a companion: it is not the driver's
+	SrcVersion string   `json:"srcVersion"`        // build of the module, as modinfo shows it
+	File       string   `json:"file"`              // from which it was loaded
+	SHA256     string   `json:"sha256"`            // of the file
+	Params     []string `json:"params,omitempty"`  // name=value
+}
+
+// Companion reports whether the module is none of the driver's own: the driver serves without it.
+func (m Module) Companion() bool {
+	return slices.ContainsFunc(driverinfo.Companions(), func(name string) bool { return kmod.ModuleName(name) == m.Name })
+}
+
+// Companion is a kernel module beside the driver's own: nvidia-fs (GPUDirect Storage) or gdrdrv (GDRCopy).
+// The driver is ready without it.
+type Companion struct {
+	Name       string `json:"name"`                 // nvidia-fs or gdrdrv
+	Version    string `json:"version,omitempty"`    // of the loaded module
+	SrcVersion string `json:"srcVersion,omitempty"` // build of the loaded module
+	Loaded     bool   `json:"loaded"`               // whether the kernel has it
+	Foreign    bool   `json:"foreign,omitempty"`    // another program loaded it
+	Reason     string `json:"reason,omitempty"`     // why it is not as it was asked for
+}
+
+// Text describes the companion in a line.
+func (c Companion) Text() string {
+	text := c.Name + " is missing"
+	switch {
+	case c.Loaded && c.Foreign:
+		text = c.Name + " " + c.Version + " of another program is loaded"
+	case c.Loaded:
+		text = c.Name + " " + c.Version + " is loaded"
+	}
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
 }

@@ -50,6 +50,9 @@ func WriteText(out io.Writer, st Snapshot, run string, instances []kmod.Holder) 
 	for _, g := range st.GPUs {
 		row("GPU", "%s %s %s %s%s", g.Address, g.ID, g.text(), g.UUID, registration(g))
 	}
+	for _, c := range st.Companions {
+		row("companion", "%s", c.Text())
+	}
 	for _, d := range st.Daemons {
 		row("daemon", "%s pid %d, ready %v, restarts %d %s", d.Name, d.PID, d.Ready, d.Restarts, cmp.Or(d.Reason, d.Detail))
 		if !d.Ready {
@@ -117,9 +120,12 @@ func rootSource(dir string) string {
 	return " from " + dir
 }
 
-func registration(g GPU) string {
-	if g.Fabric == "" {
-		return ""
+func registration(g GPU) (text string) {
+	if g.Fabric != "" {
+		text = ", NVLink fabric " + g.Fabric
 	}
-	return ", NVLink fabric " + g.Fabric
+	if g.Licence != "" {
+		text += ", vGPU licence: " + g.Licence
+	}
+	return text
 }

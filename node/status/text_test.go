@@ -30,6 +30,7 @@ func TestWriteText(t *testing.T) {
 	write("waiting for holders", Snapshot{State: Waiting, WaitsFor: ForHolders, Phase: "replace", Reason: "driver 470 must go", Holders: holders})
 	write("waiting for safe load", Snapshot{State: Waiting, WaitsFor: ForSafeLoad, Phase: "replace", Reason: "waiting for safe load"})
 	write("waiting for a fit node", Snapshot{State: Waiting, WaitsFor: ForPreflight, Phase: "preflight", Reason: "this node cannot run the driver as it is:\nheaders: no headers. Install them"})
+	write("waiting for a Driver Toolkit", Snapshot{State: Waiting, WaitsFor: ForToolkit, Phase: "modules", Reason: "waiting for the Driver Toolkit container to start"})
 	write("stopping", Snapshot{State: Stopping, Holders: holders[:1]})
 	write("compiling", Snapshot{State: Starting, Phase: "modules"})
 	require.NoError(t, held.Release())

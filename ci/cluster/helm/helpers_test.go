@@ -77,21 +77,35 @@ func clientset(t *testing.T, p *control.Plane) *kubernetes.Clientset {
 // monitoring installs the definitions of the Prometheus Operator's objects, from the operator's own release.
 func monitoring(t *testing.T, p *control.Plane) {
 	t.Helper()
-	const module = "github.com/prometheus-operator/prometheus-operator"
+	dir := moduleDir(t, "ci/cluster/tools/crds", "github.com/prometheus-operator/prometheus-operator")
+	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		p.Kubectl("create", "-f", filepath.Join(dir, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+".yaml"))
+		p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/"+kind+".monitoring.coreos.com")
+	}
+}
+
+// nodeFeatures installs the definitions of Node Feature Discovery's objects, from its own release.
+func nodeFeatures(t *testing.T, p *control.Plane) {
+	t.Helper()
+	dir := moduleDir(t, "ci/nfd/testdata/labels", "sigs.k8s.io/node-feature-discovery")
+	p.Kubectl("create", "-f", filepath.Join(dir, "deployment/base/nfd-crds/nfd-api-crds.yaml"))
+	p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/nodefeaturerules.nfd.k8s-sigs.io")
+}
+
+// moduleDir returns the folder of a module that another module of this project requires.
+func moduleDir(t *testing.T, from, module string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = filepath.Join(repository, "ci/cluster/tools/crds")
+	cmd.Dir = filepath.Join(repository, from)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("download %s: %v\n%s", module, err, out)
 	}
 	var found struct{ Dir string }
 	require.NoError(t, json.Unmarshal(out, &found))
-	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
-		p.Kubectl("create", "-f", filepath.Join(found.Dir, "example/prometheus-operator-crd/monitoring.coreos.com_"+kind+".yaml"))
-		p.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/"+kind+".monitoring.coreos.com")
-	}
+	return found.Dir
 }
 
 // base returns a file's name without its extension.

@@ -72,6 +72,18 @@ var refused = map[string]struct {
 	"pool without a kernel":      {[]string{"image.tag=535.261.03", "pools[0].name=a", "pools[0].os=debian12", "pools[0].precompiled=true"}, `pool "a": the image's tag is 535.261.03-<kernel>-debian12`},
 	"pool with a tag of its own": {[]string{"pools[0].name=a", "pools[0].tag=550.163.01", "pools[0].driver=535.261.03"}, `pool "a": the tag says driver 550.163.01`},
 
+	// CUDA.
+	"older than the floor":     {[]string{"requires.cuda=13.0"}, "image: driver 535.261.03 does not run CUDA 13.0 (requires.cuda): that needs driver 580.65.06 or newer"},
+	"floor with limits":        {[]string{"image.tag=470.256.02-debian12", "requires.cuda=12.8"}, "driver 470.256.02 does not run CUDA 12.8 (requires.cuda): that needs driver 525.60.13 or newer, and 570.86.10 or newer for all of it"},
+	"limits refused":           {[]string{"requires.cuda=12.8", "requires.native=true"}, "driver 535.261.03 runs CUDA 12.8 by minor-version compatibility only (requires.native): all of it needs driver 570.86.10 or newer"},
+	"pool with another driver": {[]string{"image.tag=535.261.03", "os=debian12", "requires.cuda=12.2", "pools[0].name=a", "pools[0].driver=470.256.02"}, `pool "a": driver 470.256.02 does not run CUDA 12.2`},
+	"pool with its own CUDA":   {[]string{"pools[0].name=a", "pools[0].requires.cuda=13.0"}, `pool "a": driver 535.261.03 does not run CUDA 13.0`},
+	"CUDA of one number":       {[]string{"requires.cuda=12"}, "no CUDA 12 is known, give one of 12.0, 12.1,"},
+	"CUDA of three numbers":    {[]string{"requires.cuda=12.8.1"}, "at '/requires/cuda'"},
+	"unknown CUDA":             {[]string{"requires.cuda=13.99"}, "no CUDA 13.99 is known, give one of 13.0, 13.1, 13.2, 13.3, 13.5"},
+	"hostile CUDA":             {[]string{"requires.cuda=$(id)"}, "at '/requires/cuda'"},
+	"CUDA, driver not known":   {[]string{"requires.cuda=12.2", "image.tag=", "image.digest=sha256:" + strings.Repeat("a", 64)}, "requires.cuda: the driver of the image is not known"},
+
 	// The pod.
 	"surge":                  {[]string{"updateStrategy.rollingUpdate.maxSurge=1"}, "at '/updateStrategy/rollingUpdate/maxSurge'"},
 	"none unavailable":       {[]string{"updateStrategy.rollingUpdate.maxUnavailable=0"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},

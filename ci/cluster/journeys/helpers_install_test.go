@@ -25,6 +25,9 @@ const (
 	statePath = "/var/lib/nvidia-driver"
 	startWait = 2 * time.Minute // a start on an idle machine takes about 15 s
 	stopWait  = time.Minute
+
+	// fakeGPUEnv is a value of the chart for GPUs that never initialise.
+	fakeGPUEnv = `env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_PERSISTENCE","value":"false"}]`
 )
 
 // chartDir is the chart under test.
@@ -39,7 +42,7 @@ func values(c *cluster.Cluster, driver string, more ...string) []string {
 	repository, tag := c.ImageRef(driver)
 	return append([]string{
 		"--set", "image.repository=" + repository, "--set-string", "image.tag=" + tag, "--set", "nfd.enabled=false", "--set", "acceptLicense=true",
-		"--set-json", `env=[{"name":"DRIVER_GPU_INIT","value":"warn"},{"name":"DRIVER_PERSISTENCE","value":"false"}]`,
+		"--set-json", fakeGPUEnv,
 	}, more...)
 }
 

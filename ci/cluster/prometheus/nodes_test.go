@@ -65,7 +65,7 @@ func serve(t *testing.T, st status.Snapshot) string {
 		},
 		GPUs: func(context.Context) (probe.Answer, error) {
 			return probe.Answer{Devices: []probe.Device{{UUID: "GPU-1", Name: "Tesla T4", PCI: "0000:3b:00.0",
-				Memory: &probe.Memory{Total: 16 << 30, Used: 3 << 30}, Utilization: &half}}}, nil
+				Memory: &probe.Memory{Total: 16 << 30, Used: 3 << 30}, Utilization: &half, Licence: &probe.Licence{Licensed: true}}}}, nil
 		},
 	}, metrics.Options{GPUEvery: time.Second, Version: "test"})
 	go func() { ended <- server.Serve(ctx, listener) }()

@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// ours leaves out what client_golang itself serves about Go and the process: its names are not the project's.
+// ours leaves out the metrics of Go and of the process: their names are those of client_golang.
 func ours(page []byte) (lines []byte) {
 	for line := range bytes.Lines(page) {
 		if bytes.Contains(line, []byte("nvidia_driver_")) {

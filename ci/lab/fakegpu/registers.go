@@ -15,6 +15,8 @@ const (
 	subsystem  = 0x12a210de
 	command    = 0x04 // offset of the command register
 	firstBAR   = 0x10
+	// firstCapability is the offset of the pointer to the chain of capabilities.
+	firstCapability = 0x34
 	// maxRegisters bounds how many registers of BAR0 a guest can make this process remember.
 	maxRegisters = 1 << 20
 )
@@ -44,11 +46,14 @@ func newGPU(m Model) *gpu {
 		g.set32(firstBAR+4*i, b.flags, ^(b.size - 1))
 	}
 	g.set32(0x2c, subsystem, 0)
-	g.set8(0x34, 0x60, 0) // first capability
+	g.set8(firstCapability, 0x60, 0)
 	g.set8(0x3c, 0, 0xff) // interrupt line
 	g.capabilities()
 	if m.VPD != "" {
 		g.addVPD(m.VPD)
+	}
+	if m.Host != (Host{}) {
+		g.addHost(m.Host)
 	}
 	return g
 }

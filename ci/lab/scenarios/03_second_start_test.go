@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,12 +14,10 @@ import (
 	"github.com/driver-container/driver-container/ci/tool"
 )
 
-// The second start on a node compiles nothing and copies nothing. On an idle machine the driver is ready at
-// most a second after the time that the kernel itself needs for the modules: the time of insmod with the same
-// files in the same guest. The test measures both several times and compares the shortest times, because
-// other work of the emulating machine can only make them longer.
+// The second start on a node compiles nothing and copies nothing. It reads each module twice: for its
+// checksum, and when the kernel loads it. What it reads and writes does not depend on other work of the
+// emulating machine; the times are logged only, and Test26Boot measures them.
 func Test03SecondStart(t *testing.T) {
-	const least, most = 3, 10 // measurements
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	first := ready(t, g, driver("535"))
 	contains(t, first.Output(), logtest.Staged+`/var/lib/nvidia-driver/roots/535\.261\.03-`)
@@ -28,14 +27,11 @@ func Test03SecondStart(t *testing.T) {
 		return g.Sh("cd /var/lib/nvidia-driver; find modules -type f | sort | xargs stat -c '%n %i %s %y'; stat -c '%n %i %y' roots/*")
 	}
 	cached := kept()
-	kernel, start := time.Hour, time.Hour
-	for n := 0; n < least || n < most && start > kernel+g.Limit(time.Second); n++ {
-		kernel = min(kernel, insmod(t, g))
-		start = min(start, secondStart(t, g))
-	}
-	t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", kernel, start, start-kernel)
-	if limit := g.Limit(time.Second); start > kernel+limit {
-		t.Errorf("ready %s after the modules' own load time, want at most %s", start-kernel, limit)
+	modules := number(t, g, "cat /var/lib/nvidia-driver/modules/535*/*.ko | wc -c")
+	for range 2 {
+		kernel := insmod(t, g)
+		start := secondStart(t, g, modules)
+		t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", kernel, start, start-kernel)
 	}
 	if after := kept(); after != cached {
 		t.Errorf("cache and staged roots changed\nbefore\n%s\nafter\n%s", cached, after)
@@ -70,12 +66,22 @@ func Test03Baked(t *testing.T) {
 	stops(t, p, 0)
 }
 
-// secondStart starts and stops the driver and returns how long it took to become ready.
-func secondStart(t *testing.T, g *lab.Guest) time.Duration {
+// secondStart starts and stops the driver, whose modules have this many bytes, and returns how long it took
+// to become ready.
+func secondStart(t *testing.T, g *lab.Guest, modules int) time.Duration {
 	t.Helper()
 	p := ready(t, g, driver("535"))
 	took := since(t, g, p, logtest.Ready).Round(time.Millisecond)
 	t.Logf("ready after %s, its first line after %s; phases %v", took, since(t, g, p, "accepting its license"), phasesOf(t, g, p))
+	// Measured: 52 MB beside the modules, 64 KB written. A third reading of nvidia.ko would be 65 MB more, a
+	// copy of the driver root 800 MB.
+	const more, written = 60 << 20, 4 << 20
+	counts := fmt.Sprintf("/proc/%d/io", childOf(t, g, p.PID))
+	read, wrote := number(t, g, "sed -n 's/^rchar: //p' "+counts), number(t, g, "sed -n 's/^wchar: //p' "+counts)
+	t.Logf("read %d bytes, wrote %d; the modules have %d", read, wrote, modules)
+	if read < modules || read > 2*modules+more || wrote > written {
+		t.Errorf("read %d bytes and wrote %d, want at most %d and %d, and at least the modules", read, wrote, 2*modules+more, written)
+	}
 	if up := statusOf(t, g).Up; up == nil || up.Source != "cache" {
 		t.Errorf("the modules did not come from the cache: %+v", up)
 	}

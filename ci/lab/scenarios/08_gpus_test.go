@@ -13,12 +13,12 @@ import (
 )
 
 // The PCI slots of the lab's GPUs.
-const first, second, third, fourth = "0000:00:05.0", "0000:00:06.0", "0000:00:07.0", "0000:00:08.0"
+const first, second, third, fourth, fifth = "0000:00:05.0", "0000:00:06.0", "0000:00:07.0", "0000:00:08.0", "0000:00:09.0"
 
 // onBus removes all GPUs of a guest from the bus, except these.
 func onBus(g *lab.Guest, keep ...string) {
 	g.Sh("echo 1 > /sys/bus/pci/rescan")
-	for _, slot := range []string{first, second, third, fourth} {
+	for _, slot := range []string{first, second, third, fourth, fifth} {
 		if !strings.Contains(strings.Join(keep, " "), slot) {
 			g.Sh("cd /sys/bus/pci/devices; [ ! -e " + slot + " ] || echo 1 > " + slot + "/remove")
 		}
@@ -129,7 +129,7 @@ func requireGPU(t *testing.T, g *lab.Guest) {
 // is not on the list is not refused, because the list can be incomplete, as that of 535, which lacks the T4:
 // the kernel decides.
 func Test08GPUsOldNewLostUnlisted(t *testing.T) {
-	g := stage{gpus: []fakegpu.Model{fakegpu.K80, fakegpu.TooNew, fakegpu.Lost, fakegpu.T4},
+	g := stage{gpus: []fakegpu.Model{fakegpu.K80, fakegpu.TooNew, fakegpu.Lost, fakegpu.T4, fakegpu.H100},
 		products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	onBus(g, first)
 	t.Run("K80", func(t *testing.T) {
@@ -151,8 +151,28 @@ func Test08GPUsOldNewLostUnlisted(t *testing.T) {
 		p.Signal(syscall.SIGTERM)
 		ends(t, p, 0, time.Minute)
 	})
+	onBus(g, first, fifth)
+	t.Run("K80 beside H100", func(t *testing.T) { oldBesideNew(t, g) })
 	onBus(g, fourth)
 	t.Run("not listed", func(t *testing.T) { servesAgain(t, g, light("535"), d535.driver) })
+}
+
+// A node with a GPU that the driver has left behind and one that it drives: preflight names the old GPU only,
+// with the branch that it needs, and the driver serves the new one. The status does not blame the old GPU for
+// what the kernel says of the other.
+func oldBesideNew(t *testing.T, g *lab.Guest) {
+	predicts(t, g, light("535"), 0,
+		`gpu-supported +warn +driver 535\.261\.03 no longer supports `+first+` \(Tesla K80, 10de:102d\), which will not come up: the last branch that does is 470`,
+		`Use an image with a driver of branch 470 if those GPUs are needed. If not, set --gpu-init=warn`)
+	p := ready(t, g, light("535"))
+	serving(t, g, d535.driver)
+	if st := statusOf(t, g); !st.Ready || len(st.GPUs) != 2 || st.GPUs[0].Driver != "" || st.GPUs[1].Driver != "nvidia" {
+		t.Errorf("status %+v", st)
+	} else if strings.Contains(st.GPUs[0].Reason, "00:09") || !strings.Contains(st.GPUs[1].Reason, "00:09") {
+		t.Errorf("reasons %q and %q", st.GPUs[0].Reason, st.GPUs[1].Reason)
+	}
+	stops(t, p, 0)
+	p.Kill()
 }
 
 // The open modules do not support a P100: preflight says so before they are loaded, and the kernel does if

@@ -38,7 +38,12 @@ const forgedDir = "/forged" // in the guest, a folder with a module cache for ea
 func forge(t *testing.T, p product, kernel *lab.HostKernel, sets ...forged) string {
 	t.Helper()
 	cache := kbuild.Cache{Dir: p.modules(t, kernel, closed)}
-	unsigned := require.Value(cache.Find(t.Context(), func(kbuild.Key) bool { return true }))(t)
+	return forgeOf(t, require.Value(cache.Find(t.Context(), func(kbuild.Key) bool { return true }))(t), sets...)
+}
+
+// forgeOf is forge with a set that is not signed.
+func forgeOf(t *testing.T, unsigned *kbuild.Set, sets ...forged) string {
+	t.Helper()
 	disk := t.TempDir()
 	for _, f := range sets {
 		set := unsigned

@@ -35,7 +35,7 @@ var parts = []column{
 	{"stage", []string{"stage"}},
 	{"load", []string{"load"}},
 	{"verify", []string{"verify"}},
-	{"others", []string{"replace", "root", "nodes", "daemons"}},
+	{"others", []string{"replace", "root", "companions", "nodes", "daemons"}},
 }
 
 // start is one measured start: the seconds of each part, and from the container's start to ready.

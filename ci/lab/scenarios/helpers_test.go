@@ -121,9 +121,16 @@ func (p product) run(t *testing.T, kernel *lab.HostKernel, state string, args ..
 // timed is run that also returns how long the program ran, without the unpacking of its image.
 func (p product) timed(t *testing.T, kernel *lab.HostKernel, state string, args ...string) ([]byte, time.Duration, error) {
 	t.Helper()
+	return p.timedIn(t, kernel, state, func(string) {}, args...)
+}
+
+// timedIn is timed in a root that prepare may change.
+func (p product) timedIn(t *testing.T, kernel *lab.HostKernel, state string, prepare func(root string), args ...string) ([]byte, time.Duration, error) {
+	t.Helper()
 	root := filepath.Join(t.TempDir(), "bundle")
 	tool.Must(t, "umoci", "unpack", "--image", p.layout(t)+":"+p.tag(), root)
 	root = filepath.Join(root, "rootfs")
+	prepare(root)
 	for _, m := range []struct{ from, to string }{{kernel.Root, "host"}, {"/proc", "proc"}, {"/dev", "dev"}, {"/sys", "sys"}, {state, "var/lib/nvidia-driver"}} {
 		to := filepath.Join(root, m.to)
 		for _, dir := range []string{m.from, to} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/node/status"
 )
 
 // Helpers of the scenarios about one driver's life and its successors'.
@@ -52,7 +53,7 @@ func probes(t *testing.T, p *lab.Process, startup, ready, live int) string {
 func phasesOf(t *testing.T, g *lab.Guest, p *lab.Process) map[string]time.Duration {
 	t.Helper()
 	p.WaitLine(logtest.Up, time.Minute)
-	want := []string{"lock", "recover", "survey", "preflight", "modules", "stage", "replace", "root", "load", "nodes", "daemons", "verify"}
+	want := status.Phases()
 	var logged, kept []string
 	for _, l := range p.Lines() {
 		if _, rest, ok := strings.Cut(l.Text, logtest.PhaseFinished); ok {

@@ -56,7 +56,7 @@ func (o *createFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	o.targets.AddMatrix(f)
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
-	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package (repeatable)")
+	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into FILE")
 	a.FormerName(f, "rebuild", "inputs")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
@@ -99,7 +99,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
 	}
-	if err := errors.Join(o.checkSources(), o.selectTags()); err != nil {
+	if err := errors.Join(o.checkSources(), o.selectTags(), o.addBeside(a)); err != nil {
 		return err
 	}
 	if o.fetched != "" {

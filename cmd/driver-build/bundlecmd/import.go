@@ -37,6 +37,7 @@ type importFlags struct {
 	secret, keyPath string
 	inputs          string // folder
 	headers         string // folder
+	public          flags.PublicRegistry
 }
 
 func (o *importFlags) addTo(a *session.App, f *pflag.FlagSet) {
@@ -51,6 +52,7 @@ func (o *importFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
 	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
 	f.StringVar(&o.keyPath, "policy-key", "/etc/containers/driver.pub", "where the nodes have the public key, for --policy")
+	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")
 }
@@ -85,7 +87,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 	if site != nil {
 		o.Sign = site
 	}
-	o.Jobs = a.Jobs
+	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
 	how := reading.Options{Verify: verify, SomePart: o.SomePart}
 	if len(files) == 1 && files[0] == "-" {
 		if o.inputs != "" || o.headers != "" {

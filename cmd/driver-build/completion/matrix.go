@@ -2,11 +2,13 @@ package completion
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -56,6 +58,17 @@ func branches(c *cobra.Command, _ []string, begun string) ([]string, cobra.Shell
 	return beginning(begun, all), cobra.ShellCompDirectiveNoFileComp
 }
 
+// gpus offers generations, and the names of GPUs when one is begun.
+func gpus(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	all := gpulist.Generations()
+	for _, g := range gpulist.All() {
+		if name := strings.TrimPrefix(g.Name, "NVIDIA "); begun != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return beginning(begun, all), cobra.ShellCompDirectiveNoFileComp
+}
+
 // load reads the matrix that the command line means. A matrix with mistakes has nothing to offer: the command
 // itself reports them.
 func load(c *cobra.Command) (*matrix.Matrix, bool) {
@@ -63,7 +76,7 @@ func load(c *cobra.Command) (*matrix.Matrix, bool) {
 	if f := c.Flags().Lookup("matrix"); f != nil {
 		file = f.Value.String()
 	}
-	m, err := batch.ReadMatrix(file, drivercontainer.Matrix)
+	m, err := batch.ReadMatrix(file, drivercontainer.Matrix, drivercontainer.Patches)
 	return m, err == nil
 }
 

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/sbom"
@@ -21,6 +23,8 @@ var values = map[string]cobra.CompletionFunc{
 	"--os":                   systems,
 	"--driver":               drivers,
 	"--arch":                 words(batch.Archs()...),
+	"--deny":                 words(append(advisory.Kinds(), "all")...),
+	"--cuda":                 cudaReleases,
 	"--flavour":              words(matrix.Proprietary, matrix.Open),
 	"--profile":              words(matrix.Profiles()...),
 	"--kernel":               words("latest", "all"),
@@ -38,6 +42,7 @@ var values = map[string]cobra.CompletionFunc{
 	"--format":               words("table", "json"),
 	"list --format":          words("table", "json", "yaml"),
 	"plan --format":          words("table", "json", "github", "gitlab"),
+	"fleet --format":         words("table", "json", "github", "gitlab", "values"),
 	"sbom --format":          words(string(sbom.SPDX), string(sbom.CycloneDX)),
 	"--only":                 words("base"),
 	"--progress":             words("auto", "tty", "plain", "json", "quiet"),
@@ -50,7 +55,16 @@ var image = local("oci:", "oci-archive:", "docker-archive:")
 var arguments = map[string]cobra.CompletionFunc{
 	"inspect": imageName, "verify": imageName, "sbom": imageName, "sign": imageName, "attest": imageName, "push": imageName,
 	"bundle create": image, "bundle verify": files, "bundle list": files, "bundle import": files,
-	"drivers": branches,
+	"drivers": branches, "fleet": files, "gpus": gpus,
+}
+
+// cudaReleases offers the releases of CUDA.
+func cudaReleases(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var all []string
+	for _, r := range cuda.Releases() {
+		all = append(all, r.Version.String())
+	}
+	return beginning(begun, all), cobra.ShellCompDirectiveNoFileComp
 }
 
 func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -33,6 +33,8 @@ func (s *Selection) AddTo(f *pflag.FlagSet) {
 	f.BoolVar(&s.All, "all", false, "every pair of the matrix that works")
 	f.BoolVar(&s.AllowIncompatible, "allow-incompatible", false, "build against a compatibility rule, with a warning and a label")
 	f.BoolVar(&s.NoFabric, "no-fabric", false, "leave out the driver's components for NVSwitch and NVLink (fabric manager, NVLSM, IMEX, NSCQ, NVSDM)")
+	f.BoolVar(&s.NoPatches, "no-patches", false, "leave the sources of the kernel modules as they are: without the matrix's patches, and without the kernels that only they allow")
+	f.StringSliceVar(&s.Companions, "companions", nil, "kernel modules that are compiled with the driver's: nvidia-fs, gdrdrv, or all that fit (repeatable; default none)")
 	s.AddMatrix(f)
 }
 
@@ -43,7 +45,7 @@ func (s *Selection) AddMatrix(f *pflag.FlagSet) {
 
 // Load reads the matrix: the file given, the one in the current folder, or the embedded one.
 func (s *Selection) Load() (*matrix.Matrix, error) {
-	return batch.ReadMatrix(s.File, drivercontainer.Matrix)
+	return batch.ReadMatrix(s.File, drivercontainer.Matrix, drivercontainer.Patches)
 }
 
 // AddWhole declares the flags of a command about the matrix: what is not selected means all there is.
@@ -166,17 +168,24 @@ func CheckFormat(format string) error {
 	return nil
 }
 
+// KernelFrom declares --kernel-from.
+func KernelFrom(f *pflag.FlagSet, to *[]string) {
+	f.StringArrayVar(to, "kernel-from", nil, "image with headers and compiler to compile in instead of packages: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
+}
+
 // Kernels says for which kernels modules are compiled ahead of time, and what else goes in.
 type Kernels struct{ batch.Kernels }
 
 // AddTo declares the flags.
 func (k *Kernels) AddTo(f *pflag.FlagSet) {
 	f.StringSliceVar(&k.Specs, "kernel", nil, "compile the modules for a kernel ahead of time: its release (uname -r), latest, latest:N or all (repeatable)")
+	KernelFrom(f, &k.From)
 	f.StringSliceVar(&k.Flavours, "kernel-flavour", nil, "kernels that latest and all mean, such as cloud-amd64 or aws (repeatable)")
 	f.StringSliceVar(&k.Modules, "modules", nil, "with --kernel, the modules to compile, such as nvidia,nvidia-uvm (default: all that the sources offer)")
 	f.BoolVar(&k.Together, "one-image", false, "with --kernel, one image <driver>-<os> for all kernels instead of one <driver>-<kernel>-<os> each")
 	f.BoolVar(&k.Toolchain, "with-toolchain", false, "with --kernel, put compiler and sources in as well, for nodes with other kernels")
 	f.BoolVar(&k.Sources, "with-sources", false, "with --kernel, put the sources of the kernel modules in as well, for drivers that build on them (GDS, GDRCopy)")
+	f.BoolVar(&k.KMM, "kmm", false, "with --kernel, lay the modules out for Kernel Module Management too: /opt/lib/modules/<kernel>, with the files of depmod")
 }
 
 // Brief cuts the help of flags at the colon.

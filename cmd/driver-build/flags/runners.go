@@ -26,7 +26,7 @@ type Runners struct {
 
 // AddTo declares the flags.
 func (r *Runners) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: buildkit[=ADDRESS] (repeatable: they share the work), chroot or auto (default auto)")
+	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD (repeatable: they share the work), buildkit, chroot or auto (default auto)")
 	f.IntVar(&r.compiles, "compiles", 0, "compiles at a time (default: one a BuildKit daemon, one in a chroot)")
 	r.tls = buildkit.DefaultTLS()
 	f.StringVar(&r.tls.CA, "builder-ca", r.tls.CA, "PEM file of the authority of a BuildKit daemon's certificate (BUILDKIT_TLS_CACERT)")
@@ -46,9 +46,15 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 	}
 	tcp := func(a string) bool { return strings.HasPrefix(a, "tcp://") }
 	if r.tls != buildkit.DefaultTLS() && !slices.ContainsFunc(r.addresses, tcp) {
-		return errors.New("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder buildkit=tcp://HOST:PORT")
+		return errors.New("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder tcp://HOST:PORT")
 	}
 	if err := buildkit.Check(r.addresses, r.tls); err != nil {
+		return fmt.Errorf("--builder: %w", err)
+	}
+	if len(r.values) == 0 {
+		return nil // BUILDKIT_HOST is for all builds, also for those that compile nothing
+	}
+	if err := buildkit.FindPrograms(r.addresses); err != nil {
 		return fmt.Errorf("--builder: %w", err)
 	}
 	return nil

@@ -18,17 +18,17 @@ var subjects = []struct {
 	title string
 	flags []string
 }{
-	{"What to build", []string{"os", "driver", "arch", "flavour", "all", "allow-incompatible", "no-fabric", "matrix", "profile", "dry-run"}},
+	{"What to build", []string{"os", "driver", "arch", "flavour", "all", "allow-incompatible", "no-fabric", "companions", "no-patches", "matrix", "cuda", "deny", "at", "profile", "dry-run"}},
 	{"Sources", []string{"base", "source", "mirror", "lock", "releases", "entrypoint", "allow-missing-programs"}},
 	{"Modules ahead of time", []string{
-		"kernel", "kernel-flavour", "modules", "one-image", "with-toolchain", "with-sources",
+		"kernel", "kernel-from", "kernel-flavour", "modules", "one-image", "with-toolchain", "with-sources", "kmm",
 		"builder", "builder-ca", "builder-cert", "builder-key", "builder-name", "compiles",
 	}},
 	{"Signatures and documents", []string{
 		"sign-key", "sign-cert", "sign-passphrase-file", "image-key", "image-passphrase-file", "image-public-key", "sign-with",
 		"signature-format", "key", "allow-unsigned", "sbom", "provenance",
 	}},
-	{"Output", []string{"output", "format", "compression", "push", "repository", "tag"}},
+	{"Output", []string{"output", "format", "compression", "push", "repository", "tag", "allow-public-registry"}},
 	{"Layers of other builds", []string{"cache-from", "cache-to", "cache-key"}},
 }
 

@@ -18,7 +18,7 @@ var groups = []struct {
 }{
 	{"Build", []string{"list", "kernels", "fetch", "push"}},
 	{"Look at images", []string{"inspect", "verify", "sbom"}},
-	{"Fleet and CI", []string{"check", "plan", "lock", "report", "drivers", "matrix"}},
+	{"Fleet and CI", []string{"check", "plan", "fleet", "lock", "report", "drivers", "gpus", "matrix"}},
 	{"Trust and air gap", []string{"sign", "attest", "bundle"}},
 	{"Setup", []string{"doctor", "login", "logout", "completion", "version", "help"}},
 }

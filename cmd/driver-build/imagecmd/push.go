@@ -6,9 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/redistribution"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -23,6 +25,7 @@ const pushExample = `  driver-build push oci:dist registry.example.com/gpu/drive
 
 func newPush(a *session.App) *cobra.Command {
 	var tags, mountFrom []string
+	var public flags.PublicRegistry
 	cmd := &cobra.Command{
 		Use: "push IMAGE... REGISTRY/PATH[:TAG]", Short: "Push images and indexes, with all that belongs to them", Long: pushLong, Example: pushExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,22 +37,28 @@ func newPush(a *session.App) *cobra.Command {
 				return err
 			}
 			a.MountFrom = mountFrom
-			return push(cmd.Context(), a, sources, to, tags)
+			return push(cmd.Context(), a, sources, to, tags, public)
 		},
 	}
 	cmd.Flags().StringArrayVar(&tags, "tag", nil, "tag of the image in the repository (repeatable; default: the tags that it has)")
 	cmd.Flags().StringArrayVar(&mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs already (repeatable)")
+	public.AddTo(cmd.Flags())
 	return cmd
 }
 
 // push copies all images, and prints what it did when the display of progress has ended.
-func push(ctx context.Context, a *session.App, sources []string, to string, tags []string) error {
+func push(ctx context.Context, a *session.App, sources []string, to string, tags []string, public flags.PublicRegistry) error {
 	var total registry.Stats
 	var names []string
 	err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		transfers, err := s.Registry.Transfers(ctx, sources, to, tags)
 		if err != nil {
 			return session.Usage(err)
+		}
+		for _, t := range transfers {
+			if err := public.CheckImage(t.From, t.To, func() (redistribution.Artifact, error) { return s.Registry.Open(ctx, t.From) }); err != nil {
+				return err
+			}
 		}
 		for _, t := range transfers {
 			digest, stats, err := s.Registry.Copy(ctx, t.From, t.To, t.Tags...)

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/redistribution"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -47,6 +48,7 @@ type signFlags struct {
 	export, answers string // folders
 	whole           bool
 	archs, tags     []string
+	public          flags.PublicRegistry
 }
 
 func (o *signFlags) addTo(a *session.App, f *pflag.FlagSet) {
@@ -60,6 +62,7 @@ func (o *signFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	o.output.AddTo(a, f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
+	o.public.AddTo(f)
 }
 
 func newSign(a *session.App) *cobra.Command {
@@ -159,6 +162,9 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	defer func() { err = errors.Join(err, closeImageSigner()) }()
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
+			if err := o.public.CheckImage(ref, o.output.Repository, func() (redistribution.Artifact, error) { return s.Registry.Open(ctx, ref) }); err != nil {
+				return err
+			}
 			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
 				return err
 			}

@@ -12,22 +12,27 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/driver"
+	"github.com/driver-container/driver-container/images/fleet"
+	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/redist"
+	"github.com/driver-container/driver-container/images/redistribution"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/auto"
 	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/toolkit"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -40,10 +45,12 @@ const (
 	ExitUnexpected = 1
 	// ExitUsage means wrong flags, a wrong matrix, unknown names, a pair that cannot work, outputs and a cache
 	// that cannot be written, programs for the image that are missing: nothing was downloaded. Or the base is of
-	// another system.
+	// another system, or an image of `--kernel-from` has no headers or no compiler. Or an image with a vGPU
+	// guest driver would go to a public registry.
 	ExitUsage = 2
 	// ExitSome means that there are several targets, and some failed; the others are done. Or `check`, `doctor`,
-	// `lock --check` or `drivers --lagging` found something.
+	// `lock --check`, `drivers --lagging` or `--deny` found something, or `fleet --format values` no node that
+	// gets a driver.
 	ExitSome = 3
 	// ExitNetwork means that the network, a registry or a BuildKit daemon failed, after retries; that a registry
 	// refuses the push, before the build; or, with `--offline`, that the cache lacks something.
@@ -76,10 +83,11 @@ func ExitCode(err error) int {
 			return ExitSignal + int(sig)
 		}
 		return ExitUnexpected
-	case errors.Is(err, batch.ErrSomeFailed):
+	case errors.Is(err, batch.ErrSomeFailed) || is[*advisory.DeniedError](err) || errors.Is(err, fleet.ErrNoPool):
 		return ExitSome
 	case is[usageError](err) || is[*matrix.RequestError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) ||
-		is[*distros.UnknownError](err) || errors.Is(err, packages.ErrBase) || errors.Is(err, recipe.ErrKernel):
+		is[*distros.UnknownError](err) || is[*redistribution.PublicError](err) || errors.Is(err, packages.ErrBase) || errors.Is(err, recipe.ErrKernel) ||
+		errors.Is(err, toolkit.ErrUnsuitable):
 		return ExitUsage
 	case untrusted(err):
 		return ExitMismatch
@@ -107,7 +115,7 @@ func untrusted(err error) bool {
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,
 		redist.ErrArchive, driver.ErrContent, rootfs.ErrFormat, rootfs.ErrUnsafePath, rootfs.ErrTooLarge, oci.ErrFormat,
 		sign.ErrUnsigned, sign.ErrMalformed, sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported, modsign.ErrRequest, bundle.ErrUnsound,
-		signature.ErrUnsigned, signature.ErrForeign, signature.ErrSubject, signature.ErrMalformed,
+		signature.ErrUnsigned, signature.ErrForeign, signature.ErrSubject, signature.ErrMalformed, nodes.ErrFormat,
 	} {
 		if errors.Is(err, e) {
 			return true

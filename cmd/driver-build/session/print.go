@@ -3,7 +3,6 @@ package session
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -33,7 +32,7 @@ func (a *App) progressMode() string {
 func (a *App) holdResults() {
 	a.printing.Lock()
 	defer a.printing.Unlock()
-	a.hold = (a.progress == "auto" || a.progress == "tty") && isTerminal(a.Stdout) && isTerminal(a.Stderr)
+	a.hold = (a.progress == "auto" || a.progress == "tty") && IsTerminal(a.Stdout) && IsTerminal(a.Stderr)
 }
 
 // releaseResults prints what was kept back.
@@ -46,8 +45,9 @@ func (a *App) releaseResults() {
 	a.hold, a.held = false, nil
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// IsTerminal says whether a stream is a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -55,6 +55,16 @@ func isTerminal(w io.Writer) bool {
 func (a *App) Notes(notes ...string) {
 	for _, n := range notes {
 		fmt.Fprintln(a.Stderr, "note: "+n)
+	}
+}
+
+// Quiet reports whether the user wants to see neither progress nor what is only good to know.
+func (a *App) Quiet() bool { return a.progress == "quiet" }
+
+// Warnings prints what may do harm on stderr, like Notes.
+func (a *App) Warnings(warnings ...string) {
+	for _, w := range warnings {
+		fmt.Fprintln(a.Stderr, "warning: "+w)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -93,6 +94,14 @@ func ExactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
+// sameEnd returns the names that end in a word, or in which the word ends: the flag "kernel-from" of one
+// command is "from" in another.
+func sameEnd(word string, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return len(word) < 4 || len(name) < 4 || !strings.HasSuffix(name, "-"+word) && !strings.HasSuffix(word, "-"+name)
+	})
+}
+
 // flagError says what a value has to be, in place of the error of Go's parsers, and which flags have a name
 // like one that is unknown.
 func flagError(cmd *cobra.Command, err error) error {
@@ -100,7 +109,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		hint := fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")
-		if near := distros.Nearest(unknown.GetSpecifiedName(), names); len(near) > 0 {
+		near := distros.Nearest(unknown.GetSpecifiedName(), names)
+		if len(near) == 0 {
+			near = sameEnd(unknown.GetSpecifiedName(), names)
+		}
+		if len(near) > 0 {
 			hint = "did you mean --" + strings.Join(near, " or --") + "?"
 		}
 		err = fmt.Errorf("%w: %s", err, hint)

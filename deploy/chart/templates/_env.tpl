@@ -31,6 +31,12 @@
 - {name: GPU_DIRECT_RDMA_ENABLED, value: "true"}
 - {name: USE_HOST_MOFED, value: {{ $v.rdma.useHostMofed | quote }}}
 {{- end }}
+{{- if .pool.gds }}
+- {name: GDS_ENABLED, value: "true"}
+{{- end }}
+{{- if .pool.gdrcopy }}
+- {name: GDRCOPY_ENABLED, value: "true"}
+{{- end }}
 {{- if ne $v.fabric.manage "auto" }}
 - {name: DRIVER_FABRIC, value: {{ $v.fabric.manage }}}
 {{- end }}
@@ -44,6 +50,12 @@
 {{- end }}
 {{- if ne $v.fabric.imex "none" }}
 - {name: DRIVER_IMEX, value: {{ $v.fabric.imex }}}
+{{- end }}
+{{- if ne $v.vgpu.licensing.state "warn" }}
+- {name: DRIVER_VGPU_LICENCE, value: {{ $v.vgpu.licensing.state }}}
+{{- end }}
+{{- if $v.vgpu.versionCheck }}
+- {name: DISABLE_VGPU_VERSION_CHECK, value: "false"}
 {{- end }}
 {{- if $v.moduleSigning.secretName }}
 - {name: DRIVER_MODULE_SIGNING_KEY, value: {{ printf "/etc/nvidia-driver/module-signing/%s" $v.moduleSigning.key | quote }}}
@@ -107,5 +119,7 @@
 {{- $v := .root.Values -}}
 {{- $facts := list .pool.ref .pool.kernelModuleType .pool.moduleParameters $v.rdma $v.moduleSigning $v.env $v.secretEnv $v.extraArgs -}}
 {{- if ne $v.fabric.imex "none" }}{{ $facts = append $facts "imex" }}{{ end -}}
+{{- if .pool.gds }}{{ $facts = append $facts "gds" }}{{ end -}}
+{{- if .pool.gdrcopy }}{{ $facts = append $facts "gdrcopy" }}{{ end -}}
 {{- $facts | toJson | sha256sum -}}
 {{- end }}

@@ -51,9 +51,13 @@
   {{- $_ := set $pool $key (ternary (get $own $key) (get $own $key | default $all) (ne $pool.tag "") | default "" | toString) -}}
 {{- end -}}
 {{- $_ := set $pool "precompiled" (ternary $own.precompiled $v.precompiled.enabled (hasKey $own "precompiled")) -}}
+{{- range $key := list "gds" "gdrcopy" -}}
+  {{- $_ := set $pool $key (ternary (get $own $key) (get $v $key | default dict).enabled (hasKey $own $key)) -}}
+{{- end -}}
 {{- $_ := set $pool "kernelModuleType" ($own.kernelModuleType | default $v.kernelModuleType) -}}
 {{- $_ := set $pool "moduleParameters" (mustMergeOverwrite (deepCopy $v.moduleParameters) (deepCopy ($own.moduleParameters | default dict))) -}}
 {{- $pool = mustMergeOverwrite $pool (include "nvidia-driver.image" (dict "root" .root "pool" $pool "at" $at) | fromJson) -}}
+{{- include "nvidia-driver.requires" (dict "root" .root "own" $own "pool" $pool "at" $at) -}}
 {{- $selector := mustMergeOverwrite (deepCopy $v.nodeSelector) (deepCopy ($own.nodeSelector | default dict)) -}}
 {{- if and $pool.precompiled $pool.kernel $v.precompiled.selectKernel -}}
   {{- $label := "feature.node.kubernetes.io/kernel-version.full" -}}

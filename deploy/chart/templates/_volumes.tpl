@@ -58,6 +58,17 @@
 {{- range $file := include "nvidia-driver.fabricFiles" .root | fromYaml | keys | sortAlpha }}
 - {name: fabric, mountPath: /drivers/{{ $file }}, subPath: {{ $file }}, readOnly: true}
 {{- end }}
+{{- with $v.vgpu.licensing }}
+{{- if and .secretName .token }}
+- {name: vgpu-token, mountPath: /drivers/ClientConfigToken, readOnly: true}
+{{- end }}
+{{- if and .secretName .settings }}
+- {name: vgpu-settings, mountPath: /drivers/gridd.conf, subPath: gridd.conf, readOnly: true}
+{{- end }}
+{{- end }}
+{{- if $v.vgpu.catalogConfigMapName }}
+- {name: vgpu-catalog, mountPath: /drivers/vgpuDriverCatalog.yaml, subPath: vgpuDriverCatalog.yaml, readOnly: true}
+{{- end }}
 {{- range $key := list "repoConfig" "certConfig" }}
 {{- $c := get $v $key }}
 {{- if or $c.configMapName $c.files }}
@@ -114,6 +125,17 @@
 {{- end }}
 {{- if include "nvidia-driver.fabricFiles" .root | fromYaml }}
 - {name: fabric, configMap: {name: {{ include "nvidia-driver.fullname" .root }}-fabric}}
+{{- end }}
+{{- with $v.vgpu.licensing }}
+{{- if and .secretName .token }}
+- {name: vgpu-token, secret: {secretName: {{ .secretName }}, defaultMode: 0400, items: [{key: {{ .token }}, path: {{ .token }}}]}}
+{{- end }}
+{{- if and .secretName .settings }}
+- {name: vgpu-settings, secret: {secretName: {{ .secretName }}, defaultMode: 0400, items: [{key: {{ .settings }}, path: gridd.conf}]}}
+{{- end }}
+{{- end }}
+{{- with $v.vgpu.catalogConfigMapName }}
+- {name: vgpu-catalog, configMap: {name: {{ . }}}}
 {{- end }}
 {{- range $key, $suffix := dict "repoConfig" "repositories" "certConfig" "certificates" }}
 {{- $c := get $v $key }}

@@ -47,6 +47,28 @@ func ReadDisabled(root fs.FS, v Vars, ids ...string) ([]Source, error) {
 	}), nil
 }
 
+// ReadSubscribed reads the sources with one of the ids in the subscription that is mounted into this machine,
+// switched on or off. It returns none for bases that are not RHEL.
+func ReadSubscribed(base, machine fs.FS, v Vars, ids ...string) ([]Source, error) {
+	if rhel, err := isRHEL(base); err != nil || !rhel || machine == nil {
+		return nil, err
+	}
+	on, err := readEntitled(machine, v)
+	if err != nil {
+		return nil, fmt.Errorf("read package sources of this machine: %w", err)
+	}
+	on = slices.DeleteFunc(on, func(s Source) bool { return !slices.Contains(ids, s.ID) })
+	d, err := readDefaults(machine, false)
+	if err != nil {
+		return nil, fmt.Errorf("read package sources of this machine: %w", err)
+	}
+	off, err := disabledIn(machine, mountedRedhat, d, v, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read package sources of this machine: %w", err)
+	}
+	return append(on, off...), nil
+}
+
 // disabledIn reads the disabled sources of one file that have one of the ids.
 func disabledIn(root fs.FS, name string, d defaults, v Vars, ids []string) ([]Source, error) {
 	data, err := ReadOptional(root, name)

@@ -132,27 +132,31 @@ func readEntitled(root fs.FS, v Vars) ([]Source, error) {
 // run/secrets/redhat.repo, to those of a base, like in containers of subscribed hosts. It does so only for
 // bases that are RHEL: other systems cannot use them.
 func WithSubscription(sources []Source, base, machine fs.FS, v Vars) ([]Source, error) {
-	if base == nil || machine == nil {
-		return sources, nil
+	if rhel, err := isRHEL(base); err != nil || !rhel || machine == nil {
+		return sources, err
+	}
+	entitled, err := readEntitled(machine, v)
+	if err != nil {
+		return nil, fmt.Errorf("read package sources of this machine: %w", err)
+	}
+	return merge(slices.Clone(sources), entitled), nil
+}
+
+// isRHEL reports whether a base, which may be nil, says that it is RHEL.
+func isRHEL(base fs.FS) (bool, error) {
+	if base == nil {
+		return false, nil
 	}
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
 		data, err := ReadOptional(base, name)
 		if err != nil {
-			return nil, fmt.Errorf("read package sources: %w", err)
+			return false, fmt.Errorf("read package sources: %w", err)
 		}
-		switch osReleaseField(data, "ID") {
-		case "":
-			continue
-		case "rhel":
-			entitled, err := readEntitled(machine, v)
-			if err != nil {
-				return nil, fmt.Errorf("read package sources of this machine: %w", err)
-			}
-			return merge(slices.Clone(sources), entitled), nil
+		if id := osReleaseField(data, "ID"); id != "" {
+			return id == "rhel", nil
 		}
-		return sources, nil
 	}
-	return sources, nil
+	return false, nil
 }
 
 // merge replaces the base's sources from its own redhat.repo, and those with the same ids, by the sources of

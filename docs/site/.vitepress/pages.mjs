@@ -9,8 +9,8 @@ export const root = join(here, '../../..')
 
 const groups = [
   ['Start', ['README', 'docs/install', 'docs/first-cluster', 'docs/moving']],
-  ['Tasks', ['docs/precompiled-secure-boot', 'docs/subscriptions', 'docs/airgap', 'docs/ci', 'docs/supply-chain', 'docs/upgrades',
-    'docs/lent-gpus', 'docs/nvlink', 'docs/red-node', 'docs/troubleshooting']],
+  ['Tasks', ['docs/precompiled-secure-boot', 'docs/kernel-from', 'docs/openshift', 'docs/kmm', 'docs/builders', 'docs/subscriptions', 'docs/cuda', 'docs/airgap', 'docs/ci', 'docs/fleet', 'docs/supply-chain', 'docs/upgrades',
+    'docs/gpus', 'docs/lent-gpus', 'docs/nvlink', 'docs/vgpu', 'docs/gpudirect', 'docs/red-node', 'docs/troubleshooting']],
   ['Reference: build', ['docs/driver-build', 'docs/driver-build-commands', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
     'docs/sources', 'docs/signing', 'docs/headers']],
   ['Reference: nodes', ['docs/operations', 'docs/nvidia-driver', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict', 'docs/least-privilege']],

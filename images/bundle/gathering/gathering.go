@@ -29,10 +29,14 @@ type Selection struct {
 	Bases  []string              // images that others are built on, REGISTRY/PATH:TAG
 	Charts []string              // folders, archives, or oci://REGISTRY/PATH:VERSION
 	Files  []string              // inputs of builds
+	Beside []Beside              // files that a matrix among Files names
 	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
 	Fetched string
 	FileTag string // tag of the artifact that has Files and the downloads, and of that with a mirror
 }
+
+// Beside is a file that the site needs in a folder beside another one: Title is its path there.
+type Beside struct{ Path, Title string }
 
 // ErrNothing says that a repository has no image that is selected.
 var ErrNothing = errors.New("the repository has no image that is selected")
@@ -76,6 +80,14 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Art
 	}
 	if len(s.Files)+len(downloads) == 0 {
 		return g.all, nil
+	}
+	for _, f := range s.Beside {
+		b, err := inputs.FromFile(ctx, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		b.Desc.Annotations = map[string]string{inputs.TitleAnnotation: f.Title}
+		downloads = append(downloads, b)
 	}
 	return g.all, g.files(ctx, s.Files, downloads, s.FileTag)
 }

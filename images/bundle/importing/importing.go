@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/redistribution"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
@@ -49,8 +50,10 @@ type Options struct {
 	To        string   // repository that takes the place of the origin
 	MountFrom []string // repositories of the same registry that may have the blobs
 	SomePart  bool     // blobs may be missing: they come with other parts, and so do the names
-	DryRun    bool     // ask the registry, and push nothing
-	Jobs      int      // parallel transfers; 0: 4
+	// AllowPublic lets images with vGPU guest drivers go to registries that are known to be public.
+	AllowPublic bool
+	DryRun      bool // ask the registry, and push nothing
+	Jobs        int  // parallel transfers; 0: 4
 
 	Progress func(done, total int64) // bytes that the registry has, of those that it lacked; nil: no reports
 
@@ -129,6 +132,11 @@ func begin(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*tran
 			return nil, err
 		}
 		x.collect(b.Documents, i.Descriptor.Digest, map[v1.Hash]bool{})
+		for _, d := range x.documents {
+			if err := redistribution.CheckDocument(x.Repository, x.Repository, d.Raw); err != nil && !o.AllowPublic {
+				return nil, err
+			}
+		}
 		t.items = append(t.items, x)
 		if !slices.Contains(t.repositories, x.Repository) {
 			t.repositories = append(t.repositories, x.Repository)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -18,8 +20,21 @@ import (
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
-// titleShape is that of the name of a file that Extract writes.
-var titleShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
+// titlePart is the shape of the name of a file that Extract writes, and of the folders that it is in: patches
+// lie in folders beside their matrix.
+var titlePart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
+
+// maxFolders bounds the folders in the path of such a file.
+const maxFolders = 8
+
+// CheckTitle says why Extract would not write a file of this path.
+func CheckTitle(title string) error {
+	parts := strings.Split(title, "/")
+	if len(parts) > maxFolders+1 || slices.ContainsFunc(parts, func(p string) bool { return !titlePart.MatchString(p) }) {
+		return fmt.Errorf("%q is no name of a file, nor a path of at most %d folders", title, maxFolders)
+	}
+	return nil
+}
 
 // Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest. The
 // bundle was verified. It returns how many the cache lacked.
@@ -95,18 +110,21 @@ func Layers(b *reading.Bundle, kind bundle.Kind) (all []v1.Descriptor) {
 	return all
 }
 
-// Extract writes the files of all inputs, except downloads, into a folder, each under its title, and returns
-// their paths. The bundle was verified.
+// Extract writes the files of all inputs, except downloads, into a folder, each under its title, which may
+// begin with folders, and returns their paths. The bundle was verified.
 func Extract(ctx context.Context, b *reading.Bundle, dir string) (paths []string, err error) {
 	for _, d := range Layers(b, bundle.Inputs) {
 		title := d.Annotations[TitleAnnotation]
 		if d.Annotations[downloadAnnotation] != "" {
 			continue
 		}
-		if !titleShape.MatchString(title) {
-			return paths, fmt.Errorf("%w: %q is no name of a file", bundle.ErrUnsound, title)
+		if err := CheckTitle(title); err != nil {
+			return paths, fmt.Errorf("%w: %w", bundle.ErrUnsound, err)
 		}
-		path := filepath.Join(dir, title)
+		path := filepath.Join(dir, filepath.FromSlash(title))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return paths, fmt.Errorf("write %s: %w", path, err)
+		}
 		err := outfile.Replace(path, func(w io.Writer) error {
 			r, err := Open(b, d.Digest)
 			if err != nil {

@@ -57,6 +57,31 @@ func TestThere(t *testing.T) {
 	assert.Equal(t, "a lock", string(require.Value(os.ReadFile(filepath.Join(dir, "matrix.lock")))(t)))
 }
 
+// TestFolders: a file in folders comes into the same folders, and no path leads out of them.
+func TestFolders(t *testing.T) {
+	t.Parallel()
+	patch := written(t, "x.patch", "a patch")
+	for title, good := range map[string]bool{
+		"patches/535/x.patch": true, "1/2/3/4/5/6/7/8/x": true, "1/2/3/4/5/6/7/8/9/x": false, "patches/../x": false, "../x": false, "/x": false,
+		"patches//x": false, "patches/": false, ".git/x": false, "": false, `a\..\x`: false,
+	} {
+		patch.Desc.Annotations = map[string]string{inputs.TitleAnnotation: title}
+		content := require.Value(inputs.Artifact([]oci.Blob{patch}))(t)
+		raw := bundletest.Bytes(t, bundletest.Options(), []writing.Artifact{{Kind: bundle.Inputs, Repository: bundletest.Origin, Content: content}})
+		b := require.Value(reading.Load(bundletest.Source("b.tar", raw)))(t)
+		dir := filepath.Join(t.TempDir(), "site")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		_, err := inputs.Extract(t.Context(), b, dir)
+		if !good {
+			assert.ErrorIsf(t, err, bundle.ErrUnsound, "%q", title)
+			assert.Equalf(t, 0, len(require.Value(os.ReadDir(dir))(t)), "%q", title)
+			continue
+		}
+		require.NoErrorf(t, err, "%q", title)
+		assert.Equal(t, "a patch", string(require.Value(os.ReadFile(filepath.Join(dir, title)))(t)))
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	_, err := inputs.Artifact([]oci.Blob{written(t, "matrix.lock", "one"), written(t, "matrix.lock", "two")})

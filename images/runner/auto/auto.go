@@ -30,15 +30,18 @@ const (
 	Chroot   Kind = "chroot"
 )
 
-// Parse reads the words that choose a kind: auto, chroot, buildkit or buildkit=ADDRESS. host is one more
-// address, for builds that name neither an address nor a chroot; "" is none. Parse looks for nothing.
+// Parse reads the words that choose a kind: auto, chroot, buildkit, buildkit=ADDRESS or ADDRESS. host is one
+// more address, for builds that name neither an address nor a chroot; "" is none. Parse looks for nothing.
 func Parse(words []string, host string) (kind Kind, addresses []string, err error) {
 	kind = Any
 	for _, w := range words {
 		k, address, given := strings.Cut(w, "=")
+		if scheme, _, ok := strings.Cut(w, "://"); ok && !strings.Contains(scheme, "=") {
+			k, address, given = string(BuildKit), w, true
+		}
 		switch {
 		case !slices.Contains([]Kind{Any, Chroot, BuildKit}, Kind(k)) || given && (Kind(k) != BuildKit || address == ""):
-			return kind, nil, fmt.Errorf("%q: give buildkit, buildkit=ADDRESS, chroot or auto", w)
+			return kind, nil, fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", w)
 		case kind != Any && kind != Kind(k):
 			return kind, nil, fmt.Errorf("%s and %s: one kind of builder at a time; several BuildKit daemons share the work", kind, k)
 		}
@@ -118,6 +121,6 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 		}
 	}
 	reasons = append(reasons, err)
-	return nil, fmt.Errorf("%w: %w; run as root or where user namespaces are allowed, or give --builder buildkit=ADDRESS",
+	return nil, fmt.Errorf("%w: %w; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
 		ErrNone, errors.Join(reasons...))
 }

@@ -72,15 +72,22 @@ func startDaemon(t *testing.T, dir string, flags ...string) *testDaemon {
 		"--oci-worker-binary=runc", "--oci-worker-net=host", "--oci-worker-snapshotter=" + snapshotter()}, flags...)
 	d.cmd = exec.Command(program, args...)
 	d.cmd.Env = append(os.Environ(), "BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1")
-	log := require.Value(os.Create(dir + "/log"))(t)
+	d.launch(t)
+	return d
+}
+
+// launch starts the daemon's command and waits until the socket in its folder answers.
+func (d *testDaemon) launch(t *testing.T) {
+	t.Helper()
+	log := require.Value(os.Create(d.dir + "/log"))(t)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	require.NoError(t, errors.Join(d.cmd.Start(), log.Close()))
 	t.Cleanup(func() { d.end(t) })
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if err := reachable(t.Context(), "unix://"+dir+"/s"); err == nil {
-			return d
+		if err := reachable(t.Context(), "unix://"+d.dir+"/s"); err == nil {
+			return
 		} else if time.Now().After(end) {
-			text, _ := os.ReadFile(dir + "/log")
+			text, _ := os.ReadFile(d.dir + "/log")
 			t.Fatalf("buildkitd did not start: %v\n%s", err, text)
 		}
 	}

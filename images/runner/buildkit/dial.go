@@ -14,13 +14,10 @@ import (
 	"time"
 
 	"github.com/moby/buildkit/client"
-	_ "github.com/moby/buildkit/client/connhelper/dockercontainer"  // docker-container://
-	_ "github.com/moby/buildkit/client/connhelper/kubepod"          // kube-pod://
-	_ "github.com/moby/buildkit/client/connhelper/nerdctlcontainer" // nerdctl-container://
-	_ "github.com/moby/buildkit/client/connhelper/podmancontainer"  // podman-container://
-	_ "github.com/moby/buildkit/client/connhelper/ssh"              // ssh://
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/driver-container/driver-container/images/runner/buildkit/dialstdio"
 )
 
 // TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
@@ -43,9 +40,23 @@ func DefaultTLS() TLS {
 // Check finds mistakes in addresses, and in the files of the TLS if an address needs it, without network.
 func Check(addresses []string, t TLS) error {
 	for _, address := range addresses {
-		u, err := checkAddress(address)
+		u, _, err := checkAddress(address)
 		if err == nil && u.Scheme == "tcp" {
 			err = t.check()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FindPrograms looks for the programs that addresses need on this machine, such as kubectl.
+func FindPrograms(addresses []string) error {
+	for _, address := range addresses {
+		_, d, err := checkAddress(address)
+		if err == nil && d != nil {
+			err = d.Find()
 		}
 		if err != nil {
 			return err
@@ -91,11 +102,20 @@ var schemes = map[string]struct{ needsHost, needsPath bool }{
 
 // dial prepares a connection, which is made in the background. It fails only for invalid addresses and files.
 func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remote, error) {
-	u, err := checkAddress(address)
+	u, program, err := checkAddress(address)
 	if err != nil {
 		return nil, err
 	}
-	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(connectParams()))}
+	if program != nil {
+		if err := program.Find(); err != nil {
+			return nil, unavailable("connect to BuildKit", err)
+		}
+	}
+	r := &remote{address: address, program: program, notify: tell}
+	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(connectParams(r.answerTime())))}
+	if program != nil {
+		opts = append(opts, client.WithContextDialer(program.Dial))
+	}
 	if u.Scheme == "tcp" {
 		o, err := t.options(u.Hostname())
 		if err != nil {
@@ -103,39 +123,43 @@ func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remot
 		}
 		opts = append(opts, o...)
 	}
-	c, err := client.New(ctx, address, opts...)
-	if err != nil {
+	if r.client, err = client.New(ctx, address, opts...); err != nil {
 		return nil, fmt.Errorf("connect to buildkitd at %s: %w", address, err)
 	}
-	return &remote{address: address, client: c, notify: tell}, nil
+	return r, nil
 }
 
 // connectParams let the client reconnect to a restarted daemon within seconds: gRPC's default is up to two
 // minutes.
-func connectParams() grpc.ConnectParams {
+func connectParams(limit time.Duration) grpc.ConnectParams {
 	b := backoff.DefaultConfig
 	b.BaseDelay, b.MaxDelay = 200*time.Millisecond, 5*time.Second
-	return grpc.ConnectParams{Backoff: b, MinConnectTimeout: answerTime}
+	return grpc.ConnectParams{Backoff: b, MinConnectTimeout: limit}
 }
 
-func checkAddress(address string) (*url.URL, error) {
+// checkAddress reads an address. The dialer is nil if the address needs no program.
+func checkAddress(address string) (*url.URL, *dialstdio.Dialer, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("the address %q of a buildkitd cannot be read: %w", address, errors.Unwrap(err))
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd cannot be read: %w", address, errors.Unwrap(err))
 	}
 	s, ok := schemes[u.Scheme]
 	if !ok {
-		return nil, fmt.Errorf("the address %q of a buildkitd is of no known form: use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd is of no known form: use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, podman-container://NAME, nerdctl-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
 	}
 	switch {
 	case s.needsPath && (u.Host != "" || len(u.Path) < 2):
-		return nil, fmt.Errorf("the address %q of a buildkitd has no absolute path: write unix:///run/buildkit/buildkitd.sock", address)
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd has no absolute path: write unix:///run/buildkit/buildkitd.sock", address)
 	case s.needsHost && u.Hostname() == "":
-		return nil, fmt.Errorf("the address %q of a buildkitd has no name after %s://", address, u.Scheme)
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd has no name after %s://", address, u.Scheme)
 	case u.Scheme == "tcp" && u.Port() == "":
-		return nil, fmt.Errorf("the address %q of a buildkitd has no port: 1234 is the usual one", address)
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd has no port: 1234 is the usual one", address)
 	}
-	return u, nil
+	d, err := dialstdio.New(u)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it names the address
+	}
+	return u, d, nil
 }
 
 func (t TLS) options(host string) ([]client.ClientOpt, error) {

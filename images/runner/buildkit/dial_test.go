@@ -39,7 +39,7 @@ func TestAddresses(t *testing.T) {
 		"kube-pod://":                "has no name",
 		"tcp://builder:12%34":        "cannot be read",
 	} {
-		_, err := checkAddress(address)
+		_, _, err := checkAddress(address)
 		if says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("checkAddress(%q) = %v, want %q", address, err, says)
 		}

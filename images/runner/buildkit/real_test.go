@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -347,32 +346,5 @@ func TestRealMemory(t *testing.T) {
 	_, err := run(t, pool(t, d.address), s)
 	if failed, ok := errors.AsType[*runner.FailedError](err); !ok || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
 		t.Errorf("more memory than allowed: %v", err)
-	}
-}
-
-// TestRealCommand: addresses that stand for a command's stdin and stdout (docker-container, kube-pod, ssh)
-// work, and the command ends with the pool. Another program replaces ssh.
-func TestRealCommand(t *testing.T) {
-	realTier(t)
-	noLeaks(t)
-	d := startDaemon(t, "")
-	program := require.Value(built())(t)
-	bin := t.TempDir()
-	pid := filepath.Join(bin, "pid")
-	script := fmt.Sprintf("#!/bin/sh\nset -e\n[ \"$1 $2 $3 $4 $5\" = '-l me -- builder buildctl' ]\nshift 5\necho $$ >%s\nexec %s \"$@\"\n", pid, filepath.Join(filepath.Dir(program), "buildctl"))
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755))
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	p := pool(t, "ssh://me@builder"+strings.TrimPrefix(d.address, "unix://"))
-	if lines, err := run(t, p, step(t, runnertest.ProgramLayer(t), "exit", "0", "hello")); err != nil || len(lines) != 1 {
-		t.Errorf("%v, %q", err, lines)
-	}
-	assert.NoError(t, p.Close())
-	b := require.Value(os.ReadFile(pid))(t)
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err != nil {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("process %s is left", b)
-		}
 	}
 }

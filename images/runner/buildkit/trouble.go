@@ -46,7 +46,7 @@ func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err er
 	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
 		return &daemonError{address: r.address, full: true, err: err}
 	case ended, code == codes.Unavailable, code == codes.Canceled:
-		return &daemonError{address: r.address, err: err}
+		return &daemonError{address: r.address, err: r.reason(err)}
 	}
 	// If the daemon does not answer any more, report that before any other error.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -106,7 +106,6 @@ func advice(err error) string {
 		{"permission denied", "the socket belongs to another user or group: run as root, or start buildkitd with --group"},
 		{"connection refused", "nothing listens there: start buildkitd, or give the address of one that runs"},
 		{"no such file or directory", "nothing listens there: start buildkitd, or give the address of one that runs"},
-		{"executable file not found", "this form of address needs that program here"},
 	} {
 		if strings.Contains(text, a.sign) {
 			return ": " + a.do

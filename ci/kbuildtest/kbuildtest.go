@@ -1,0 +1,88 @@
+// Package kbuildtest has what a compile of kernel modules needs, made of scripts: sources that only look like
+// a driver's, headers of a kernel, and a make that does what the test wants.
+package kbuildtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// Kernel is a release of which no test machine has headers.
+const Kernel = "6.1.0-56-amd64"
+
+// Driver is the version of the sources.
+const Driver = "535.261.03"
+
+// Modules are the names of the driver's modules.
+var Modules = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
+
+// compiler is what the kernel's configuration and the compiler say of it.
+const compiler = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+
+// Module returns a kernel module that consists only of its description.
+func Module(name, version, release string) string {
+	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00", name, release)
+	if name != "nvidia_uvm" { // that of R470 has no version
+		info += "version=" + version + "\x00"
+	}
+	names := "\x00.modinfo\x00.shstrtab\x00"
+	var b bytes.Buffer
+	add := func(values ...any) {
+		for _, v := range values {
+			_ = binary.Write(&b, binary.LittleEndian, v) // to memory
+		}
+	}
+	data := uint64(64)
+	add([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	add(uint16(1), uint16(62), uint32(1), uint64(0), uint64(0), data+uint64(len(info)+len(names)), uint32(0), uint16(64), uint16(0), uint16(0), uint16(64), uint16(3), uint16(2))
+	add([]byte(info), []byte(names))
+	section := func(name, kind uint32, offset, size uint64) {
+		add(name, kind, uint64(0), uint64(0), offset, size, uint32(0), uint32(0), uint64(1), uint64(0))
+	}
+	section(0, 0, 0, 0)
+	section(1, 1, data, uint64(len(info)))
+	section(10, 3, data+uint64(len(info)), uint64(len(names)))
+	return b.String()
+}
+
+// Image writes an image's description and sources below a root, and returns the description.
+func Image(t require.T, root string) driverinfo.Description {
+	t.Helper()
+	info := driverinfo.Description{Schema: driverinfo.Schema, Driver: Driver, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full",
+		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}
+	testfile.Write(t, filepath.Join(root, driverinfo.Path), string(require.Value(info.Encode())(t)))
+	source := filepath.Join(root, "usr/src/nvidia-"+Driver, "kernel")
+	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h"} {
+		testfile.Write(t, filepath.Join(source, name), "")
+	}
+	for _, name := range Modules {
+		testfile.Write(t, filepath.Join(source, name, name+".Kbuild"), "")
+	}
+	return info
+}
+
+// Toolkit writes headers of a kernel below a root, and programs into its folder bin, which it returns. make
+// runs script in the copied sources; KOS in it is a folder with finished modules of the driver.
+func Toolkit(t require.T, root, release, script string) (path string) {
+	t.Helper()
+	for _, name := range Modules {
+		testfile.Write(t, filepath.Join(root, "kos", name+".ko"), Module(strings.ReplaceAll(name, "-", "_"), Driver, release))
+	}
+	tree := filepath.Join(root, "usr/src/linux-headers-"+release)
+	testfile.Write(t, tree+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
+	testfile.Write(t, tree+"/include/config/auto.conf", "CONFIG_MODULES=y\nCONFIG_MODULE_SIG_HASH=\"sha256\"\nCONFIG_CC_VERSION_TEXT=\""+compiler+"\"\n")
+	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
+		testfile.Write(t, tree+"/"+name, "# "+name)
+	}
+	testfile.Write(t, root+"/bin/make", "#!/bin/sh\ncd \"$2\" || exit 9\n"+strings.ReplaceAll(script, "KOS", root+"/kos")+"\n")
+	testfile.Write(t, root+"/bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
+	testfile.Write(t, root+"/bin/gcc-12", "#!/bin/sh\necho '"+compiler+"'\n")
+	return filepath.Join(root, "bin")
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/fleet"
+	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/survey"
+)
+
+const fleetLong = `Read the nodes of a cluster, as kubectl get nodes -o json prints them, and say which driver each of them gets: the images
+that they need, the pools of the chart that choose them, and the nodes that get nothing, with the reason. FILE is - or missing for
+standard input. It may also hold the answers of hosts without a cluster, whose format docs/fleet.md has.
+
+A node gets the newest driver of a branch that NVIDIA supports for production, if it drives the node's GPUs and compiles on its
+kernel; else the newest other one. With --repository the registry is asked which of the images it has.
+
+--format values prints the chart's values with the pools, github and gitlab the builds of missing images as plan does.`
+
+// fleetFlags are the flags of the command.
+type fleetFlags struct {
+	selection          flags.Selection
+	repository, format string
+	precompiled        bool
+	advisories         flags.Advisories
+	cuda               flags.CUDA
+}
+
+func newFleetCmd(a *session.App) *cobra.Command {
+	var o fleetFlags
+	cmd := &cobra.Command{
+		Use: "fleet [FILE]", Short: "Say which driver each node gets: images, pools, reasons", Long: fleetLong, Args: oneFile,
+		Example: "  kubectl get nodes -o json | driver-build fleet\n  driver-build fleet nodes.json --precompiled --repository registry.example.com/gpu/driver --format github\n" +
+			"  kubectl get nodes -o json | driver-build fleet --format values > pools.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version that may be chosen (repeatable; default every one of the matrix)")
+	f.StringSliceVar(&o.selection.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
+	o.selection.AddMatrix(f)
+	f.BoolVar(&o.precompiled, "precompiled", false, "images with the modules of one kernel, and a pool for each kernel")
+	o.cuda.AddTo(f)
+	o.advisories.AddTo(f)
+	flags.Repository(f, &o.repository)
+	f.StringVarP(&o.format, "format", "o", "table", "table, json, github, gitlab or values")
+	return cmd
+}
+
+// oneFile refuses more than one argument.
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return session.Usagef("fleet reads one list of nodes, and %d are given: %s", len(args), strings.Join(args, " "))
+	}
+	return nil
+}
+
+func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) error {
+	if !slices.Contains([]string{"table", "json", "github", "gitlab", "values"}, o.format) {
+		return session.Usagef("--format %q is not known: use table, json, github, gitlab or values", o.format)
+	}
+	m, err := o.selection.Load()
+	if err != nil {
+		return err
+	}
+	options := fleet.Options{Drivers: o.selection.Drivers, Flavours: o.selection.Flavours, Precompiled: o.precompiled}
+	if err := o.judge(m, &options); err != nil {
+		return err
+	}
+	repository := a.Repository(o.repository, m.Defaults)
+	if err := batch.CheckRepository(repository); err != nil {
+		return err
+	}
+	all, err := readNodes(a, args)
+	if err != nil {
+		return err
+	}
+	p, err := fleet.Decide(m, all, options)
+	if err != nil {
+		return err
+	}
+	if repository != "" && !a.Offline && o.format != "values" {
+		if err := askRegistry(ctx, a, m, p, repository); err != nil {
+			return err
+		}
+	}
+	if err := o.print(a, p, repository); err != nil {
+		return err
+	}
+	return o.advisories.Report(a, p.Targets())
+}
+
+// judge reads the flags about what is known of drivers.
+func (o *fleetFlags) judge(m *matrix.Matrix, options *fleet.Options) error {
+	release, asked, err := o.cuda.Release(m)
+	if err := errors.Join(err, o.advisories.Check()); err != nil {
+		return err
+	}
+	if asked {
+		options.CUDA = &release
+	}
+	options.At = o.advisories.Day
+	return nil
+}
+
+// readNodes reads FILE or standard input.
+func readNodes(a *session.App, args []string) ([]nodes.Node, error) {
+	if len(args) == 0 || args[0] == "-" {
+		if session.IsTerminal(a.Stdin) {
+			return nil, session.Usagef("fleet reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build fleet")
+		}
+		return nodes.Read(a.Stdin)
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return nil, session.Usage(fmt.Errorf("read the list of nodes: %w", err))
+	}
+	all, err := nodes.Read(f)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", args[0], err)
+	}
+	return all, nil
+}
+
+// askRegistry finds out which images are missing.
+func askRegistry(ctx context.Context, a *session.App, m *matrix.Matrix, p *fleet.Plan, repository string) error {
+	return a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
+		lacking, err := survey.Lacking(ctx, s.Builder, repository, p.Groups())
+		for i := range lacking {
+			p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
+		}
+		return err
+	})
+}
+
+func (o *fleetFlags) print(a *session.App, p *fleet.Plan, repository string) error {
+	switch o.format {
+	case "json":
+		return a.JSON(p)
+	case "values":
+		return p.WriteValues(a.Stdout, repository)
+	case "table":
+		return printFleet(a.Stdout, p)
+	}
+	b := batch.Batch{Selection: o.selection.Selection, Repository: repository, Given: batch.Given{MatrixFile: o.selection.File}}
+	a.Given(&b.Given)
+	tasks, err := p.Tasks(b)
+	if err != nil {
+		return err
+	}
+	return printTasks(a, tasks, o.format)
+}
+
+// printFleet prints what people want to know: what each pool gets, and who gets nothing.
+func printFleet(out io.Writer, p *fleet.Plan) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	if len(p.Images) > 0 {
+		fmt.Fprintln(w, "IMAGE\tARCH\tNODES\tREGISTRY\tRUNNING\tPOOLS")
+	}
+	for _, im := range p.Images {
+		var pools, running []string
+		for _, pool := range p.Pools {
+			if pool.Tag == im.Tag {
+				pools, running = append(pools, pool.Name), append(running, pool.Running...)
+			}
+		}
+		slices.Sort(running)
+		state := "-"
+		switch {
+		case len(im.Missing) > 0 && len(im.Missing) < len(im.Archs):
+			state = "lacks " + strings.Join(im.Missing, ",")
+		case len(im.Missing) > 0:
+			state = "missing"
+		case im.Asked:
+			state = "present"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", im.Tag, strings.Join(im.Archs, ","), len(im.Nodes), state,
+			cmp.Or(strings.Join(slices.Compact(running), ","), "-"), cmp.Or(strings.Join(pools, ","), "-"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, without := range p.Without {
+		if _, err := fmt.Fprintf(out, "no driver: %s: %s\n", someNodes(without.Nodes), without.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// someNodes names the first of some nodes and counts the others.
+func someNodes(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

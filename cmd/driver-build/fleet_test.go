@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/schematest"
+)
+
+// fleetNodes writes a list of two nodes with a GPU, one of which has a system that no image is for, and one
+// without a GPU.
+func (u *user) fleetNodes(t *testing.T) string {
+	t.Helper()
+	node := func(name, gpu, id string) string {
+		return `{"metadata": {"name": "` + name + `", "labels": {"kubernetes.io/arch": "amd64", "feature.node.kubernetes.io/system-os_release.ID": "` + id + `",
+			"feature.node.kubernetes.io/system-os_release.VERSION_ID": "12", "feature.node.kubernetes.io/kernel-version.full": "6.1.0-56-amd64",
+			"feature.node.kubernetes.io/pci-0302_10de.present": "` + gpu + `", "nvidia.com/driver.version.full": "470.256.02"}},
+			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "6.1.0-56-amd64", "osImage": "Debian GNU/Linux 12 (bookworm)"}}}`
+	}
+	file := filepath.Join(u.Dir, "nodes.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"kind": "List", "items": [`+node("gpu-1", "true", "debian")+","+node("gpu-2", "true", "haiku")+","+
+		node("web", "false", "debian")+`]}`), 0o600))
+	return file
+}
+
+// TestFleet builds what fleet says is missing, and asks again. What it prints for pipelines and for the chart
+// is parsed by what reads it there.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	command := "fleet " + u.fleetNodes(t) + " --repository " + u.Host + "/gpu/driver "
+	first := u.tool(t, command)
+	first.Want(t, 0)
+	goldentest.Compare(t, "testdata/fleet.table", u.Normal(first.Stdout))
+	var plan struct{ Include []map[string]string }
+	r := u.tool(t, command+"--format github")
+	r.Want(t, 0)
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &plan))
+	assert.Equalf(t, 1, len(plan.Include), "missing images")
+	r = u.tool(t, command+"--format gitlab")
+	r.Want(t, 0)
+	require.NoError(t, yaml.Load([]byte(r.Stdout), &map[string]any{}))
+	assert.Containsf(t, r.Stdout, plan.Include[0]["args"], "the arguments")
+
+	u.Run(t, strings.Fields(plan.Include[0]["args"]+" --push")...).Want(t, 0)
+	r = u.tool(t, command)
+	r.Want(t, 0)
+	assert.Containsf(t, r.Stdout, " present ", "after the build")
+	r = u.tool(t, command+"--format github")
+	r.Want(t, 0)
+	assert.Equalf(t, `{"include":[]}`+"\n", r.Stdout, "after the build")
+	r = u.tool(t, command+"-o json")
+	r.Want(t, 0)
+	schematest.Check(t, "fleet.schema.json", r.Stdout)
+	r = u.tool(t, command+"--offline")
+	r.Want(t, 0)
+	assert.Equalf(t, true, strings.Contains(r.Stdout, " - ") && !strings.Contains(r.Stdout, "present"), "offline: %s", r.Stdout)
+
+	r = u.tool(t, command+"--format values")
+	r.Want(t, 0)
+	var values struct {
+		Image struct{ Repository string }
+		Pools []map[string]any
+	}
+	require.NoError(t, yaml.Load([]byte(r.Stdout), &values))
+	assert.Equalf(t, u.Host+"/gpu/driver", values.Image.Repository, "repository")
+	assert.Equalf(t, 1, len(values.Pools), "pools")
+}
+
+// TestFleetRefuses: input that is no list prints nothing, and says what is wrong with which file.
+func TestFleetRefuses(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	file := u.fleetNodes(t)
+	text := string(require.Value(os.ReadFile(file))(t))
+	cut, none := filepath.Join(u.Dir, "cut.json"), filepath.Join(u.Dir, "none.json")
+	require.NoError(t, os.WriteFile(cut, []byte(text[:len(text)-200]), 0o600))
+	require.NoError(t, os.WriteFile(none, []byte(`{"kind": "List", "items": []}`), 0o600))
+	for args, c := range map[string]struct {
+		code int
+		want string
+	}{
+		cut:                       {5, cut + ": no list of nodes: it ends after 2 nodes, the last of which is gpu-2: it was cut off, ask again"},
+		"/nope.json":              {2, "read the list of nodes: open /nope.json"},
+		none + " --format values": {3, "no node of a cluster gets a driver"},
+		file + " --format xml":    {2, `--format "xml" is not known: use table, json, github, gitlab or values`},
+		file + " other":           {2, "fleet reads one list of nodes, and 2 are given"},
+	} {
+		r := u.tool(t, "fleet "+args)
+		r.Want(t, c.code, c.want)
+		assert.Equalf(t, "", r.Stdout, "%s: standard output", args)
+	}
+	r := u.tool(t, "fleet "+none)
+	r.Want(t, 0)
+	assert.Equalf(t, "", r.Stdout, "no nodes")
+}

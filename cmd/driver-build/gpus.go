@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpurules"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+func newGPUsCmd(a *session.App) *cobra.Command {
+	var s flags.Selection
+	var format string
+	var rule bool
+	cmd := &cobra.Command{
+		Use: "gpus [ID|NAME...]", Short: "Say which driver is for which GPU",
+		Long: "Say which driver of the matrix is the newest for a GPU, which branch is its last one, and which kernel modules it takes. A GPU\n" +
+			"is named by its PCI number (10de:1eb8, 1eb8), its name or words of it, its chip (TU104) or its generation (Turing). Without\n" +
+			"arguments, a summary by generation. A number that is not in the list is taken for a newer GPU.\n\n" +
+			"--node-feature-rules prints a NodeFeatureRule, with which Node Feature Discovery labels nodes before they have a driver.",
+		Example: "  driver-build gpus\n  driver-build gpus 10de:1eb8 \"Tesla K80\" -o json\n" +
+			"  driver-build gpus --node-feature-rules | kubectl apply -f -",
+		RunE: func(_ *cobra.Command, args []string) error {
+			m, err := s.Load()
+			if err != nil {
+				return err
+			}
+			if err := flags.CheckFormat(format); err != nil {
+				return err
+			}
+			if rule {
+				if len(args) > 0 {
+					return session.Usagef("--node-feature-rules is about all GPUs: leave out %s", strings.Join(args, " "))
+				}
+				return gpurules.Write(a.Stdout, m)
+			}
+			return printGPUs(a, m, args, format)
+		},
+	}
+	f := cmd.Flags()
+	s.AddMatrix(f)
+	flags.Format(f, &format)
+	f.BoolVar(&rule, "node-feature-rules", false, "print a NodeFeatureRule that labels nodes by their GPUs")
+	return cmd
+}
+
+func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string) error {
+	gpus := gpulist.All()
+	if len(texts) > 0 {
+		var err error
+		if gpus, err = findGPUs(texts); err != nil {
+			return err
+		}
+	}
+	if format == "table" && len(texts) == 0 {
+		return printGenerations(a, m)
+	}
+	answers := make([]gpurules.Answer, len(gpus))
+	for i, g := range gpus {
+		answers[i] = gpurules.For(m, g)
+	}
+	if format == "json" {
+		return a.JSON(session.NewList(answers))
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tGPU\tGENERATION\tDRIVER\tMODULES\tLAST BRANCH\tWHY")
+	for _, g := range answers {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.ID, g.Name, g.Generation, cmp.Or(g.Driver, "-"), g.Modules, cmp.Or(g.LastBranch, "-"), g.Why)
+	}
+	return w.Flush()
+}
+
+// findGPUs returns the GPUs that texts name, each once. A number that the list lacks is an unknown GPU; a
+// name that it lacks is a mistake.
+func findGPUs(texts []string) ([]gpulist.GPU, error) {
+	var all []gpulist.GPU
+	var errs []error
+	for _, text := range texts {
+		found, err := gpulist.Find(text)
+		var unknown *gpulist.UnknownError
+		if device, ok, _ := gpulist.DeviceOf(text); ok && errors.As(err, &unknown) {
+			found, err = []gpulist.GPU{gpulist.Unknown(device)}, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, g := range found {
+			if !slices.ContainsFunc(all, func(other gpulist.GPU) bool { return other.Device == g.Device }) {
+				all = append(all, g)
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, session.Usagef("%w", err)
+	}
+	return all, nil
+}
+
+// printGenerations prints a line for each generation, newest first, and one for its exceptions.
+func printGenerations(a *session.App, m *matrix.Matrix) error {
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "GENERATION\tGPUS\tDRIVER\tMODULES\tLAST BRANCH\tSUCH AS")
+	for _, s := range gpurules.Summary(m) {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.Generation, s.Count, cmp.Or(s.Driver, "-"), s.Modules, cmp.Or(s.LastBranch, "-"), s.Name)
+	}
+	return w.Flush()
+}

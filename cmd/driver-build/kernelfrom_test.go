@@ -1,0 +1,225 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/survey"
+)
+
+// TestKernelFrom: which images --kernel-from means, by their tags, and what is wrong with flags and images.
+// The test compiles nothing.
+func TestKernelFrom(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	one := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
+	two := u.PushToolkit("two", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, imagetest.CloudKernel)...)
+	none := u.PushToolkit("none", "amd64", imagetest.ToolkitFiles()...)
+	arm := u.PushToolkit("arm", "arm64", imagetest.ToolkitFiles(imagetest.Kernel)...)
+	thin := func(release string) string { return newDriver + "-" + release + "-debian12" }
+	for _, c := range []struct {
+		flags string
+		want  []string
+	}{
+		{"--kernel-from " + one, []string{thin(imagetest.Kernel)}},
+		{"--kernel-from " + two + " --kernel " + imagetest.CloudKernel, []string{thin(imagetest.CloudKernel)}},
+		{"--kernel-from " + two + " --kernel all", []string{thin(imagetest.Kernel), thin(imagetest.CloudKernel)}},
+		{"--kernel-from " + two + " --kernel latest", []string{thin(imagetest.Kernel)}},
+		{"--kernel-from " + two + " --kernel-flavour cloud-amd64", []string{thin(imagetest.CloudKernel)}},
+		{"--kernel-from " + two + " --kernel all --one-image", []string{newDriver + "-debian12"}},
+		{"--kernel-from " + one + " --kernel-from " + two + " --kernel all", []string{thin(imagetest.Kernel), thin(imagetest.CloudKernel)}},
+	} {
+		r := u.Run(t, append([]string{"--os", "debian12", "--driver", newDriver, "--dry-run"}, strings.Fields(c.flags)...)...)
+		r.Want(t, 0)
+		got, want := map[string]bool{}, map[string]bool{}
+		for d := json.NewDecoder(strings.NewReader(r.Stdout)); d.More(); {
+			var recipe struct {
+				Tag     string
+				Kernels []struct{ Toolkit struct{ Name, Digest string } }
+			}
+			require.NoError(t, d.Decode(&recipe))
+			got[recipe.Tag] = true
+			for _, k := range recipe.Kernels {
+				assert.Equalf(t, true, strings.HasPrefix(k.Toolkit.Name, u.Host+"/toolkit/") && len(k.Toolkit.Digest) == 71, "%s: the image in the recipe: %+v", c.flags, k.Toolkit)
+			}
+		}
+		for _, tag := range c.want {
+			want[tag] = true
+		}
+		assert.Samef(t, want, got, "%s", c.flags)
+	}
+	for _, c := range []struct {
+		flags string
+		code  int
+		want  []string
+	}{
+		{"--kernel-from " + two, 2, []string{"has several kernels", "--kernel latest or all", imagetest.CloudKernel + ", " + imagetest.Kernel}},
+		{"--kernel-from " + one + " --kernel 6.1.0-99-amd64", 2, []string{"no complete headers of 6.1.0-99-amd64", "there are " + imagetest.Kernel}},
+		{"--kernel-from " + one + " --kernel-flavour cloud-amd64", 2, []string{"none of the flavour cloud-amd64"}},
+		{"--kernel-from " + one + " --kernel " + imagetest.Kernel + " --kernel-flavour cloud-amd64", 2, []string{"has its flavour in its name"}},
+		{"--kernel-from " + none, 2, []string{none, "headers of no kernel"}},
+		{"--kernel-from " + arm, 4, []string{arm, "amd64"}},
+		{"--kernel-from " + u.Host + "/toolkit/gone:1", 4, []string{"toolkit/gone"}},
+		{"--kernel-from oci:" + u.Path("gone"), 2, []string{"--kernel-from", "gone"}},
+		{"--kernel-from UPPER:CASE:x", 2, []string{"--kernel-from"}},
+		{"--kernel-from " + one + " --builder buildkit=unix:///nonexistent/buildkitd.sock", 4, []string{"unix:///nonexistent/buildkitd.sock"}},
+	} {
+		args := append([]string{"--os", "debian12", "--driver", newDriver}, strings.Fields(c.flags)...)
+		u.Run(t, args...).Want(t, c.code, c.want...)
+	}
+}
+
+// TestKernelsOfImages: an image of one architecture says what to do, and its kernels are of no system that a
+// driver could not be for.
+func TestKernelsOfImages(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	one := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.CloudKernel)...)
+	u.tool(t, "lock --os debian12 --driver "+newDriver+" --kernel-from "+one+" --lock "+u.Path("lock")).Want(t, 4, "linux/arm64", "name the architecture of the image with --arch")
+	r := u.tool(t, "kernels --from "+one+" --driver 418.87.01")
+	r.Want(t, 0)
+	assert.Equalf(t, false, strings.Contains(r.Stderr, "note:"), "notes on systems: %s", r.Stderr)
+}
+
+// TestKernelFromLock: the lock has the digest of the image, and a build goes by it after the tag has moved.
+func TestKernelFromLock(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	ref := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
+	lock := []string{"--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--lock", u.Path("matrix.lock"), "--kernel-from", ref}
+	locked := func() string { return string(require.Value(os.ReadFile(u.Path("matrix.lock")))(t)) }
+	matrix := []string{"--matrix", u.Path("matrix.yaml")}
+	u.Run(t, append(append([]string{"lock"}, lock...), matrix...)...).Want(t, 0)
+	first := locked()
+	for _, part := range []string{"kernel-images:", "kernel-from:\n", "only from " + ref, "\"" + imagetest.Kernel + "\":\n        name:"} {
+		assert.Contains(t, first, part)
+	}
+	planned := u.Run(t, append(lock, "--dry-run")...)
+	planned.Want(t, 0)
+
+	u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, imagetest.OldKernel)...)
+	u.Run(t, append(append([]string{"lock"}, lock...), matrix...)...).Want(t, 0)
+	assert.Equalf(t, first, locked(), "the lock without --update")
+	again := u.Run(t, append(lock, "--dry-run")...)
+	again.Want(t, 0)
+	assert.Equal(t, planned.Stdout, again.Stdout)
+	u.Run(t, append(append([]string{"lock"}, lock...), append(matrix, "--check", "--update", "--kernel", "all")...)...).Want(t, 3)
+	u.Run(t, append(append([]string{"lock"}, lock...), append(matrix, "--update", "--kernel", "all")...)...).Want(t, 0)
+	if second := locked(); second == first || !strings.Contains(second, "all from "+ref) {
+		t.Errorf("the lock after --update:\n%s", second)
+	}
+	u.Run(t, append(lock, "--dry-run", "--kernel", "latest")...).Want(t, 2, "is not locked", "--kernel-from "+ref)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--lock", u.Path("matrix.lock"), "--kernel", imagetest.Kernel, "--dry-run").
+		Want(t, 2, "image with kernels", ref)
+}
+
+// TestKernelFromFetched: fetch brings the image, and no compiler; the next plan needs no network.
+func TestKernelFromFetched(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	ref := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
+	args := []string{"--os", "debian12", "--driver", newDriver, "--kernel-from", ref}
+	r := u.Run(t, append([]string{"fetch"}, args...)...)
+	r.Want(t, 0)
+	assert.Contains(t, r.Stdout, " "+ref+"\n")
+	assert.Equalf(t, false, strings.Contains(r.Stdout, "/gcc-12_"), "a compiler was fetched:\n%s", r.Stdout)
+	u.Run(t, append(args, "--dry-run", "--offline")...).Want(t, 0)
+	u.Cache = t.TempDir()
+	u.Run(t, append(args, "--dry-run", "--offline")...).Want(t, 4, "offline")
+}
+
+// TestKernelFromCheck: check answers for the builds of these images: their kernels, and the image with the
+// modules. Repositories without a compiler break nothing then.
+func TestKernelFromCheck(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	two := u.PushToolkit("two", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, imagetest.OldKernel)...)
+	cloud := u.PushToolkit("cloud", "amd64", imagetest.ToolkitFiles(imagetest.CloudKernel)...)
+	none := u.PushToolkit("none", "amd64", imagetest.ToolkitFiles()...)
+	check := func(code int, flags string, want ...string) map[string]survey.Checked {
+		r := u.tool(t, "check -o json --os debian12 --arch amd64 --driver "+newDriver+" --repository "+u.Host+"/gpu/driver --kernel-from "+flags)
+		r.Want(t, code, want...)
+		return rows(t, r)
+	}
+	for ref, kernel := range map[string]string{two: imagetest.Kernel, cloud: imagetest.CloudKernel} {
+		row := check(0, ref)[newDriver+"-"+kernel+"-debian12 amd64"]
+		if row.Headers == nil || row.Headers.State != survey.VerdictOK || row.Kernel != kernel || row.Image.State != survey.Missing || row.Broken {
+			t.Errorf("%s: %+v", ref, row)
+		}
+	}
+	row := check(3, none, "1 of 1 pairs")[newDriver+"-debian12 amd64"]
+	assert.Equal(t, survey.VerdictFailed, row.Headers.State)
+	assert.Contains(t, row.Headers.Detail, "headers of no kernel")
+	u.tool(t, "check --kernel-from UPPER:CASE:x").Want(t, 2, "--kernel-from")
+}
+
+// TestKernelFromBundle carries the image with headers and compiler into a site without a network: what is
+// built there is planned with the same digests, and every input of the compile is there. No test at this
+// level has a builder.
+func TestKernelFromBundle(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	ref := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
+	target := "--os debian12 --driver " + newDriver + " --arch amd64"
+	u.tool(t, "lock "+target+" --kernel-from "+ref).Want(t, 0)
+	u.Run(t, append(strings.Fields(target), "--lock", "none", "--output", "oci:"+u.Path("one"))...).Want(t, 0)
+	planned := u.tool(t, target+" --kernel-from "+ref+" --dry-run")
+	planned.Want(t, 0)
+	fetched := u.tool(t, "fetch "+target+" --kernel-from "+ref)
+	fetched.Want(t, 0)
+	require.NoError(t, os.WriteFile(u.Path("fetched"), []byte(fetched.Stdout), 0o600))
+	u.Run(t, "bundle", "create", "--output", u.Path("fleet.tar"), "--repository", u.Host+"/gpu/driver", "oci:"+u.Path("one")+":"+newDriver+"-debian12",
+		"--inputs", u.Path("fetched"), "--file", u.Path("matrix.lock"), "--file", u.Path("matrix.yaml")).Want(t, 0)
+
+	u.Cache = t.TempDir()
+	require.NoError(t, os.Mkdir(u.Path("site"), 0o700))
+	u.Run(t, "bundle", "import", u.Path("fleet.tar"), "--to", u.Host+"/site/driver", "--allow-unsigned", "--inputs", u.Path("site")).Want(t, 0)
+	u.Fault(refuse(500, ""))
+	site := append(strings.Fields(target), "--offline", "--matrix", u.Path("site/matrix.yaml"), "--lock", u.Path("site/matrix.lock"), "--kernel-from", ref)
+	again := u.Run(t, append(site, "--dry-run")...)
+	again.Want(t, 0)
+	assert.Equal(t, planned.Stdout, again.Stdout)
+	inputs := u.Run(t, append([]string{"fetch"}, site...)...) // all that a build reads, without a server
+	inputs.Want(t, 0)
+	assert.Contains(t, inputs.Stdout, " "+ref+"\n")
+	u.Run(t, append(site, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock", "--output", "oci:"+u.Path("two"))...).Want(t, 4, "unix:///nonexistent/buildkitd.sock")
+	u.Run(t, append(site, "--dry-run", "--kernel", "latest")...).Want(t, 2, "is not locked")
+}
+
+// TestKernelsFrom: the kernels of images, with and without a system.
+func TestKernelsFrom(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	files := append(imagetest.ToolkitFiles(imagetest.Kernel, imagetest.CloudKernel), imagetest.Headers("6.1.0-7-amd64")[:3]...)
+	ref := u.PushToolkit("two", "amd64", files...)
+	r := u.Run(t, "kernels", "--from", ref, "-o", "json")
+	r.Want(t, 0)
+	assert.Contains(t, r.Stderr, "6.1.0-7-amd64 is left out: its headers")
+	var list struct {
+		Items []struct {
+			OS, Kernel, Flavour, Package, Version, From, BuiltWith string
+			Drivers                                                []string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &list))
+	assert.Equal(t, 2, len(list.Items))
+	k := list.Items[0]
+	for got, want := range map[string]string{
+		k.Kernel: imagetest.CloudKernel, k.Flavour: "cloud-amd64", k.Package: "/usr/src/linux-headers-" + imagetest.CloudKernel,
+		k.From: ref, k.BuiltWith: "gcc-12 (Debian 12.2.0-14) 12.2.0", k.Version: "6.1.192", strings.Join(k.Drivers, " "): newDriver,
+	} {
+		assert.Equal(t, want, got)
+	}
+	r = u.Run(t, "kernels", "--from", ref, "--os", "debian12", "--kernel-flavour", "amd64")
+	r.Want(t, 0)
+	assert.Contains(t, r.Stdout, "FROM")
+	assert.Equal(t, 2, strings.Count(r.Stdout, "\n"))
+	u.Run(t, "kernels", "--from", ref, "--dates").Want(t, 2, "--from asks no package repository")
+	u.Run(t, "kernels", "--from", ref, "--kernel-flavour", "rt").Want(t, 2, ref+" has no kernel of it")
+	u.Run(t, "kernels", "--from", "UPPER:CASE:x").Want(t, 2, "--from")
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/config"
+	"github.com/driver-container/driver-container/node/drivertoolkit"
+	"github.com/driver-container/driver-container/node/envflags"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// The variables by which the GPU Operator says that the cluster has no toolkit of the node's version.
+const (
+	toolkitMissingEnv = "RHCOS_IMAGE_MISSING"
+	toolkitVersionEnv = "RHCOS_VERSION"
+)
+
+// missingToolkit returns the image stream tag that the cluster lacks; "" if it has it.
+func missingToolkit(env []string) string {
+	if envflags.Lookup(env, toolkitMissingEnv) != "true" {
+		return ""
+	}
+	if version := envflags.Lookup(env, toolkitVersionEnv); version != "" {
+		return "driver-toolkit:" + version
+	}
+	return "driver-toolkit of this node's version"
+}
+
+func toolkitDirFlag(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, "toolkit-dir", drivertoolkit.DefaultDir, "folder that is shared with the Driver Toolkit container")
+}
+
+// withToolkitCommand is init in a pod that has a Driver Toolkit container.
+func (p *program) withToolkitCommand(patience context.Context) *cobra.Command {
+	cfg := config.Defaults()
+	cmd := p.startCommand(patience, &cfg, func() {
+		reason := "the driver container has not asked for modules: it looks for those of the image and of the cache first"
+		if missing := missingToolkit(p.env); missing != "" {
+			reason = "the cluster has no image stream tag " + missing + ", so this container is no Driver Toolkit"
+			p.log().Warn("no Driver Toolkit for this node: the cluster lacks its image stream tag; missing modules are compiled here, with headers of the package repositories", "tag", missing, "namespace", "openshift")
+		}
+		if err := drivertoolkit.Invite(drivertoolkit.Options{Dir: cfg.Toolkit}, reason); err != nil {
+			p.log().Warn("the Driver Toolkit container cannot be told anything", "error", err)
+		}
+	})
+	cmd.Use, cmd.Short = drivertoolkit.DriverVerb, "init beside a Driver Toolkit container of OpenShift, which compiles what image and cache do not have"
+	toolkitDirFlag(cmd.Flags(), &cfg.Toolkit)
+	cmd.Flags().DurationVar(&cfg.ToolkitTimeout, "toolkit-timeout", cfg.ToolkitTimeout, "compile in this container when the Driver Toolkit container was silent for so long")
+	return cmd
+}
+
+// builderCommand runs in the Driver Toolkit container, from the shared folder.
+func (p *program) builderCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{Use: drivertoolkit.BuilderVerb, Short: "in a Driver Toolkit container: compile what the driver container asks for, then stay", Args: noArgs,
+		Long: `dtk-build-driver is started from the shared folder, in an image that has the headers and the compiler of the node's kernel and
+nothing of the driver. It stays until it gets a signal.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var companions []string
+			for name, variable := range map[string]string{driverinfo.NvidiaFS: "GDS_ENABLED", driverinfo.GDRDrv: "GDRCOPY_ENABLED"} {
+				if envflags.Lookup(p.env, variable) == "true" {
+					companions = append(companions, name)
+				}
+			}
+			settle()
+			return drivertoolkit.Builder{Dir: dir, Log: p.log(), Companions: companions, Path: os.Getenv("PATH")}.Run(cmd.Context())
+		}}
+	toolkitDirFlag(cmd.Flags(), &dir)
+	return cmd
+}
+
+// sidecarCommand stands in for a sidecar of NVIDIA that loads a module. The driver container loads it here.
+func (p *program) sidecarCommand(verb, module, variable string) *cobra.Command {
+	timeout := 20 * time.Minute
+	cmd := &cobra.Command{Use: verb, Short: "wait until the driver container has loaded " + module + ", then stay", Args: noArgs,
+		Long: "The driver container itself compiles and loads " + module + " if its image has it and " + variable + " is true: no sidecar is needed.\nThis verb is for a DaemonSet that has one.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			p.log().Info("waiting for the driver container to load the module", "module", module)
+			for {
+				_, err := kmod.System{}.Module(module)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-ctx.Done():
+					return fmt.Errorf("%w: %s was not loaded within %s; the driver container loads it if its image has it and %s=true is set for nvidia-driver-ctr", status.ErrNotReady, module, timeout, variable)
+				case <-time.After(2 * time.Second):
+				}
+			}
+			p.log().Info("the module is loaded", "module", module)
+			<-cmd.Context().Done()
+			return nil
+		}}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "give up after so long")
+	return cmd
+}
+
+// findToolkit sets the shared folder of a pod that has one, for verbs that do not start the driver.
+func findToolkit(cfg *config.Config) {
+	if info, err := os.Stat(drivertoolkit.DefaultDir); err == nil && info.IsDir() {
+		cfg.Toolkit = drivertoolkit.DefaultDir
+	}
+}

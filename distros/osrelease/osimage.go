@@ -1,0 +1,119 @@
+package osrelease
+
+import "strings"
+
+// osImage is how a system writes itself in PRETTY_NAME of os-release.
+type osImage struct {
+	prefix string
+	id     string
+	// version returns VERSION_ID from the text after the prefix; nil: the number that this text begins with.
+	version func(rest string) string
+}
+
+// osImages are the systems that nodes of clusters have. A prefix that begins with another one comes first.
+var osImages = []osImage{
+	{prefix: "Ubuntu Core ", id: "ubuntu-core"},
+	{prefix: "Ubuntu ", id: "ubuntu"},
+	{prefix: "Debian GNU/Linux ", id: "debian"},
+	{prefix: "Rocky Linux ", id: "rocky"},
+	{prefix: "AlmaLinux ", id: "almalinux"},
+	{prefix: "Red Hat Enterprise Linux CoreOS ", id: "rhcos", version: coreOSVersion},
+	{prefix: "Red Hat Enterprise Linux Server ", id: "rhel"},
+	{prefix: "Red Hat Enterprise Linux ", id: "rhel"},
+	{prefix: "Oracle Linux Server ", id: "ol"},
+	{prefix: "CentOS Linux ", id: "centos"},
+	{prefix: "CentOS Stream CoreOS ", id: "scos", version: coreOSVersion},
+	{prefix: "CentOS Stream ", id: "centos"},
+	{prefix: "Amazon Linux ", id: "amzn", version: major},
+	{prefix: "Fedora Linux ", id: "fedora", version: major},
+	{prefix: "Fedora CoreOS ", id: "fedora", version: major},
+	{prefix: "SUSE Linux Enterprise Server ", id: "sles", version: servicePack},
+	{prefix: "SUSE Linux Enterprise Micro ", id: "sle-micro"},
+	{prefix: "SUSE Linux Micro ", id: "sl-micro"},
+	{prefix: "openSUSE Leap Micro ", id: "opensuse-leap-micro"},
+	{prefix: "openSUSE Leap ", id: "opensuse-leap"},
+	{prefix: "Flatcar Container Linux by Kinvolk ", id: "flatcar"},
+	{prefix: "Container-Optimized OS from Google", id: "cos"},
+	{prefix: "Talos (v", id: "talos"},
+	{prefix: "Bottlerocket OS ", id: "bottlerocket"},
+	{prefix: "Microsoft Azure Linux ", id: "azurelinux"},
+	{prefix: "CBL-Mariner/Linux", id: "mariner"},
+	{prefix: "Garden Linux ", id: "gardenlinux"},
+	{prefix: "NixOS ", id: "nixos"},
+	{prefix: "Windows ", id: "windows"},
+}
+
+// ParseImage returns ID and VERSION_ID of a system from the text with which kubelet reports it
+// (status.nodeInfo.osImage, which is PRETTY_NAME of os-release): "ubuntu", "22.04" for "Ubuntu 22.04.4 LTS".
+// The version is "" if the text has none, as for Google's system. ok is false for a system that is not known
+// by its text.
+func ParseImage(text string) (id, versionID string, ok bool) {
+	for _, o := range osImages {
+		rest, found := strings.CutPrefix(text, o.prefix)
+		if !found {
+			continue
+		}
+		if o.version != nil {
+			return o.id, o.version(rest), true
+		}
+		versionID = leadingNumber(rest)
+		if o.id == "ubuntu" { // 22.04.4 LTS has VERSION_ID 22.04
+			fields := strings.Split(versionID, ".")
+			versionID = strings.Join(fields[:min(len(fields), 2)], ".")
+		}
+		return o.id, versionID, true
+	}
+	return "", "", false
+}
+
+// leadingNumber returns the dotted number that a text begins with: "9.4" of "9.4 (Plow)".
+func leadingNumber(text string) string {
+	number := text[:len(text)-len(strings.TrimLeft(text, "0123456789."))]
+	return strings.Trim(number, ".")
+}
+
+func major(rest string) string {
+	number, _, _ := strings.Cut(leadingNumber(rest), ".")
+	return number
+}
+
+// servicePack reads SUSE's "15 SP6": VERSION_ID is 15.6.
+func servicePack(rest string) string {
+	number := leadingNumber(rest)
+	if pack, ok := strings.CutPrefix(strings.TrimPrefix(rest, number), " SP"); ok {
+		return number + "." + leadingNumber(pack)
+	}
+	return number
+}
+
+// coreOSVersion reads OpenShift's "415.92.202402201450-0": VERSION_ID is 4.15. From 4.19 on the text has the
+// version of RHEL, "9.6.20250530-0".
+func coreOSVersion(rest string) string {
+	fields := strings.Split(leadingNumber(rest), ".")
+	if minor, ok := strings.CutPrefix(fields[0], "4"); ok && minor != "" {
+		return "4." + minor
+	}
+	return strings.Join(fields[:min(len(fields), 2)], ".")
+}
+
+// ownWays are systems for which no image of driver-build can bring a driver, by ID: why, and what does.
+var ownWays = map[string]string{
+	"cos": "Google's Container-Optimized OS loads only modules that Google signed: let GKE install the driver (gpu-driver-version of the node pool)",
+	"talos": "Talos loads only modules that were signed when its kernel was built: add the system extensions nvidia-open-gpu-kernel-modules " +
+		"and nvidia-container-toolkit to the machine's image",
+	"bottlerocket": "Bottlerocket has the driver in its variants whose names end in -nvidia: use one of them for these nodes",
+	"rhcos": "OpenShift's nodes have no package manager of their own: if an image of RHEL serves them, add their name to its aliases in the matrix " +
+		"(aliases: [rhcos4.18])",
+	"scos": "OKD's nodes have no package manager of their own: an image of CentOS Stream serves them, add their name to its aliases in the matrix " +
+		"(aliases: [scos4.18])",
+	"sle-micro":           "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",
+	"sl-micro":            "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",
+	"opensuse-leap-micro": "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",
+	"ubuntu-core":         "Ubuntu Core is made of snaps: use the kernel snap's driver",
+	"nixos":               "NixOS builds its driver itself: hardware.nvidia in the machine's configuration",
+	"windows":             "it runs Windows",
+}
+
+// OwnWay returns why no driver image can serve a system, and what brings the driver there; "" if nothing of
+// the kind is known.
+func OwnWay(id string) string { return ownWays[id] }

@@ -1,0 +1,97 @@
+package osrelease
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/distros"
+)
+
+func TestSystem(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, file, text string
+		want, err        string
+	}{
+		{"debian", "etc/os-release", "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\nID=debian\n", "debian12", ""},
+		{"ubuntu", "etc/os-release", "VERSION_ID='22.04'\nID=ubuntu\nID_LIKE=debian\n", "ubuntu22.04", ""},
+		{"only in usr", "usr/lib/os-release", "ID=debian\nVERSION_ID=11", "debian11", ""},
+		{"the last one counts", "etc/os-release", "ID=plan9\nID=debian\nVERSION_ID=13\n", "debian13", ""},
+		{"ubuntu 26.04", "etc/os-release", "ID=ubuntu\nVERSION_ID=\"26.04\"\n", "ubuntu26.04", ""},
+		{"a minor version of rocky", "etc/os-release", "NAME=\"Rocky Linux\"\nID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.4\"\n", "rocky9", ""},
+		{"rhel 10", "etc/os-release", "ID=\"rhel\"\nVERSION_ID=\"10.0\"\n", "rhel10", ""},
+		{"almalinux", "etc/os-release", "ID=\"almalinux\"\nVERSION_ID=\"8.10\"\n", "almalinux8", ""},
+		{"oracle", "etc/os-release", "ID=\"ol\"\nVERSION_ID=\"8.10\"\n", "ol8", ""},
+		{"centos", "etc/os-release", "ID=\"centos\"\nID_LIKE=\"rhel fedora\"\nVERSION_ID=\"7\"\n", "centos7", ""},
+		{"centos stream", "etc/os-release", "NAME=\"CentOS Stream\"\nID=\"centos\"\nID_LIKE=\"rhel fedora\"\nVERSION_ID=\"9\"\n", "centos9", ""},
+		{"azure", "etc/os-release", "NAME=\"Microsoft Azure Linux\"\nVERSION=\"3.0.20250102\"\nID=azurelinux\nVERSION_ID=\"3.0\"\n", "azurelinux3.0", ""},
+		{"leap 16", "etc/os-release", "NAME=\"openSUSE Leap\"\nVERSION=\"16.0\"\nID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\nVERSION_ID=\"16.0\"\n", "opensuse-leap16.0", ""},
+		{"okd", "etc/os-release", "NAME=\"CentOS Stream CoreOS\"\nID=\"scos\"\nVERSION_ID=\"4.12\"\n", "", `unknown operating system "scos4.12"`},
+		{"amazon", "etc/os-release", "ID=\"amzn\"\nVERSION_ID=\"2\"\n", "amzn2", ""},
+		{"amazon 2023", "etc/os-release", "ID=\"amzn\"\nVERSION_ID=\"2023\"\n", "amzn2023", ""},
+		{"fedora", "etc/os-release", "ID=fedora\nVERSION_ID=44\n", "fedora44", ""},
+		{"sles", "etc/os-release", "ID=\"sles\"\nVERSION=\"15-SP6\"\nVERSION_ID=\"15.6\"\n", "sles15.6", ""},
+		{"leap", "etc/os-release", "ID=\"opensuse-leap\"\nVERSION_ID=\"15.6\"\n", "opensuse-leap15.6", ""},
+		{"flatcar", "etc/os-release", "ID=flatcar\nVERSION_ID=4081.2.0\n", "flatcar", ""},
+		{"garden linux", "etc/os-release", "ID=gardenlinux\nNAME=\"Garden Linux\"\nPRETTY_NAME=\"Garden Linux 1877.14\"\nGARDENLINUX_CNAME=aws-gardener_prod-amd64-1877.14\nGARDENLINUX_VERSION=1877.14\n", "gardenlinux1877", ""},
+		{"garden linux with three numbers", "etc/os-release", "ID=gardenlinux\nIMAGE_VERSION=2150.3.0\nGARDENLINUX_VERSION=2150.3.0\n", "gardenlinux2150", ""},
+		{"no release of garden linux", "etc/os-release", "ID=gardenlinux\nGARDENLINUX_VERSION=1877x\n", "", "did you mean gardenlinux1877"},
+		{"the version of another system", "etc/os-release", "ID=debian\nGARDENLINUX_VERSION=12\n", "", `unknown operating system "debian"`},
+		{"no minor version of sles", "etc/os-release", "ID=sles\nVERSION_ID=15.66\n", "", "did you mean sles15.6"},
+		{"rocky 99", "etc/os-release", "ID=rocky\nVERSION_ID=99.1\n", "", "rocky9"},
+		{"testing has no version", "etc/os-release", "ID=debian\n", "", `unknown operating system "debian"`},
+		{"derivative", "etc/os-release", "ID=linuxmint\nVERSION_ID=21\nID_LIKE=ubuntu\n", "", `unknown operating system "linuxmint21"`},
+		{"near", "etc/os-release", "ID=ubuntu\nVERSION_ID=22.10\n", "", "did you mean ubuntu22.04"},
+		{"empty", "etc/os-release", "", "", "no line ID="},
+		{"none", "etc/hostname", "x", "", "neither etc/os-release nor usr/lib/os-release"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d, err := System(fstest.MapFS{test.file: {Data: []byte(test.text)}})
+			if test.err != "" {
+				if d != nil || err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Fatalf("got %v, %v; want an error with %q", d, err, test.err)
+				}
+				var unknown *distros.UnknownError
+				if strings.Contains(test.err, "did you mean") && !errors.As(err, &unknown) {
+					t.Errorf("%v is no *distros.UnknownError", err)
+				}
+				if test.name == "none" && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%v is no fs.ErrNotExist", err)
+				}
+				return
+			}
+			if err != nil || d.ID() != test.want {
+				t.Fatalf("got %v, %v; want %s", d, err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzSystem(f *testing.F) {
+	f.Add("ID=debian\nVERSION_ID=\"12\"\n")
+	f.Add("ID='")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := System(fstest.MapFS{"etc/os-release": {Data: []byte(text)}})
+		if (d == nil) == (err == nil) {
+			t.Fatalf("%v, %v", d, err)
+		}
+	})
+}
+
+func TestTag(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ id, version, want string }{
+		{"rhel", "9.4", "rhel9"}, {"rocky", "9.4", "rocky9"}, {"ol", "8.10", "ol8"}, {"almalinux", "9.4", "almalinux9.4"}, {"ubuntu", "24.04", "ubuntu24.04"},
+		{"debian", "12", "debian12"}, {"amzn", "2023", "amzn2023"}, {"sles", "15.6", "sles15.6"}, {"opensuse-leap", "15.6", "opensuse-leap15.6"},
+		{"flatcar", "4081.2.0", "flatcar4081.2.0"}, {"rhcos", "4.18", "rhcos4.18"}, {"centos", "7", "centos7"},
+		{"centos", "10", "centos10"}, {"scos", "4.18", "scos4.18"}, {"azurelinux", "3.0", "azurelinux3.0"}, {"sles", "16.0", "sles16.0"},
+	} {
+		assert.Equalf(t, tt.want, Tag(tt.id, tt.version), "Tag(%q, %q)", tt.id, tt.version)
+	}
+}

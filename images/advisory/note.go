@@ -1,0 +1,71 @@
+package advisory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// KernelBroken is the kind of what package recipe finds: kernels that break a driver.
+const KernelBroken = driverinfo.KernelBroken
+
+// The severities of a note.
+const (
+	Warning = "warning"
+	Notice  = "notice" // an end of life that is still to come
+)
+
+// Note is an advisory as it is on a day.
+type Note struct {
+	driverinfo.Advisory `yaml:",inline"`
+	Severity            string `json:"severity" yaml:"severity"` // warning, or notice: an end of life that is still to come
+}
+
+// Notes are the advisories of a release on a day; stated are those of the matrix.
+func Notes(version string, stated []driverinfo.Advisory, day time.Time) (all []Note) {
+	for _, a := range With(version, stated) {
+		n := Note{a, Notice}
+		if a.Warns(day) {
+			n.Severity = Warning
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// Kinds are all kinds of warnings.
+func Kinds() []string { return []string{driverinfo.EndOfLife, driverinfo.KnownBad, KernelBroken} }
+
+// ParseKinds returns the kinds that words name; all stands for every kind.
+func ParseKinds(words []string) (kinds []string, err error) {
+	for _, w := range words {
+		switch {
+		case w == "all":
+			return Kinds(), nil
+		case !slices.Contains(Kinds(), w):
+			if near := distros.Nearest(w, append(Kinds(), "all")); len(near) > 0 {
+				return nil, fmt.Errorf("%.40q is no kind of warning: did you mean %s?", w, near[0])
+			}
+			return nil, fmt.Errorf("%.40q is no kind of warning: it is one of %s, all", w, strings.Join(Kinds(), ", "))
+		}
+		kinds = append(kinds, w)
+	}
+	return kinds, nil
+}
+
+// DeniedError says that there are warnings of denied kinds.
+type DeniedError struct{ Found map[string]int } // warnings by kind
+
+// Error counts them: the warnings themselves have been printed.
+func (e *DeniedError) Error() string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(e.Found)) {
+		parts = append(parts, fmt.Sprintf("%d of kind %s", e.Found[k], k))
+	}
+	return "--deny: there are warnings: " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,108 @@
+package cuda
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/releases"
+)
+
+// TestTable: each line is complete, versions and drivers rise, and the floor of a release is never above its
+// own driver.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	rows := 0
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "#") {
+			rows++
+		}
+	}
+	all := Releases()
+	assert.Equal(t, rows, len(all))
+	for n, r := range all {
+		if n > 0 {
+			before := all[n-1]
+			assert.Equalf(t, true, before.Version.Compare(r.Version) < 0, "%s after %s", r.Version, before.Version)
+			assert.Equalf(t, true, releases.Compare(before.Native, r.Native) < 0, "driver %s after %s", r.Native, before.Native)
+			assert.Equalf(t, true, before.Version.Major != r.Version.Major || r.Version.Major < firstMinor || r.Version.Minor < 2 || before.Floor == r.Floor,
+				"%s: floor %s, that of %s is %s", r.Version, r.Floor, before.Version, before.Floor)
+		}
+		assert.Equalf(t, true, releases.Compare(r.Floor, r.Native) <= 0, "%s: floor %s above %s", r.Version, r.Floor, r.Native)
+		assert.Equalf(t, true, r.Version.Major >= firstMinor || r.Floor == r.Native, "%s: no minor-version compatibility before %d", r.Version, firstMinor)
+		assert.Equalf(t, true, r.From != "", "%s has no source", r.Version)
+		assert.Equalf(t, r.Version, Highest(r.Native), "the driver that came with it")
+	}
+}
+
+// TestBranches: the table of branches names the same versions.
+func TestBranches(t *testing.T) {
+	t.Parallel()
+	known := require.Value(releases.Builtin())(t)
+	for _, b := range known.Branches {
+		newest, ok := b.Newest()
+		if b.CUDA == "" || !ok {
+			continue
+		}
+		assert.Equalf(t, b.CUDA, Highest(newest.Version).String(), "%s, newest release %s", b.Name, newest.Version)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		driver, stated, want string
+		support              Support
+		why                  string
+	}{
+		{"570.211.01", "", "12.8", Native, ""},
+		{"570.86.10", "", "12.8", Native, ""},
+		{"580.178.04", "", "12.8", Native, ""},
+		{"620.70.06", "", "9.0", Native, ""},
+		{"550.163.01", "", "12.8", Minor, "driver 550.163.01 has CUDA 12.4: programs of 12.8 run by minor-version compatibility, but it compiles no PTX of 12.8"},
+		{"525.60.13", "", "12.9", Minor, ""},
+		{"525.60.11", "", "12.9", None, "CUDA 12.9 needs 525.60.13 or newer, or the package cuda-compat-12-9 in the application's image, on data center GPUs only"},
+		{"535.309.01", "", "13.0", None, "needs 580.65.06"},
+		{"470.256.02", "", "11.8", Minor, ""},
+		{"450.51.06", "", "11.8", None, "needs 450.80.02"},
+		{"450.51.06", "", "11.0", Native, ""},
+		{"440.118.02", "", "10.2", Native, ""},
+		{"440.31", "", "10.2", None, "has CUDA 10.1; CUDA 10.2 needs 440.33 or newer, or the package cuda-compat-10-2"},
+		{"418.226.00", "", "10.2", None, "needs 440.33"},
+		{"390.157", "", "9.2", None, "CUDA 9.2 needs 396.26 or newer"},
+		{"340.108", "", "7.0", None, "is older than any CUDA that is known"},
+		{"615.10.01", "13.4", "13.4", Native, ""},
+		{"615.10.01", "", "13.5", Minor, "has CUDA 13.3"},
+		{"610.57.04", "", "13.4", Minor, "has CUDA 13.3"},
+	} {
+		r := require.Value(Require(c.want, []string{"13.4"}))(t)
+		got := r.Judge(c.driver, Of(c.driver, c.stated))
+		assert.Equalf(t, c.support, got.Support, "%s on %s: %s", c.want, c.driver, got.Why)
+		assert.Containsf(t, got.Why, c.why, "%s on %s", c.want, c.driver)
+		assert.Equalf(t, got.Support == Native, got.Why == "", "%s on %s: %s", c.want, c.driver, got.Why)
+	}
+}
+
+// TestRequireRefuses: what is no release of CUDA, or none that is known.
+func TestRequireRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"12":                    "give one of 12.0, 12.1, 12.2,",
+		"12.8.1":                "give its first two numbers, 12.8",
+		"13.99":                 "no CUDA 13.99 is known: the nearest is 13.5",
+		"13.4":                  "the nearest is 13.3",
+		"99.0":                  "no CUDA 99.0 is known: the table of driver-build has 7.0 to 13.5",
+		"":                      `"" is no release of CUDA, such as 12.8`,
+		"v12.8":                 "is no release of CUDA, such as 12.8",
+		"12.8\n":                "is no release of CUDA",
+		"012.8":                 "is no release of CUDA, such as 12.8",
+		"-1.0":                  "is no release of CUDA",
+		"$(id).1":               "is no release of CUDA, such as 12.8",
+		strings.Repeat("1", 99): `"1111111111111111111111111111111111111111`,
+	} {
+		err := assert.Err(Require(text, nil))
+		assert.ErrorContainsf(t, err, want, "%.20q", text)
+		assert.Equalf(t, true, len(err.Error()) < 200, "a short message: %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package driver
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// CompanionsLayout is part of the cache key of the layer with the sources of companions. Raise it when the
+// same archives are to give other files.
+const CompanionsLayout = 1
+
+// Bounds of an archive with the sources of a companion.
+const (
+	maxSourceTar   = 64 << 20 // bytes, unpacked; that of nvidia-fs has 0.4 MB, that of gdrcopy 0.7
+	maxSourceFiles = 5_000
+)
+
+// companionFiles says where a companion's files are in the archive of its project, below the archive's own
+// folder, and what the compile needs.
+var companionFiles = map[string]struct {
+	keep  []string // folders that are taken
+	strip string   // that the image does not have
+	needs []string // in the image, below the folder of the sources
+}{
+	driverinfo.NvidiaFS: {[]string{"src"}, "src/", []string{"Makefile", "configure", "GDS_VERSION"}},
+	driverinfo.GDRDrv:   {[]string{"src/gdrdrv", "scripts"}, "", []string{"src/gdrdrv/Makefile", "src/gdrdrv/gdrdrv.c"}},
+}
+
+// ReadCompanions reads the sources of the companions of a recipe from their archives and packages. Their
+// files are in the spool.
+func ReadCompanions(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+	tree := rootfs.New(spool, nil)
+	for _, c := range r.Companions {
+		if err := readCompanion(ctx, env, c, tree, spool, step); err != nil {
+			return nil, fmt.Errorf("companion %s %s: %w", c.Name, c.Version, err)
+		}
+		for _, name := range companionFiles[c.Name].needs {
+			if e, ok := tree.Lstat(companionDir(c) + name); !ok || e.Kind != rootfs.File {
+				return nil, fmt.Errorf("companion %s %s: %w: it has no %s: is this the archive of its sources?", c.Name, c.Version, ErrContent, name)
+			}
+		}
+	}
+	return tree, nil
+}
+
+func readCompanion(ctx context.Context, env packages.Env, c recipe.Companion, tree *rootfs.Tree, spool *rootfs.Spool, step *progress.Step) error {
+	if c.Package != nil {
+		debs, err := packages.DebReader(env).Unpack(ctx, []distros.Package{*c.Package}, spool, step)
+		if err != nil {
+			return err
+		}
+		return takeCompanionPackage(c, debs[0].Tree, tree)
+	}
+	file, err := CompanionFile(ctx, env.Fetch, c, func(done, total int64) { step.Progress("download "+c.Name, done, total) })
+	if err != nil {
+		return err
+	}
+	return takeCompanionArchive(ctx, env, file, c, tree)
+}
+
+// CompanionFile downloads the archive of a companion. If it cannot be reached, the error says which file is
+// needed, and how to do without.
+func CompanionFile(ctx context.Context, client *fetch.Client, c recipe.Companion, progress func(done, total int64)) (string, error) {
+	file, _, err := client.Get(ctx, *c.File, progress)
+	if errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) {
+		return "", fmt.Errorf("the archive of companion %s %s is missing: it is the file %s with sha256 %s: "+
+			"run driver-build fetch where it can be downloaded and bring its cache here, or leave it out of --companions: %w", c.Name, c.Version, c.File.URL, c.File.SHA256, err)
+	}
+	return file, err
+}
+
+// companionDir is the folder in the image with the sources of a companion, with a slash at its end.
+func companionDir(c recipe.Companion) string {
+	return strings.TrimPrefix(driverinfo.CompanionSources(c.Name, c.Version), "/") + "/"
+}
+
+// takeCompanionPackage takes usr/src/<folder>/... of a package for dkms, which has the files of the module
+// alone, and its copyright.
+func takeCompanionPackage(c recipe.Companion, from, tree *rootfs.Tree) error {
+	for _, e := range from.All() {
+		if e.Kind != rootfs.File {
+			continue
+		}
+		name, parts := "", strings.SplitN(e.Path, "/", 4)
+		switch {
+		case path.Base(e.Path) == "copyright":
+			name = recipe.ComponentLicence(c.Name)
+		case len(parts) == 4 && parts[0] == "usr" && parts[1] == "src":
+			name = companionDir(c) + parts[3]
+		default:
+			continue
+		}
+		if err := tree.Move(e, name); err != nil {
+			return fmt.Errorf("%s: %w", e.Path, err)
+		}
+	}
+	return nil
+}
+
+// takeCompanionArchive unpacks a .tar.gz or .tar.xz of a project. The digest of the file was compared
+// already; what it holds is still bounded, and nothing of it leaves the folder of the sources.
+func takeCompanionArchive(ctx context.Context, env packages.Env, file string, c recipe.Companion, tree *rootfs.Tree) (err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, f), path.Ext(c.File.URL), maxSourceTar, env.XZ.In(ctx, f, info.Size()))
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrContent, c.File.URL, err)
+	}
+	defer func() { err = errors.Join(err, plain.Close()) }()
+	tr := tar.NewReader(plain)
+	for range maxSourceFiles {
+		hdr, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			if _, err = io.Copy(io.Discard, plain); err == nil { // to the end: only then has its checksum been compared
+				return nil
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrContent, c.File.URL, err)
+		}
+		if err := takeCompanionMember(ctx, hdr, tr, c, tree); err != nil {
+			return fmt.Errorf("%s: %.200q: %w", c.File.URL, hdr.Name, err)
+		}
+	}
+	return fmt.Errorf("%w: %s has more than %d members", ErrContent, c.File.URL, maxSourceFiles)
+}
+
+// takeCompanionMember adds one member of an archive if the compile needs it. Links and devices among those
+// are refused.
+func takeCompanionMember(ctx context.Context, hdr *tar.Header, content io.Reader, c recipe.Companion, tree *rootfs.Tree) error {
+	if hdr.Typeflag == tar.TypeXGlobalHeader { // git archive writes the commit there
+		return nil
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(hdr.Name, "./"), "/")
+	if !fs.ValidPath(name) {
+		return fmt.Errorf("%w: the name leads out of the archive", ErrContent)
+	}
+	_, inside, _ := strings.Cut(name, "/")
+	known := companionFiles[c.Name]
+	to := ""
+	for _, dir := range known.keep {
+		if strings.HasPrefix(inside, dir+"/") {
+			to = companionDir(c) + strings.TrimPrefix(inside, known.strip)
+		}
+	}
+	if inside == "LICENSE" {
+		to = recipe.ComponentLicence(c.Name)
+	}
+	switch {
+	case to == "" || hdr.Typeflag == tar.TypeDir:
+		return nil
+	case hdr.Typeflag != tar.TypeReg:
+		return fmt.Errorf("%w: it is neither a file nor a folder", ErrContent)
+	case tree.Exists(to):
+		return fmt.Errorf("%w: it is there twice", ErrContent)
+	}
+	return tree.AddFile(to, 0o644|fs.FileMode(hdr.Mode)&0o111, hdr.Size, rootfs.Cancellable(ctx, content)) //nolint:gosec // three bits
+}

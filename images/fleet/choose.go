@@ -1,0 +1,216 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/images/advisory"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cuda"
+	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/releases"
+)
+
+// chooser answers for machines. Machines that are alike are asked about once.
+type chooser struct {
+	matrix  *matrix.Matrix
+	options Options
+	rank    map[string]int             // of a branch
+	targets map[string][]matrix.Target // by system and architecture, the best driver first
+	known   map[string]answer          // by everything that decides
+}
+
+func newChooser(m *matrix.Matrix, o Options) (*chooser, error) {
+	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
+		return nil, &matrix.RequestError{Err: err}
+	}
+	table, err := releases.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	c := &chooser{matrix: m, options: o, rank: map[string]int{}, targets: map[string][]matrix.Target{}, known: map[string]answer{}}
+	for _, d := range m.Drivers {
+		b, _ := table.Branch(d.Branch)
+		c.rank[d.Branch] = rankBranch(b, b.Ended(o.At))
+	}
+	return c, nil
+}
+
+// rankBranch orders branches: those that NVIDIA recommends for production and still supports, other supported
+// ones, and the rest.
+func rankBranch(b releases.Branch, ended bool) int {
+	switch {
+	case ended:
+		return 2
+	case b.Kind == releases.Production || b.Kind == releases.LongTerm:
+		return 0
+	}
+	return 1
+}
+
+// answer says what a machine gets.
+func (c *chooser) answer(n *nodes.Node) answer {
+	switch g := n.GPUs; {
+	case n.ID == "windows":
+		return answer{code: OwnWay, reason: osrelease.OwnWay(n.ID)}
+	case g.Presence == nodes.Absent && n.Fault == "":
+		return answer{code: NoGPU, reason: "no GPU of NVIDIA"}
+	case g.Presence == nodes.Unknown && n.Fault == "":
+		return answer{code: GPUUnknown, reason: "whether it has a GPU is not known: it has no labels of node feature discovery"}
+	case n.Fault != "":
+		return answer{code: BadReport, reason: n.Fault}
+	case g.Branch == "none":
+		return answer{code: GPUUnsupported, reason: "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none"}
+	case g.HostDriver:
+		return answer{code: HostDriver, reason: "its system has a driver already (nvidia.com/gpu.deploy.driver=pre-installed)"}
+	}
+	key := fmt.Sprintf("%q", []any{n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, n.GPUs.Devices, n.GPUs.Product, n.GPUs.Branch, n.GPUs.Modules})
+	a, ok := c.known[key]
+	if !ok {
+		a = c.decide(n)
+		c.known[key] = a
+	}
+	return a
+}
+
+// decide is answer for a machine with a GPU, by what it shares with others.
+func (c *chooser) decide(n *nodes.Node) answer {
+	system, no := c.system(n)
+	if no.code != "" {
+		return no
+	}
+	candidates := c.candidates(system.ID, n.Arch)
+	if len(candidates) == 0 {
+		return answer{code: NoDriver, reason: fmt.Sprintf("no driver that may be chosen%s is made for %s on %s", c.suffix(), system.ID, n.Arch)}
+	}
+	ask := needOf(n.GPUs)
+	fitting := 0
+	var gpuErr, kernelErr error
+	for _, t := range candidates {
+		flavours, err := ask.flavours(t)
+		if err != nil {
+			gpuErr = cmp.Or(gpuErr, err)
+			continue
+		}
+		fitting++
+		working, err := onKernel(t, n.Kernel, flavours)
+		if err != nil {
+			kernelErr = cmp.Or(kernelErr, err)
+			continue
+		}
+		working = recipe.PreferredFlavours(working, t.Driver.Version)
+		a := answer{target: t, flavours: working, restricted: len(working) < len(t.Driver.Flavours), class: ask.class()}
+		if c.options.Precompiled {
+			a.kernel = n.Kernel
+		}
+		return a
+	}
+	switch {
+	case fitting > 0:
+		return answer{code: KernelDrivers, reason: fmt.Sprintf("no driver for %s%s that fits compiles on kernel %s: %v", system.ID, c.suffix(), n.Kernel, kernelErr)}
+	case ask.contradicts():
+		return answer{code: GPUsDiffer, reason: fmt.Sprintf("no driver%s serves all of its GPUs (%s): %v", c.suffix(), ask, gpuErr)}
+	}
+	return answer{code: GPUUnsupported, reason: fmt.Sprintf("no driver for %s%s drives its GPU (%s): %v", system.ID, c.suffix(), ask, gpuErr)}
+}
+
+// suffix says in reasons which drivers were looked at.
+func (c *chooser) suffix() string {
+	if c.options.CUDA == nil {
+		return ""
+	}
+	return " and runs CUDA " + c.options.CUDA.Version.String()
+}
+
+// system finds the row of the matrix.
+func (c *chooser) system(n *nodes.Node) (matrix.System, answer) {
+	named := n.ID + n.VersionID
+	for _, s := range c.matrix.Systems {
+		if slices.Contains(s.Aliases, named) {
+			return s, answer{}
+		}
+	}
+	if why := osrelease.OwnWay(n.ID); why != "" {
+		return matrix.System{}, answer{code: OwnWay, reason: why}
+	}
+	d, err := distros.FromIDs(n.ID, n.VersionID)
+	if err != nil {
+		text := strings.TrimSpace(n.ID + " " + n.VersionID)
+		if n.ID == "" {
+			text = fmt.Sprintf("%.80q", n.OSImage)
+		}
+		return matrix.System{}, answer{code: SystemUnknown, reason: fmt.Sprintf("its system %s is not known: driver-build list shows the systems there are", text)}
+	}
+	for _, s := range c.matrix.Systems {
+		if s.ID == d.ID() {
+			return s, answer{}
+		}
+	}
+	return matrix.System{}, answer{code: SystemUnknown, reason: fmt.Sprintf("the matrix has no system %s", d.ID())}
+}
+
+// candidates returns what may be built for a system, the best first.
+func (c *chooser) candidates(system, arch string) []matrix.Target {
+	key := system + " " + arch
+	if found, ok := c.targets[key]; ok {
+		return found
+	}
+	var found []matrix.Target
+	if matrix.CheckArch(arch) == nil {
+		// With All, Select leaves out what cannot be built.
+		targets, err := c.matrix.Select(matrix.Selection{All: true, Systems: []string{system}, Archs: []string{arch}, Drivers: c.options.Drivers})
+		if err == nil { // names were checked before
+			found = targets
+		}
+	}
+	found = slices.DeleteFunc(found, func(t matrix.Target) bool {
+		// Whether a machine has a vGPU and a licence for it, its labels do not say.
+		vgpu := t.Driver.VGPU != "" && !slices.Contains(c.options.Drivers, t.Driver.Version)
+		old := c.options.CUDA != nil && batch.RunsCUDA(t.Driver, *c.options.CUDA).Support == cuda.None
+		return vgpu || old || len(c.allowed(t)) == 0
+	})
+	for i := range found {
+		found[i].Flavours = c.allowed(found[i])
+	}
+	slices.SortStableFunc(found, func(a, b matrix.Target) int {
+		return cmp.Or(cmp.Compare(c.rank[a.Driver.Branch], c.rank[b.Driver.Branch]), cmp.Compare(faults(a.Driver), faults(b.Driver)), releases.Compare(b.Driver.Version, a.Driver.Version))
+	})
+	c.targets[key] = found
+	return found
+}
+
+// faults returns 1 for a release that is known to be bad, for whatever nodes, else 0.
+func faults(d matrix.Driver) int {
+	if slices.ContainsFunc(advisory.Of(d), func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.KnownBad }) {
+		return 1
+	}
+	return 0
+}
+
+// allowed returns the flavours of a driver that may be chosen.
+func (c *chooser) allowed(t matrix.Target) []string {
+	return slices.DeleteFunc(slices.Clone(t.Driver.Flavours), func(f string) bool { return !batch.Wanted(c.options.Flavours, f) })
+}
+
+// onKernel returns the flavours of a driver that compile on a kernel, as far as the matrix knows. The error
+// is that of the first flavour if none does.
+func onKernel(t matrix.Target, release string, flavours []string) (working []string, err error) {
+	for _, f := range flavours {
+		if no := recipe.CheckFlavours(t.Driver, distros.Kernel{Release: release}, []string{f}); no != nil {
+			err = cmp.Or(err, no)
+			continue
+		}
+		working = append(working, f)
+	}
+	if len(working) > 0 {
+		return working, nil
+	}
+	return nil, err
+}

@@ -1,0 +1,161 @@
+// Package fleet decides which driver goes on which machine: nodes and a matrix go in, a [Plan] comes out. It
+// says which images the machines need, which pools of the chart choose these machines, and which machines get
+// nothing, with the reason.
+//
+// It reads no node (package nodes), asks no registry (package survey) and builds nothing. A plan is the same
+// for the same nodes in any order.
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/driver-container/driver-container/images/cuda"
+	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// Schema is the version of the shape of a plan.
+const Schema = 1
+
+// Options restrict what may be chosen.
+type Options struct {
+	Drivers     []string      // versions of the matrix; empty: all
+	Flavours    []string      // of the modules; empty: all
+	Precompiled bool          // images with the modules of one kernel, and a pool for each kernel
+	CUDA        *cuda.Release // that workloads need; nil: any
+	At          time.Time     // decides which branches are still supported
+}
+
+// Plan is what a fleet needs.
+type Plan struct {
+	Schema int     `json:"schema"`
+	Nodes  int     `json:"nodes"`  // how many were read
+	Images []Image `json:"images"` // needed, by tag
+	Pools  []Pool  `json:"pools"`  // of the chart, by name; none for hosts without a cluster
+	// Without are the machines that get no driver, by reason.
+	Without []Without `json:"without"`
+	// NFD says that the chart's own rule finds the nodes with a GPU: the labels of node feature discovery.
+	NFD bool `json:"nodeFeatureDiscovery"`
+	// Taints of nodes with a driver that the chart does not tolerate by itself.
+	Taints []nodes.Taint `json:"taints,omitempty"`
+}
+
+// Image is an image that machines need.
+type Image struct {
+	Tag      string   `json:"tag"`
+	System   string   `json:"os"`
+	Driver   string   `json:"driver"`
+	Archs    []string `json:"archs"`
+	Kernel   string   `json:"kernel,omitempty"`   // for which modules are compiled ahead of time
+	Flavours []string `json:"flavours,omitempty"` // of these modules, if they are not the driver's usual one
+	Nodes    []string `json:"nodes"`              // that need it
+	Asked    bool     `json:"asked"`              // whether the registry has it
+	Missing  []string `json:"missing,omitempty"`  // architectures that the registry lacks
+
+	targets []matrix.Target // one for each architecture
+}
+
+// Pool is a pool of the chart: nodes that get the same image and the same settings.
+type Pool struct {
+	Name         string            `json:"name"`
+	NodeSelector map[string]string `json:"nodeSelector"`
+	System       string            `json:"os"`
+	Driver       string            `json:"driver"`
+	Kernel       string            `json:"kernel,omitempty"` // of precompiled images
+	// KernelModuleType is set if only one flavour works for the nodes' GPUs and kernels; else the node decides.
+	KernelModuleType string   `json:"kernelModuleType,omitempty"`
+	Tag              string   `json:"tag"`
+	Running          []string `json:"running,omitempty"` // versions of drivers that labels of the nodes name
+	Nodes            []string `json:"nodes"`
+}
+
+// Without are machines that get no driver for one reason.
+type Without struct {
+	Code   string   `json:"code"` // one of the codes below
+	Reason string   `json:"reason"`
+	Nodes  []string `json:"nodes"`
+}
+
+// The codes of reasons.
+const (
+	NoGPU          = "no-gpu"          // it has none
+	GPUUnknown     = "gpu-unknown"     // nothing has looked whether it has one
+	BadReport      = "bad-report"      // what it says of itself cannot be true, or is incomplete
+	HostDriver     = "host-driver"     // its system has a driver
+	OwnWay         = "own-way"         // its system brings drivers its own way
+	SystemUnknown  = "system-unknown"  // no image of the matrix is for its system
+	NoDriver       = "no-driver"       // the matrix has none for its system and architecture
+	GPUUnsupported = "gpu-unsupported" // no driver for its system drives the GPU
+	GPUsDiffer     = "gpus-differ"     // no driver serves all of its GPUs
+	KernelDrivers  = "kernel"          // no driver that fits its GPU compiles on its kernel
+	NotLabelled    = "not-labelled"    // labels that a selector needs are missing, or out of date
+	Alike          = "not-told-apart"  // no label tells it from a node that needs something else
+)
+
+// answer is what one machine gets: an image, or a reason.
+type answer struct {
+	code, reason string // why it gets nothing; "" if it gets a driver
+	target       matrix.Target
+	kernel       string   // of a precompiled image
+	flavours     []string // that work for its GPUs and kernel, the preferred one first
+	restricted   bool     // flavours are fewer than the driver's
+	class        string   // what its GPUs ask of a driver, for the name of its pool: "", "r470", "open"
+}
+
+// setting is what the pool of a machine has to say, so that machines with the same setting can share one.
+func (a *answer) setting() string {
+	return a.target.Driver.Version + " " + a.target.System.ID + " " + a.kernel + " " + a.moduleType()
+}
+
+// moduleType returns the flavour that the pool must name; "" if the node may decide.
+func (a *answer) moduleType() string {
+	if a.restricted {
+		return a.flavours[0]
+	}
+	return ""
+}
+
+// Decide makes the plan of a fleet.
+func Decide(m *matrix.Matrix, all []nodes.Node, o Options) (*Plan, error) {
+	c, err := newChooser(m, o)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
+	answers := make([]answer, len(all))
+	for i := range all {
+		answers[i] = c.answer(&all[i])
+	}
+	p := &Plan{Schema: Schema, Nodes: len(all), Images: []Image{}, Pools: []Pool{}, Without: []Without{}}
+	if slices.ContainsFunc(all, func(n nodes.Node) bool { return n.Labels != nil }) {
+		p.choosePools(all, answers, o.Precompiled)
+	}
+	p.addImages(all, answers)
+	p.addWithout(all, answers)
+	p.addTaints(all, answers)
+	return p, nil
+}
+
+// addWithout adds the machines that get nothing, by code and reason.
+func (p *Plan) addWithout(all []nodes.Node, answers []answer) {
+	position := map[string]int{}
+	for i, a := range answers {
+		if a.code == "" {
+			continue
+		}
+		key := a.code + "\x00" + a.reason
+		at, ok := position[key]
+		if !ok {
+			at = len(p.Without)
+			position[key] = at
+			p.Without = append(p.Without, Without{Code: a.code, Reason: a.reason})
+		}
+		p.Without[at].Nodes = append(p.Without[at].Nodes, all[i].Name)
+	}
+	slices.SortFunc(p.Without, func(a, b Without) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason))
+	})
+}

@@ -1,0 +1,198 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/goldentest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/cuda"
+	"github.com/driver-container/driver-container/images/fleet"
+	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// at is a time at which R535 is over, R580 and R595 are supported, and R610 is a branch with new features.
+var at = time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)
+
+// rows is the matrix of the tests.
+func rows(t testing.TB) *matrix.Matrix {
+	t.Helper()
+	const file = "testdata/matrix.yaml"
+	text := require.Value(os.ReadFile(file))(t)
+	return require.Value(matrix.Parse(file, text))(t)
+}
+
+func read(t testing.TB, name string) []nodes.Node {
+	t.Helper()
+	f := require.Value(os.Open(filepath.Join("testdata", name)))(t)
+	defer f.Close()
+	return require.Value(nodes.Read(f))(t)
+}
+
+// TestRecorded decides about node lists of the shapes that clouds and distributions have.
+func TestRecorded(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"eks", "gke", "aks", "openshift", "kubeadm"} {
+		for kind, o := range map[string]fleet.Options{"": {At: at}, "-precompiled": {At: at, Precompiled: true}} {
+			t.Run(name+kind, func(t *testing.T) {
+				t.Parallel()
+				all := read(t, name+".json")
+				p := require.Value(fleet.Decide(rows(t), all, o))(t)
+				checkPlan(t, all, p)
+				text := require.Value(json.MarshalIndent(p, "", "  "))(t)
+				goldentest.Compare(t, "testdata/golden/"+name+kind+".json", string(text)+"\n")
+				var values bytes.Buffer
+				if err := p.WriteValues(&values, "registry.example.com/gpu/driver"); err != nil {
+					assert.ErrorIs(t, err, fleet.ErrNoPool)
+					assert.Equalf(t, 0, len(p.Pools), "pools")
+				}
+				goldentest.Compare(t, "testdata/golden/"+name+kind+".yaml", values.String())
+			})
+		}
+	}
+}
+
+// TestHosts decides about hosts without a cluster: images and reasons, no pools.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	all := read(t, "hosts.txt")
+	p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+	checkPlan(t, all, p)
+	goldentest.Compare(t, "testdata/golden/hosts.json", string(require.Value(json.MarshalIndent(p, "", "  "))(t))+"\n")
+	assert.Equalf(t, 0, len(p.Pools), "pools")
+	assert.ErrorIs(t, p.WriteValues(&bytes.Buffer{}, ""), fleet.ErrNoPool)
+}
+
+// checkPlan checks what every plan promises: each machine has an image or a reason, and the pools' selectors
+// choose exactly the nodes that they are for. It evaluates selectors as a scheduler does, with the labels of
+// the list.
+func checkPlan(t testing.TB, all []nodes.Node, p *fleet.Plan) {
+	t.Helper()
+	places := map[string][]string{}
+	for _, im := range p.Images {
+		for _, n := range im.Nodes {
+			places[n] = append(places[n], "image "+im.Tag)
+		}
+	}
+	for _, w := range p.Without {
+		for _, n := range w.Nodes {
+			places[n] = append(places[n], "without "+w.Code)
+		}
+	}
+	assigned := map[string]string{}
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if other, twice := assigned[n]; twice {
+				t.Errorf("%s is in the pools %s and %s", n, other, pool.Name)
+			}
+			assigned[n] = pool.Name
+		}
+	}
+	for _, n := range all {
+		if len(places[n.Name]) != 1 {
+			t.Errorf("%s has the places %v", n.Name, places[n.Name])
+		}
+		var chosen []string
+		for _, pool := range p.Pools {
+			if chooses(p, pool, n) {
+				chosen = append(chosen, pool.Name)
+			}
+		}
+		if want := assigned[n.Name]; strings.Join(chosen, " ") != want {
+			t.Errorf("the pools %v choose %s, which is in %q", chosen, n.Name, want)
+		}
+		if n.Labels != nil && strings.HasPrefix(strings.Join(places[n.Name], ""), "image") != (assigned[n.Name] != "") {
+			t.Errorf("%s has %v and the pool %q", n.Name, places[n.Name], assigned[n.Name])
+		}
+	}
+}
+
+// chooses evaluates a pool's selector and the chart's affinity.
+func chooses(p *fleet.Plan, pool fleet.Pool, n nodes.Node) bool {
+	if n.Labels == nil {
+		return false
+	}
+	for key, value := range pool.NodeSelector {
+		if got, ok := n.Labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return !p.NFD || slices.ContainsFunc(nodes.ChartLabels, func(key string) bool { return n.Labels[key] == "true" })
+}
+
+// TestBranchLabel: the label of driver-build gpus is a limit only where a generation ends.
+func TestBranchLabel(t *testing.T) {
+	t.Parallel()
+	for branch, want := range map[string]string{
+		"R470": "ubuntu2204-r470 470.256.02", "R580": "ubuntu2204-r580 580.173.02", "R595": "ubuntu2204 595.91.07", "R610": "ubuntu2204 595.91.07",
+		"none": "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none",
+	} {
+		text := `{"kind": "NodeList", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.present": "true", "nvidia.com/driver.branch": "` + branch + `",
+			"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04"}},
+			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`
+		all := require.Value(nodes.Read(strings.NewReader(text)))(t)
+		p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+		checkPlan(t, all, p)
+		if len(p.Pools) == 1 {
+			assert.Equalf(t, want, p.Pools[0].Name+" "+p.Pools[0].Driver, "%s", branch)
+		} else {
+			assert.Equalf(t, want, p.Without[0].Reason, "%s", branch)
+		}
+	}
+}
+
+// TestOptions restricts what may be chosen.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	m := rows(t)
+	t4 := read(t, "kubeadm.json")
+	t4 = slices.DeleteFunc(t4, func(n nodes.Node) bool { return n.Name != "deb-t4-1" })
+	for name, c := range map[string]struct {
+		o         fleet.Options
+		want, why string // tag, or reason
+	}{
+		"the newest branch for production":      {fleet.Options{At: at}, "595.91.07-debian12", ""},
+		"one that may be chosen":                {fleet.Options{At: at, Drivers: []string{"580.173.02"}}, "580.173.02-debian12", ""},
+		"the best of those that may be chosen":  {fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}}, "610.57.04-debian12", ""},
+		"after the end of all branches":         {fleet.Options{At: at.AddDate(5, 0, 0)}, "610.57.04-debian12", ""},
+		"the open modules of an old driver":     {fleet.Options{At: at, Drivers: []string{"470.256.02"}, Flavours: []string{"open"}}, "", "no driver that may be chosen is made for debian12 on amd64"},
+		"the proprietary modules of a new one":  {fleet.Options{At: at, Flavours: []string{"proprietary"}}, "595.91.07-debian12", ""},
+		"precompiled: the kernel is in the tag": {fleet.Options{At: at, Precompiled: true}, "595.91.07-6.1.0-56-amd64-debian12", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := require.Value(fleet.Decide(m, t4, c.o))(t)
+			checkPlan(t, t4, p)
+			tag, why := "", ""
+			if len(p.Images) > 0 {
+				tag = p.Images[0].Tag
+			}
+			if len(p.Without) > 0 {
+				why = p.Without[0].Reason
+			}
+			assert.Equalf(t, c.want, tag, "the image")
+			assert.Equalf(t, c.why, why, "the reason")
+		})
+	}
+	for version, want := range map[string]string{"12.0": "535.309.01-debian12", "13.0": "no driver that may be chosen and runs CUDA 13.0 is made for debian12 on amd64"} {
+		release := require.Value(cuda.Require(version, nil))(t)
+		p := require.Value(fleet.Decide(m, t4, fleet.Options{At: at, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
+		got := ""
+		if len(p.Images) > 0 {
+			got = p.Images[0].Tag
+		} else {
+			got = p.Without[0].Reason
+		}
+		assert.Equalf(t, want, got, "CUDA %s", version)
+	}
+	_, err := fleet.Decide(m, t4, fleet.Options{At: at, Drivers: []string{"1.2.3"}})
+	assert.ErrorContains(t, err, `1.2.3`)
+}

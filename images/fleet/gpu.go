@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// need is what the GPUs of a machine ask of a driver. GPUs that are not in the list ask for nothing.
+type need struct {
+	gpus []gpulist.GPU
+	text []string // how they are called
+}
+
+// needOf finds out what GPUs need: by their numbers, or else by their name, or else by what rules of node
+// feature discovery put on the node.
+func needOf(g nodes.GPUs) need {
+	var n need
+	for _, device := range g.Devices {
+		known, ok := gpulist.Lookup(device)
+		if !ok {
+			n.text = append(n.text, fmt.Sprintf("%04x:%04x", gpulist.Vendor, device))
+			continue
+		}
+		n.gpus, n.text = append(n.gpus, known), append(n.text, known.Name)
+	}
+	if len(g.Devices) > 0 {
+		return n
+	}
+	if g.Product != "" {
+		n.text = []string{g.Product}
+		if found, err := gpulist.Find(g.Product); err == nil {
+			n.gpus = sameNeeds(found)
+			return n
+		}
+	}
+	if g.Branch != "" || g.Modules != "" {
+		n.gpus, n.text = []gpulist.GPU{labelled(g)}, append(n.text, "label nvidia.com/driver.branch="+g.Branch)
+	}
+	return n
+}
+
+// labelled is the GPU that labels describe. The label is the newest branch of a matrix that drives the GPU:
+// it is a limit only if it is the last branch of a generation, and not because that matrix had no newer one.
+func labelled(g nodes.GPUs) gpulist.GPU {
+	last := ""
+	if slices.ContainsFunc(gpulist.All(), func(known gpulist.GPU) bool { return known.LastBranch == g.Branch }) {
+		last = g.Branch
+	}
+	flavours := []string{matrix.Proprietary, matrix.Open}
+	if slices.Contains(flavours, g.Modules) {
+		flavours = []string{g.Modules}
+	}
+	return gpulist.GPU{Name: "its GPU", Generation: "it", LastBranch: last, Flavours: flavours}
+}
+
+// sameNeeds returns one of several GPUs with the same name if all need the same, and none if they do not:
+// then the name does not say what the machine needs.
+func sameNeeds(found []gpulist.GPU) []gpulist.GPU {
+	for _, g := range found[1:] {
+		if g.LastBranch != found[0].LastBranch || g.FirstBranch != found[0].FirstBranch || !slices.Equal(g.Flavours, found[0].Flavours) {
+			return nil
+		}
+	}
+	return found[:1]
+}
+
+// flavours returns those of a driver that drive all GPUs.
+func (n need) flavours(t matrix.Target) (fit []string, err error) {
+	for _, f := range t.Flavours {
+		if no := n.check(t.Driver.Version, f); no != nil {
+			err = no
+			continue
+		}
+		fit = append(fit, f)
+	}
+	if len(fit) > 0 {
+		return fit, nil
+	}
+	return nil, err
+}
+
+func (n need) check(driver, flavour string) error {
+	for _, g := range n.gpus {
+		if err := g.Check(driver, flavour); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contradicts reports whether the machine has GPUs that need different drivers or flavours.
+func (n need) contradicts() bool {
+	return slices.ContainsFunc(n.gpus, func(g gpulist.GPU) bool { return len(sameNeeds([]gpulist.GPU{n.gpus[0], g})) == 0 })
+}
+
+// class returns what the GPUs ask of a driver, as a word for names: "" if any current driver will do. It
+// follows from the machine alone, so that a name stays when drivers change.
+func (n need) class() string {
+	last, flavours := "", []string{matrix.Proprietary, matrix.Open}
+	for _, g := range n.gpus {
+		if g.LastBranch != "" && (last == "" || g.LastBranch < last) {
+			last = g.LastBranch
+		}
+		flavours = slices.DeleteFunc(flavours, func(f string) bool { return !slices.Contains(g.Flavours, f) })
+	}
+	switch {
+	case last != "":
+		return strings.ToLower(last)
+	case len(flavours) == 1:
+		return flavours[0][:4] // open, prop
+	}
+	return ""
+}
+
+// String returns the names of the GPUs.
+func (n need) String() string {
+	if len(n.text) == 0 {
+		return "unknown"
+	}
+	return strings.Join(n.text, ", ")
+}

@@ -1,0 +1,160 @@
+package nodes
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Labels of nodes.
+const (
+	LabelArch    = "kubernetes.io/arch"
+	LabelArchOld = "beta.kubernetes.io/arch" // before 1.14
+
+	nfd            = "feature.node.kubernetes.io/" // node feature discovery
+	LabelOSID      = nfd + "system-os_release.ID"
+	LabelOSVersion = nfd + "system-os_release.VERSION_ID"
+	LabelOSMajor   = LabelOSVersion + ".major"
+
+	LabelKernel      = nfd + "kernel-version.full"
+	LabelKernelMajor = nfd + "kernel-version.major"
+	LabelKernelMinor = nfd + "kernel-version.minor"
+)
+
+// clouds are labels by which the clouds' own node groups and machine types can be told apart.
+var clouds = []string{
+	"cloud.google.com/gke-accelerator", "cloud.google.com/gke-nodepool", "cloud.google.com/gke-os-distribution",
+	"eks.amazonaws.com/nodegroup", "k8s.amazonaws.com/accelerator",
+	"karpenter.k8s.aws/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-manufacturer", "karpenter.sh/nodepool",
+	"kubernetes.azure.com/accelerator", "kubernetes.azure.com/agentpool", "kubernetes.azure.com/os-sku", "accelerator", "agentpool",
+	"node.openshift.io/os_id", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
+}
+
+// kept says whether a label counts: for a decision, or because a selector may need it.
+func kept(key string) bool {
+	switch {
+	case key == LabelArch, key == LabelArchOld, strings.HasPrefix(key, "nvidia.com/"):
+		return true
+	case strings.HasPrefix(key, nfd):
+		name := key[len(nfd):]
+		return strings.HasPrefix(name, "pci-") || strings.HasPrefix(name, "system-os_release.") || strings.HasPrefix(name, "kernel-version.")
+	}
+	return slices.Contains(clouds, key)
+}
+
+// Presence says whether a node has a GPU.
+type Presence int
+
+// What labels say of GPUs.
+const (
+	Unknown Presence = iota // nothing has looked
+	Absent
+	Present
+)
+
+// GPUs is what is known of the GPUs of a machine.
+type GPUs struct {
+	Presence Presence
+	// Label is a label that only nodes with a GPU have; "" if the chart's own rule finds the node, and
+	// for hosts.
+	Label   string
+	Devices []uint16 // PCI numbers, rising; nil if they are not known
+	Product string   // name of the GPUs, where GPU feature discovery has labelled the node
+	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", "open".
+	Branch, Modules string
+	HostDriver      bool // the node has a driver that no container brought
+}
+
+// ChartLabels are labels of which the chart wants one to be "true".
+var ChartLabels = []string{nfd + "pci-10de.present", nfd + "pci-0302_10de.present", nfd + "pci-0300_10de.present", "nvidia.com/gpu.present"}
+
+// gpuLabels are labels of clouds that only nodes with NVIDIA's GPUs have, with the value; "": any.
+var gpuLabels = []struct{ key, value string }{
+	{"cloud.google.com/gke-accelerator", ""}, {"karpenter.k8s.aws/instance-gpu-name", ""}, {"karpenter.k8s.aws/instance-gpu-manufacturer", "nvidia"},
+	{"k8s.amazonaws.com/accelerator", ""}, {"kubernetes.azure.com/accelerator", "nvidia"}, {"accelerator", "nvidia"},
+}
+
+// Driver returns the version of the driver that serves the node, as the driver's own labels say, or those of
+// GPU feature discovery; "" if neither does.
+func (n *Node) Driver() string {
+	return cmp.Or(n.Labels["nvidia.com/driver.version.full"], n.Labels["nvidia.com/cuda.driver-version.full"])
+}
+
+// gpusOf reads the labels of a node. capacity is what its device plugin has announced.
+func gpusOf(labels map[string]string, capacity jsontext.Value) GPUs {
+	g := GPUs{
+		Product: labels["nvidia.com/gpu.product"], Branch: labels["nvidia.com/driver.branch"], Modules: labels["nvidia.com/driver.modules"],
+		HostDriver: labels["nvidia.com/gpu.deploy.driver"] == "pre-installed",
+	}
+	looked := false
+	for key, value := range labels {
+		if strings.HasPrefix(key, nfd) {
+			looked = true
+		}
+		device, gpu := pciDevice(key)
+		if !gpu || value != "true" {
+			continue
+		}
+		g.Presence = Present
+		if device != 0 {
+			g.Devices = append(g.Devices, device)
+		}
+	}
+	slices.Sort(g.Devices)
+	g.Devices = slices.Compact(g.Devices)
+	for _, key := range ChartLabels {
+		if labels[key] == "true" {
+			g.Presence = Present
+			return g
+		}
+	}
+	for _, l := range gpuLabels {
+		if value, ok := labels[l.key]; ok && (value == l.value || l.value == "" && value != "") {
+			g.Presence, g.Label = Present, l.key
+			return g
+		}
+	}
+	switch announced := strings.Trim(string(capacity), `"`); {
+	case g.Presence == Present:
+	case announced != "" && announced != "0" && announced != "null":
+		g.Presence = Present
+	case looked:
+		g.Presence = Absent
+	}
+	return g
+}
+
+// pciDevice reads a label of node feature discovery about PCI devices: pci-<fields>.present, where
+// the fields are those of its deviceLabelFields that are set, in their order: class, vendor,
+// device, and the subsystem's. gpu is false for devices of other vendors, and for NVIDIA's that are
+// no GPUs (NVSwitch, audio).
+func pciDevice(key string) (device uint16, gpu bool) {
+	name, ok := strings.CutPrefix(key, nfd+"pci-")
+	if !ok {
+		return 0, false
+	}
+	if name, ok = strings.CutSuffix(name, ".present"); !ok {
+		return 0, false
+	}
+	fields := strings.Split(name, "_")
+	vendor := slices.Index(fields, "10de")
+	switch {
+	case vendor < 0 || vendor > 1:
+		return 0, false
+	case vendor == 1 && !gpuClass(fields[0]):
+		return 0, false
+	case len(fields) > vendor+1:
+		n, err := strconv.ParseUint(fields[vendor+1], 16, 16)
+		if err != nil || len(fields[vendor+1]) != 4 {
+			return 0, false
+		}
+		return uint16(n), true
+	}
+	return 0, true
+}
+
+// gpuClass says whether a PCI class is that of GPUs: VGA controller or 3D controller.
+func gpuClass(class string) bool { return class == "0300" || class == "0302" }

@@ -1,0 +1,55 @@
+package gpulist
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// RefusedError says that a driver does not drive a GPU.
+type RefusedError struct {
+	GPU             GPU
+	Driver, Flavour string
+	Reason          string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("driver %s does not drive %s (%s): %s", e.Driver, e.GPU.Name, e.GPU.ID(), e.Reason)
+}
+
+// Check returns a [RefusedError] if a release of the driver ("535.261.03") with modules of a flavour does not
+// drive the GPU. With the flavour "" any flavour will do. A driver whose version has no number passes.
+func (g GPU) Check(driver, flavour string) error {
+	refused := func(format string, args ...any) error {
+		return &RefusedError{GPU: g, Driver: driver, Flavour: flavour, Reason: fmt.Sprintf(format, args...)}
+	}
+	number := BranchNumber(driver)
+	if last := BranchNumber(g.LastBranch); number > 0 && last > 0 && number > last {
+		return refused("%s is the last branch that drives it", g.LastBranch)
+	}
+	if first := BranchNumber(g.FirstBranch); number > 0 && number < first {
+		return refused("%s (%s) is in no list before that of %s", g.Chip, g.Generation, g.FirstBranch)
+	}
+	if flavour != "" && !slices.Contains(g.Flavours, flavour) {
+		return refused("it needs the %s modules", strings.Join(g.Flavours, " or "))
+	}
+	if number > 0 && number < firstOpen && !slices.Contains(g.Flavours, Proprietary) {
+		return refused("it needs the open modules, which came with R%d", firstOpen)
+	}
+	return nil
+}
+
+// firstOpen is the first branch with open modules.
+const firstOpen = 515
+
+// BranchNumber returns the number of a branch or version: 470 for "R470" and "470.256.02"; 0 if
+// there is none.
+func BranchNumber(s string) int {
+	first, _, _ := strings.Cut(strings.TrimPrefix(s, "R"), ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
+}

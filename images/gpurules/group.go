@@ -1,0 +1,154 @@
+package gpurules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// group is all GPUs of a generation with the same last branch and flavours.
+type group struct {
+	gpulist.GPU               // one that stands for all: with the newest first branch of them
+	variable    string        // of the rule, read by the rule about conflicts: "kepler_r367"
+	members     []gpulist.GPU // none: the GPUs that are not in the list
+	branch      string        // the labels
+	modules     string
+}
+
+// groups returns the groups in the order of their rules. A later rule overrides the labels of an earlier one,
+// so on a node with several kinds of GPUs the label is what fits all: the lowest branch, and at the same
+// branch the one flavour that is needed. Groups without a driver come first: they do not count beside GPUs
+// that have one.
+func groups(m *matrix.Matrix, all []gpulist.GPU) []group {
+	byKey := map[string]*group{}
+	for _, g := range all {
+		key := strings.Join(append([]string{g.Generation, g.LastBranch}, g.Flavours...), " ")
+		if g.Generation == gpulist.PreFermi {
+			key = g.Generation // whatever their branch: no driver of a matrix is as old
+		}
+		of := byKey[key]
+		if of == nil {
+			of = &group{GPU: g}
+			byKey[key] = of
+		}
+		of.members = append(of.members, g)
+		if gpulist.BranchNumber(g.FirstBranch) > gpulist.BranchNumber(of.FirstBranch) {
+			of.GPU = g
+		}
+	}
+	byKey[""] = &group{GPU: gpulist.Unknown(0)}
+	var sorted []group
+	for _, g := range byKey {
+		answer := For(m, g.GPU)
+		g.branch, g.modules = cmp.Or(answer.Branch, ModulesNone), answer.Modules
+		g.variable = g.name()
+		sorted = append(sorted, *g)
+	}
+	slices.SortFunc(sorted, func(a, b group) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(gpulist.BranchNumber(a.branch), gpulist.BranchNumber(b.branch)),
+			cmp.Compare(flavourRank(a), flavourRank(b)), -cmp.Compare(age(a.Generation), age(b.Generation)), cmp.Compare(a.variable, b.variable))
+	})
+	return sorted
+}
+
+// Summed is GPUs of a generation for which a matrix has the same: one of them stands for all.
+type Summed struct {
+	Answer
+	Count int
+}
+
+// Summary returns what a matrix has for each generation, the newest first; GPUs that differ from most of
+// their generation have lines of their own.
+func Summary(m *matrix.Matrix) []Summed {
+	var lines []Summed
+	for _, g := range groups(m, gpulist.All()) {
+		if len(g.members) > 0 {
+			lines = append(lines, Summed{Answer: For(m, g.example()), Count: len(g.members)})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b Summed) int {
+		return cmp.Or(-cmp.Compare(age(a.Generation), age(b.Generation)), -cmp.Compare(a.Count, b.Count))
+	})
+	return lines
+}
+
+// example returns the first GPU of the group in NVIDIA's lists, or else the first that has a name.
+func (g group) example() gpulist.GPU {
+	if i := slices.IndexFunc(g.members, func(m gpulist.GPU) bool { return m.Lists != "" }); i >= 0 {
+		return g.members[i]
+	}
+	return g.members[max(0, slices.IndexFunc(g.members, func(m gpulist.GPU) bool {
+		return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved")
+	}))]
+}
+
+// name returns a name for the rule of the group and its variable.
+func (g group) name() string {
+	name := strings.ReplaceAll(strings.ToLower(g.Generation), "-", "_")
+	switch usual := generationOf(g.Generation); {
+	case g.Generation == gpulist.PreFermi:
+	case g.LastBranch != usual.LastBranch:
+		name += "_" + strings.ToLower(g.LastBranch)
+	case len(g.Flavours) < len(usual.Flavours):
+		name += "_" + g.Flavours[0]
+	}
+	return name
+}
+
+// generationOf returns what is usual in a generation: the last branch and the flavours of most of its GPUs.
+func generationOf(name string) gpulist.GPU {
+	count, best := map[string]int{}, gpulist.GPU{}
+	most := 0
+	for _, g := range gpulist.All() {
+		if g.Generation != name {
+			continue
+		}
+		key := g.LastBranch + strings.Join(g.Flavours, "")
+		if count[key]++; count[key] > most {
+			most, best = count[key], g
+		}
+	}
+	return best
+}
+
+// rank puts groups without a driver before all others.
+func rank(g group) int {
+	if g.branch == ModulesNone {
+		return 0
+	}
+	return 1
+}
+
+// flavourRank puts groups that take any flavour before those that need one.
+func flavourRank(g group) int {
+	if g.modules == ModulesAny {
+		return 0
+	}
+	return 1
+}
+
+// age is higher for newer generations.
+func age(generation string) int {
+	if i := slices.Index(gpulist.Generations(), generation); i >= 0 {
+		return i
+	}
+	return len(gpulist.Generations()) // unknown
+}
+
+// conflicts returns the pairs of groups that have drivers, but none in common.
+func conflicts(m *matrix.Matrix, all []group) (pairs [][2]group) {
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if rank(a) == 0 || rank(b) == 0 {
+				continue
+			}
+			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok {
+				pairs = append(pairs, [2]group{a, b})
+			}
+		}
+	}
+	return pairs
+}

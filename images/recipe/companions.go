@@ -1,0 +1,155 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// CompanionsLayer is the name of the layer with the sources of companions.
+const CompanionsLayer = "companion sources"
+
+// Companion is a companion that the image compiles, or has compiled: see driverinfo.Companion. Its sources
+// are an archive or a package.
+type Companion struct {
+	Name     string           `json:"name"`
+	Version  string           `json:"version"`
+	Flavours []string         `json:"flavours,omitempty"` // of the driver's modules that it can be compiled against; empty: all
+	Licence  string           `json:"licence"`
+	File     *fetch.File      `json:"file,omitempty"`
+	Package  *distros.Package `json:"package,omitempty"`
+}
+
+// Digest is that of the archive or package, in hexadecimal.
+func (c Companion) Digest() string {
+	switch {
+	case c.File != nil:
+		return c.File.SHA256
+	case c.Package == nil:
+		return "" // not planned yet
+	case c.Package.SHA256 != "":
+		return c.Package.SHA256
+	}
+	return c.Package.SHA512
+}
+
+// describe returns what driver.json says of the companion.
+func (c Companion) describe(sources bool) driverinfo.Companion {
+	d := driverinfo.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest(), Flavours: c.Flavours}
+	if sources {
+		d.Sources = driverinfo.CompanionSources(c.Name, c.Version)
+	}
+	return d
+}
+
+// DescribeCompanions returns what driver.json says of the companions, with or without their sources.
+func (r *Recipe) DescribeCompanions(sources bool) (all []driverinfo.Companion) {
+	for _, c := range r.Companions {
+		all = append(all, c.describe(sources))
+	}
+	return all
+}
+
+// CompanionIDs returns the IDs of the companions that are compiled with the modules of a flavour, as a
+// kbuild.Key has them; "" is any flavour.
+func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
+	for _, name := range driverinfo.Companions() {
+		for _, c := range r.Companions {
+			if c.Name == name && (flavour == "" || c.describe(false).Fits(flavour)) {
+				ids = append(ids, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest()}.ID())
+			}
+		}
+	}
+	return ids
+}
+
+// CompanionNames returns name and version of the companions: "nvidia-fs 2.13.5".
+func (r *Recipe) CompanionNames() (all []string) {
+	for _, c := range r.Companions {
+		all = append(all, c.Name+" "+c.Version)
+	}
+	return all
+}
+
+// companions takes those of the target that fit a flavour of the image: a thin image has not all flavours of
+// its driver.
+func (r *Recipe) companions(t matrix.Target) {
+	for _, c := range t.Companions {
+		if !fitsAny(c, r.Flavours) {
+			continue
+		}
+		of := Companion{Name: c.Name, Version: c.Version, Flavours: c.Flavours, Licence: c.Licence}
+		if c.Archive != nil {
+			of.File = &fetch.File{URL: c.Archive.URL, SHA256: c.Archive.SHA256, Size: c.Archive.Size}
+		}
+		r.Companions = append(r.Companions, of)
+	}
+}
+
+func fitsAny(c matrix.Companion, flavours []string) bool {
+	return len(c.Flavours) == 0 || slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(flavours, f) })
+}
+
+// companionPackages returns what the companions ask of the package repositories. A companion that was named
+// must fit the flavours whose modules the image has.
+func companionPackages(t matrix.Target, r *Recipe) (wants []string, err error) {
+	for _, c := range t.Companions {
+		if c.Named && (!fitsAny(c, r.Flavours) || len(r.Kernels) > 0 && !fitsAny(c, r.PrecompiledFlavours)) {
+			return nil, fmt.Errorf("%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",
+				ErrKernel, c.Name, c.Version, strings.Join(c.Flavours, " or "), strings.Join(r.PrecompiledFlavours, " and "), c.Flavours[0])
+		}
+		if want := c.Wants(t.System.ID); want != "" && fitsAny(c, r.Flavours) {
+			wants = append(wants, want)
+		}
+	}
+	return wants, nil
+}
+
+// pinCompanions adds the packages that a plan found to the companions that come as packages.
+func (r *Recipe) pinCompanions(t matrix.Target, pins []distros.Package) error {
+	for i, c := range r.Companions {
+		if c.File != nil {
+			continue
+		}
+		at := slices.IndexFunc(t.Companions, func(of matrix.Companion) bool { return of.Name == c.Name })
+		found := slices.IndexFunc(pins, func(p distros.Package) bool { return at >= 0 && p.Name == t.Companions[at].Package })
+		if found < 0 {
+			return fmt.Errorf("the package of companion %s %s was not planned", c.Name, c.Version)
+		}
+		pin := pins[found]
+		r.Companions[i].Package = &pin
+	}
+	return nil
+}
+
+// companionPins returns the packages of the companions.
+func (r *Recipe) companionPins() (all []distros.Package) {
+	for _, c := range r.Companions {
+		if c.Package != nil {
+			all = append(all, *c.Package)
+		}
+	}
+	return all
+}
+
+// publicCompanions are companions without the credentials in their addresses.
+func publicCompanions(all []Companion) []Companion {
+	public := slices.Clone(all)
+	for i, c := range public {
+		if c.File != nil {
+			file := *c.File
+			file.URL = publicURL(file.URL)
+			public[i].File = &file
+		}
+		if c.Package != nil {
+			public[i].Package = &publicPackages([]distros.Package{*c.Package})[0]
+		}
+	}
+	return public
+}

@@ -1,0 +1,148 @@
+// Package redistribution refuses to give away what its licence keeps private: images with a driver for vGPU
+// guests do not go to public registries.
+//
+// It knows registries by their names. Whether a repository of such a registry is private, or one of another
+// registry public, cannot be seen from outside, and the package does not ask. It does not read the licence of
+// an image: the label, which the build takes from the matrix, says whose it is.
+package redistribution
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+)
+
+// publicRegistries are those on which repositories are public unless the owner does something about it, or on
+// which all are.
+var publicRegistries = []string{
+	"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "ghcr.io", "quay.io", "public.ecr.aws",
+	"registry.gitlab.com", "nvcr.io", "mcr.microsoft.com", "registry.k8s.io", "codeberg.org", "gitea.com", "ttl.sh",
+}
+
+// PublicError says that an image with a vGPU guest driver would go to a public registry. Nothing was sent.
+type PublicError struct {
+	What       string // the image, or the driver that it would have
+	Licence    string // whose it is: a value of driverinfo.VGPULicences
+	Repository string
+}
+
+func (e *PublicError) Error() string {
+	return fmt.Sprintf("%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: to upload such a driver to a publicly available repository "+
+		"violates NVIDIA's vGPU EULA. Use a private registry; if this repository is private, say so with --allow-public-registry", e.What, e.Licence, e.Repository)
+}
+
+// Check returns a *PublicError if an image of that licence must not go to a repository. licence is "" for
+// images that may go everywhere, and repository may be "".
+func Check(what, licence, repository string) error {
+	if licence == "" || repository == "" || !public(repository) {
+		return nil
+	}
+	return &PublicError{What: what, Licence: licence, Repository: repository}
+}
+
+// public reports whether the registry of a repository or an image is a public one. Names are completed as the
+// registries' clients complete them: "me/driver" is on Docker Hub.
+func public(repository string) bool {
+	r, err := name.ParseReference(repository, name.WeakValidation)
+	if err != nil {
+		return false // refused elsewhere
+	}
+	host, _, _ := strings.Cut(r.Context().RegistryStr(), ":")
+	return slices.Contains(publicRegistries, strings.ToLower(strings.TrimSuffix(host, ".")))
+}
+
+// Artifact is an image, an index of images, or any other artifact.
+type Artifact interface{ RawManifest() ([]byte, error) }
+
+// CheckArtifact is Check of an image, or of all images of an index. It reads the artifact only if the
+// registry is a public one.
+func CheckArtifact(what, repository string, open func() (Artifact, error)) error {
+	if !public(repository) {
+		return nil
+	}
+	a, err := open()
+	if err != nil {
+		return err
+	}
+	licence, err := artifactLicence(a)
+	if err != nil {
+		return fmt.Errorf("read whose licence %s needs: %w", what, err)
+	}
+	return Check(what, licence, repository)
+}
+
+// CheckDocument is Check of a manifest or an index as it is written.
+func CheckDocument(what, repository string, document []byte) error {
+	return Check(what, annotated(document), repository)
+}
+
+// annotated returns the licence that the annotations of a manifest or an index name, "" for none.
+func annotated(document []byte) string {
+	var m struct {
+		Annotations map[string]string `json:"annotations"`
+		Manifests   []struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"manifests"`
+	}
+	if json.Unmarshal(document, &m) != nil {
+		return ""
+	}
+	if licence := m.Annotations[driverinfo.VGPULabel]; licence != "" {
+		return licence
+	}
+	for _, below := range m.Manifests {
+		if licence := below.Annotations[driverinfo.VGPULabel]; licence != "" {
+			return licence
+		}
+	}
+	return ""
+}
+
+// artifactLicence asks annotations and the labels of images: tools that convert images drop the annotations.
+func artifactLicence(a Artifact) (string, error) {
+	raw, err := a.RawManifest()
+	if err != nil {
+		return "", err
+	}
+	if licence := annotated(raw); licence != "" {
+		return licence, nil
+	}
+	switch a := a.(type) {
+	case v1.Image:
+		config, err := a.ConfigFile()
+		if err != nil {
+			return "", err
+		}
+		return config.Config.Labels[driverinfo.VGPULabel], nil
+	case v1.ImageIndex:
+		return indexLicence(a)
+	}
+	return "", nil
+}
+
+// indexLicence asks the images of an index.
+func indexLicence(index v1.ImageIndex) (string, error) {
+	m, err := index.IndexManifest()
+	if err != nil {
+		return "", err
+	}
+	for _, d := range m.Manifests {
+		if !d.MediaType.IsImage() {
+			continue
+		}
+		img, err := index.Image(d.Digest)
+		if err != nil {
+			return "", err
+		}
+		if licence, err := artifactLicence(img); licence != "" || err != nil {
+			return licence, err
+		}
+	}
+	return "", nil
+}

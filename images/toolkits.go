@@ -1,0 +1,125 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/toolkit"
+)
+
+// ToolkitKernel is a kernel whose modules an image can compile, and that image.
+type ToolkitKernel struct {
+	toolkit.Kernel
+	Ref   string      // the image as it was named
+	Image recipe.Base // what is pinned of it
+}
+
+// ToolkitKernels lists the kernels of images with headers and a compiler, in the order of the images and each
+// kernel once. The content of an image is read once and then kept in the cache by its digest. Errors:
+// toolkit.ErrUnsuitable, those of registry.Client.Base, those of package rootfs.
+func (p *Planner) ToolkitKernels(ctx context.Context, refs []string, arch string) (all []ToolkitKernel, err error) {
+	for _, ref := range refs {
+		found, image, err := p.openToolkit(ctx, ref, arch)
+		if err == nil {
+			err = found.Check()
+		}
+		if _, ok := errors.AsType[*oci.PlatformError](err); ok {
+			err = fmt.Errorf("%w: name the architecture of the image with --arch", err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kernels of the image %s: %w", ref, err)
+		}
+		for _, k := range found.Kernels {
+			if !slices.ContainsFunc(all, func(o ToolkitKernel) bool { return o.Release == k.Release }) {
+				all = append(all, ToolkitKernel{k, ref, image})
+			}
+		}
+	}
+	return all, nil
+}
+
+// openToolkit reads what an image can compile for. Its layers are downloaded only if the cache does not know
+// the image yet.
+func (p *Planner) openToolkit(ctx context.Context, ref, arch string) (found toolkit.Toolkit, image recipe.Base, err error) {
+	step := p.Observe.Begin(ref, "kernels of the image")
+	cached := false
+	defer func() { err = step.End(cached, err) }()
+	base, err := p.Registry.Look(ctx, ref, arch)
+	if err == nil {
+		if found, cached = toolkit.Cached(p.Store, base.Digest.String()); !cached {
+			base, err = p.Registry.Base(ctx, ref, arch)
+		}
+	}
+	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
+		return found, image, fmt.Errorf("%w: %w", toolkit.ErrUnsuitable, err)
+	}
+	if err != nil {
+		return found, image, err
+	}
+	image = recipe.Base{Name: base.Name, Digest: base.Digest.String(), Location: base.Name + "@" + base.Digest.String()}
+	if oci.IsLocal(ref) {
+		image.Name, image.Location = "", ref
+	}
+	if !cached {
+		found, err = toolkit.Read(ctx, p.Store, base.Image, image.Digest, arch, step)
+	}
+	for _, b := range found.Broken {
+		step.Note(fmt.Sprintf("kernel %s is left out: %s", b.Kernel, b.Reason))
+	}
+	return found, image, err
+}
+
+// toolkits pins the images of the kernels of a plan.
+func (p *Planner) toolkits(ctx context.Context, arch string, o recipe.Options) (map[string]recipe.Base, error) {
+	if len(o.KernelFrom) == 0 || len(o.Kernels) == 0 {
+		return nil, nil
+	}
+	offered, err := p.ToolkitKernels(ctx, o.KernelFrom, arch)
+	if err != nil {
+		return nil, err
+	}
+	pins := map[string]recipe.Base{}
+	for _, release := range o.Kernels {
+		i := slices.IndexFunc(offered, func(k ToolkitKernel) bool { return k.Release == release })
+		if i < 0 {
+			return nil, NoToolkitError(release, offered)
+		}
+		pins[release] = offered[i].Image
+	}
+	return pins, nil
+}
+
+// NoToolkitError is the error for a kernel that none of the images has.
+func NoToolkitError(release string, offered []ToolkitKernel) error {
+	var have []string
+	for _, k := range offered {
+		have = append(have, k.Release)
+	}
+	return fmt.Errorf("%w: %q: no image of --kernel-from has its headers; they have %s", recipe.ErrKernel, release, strings.Join(have, ", "))
+}
+
+// toolkit opens the image that a kernel is compiled in, and makes sure that it is the one that was planned.
+// It also returns the search path for the image's programs.
+func (b *Builder) toolkit(ctx context.Context, pinned recipe.Base, arch string) (img v1.Image, searchPath string, err error) {
+	found, err := b.bases.Get(ctx, "toolkit "+pinned.Location+" "+arch, func() (*registry.Base, error) { return b.Registry.Base(ctx, pinned.Location, arch) })
+	if err != nil {
+		return nil, "", fmt.Errorf("image to compile in: %w", err)
+	}
+	if got := found.Digest.String(); got != pinned.Digest {
+		return nil, "", fmt.Errorf("the image to compile in, %s, is %s now, but was planned as %s: plan again", pinned.Location, got, pinned.Digest)
+	}
+	config, err := found.Image.ConfigFile()
+	if err != nil {
+		return nil, "", fmt.Errorf("configuration of %s: %w", pinned.Location, err)
+	}
+	return found.Image, toolkit.SearchPath(config.Config.Env), nil
+}

@@ -1,0 +1,23 @@
+package verify
+
+import (
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// checkGuest: a vGPU guest without a working licence daemon becomes slow without an error, and an image
+// without the label may be published by mistake.
+func checkGuest(s *subject, find finder) {
+	label := s.config.Config.Labels[recipe.LabelVGPU]
+	info, err := driverinfo.Read(s.tree.OpenFS())
+	if err == nil && info.VGPU != label {
+		find(Error, driverinfo.Path, "vgpu is %q, the label %s says %q", info.VGPU, recipe.LabelVGPU, label)
+	}
+	_, ok := s.which(recipe.Gridd)
+	switch {
+	case label != "" && !ok:
+		find(Error, recipe.Gridd, "is not there, or cannot be executed: a vGPU guest gets no licence without it")
+	case label == "" && ok:
+		find(Warning, recipe.Gridd, "is the licence daemon of vGPU guests, but the image has no label %s: nothing keeps it from public registries", recipe.LabelVGPU)
+	}
+}

@@ -1,0 +1,176 @@
+package buildtree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/driver-container/driver-container/kmod"
+)
+
+// maxTrees bounds how many folders one tree of headers may lead to. Debian's leads to three.
+const maxTrees = 16
+
+// Copy copies the headers, with every folder that they link to, into the new folder dir, which must not exist
+// and serves as their root. It returns the headers as found there. Headers outside the container's own root
+// need this, such as the host's below /proc/1/root: make cannot work in a folder whose path does not begin at
+// make's root, and such a folder cannot be bound into another mount namespace. The headers of one kernel are
+// about 60 MB. After an error nothing is left.
+func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("copy the headers of kernel %s from the %s: %w", h.Release, h.Origin, err), os.RemoveAll(dir))
+		}
+	}()
+	todo := []string{h.inRoot(h.Build), h.inRoot(h.Source)}
+	done := map[string]bool{}
+	for len(todo) > 0 {
+		tree := todo[0]
+		todo = todo[1:]
+		if underAny(done, tree) {
+			continue
+		}
+		if len(done) == maxTrees {
+			return Headers{}, fmt.Errorf("they lead to more than %d other folders", maxTrees)
+		}
+		done[tree] = true
+		links, err := h.copyTree(ctx, tree, dir)
+		if err != nil {
+			return Headers{}, err
+		}
+		todo = append(todo, links...)
+	}
+	if err := h.linkBuild(dir); err != nil {
+		return Headers{}, err
+	}
+	return Find(h.Release, []Root{{Dir: dir, Name: h.Origin}})
+}
+
+// inRoot converts a path of this process to one in the headers' root, without a leading slash.
+func (h Headers) inRoot(path string) string {
+	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.RootDir, "/")), "/")
+}
+
+func underAny(done map[string]bool, path string) bool {
+	for ; path != "." && path != "/"; path = filepath.Dir(path) {
+		if done[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// copyTree copies one folder to the same place below dir. It copies links unchanged and returns the existing
+// folders outside the tree that they lead to.
+func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string, err error) {
+	root, err := os.OpenRoot(filepath.Join(h.RootDir, tree))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	to := filepath.Join(dir, tree)
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return nil, err
+	}
+	dst, err := os.OpenRoot(to)
+	if err != nil {
+		return nil, err
+	}
+	defer dst.Close()
+	return links, fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		switch e.Type() {
+		case fs.ModeDir:
+			err = dst.Mkdir(path, 0o755)
+			if errors.Is(err, fs.ErrExist) { // an earlier tree lies inside this one
+				err = nil
+			}
+			return err
+		case 0:
+			err = CopyFile(root, dst, path)
+			if errors.Is(err, fs.ErrExist) {
+				err = nil
+			}
+			return err
+		case fs.ModeSymlink:
+			if outside := h.linkedFolder(tree, path); outside != "" {
+				links = append(links, outside)
+			}
+			text, err := root.Readlink(path)
+			if err == nil {
+				err = dst.Symlink(text, path)
+			}
+			if errors.Is(err, fs.ErrExist) {
+				err = nil
+			}
+			return err
+		}
+		return nil // sockets and the like are not headers
+	})
+}
+
+// linkedFolder returns the folder outside of tree that a link in tree leads to (for a link to a file, the
+// file's folder); "" if there is none.
+func (h Headers) linkedFolder(tree, link string) string {
+	path, err := kmod.Within(h.RootDir, filepath.Join(tree, link))
+	if err != nil {
+		return ""
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	path = h.inRoot(path)
+	if path == tree || strings.HasPrefix(path, tree+"/") || !strings.HasPrefix(path, "usr/") || strings.Count(path, "/") < 2 {
+		return "" // inside the tree, or not a folder of headers: never all of /usr/lib
+	}
+	return path
+}
+
+// linkBuild creates lib/modules/<release>/build and source, so that Find finds the copied trees there.
+func (h Headers) linkBuild(dir string) error {
+	modulesDir := filepath.Join(dir, "lib/modules", h.Release)
+	if err := os.MkdirAll(modulesDir, 0o755); err != nil {
+		return err
+	}
+	for name, path := range map[string]string{"build": h.Build, "source": h.Source} {
+		if err := os.Symlink("/"+h.inRoot(path), filepath.Join(modulesDir, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// CopyFile copies a regular file of a tree, with its executable bits, to the same path of another one, where
+// it must not exist.
+func CopyFile(src, dst *os.Root, path string) (err error) {
+	in, err := src.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := dst.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644|info.Mode()&0o111)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := out.Close(); err == nil {
+			err = closed
+		}
+	}()
+	_, err = io.Copy(out, in) // by copy_file_range, so that file systems that can share the blocks
+	return err
+}

@@ -1,0 +1,156 @@
+// Package config is the configuration of an instance: what flags, environment and the image say, with the
+// documented defaults and a check. It reads no flags and no files.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/driver-container/driver-container/node/fabric"
+	"github.com/driver-container/driver-container/node/vgpu"
+)
+
+// Values of Config.OnBusy: what to do if the driver is in use at a stop and stays so.
+const (
+	BusyDetach = "detach" // leave everything in place for a successor, exit code 0
+	BusyFail   = "fail"   // the same, exit code 14
+	BusyWait   = "wait"   // continue to wait, until a second signal or SIGKILL
+)
+
+// Values of Config.OnPreflight: what to do if a check before the start finds the node unfit.
+const (
+	PreflightExit = "exit" // end: exit code 11 or 13
+	PreflightWait = "wait" // stay, not ready, and check again
+)
+
+// Values of Config.RootKind: how the driver root is served.
+const (
+	RootMount = "mount" // by a mount, which needs a privileged container
+	RootLink  = "link"  // by a link to the host's storage
+)
+
+// Values of Config.GPUInit: what a GPU that does not come up means.
+const (
+	GPURequire = "require" // not ready until it comes up
+	GPUWarn    = "warn"    // ready, with a warning
+)
+
+// Config is the configuration from flags, environment and the image. Paths are those inside of the container.
+type Config struct {
+	Pod, Image, Host     string // for messages and the lock's holder; may be empty
+	PodNamespace, PodUID string // the same
+
+	Run         string // folder shared with the host: /run/nvidia
+	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
+	RootKind    string // how the driver root is served: RootMount or RootLink
+	Drivers     string // folder with <module>.conf: /drivers
+	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
+	KernelHooks string // folder of the host's hooks for new kernels, if mounted: /run/kernel/postinst.d
+
+	ModuleType    string   // auto, open or proprietary
+	DRM           bool     // load nvidia-drm too
+	RDMA          bool     // load nvidia-peermem if there is a Mellanox device
+	GDS           bool     // load nvidia-fs: GPUDirect Storage
+	GDRCopy       bool     // load gdrdrv: GDRCopy
+	UnloadNouveau bool     // unload nouveau if it is loaded and unused
+	SkipPreflight []string // names of checks that must not block
+	OnPreflight   string   // PreflightExit or PreflightWait
+	MaxThreads    int      // of the compiler; 0: from the limits of the container
+	NoCompile     bool     // never compile: modules of the image or the cache only
+	Fetch         bool     // fetch headers from repositories if they are nowhere else
+
+	// Toolkit is the folder that is shared with a Driver Toolkit container, which compiles; "": there is none.
+	Toolkit        string
+	ToolkitTimeout time.Duration // how long that container may be silent
+	ToolkitMissing string        // name of the toolkit's image that the cluster lacks, so that nothing is waited for; "": it is there
+
+	// SigningKey is the file with the private key for modules that are compiled here; "": they stay unsigned.
+	SigningKey            string
+	SigningCert           string                 // file with its certificate; "": it is in the key's file
+	SigningPassphraseFile string                 // file with the key's passphrase
+	SigningPassphrase     func() ([]byte, error) // returns the passphrase if no file has it; nil: there is none
+
+	LockTimeout time.Duration // how long to wait for the node's lock
+	Grace       time.Duration // how long a stop may take; 0: some seconds less than the pod's grace period
+	OnBusy      string        // BusyDetach, BusyFail or BusyWait
+	GPUInit     string        // GPURequire or GPUWarn
+	Persistence bool          // run nvidia-persistenced if the image has it
+	Digest      string        // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
+	VGPU        bool          // DRIVER_TYPE=vgpu, or the image says so: licence and topology daemons
+	VGPULicence string        // vgpu.LicenceWarn or LicenceRequire
+	VGPUStrict  bool          // DISABLE_VGPU_VERSION_CHECK=false: no start with a guest driver that may not fit the host
+
+	Fabric         string            // fabric.Auto, fabric.External or fabric.Ignore
+	FabricMode     string            // FABRIC_MODE of the fabric manager; "": as its configuration says
+	FabricSettings map[string]string // further settings of the fabric manager: NVFM_CONFIG_*, without that prefix
+	IMEX           string            // fabric.IMEXOff, IMEXChannel or IMEXService
+}
+
+// Defaults returns the documented default values.
+func Defaults() Config {
+	return Config{
+		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
+		KernelHooks: "/run/kernel/postinst.d", RootKind: RootMount,
+		ModuleType: "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
+		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true, VGPULicence: vgpu.LicenceWarn, Fabric: fabric.Auto, IMEX: fabric.IMEXOff,
+	}
+}
+
+// ErrConfig marks mistakes in flags, environment or mounted files that the operator of the node has to
+// correct.
+var ErrConfig = errors.New("bad configuration")
+
+// Check returns an error for values that cannot be intended.
+func (c Config) Check() error {
+	var errs []error
+	oneOf := func(flag, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be one of %v", flag, value, allowed))
+		}
+	}
+	oneOf("--kernel-module-type (KERNEL_MODULE_TYPE)", c.ModuleType, "auto", "open", "proprietary")
+	oneOf("--driver-root (DRIVER_ROOT_KIND)", c.RootKind, RootMount, RootLink)
+	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
+	oneOf("--preflight-on-failure (DRIVER_PREFLIGHT_ON_FAILURE)", c.OnPreflight, PreflightExit, PreflightWait)
+	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)
+	oneOf("--vgpu-licence (DRIVER_VGPU_LICENCE)", c.VGPULicence, vgpu.LicenceWarn, vgpu.LicenceRequire)
+	oneOf("--fabric (DRIVER_FABRIC)", c.Fabric, fabric.Auto, fabric.External, fabric.Ignore)
+	oneOf("--fabric-mode (FABRIC_MODE)", c.FabricMode, append([]string{""}, fabric.Modes()...)...)
+	oneOf("--imex (DRIVER_IMEX)", c.IMEX, fabric.IMEXModes()...)
+	if c.MaxThreads < 0 {
+		errs = append(errs, fmt.Errorf("--max-threads (MAX_THREADS) is %d; it must not be negative", c.MaxThreads))
+	}
+	if c.SigningKey == "" && (c.SigningCert != "" || c.SigningPassphraseFile != "") {
+		errs = append(errs, errors.New("--module-signing-cert or --module-signing-passphrase-file is given without --module-signing-key"))
+	}
+	if c.LockTimeout <= 0 || c.Grace < 5*time.Second && c.Grace != 0 {
+		errs = append(errs, fmt.Errorf("--lock-timeout is %s and --grace is %s; the first must be positive, the second at least 5s, or 0", c.LockTimeout, c.Grace))
+	}
+	if c.Toolkit != "" && (!filepath.IsAbs(c.Toolkit) || c.ToolkitTimeout <= 0) {
+		errs = append(errs, fmt.Errorf("--toolkit-dir is %q and --toolkit-timeout is %s; the first must be an absolute path, the second positive", c.Toolkit, c.ToolkitTimeout))
+	}
+	for flag, dir := range map[string]string{"--run-dir": c.Run, "--state-dir": c.StateDir} {
+		if !filepath.IsAbs(dir) {
+			errs = append(errs, fmt.Errorf("%s is %q; it must be an absolute path", flag, dir))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
+	}
+	return nil
+}
+
+// HasToolkit reports whether a Driver Toolkit container is to compile.
+func (c Config) HasToolkit() bool { return c.Toolkit != "" && c.ToolkitMissing == "" }
+
+// PodText returns the pod as NAMESPACE/NAME, or its name alone if the namespace is unknown; "" outside of a
+// pod.
+func (c Config) PodText() string {
+	if c.Pod == "" || c.PodNamespace == "" {
+		return c.Pod
+	}
+	return c.PodNamespace + "/" + c.Pod
+}

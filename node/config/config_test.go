@@ -1,0 +1,23 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+)
+
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	assert.NoError(t, Defaults().Check())
+	bad := Defaults()
+	bad.ModuleType, bad.OnBusy, bad.GPUInit, bad.MaxThreads, bad.Grace, bad.Run, bad.StateDir, bad.OnPreflight = "closed", "", "x", -1, time.Second, "run", "", "stay"
+	err := bad.Check()
+	for _, want := range []string{"KERNEL_MODULE_TYPE", "--on-busy", "--gpu-init", "DRIVER_PREFLIGHT_ON_FAILURE", "--max-threads", "--grace", "--run-dir", "--state-dir"} {
+		if err == nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not in %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package drivertoolkit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
+	"github.com/driver-container/driver-container/ci/require"
+)
+
+// TestBrokenToolkit: a toolkit that cannot compile for the node's kernel says why, and raises the flag that
+// NVIDIA's containers look at.
+func TestBrokenToolkit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		release string
+		spoil   func(p *pod) error
+		want    string
+	}{
+		"another kernel": {"5.14.0-427.13.1.el9_4.x86_64", nil,
+			"the toolkit is for kernel 5.14.0-427.13.1.el9_4.x86_64, the node runs " + kbuildtest.Kernel + "; is the node being upgraded"},
+		"no headers":  {kbuildtest.Kernel, func(p *pod) error { return os.RemoveAll(p.toolkit + "/usr") }, "the toolkit has headers of no kernel; the node runs " + kbuildtest.Kernel},
+		"no compiler": {kbuildtest.Kernel, func(p *pod) error { return os.Remove(p.toolkit + "/bin/gcc-12") }, "no compiler for this kernel: it was built with gcc 12.2.0"},
+		"half of the headers": {kbuildtest.Kernel, func(p *pod) error {
+			return os.Remove(p.toolkit + "/usr/src/linux-headers-" + kbuildtest.Kernel + "/scripts/mod/modpost")
+		}, "scripts/mod/modpost is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t, c.release, "cp KOS/*.ko .")
+			if c.spoil != nil {
+				require.NoError(t, c.spoil(p))
+			}
+			p.run()
+			_, err := p.compile(nil)
+			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			p.wait("the flag", func() bool { return p.has(broken) })
+			assert.Equal(t, false, p.has(built) || p.has(started))
+		})
+	}
+}
+
+// TestSilent: a toolkit container that never comes, or dies and stays away, is not waited for without end.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "sleep 60")
+	short := func(o *Options, _ *Job) { o.Timeout = 400 * time.Millisecond }
+	_, err := p.compile(short)
+	assert.ErrorContains(t, err, "did not begin within 400ms")
+	c := p.run()
+	go func() {
+		p.wait("the compile", func() bool { return strings.Contains(p.read(answerFile), `"started"`) })
+		c.kill()
+	}()
+	_, err = p.compile(func(o *Options, _ *Job) { o.Timeout = 2 * time.Second })
+	assert.ErrorContains(t, err, "it began to compile and gave no sign of life for 2s")
+	assert.Containsf(t, p.read(requestFile), "does not wait", "the request is not withdrawn")
+}
+
+// TestUnusableFolder: each is an error that says what to do, and nothing is waited for.
+func TestUnusableFolder(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "")
+	for name, c := range map[string]struct {
+		make func(t *testing.T) string
+		want string
+	}{
+		"missing": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "mount one emptyDir there in both containers"},
+		"no folder": {func(t *testing.T) string {
+			file := filepath.Join(t.TempDir(), "file")
+			require.NoError(t, os.WriteFile(file, nil, 0o600))
+			return file
+		}, "not a directory"},
+		"in use": {func(t *testing.T) string {
+			dir := t.TempDir()
+			f := require.Value(openFolder(dir))(t)
+			unlock := require.Value(f.lock())(t)
+			t.Cleanup(func() { unlock(); f.close() })
+			return dir
+		}, "another driver container uses it"},
+		"full":      {func(t *testing.T) string { return tmpfs(t, "size=64k", 0) }, "is full: raise the sizeLimit of the emptyDir"},
+		"read-only": {func(t *testing.T) string { return tmpfs(t, "size=64k", unix.MS_RDONLY) }, "has to be writable in both containers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := c.make(t)
+			begin := time.Now()
+			_, err := p.compile(func(o *Options, j *Job) { o.Dir, j.Work = dir, filepath.Join(t.TempDir(), "work") })
+			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) || time.Since(begin) > 10*time.Second {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			assert.Errorf(t, Invite(Options{Dir: dir}, "nothing"), "invited into a folder that cannot be used")
+		})
+	}
+}
+
+// tmpfs mounts a small file system.
+func tmpfs(t *testing.T, size string, flags uintptr) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", flags, size); err != nil {
+		t.Skipf("this test mounts file systems: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}

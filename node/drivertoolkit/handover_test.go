@@ -1,0 +1,134 @@
+package drivertoolkit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// TestHandOver is the life of a pod: the toolkit container starts first and waits for the flag, has nothing
+// to do, compiles, and stays. The next driver container of the pod takes the same modules without a compile.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	count, script := counted(t, "cp KOS/*.ko .")
+	p := newPod(t, kbuildtest.Kernel, script)
+	c := p.run()
+	require.NoError(t, Invite(p.options(), "the modules are at hand"))
+	p.wait("the idle answer", func() bool { return strings.Contains(p.read(answerFile), `"idle"`) })
+	assert.Contains(t, p.log.String(), `nothing to compile: the modules are at hand`)
+	var waited []string
+	set := require.Value(p.compile(func(_ *Options, j *Job) { j.Waits = func(text string) { waited = append(waited, text) } }))(t)
+	var names []string
+	for _, m := range set.Modules {
+		names = append(names, m.Name)
+		if !strings.HasPrefix(m.Path, set.Dir+"/") || testfile.Read(t, m.Path) != kbuildtest.Module(strings.ReplaceAll(m.Name, "-", "_"), kbuildtest.Driver, kbuildtest.Kernel) {
+			t.Errorf("%s in %s", m.Path, set.Dir)
+		}
+	}
+	if !slices.Equal(names, kbuildtest.Modules) || set.SigHash != "sha256" {
+		t.Errorf("%v, %+v", names, set)
+	}
+	assert.Equal(t, "waiting for the Driver Toolkit container to start", waited[0])
+	run := p.read(prepared)
+	for _, flag := range []string{started, built} {
+		p.wait(flag, func() bool { return p.has(flag) })
+		assert.Equalf(t, run, p.read(flag), "%s is of another run", flag)
+	}
+	assert.Equal(t, false, p.has(broken))
+
+	// The driver container starts again: it takes what is there, without a word of the other one.
+	require.NoError(t, Invite(p.options(), "nothing is asked for yet"))
+	assert.Equalf(t, false, p.has(built), "a flag of the earlier driver container is left")
+	again := require.Value(p.compile(nil))(t)
+	assert.Equal(t, set.Key.String(), again.Key.String())
+	assert.Equal(t, true, p.has(built))
+	assert.Equalf(t, "x", testfile.Read(t, count), "runs of make")
+	require.NoError(t, c.stop())
+}
+
+// TestRestarts: the toolkit container is killed while it compiles and started again, and once more when the
+// modules are there.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	count, script := counted(t, "[ -f "+gate+" ] || { touch "+gate+"; sleep 60; }\ncp KOS/*.ko .")
+	p := newPod(t, kbuildtest.Kernel, script)
+	first := p.run()
+	go func() {
+		p.wait("the first compile", func() bool { return p.has(started) && testExists(gate) })
+		first.kill()
+		p.run()
+	}()
+	set := require.Value(p.compile(nil))(t)
+	assert.Equal(t, 5, len(set.Modules))
+	assert.Equalf(t, "xx", testfile.Read(t, count), "runs of make")
+	p.wait("the flag", func() bool { return p.has(built) })
+	require.NoError(t, os.Remove(filepath.Join(p.dir, built)))
+	p.wait("the flag is raised again", func() bool { return p.has(built) })
+	assert.Equalf(t, "xx", testfile.Read(t, count), "runs of make")
+}
+
+func testExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestGivenUp: when the driver container ends or does not wait any longer, the compile ends too.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "sleep 60")
+	p.run()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	go func() {
+		p.wait("the compile", func() bool { return p.has(started) })
+		cancel(stopped)
+	}()
+	assert.ErrorIs(t, assert.Err(Compile(ctx, p.options(), p.job())), stopped)
+	p.wait("the end of the compile", func() bool { return strings.Contains(p.log.String(), "the compile was stopped") })
+	p.wait("the idle answer", func() bool { return strings.Contains(p.read(answerFile), `"idle"`) })
+	assert.Equal(t, false, p.has(built))
+}
+
+// TestFlagsOfBefore: whatever an earlier life or another program left in the folder, only the answer to this
+// request counts.
+func TestFlagsOfBefore(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
+	testfile.Tree(t, p.dir, map[string]string{
+		prepared: "", started: "", built: "", broken: "", "env": "A=\"b\"", "nvidia-driver": "#!/bin/sh", tempPrefix + "1/x": "half", driverDir + "/x": "-> /etc/passwd",
+		answerFile:                  `{"schema":1,"run":"0123456789abcdef","state":"built","beat":3,"set":"x","manifest":"` + strings.Repeat("0", 64) + `"}`,
+		modulesDir + "/x/nvidia.ko": "old",
+	})
+	_, err := p.compile(func(o *Options, _ *Job) { o.Timeout = 300 * time.Millisecond })
+	assert.ErrorContains(t, err, "gives no modules: it did not begin within 300ms; see whether openshift-driver-toolkit-ctr runs")
+	assert.Equalf(t, false, p.has(started) || p.has(built) || p.has(broken) || p.has(tempPrefix+"1"), "old flags are left")
+	p.run()
+	require.Value(p.compile(nil))(t)
+	assert.Equal(t, "root", testfile.Read(t, "/etc/passwd")[:4])
+}
+
+// TestCompileFails: the error of the compile is the one that a compile in the driver container would give.
+func TestCompileFails(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "echo 'nv.c:1: error: no such thing'; exit 2")
+	p.run()
+	_, err := p.compile(nil)
+	failed, ok := errors.AsType[*kbuild.CompileError](err)
+	if !ok || !slices.Contains(failed.Tail, "nv.c:1: error: no such thing") || failed.Log != filepath.Join(p.dir, logFile) || !strings.Contains(err.Error(), "(in the Driver Toolkit container): nv.c:1: error: no such thing") {
+		t.Fatalf("%#v, %v", failed, err)
+	}
+	assert.Contains(t, testfile.Read(t, failed.Log), "no such thing")
+	assert.Equal(t, false, p.has(built) || p.has(broken))
+}

@@ -1,0 +1,196 @@
+package drivertoolkit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/kbuildtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+)
+
+// forge answers the next request of a pod as the toolkit container does, with the set in modules/<name>.
+func (p *pod) forge(change func(*answer)) {
+	go func() {
+		var r request
+		p.wait("the request", func() bool { return json.Unmarshal([]byte(p.read(requestFile)), &r) == nil && r.Compile })
+		a := answer{Schema: schema, Run: r.Run, State: stateBuilt, Beat: 1}
+		for _, name := range testfile.List(p.t, filepath.Join(p.dir, modulesDir)) {
+			a.Set = name
+		}
+		manifest := filepath.Join(p.dir, modulesDir, a.Set, kbuild.ManifestName)
+		if info, err := os.Lstat(manifest); err == nil && info.Mode().IsRegular() { // a pipe would block
+			sum := sha256.Sum256(bounded.Head(manifest, maxManifest))
+			a.Manifest = hex.EncodeToString(sum[:])
+		} else {
+			a.Manifest = strings.Repeat("0", 64)
+		}
+		if change != nil {
+			change(&a)
+		}
+		f := require.Value(openFolder(p.dir))(p.t)
+		defer f.close()
+		require.NoError(p.t, put(f, answerFile, a))
+	}()
+}
+
+// spoiled puts a good set into the folder and spoils it; the driver container must not find it earlier.
+func (p *pod) spoiled(key func(*kbuild.Key), spoil func(dir string) error) {
+	p.t.Helper()
+	k := kbuild.Key{Driver: kbuildtest.Driver, Flavour: "proprietary", Release: kbuildtest.Kernel, Arch: "amd64", Kernel: "headers 1", Compiler: "gcc 12.2.0", Method: kbuild.Method}
+	if key != nil {
+		key(&k)
+	}
+	set := &kbuild.Set{Key: k, SigHash: "sha256"}
+	for _, name := range kbuildtest.Modules[:3] {
+		path := testfile.Write(p.t, filepath.Join(p.t.TempDir(), name+".ko"), kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), k.Driver, k.Release))
+		sum, size, err := kbuild.Digest(path)
+		require.NoError(p.t, err)
+		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: path, SHA256: sum, Size: size})
+	}
+	kept := require.Value(kbuild.Cache{Dir: filepath.Join(p.dir, modulesDir)}.Put(p.t.Context(), set))(p.t)
+	if spoil != nil {
+		require.NoError(p.t, spoil(kept.Dir))
+	}
+}
+
+// TestHostile: whatever the folder has, the driver container takes only whole modules of the right
+// kernel and driver, reads no file outside of the folder, opens no device, does not hang, and goes on
+// without the toolkit.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	replace := func(create func(path string) error, name string) func(string) error {
+		return func(dir string) error {
+			path := filepath.Join(dir, name)
+			return errors.Join(os.RemoveAll(path), create(path))
+		}
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	testfile.Write(t, secret, kbuildtest.Module("nvidia", kbuildtest.Driver, kbuildtest.Kernel))
+	for name, c := range map[string]struct {
+		key    func(*kbuild.Key)
+		spoil  func(dir string) error
+		answer func(*answer)
+		want   string
+	}{
+		"another manifest": {nil, nil, func(a *answer) { a.Manifest = strings.Repeat("0", 64) }, "not the one that was announced"},
+		"another kernel":   {func(k *kbuild.Key) { k.Release = "6.1.0-57-amd64" }, nil, nil, "kernel 6.1.0-57-amd64"},
+		"another driver":   {func(k *kbuild.Key) { k.Driver = "535.1.1" }, nil, nil, "they are for driver 535.1.1"},
+		"a path":           {nil, nil, func(a *answer) { a.Set = "../../etc" }, `its set "../../etc" is no name`},
+		"no set":           {nil, nil, func(a *answer) { a.Set = "x" }, "manifest.json: file does not exist"},
+		"changed module": {nil, replace(func(p string) error {
+			return os.WriteFile(p, make([]byte, len(kbuildtest.Module("nvidia", kbuildtest.Driver, kbuildtest.Kernel))), 0o600)
+		}, "nvidia.ko"), nil, "its digest is not the manifest's"},
+		"longer module":   {nil, func(dir string) error { return os.Truncate(filepath.Join(dir, "nvidia.ko"), 1<<40) }, nil, "it has 1099511627776 bytes"},
+		"missing module":  {nil, func(dir string) error { return os.Remove(filepath.Join(dir, "nvidia-uvm.ko")) }, nil, "nvidia-uvm.ko: file does not exist"},
+		"link":            {nil, replace(func(p string) error { return os.Symlink(secret, p) }, "nvidia.ko"), nil, "is no regular file"},
+		"pipe":            {nil, replace(func(p string) error { return unix.Mkfifo(p, 0o600) }, "nvidia.ko"), nil, "is no regular file"},
+		"folder":          {nil, replace(func(p string) error { return os.Mkdir(p, 0o700) }, "nvidia.ko"), nil, "is no regular file"},
+		"linked manifest": {nil, replace(func(p string) error { return os.Symlink("/proc/self/environ", p) }, kbuild.ManifestName), nil, "is no regular file"},
+		"piped manifest":  {nil, replace(func(p string) error { return unix.Mkfifo(p, 0o600) }, kbuild.ManifestName), nil, "is no regular file"},
+		"large manifest":  {nil, func(dir string) error { return os.Truncate(filepath.Join(dir, kbuild.ManifestName), 1<<40) }, nil, "larger than"},
+		"linked set": {nil, func(dir string) error {
+			return errors.Join(os.Rename(dir, filepath.Join(filepath.Dir(secret), filepath.Base(dir))), os.Symlink(filepath.Join(filepath.Dir(secret), filepath.Base(dir)), dir))
+		}, nil, "path escapes from parent"},
+		"unknown state": {nil, nil, func(a *answer) { a.State = "done" }, `its state "done" is not known`},
+		"no failure":    {nil, nil, func(a *answer) { a.State = stateCompiler }, "does not say how the compile failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t, kbuildtest.Kernel, "")
+			// What is there before the request is not taken for an earlier set: the folder gets it with the request.
+			p.refuse(t, c.want, func() {
+				p.spoiled(c.key, c.spoil)
+				p.forge(c.answer)
+			})
+		})
+	}
+}
+
+// refuse requires that the driver container refuses what it is given after its request.
+func (p *pod) refuse(t *testing.T, want string, give func()) {
+	t.Helper()
+	go func() {
+		p.wait("the request", func() bool { return strings.Contains(p.read(requestFile), `"compile":true`) })
+		give()
+	}()
+	begin := time.Now()
+	set, err := p.compile(nil)
+	if set != nil || !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), want) || time.Since(begin) > 15*time.Second {
+		t.Errorf("%v after %s, want %s", err, time.Since(begin), want)
+	}
+}
+
+// TestHostileAnswer: so is an answer that is no file, is too large, or is of another version.
+func TestHostileAnswer(t *testing.T) {
+	t.Parallel()
+	for want, create := range map[string]func(path string) error{
+		"is no regular file":                    func(p string) error { return unix.Mkfifo(p, 0o600) },
+		"answer.json is no regular":             func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"larger than 262144":                    func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 1<<40)) },
+		"another version of this program":       func(p string) error { return os.WriteFile(p, []byte(`{"schema":2,"new":true}`), 0o600) },
+		"unexpected EOF":                        func(p string) error { return os.WriteFile(p, []byte(`{"schema":1`), 0o600) },
+		"answer.json, is refused: json: unknow": func(p string) error { return os.WriteFile(p, []byte(`{"schema":1,"x":1}`), 0o600) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t, kbuildtest.Kernel, "")
+			p.refuse(t, want, func() { require.NoError(t, create(filepath.Join(p.dir, answerFile))) })
+		})
+	}
+}
+
+// TestHostileRequest: the toolkit container waits for a request that it can read, and ends if it is of
+// another version.
+func TestHostileRequest(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
+	require.NoError(t, Invite(p.options(), "nothing yet"))
+	for n, text := range []string{`{`, `{"schema":1,"run":"../../x","compile":true}`, `{"schema":1,"run":"0123456789abcdef","compile":true,"driver":"../../etc","flavour":"open"}`} {
+		require.NoError(t, os.WriteFile(filepath.Join(p.dir, requestFile), []byte(text), 0o600))
+		if n == 0 {
+			p.run()
+		}
+		p.wait(text, func() bool {
+			return strings.Count(p.log.String(), "waiting for a request of the driver container: "+requestFile) == n+1
+		})
+	}
+	require.Value(p.compile(nil))(t)
+	require.NoError(t, os.WriteFile(filepath.Join(p.dir, requestFile), []byte(`{"schema":2}`), 0o600))
+	p.wait("the end", func() bool {
+		return strings.Contains(p.log.String(), "it is of another version of this program: this container starts again with that one")
+	})
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"run":"0123456789abcdef","compile":true,"kernel":"6.1","driver":"535.261.03","flavour":"open","modules":["nvidia"]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := parseRequest(data)
+		if err == nil && r.Compile && (strings.Contains(r.Driver, "/") || strings.Contains(r.Run, "/") || len(r.Modules) > maxNames) {
+			t.Errorf("accepted %+v", r)
+		}
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"run":"0123456789abcdef","state":"built","beat":2,"set":"a","manifest":"` + fmt.Sprintf("%064d", 0) + `"}`))
+	f.Add([]byte(`{"schema":1,"run":"0123456789abcdef","state":"compiler","beat":2,"failure":{"jobs":1,"message":"x","errors":["a\u0007"],"tail":["b"]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := parseAnswer(data)
+		if err == nil && (strings.ContainsAny(a.Set, "/\n") || len(a.Reason) > maxText || strings.ContainsAny(a.Reason+a.Step, "\n\r\x1b")) {
+			t.Errorf("accepted %+v", a)
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/modulebuild"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// TestFindCompanions: a start that asks for companions takes only modules that were compiled with them, also
+// where one of them did not compile; a start that asks for none takes any.
+func TestFindCompanions(t *testing.T) {
+	t.Parallel()
+	s := signing(t, "")
+	s.info.Companions = []driverinfo.Companion{
+		{Name: driverinfo.NvidiaFS, Version: "2.13.5", Digest: strings.Repeat("ab", 32), Sources: "/usr/src/nvidia-fs-2.13.5"},
+		{Name: driverinfo.GDRDrv, Version: "2.5.2", Digest: strings.Repeat("cd", 32), Sources: "/usr/src/gdrdrv-2.5.2", Flavours: []string{driverinfo.Open}},
+	}
+	plain := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel}
+	asked := plain
+	asked.Companions = driverinfo.Companions()
+	require.Value(s.Keep(t.Context(), made(t, imageKernel)))(t)
+	_, _, err := s.Find(t.Context(), asked)
+	assert.ErrorIsf(t, err, kbuild.ErrMiss, "modules without the companion")
+	set := made(t, imageKernel)
+	for _, c := range modulebuild.Companions(s.info, plain.Flavour, asked.Companions) {
+		set.Key.Companions = append(set.Key.Companions, c.ID())
+		set.Omitted = append(set.Omitted, kbuild.Omission{Module: c.Name, Reason: "no such function"})
+	}
+	assert.Equalf(t, 1, len(set.Omitted), "gdrdrv is for the open modules")
+	require.Value(kbuild.Cache{Dir: s.image}.Put(t.Context(), set))(t)
+	for _, w := range []node.Want{asked, plain} {
+		found, source, err := s.Find(t.Context(), w)
+		require.NoError(t, err)
+		assert.Equal(t, status.FromImage, source)
+		assert.Equal(t, "no such function", found.OmittedReason(driverinfo.NvidiaFS))
+	}
+}

@@ -1,0 +1,51 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/drivertoolkit"
+	"github.com/driver-container/driver-container/node/modulebuild"
+)
+
+// Compile makes the modules: in the Driver Toolkit container if the pod has one, else, or if that one gives
+// none, in this container. A driver that does not compile there would not compile here.
+func (s *supply) Compile(ctx context.Context, w node.Want, told node.CompileEvents) (*kbuild.Set, error) {
+	if !s.cfg.HasToolkit() {
+		return s.compile(ctx, w)
+	}
+	set, err := s.inToolkit(ctx, w, told.Waits)
+	unavailable, ok := errors.AsType[*drivertoolkit.UnavailableError](err)
+	switch {
+	case !ok:
+		modulebuild.LogOutput(s.log, err)
+		return set, err
+	case !s.info.Toolchain:
+		return nil, fmt.Errorf("%w; this image has no compiler of its own", unavailable)
+	}
+	told.Warn("%v; this container compiles, with headers of the package repositories unless the node has them", unavailable)
+	if set, err = s.compile(ctx, w); err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, unavailable)
+	}
+	return set, nil
+}
+
+func (s *supply) inToolkit(ctx context.Context, w node.Want, waits func(string)) (*kbuild.Set, error) {
+	rdma, err := s.rdma(w.Release)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	if len(rdma) > 0 {
+		name = rdma[0]
+	}
+	defer waits("")
+	return drivertoolkit.Compile(ctx, drivertoolkit.Options{Dir: s.cfg.Toolkit, Timeout: s.cfg.ToolkitTimeout, Log: s.log, Image: s.toolkitImage},
+		drivertoolkit.Job{
+			Info: s.info, Kernel: w.Release, Flavour: w.Flavour, Modules: w.Modules, Optional: w.Optional, RDMA: name, MaxThreads: s.cfg.MaxThreads,
+			Companions: modulebuild.Companions(s.info, w.Flavour, w.Companions), Work: s.work(), Fits: s.fits(w, append(s.info.PatchNames(w.Flavour), rdma...)), Waits: waits,
+		})
+}

@@ -1,0 +1,93 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
+	"github.com/driver-container/driver-container/node"
+	"github.com/driver-container/driver-container/node/drivertoolkit"
+	"github.com/driver-container/driver-container/node/status"
+)
+
+// besideToolkit returns the supplier of an image in a pod with a toolkit whose make runs a script.
+func besideToolkit(t *testing.T, script string) (*supply, drivertoolkit.Builder) {
+	t.Helper()
+	s := signing(t, "")
+	s.toolkitImage, s.cfg.Toolkit, s.cfg.ToolkitTimeout = t.TempDir(), t.TempDir(), 20*time.Second
+	s.info = kbuildtest.Image(t, s.toolkitImage)
+	root := t.TempDir()
+	path := kbuildtest.Toolkit(t, root, imageKernel, script)
+	return s, drivertoolkit.Builder{Dir: s.cfg.Toolkit, Log: logtest.New(t), Path: path, Root: root, Scratch: filepath.Join(t.TempDir(), "scratch"), Poll: 20 * time.Millisecond}
+}
+
+// TestToolkit: the modules of a Driver Toolkit container go into the cache of the node, like those that are
+// compiled here, and the next start finds them there.
+func TestToolkit(t *testing.T) {
+	t.Parallel()
+	s, b := besideToolkit(t, "cp KOS/*.ko .")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: kbuildtest.Modules[:3], Optional: kbuildtest.Modules[3:]}
+	var waited []string
+	told := node.CompileEvents{Waits: func(text string) { waited = append(waited, text) }, Warn: func(format string, args ...any) { t.Errorf(format, args...) }}
+	set := require.Value(s.Compile(t.Context(), w, told))(t)
+	cancel()
+	require.NoError(t, <-ended)
+	if len(waited) < 2 || waited[0] != "waiting for the Driver Toolkit container to start" || waited[len(waited)-1] != "" {
+		t.Errorf("%q", waited)
+	}
+	require.Value(s.Keep(t.Context(), set))(t)
+	found, source, err := s.Find(t.Context(), w)
+	if err != nil || source != status.FromCache || !slices.Equal(names(found), kbuildtest.Modules) {
+		t.Errorf("%+v, %s, %v", found, source, err)
+	}
+}
+
+// TestToolkitFallback: without an answer this container compiles, if it can. A driver that does not compile
+// in the toolkit is not compiled again.
+func TestToolkitFallback(t *testing.T) {
+	t.Parallel()
+	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: kbuildtest.Modules[:3]}
+	var warned []string
+	told := node.CompileEvents{Waits: func(string) {}, Warn: func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) }}
+	s, b := besideToolkit(t, "echo 'nv.c:1: error: no such thing'; exit 2")
+	s.cfg.ToolkitTimeout = 100 * time.Millisecond
+	_, err := s.Compile(t.Context(), w, told)
+	if !errors.As(err, new(*drivertoolkit.UnavailableError)) || !strings.HasSuffix(err.Error(), "; this image has no compiler of its own") || len(warned) > 0 {
+		t.Errorf("%v, %q", err, warned)
+	}
+	s.info.Toolchain = true
+	_, err = s.Compile(t.Context(), w, told)
+	if !errors.As(err, new(*buildtree.NoHeadersError)) || !strings.Contains(err.Error(), "did not begin within 100ms") {
+		t.Errorf("%v", err)
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0], "did not begin within 100ms") || !strings.HasSuffix(warned[0], "this container compiles, with headers of the package repositories unless the node has them") {
+		t.Errorf("%q", warned)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = b.Run(ctx) }()
+	s.cfg.ToolkitTimeout = 20 * time.Second
+	_, err = s.Compile(t.Context(), w, told)
+	if !errors.As(err, new(*kbuild.CompileError)) || len(warned) != 1 {
+		t.Errorf("%v, %q", err, warned)
+	}
+	s.cfg.ToolkitMissing = "driver-toolkit:418.94.1"
+	begin := time.Now()
+	_, err = s.Compile(t.Context(), w, told)
+	assert.Equalf(t, true, errors.As(err, new(*buildtree.NoHeadersError)) && time.Since(begin) < 5*time.Second, "an image that is missing is waited for: %v", err)
+}

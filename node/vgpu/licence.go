@@ -1,0 +1,234 @@
+package vgpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/atomicwriter"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+)
+
+// Where the files of a licence are: in the folder of drivers' settings, and in the root of the image, where
+// nvidia-gridd reads them. The names of the first are those of the GPU Operator.
+const (
+	settingsName = "gridd.conf"
+	tokensName   = "ClientConfigToken" //nolint:gosec // a folder
+	settingsFile = "etc/nvidia/gridd.conf"
+	tokensDir    = "etc/nvidia/ClientConfigToken" //nolint:gosec // a folder
+	tokenEnding  = ".tok"
+
+	// tokenMode is the mode that NVIDIA's documents ask for: read, write and execute for the owner, read for
+	// others.
+	tokenMode = 0o744
+)
+
+// Bounds of a licence's files.
+const (
+	maxSettings = 64 << 10
+	maxTokens   = 64
+)
+
+// Facts says where the daemons and their files are. The zero value is the image's own root.
+type Facts struct {
+	Root    string           // of the image, default /
+	Drivers string           // folder with gridd.conf, ClientConfigToken and the catalogue, default /drivers
+	Now     func() time.Time // nil: time.Now
+}
+
+func (f Facts) withDefaults() Facts {
+	for _, d := range []struct {
+		field *string
+		value string
+	}{{&f.Root, "/"}, {&f.Drivers, "/drivers"}} {
+		if *d.field == "" {
+			*d.field = d.value
+		}
+	}
+	if f.Now == nil {
+		f.Now = time.Now
+	}
+	return f
+}
+
+func (f Facts) path(name string) string { return filepath.Join(f.Root, name) }
+
+// Licence is what the files of a licence say.
+type Licence struct {
+	Settings bool      // there is a gridd.conf
+	Tokens   []Token   // those that can be used, also later or no longer
+	Until    time.Time // when the last of them expires; zero: never, or there are none
+	Notes    []string  // what a person should look at
+}
+
+// Token is a client configuration token.
+type Token struct {
+	Name        string
+	From, Until time.Time // zero: not limited
+	data        []byte
+}
+
+// Licence reads the files of the licence and changes nothing. An error is about a file that nvidia-gridd
+// could not use: a wrong file in the place of a token or of the settings.
+func (f Facts) Licence() (Licence, error) {
+	f = f.withDefaults()
+	var l Licence
+	text, err := bounded.File(filepath.Join(f.Drivers, settingsName), maxSettings)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return l, fmt.Errorf("read the licence settings %s: %w", filepath.Join(f.Drivers, settingsName), err)
+	default:
+		l.Settings = true
+		if err := checkSettings(text); err != nil {
+			return l, fmt.Errorf("the licence settings %s: %w", filepath.Join(f.Drivers, settingsName), err)
+		}
+	}
+	return l, f.tokens(&l)
+}
+
+// checkSettings refuses what is no configuration of nvidia-gridd: lines NAME=VALUE and comments.
+func checkSettings(text []byte) error {
+	if bytes.IndexByte(text, 0) >= 0 {
+		return errors.New("it is no text")
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return fmt.Errorf("line %d is neither NAME=VALUE nor a comment", i+1)
+		}
+		if strings.TrimSpace(key) == "FeatureType" && !slices.Contains([]string{"0", "1", "2", "3", "4"}, strings.TrimSpace(value)) {
+			return fmt.Errorf("line %d: FeatureType is %.20q; it must be 0 (by the vGPU's type), 1 (vGPU), 2 (virtual workstation), 3 or 4 (virtual compute server)", i+1, strings.TrimSpace(value))
+		}
+	}
+	return nil
+}
+
+// tokens reads the folder of tokens.
+func (f Facts) tokens(l *Licence) error {
+	dir := filepath.Join(f.Drivers, tokensName)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the licence tokens: %w", err)
+	}
+	if len(entries) > maxTokens {
+		return fmt.Errorf("%s has %d files, at most %d are read: is it the folder of tokens?", dir, len(entries), maxTokens)
+	}
+	never := false
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		switch st, err := os.Stat(name); {
+		case strings.HasPrefix(e.Name(), "."): // of a mounted Secret: ..data and its folders
+			continue
+		case err != nil:
+			return fmt.Errorf("read the licence token %s: %w", name, err)
+		case !strings.HasSuffix(e.Name(), tokenEnding):
+			l.Notes = append(l.Notes, fmt.Sprintf("%s is passed over: names of tokens end in %s", name, tokenEnding))
+			continue
+		case st.Mode().IsRegular() && st.Mode()&0o022 != 0:
+			l.Notes = append(l.Notes, fmt.Sprintf("%s can be changed by others than its owner (mode %04o); nvidia-gridd gets a copy with mode %04o", name, st.Mode().Perm(), tokenMode))
+		}
+		data, err := bounded.File(name, maxToken)
+		if err != nil {
+			return fmt.Errorf("read the licence token %s: %w", name, err)
+		}
+		t := Token{Name: e.Name(), data: data}
+		if t.From, t.Until, err = tokenTimes(data); err != nil {
+			return fmt.Errorf("the licence token %s: %w: download it again from the licence server", name, err)
+		}
+		l.Notes = append(l.Notes, t.notes(f.Now())...)
+		l.Tokens, never = append(l.Tokens, t), never || t.Until.IsZero()
+		if t.Until.After(l.Until) {
+			l.Until = t.Until
+		}
+	}
+	if never {
+		l.Until = time.Time{}
+	}
+	return nil
+}
+
+// notes says what is wrong with the times of a token.
+func (t Token) notes(now time.Time) []string {
+	switch {
+	case !t.Until.IsZero() && !now.Before(t.Until):
+		return []string{fmt.Sprintf("the licence token %s expired on %s: download a new one from the licence server", t.Name, t.Until.Format(time.RFC3339))}
+	case now.Before(t.From):
+		return []string{fmt.Sprintf("the licence token %s is valid from %s on: is the clock of this machine right?", t.Name, t.From.Format(time.RFC3339))}
+	}
+	return nil
+}
+
+// usable reports whether a token can get a licence now.
+func (l Licence) usable(now time.Time) bool {
+	return slices.ContainsFunc(l.Tokens, func(t Token) bool { return len(t.notes(now)) == 0 })
+}
+
+// String says what there is: "2 tokens, valid until 2030-01-02".
+func (l Licence) String() string {
+	switch {
+	case len(l.Tokens) == 0 && !l.Settings:
+		return "no token and no gridd.conf: the image's own settings count"
+	case len(l.Tokens) == 0:
+		return "no token"
+	case l.Until.IsZero():
+		return fmt.Sprintf("%d token(s), without an end", len(l.Tokens))
+	}
+	return fmt.Sprintf("%d token(s), until %s", len(l.Tokens), l.Until.Format(time.RFC3339))
+}
+
+// install copies the files to where nvidia-gridd reads them. It removes tokens that are no longer in the
+// folder of drivers' settings, if that has any.
+func (f Facts) install(l Licence) error {
+	if l.Settings {
+		text, err := bounded.File(filepath.Join(f.Drivers, settingsName), maxSettings)
+		if err == nil {
+			err = writeFile(f.path(settingsFile), text, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("copy the licence settings: %w", err)
+		}
+	}
+	if len(l.Tokens) == 0 {
+		return nil
+	}
+	old, err := filepath.Glob(filepath.Join(f.path(tokensDir), "*"+tokenEnding))
+	if err != nil {
+		return fmt.Errorf("look for old licence tokens: %w", err)
+	}
+	for _, name := range old {
+		if !slices.ContainsFunc(l.Tokens, func(t Token) bool { return t.Name == filepath.Base(name) }) {
+			if err := os.Remove(name); err != nil {
+				return fmt.Errorf("remove an old licence token: %w", err)
+			}
+		}
+	}
+	for _, t := range l.Tokens {
+		if err := writeFile(filepath.Join(f.path(tokensDir), t.Name), t.data, tokenMode); err != nil {
+			return fmt.Errorf("copy a licence token: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeFile writes the whole file atomically, or leaves the old one. It creates the folder.
+func writeFile(path string, content []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return atomicwriter.WriteFile(path, content, mode)
+}

@@ -1,0 +1,116 @@
+package vgpu
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// token returns a token with these claims.
+func token(claims string) string {
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	return part(`{"alg":"RS256","typ":"JWT"}`) + "." + part(claims) + "." + part("signature") + "\n"
+}
+
+func until(at time.Time) string { return token(fmt.Sprintf(`{"exp":%d,"secret":"hush"}`, at.Unix())) }
+
+// site makes a root with settings; the names of files begin with root/ or drivers/.
+func site(t *testing.T, files map[string]string) Facts {
+	t.Helper()
+	dir := testfile.Tree(t, t.TempDir(), files)
+	return Facts{Root: filepath.Join(dir, "root"), Drivers: filepath.Join(dir, "drivers"), Now: func() time.Time { return now }}
+}
+
+// TestLicence: what the files say, without their content.
+func TestLicence(t *testing.T) {
+	t.Parallel()
+	const conf, tok = "drivers/gridd.conf", "drivers/ClientConfigToken/"
+	for name, c := range map[string]struct {
+		files      map[string]string
+		says, note string
+		err        string
+	}{
+		"nothing":            {says: "no token and no gridd.conf"},
+		"settings":           {files: map[string]string{conf: "# x\nFeatureType=1\nServerAddress=10.0.0.1\n"}, says: "no token"},
+		"a token":            {files: map[string]string{tok + "a.tok": until(now.Add(time.Hour))}, says: "1 token(s), until 2026-01-02T04:04:05Z"},
+		"a token, no end":    {files: map[string]string{tok + "a.tok": token("{}"), tok + "b.tok": until(now.Add(time.Hour))}, says: "2 token(s), without an end"},
+		"expired":            {files: map[string]string{tok + "a.tok": until(now.Add(-time.Hour))}, says: "until 2026-01-02T02:04:05Z", note: "a.tok expired on 2026-01-02T02:04:05Z: download a new one"},
+		"expires now":        {files: map[string]string{tok + "a.tok": until(now)}, says: "1 token(s)", note: "expired on"},
+		"not yet":            {files: map[string]string{tok + "a.tok": token(fmt.Sprintf(`{"nbf":%d}`, now.Add(time.Hour).Unix()))}, says: "1 token(s)", note: "is the clock of this machine right?"},
+		"another name":       {files: map[string]string{tok + "a.txt": "x", tok + "..data": "x"}, says: "no token", note: "a.txt is passed over"},
+		"a wrong file":       {files: map[string]string{tok + "a.tok": "<html>hush</html>"}, err: "a.tok: not a client configuration token"},
+		"cut off":            {files: map[string]string{tok + "a.tok": until(now)[:40]}, err: "three parts"},
+		"no claims":          {files: map[string]string{tok + "a.tok": "eyJhbGciOiJub25lIn0.eA.eA"}, err: "is no list of claims"},
+		"no algorithm":       {files: map[string]string{tok + "a.tok": "e30.e30.eA"}, err: "names no algorithm"},
+		"a time of words":    {files: map[string]string{tok + "a.tok": token(`{"exp":"never"}`)}, err: "is no list of claims"},
+		"a time far off":     {files: map[string]string{tok + "a.tok": token(`{"exp":1e300}`)}, err: "out of range"},
+		"empty":              {files: map[string]string{tok + "a.tok": ""}, err: "three parts"},
+		"huge":               {files: map[string]string{tok + "a.tok": strings.Repeat("x", maxToken+1)}, err: "larger than 65536 bytes"},
+		"settings huge":      {files: map[string]string{conf: strings.Repeat("#", maxSettings+1)}, err: "larger than"},
+		"settings binary":    {files: map[string]string{conf: "\x00"}, err: "it is no text"},
+		"settings of words":  {files: map[string]string{conf: "please license me\n"}, err: "line 1 is neither NAME=VALUE nor a comment"},
+		"settings, feature":  {files: map[string]string{conf: "FeatureType=7\n"}, err: "FeatureType is \"7\"; it must be 0"},
+		"settings, a folder": {files: map[string]string{conf + "/x": ""}, err: "read the licence settings"},
+	} {
+		l, err := site(t, c.files).Licence()
+		if c.err != "" {
+			assert.ErrorContainsf(t, err, c.err, "%s", name)
+			assert.Equalf(t, false, strings.Contains(err.Error(), "hush"), "%s: the message has the token's content: %v", name, err)
+			continue
+		}
+		assert.NoErrorf(t, err, "%s", name)
+		assert.Containsf(t, l.String(), c.says, "%s", name)
+		assert.Containsf(t, strings.Join(l.Notes, "; "), c.note, "%s", name)
+		assert.Equalf(t, c.note == "", len(l.Notes) == 0, "%s: %s", name, l.Notes)
+	}
+	many := map[string]string{}
+	for i := range maxTokens + 1 {
+		many[fmt.Sprintf("%s%d.tok", tok, i)] = ""
+	}
+	_, err := site(t, many).Licence()
+	assert.ErrorContains(t, err, "has 65 files, at most 64 are read")
+}
+
+// TestModes: nvidia-gridd gets tokens with the mode that NVIDIA asks for, whatever the mount has; a token
+// that others can change is reported.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	f := site(t, map[string]string{"drivers/ClientConfigToken/a.tok": until(now.Add(time.Hour)), "drivers/gridd.conf": "FeatureType=1\n",
+		"root/etc/nvidia/ClientConfigToken/old.tok": "x", "root/etc/nvidia/ClientConfigToken/readme": "x"})
+	for _, mode := range []os.FileMode{0o400, 0o600, 0o644, 0o777} {
+		require.NoError(t, os.Chmod(filepath.Join(f.Drivers, "ClientConfigToken/a.tok"), mode))
+		l := require.Value(f.Licence())(t)
+		assert.Equalf(t, mode == 0o777, strings.Contains(strings.Join(l.Notes, ";"), "can be changed by others than its owner (mode 0777)"), "%04o: %s", mode, l.Notes)
+		require.NoError(t, f.install(l))
+		for name, want := range map[string]os.FileMode{tokensDir + "/a.tok": 0o744, settingsFile: 0o644} {
+			assert.Equalf(t, want, require.Value(os.Stat(f.path(name)))(t).Mode().Perm(), "%s", name)
+		}
+	}
+	for name, there := range map[string]bool{"old.tok": false, "readme": true, "a.tok": true} {
+		_, err := os.Stat(f.path(tokensDir + "/" + name))
+		assert.Equalf(t, there, err == nil, "%s", name)
+	}
+}
+
+// FuzzToken: no file makes the reader fail in another way, and its messages do not have the file's content.
+func FuzzToken(f *testing.F) {
+	f.Add([]byte(until(now)))
+	f.Add([]byte("a.b.c"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		from, until, err := tokenTimes(data)
+		if err != nil && (!errors.Is(err, ErrToken) || !from.IsZero() || !until.IsZero()) {
+			t.Errorf("%s, %s, %v", from, until, err)
+		}
+	})
+}
