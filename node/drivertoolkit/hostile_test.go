@@ -133,6 +133,14 @@ func (p *pod) refuse(t *testing.T, want string, give func()) {
 	}
 }
 
+// replace puts what create makes at a name of the folder in one step: a reader of an empty file would say
+// something else.
+func (p *pod) replace(name string, create func(path string) error) {
+	made := filepath.Join(p.t.TempDir(), "made")
+	require.NoError(p.t, create(made))
+	require.NoError(p.t, os.Rename(made, filepath.Join(p.dir, name)))
+}
+
 // TestHostileAnswer: so is an answer that is no file, is too large, or is of another version.
 func TestHostileAnswer(t *testing.T) {
 	t.Parallel()
@@ -147,7 +155,7 @@ func TestHostileAnswer(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t, kbuildtest.Kernel, "")
-			p.refuse(t, want, func() { require.NoError(t, create(filepath.Join(p.dir, answerFile))) })
+			p.refuse(t, want, func() { p.replace(answerFile, create) })
 		})
 	}
 }
@@ -159,7 +167,7 @@ func TestHostileRequest(t *testing.T) {
 	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
 	require.NoError(t, Invite(p.options(), "nothing yet"))
 	for n, text := range []string{`{`, `{"schema":1,"run":"../../x","compile":true}`, `{"schema":1,"run":"0123456789abcdef","compile":true,"driver":"../../etc","flavour":"open"}`} {
-		require.NoError(t, os.WriteFile(filepath.Join(p.dir, requestFile), []byte(text), 0o600))
+		p.replace(requestFile, func(path string) error { return os.WriteFile(path, []byte(text), 0o600) })
 		if n == 0 {
 			p.run()
 		}
@@ -168,7 +176,7 @@ func TestHostileRequest(t *testing.T) {
 		})
 	}
 	require.Value(p.compile(nil))(t)
-	require.NoError(t, os.WriteFile(filepath.Join(p.dir, requestFile), []byte(`{"schema":2}`), 0o600))
+	p.replace(requestFile, func(path string) error { return os.WriteFile(path, []byte(`{"schema":2}`), 0o600) })
 	p.wait("the end", func() bool {
 		return strings.Contains(p.log.String(), "it is of another version of this program: this container starts again with that one")
 	})
