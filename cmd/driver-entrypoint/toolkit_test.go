@@ -50,13 +50,13 @@ func TestDriverToolkit(t *testing.T) {
 		err = cmd.Run()
 		return stdoutText.String(), stderrText.String(), err
 	}
-	// The toolkit's root is this machine's, with other headers and another folder at /mnt.
-	const toolkitScript = `set -e; mount -t tmpfs tmpfs /mnt; mkdir /mnt/shared-nvidia-driver-toolkit; mount --bind "$SHARED" /mnt/shared-nvidia-driver-toolkit; mount --bind "$TOOLKIT/usr/src" /usr/src; exec bash -xc "$1"`
+	// The toolkit's root is this machine's, with other headers, another folder at /mnt, and a scratch folder of its own.
+	const toolkitScript = `set -e; mount -t tmpfs tmpfs /var/tmp; mount -t tmpfs tmpfs /mnt; mkdir /mnt/shared-nvidia-driver-toolkit; mount --bind "$SHARED" /mnt/shared-nvidia-driver-toolkit; mount --bind "$TOOLKIT/usr/src" /usr/src; exec bash -xc "$1"`
 	second := exec.Command("unshare", "--mount", "sh", "-c", toolkitScript, "sh", operatorsCommand) //nolint:noctx // killed below
 	var log tool.Buffer
 	second.Env = []string{"PATH=" + path + ":" + os.Getenv("PATH"), "SHARED=" + shared, "TOOLKIT=" + toolkit, "GDS_ENABLED=true"}
 	second.Stdout, second.Stderr = &log, &log
-	second.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	second.SysProcAttr, second.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Minute
 
 	// No GPU: the start ends before modules matter, and the toolkit container may start.
 	_, stderr, err := driver("nv-ctr-run-with-dtk")
@@ -76,7 +76,7 @@ func TestDriverToolkit(t *testing.T) {
 	for _, name := range kbuildtest.Modules {
 		assert.Equalf(t, kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), kbuildtest.Driver, kbuildtest.Kernel), testfile.Read(t, filepath.Join(image, strings.TrimSpace(made), name+".ko")), "%s", name)
 	}
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "the modules are ready") && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(log.String(), "the modules are ready") && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	assert.Contains(t, log.String(), "set the variable for that container, too module="+driverinfo.NvidiaFS)

@@ -124,10 +124,11 @@ func explain(err error, dir string) error {
 	return err
 }
 
-// ask prepares the folder. The flag that lets the toolkit container start is the last thing that is written.
+// ask prepares the folder. The earlier request goes first, so that the toolkit container does not raise its
+// flags again. The flag that lets the toolkit container start is the last thing that is written.
 func (f folder) ask(ctx context.Context, o Options, j Job) (run string, err error) {
 	run = randomName()
-	if err := errors.Join(f.sweep(), f.lower(prepared, started, built, broken, answerFile)); err != nil {
+	if err := errors.Join(f.sweep(), f.lower(requestFile, prepared, started, built, broken, answerFile)); err != nil {
 		return "", err
 	}
 	if err := f.putProgram(o.Program); err != nil {

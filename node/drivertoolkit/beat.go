@@ -22,7 +22,7 @@ type beats struct {
 	finished    chan struct{}
 }
 
-// beat begins to look for another request, which ends the compile, and to give signs of life once the compile
+// beat begins to see whether the request is withdrawn, which ends the compile, and to give signs of life once the compile
 // has begun.
 func (b Builder) beat(f folder, run string, stop context.CancelCauseFunc) *beats {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,7 +31,7 @@ func (b Builder) beat(f folder, run string, stop context.CancelCauseFunc) *beats
 		defer close(s.finished)
 		var last time.Time
 		for ctx.Err() == nil {
-			if r, err := readRequest(f); err == nil && r.Run != run {
+			if withdrawn(f, run) {
 				stop(errOther)
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -30,7 +31,7 @@ type Builder struct {
 }
 
 // errOther ends a compile that nobody waits for any more.
-var errOther = errors.New("the driver container has another request")
+var errOther = errors.New("the driver container has another request, or none")
 
 // Run serves requests until ctx ends, and returns nil then. It keeps the flag driver_built as long as the
 // driver container does not take it back. Errors: the folder cannot be used, or its program is another
@@ -52,7 +53,11 @@ func (b Builder) Run(ctx context.Context) error {
 			return fmt.Errorf("no request of the driver container for %s: %w", awaitRequest, err)
 		case err != nil && err.Error() != said:
 			said = err.Error()
-			b.Log.Warn("waiting for a request of the driver container", "error", err)
+			level := slog.LevelWarn
+			if errors.Is(err, fs.ErrNotExist) { // the driver container is about to write one
+				level = slog.LevelInfo
+			}
+			b.Log.Log(ctx, level, "waiting for a request of the driver container", "error", err)
 		case err == nil:
 			since = time.Now()
 			if lost := raised && !f.has(built); r.Run != done || lost {
@@ -77,6 +82,12 @@ func readRequest(f folder) (request, error) {
 		return request{}, fmt.Errorf("%s: %w", requestFile, err)
 	}
 	return r, nil
+}
+
+// withdrawn reports whether the driver container has taken a request back, and perhaps written another one.
+func withdrawn(f folder, run string) bool {
+	r, err := readRequest(f)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && r.Run != run
 }
 
 // serve answers one request. It reports whether the modules are there.
@@ -119,16 +130,17 @@ func (b Builder) serve(ctx context.Context, f folder, r request) bool {
 	if err != nil {
 		b.Log.Error("no modules", "error", err)
 	}
-	b.tell(f, a)
-	switch a.State {
+	switch a.State { // before the answer, because the driver container may take its request back after it
 	case stateBroken:
 		b.raise(f, broken, r.Run)
 	case stateBuilt:
 		b.raise(f, built, r.Run)
-		b.Log.Info("the modules are ready for the driver container", "path", filepath.Join(b.Dir, modulesDir, a.Set))
-		return true
 	}
-	return false
+	b.tell(f, a)
+	if a.State == stateBuilt {
+		b.Log.Info("the modules are ready for the driver container", "path", filepath.Join(b.Dir, modulesDir, a.Set))
+	}
+	return a.State == stateBuilt
 }
 
 // tell writes an answer. If that fails, the driver container finds out by its deadline.
@@ -138,8 +150,17 @@ func (b Builder) tell(f folder, a answer) {
 	}
 }
 
+// raise raises a flag for a request, unless the request is withdrawn. The driver container withdraws the
+// request before it lowers the flags: a flag that was raised in between, or after, is lowered here.
 func (b Builder) raise(f folder, flag, run string) {
-	if err := f.raise(flag, run); err != nil {
+	if withdrawn(f, run) {
+		return
+	}
+	err := f.raise(flag, run)
+	if text, read := f.read(flag, maxText); read == nil && withdrawn(f, run) && string(text) == run+"\n" {
+		err = errors.Join(err, f.lower(flag))
+	}
+	if err != nil {
 		b.Log.Error("flag not written", "flag", flag, "error", explain(err, b.Dir))
 	}
 }

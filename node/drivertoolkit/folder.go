@@ -79,7 +79,10 @@ func (f folder) lock() (unlock func(), err error) {
 		}
 		return nil, err
 	}
-	return func() { d.Close() }, nil
+	return func() {
+		_ = unix.Flock(int(d.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
+		d.Close()
+	}, nil
 }
 
 // open opens a regular file. Opening a device can do something, and opening a pipe can block: both are

@@ -26,7 +26,7 @@ func TestHandOver(t *testing.T) {
 	c := p.run()
 	require.NoError(t, Invite(p.options(), "the modules are at hand"))
 	p.wait("the idle answer", func() bool { return strings.Contains(p.read(answerFile), `"idle"`) })
-	assert.Contains(t, p.log.String(), `nothing to compile: the modules are at hand`)
+	p.wait("the reason", func() bool { return strings.Contains(p.log.String(), `nothing to compile: the modules are at hand`) })
 	var waited []string
 	set := require.Value(p.compile(func(_ *Options, j *Job) { j.Waits = func(text string) { waited = append(waited, text) } }))(t)
 	var names []string
@@ -49,7 +49,7 @@ func TestHandOver(t *testing.T) {
 
 	// The driver container starts again: it takes what is there, without a word of the other one.
 	require.NoError(t, Invite(p.options(), "nothing is asked for yet"))
-	assert.Equalf(t, false, p.has(built), "a flag of the earlier driver container is left")
+	p.wait("the flag is lowered", func() bool { return !p.has(built) })
 	again := require.Value(p.compile(nil))(t)
 	assert.Equal(t, set.Key.String(), again.Key.String())
 	assert.Equal(t, true, p.has(built))

@@ -72,7 +72,7 @@ func (p *pod) run() *container {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TOOLKIT_ROOT=" + p.toolkit, "TOOLKIT_SCRATCH=" + filepath.Join(p.toolkit, "scratch")}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	require.NoError(p.t, cmd.Start())
 	c := &container{cmd, make(chan error, 1)}
 	go func() { c.done <- cmd.Wait(); close(c.done) }()
@@ -93,7 +93,7 @@ func (c *container) stop() error {
 }
 
 func (p *pod) options() Options {
-	return Options{Dir: p.dir, Timeout: 20 * time.Second, Log: p.log.Logger(), Image: p.image, Poll: 10 * time.Millisecond}
+	return Options{Dir: p.dir, Timeout: patience, Log: p.log.Logger(), Image: p.image, Poll: 10 * time.Millisecond}
 }
 
 // job is what the driver container wants; it accepts modules of this driver for this kernel.
@@ -126,10 +126,13 @@ func (p *pod) has(name string) bool {
 	return err == nil
 }
 
+// patience is how long a test waits for what takes a moment on a machine that has nothing else to do.
+const patience = 2 * time.Minute
+
 // wait waits for something that takes a moment.
 func (p *pod) wait(what string, ok func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.t.Fatalf("%s did not happen\n%s", what, p.log.String())
 		}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -30,7 +31,7 @@ func Invite(o Options, reason string) error {
 	}
 	defer unlock()
 	run := randomName()
-	if err := errors.Join(f.sweep(), f.lower(prepared, started, built, broken, answerFile, driverDir)); err != nil {
+	if err := errors.Join(f.sweep(), f.lower(requestFile, prepared, started, built, broken, answerFile, driverDir)); err != nil {
 		return fmt.Errorf("tidy %s: %w", o.Dir, err)
 	}
 	if err := f.putProgram(o.Program); err != nil {
@@ -46,13 +47,16 @@ func (f folder) raise(flag, run string) error {
 	return f.write(flag, 0o644, strings.NewReader(run+"\n"))
 }
 
-// putProgram copies this program into the folder.
+// putProgram copies this program into the folder. A child that is forked meanwhile would have the copy open
+// for writing, and the toolkit container could not start it (ETXTBSY).
 func (f folder) putProgram(file string) error {
 	in, err := os.Open(cmp.Or(file, "/proc/self/exe"))
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return f.write(Program, 0o755, in)
 }
 

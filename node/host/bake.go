@@ -82,7 +82,10 @@ func (b Bake) lock() (unlock func(), err error) {
 		f.Close()
 		return nil, fmt.Errorf("%w: another bake into %s runs: %w", lock.ErrHeld, b.Config.StateDir, err)
 	}
-	return func() { f.Close() }, nil
+	return func() {
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
+		f.Close()
+	}, nil
 }
 
 func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Description, log *slog.Logger) error {

@@ -26,11 +26,23 @@ import (
 func besideToolkit(t *testing.T, script string) (*supply, drivertoolkit.Builder) {
 	t.Helper()
 	s := signing(t, "")
-	s.toolkitImage, s.cfg.Toolkit, s.cfg.ToolkitTimeout = t.TempDir(), t.TempDir(), 20*time.Second
+	s.toolkitImage, s.cfg.Toolkit, s.cfg.ToolkitTimeout = t.TempDir(), t.TempDir(), 2*time.Minute
 	s.info = kbuildtest.Image(t, s.toolkitImage)
 	root := t.TempDir()
 	path := kbuildtest.Toolkit(t, root, imageKernel, script)
 	return s, drivertoolkit.Builder{Dir: s.cfg.Toolkit, Log: logtest.New(t), Path: path, Root: root, Scratch: filepath.Join(t.TempDir(), "scratch"), Poll: 20 * time.Millisecond}
+}
+
+// runToolkit is the toolkit container; it has ended when stop returns.
+func runToolkit(t *testing.T, b drivertoolkit.Builder) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		require.NoError(t, <-ended)
+	}
 }
 
 // TestToolkit: the modules of a Driver Toolkit container go into the cache of the node, like those that are
@@ -38,15 +50,12 @@ func besideToolkit(t *testing.T, script string) (*supply, drivertoolkit.Builder)
 func TestToolkit(t *testing.T) {
 	t.Parallel()
 	s, b := besideToolkit(t, "cp KOS/*.ko .")
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Run(ctx) }()
+	stop := runToolkit(t, b)
 	w := node.Want{Driver: v535, Flavour: driverinfo.Proprietary, Release: imageKernel, Modules: kbuildtest.Modules[:3], Optional: kbuildtest.Modules[3:]}
 	var waited []string
 	told := node.CompileEvents{Waits: func(text string) { waited = append(waited, text) }, Warn: func(format string, args ...any) { t.Errorf(format, args...) }}
 	set := require.Value(s.Compile(t.Context(), w, told))(t)
-	cancel()
-	require.NoError(t, <-ended)
+	stop()
 	if len(waited) < 2 || waited[0] != "waiting for the Driver Toolkit container to start" || waited[len(waited)-1] != "" {
 		t.Errorf("%q", waited)
 	}
@@ -78,10 +87,8 @@ func TestToolkitFallback(t *testing.T) {
 	if len(warned) != 1 || !strings.Contains(warned[0], "did not begin within 100ms") || !strings.HasSuffix(warned[0], "this container compiles, with headers of the package repositories unless the node has them") {
 		t.Errorf("%q", warned)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { _ = b.Run(ctx) }()
-	s.cfg.ToolkitTimeout = 20 * time.Second
+	defer runToolkit(t, b)()
+	s.cfg.ToolkitTimeout = 2 * time.Minute
 	_, err = s.Compile(t.Context(), w, told)
 	if !errors.As(err, new(*kbuild.CompileError)) || len(warned) != 1 {
 		t.Errorf("%v, %q", err, warned)
@@ -89,5 +96,5 @@ func TestToolkitFallback(t *testing.T) {
 	s.cfg.ToolkitMissing = "driver-toolkit:418.94.1"
 	begin := time.Now()
 	_, err = s.Compile(t.Context(), w, told)
-	assert.Equalf(t, true, errors.As(err, new(*buildtree.NoHeadersError)) && time.Since(begin) < 5*time.Second, "an image that is missing is waited for: %v", err)
+	assert.Equalf(t, true, errors.As(err, new(*buildtree.NoHeadersError)) && time.Since(begin) < time.Minute, "an image that is missing is waited for: %v", err)
 }
