@@ -34,10 +34,7 @@ func Test13DriverToolkit(t *testing.T) {
 	root := journey(t)
 	release := newestKernel(t)
 	dir := scratch(t)
-	include := command{args: []string{filepath.Join(root, "ci", "base"), "debian12", "amd64"},
-		env: []string{"BASE_INCLUDE=linux-headers-" + release + ",make", "BASE_DIR=" + filepath.Join(dir, "toolkit")}}.want(t, 0)
-	lines := strings.Split(strings.TrimSpace(include.stdout), "\n")
-	sh(t, "umoci", "unpack", "--image", strings.TrimPrefix(lines[len(lines)-1], "oci:")+":debian12", filepath.Join(dir, "builder"))
+	sh(t, "umoci", "unpack", "--image", strings.TrimPrefix(toolkitImage(t, release), "oci:")+":debian12", filepath.Join(dir, "builder"))
 	toolkit := filepath.Join(dir, "builder", "rootfs")
 	driver := debian(t, "debian12", "470.256.02").unpack(t)
 	shared := filepath.Join(dir, "shared")

@@ -3,76 +3,93 @@ package e2e
 import (
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"maps"
+	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
 )
 
 // Test13KernelFrom: an image of Debian's linux-headers and make, with the compiler that they depend on, gives
-// the same modules as the packages, byte for byte, unsigned and signed. A base without headers, and a kernel
-// that the image does not have, are refused. An image of the shape of Flatcar's developer container compiles.
+// the same layer of modules as the packages, byte for byte, with a companion, unsigned and signed, in a chroot
+// and in a BuildKit daemon. A base without headers, and a kernel that the image does not have, are refused. An
+// image of the shape of Flatcar's developer container compiles.
 func Test13KernelFrom(t *testing.T) {
 	root := journey(t)
 	release := newestKernel(t)
-	toolkit := func(dir string, include string) string {
-		lines := strings.Split(sh(t, "env", "BASE_INCLUDE="+include, "BASE_DIR="+dir, filepath.Join(root, "ci", "base"), "debian12", "amd64"), "\n")
-		return lines[len(lines)-1]
-	}
-	dir := scratch(t)
-	ref := toolkit(filepath.Join(dir, "toolkit"), "linux-headers-"+release+",make")
-	args := func(out string, more ...string) command {
-		all := []string{program(t), "--progress", "plain", "--os", "debian12", "--driver", "470.256.02", "--base", base(t, "debian12", "amd64"), "--compression", "zstd",
-			"--matrix", filepath.Join(root, "matrix.yaml"), "--lock", "none", "--builder", "chroot", "--output", "oci:" + filepath.Join(dir, out)}
-		return command{args: append(all, more...)}
-	}
-	built := func(out string, r result) image {
-		first, _, _ := strings.Cut(strings.TrimSpace(r.stdout), "\n")
-		ref, d, _ := strings.Cut(first, "@")
-		return image{dir: filepath.Join(dir, out), tag: ref[strings.LastIndex(ref, ":")+1:], digest: d}
-	}
-	authority := testcert.Of(testcert.RSA(), x509.Certificate{Subject: pkix.Name{CommonName: "modules"}}, nil) // RSA signs equally each time
-	authority.Write(t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	sign := []string{"--sign-key", filepath.Join(dir, "key.pem"), "--sign-cert", filepath.Join(dir, "cert.pem")}
-	from := built("from", args("from", "--kernel-from", ref).want(t, 0))
-	packages := built("packages", args("packages", "--kernel", release).want(t, 0))
-	assert.Equal(t, packages.tag, from.tag)
+	ref, dir := toolkitImage(t, release), scratch(t)
 	layer := "modules proprietary " + release
-	same := func(one, two image, layer string) {
-		a, b := one.contents(t, layer), two.contents(t, layer)
-		if len(a) < 4 || !maps.Equal(a, b) {
-			t.Errorf("%s: by the image\n%v\nby packages\n%v", layer, a, b)
-		}
+	made := func(out string, more ...string) image {
+		i, r := precompiled(t, filepath.Join(dir, out), append(companionFlags(), more...)...)
+		t.Logf("%s took %s", out, r.took)
+		return i
 	}
-	same(from, packages, layer)
-	signedFrom := built("signed-from", args("signed-from", append(sign, "--kernel-from", ref)...).want(t, 0))
-	signedPackages := built("signed-packages", args("signed-packages", append(sign, "--kernel", release)...).want(t, 0))
-	same(signedFrom, signedPackages, layer)
+	packages := made("packages", "--builder", "chroot")
+	from := made("from", "--builder", "chroot", "--kernel-from", ref)
+	hasModules(t, from, layer, "nvidia.ko", "nvidia-uvm.ko", "nvidia-peermem.ko", "nvidia-fs.ko")
+	sameLayer(t, packages, from, layer)
+	t.Run("Signed", func(t *testing.T) {
+		authority := testcert.Of(testcert.RSA(), x509.Certificate{Subject: pkix.Name{CommonName: "modules"}}, nil) // RSA signs equally each time
+		authority.Write(t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+		sign := []string{"--sign-key", filepath.Join(dir, "key.pem"), "--sign-cert", filepath.Join(dir, "cert.pem"), "--builder", "buildkit=unix:///nonexistent"}
+		signed := made("signed-from", append(sign, "--kernel-from", ref)...)
+		sameLayer(t, made("signed-packages", sign...), signed, layer)
+		sh(t, program(t), "verify", "--sign-cert", filepath.Join(dir, "cert.pem"), signed.ref())
+	})
+	t.Run("BuildKit", func(t *testing.T) {
+		sameByBuildKit(t, root, from, layer, append(companionFlags(), "--kernel-from", ref)...)
+	})
+	t.Run("Refused", func(t *testing.T) {
+		args := []string{program(t), "--os", "debian12", "--driver", thinDriver, "--base", base(t, "debian12", "amd64"), "--matrix", filepath.Join(root, "matrix.yaml"),
+			"--output", "oci:" + filepath.Join(dir, "refused"), "--kernel-from"}
+		assert.Contains(t, command{args: append(args, base(t, "debian12", "amd64"))}.want(t, 2).stderr, "headers of no kernel")
+		assert.Contains(t, command{args: append(args, ref, "--kernel", "6.1.0-1-amd64")}.want(t, 2).stderr, "no complete headers of 6.1.0-1-amd64")
+	})
+	t.Run("Flatcar", func(t *testing.T) { compileInFlatcar(t, root, ref) })
+}
 
-	args("none", "--kernel-from", base(t, "debian12", "amd64")).want(t, 2)
-	r := args("other", "--kernel-from", ref, "--kernel", "6.1.0-1-amd64").want(t, 2)
-	assert.Contains(t, r.stderr, "no complete headers of 6.1.0-1-amd64")
+// hasModules fails the test if a layer lacks one of these modules.
+func hasModules(t *testing.T, i image, layer string, modules ...string) {
+	t.Helper()
+	found := map[string]bool{}
+	for name := range i.contents(t, layer) {
+		found[path.Base(name)] = true
+	}
+	for _, name := range modules {
+		assert.Equalf(t, true, found[name], "%s is among the modules: %v", name, found)
+	}
+}
 
-	// The root of a disk becomes an image as docs/kernel-from.md says, and all names of its toolchain have the
-	// target in front.
-	const flatcar = "6.1.187-flatcar"
+// sameLayer fails the test if a layer of two images differs.
+func sameLayer(t *testing.T, one, two image, layer string) {
+	t.Helper()
+	if a, b := require.Value(one.layer(t, layer).Digest())(t), require.Value(two.layer(t, layer).Digest())(t); a != b {
+		t.Errorf("%s: the layers of %s and %s differ:\n%v\n%v", layer, one.ref(), two.ref(), one.contents(t, layer), two.contents(t, layer))
+	}
+}
+
+// compileInFlatcar turns the root of a disk into an image, as docs/kernel-from.md says, and compiles in it. All
+// names of its toolchain have the target in front.
+func compileInFlatcar(t *testing.T, root, ref string) {
+	t.Helper()
+	const release = "6.1.187-flatcar"
+	dir := scratch(t)
 	disk, layout := filepath.Join(dir, "disk"), filepath.Join(dir, "flatcar")
 	sh(t, "umoci", "unpack", "--image", strings.TrimPrefix(ref, "oci:")+":debian12", disk)
-	sh(t, filepath.Join(root, "ci", "flatcar-root"), filepath.Join(disk, "rootfs"), flatcar)
+	sh(t, filepath.Join(root, "ci", "flatcar-root"), filepath.Join(disk, "rootfs"), release)
 	sh(t, "tar", "-C", filepath.Join(disk, "rootfs"), "--one-file-system", "-cf", layout+".tar", ".")
 	sh(t, "umoci", "init", "--layout", layout)
 	sh(t, "umoci", "new", "--image", layout+":4081.2.0")
 	sh(t, "umoci", "raw", "add-layer", "--image", layout+":4081.2.0", layout+".tar")
-	image := "oci:" + layout + ":4081.2.0"
-	assert.Contains(t, sh(t, program(t), "kernels", "--from", image, "--progress", "quiet"), flatcar+"  flatcar")
-	modules := built("flatcar-image", args("flatcar-image", "--kernel-from", image, "--modules", "nvidia,nvidia-uvm").want(t, 0)).contents(t, "modules proprietary "+flatcar)
-	for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(modules)), func(file string) bool { return strings.HasSuffix(file, "/"+name) }) {
-			t.Errorf("no %s in %v", name, modules)
-		}
-	}
+	toolkit := "oci:" + layout + ":4081.2.0"
+	assert.Contains(t, sh(t, program(t), "kernels", "--from", toolkit, "--progress", "quiet"), release+"  flatcar")
+	made := image{dir: filepath.Join(dir, "out")}
+	first, _, _ := strings.Cut(sh(t, program(t), "--os", "debian12", "--driver", thinDriver, "--base", base(t, "debian12", "amd64"), "--compression", "zstd", "--builder", "chroot",
+		"--matrix", filepath.Join(root, "matrix.yaml"), "--lock", "none", "--kernel-from", toolkit, "--modules", "nvidia,nvidia-uvm", "--output", "oci:"+made.dir), "\n")
+	tagged, digest, _ := strings.Cut(first, "@")
+	made.tag, made.digest = tagged[strings.LastIndex(tagged, ":")+1:], digest
+	hasModules(t, made, "modules proprietary "+release, "nvidia.ko", "nvidia-uvm.ko")
 }
