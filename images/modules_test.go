@@ -93,6 +93,12 @@ func leaveSet(ctx context.Context, dir, release, flavour string, info driverinfo
 		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
 		Variables: driverinfo.MakeVariables(info.VGPU), Patches: info.PatchNames(flavour),
 	}}
+	for _, name := range driverinfo.Companions() {
+		if c, ok := info.Companion(name); ok && c.Fits(flavour) {
+			set.Key.Companions = append(set.Key.Companions, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID())
+			names = append(names, c.Name)
+		}
+	}
 	for _, name := range names {
 		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, release)
 		file := filepath.Join(work, name+".ko")

@@ -10,7 +10,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/toolkit"
@@ -19,8 +22,9 @@ import (
 // ToolkitKernel is a kernel whose modules an image can compile, and that image.
 type ToolkitKernel struct {
 	toolkit.Kernel
-	Ref   string      // the image as it was named
-	Image recipe.Base // what is pinned of it
+	Ref    string         // the image as it was named
+	Image  recipe.Base    // what is pinned of it
+	System toolkit.System // of the image
 }
 
 // ToolkitKernels lists the kernels of images with headers and a compiler, in the order of the images and each
@@ -40,7 +44,7 @@ func (p *Planner) ToolkitKernels(ctx context.Context, refs []string, arch string
 		}
 		for _, k := range found.Kernels {
 			if !slices.ContainsFunc(all, func(o ToolkitKernel) bool { return o.Release == k.Release }) {
-				all = append(all, ToolkitKernel{k, ref, image})
+				all = append(all, ToolkitKernel{k, ref, image, found.System})
 			}
 		}
 	}
@@ -79,11 +83,11 @@ func (p *Planner) openToolkit(ctx context.Context, ref, arch string) (found tool
 }
 
 // toolkits pins the images of the kernels of a plan.
-func (p *Planner) toolkits(ctx context.Context, arch string, o recipe.Options) (map[string]recipe.Base, error) {
+func (p *Planner) toolkits(ctx context.Context, t matrix.Target, o recipe.Options, step *progress.Step) (map[string]recipe.Base, error) {
 	if len(o.KernelFrom) == 0 || len(o.Kernels) == 0 {
 		return nil, nil
 	}
-	offered, err := p.ToolkitKernels(ctx, o.KernelFrom, arch)
+	offered, err := p.ToolkitKernels(ctx, o.KernelFrom, t.Arch)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +98,22 @@ func (p *Planner) toolkits(ctx context.Context, arch string, o recipe.Options) (
 			return nil, NoToolkitError(release, offered)
 		}
 		pins[release] = offered[i].Image
+		if alias := missingAlias(t, offered[i].System); alias != "" {
+			step.Note(fmt.Sprintf("%s is of %s: the GPU Operator asks for images of such nodes by this name: add it to aliases of %s in the matrix (aliases: [%s])",
+				offered[i].Ref, alias, t.System.ID, alias))
+		}
 	}
 	return pins, nil
+}
+
+// missingAlias returns the name by which the GPU Operator asks for images of nodes with the system of a
+// toolkit, if the target is for this system and its images do not get the name; otherwise "".
+func missingAlias(t matrix.Target, s toolkit.System) string {
+	tag := osrelease.Tag(s.ID, s.VersionID)
+	if s.ID == "" || !t.Distro.Matches(s.ID, s.VersionID) || tag == t.System.ID || slices.Contains(t.System.Aliases, tag) {
+		return ""
+	}
+	return tag
 }
 
 // NoToolkitError is the error for a kernel that none of the images has.

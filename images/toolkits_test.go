@@ -2,35 +2,50 @@ package images
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/toolkit"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // modulesLayerOf is the digest of the layer with an image's modules.
 func modulesLayerOf(t *testing.T, r *rig, o recipe.Options) string {
 	t.Helper()
-	img := r.build(t, pair("debian12", newDriver), o)
+	return digestOf(t, modulesOf(t, r.build(t, pair("debian12", newDriver), o)))
+}
+
+// modulesOf is the layer with an image's modules.
+func modulesOf(t *testing.T, img v1.Image) v1.Layer {
+	t.Helper()
 	config := require.Value(img.ConfigFile())(t)
 	for i, l := range layersOf(t, img) {
 		if strings.Contains(config.History[i].CreatedBy, ": modules ") {
-			return digestOf(t, l)
+			return l
 		}
 	}
 	t.Fatal("the image has no modules")
-	return ""
+	return nil
 }
 
 // TestToolkit: an image with headers and compiler gives the same modules as packages, and no package of a
@@ -63,6 +78,60 @@ func TestToolkit(t *testing.T) {
 	assert.Equalf(t, false, one.ID == two.ID, "the content of images from two toolkits is the same")
 	require.Value(r.b.Build(t.Context(), moved))(t)
 	assert.Equalf(t, int32(3), f.runs.Load(), "compiles: another image is another key")
+}
+
+// withCompanions returns a target whose images have nvidia-fs and gdrdrv.
+func withCompanions(t *testing.T, r *rig) matrix.Target {
+	t.Helper()
+	target := r.target(t, pair("debian12", newDriver))
+	for name, files := range map[string][]repotest.File{
+		driverinfo.GDRDrv:   {{Name: "src/gdrdrv/Makefile", Body: "all:\n"}, {Name: "src/gdrdrv/gdrdrv.c", Body: "int x;\n"}, {Name: "LICENSE", Body: "MIT\n"}},
+		driverinfo.NvidiaFS: {{Name: "src/Makefile", Body: "all:\n"}, {Name: "src/configure", Body: "#!/bin/sh\n", Mode: 0o755}, {Name: "src/GDS_VERSION", Body: "2.5.2\n"}, {Name: "LICENSE", Body: "MIT\n"}},
+	} {
+		data := repotest.Compress(t, ".gz", repotest.Tar(t, name+"-2.5.2/", files))
+		r.Put("/companions/"+name+".tar.gz", data)
+		target.Companions = append(target.Companions, matrix.Companion{Name: name, Version: "2.5.2", Licence: "MIT", Named: true,
+			Archive: &matrix.Archive{URL: r.URL + "/companions/" + name + ".tar.gz", SHA256: fmt.Sprintf("%x", sha256.Sum256(data))}})
+	}
+	slices.SortFunc(target.Companions, func(a, b matrix.Companion) int { return strings.Compare(a.Name, b.Name) })
+	return target
+}
+
+// TestToolkitSigned: modules that were compiled in an image with headers and compiler are signed as those that
+// packages gave, companions too, by a build with the key and by a key afterwards. Signing compiles nothing.
+func TestToolkitSigned(t *testing.T) {
+	t.Parallel()
+	r, f := precompiledRig(t)
+	own := signers()[0]
+	ref := r.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
+	target := withCompanions(t, r)
+	build := func(signer *sign.Signer, from ...string) v1.Image {
+		t.Helper()
+		o := recipe.Options{Kernels: []string{imagetest.Kernel}, KernelFrom: from}
+		r.b.Signer = signer
+		if signer != nil {
+			o.Signer = signer.Certificate
+		}
+		return require.Value(r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, o))(t)))(t)
+	}
+	layers := map[string]bool{}
+	for _, from := range [][]string{nil, {ref}} {
+		unsigned, signed := build(nil, from...), build(own, from...)
+		later := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own)))(t)
+		layers[digestOf(t, modulesOf(t, signed))] = true
+		layers[digestOf(t, modulesOf(t, later))] = true
+		assert.Equalf(t, 0, len(findingsOf(t, r, signed, "module-signature", own.Certificate)), "findings: all modules are signed")
+		found := require.Value(examiner(r.b).Inspect(t.Context(), "x", signed))(t)
+		var names []string
+		for _, m := range found.Modules[0].Modules {
+			names = append(names, m.Name)
+		}
+		for _, name := range driverinfo.Companions() {
+			assert.Equalf(t, true, slices.Contains(names, name), "%s is among %v", name, names)
+		}
+	}
+	assert.Equalf(t, 1, len(layers), "layers with signed modules: %v", layers)
+	assert.Equalf(t, int32(2), f.runs.Load(), "compiles")
 }
 
 // TestToolkitMoved: what was planned is compiled in, or nothing.
@@ -123,6 +192,39 @@ func TestToolkitTags(t *testing.T) {
 	tag, aliases := recipe.KernelTags(target, "5.14.0-427.13.1.el9_4.x86_64+rt")
 	assert.Equal(t, newDriver+"-5.14.0-427.13.1.el9_4.x86_64_rt-rhel9", tag)
 	assert.Equal(t, "535-5.14.0-427.13.1.el9_4.x86_64_rt-rhcos4.18", aliases[len(aliases)-1])
+}
+
+// TestToolkitAlias: an image of a release of Flatcar says by which name the operator asks for its modules,
+// unless the matrix has this name already.
+func TestToolkitAlias(t *testing.T) {
+	t.Parallel()
+	r, _ := precompiledRig(t)
+	const release = "6.6.54-flatcar"
+	osRelease := func(text string) repotest.File { return repotest.File{Name: "usr/lib/os-release", Body: text} }
+	for n, c := range []struct {
+		file    repotest.File
+		aliases []string
+		want    string
+	}{
+		{osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n"), nil, "add it to aliases of flatcar in the matrix (aliases: [flatcar4081.2.0])"},
+		{osRelease("ID=flatcar\nVERSION_ID=4081.2.0\n"), []string{"flatcar4081.2.0"}, ""},
+		{osRelease("ID=debian\nVERSION_ID=13\n"), nil, ""},
+		{osRelease("ID=flatcar\nVERSION_ID='4081.2.0, example.com'\n"), nil, ""},
+		{repotest.File{Name: "etc/os-release", Link: "../gone"}, nil, ""},
+	} {
+		ref := r.PushToolkit(fmt.Sprint("system", n), "amd64", append(imagetest.ToolkitFiles(release), c.file)...)
+		target := r.target(t, pair("debian12", newDriver))
+		target.System.ID, target.System.Aliases = "flatcar", c.aliases
+		target.Distro = require.Value(distros.Lookup("flatcar"))(t)
+		var notes []string
+		step := progress.Observer(func(e progress.Event) { notes = append(notes, e.Note) }).Begin("t", "s")
+		_, err := r.b.toolkits(t.Context(), target, recipe.Options{Kernels: []string{release}, KernelFrom: []string{ref}}, step)
+		require.NoError(t, err)
+		got := strings.Join(notes, "\n")
+		if strings.Contains(got, "aliases") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: notes %q, want %q", c.file.Body, got, c.want)
+		}
+	}
 }
 
 // TestToolkitRealtime: a real-time kernel of an image is compiled for by its own headers, beside the

@@ -86,6 +86,19 @@ func TestKernelsOfImages(t *testing.T) {
 	assert.Equalf(t, false, strings.Contains(r.Stderr, "note:"), "notes on systems: %s", r.Stderr)
 }
 
+// TestKernelFromNeeded: a system whose kernels have headers in no package takes its kernels from an image, and
+// says so before a server is asked.
+func TestKernelFromNeeded(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	rows := strings.Replace(u.Matrix(), "drivers:\n", "  - {id: flatcar, base: 'example.com/debian:13', archs: [amd64], kernels: [6.6]}\ndrivers:\n", 1)
+	pair := []string{"--matrix", u.file(t, "flatcar.yaml", rows), "--os", "flatcar", "--driver", newDriver}
+	for _, kernel := range []string{"latest", "all", "6.6:latest", "6.6.54-flatcar"} {
+		u.Run(t, append(append([]string{"lock"}, pair...), "--kernel", kernel)...).Want(t, 2, "headers of flatcar come with the host", "give an image that has them with --kernel-from")
+	}
+	u.Run(t, append(pair, "--kernel", "latest", "--dry-run")...).Want(t, 2, newDriver+"-flatcar amd64", "with --kernel-from")
+}
+
 // TestKernelFromLock: the lock has the digest of the image, and a build goes by it after the tag has moved.
 func TestKernelFromLock(t *testing.T) {
 	t.Parallel()

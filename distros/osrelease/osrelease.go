@@ -17,6 +17,9 @@ import (
 
 const maxFile = 64 << 10 // bytes; real ones are below 1 KiB
 
+// Files returns where a root file system has the file os-release; the first one that exists counts.
+func Files() []string { return []string{"etc/os-release", "usr/lib/os-release"} }
+
 // System returns the system of a root file system, by its etc/os-release or, where that is missing,
 // usr/lib/os-release. For an unknown system it returns an *distros.UnknownError; for a root without either
 // file, an error that wraps fs.ErrNotExist.
@@ -32,7 +35,7 @@ func System(root fs.FS) (distros.Distro, error) {
 // A root without either file wraps fs.ErrNotExist.
 func Read(root fs.FS) (id, version string, err error) {
 	var missing error
-	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+	for _, name := range Files() {
 		f, err := root.Open(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = err

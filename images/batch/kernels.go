@@ -161,6 +161,9 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 	var offered []distros.Kernel
 	usual := ""
 	if k.NeedsIndex() {
+		if err := recipe.CheckPackaged(t.Distro); err != nil && len(k.From) == 0 {
+			return nil, matrix.RequestErrorf("%s %s: --kernel: %w", t.Tag(), t.Arch, err)
+		}
 		usual = t.Distro.KernelFlavour(t.Arch)
 		all, err := list(t)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -41,8 +42,8 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err 
 			w.Headers[k.Release] = nil
 			continue
 		}
-		if d.PackageManager() == "" {
-			return w, archive, fmt.Errorf("%w: --kernel %q: kernel headers of %s come with the host and are in no package, so its modules are compiled on the node: leave --kernel out, or give an image that has them with --kernel-from", ErrKernel, k.Release, d.ID())
+		if err := CheckPackaged(d); err != nil {
+			return w, archive, fmt.Errorf("--kernel %q: %w", k.Release, err)
 		}
 		headers := d.Headers(k.Release)
 		if headers == nil {
@@ -55,6 +56,14 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err 
 	}
 	archive, err = w.driver(t, o, r.Flavours)
 	return w, archive, err
+}
+
+// CheckPackaged returns ErrKernel for a system whose kernel headers are in no package.
+func CheckPackaged(d distros.Distro) error {
+	if d.PackageManager() != "" {
+		return nil
+	}
+	return fmt.Errorf("%w: kernel headers of %s come with the host and are in no package: give an image that has them with --kernel-from, or leave --kernel out: then the node compiles the modules", ErrKernel, d.ID())
 }
 
 // driver decides where the driver comes from: the archive of the command line, the system's own packages

@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/distros/upstream"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -37,7 +38,7 @@ var needed = []string{"include/generated/autoconf.h", autoConf, "Module.symvers"
 
 // isFact says which files of an image are read; of all others only the names matter.
 func isFact(name string) bool {
-	if name == releaseFile {
+	if name == releaseFile || slices.Contains(osrelease.Files(), name) {
 		return true
 	}
 	return slices.ContainsFunc([]string{utsRelease, autoConf, kernelRelease, compileHeader}, func(suffix string) bool {

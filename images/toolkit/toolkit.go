@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -35,6 +37,7 @@ type Toolkit struct {
 	Broken    []Broken `json:"broken"`    // headers that cannot be used
 	Compilers []string `json:"compilers"` // paths of programs that can be a C compiler
 	Make      bool     `json:"make"`      // the image has make
+	System    System   `json:"system"`
 }
 
 // Kernel is a kernel whose headers an image has. Headers is the folder with them, Version the release of
@@ -44,6 +47,15 @@ type Kernel struct {
 	Compiler string `json:"compiler"` // that built the kernel: "gcc-12 (Debian 12.2.0-14) 12.2.0"; "" if unknown
 }
 
+// systemVersion is a version that may become part of a message and of a tag.
+var systemVersion = regexp.MustCompile(`^[0-9][0-9.]{0,31}$`)
+
+// System is how an image names its operating system in os-release. Both are "" in an image without version.
+type System struct {
+	ID        string `json:"id"`
+	VersionID string `json:"versionID"`
+}
+
 // Broken is a kernel whose headers cannot be used.
 type Broken struct {
 	Kernel string `json:"kernel"` // its release, or the folder if that does not say it
@@ -51,7 +63,7 @@ type Broken struct {
 }
 
 // version is part of the name under which the cache keeps a Toolkit. Raise it when Read finds something else.
-const version = "2"
+const version = "3"
 
 // Cached returns what the cache has of an image, by its digest.
 func Cached(store *fetch.Store, digest string) (t Toolkit, ok bool) {
@@ -83,6 +95,9 @@ func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch st
 		return t, err
 	}
 	t.findPrograms(tree, SearchPath(config.Config.Env))
+	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil && systemVersion.MatchString(version) { // without it a hint is missing
+		t.System = System{id, version}
+	}
 	data, err := json.Marshal(t)
 	if err != nil {
 		return t, err
