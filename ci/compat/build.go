@@ -106,11 +106,15 @@ func (l *laboratory) try(ctx context.Context, c *cell) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.compile(ctx, c, flags, "")
+	modules := ""
+	if c.Companion != nil {
+		modules = "nvidia" // the only one of the driver's modules that companions are compiled against
+	}
+	r, err := l.compile(ctx, c, flags, modules)
 	if err != nil {
 		return nil, err
 	}
-	if r.Outcome == fails && !essential(r.Error) {
+	if r.Outcome == fails && c.Companion == nil && !essential(r.Error) {
 		again, err := l.compile(ctx, c, flags, "nvidia,nvidia-uvm")
 		if err != nil {
 			return nil, err
@@ -145,6 +149,9 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 	if modules != "" {
 		args = append(args, "--modules", modules)
 	}
+	if c.Companion != nil {
+		args = append(args, "--companions", c.Companion.Name)
+	}
 	out, err := l.driverBuild(ctx, args...)
 	log := filepath.Join(l.work, "logs", filepath.Base(strings.TrimSuffix(l.file(c), ".json"))+".log")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), write(log, out.stderr)); err != nil {
@@ -152,6 +159,9 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 	}
 	r = &result{Outcome: compiles, Compiler: compilerOf(out.stderr)}
 	if err == nil {
+		if message, ok := leftOut(out.stderr); ok {
+			r.Outcome, r.Error = fails, message
+		}
 		return r, nil
 	}
 	if message, ok := compileError(out.stderr); ok {
@@ -163,20 +173,27 @@ func (l *laboratory) compile(ctx context.Context, c *cell, flags []string, modul
 }
 
 // source decides where the sources come from: Debian's packages if the matrix has them for the system, as for
-// a user of the product; else an archive made from those packages. flags are flags of driver-build.
+// a user of the product; else an archive made from those packages. The matrix of a cell with a companion has
+// this companion alone, for every driver. flags are flags of driver-build.
 func (l *laboratory) source(ctx context.Context, c *cell) (flags []string, source string, err error) {
 	at := slices.IndexFunc(l.matrix.Drivers, func(d matrix.Driver) bool { return d.Version == c.Driver.version })
 	if at < 0 {
 		return nil, "", fmt.Errorf("%s has no driver %s", l.matrixFile, c.Driver.version)
 	}
-	if _, _, ok := l.matrix.Drivers[at].Debian.Wants(c.System, arch); ok {
+	if _, _, ok := l.matrix.Drivers[at].Debian.Wants(c.System, arch); ok && c.Companion == nil {
 		return []string{"--matrix", l.matrixFile}, "packages", nil
 	}
 	if c.System == c.Driver.home {
 		file, err := l.minimalMatrix(c.Driver)
+		if err == nil {
+			file, err = l.companionMatrix(c, file)
+		}
 		return []string{"--matrix", file}, "packages", err
 	}
 	a, err := l.archive(ctx, c.Driver)
+	if err == nil {
+		a.matrix, err = l.companionMatrix(c, a.matrix)
+	}
 	return []string{"--matrix", a.matrix, "--source", a.file}, "archive", err
 }
 

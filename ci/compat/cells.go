@@ -60,12 +60,17 @@ type cell struct {
 	Patches string  // of the matrix, that the sources have, by name: "a, b"; "" for sources without them
 	Rules   string  // the matrix's reason against the cell: "kernel-too-new: ..."; "" when the matrix says that it works
 	Result  *result // nil: not compiled yet
+
+	Companion *matrix.Companion // that is compiled against nvidia; nil: the driver's modules alone
 }
 
 func (c *cell) String() string {
 	name := c.System + " " + c.Driver.version + " " + c.Flavour + " " + c.Kernel.Release
 	if c.Patches != "" {
 		name += " patched"
+	}
+	if c.Companion != nil {
+		name += " with " + c.Companion.Name + "-" + c.Companion.Version
 	}
 	return name
 }
@@ -95,9 +100,10 @@ type result struct {
 	Seconds  int    // duration of the whole driver-build run
 }
 
-// cells lists what is to be compiled, by system, driver and flavour, and asks the matrix about each cell.
+// cells lists what is to be compiled, by system, driver and flavour, and asks the matrix about each cell. The
+// cells with companions are the last.
 func (l *laboratory) cells(ctx context.Context) ([]*cell, error) {
-	var all []*cell
+	var all, companions []*cell
 	for _, system := range systems {
 		k, err := l.newest(ctx, system)
 		if err != nil {
@@ -105,17 +111,23 @@ func (l *laboratory) cells(ctx context.Context) ([]*cell, error) {
 		}
 		for _, d := range drivers {
 			for _, flavour := range d.flavours() {
+				var c *cell
 				for _, patches := range variants(l.matrix, d, flavour) {
-					c := &cell{System: system, Kernel: k, Driver: d, Flavour: flavour, Patches: patches}
+					c = &cell{System: system, Kernel: k, Driver: d, Flavour: flavour, Patches: patches}
 					if c.Rules, err = against(l.matrix, c); err != nil {
 						return nil, err
 					}
 					all = append(all, c)
 				}
+				beside, err := withCompanions(l.matrix, c)
+				if err != nil {
+					return nil, err
+				}
+				companions = append(companions, beside...)
 			}
 		}
 	}
-	return all, nil
+	return append(all, companions...), nil
 }
 
 // variants returns the patches of the sources that are compiled: none, and those of the matrix if it has any.

@@ -74,18 +74,33 @@ func TestEssential(t *testing.T) {
 	}
 }
 
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	const line = "#9 120.0 left out: nvidia-fs for 6.12.117+deb13-amd64 (proprietary): /var/tmp/x/driver-modules/source/nvfs-mmap.c:7: error: a (b): c\n"
+	for log, want := range map[string]string{"x\n" + line + "y\n": "nvfs-mmap.c:7: error: a (b): c", "x\n": ""} {
+		got, ok := leftOut(log)
+		assert.Equalf(t, want, got, "%q", log)
+		assert.Equalf(t, want != "", ok, "%q", log)
+	}
+}
+
 // examples returns one cell of every kind.
 func examples() []*cell {
 	old, mid, fresh := kernel{Release: "5.10.0-46-amd64", Version: "5.10.262-1"}, kernel{Release: "6.1.0-56-amd64", Version: "6.1.192-2"},
 		kernel{Release: "6.12.117+deb13-amd64", Version: "6.12.117-1"}
 	const closed, open = matrix.Proprietary, matrix.Open
+	beside := &matrix.Companion{Name: "nvidia-fs", Version: "2.13.5"}
 	return []*cell{
-		{"debian11", old, drivers[0], closed, "", "", &result{Outcome: compiles, Compiler: "gcc 10.2.1", Source: "packages", Date: "2026-11-20"}},
-		{"debian11", old, drivers[1], closed, "", "", &result{Outcome: trouble, Error: "exit status 4: network", Date: "2026-11-20"}},
-		{"debian12", mid, drivers[0], closed, "", "kernel-too-new: 6.1 | 5.15", &result{Outcome: fails, Error: "gcc: error: a | `b`", Source: "archive", Date: "2026-11-20"}},
-		{"debian12", mid, drivers[2], closed, "", "", &result{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Source: "packages", Date: "2026-11-21"}},
-		{"debian12", mid, drivers[3], open, "a, b", "kernel-too-new: z", &result{Outcome: compiles, Compiler: "gcc 12.2.0", Source: "packages", Date: "2026-11-21"}},
-		{"debian13", fresh, drivers[4], open, "", "", nil},
+		{"debian11", old, drivers[0], closed, "", "", &result{Outcome: compiles, Compiler: "gcc 10.2.1", Source: "packages", Date: "2026-11-20"}, nil},
+		{"debian11", old, drivers[1], closed, "", "", &result{Outcome: trouble, Error: "exit status 4: network", Date: "2026-11-20"}, nil},
+		{"debian12", mid, drivers[0], closed, "", "kernel-too-new: 6.1 | 5.15", &result{Outcome: fails, Error: "gcc: error: a | `b`", Source: "archive", Date: "2026-11-20"}, nil},
+		{"debian12", mid, drivers[2], closed, "", "", &result{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Source: "packages", Date: "2026-11-21"}, nil},
+		{"debian12", mid, drivers[3], open, "a, b", "kernel-too-new: z", &result{Outcome: compiles, Compiler: "gcc 12.2.0", Source: "packages", Date: "2026-11-21"}, nil},
+		{"debian13", fresh, drivers[4], open, "", "", nil, nil},
+		{"debian12", mid, drivers[3], closed, "", "", &result{Outcome: compiles, Source: "packages", Date: "2026-11-21"}, beside},
+		{"debian12", mid, drivers[3], open, "a, b", "", &result{Outcome: fails, Error: "x.c:1: error: y", Source: "packages", Date: "2026-11-21"}, beside},
+		{"debian12", mid, drivers[4], closed, "", "no-companion: z", &result{Outcome: fails, Error: "x.c:1: error: y", Source: "archive", Date: "2026-11-21"}, beside},
+		{"debian12", mid, drivers[4], open, "", "no-companion: z", nil, beside},
 	}
 }
 
@@ -98,6 +113,13 @@ func TestRender(t *testing.T) {
 	goldentest.Compare(t, "testdata/compat.md", text)
 	if _, differs := render(examples()[1:3]); differs {
 		t.Error("these agree, or are not known")
+	}
+	beside := examples()[6:]
+	if _, differs := render(beside[1:2]); !differs {
+		t.Error("the matrix allows a companion that does not compile, but nothing differs")
+	}
+	if _, differs := render(append(beside[:1], beside[2:]...)); differs {
+		t.Error("the matrix allows only companions that compile")
 	}
 }
 
@@ -122,6 +144,16 @@ func TestMatrices(t *testing.T) {
 			for _, flavour := range d.flavours() {
 				assert.Samef(t, variants(m, d, flavour), variants(written, d, flavour), "%s: patches of the %s modules", name, flavour)
 			}
+			for _, companion := range m.Companions {
+				c := &cell{System: companion.Systems[0], Driver: d, Flavour: matrix.Proprietary, Companion: &companion}
+				if name == packages && c.System != d.home {
+					continue
+				}
+				file := require.Value(l.companionMatrix(c, name))(t)
+				free := require.Value(batch.ReadMatrix(file, nil, nil))(t)
+				targets := require.Value(free.Select(matrix.Selection{Systems: []string{c.System}, Drivers: []string{d.version}, Companions: []string{companion.Name}, AllowIncompatible: true}))(t)
+				assert.Equalf(t, companion.Version, targets[0].Companions[0].Version, "%s: %s", file, companion.Name)
+			}
 		}
 	}
 }
@@ -138,6 +170,8 @@ func TestResume(t *testing.T) {
 		assert.Samef(t, want.Result, got.Result, "%s: -saved +loaded", want)
 	}
 	c := examples()[5]
+	beside := examples()[6]
+	assert.Equalf(t, false, l.file(beside) == l.file(examples()[4]), "the file of a result with a companion")
 	if err := l.load(c); err != nil || c.Result != nil {
 		t.Errorf("%+v %v; want nothing", c.Result, err)
 	}

@@ -1,6 +1,7 @@
 // Command compat compares the matrix's rules with the compiler: driver-build compiles every driver that
 // Debian packages for the kernels of three Debian releases, in both flavours, and compat writes a table of
-// the results beside what the rules say.
+// the results beside what the rules say. The companions of the matrix are compiled against each driver that
+// works on the kernel.
 //
 // Everything goes through driver-build, as a user would do it, one compile at a time. If Debian has packages
 // of a driver for a system, their sources are compiled; otherwise the sources of a .run archive made from

@@ -10,6 +10,8 @@ var (
 	failure = regexp.MustCompile(`compile driver \S+ for kernel \S+: (?:make|strip) failed: (?:exit status \d+|signal: \w+)(?:: (.*?))?; does this driver support this kernel`)
 	// compiler matches the entrypoint's message when a compile begins.
 	compiler = regexp.MustCompile(`compiling \S.* for \S+ with (\S+ \d[^\s,]*), \d+ jobs?`)
+	// left matches driver-build's message about a companion that does not compile.
+	left = regexp.MustCompile(`left out: \S+ for \S+ \([a-z]+\): (.*)`)
 	// places matches folders that do not matter to readers: the scratch folder, and the two folders of the
 	// kernel headers.
 	places = regexp.MustCompile(`/\S*?/driver-modules/source/|/usr/src/linux-headers-[^/\s]+/`)
@@ -29,6 +31,15 @@ func compileError(log string) (message string, ok bool) {
 		message = "make says no reason"
 	}
 	return message, true
+}
+
+// leftOut returns why the modules have no companion. ok is false if they have it.
+func leftOut(log string) (reason string, ok bool) {
+	m := left.FindStringSubmatch(log)
+	if m == nil {
+		return "", false
+	}
+	return strings.TrimSpace(places.ReplaceAllString(m[1], "")), true
 }
 
 // compilerOf returns the compiler: "gcc 12.2.0"; "" when nothing was compiled.

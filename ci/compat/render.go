@@ -18,10 +18,18 @@ have to compile on those too that do not need them.
 `
 
 // render writes the page. differs: a cell's result is not what the matrix says.
-func render(cells []*cell) (text string, differs bool) {
+func render(all []*cell) (text string, differs bool) {
 	var b strings.Builder
+	var cells, companions []*cell
+	for _, c := range all {
+		if c.Companion == nil {
+			cells = append(cells, c)
+		} else {
+			companions = append(companions, c)
+		}
+	}
 	b.WriteString(head)
-	fmt.Fprintf(&b, "\nCompiled %s, for amd64.\n\n", dates(cells))
+	fmt.Fprintf(&b, "\nCompiled %s, for amd64.\n\n", dates(all))
 	b.WriteString("| system | kernel | package | compiler |\n|---|---|---|---|\n")
 	for i, c := range cells {
 		if i == 0 || cells[i-1].System != c.System {
@@ -47,6 +55,7 @@ func render(cells []*cell) (text string, differs bool) {
 		differs = differs || agrees == "no"
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.series(), c.Driver.version, c.Flavour, cmp.Or(c.Patches, "none"), cmp.Or(escape(c.Rules), "works"), agrees)
 	}
+	differs = renderCompanions(&b, companions) || differs
 	return b.String(), differs
 }
 

@@ -11,11 +11,17 @@ import (
 )
 
 // against returns the matrix's reason against a cell, "" when the matrix says that it works. It asks the
-// rules for pairs and the limits for the exact kernel.
+// rules for pairs, the companion's limits and the limits for the exact kernel.
 func against(m *matrix.Matrix, c *cell) (string, error) {
-	targets, err := m.Select(matrix.Selection{
+	s := matrix.Selection{
 		Systems: []string{c.System}, Drivers: []string{c.Driver.version}, Archs: []string{arch}, Flavours: []string{c.Flavour}, NoPatches: c.Patches == "",
-	})
+	}
+	if c.Companion != nil {
+		alone := *m
+		alone.Companions = []matrix.Companion{*c.Companion}
+		m, s.Companions = &alone, []string{c.Companion.Name}
+	}
+	targets, err := m.Select(s)
 	no, ok := errors.AsType[*matrix.IncompatibleError](err)
 	switch {
 	case ok:
