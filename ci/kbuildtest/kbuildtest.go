@@ -59,7 +59,7 @@ func Image(t require.T, root string) driverinfo.Description {
 		Flavours: []string{driverinfo.Proprietary}, ID: strings.Repeat("0", 64)}
 	testfile.Write(t, filepath.Join(root, driverinfo.Path), string(require.Value(info.Encode())(t)))
 	source := filepath.Join(root, "usr/src/nvidia-"+Driver, "kernel")
-	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h"} {
+	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh", "common/inc/nv.h", "nvidia/nv-p2p.h"} {
 		testfile.Write(t, filepath.Join(source, name), "")
 	}
 	for _, name := range Modules {
@@ -69,11 +69,15 @@ func Image(t require.T, root string) driverinfo.Description {
 }
 
 // Toolkit writes headers of a kernel below a root, and programs into its folder bin, which it returns. make
-// runs script in the copied sources; KOS in it is a folder with finished modules of the driver.
+// runs script in the copied sources; KOS in it is a folder with finished modules of the driver. Companions
+// always compile.
 func Toolkit(t require.T, root, release, script string) (path string) {
 	t.Helper()
 	for _, name := range Modules {
 		testfile.Write(t, filepath.Join(root, "kos", name+".ko"), Module(strings.ReplaceAll(name, "-", "_"), Driver, release))
+	}
+	for _, name := range driverinfo.Companions() {
+		testfile.Write(t, filepath.Join(root, "kos/companions", name+".ko"), Module(strings.ReplaceAll(name, "-", "_"), CompanionVersion, release))
 	}
 	tree := filepath.Join(root, "usr/src/linux-headers-"+release)
 	testfile.Write(t, tree+"/include/generated/utsrelease.h", "#define UTS_RELEASE \""+release+"\"\n")
@@ -81,7 +85,7 @@ func Toolkit(t require.T, root, release, script string) (path string) {
 	for _, name := range []string{"include/generated/autoconf.h", "Module.symvers", "include/linux/module.h", "Makefile", "scripts/mod/modpost"} {
 		testfile.Write(t, tree+"/"+name, "# "+name)
 	}
-	testfile.Write(t, root+"/bin/make", "#!/bin/sh\ncd \"$2\" || exit 9\n"+strings.ReplaceAll(script, "KOS", root+"/kos")+"\n")
+	testfile.Write(t, root+"/bin/make", "#!/bin/sh\n"+strings.ReplaceAll(makeCompanion+"cd \"$2\" || exit 9\n"+script, "KOS", root+"/kos")+"\n")
 	testfile.Write(t, root+"/bin/strip", "#!/bin/sh\ncp \"$4\" \"$3\"\n")
 	testfile.Write(t, root+"/bin/gcc-12", "#!/bin/sh\necho '"+compiler+"'\n")
 	return filepath.Join(root, "bin")

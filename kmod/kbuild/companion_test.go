@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -52,14 +53,6 @@ func TestManifestCompanions(t *testing.T) {
 	}
 }
 
-// fsConfigure is a configure in the form of nvidia-fs: it tests the kernel in KDIR.
-const fsConfigure = `#!/bin/sh
-export MODULES_DIR=/lib/modules/$1
-export KDIR=$MODULES_DIR/build
-[ -f "$KDIR/Makefile" ] && [ "$MAKEFLAGS" = "CC=$CC_WANTED" ] || exit 3
-echo "#define HAVE_ACCESS_OK_2_PARAMS 1" >config-host.h
-`
-
 // companionBench is a bench whose make knows companions too: it leaves their modules if script succeeds.
 func companionBench(t *testing.T, script string) bench {
 	t.Helper()
@@ -71,15 +64,9 @@ m=$(echo "$*" | sed 's/.*M=\([^ ]*\).*/\1/'); echo "$@" >>"$kos/companions"; cd 
 	}
 	testfile.Write(t, b.job.Source+"/nvidia/nv-p2p.h", "")
 	dir := t.TempDir()
-	fs, drv := dir+"/nvidia-fs", dir+"/gdrdrv"
-	testfile.Write(t, fs+"/configure", strings.ReplaceAll(fsConfigure, "$CC_WANTED", b.job.Compiler.Path))
-	testfile.Write(t, fs+"/Makefile", "obj-m += nvidia-fs.o\n")
-	testfile.Write(t, fs+"/GDS_VERSION", "1.4.0.29\n")
-	testfile.Write(t, drv+"/src/gdrdrv/Makefile", "obj-m := nv-p2p-dummy.o\nobj-m += gdrdrv.o\n")
-	for name, answer := range map[string]string{"VM_FLAGS_SET": "n", "PROC_OPS": "y"} {
-		testfile.Write(t, drv+"/scripts/test_gdrdrv_HAVE_"+name+".sh", "#!/bin/sh\nkver=$2\nkdir=\"/lib/modules/${kver}/build\"\n[ -f \"$kdir/Makefile\" ] && echo "+answer+"\n")
+	for _, c := range kbuildtest.Companions(t, dir, b.job.Compiler.Path) {
+		b.job.Companions = append(b.job.Companions, Companion{c.Name, c.Version, c.Digest[:4], dir + c.Sources})
 	}
-	b.job.Companions = []Companion{{"nvidia-fs", "2.13.5", "abcd", fs}, {"gdrdrv", "2.5.2", "ef01", drv}}
 	return b
 }
 
@@ -95,7 +82,7 @@ func TestCompanions(t *testing.T) {
 		_, ok := set.File(name)
 		assert.Equalf(t, true, ok, "%s is not in the set: %v", name, set.Omitted)
 	}
-	assert.Same(t, []string{"nvidia-fs 2.13.5 abcd", "gdrdrv 2.5.2 ef01"}, set.Key.Companions)
+	assert.Same(t, []string{"nvidia-fs 2.13.5 abab", "gdrdrv 2.13.5 cdcd"}, set.Key.Companions)
 	args := string(require.Value(os.ReadFile(b.kos + "/companions"))(t))
 	for _, want := range []string{
 		"-C " + b.job.Headers.Build, "/source/nvidia ", "/source/Module.symvers", "CC=" + b.job.Compiler.Path, "-DGDS_VERSION=1.4.0.29 ",
