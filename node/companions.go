@@ -18,7 +18,7 @@ import (
 // group returns the companions of this instance's driver.
 func (n *Node) group() companions.Group {
 	return companions.Group{
-		Kernel: n.kernel, Wanted: n.want.Companions, Info: n.info, Flavour: n.want.Flavour, Set: n.found, Options: n.options,
+		Kernel: n.kernel, Wanted: n.want.Companions, Info: n.info, Flavour: n.want.Flavour, Set: n.found, Options: n.options, Toolkit: n.cfg.HasToolkit(),
 		Holders: n.kernel.Holders, Programs: n.hardware.Programs,
 	}
 }

@@ -31,6 +31,8 @@ type Group struct {
 	Flavour string      // of the driver that is loaded
 	Set     *kbuild.Set // the modules of that driver; nil: not known
 	Options kmod.Options
+	// Toolkit: a Driver Toolkit container compiles what the image has the sources of.
+	Toolkit bool
 	// Holders returns the processes that have devices of the driver open, Programs those that run a program.
 	Holders  func(ctx context.Context, except func(pid int) bool) ([]kmod.Holder, error)
 	Programs func(name string) []kmod.Holder
@@ -51,11 +53,12 @@ func Split(modules []status.Module) (driver, companions []status.Module) {
 	return driver, companions
 }
 
-// Compiles reports whether the image can compile a wanted companion for the driver.
+// Compiles reports whether a wanted companion can be compiled for the driver, here or in a Driver Toolkit
+// container.
 func (g Group) Compiles() bool {
-	return g.Info.Toolchain && slices.ContainsFunc(g.Wanted, func(name string) bool {
+	return (g.Info.Toolchain || g.Toolkit) && slices.ContainsFunc(g.Wanted, func(name string) bool {
 		c, ok := g.Info.Companion(name)
-		return ok && c.Fits(g.Flavour)
+		return ok && c.Sources != "" && c.Fits(g.Flavour)
 	})
 }
 
