@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,9 +17,11 @@ import (
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/sign"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/drivertoolkit"
 )
@@ -25,69 +29,137 @@ import (
 // operatorsCommand is the command line of openshift-driver-toolkit-ctr, as the GPU Operator writes it.
 const operatorsCommand = "until [ -f /mnt/shared-nvidia-driver-toolkit/dir_prepared ]; do echo  Waiting for nvidia-driver-ctr container to prepare the shared directory ...; sleep 10; done; exec /mnt/shared-nvidia-driver-toolkit/ocp_dtk_entrypoint dtk-build-driver"
 
-// TestDriverToolkit runs this program in both containers of a pod, in mount namespaces with roots of their
-// own: the driver container has no compiler and no shell, the toolkit container nothing of the driver.
-func TestDriverToolkit(t *testing.T) {
-	t.Parallel()
+// containers are those of a pod with a toolkit, in mount namespaces with roots of their own: the driver
+// container has no compiler and no shell, the toolkit container nothing of the driver.
+type containers struct {
+	image, toolkit, shared string
+	path                   string // of the toolkit's programs
+	info                   driverinfo.Description
+	log                    tool.Buffer // of the toolkit container
+}
+
+func newContainers(t *testing.T, script string) *containers {
+	t.Helper()
 	gate.Root(t, "for mount namespaces")
-	image, toolkit, shared := t.TempDir(), t.TempDir(), t.TempDir()
-	kbuildtest.Image(t, image)
-	path := kbuildtest.Toolkit(t, toolkit, kbuildtest.Kernel, "cp KOS/*.ko .")
-	program := filepath.Join(image, "usr/local/bin", drivertoolkit.Program)
-	require.NoError(t, os.MkdirAll(filepath.Dir(program), 0o755))
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
+	c := &containers{image: t.TempDir(), toolkit: t.TempDir(), shared: t.TempDir()}
+	c.info = kbuildtest.Image(t, c.image)
+	c.path = kbuildtest.Toolkit(t, c.toolkit, kbuildtest.Kernel, script)
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(c.image, "usr/local/bin", drivertoolkit.Program), ".").CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
 	for _, dir := range []string{"/proc", "/dev", "/sys", "/tmp", "/var/tmp", drivertoolkit.DefaultDir} {
-		require.NoError(t, os.MkdirAll(filepath.Join(image, dir), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(c.image, dir), 0o755))
 	}
+	return c
+}
 
-	const driverScript = `set -e; mount --bind "$SHARED" "$IMAGE/mnt/shared-nvidia-driver-toolkit"; mount -t proc proc "$IMAGE/proc"; mount --rbind /sys "$IMAGE/sys"; exec chroot "$IMAGE" "$@"`
-	driver := func(args ...string) (stdout, stderr string, err error) {
-		cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", driverScript, "sh", "/usr/local/bin/" + drivertoolkit.Program}, args...)...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SHARED=" + shared, "IMAGE=" + image}
-		var stdoutText, stderrText strings.Builder
-		cmd.Stdout, cmd.Stderr = &stdoutText, &stderrText
-		err = cmd.Run()
-		return stdoutText.String(), stderrText.String(), err
-	}
-	// The toolkit's root is this machine's, with other headers, another folder at /mnt, and a scratch folder of its own.
-	const toolkitScript = `set -e; mount -t tmpfs tmpfs /var/tmp; mount -t tmpfs tmpfs /mnt; mkdir /mnt/shared-nvidia-driver-toolkit; mount --bind "$SHARED" /mnt/shared-nvidia-driver-toolkit; mount --bind "$TOOLKIT/usr/src" /usr/src; exec bash -xc "$1"`
-	second := exec.Command("unshare", "--mount", "sh", "-c", toolkitScript, "sh", operatorsCommand) //nolint:noctx // killed below
-	var log tool.Buffer
-	second.Env = []string{"PATH=" + path + ":" + os.Getenv("PATH"), "SHARED=" + shared, "TOOLKIT=" + toolkit, "GDS_ENABLED=true"}
-	second.Stdout, second.Stderr = &log, &log
-	second.SysProcAttr, second.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Minute
+// driver runs the program in the driver container.
+func (c *containers) driver(t *testing.T, env []string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	const script = `set -e; mount --bind "$SHARED" "$IMAGE/mnt/shared-nvidia-driver-toolkit"; mount -t proc proc "$IMAGE/proc"; mount --rbind /sys "$IMAGE/sys"; exec chroot "$IMAGE" "$@"`
+	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", script, "sh", "/usr/local/bin/" + drivertoolkit.Program}, args...)...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "SHARED=" + c.shared, "IMAGE=" + c.image}, env...)
+	var stdoutText, stderrText strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdoutText, &stderrText
+	err = cmd.Run()
+	return stdoutText.String(), stderrText.String(), err
+}
 
+// start starts the toolkit container. Its root is this machine's, with other headers, another folder at /mnt, a
+// scratch folder of its own and, at the operator's mount, the sources of an RDMA driver.
+func (c *containers) start(t *testing.T) {
+	t.Helper()
+	const script = `set -e; mount -t tmpfs tmpfs /var/tmp; mount -t tmpfs tmpfs /mnt; mkdir /mnt/shared-nvidia-driver-toolkit; mount --bind "$SHARED" /mnt/shared-nvidia-driver-toolkit
+mount --bind "$TOOLKIT/usr/src" /usr/src; mkdir -p "$TOOLKIT/ofed"; mount -t tmpfs tmpfs /run; mkdir -p /run/mellanox/drivers/usr/src; mount --bind "$TOOLKIT/ofed" /run/mellanox/drivers/usr/src
+exec bash -xc "$1"`
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", operatorsCommand) //nolint:noctx // killed below
+	cmd.Env = []string{"PATH=" + c.path + ":" + os.Getenv("PATH"), "SHARED=" + c.shared, "TOOLKIT=" + c.toolkit, "GDS_ENABLED=true"}
+	cmd.Stdout, cmd.Stderr = &c.log, &c.log
+	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Minute
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+}
+
+// compiles runs the verb compile in the driver container, and returns the folder with the modules.
+func (c *containers) compiles(t *testing.T, env ...string) (dir, stderr string) {
+	t.Helper()
+	made, stderr, err := c.driver(t, env, "compile", "--kernel", kbuildtest.Kernel, "--fetch-headers=false")
+	require.NoErrorf(t, err, "%s\ntoolkit: %s", stderr, c.log.String())
+	return filepath.Join(c.image, strings.TrimSpace(made)), stderr
+}
+
+// TestDriverToolkit runs this program in both containers of a pod.
+func TestDriverToolkit(t *testing.T) {
+	t.Parallel()
+	c := newContainers(t, "cp KOS/*.ko .")
 	// No GPU: the start ends before modules matter, and the toolkit container may start.
-	_, stderr, err := driver("nv-ctr-run-with-dtk")
+	_, stderr, err := c.driver(t, nil, "nv-ctr-run-with-dtk")
 	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "gpu: ") {
 		t.Errorf("%v: %s", err, stderr)
 	}
 	t.Logf("without a GPU: %s", stderr)
-	assert.Containsf(t, testfile.Read(t, filepath.Join(shared, "request.json")), `"compile":false`, "request")
-	require.NoError(t, second.Start())
-	t.Cleanup(func() {
-		_ = syscall.Kill(-second.Process.Pid, syscall.SIGKILL)
-		_ = second.Wait()
-	})
-	made, stderr, err := driver("compile", "--kernel", kbuildtest.Kernel, "--fetch-headers=false")
-	require.NoErrorf(t, err, "%s\ntoolkit: %s", stderr, log.String())
+	assert.Containsf(t, testfile.Read(t, filepath.Join(c.shared, "request.json")), `"compile":false`, "request")
+	c.start(t)
+	made, stderr := c.compiles(t)
 	assert.Contains(t, stderr, "waiting for the Driver Toolkit container")
 	for _, name := range kbuildtest.Modules {
-		assert.Equalf(t, kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), kbuildtest.Driver, kbuildtest.Kernel), testfile.Read(t, filepath.Join(image, strings.TrimSpace(made), name+".ko")), "%s", name)
+		assert.Equalf(t, kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), kbuildtest.Driver, kbuildtest.Kernel), testfile.Read(t, filepath.Join(made, name+".ko")), "%s", name)
 	}
-	for end := time.Now().Add(2 * time.Minute); !strings.Contains(log.String(), "the modules are ready") && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(c.log.String(), "the modules are ready") && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	assert.Contains(t, log.String(), "set the variable for that container, too module="+driverinfo.NvidiaFS)
+	assert.Contains(t, c.log.String(), "set the variable for that container, too module="+driverinfo.NvidiaFS)
 
 	// The toolkit is for one kernel only.
-	_, stderr, err = driver("compile", "--kernel", "6.1.0-57-amd64", "--fetch-headers=false")
+	_, stderr, err = c.driver(t, nil, "compile", "--kernel", "6.1.0-57-amd64", "--fetch-headers=false")
 	if !exitsWith(err, exitUnsupported) || !strings.Contains(stderr, "the toolkit is for kernel "+kbuildtest.Kernel) && !strings.Contains(stderr, ", "+kbuildtest.Kernel) {
 		t.Errorf("%v: %s", err, stderr)
 	}
-	_, err = os.Stat(filepath.Join(shared, "driver_toolkit_broken"))
+	_, err = os.Stat(filepath.Join(c.shared, "driver_toolkit_broken"))
 	assert.NoErrorf(t, err, "the flag")
+}
+
+// TestDriverToolkitWhole: with a key, companions and the node's RDMA driver, all modules come from the
+// toolkit container and are signed in the driver container. Neither the key nor its passphrase get into the
+// folder that both share, and a key that is mounted there is refused.
+func TestDriverToolkitWhole(t *testing.T) {
+	t.Parallel()
+	c := newContainers(t, "[ -e /usr/src/ofa_kernel/x86_64/"+kbuildtest.Kernel+"/Module.symvers ] || exit 7\ncp KOS/*.ko .")
+	c.info.Companions = kbuildtest.Companions(t, c.image, filepath.Join(c.path, "gcc-12"))
+	testfile.Write(t, filepath.Join(c.image, driverinfo.Path), string(require.Value(c.info.Encode())(t)))
+	for _, dir := range []string{filepath.Join(c.image, "run/mellanox/drivers/usr/src"), filepath.Join(c.toolkit, "ofed")} {
+		testfile.Write(t, filepath.Join(dir, "ofa_kernel/x86_64", kbuildtest.Kernel, "Module.symvers"), "0x1 ib_register_peer_memory_client")
+	}
+	const phrase = "a phrase for tests only"
+	pair := testcert.New(x509.Certificate{Subject: pkix.Name{CommonName: "The node's modules"}}, nil)
+	pair.Write(t, filepath.Join(c.image, "keys/cert.pem"), filepath.Join(c.image, "keys/key.pem"))
+	env := []string{"GDS_ENABLED=true", "GDRCOPY_ENABLED=true", "GPU_DIRECT_RDMA_ENABLED=true", "DRIVER_MODULE_SIGNING_PASSPHRASE=" + phrase,
+		"DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem"}
+	_, stderr, err := c.driver(t, env, "nv-ctr-run-with-dtk")
+	if !exitsWith(err, exitUnsupported) {
+		t.Errorf("without a GPU: %v: %s", err, stderr)
+	}
+	c.start(t)
+	made, stderr := c.compiles(t, env...)
+	assert.Contains(t, stderr, `signing the modules certificate="The node's modules" hash=sha256`)
+	for _, name := range append(driverinfo.Companions(), kbuildtest.Modules...) {
+		_, err := sign.VerifyFile(t.Context(), filepath.Join(made, name+".ko"), []*x509.Certificate{pair.Certificate})
+		assert.NoErrorf(t, err, "%s", name)
+	}
+	assert.Equalf(t, "", strings.Join(pair.Leaks(t, c.shared), " "), "files with the key")
+	out, err := exec.CommandContext(t.Context(), "grep", "-rl", phrase, c.shared).CombinedOutput()
+	if !exitsWith(err, 1) || len(out) > 0 {
+		t.Errorf("files with the passphrase: %s, %v", out, err)
+	}
+
+	shared := filepath.Join(drivertoolkit.DefaultDir, "key.pem")
+	testfile.WriteMode(t, filepath.Join(c.shared, "key.pem"), pair.KeyPEM(), 0o400)
+	_, stderr, err = c.driver(t, append(env[:len(env)-1:len(env)-1], "DRIVER_MODULE_SIGNING_KEY="+shared), "compile", "--kernel", kbuildtest.Kernel)
+	if !exitsWith(err, exitUsage) || !strings.Contains(stderr, "--module-signing-key is "+shared+", in the folder that is shared with the Driver Toolkit container") {
+		t.Errorf("%v: %s", err, stderr)
+	}
 }
 
 func exitsWith(err error, code int) bool {

@@ -85,11 +85,12 @@ func TestHostile(t *testing.T) {
 		answer func(*answer)
 		want   string
 	}{
-		"another manifest": {nil, nil, func(a *answer) { a.Manifest = strings.Repeat("0", 64) }, "not the one that was announced"},
-		"another kernel":   {func(k *kbuild.Key) { k.Release = "6.1.0-57-amd64" }, nil, nil, "kernel 6.1.0-57-amd64"},
-		"another driver":   {func(k *kbuild.Key) { k.Driver = "535.1.1" }, nil, nil, "they are for driver 535.1.1"},
-		"a path":           {nil, nil, func(a *answer) { a.Set = "../../etc" }, `its set "../../etc" is no name`},
-		"no set":           {nil, nil, func(a *answer) { a.Set = "x" }, "manifest.json: file does not exist"},
+		"another manifest":      {nil, nil, func(a *answer) { a.Manifest = strings.Repeat("0", 64) }, "not the one that was announced"},
+		"another kernel":        {func(k *kbuild.Key) { k.Release = "6.1.0-57-amd64" }, nil, nil, "kernel 6.1.0-57-amd64"},
+		"another driver":        {func(k *kbuild.Key) { k.Driver = "535.1.1" }, nil, nil, "they are for driver 535.1.1"},
+		"a terminal's commands": {func(k *kbuild.Key) { k.Compiler = "gcc\x1b[2J" }, nil, nil, "manifest.json has control characters"},
+		"a path":                {nil, nil, func(a *answer) { a.Set = "../../etc" }, `its set "../../etc" is no name`},
+		"no set":                {nil, nil, func(a *answer) { a.Set = "x" }, "manifest.json: file does not exist"},
 		"changed module": {nil, replace(func(p string) error {
 			return os.WriteFile(p, make([]byte, len(kbuildtest.Module("nvidia", kbuildtest.Driver, kbuildtest.Kernel))), 0o600)
 		}, "nvidia.ko"), nil, "its digest is not the manifest's"},

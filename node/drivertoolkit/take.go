@@ -71,6 +71,11 @@ func (f folder) take(ctx context.Context, name, digest string, j Job) (_ *kbuild
 		return nil, fmt.Errorf("they are for driver %.40s (%.20s), kernel %.80s, or were compiled in another way", set.Key.Driver, set.Key.Flavour, set.Key.Release)
 	case len(set.Certificate) > 0:
 		return nil, errors.New("they are signed, and the toolkit container has no key")
+	case slices.ContainsFunc([]string{set.Key.Arch, set.Key.Kernel, set.Key.Compiler}, func(text string) bool { return plain(text) != text }):
+		return nil, fmt.Errorf("their %s has control characters", kbuild.ManifestName)
+	}
+	for i := range set.Omitted { // what a compiler said
+		set.Omitted[i].Reason = plain(set.Omitted[i].Reason)
 	}
 	dir := filepath.Join(j.Work, "toolkit")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {

@@ -32,6 +32,9 @@ func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		log.Warn("the signing key can be read by others than its owner: mount it with mode 0400", "path", cfg.SigningKey, "mode", fmt.Sprintf("%04o", mode))
 	}
+	if err := apart(cfg); err != nil {
+		return nil, err
+	}
 	pass := keyfile.Passphrase(cfg.SigningPassphrase)
 	if cfg.SigningPassphraseFile != "" {
 		pass = keyfile.PassphraseFile(cfg.SigningPassphraseFile)
@@ -41,6 +44,24 @@ func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 		return nil, fmt.Errorf("%w: the key that is to sign modules: %w", config.ErrConfig, err)
 	}
 	return signer, nil
+}
+
+// apart refuses a key that the Driver Toolkit container could read: it signs what that container makes.
+func apart(cfg config.Config) error {
+	shared, err := filepath.EvalSymlinks(cfg.Toolkit)
+	if cfg.Toolkit == "" || err != nil {
+		return nil //nolint:nilerr // there is no such folder
+	}
+	for flag, file := range map[string]string{"--module-signing-key": cfg.SigningKey, "--module-signing-passphrase-file": cfg.SigningPassphraseFile} {
+		target, err := filepath.EvalSymlinks(file)
+		if file == "" || err != nil {
+			continue // the reader of the file says what is wrong
+		}
+		if name, err := filepath.Rel(shared, target); err == nil && filepath.IsLocal(name) {
+			return fmt.Errorf("%w: %s is %s, in the folder that is shared with the Driver Toolkit container: mount it elsewhere", config.ErrConfig, flag, file)
+		}
+	}
+	return nil
 }
 
 // Signer returns the certificate of the mounted key, except for modules that this key has signed, and for

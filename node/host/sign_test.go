@@ -39,6 +39,7 @@ func TestLoadSigner(t *testing.T) {
 	key, cert, both := keyPair(t, "A")
 	_, other, _ := keyPair(t, "B")
 	open := testfile.WriteMode(t, filepath.Join(t.TempDir(), "open.pem"), testfile.Read(t, both), 0o644)
+	phrase := testfile.Write(t, filepath.Join(t.TempDir(), "phrase"), "secret")
 	for _, c := range []struct {
 		name string
 		cfg  config.Config
@@ -49,6 +50,11 @@ func TestLoadSigner(t *testing.T) {
 		{"two files", config.Config{SigningKey: key, SigningCert: cert}, "", ""},
 		{"one file", config.Config{SigningKey: both}, "", ""},
 		{"open to all", config.Config{SigningKey: open}, "", "can be read by others"},
+		{"in the shared folder", config.Config{SigningKey: both, Toolkit: filepath.Dir(both)}, "--module-signing-key is " + both + ", in the folder that is shared", ""},
+		{"link to the shared folder", config.Config{SigningKey: testfile.Write(t, filepath.Join(t.TempDir(), "key.pem"), "-> "+both), Toolkit: filepath.Dir(both)}, "in the folder that is shared", ""},
+		{"passphrase in the shared folder", config.Config{SigningKey: both, SigningPassphraseFile: phrase, Toolkit: filepath.Dir(phrase) + "/."}, "--module-signing-passphrase-file is " + phrase, ""},
+		{"beside the shared folder", config.Config{SigningKey: both, Toolkit: t.TempDir()}, "", ""},
+		{"no shared folder", config.Config{SigningKey: both, Toolkit: "/nowhere"}, "", ""},
 		{"no such file", config.Config{SigningKey: key + "x", SigningCert: cert}, "no such file", ""},
 		{"another's certificate", config.Config{SigningKey: key, SigningCert: other}, "is not that of the private key", ""},
 		{"no certificate", config.Config{SigningKey: key}, "the key that is to sign modules", ""},

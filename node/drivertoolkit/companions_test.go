@@ -1,0 +1,111 @@
+package drivertoolkit
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/node/modulebuild"
+)
+
+// withCompanions puts the sources of the companions into the driver's image, and returns the job that asks
+// for them.
+func (p *pod) withCompanions() func(*Options, *Job) {
+	p.t.Helper()
+	p.info.Companions = kbuildtest.Companions(p.t, p.image, filepath.Join(p.toolkit, "bin/gcc-12"))
+	return func(_ *Options, j *Job) {
+		j.Companions = modulebuild.Companions(p.info, j.Flavour, driverinfo.Companions())
+		accepts := j.Fits
+		j.Fits = func(k kbuild.Key) bool { return accepts(k) && modulebuild.Covers(k, j.Companions) }
+	}
+}
+
+// TestCompanions: companions are compiled in the toolkit container, against the driver's modules, and handed
+// over with them. A driver container that asks for them later does not take the modules without them.
+func TestCompanions(t *testing.T) {
+	t.Parallel()
+	count, script := counted(t, "cp KOS/*.ko .")
+	p := newPod(t, kbuildtest.Kernel, script)
+	asks := p.withCompanions()
+	p.run()
+	require.Value(p.compile(nil))(t)
+	set := require.Value(p.compile(asks))(t)
+	for _, name := range driverinfo.Companions() {
+		f, ok := set.File(name)
+		if !ok || f.Info.Version != kbuildtest.CompanionVersion || !strings.HasPrefix(f.Path, set.Dir+"/") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	assert.Equalf(t, 2, len(set.Key.Companions), "companions of the key")
+	assert.Equalf(t, "xx", testfile.Read(t, count), "runs of make for the driver")
+	require.Value(p.compile(asks))(t)
+	assert.Equalf(t, "xx", testfile.Read(t, count), "runs of make for the driver")
+}
+
+// TestCompanionLeftOut: a companion that does not compile there costs the companion only. Its reason, a text
+// of the toolkit container, is one plain line.
+func TestCompanionLeftOut(t *testing.T) {
+	t.Parallel()
+	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
+	asks := p.withCompanions()
+	testfile.Write(t, filepath.Join(p.image, p.info.Companions[0].Sources, "configure"), "#!/bin/sh\nKDIR=$MODULES_DIR/build\nprintf 'nvfs.c:1: error: no\\033[2J such field\\n' >&2; exit 1\n")
+	p.run()
+	set := require.Value(p.compile(asks))(t)
+	_, there := set.File(driverinfo.GDRDrv)
+	if reason := set.OmittedReason(driverinfo.NvidiaFS); reason != "nvfs.c:1: error: no [2J such field" || !there {
+		t.Errorf("%q, gdrdrv %v", reason, there)
+	}
+}
+
+// ofed writes headers of an RDMA driver below a root, as the operator mounts them in both containers.
+func ofed(t *testing.T, root, symbols string) {
+	t.Helper()
+	testfile.Write(t, filepath.Join(root, "run/mellanox/drivers/usr/src/ofa_kernel/x86_64", kbuildtest.Kernel, "Module.symvers"), symbols)
+}
+
+// TestRDMA: nvidia-peermem is compiled against the node's RDMA driver, which both containers see. If the
+// toolkit container sees none or another one, modules that would not fit are not made.
+func TestRDMA(t *testing.T) {
+	t.Parallel()
+	const refused = "mount /run/mellanox/drivers/usr/src in both"
+	for name, c := range map[string]struct{ toolkit, want string }{
+		"the same": {"0x1 ib_register_peer_memory_client", ""},
+		"none":     {"", `it sees the RDMA driver "", the driver container "ofa_kernel-`},
+		"another":  {"0x2 ib_register_peer_memory_client", `it sees the RDMA driver "ofa_kernel-`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// NVIDIA's sources search for the headers at this path, so the compile sees a link there.
+			p := newPod(t, kbuildtest.Kernel, `[ -L "${0%/bin/make}/usr/src/ofa_kernel" ] || exit 7
+cp KOS/*.ko .`)
+			ofed(t, p.image, "0x1 ib_register_peer_memory_client")
+			if c.toolkit != "" {
+				ofed(t, p.toolkit, c.toolkit)
+			}
+			node := require.Value(modulebuild.OFED(p.image, "x86_64", kbuildtest.Kernel))(t)
+			p.run()
+			set, err := p.compile(func(_ *Options, j *Job) {
+				j.RDMA, j.Modules, j.Optional = node, kbuildtest.Modules, nil
+				j.Fits = func(k kbuild.Key) bool { return slices.Equal(k.Patches, []string{node}) }
+			})
+			if c.want == "" {
+				require.NoError(t, err)
+				_, there := set.File("nvidia-peermem")
+				assert.Equal(t, true, there)
+				return
+			}
+			if !errors.As(err, new(*UnavailableError)) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), refused) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			p.wait("the flag", func() bool { return p.has(broken) })
+		})
+	}
+}
