@@ -31,7 +31,7 @@ func OFED(root, kernelArch, release string) (string, error) {
 		}
 	}
 	for _, dir := range []string{source, container} {
-		for _, folder := range []string{filepath.Join(kernelArch, release), "default"} {
+		for _, folder := range []string{filepath.Join(kernelArch, release), release, "default"} { // as nvidia-peermem.Kbuild
 			sum, _, err := kbuild.Digest(filepath.Join(dir, folder, "Module.symvers"))
 			if err == nil {
 				return "ofa_kernel-" + sum[:12], nil

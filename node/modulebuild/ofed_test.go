@@ -25,7 +25,14 @@ func TestOFED(t *testing.T) {
 	}
 	assert.Equalf(t, "/"+ofedContainer, require.Value(os.Readlink(filepath.Join(root, ofedSource)))(t), "link")
 	require.NoError(t, os.WriteFile(symvers, []byte("0x2"), 0o600))
-	if second, err := OFED(root, "x86_64", "6.1.0-1-amd64"); err != nil || second == first {
+	second, err := OFED(root, "x86_64", "6.1.0-1-amd64")
+	if err != nil || second == first {
 		t.Errorf("another driver has the same name: %q, %v", second, err)
+	}
+	// The link to the container's folder is for the root of the node, and leads nowhere here.
+	for _, older := range []string{"default", "6.1.0-1-amd64"} {
+		require.NoError(t, os.Rename(filepath.Dir(symvers), filepath.Join(root, ofedContainer, older)))
+		symvers = filepath.Join(root, ofedContainer, older, "Module.symvers")
+		assert.Equalf(t, second, require.Value(OFED(root, "x86_64", "6.1.0-1-amd64"))(t), "headers in %s", older)
 	}
 }
