@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestEvictCommand runs the command of the container driver-evict where the program is missing, and
@@ -36,7 +37,7 @@ func TestEvictCommand(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(out, "this image has no /usr/bin/driver-evict") || strings.Count(out, "\n") != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho it runs\n"), 0o700))
+	testfile.Write(t, program, "#!/bin/sh\necho it runs\n")
 	out, err = run()
 	assert.NoError(t, err)
 	assert.Equal(t, "it runs\n", out)

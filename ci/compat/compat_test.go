@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -207,7 +208,7 @@ func TestOneCell(t *testing.T) {
 		program: filepath.Join(dir, "driver-build"), work: dir, bases: map[string]string{"debian12": "oci:x"}, matrixFile: "../../matrix.yaml",
 		say: func(string, ...any) {}, only: "535.261.03",
 	}
-	require.NoError(t, os.WriteFile(l.program, []byte(standIn), 0o755))
+	testfile.Write(t, l.program, standIn)
 	data, err := os.ReadFile(l.matrixFile)
 	require.NoError(t, err)
 	if l.matrix, err = matrix.Parse(l.matrixFile, data); err != nil {

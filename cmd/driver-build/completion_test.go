@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // offered returns what a shell would offer behind args, and the directive to the shell.
@@ -102,7 +103,7 @@ func TestCompletionInBash(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := require.Value(os.Executable())(t)
-	require.NoError(t, os.WriteFile(dir+"/driver-build", []byte("#!/bin/sh\n"+asProgram+"=1 exec "+program+" \"$@\"\n"), 0o700))
+	testfile.Write(t, dir+"/driver-build", "#!/bin/sh\n"+asProgram+"=1 exec "+program+" \"$@\"\n")
 	const script = `
 . ` + library + `
 . <(driver-build completion bash)
@@ -119,7 +120,7 @@ press driver-build --os debian12 --driver 535.
 press driver-build list -o ya
 `
 	cmd := exec.CommandContext(t.Context(), bash, "--norc", "-c", script)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir}, time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir}, 30*time.Second
 	out, err := cmd.CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
 	lines := strings.Split(string(out), "\n")
@@ -157,10 +158,10 @@ done
 				t.Skip(shell + " is not installed")
 			}
 			dir := t.TempDir()
-			require.NoError(t, os.WriteFile(dir+"/driver-build", []byte("#!/bin/sh\n"+asProgram+"=1 exec "+require.Value(os.Executable())(t)+" \"$@\"\n"), 0o700))
+			testfile.Write(t, dir+"/driver-build", "#!/bin/sh\n"+asProgram+"=1 exec "+require.Value(os.Executable())(t)+" \"$@\"\n")
 			require.NoError(t, os.WriteFile(dir+"/script", []byte(script), 0o600))
 			cmd := exec.CommandContext(t.Context(), program, append([]string{dir + "/script"}, lines...)...)
-			cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "TERM=dumb"}, time.Second
+			cmd.Dir, cmd.Env, cmd.WaitDelay = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "TERM=dumb"}, 30*time.Second
 			out, err := cmd.CombinedOutput()
 			require.NoErrorf(t, err, "%s", out)
 			answers := strings.Split(string(out), "> driver-build")[1:]

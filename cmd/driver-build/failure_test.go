@@ -144,13 +144,13 @@ func TestCancel(t *testing.T) {
 				select {
 				case <-r.Context().Done():
 				case <-release:
-				case <-time.After(5 * time.Second):
+				case <-time.After(2 * time.Minute):
 				}
 				return true
 			})
 			args := []string{"--os", "debian12", "--driver", newDriver, "--jobs", "1", "--output", "oci-archive:" + u.Path("x.tar"), "--push", "--repository", u.Host + "/team/driver"}
 			r := u.RunContext(ctx, t, args...)
-			if took := time.Since(stopped); took > 3*time.Second {
+			if took := time.Since(stopped); took > 30*time.Second {
 				t.Errorf("it took %v to stop", took)
 			}
 			r.Want(t, 130, "stopped by signal: interrupt")
@@ -177,7 +177,7 @@ func TestSignal(t *testing.T) {
 			asked <- struct{}{}
 			select {
 			case <-r.Context().Done():
-			case <-time.After(10 * time.Second):
+			case <-time.After(5 * time.Minute):
 			}
 			return true
 		})
@@ -188,7 +188,7 @@ func TestSignal(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		select {
 		case <-asked:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Errorf("%v: it asked for nothing: %s", sig, stderr.String())
 		}
 		require.NoError(t, cmd.Process.Signal(sig))
@@ -198,7 +198,7 @@ func TestSignal(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != code {
 			t.Errorf("%v: %v, want exit code %d: %s", sig, err, code, stderr.String())
 		}
-		if took := time.Since(start); took > 3*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("%v: it took %v to stop", sig, took)
 		}
 		assert.Containsf(t, stderr.String(), "stopped by signal", "%v", sig)

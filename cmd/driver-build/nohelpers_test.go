@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestDigestByEveryWay: an image has the same digest if the xz program unpacked its driver, if Go did, and if
@@ -37,7 +38,7 @@ func TestDigestByEveryWay(t *testing.T) { // not parallel: it sets PATH
 	dir := t.TempDir()
 	calls := filepath.Join(dir, "calls")
 	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", calls, program)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "xz"), []byte(script), 0o755)) //nolint:gosec // a program
+	testfile.Write(t, filepath.Join(dir, "xz"), script)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	used := func() bool {
 		err := os.Remove(calls)

@@ -34,7 +34,7 @@ func TestResultsOnTerminal(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), require.Value(os.Executable())(t),
 			"fetch", "--only", "base", "--os", "ubuntu16.04", "--driver", oldDriver, "--matrix", matrix, "--cache", t.TempDir())
 		cmd.Env = append(append(os.Environ(), asProgram+"=1", "TERM=xterm", "HOME="+u.Dir), env...)
-		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = terminal, terminal, time.Second
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = terminal, terminal, 30*time.Second
 		require.NoError(t, cmd.Start())
 		require.NoError(t, terminal.Close())
 		shown, _ := io.ReadAll(master) // ends with an error when the last process closes the terminal

@@ -413,7 +413,7 @@ func TestGetCancelled(t *testing.T) {
 	c := newClient(t)
 	begin := time.Now()
 	_, _, err := c.Get(ctx, File{URL: srv.URL, SHA256: digest(data), Size: 300_000}, nil)
-	if !errors.Is(err, why) || errors.Is(err, ErrUnreachable) || time.Since(begin) > 5*time.Second {
+	if !errors.Is(err, why) || errors.Is(err, ErrUnreachable) || time.Since(begin) > 30*time.Second {
 		t.Errorf("Get = %v after %v; want the cause of the context at once", err, time.Since(begin))
 	}
 	checkEmpty(t, c.Store, blobsDir)
@@ -437,7 +437,7 @@ func TestGetStalls(t *testing.T) {
 		}
 	})
 	c := newClient(t)
-	c.Stall = 100 * time.Millisecond
+	c.Stall, c.Attempts = 300*time.Millisecond, 50 // a busy machine stalls, too
 	get(t, c, File{URL: srv.URL, SHA256: digest(data), Size: 300_000})
 	c.Attempts = 1
 	srv2 := serve(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

@@ -63,7 +63,7 @@ func TestStuckProcess(t *testing.T) {
 	data := content(1000)
 	srv := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r, data) })
 	c := newClient(t)
-	c.Stall = 100 * time.Millisecond
+	c.Stall, c.Attempts = 100*time.Millisecond, 50 // a busy machine stalls, too
 	held, err := tryLock(filepath.Join(c.Store.dir, partialDir, digest(data)), os.O_CREATE)
 	if err != nil || held == nil {
 		t.Fatal(held, err)

@@ -102,7 +102,7 @@ func TestReadBounds(t *testing.T) {
 	if _, _, err := Read(more); !errors.Is(err, ErrFormat) {
 		t.Errorf("%v", err)
 	}
-	if took := time.Since(start); took > 20*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -168,7 +168,7 @@ func TestWithoutInit(t *testing.T) {
 	if err := chroot.Supported(); err == nil || !errors.Is(err, runner.ErrUnavailable) && !strings.Contains(err.Error(), "chroot.Init") {
 		t.Error(err)
 	}
-	if d := time.Since(start); d > 20*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("it took %v", d)
 	}
 }

@@ -217,19 +217,19 @@ func TestCompileStop(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	cause := errors.New("SIGTERM")
+	var begin time.Time
 	go func() {
 		for !isFile(filepath.Join(b.kos, "child")) {
 			time.Sleep(5 * time.Millisecond)
 		}
+		begin = time.Now()
 		cancel(cause)
 	}()
-	var begin time.Time
-	context.AfterFunc(ctx, func() { begin = time.Now() })
 	_, err := Compile(ctx, b.job)
 	if !errors.Is(err, cause) {
 		t.Fatalf("error %v", err)
 	}
-	if took := time.Since(begin); took > 20*time.Second { // a second on a quiet machine; the programs sleep for 100
+	if took := time.Since(begin); took > time.Minute { // a second on a quiet machine; the programs sleep for 100
 		t.Errorf("took %v", took)
 	}
 	for _, process := range running(t, b.kos) {

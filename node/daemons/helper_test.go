@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 // fake: what PIDFILE... is one of
 //
-//	run        in the foreground until SIGTERM        deaf     the same, but only SIGKILL helps
+//	run        in the foreground until SIGTERM        deaf     makes the file $DEAF, only SIGKILL helps
 //	fail       prints and exits 3                     short    lives 60 ms
 //	fork       starts "daemon" for each pid file      badfork  the same, exits 1
 //	late       fork, whose pid file comes late        stuck    starts a daemon and does not end
@@ -47,6 +47,7 @@ func fake(args []string) int {
 		fmt.Println("hello")
 		<-term
 	case "deaf":
+		_ = os.WriteFile(os.Getenv("DEAF"), nil, 0o600)
 		time.Sleep(time.Minute)
 	case "short":
 		fmt.Println("about to crash")
@@ -79,7 +80,7 @@ func fork(what string, files []string) int {
 			cmd.Env = append(os.Environ(), "LATE=1")
 		}
 		_ = cmd.Start()
-		for end := time.Now().Add(5 * time.Second); what != "late" && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); what != "late" && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			if b, err := os.ReadFile(file); err == nil && len(b) > 0 {
 				break
 			}
@@ -130,7 +131,7 @@ var quickly = timing{first: 20 * time.Millisecond, longest: 200 * time.Milliseco
 func spec(name, what string, files ...string) Spec {
 	s := Spec{
 		Name: name, Path: os.Args[0], Args: append([]string{what}, files...), Env: append(os.Environ(), play+"=1", "GORACE=atexit_sleep_ms=0"),
-		StartWait: 10 * time.Second, StopWait: 5 * time.Second, Required: true,
+		StartWait: time.Minute, StopWait: time.Minute, Required: true,
 	}
 	if len(files) > 0 {
 		s.PIDFile, s.Also = files[0], files[1:]
@@ -153,7 +154,7 @@ func alive(pid int) bool {
 // eventually reads Changed, as the program does, until f accepts the states.
 func eventually(t *testing.T, s *Supervisor, what string, f func([]State) bool) []State {
 	t.Helper()
-	timeout := time.After(8 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		if states := s.States(); f(states) {
 			return states

@@ -73,7 +73,7 @@ func TestNeedNeverReady(t *testing.T) {
 	}
 	began := time.Now()
 	assert.NoError(t, s.Stop(t.Context()))
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the stop took %s", took)
 	}
 

@@ -91,10 +91,12 @@ func TestPauses(t *testing.T) {
 		var l logtest.Log
 		tm := quickly
 		tm.stable, tm.longest, tm.settle = c.stable, 80*time.Millisecond, time.Millisecond
-		s := started(t, &l, tm, spec("short", "short"))
-		states := eventually(t, s, "five restarts", func(st []State) bool { return st[0].Restarts == 5 && !st[0].Ready && !st[0].Running && st[0].PID == 0 })
-		if states[0].Reason == "" {
-			t.Errorf("%+v", states[0])
+		s := started(t, &l, tm, spec("plain", "run"))
+		for i := range 6 {
+			states := eventually(t, s, "up", func(st []State) bool { return st[0].Restarts == i && ready(st[0]) })
+			if i < 5 {
+				require.NoError(t, unix.Kill(states[0].PID, unix.SIGKILL))
+			}
 		}
 		if got := strings.Contains(l.String(), "pause=80ms"); got != c.want {
 			t.Errorf("stable after %v: longest pause seen: %v\n%s", c.stable, got, &l)
@@ -122,9 +124,9 @@ func TestNeverStarts(t *testing.T) {
 	crash.Ready = func(context.Context) error { return errors.New("not yet") }
 	f := in(t, "bad.pid", "stuck.pid", "none.pid")
 	stuck := spec("d", "stuck", f[1])
-	stuck.StartWait, stuck.StopWait = 500*time.Millisecond, 100*time.Millisecond
+	stuck.StartWait, stuck.StopWait = 5*time.Second, 100*time.Millisecond // its daemon has to be there by then
 	nobody := spec("d", "fail")
-	nobody.Args[0], nobody.PIDFile, nobody.StartWait = "quiet", f[2], 300*time.Millisecond
+	nobody.Args[0], nobody.PIDFile, nobody.StartWait = "quiet", f[2], 5*time.Second // it has to end by then
 	for name, c := range map[string]struct {
 		spec Spec
 		want string
@@ -206,7 +208,7 @@ func TestCancelStart(t *testing.T) {
 	time.AfterFunc(200*time.Millisecond, cancel)
 	began := time.Now()
 	_, err := start(ctx, logtest.New(t), quickly, []Spec{spec("first", "run"), slow})
-	if !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
+	if !errors.Is(err, context.Canceled) || time.Since(began) > 30*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
@@ -215,8 +217,10 @@ func TestCancelStart(t *testing.T) {
 func TestDeaf(t *testing.T) {
 	t.Parallel()
 	for _, patience := range []time.Duration{time.Minute, 100 * time.Millisecond} {
-		f := in(t, "a.pid")
+		f := in(t, "a.pid", "deaf")
 		deaf := spec("deaf", "deaf")
+		deaf.Env = append(deaf.Env, "DEAF="+f[1])
+		deaf.Ready = func(context.Context) error { return assert.Err(os.Stat(f[1])) }
 		forked := spec("forked", "fork", f[0])
 		deaf.StopWait = 100 * time.Millisecond
 		if patience < time.Minute {
@@ -225,11 +229,11 @@ func TestDeaf(t *testing.T) {
 		var l logtest.Log
 		s := started(t, &l, quickly, deaf, forked)
 		pids := s.PIDs()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		assert.NoError(t, s.Stop(ctx))
 		cancel()
-		if d := time.Since(began); d < 90*time.Millisecond || d > 2*time.Second {
+		if d := time.Since(began); d < 90*time.Millisecond || d > 30*time.Second {
 			t.Errorf("took %v", d)
 		}
 		if slices.ContainsFunc(pids, alive) {
@@ -253,7 +257,7 @@ func TestStopWhileDown(t *testing.T) {
 	s := started(t, &l, tm, waiting, starting)
 	time.Sleep(150 * time.Millisecond)
 	began := time.Now()
-	if err := s.Stop(t.Context()); err != nil || time.Since(began) > 2*time.Second {
+	if err := s.Stop(t.Context()); err != nil || time.Since(began) > 30*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

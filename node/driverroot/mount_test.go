@@ -213,7 +213,7 @@ func TestUnmountBusy(t *testing.T) {
 	mounted(t, r)
 	release := holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
 	released := make(chan struct{})
-	go func() { defer close(released); time.Sleep(300 * time.Millisecond); release() }()
+	go func() { defer close(released); time.Sleep(50 * time.Millisecond); release() }()
 	lazy, err := r.Unmount(t.Context())
 	<-released
 	if err != nil || len(lazy) > 0 {

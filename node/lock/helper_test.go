@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	o := options(dir)
 	o.Self = Holder{Pod: "gpu/one", Image: "driver:1", Host: "node1"}
-	o.Timeout = 10 * time.Second
+	o.Timeout = 2 * time.Minute
 	o.Log = logging.New(os.Stderr, "text")
 	l, err := Acquire(noContext(), o)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	if os.Getenv("LOCK_TEST_DAEMON") != "" { // this process must not inherit the lock
-		cmd := exec.Command("sleep", "30")
+		cmd := exec.Command("sleep", "300")
 		if err := cmd.Start(); err != nil {
 			os.Exit(1)
 		}

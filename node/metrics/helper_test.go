@@ -110,7 +110,7 @@ func serve(t *testing.T, s *Server) string {
 		select {
 		case err := <-ended:
 			assert.NoError(t, err)
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the server does not end")
 		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -104,7 +104,7 @@ func trace() int {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return 1
 	}
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(file); err != nil {
 			return 0
 		}
@@ -114,7 +114,7 @@ func trace() int {
 
 func options(nvml, smi string) Options {
 	return Options{
-		Probe: os.Args[0], SMI: os.Args[0], Timeout: 10 * time.Second,
+		Probe: os.Args[0], SMI: os.Args[0], Timeout: 2 * time.Minute,
 		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0", playNVML+"="+nvml, playSMI+"="+smi),
 	}
 }

@@ -262,7 +262,7 @@ func TestStartAndClose(t *testing.T) {
 	set(serves)
 	select {
 	case <-idle:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Idle was not called")
 	}
 	if c := s.Condition(conditionType); c["status"] != "True" {
@@ -275,7 +275,7 @@ func TestStartAndClose(t *testing.T) {
 	limited, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	r.Close(limited)
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("Close took %s", took)
 	}
 	close(free)

@@ -3,7 +3,6 @@ package vgpu
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/daemons"
 )
 
@@ -37,7 +37,7 @@ func gridd() int {
 		signal.Notify(stop, syscall.SIGTERM)
 		select {
 		case <-stop:
-		case <-time.After(time.Minute):
+		case <-time.After(10 * time.Minute):
 		}
 		return 0
 	}
@@ -78,12 +78,7 @@ func griddSite(t *testing.T, files map[string]string) Facts {
 	files["root/usr/lib64/nvidia/gridd/libgrid.so.1"] = ""
 	f := site(t, files)
 	require.NoError(t, os.MkdirAll(f.path("usr/bin"), 0o755))
-	program := require.Value(os.Open(require.Value(os.Executable())(t)))(t)
-	defer program.Close()
-	to := require.Value(os.OpenFile(f.path(griddProgram), os.O_WRONLY|os.O_CREATE, 0o755))(t)
-	_, err := io.Copy(to, program)
-	require.NoError(t, err)
-	require.NoError(t, to.Close())
+	testfile.WriteMode(t, f.path(griddProgram), testfile.Read(t, require.Value(os.Executable())(t)), 0o755)
 	return f
 }
 
@@ -100,7 +95,7 @@ func TestDaemons(t *testing.T) {
 	if len(states) != 1 || !states[0].Ready || states[0].Name != "nvidia-gridd" || states[0].Detail != "1 token(s), until 2026-01-02T04:04:05Z" {
 		t.Errorf("%+v", states)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
 	assert.NoError(t, s.Stop(ctx))
 	assert.Equal(t, 0, len(s.PIDs()))

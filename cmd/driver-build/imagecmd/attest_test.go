@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
@@ -205,8 +206,8 @@ func TestAttestElsewhere(t *testing.T) {
 	}
 	u.Run(t, slices.Concat(imported[:len(imported)-1], []string{other})...).Want(t, session.ExitMismatch, "none of the given keys")
 	copied, program := u.Path("copy.tar"), u.Path("kms")
-	require.NoError(t, errors.Join(os.WriteFile(copied, require.Value(os.ReadFile(archive))(t), 0o600),
-		os.WriteFile(program, []byte("#!/bin/sh\ncat \"$(dirname \"$0\")/request/$(sha256sum | cut -d' ' -f1).sig\"\n"), 0o700)))
+	testfile.Write(t, copied, testfile.Read(t, archive))
+	testfile.Write(t, program, "#!/bin/sh\ncat \"$(dirname \"$0\")/request/$(sha256sum | cut -d' ' -f1).sig\"\n")
 	u.Run(t, imported...).Want(t, 0)
 	u.wantSigned(t, 1, 0, ref, public)
 	u.Run(t, "attest", "oci-archive:"+copied, "--repository", "h.example/a", "--sign-with", program, "--image-public-key", other).Want(t, session.ExitMismatch, "does not fit its public key")
@@ -217,7 +218,7 @@ func TestAttestElsewhere(t *testing.T) {
 	repository := u.Host + "/gpu/driver"
 	u.Run(t, "push", ref, repository).Want(t, 0)
 	fails := u.Path("fails")
-	require.NoError(t, os.WriteFile(fails, []byte("#!/bin/sh\necho no such slot >&2\nexit 3\n"), 0o700))
+	testfile.Write(t, fails, "#!/bin/sh\necho no such slot >&2\nexit 3\n")
 	before := u.Run(t, "verify", repository+":535.261.03-debian12", "--key", other).Stdout
 	u.Run(t, "attest", repository+":535.261.03-debian12", "--sign-with", fails).Want(t, session.ExitStep, "no such slot")
 	assert.Equal(t, before, u.Run(t, "verify", repository+":535.261.03-debian12", "--key", other).Stdout)

@@ -80,7 +80,7 @@ func TestUnreachable(t *testing.T) {
 		if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v", err)
 		}
-		if d := time.Since(begin); d > 2*time.Second {
+		if d := time.Since(begin); d > 30*time.Second {
 			t.Errorf("%s: it took %v", address, d)
 		}
 	}

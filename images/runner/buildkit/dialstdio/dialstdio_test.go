@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // standIn puts a program into PATH that writes its arguments to a file, one a line, says something to stderr
@@ -30,7 +31,7 @@ func standIn(t *testing.T, name, words string, code int) (arguments string) {
 		end = "exec cat"
 	}
 	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >'%s'\n%s\n", arguments, end)
-	require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
+	testfile.Write(t, filepath.Join(bin, name), script)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	return arguments
 }
@@ -158,7 +159,7 @@ func TestWritten(t *testing.T) {
 	standIn(t, "kubectl", `Error from server (NotFound): pods "x" not found`, 1)
 	conn := require.Value(d.Dial(t.Context(), ""))(t)
 	go conn.Read(make([]byte, 1))
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		if _, err := conn.Write([]byte("x")); err != nil {
 			break
 		} else if time.Now().After(end) {
