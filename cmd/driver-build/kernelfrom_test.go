@@ -97,6 +97,7 @@ func TestKernelFromNeeded(t *testing.T) {
 		u.Run(t, append(append([]string{"lock"}, pair...), "--kernel", kernel)...).Want(t, 2, "headers of flatcar come with the host", "give an image that has them with --kernel-from")
 	}
 	u.Run(t, append(pair, "--kernel", "latest", "--dry-run")...).Want(t, 2, newDriver+"-flatcar amd64", "with --kernel-from")
+	u.Run(t, append([]string{"kernels"}, pair...)...).Want(t, 0, "headers of flatcar amd64 come with the host", "--from IMAGE")
 }
 
 // TestKernelFromLock: the lock has the digest of the image, and a build goes by it after the tag has moved.

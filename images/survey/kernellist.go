@@ -137,7 +137,7 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 	var rows []OfferedKernel
 	for i, t := range q.targets {
 		if errs[i] == nil && len(found[i]) == 0 {
-			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t)))
+			q.Notes = append(q.Notes, noKernels(t))
 		}
 		for _, k := range found[i] {
 			q.offered[k.Flavour] = true
@@ -157,7 +157,15 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 		cause.Join(errs, func(i int) string { return batch.Platform(q.targets[i]) }))
 }
 
-// kernels asks the repositories of one platform.
+// noKernels says why a platform has no kernels, and what to ask instead.
+func noKernels(t matrix.Target) string {
+	if t.Distro != nil && recipe.CheckPackaged(t.Distro) != nil {
+		return fmt.Sprintf("kernel headers of %s come with the host and are in no package: --from IMAGE lists the kernels of an image that has them", batch.Platform(t))
+	}
+	return fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t))
+}
+
+// kernels asks the repositories of one platform, unless no package of the system can have headers.
 func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target) (found []offer, err error) {
 	switch {
 	case len(q.From) > 0:
@@ -166,6 +174,8 @@ func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.T
 			found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k.Kernel.Kernel}, from: k.Ref, compiler: k.Compiler})
 		}
 		return found, err
+	case recipe.CheckPackaged(t.Distro) != nil:
+		return nil, nil
 	case q.Dates:
 		all, err := b.DatedKernels(ctx, t, q.Plan)
 		for _, k := range all {
