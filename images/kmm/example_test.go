@@ -2,6 +2,7 @@ package kmm
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ type moduleCR struct {
 					DirName             string   `yaml:"dirName"`
 					FirmwarePath        string   `yaml:"firmwarePath"`
 					ModulesLoadingOrder []string `yaml:"modulesLoadingOrder"`
+					Args                struct{ Load, Unload []string }
 				}
 				InTreeModulesToRemove []string `yaml:"inTreeModulesToRemove"`
 				KernelMappings        []struct {
@@ -58,6 +60,9 @@ func TestExample(t *testing.T) {
 	assert.Equal(t, "/"+recipe.KMMDir, c.Modprobe.DirName+"/lib/modules")
 	assert.Equal(t, "/"+recipe.FirmwareDir, c.Modprobe.FirmwarePath)
 	assert.Equal(t, c.Modprobe.ModuleName, c.Modprobe.ModulesLoadingOrder[0]) // KMM's webhook demands it
+	for _, name := range c.Modprobe.ModulesLoadingOrder[1:] {                 // the unload takes nvidia with the last of the others
+		assert.Equalf(t, name != "nvidia", slices.Contains(c.Modprobe.Args.Unload, name), "%s is unloaded", name)
+	}
 	if len(c.KernelMappings) == 0 || len(m.Spec.Selector) == 0 {
 		t.Error("the example chooses no kernel, or no node")
 	}
