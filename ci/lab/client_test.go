@@ -59,7 +59,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		wait.Go(func() {
 			var f wire.File
 			path := fmt.Sprint("/", i)
-			if err := c.call(wire.OpRead, wire.File{Path: path}, &f, 5*time.Second); err != nil || f.Path != path {
+			if err := c.call(wire.OpRead, wire.File{Path: path}, &f, time.Minute); err != nil || f.Path != path {
 				t.Errorf("asked for %s, got %q, %v", path, f.Path, err)
 			}
 		})
@@ -73,9 +73,9 @@ func TestCallFails(t *testing.T) {
 	c := fakeAgent(t, silent)
 	assert.ErrorContainsf(t, c.call(wire.OpRead, wire.File{}, nil, 20*time.Millisecond), "no answer", "a silent guest")
 	c = fakeAgent(t, func(r wire.Request, send func(wire.Message)) { send(wire.Message{ID: r.ID, Error: "no such file"}) })
-	assert.ErrorContainsf(t, c.call(wire.OpRead, wire.File{}, nil, 5*time.Second), "no such file", "an error of the agent")
-	assert.ErrorIsf(t, c.call("die", wire.File{}, nil, 5*time.Second), errGone, "the guest ends during a call")
-	assert.ErrorIsf(t, c.call(wire.OpRead, wire.File{}, nil, 5*time.Second), errGone, "the guest had ended before")
+	assert.ErrorContainsf(t, c.call(wire.OpRead, wire.File{}, nil, time.Minute), "no such file", "an error of the agent")
+	assert.ErrorIsf(t, c.call("die", wire.File{}, nil, time.Minute), errGone, "the guest ends during a call")
+	assert.ErrorIsf(t, c.call(wire.OpRead, wire.File{}, nil, time.Minute), errGone, "the guest had ended before")
 }
 
 // printing returns an agent whose processes print two lines and end with 3; "forever" never ends.
@@ -96,14 +96,14 @@ func TestProcess(t *testing.T) {
 	t.Parallel()
 	c := fakeAgent(t, printing)
 	p := start(t, c, wire.Spec{Args: []string{"x"}})
-	assert.Equalf(t, "first second", (p.WaitLine("^f", time.Second) + " " + p.WaitLine("s.*d", time.Second)), "lines")
-	if code, out := p.Wait(time.Second); code != 3 || out != "first\nsecond\n" || p.PID != 77 || p.Running() {
+	assert.Equalf(t, "first second", (p.WaitLine("^f", time.Minute) + " " + p.WaitLine("s.*d", time.Minute)), "lines")
+	if code, out := p.Wait(time.Minute); code != 3 || out != "first\nsecond\n" || p.PID != 77 || p.Running() {
 		t.Errorf("code %d, pid %d, %q", code, p.PID, out)
 	}
 	if at := p.Lines()[0].At; at.Unix() != 1 {
 		t.Errorf("time of the first line: %v", at)
 	}
-	r := run(t, c, wire.Spec{Args: []string{"y"}}, time.Second)
+	r := run(t, c, wire.Spec{Args: []string{"y"}}, time.Minute)
 	if r.Code != 3 || !strings.Contains(r.String(), "exit code 3") {
 		t.Error(r)
 	}
@@ -114,8 +114,8 @@ func TestGuestEnds(t *testing.T) {
 	t.Parallel()
 	c := fakeAgent(t, printing)
 	p := start(t, c, wire.Spec{Args: []string{"forever"}})
-	go func() { _ = c.call("die", nil, nil, time.Second) }()
-	if !p.wait(5*time.Second, func() bool { return p.ended }) || p.problem == "" {
+	go func() { _ = c.call("die", nil, nil, time.Minute) }()
+	if !p.wait(time.Minute, func() bool { return p.ended }) || p.problem == "" {
 		t.Errorf("ended %v, problem %q", p.ended, p.problem)
 	}
 }

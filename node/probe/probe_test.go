@@ -93,7 +93,7 @@ func TestHung(t *testing.T) {
 	if hung, ok := errors.AsType[*HungError](err); !ok || hung.Abandoned || hung.After < o.Timeout || a.Err == "" {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if running(t, "sleep 61.25") {
+	if stays(t, "sleep 61.25") {
 		t.Error("the child's child still runs")
 	}
 }

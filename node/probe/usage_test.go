@@ -62,7 +62,7 @@ func TestEndUsage(t *testing.T) {
 	}
 	began := time.Now()
 	p.EndUsage()
-	if took := time.Since(began); took > 30*time.Second || running(t, "sleep 64.25") {
+	if took := time.Since(began); took > 30*time.Second || stays(t, "sleep 64.25") {
 		t.Errorf("took %v, or the child is still there", took)
 	}
 	assert.ErrorIs(t, (<-failed), context.Canceled)

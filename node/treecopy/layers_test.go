@@ -64,7 +64,7 @@ func TestLinkOfWhatChanges(t *testing.T) {
 		if l.find([]*os.File{lower}, name, &shown) == nil {
 			t.Fatalf("%s: not found as it is", name)
 		}
-		time.Sleep(10 * time.Millisecond) // times of file systems have a limited resolution
+		time.Sleep(40 * time.Millisecond) // times of file systems have a limited resolution
 		change(filepath.Join(dir, name))
 		if l.find([]*os.File{lower}, name, &shown) != nil {
 			t.Errorf("%s: found", name)

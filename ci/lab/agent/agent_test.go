@@ -30,7 +30,7 @@ func newTalk(t *testing.T) *talk {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
-	require.NoError(t, ours.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, ours.SetDeadline(time.Now().Add(2*time.Minute)))
 	s := &server{port: theirs, processes: map[string]*process{}}
 	go func() { _ = s.loop(theirs) }() // until the pipe is closed
 	return &talk{t: t, conn: ours, in: bufio.NewReader(ours)}

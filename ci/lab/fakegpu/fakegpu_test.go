@@ -25,7 +25,7 @@ func connect(t *testing.T, m Model) (*qemu, *GPU) {
 	g := require.Value(Serve(m))(t)
 	conn := require.Value(net.FileConn(g.File))(t)
 	g.File.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 	t.Cleanup(func() { conn.Close(); g.Close() })
 	return &qemu{t, conn}, g
 }
@@ -138,7 +138,7 @@ func TestDescriptors(t *testing.T) {
 	w.Close()
 	q.send(cmdSetIRQ, uint64(0))
 	assert.Equalf(t, 0x10de, q.config(0, 2), "after messages without an answer")
-	require.NoError(t, r.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
 	assert.ErrorIsf(t, assert.Err(r.Read(make([]byte, 1))), io.EOF, "the descriptor is still open")
 }
 
