@@ -108,7 +108,7 @@ func (l *laboratory) try(ctx context.Context, c *cell) (*result, error) {
 	}
 	modules := ""
 	if c.Companion != nil {
-		modules = "nvidia" // the only one of the driver's modules that companions are compiled against
+		modules = "nvidia,nvidia-uvm" // companions are compiled against nvidia; driver-build makes no set without both
 	}
 	r, err := l.compile(ctx, c, flags, modules)
 	if err != nil {

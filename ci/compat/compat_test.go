@@ -192,6 +192,7 @@ func TestUsage(t *testing.T) {
 const standIn = `#!/bin/sh
 case " $* " in
 *" kernels "*) echo '{"schema":1,"items":[{"kernel":"6.1.0-57-cloud-amd64","flavour":"cloud-amd64","default":true},{"kernel":"6.12.1-amd64","flavour":"amd64"},{"kernel":"6.1.0-57-amd64","flavour":"amd64","default":true,"version":"6.1.200-1"}]}' ;;
+*" --modules nvidia,nvidia-uvm --companions nvidia-fs "*) echo 'left out: nvidia-fs for 6.1 (proprietary): x.c:1: error: z' >&2 ;;
 *" --modules "*) echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2 ;;
 *" open "*)
   echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2
@@ -222,12 +223,14 @@ func TestOneCell(t *testing.T) {
 		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Proprietary},
 		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Open},
 		{System: "debian12", Kernel: k, Driver: drivers[0], Flavour: matrix.Proprietary},
+		{System: "debian12", Kernel: k, Driver: drivers[3], Flavour: matrix.Proprietary, Companion: &l.matrix.Companions[0]},
 	}
 	assert.Errorf(t, l.fill(t.Context(), cells, true), "the trouble of the first cell is not reported")
 	for i, want := range []*result{
 		{Outcome: trouble, Error: "exit status 4: network", Source: "packages"},
 		{Outcome: fails, Error: "nvidia-drm/x.c:1: error: y", Compute: compiles, Compiler: "gcc 12.2.0", Source: "packages"},
 		nil,
+		{Outcome: fails, Error: "x.c:1: error: z", Source: "packages"},
 	} {
 		got := cells[i].Result
 		if got != nil {
