@@ -92,10 +92,15 @@ func (p program) begin(args []string) error {
 	return nil
 }
 
-// awaitEnd waits for SIGTERM and notes it.
-func (p program) awaitEnd() error {
+// endings returns the signals that end a stand-in: they are caught before it looks ready to anybody.
+func endings() <-chan os.Signal {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
+	return term
+}
+
+// awaitEnd waits for a signal and notes it.
+func (p program) awaitEnd(term <-chan os.Signal) error {
 	<-term
 	return p.note("stops")
 }
@@ -125,6 +130,10 @@ func (p program) subnetManager(args []string) error {
 			return fmt.Errorf("it has no /%s: %w", dir, err)
 		}
 	}
+	term := endings()
+	if err := p.note("serves"); err != nil { // before the socket answers: then the test reads the journal
+		return err
+	}
 	listener, err := net.Listen("unix", p.file(socket))
 	if err != nil {
 		return err
@@ -139,17 +148,15 @@ func (p program) subnetManager(args []string) error {
 			_ = c.Close()
 		}
 	}()
-	if err := p.note("serves"); err != nil {
-		return err
-	}
-	return errors.Join(p.awaitEnd(), listener.Close())
+	return errors.Join(p.awaitEnd(term), listener.Close())
 }
 
 // manager goes to the background when the fabric is set up.
 func (p program) manager(args []string) error {
 	if os.Getenv(background) != "" {
+		term := endings()
 		err := os.WriteFile(p.file(pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644)
-		return errors.Join(err, p.awaitEnd(), os.Remove(p.file(pidFile)))
+		return errors.Join(err, p.awaitEnd(term), os.Remove(p.file(pidFile)))
 	}
 	flags := flag.NewFlagSet(p.name, flag.ContinueOnError)
 	config, guid := flags.String("config", "", ""), flags.String("fm-sm-mgmt-port-guid", "", "")
@@ -181,7 +188,7 @@ func (p program) manager(args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		if text, err := os.ReadFile(p.file(pidFile)); err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(cmd.Process.Pid) {
 			return p.note("has set up the fabric")
 		}
@@ -213,6 +220,7 @@ func (p program) imex(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	term := endings()
 	if err := p.begin(args); err != nil {
 		return err
 	}
@@ -231,5 +239,5 @@ func (p program) imex(args []string) error {
 			}
 		}
 	}
-	return p.awaitEnd()
+	return p.awaitEnd(term)
 }

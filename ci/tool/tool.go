@@ -22,7 +22,7 @@ import (
 func Run(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, append(append(os.Environ(), "LC_ALL=C"), env...), &stdout, &stderr, 5*time.Second
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, append(append(os.Environ(), "LC_ALL=C"), env...), &stdout, &stderr, 30*time.Second
 	if err := cmd.Run(); err != nil {
 		text := bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...))
 		return "", fmt.Errorf("%.500s: %w: %s", strings.Join(args, " "), err, text[max(0, len(text)-4<<10):])

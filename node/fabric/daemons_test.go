@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/fabrictest"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/daemons"
 )
 
@@ -195,6 +196,9 @@ func TestIMEX(t *testing.T) {
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	assert.Equal(t, true, ready(s.States()))
 	assert.Equal(t, "SERVER_PORT=50000\nDAEMONIZE=0\nIMEX_NODE_CONFIG_FILE="+nodes+"\n", string(require.Value(os.ReadFile(filepath.Join(f.Work, "imex.cfg")))(t)))
+	for end := time.Now().Add(time.Minute); !strings.Contains(testfile.Read(t, f.path(fabrictest.Journal)), " nodes ") && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond) // such a daemon counts as ready when it has run for a while
+	}
 	assert.NoError(t, s.Stop(t.Context()))
 	assert.Equal(t, "nvidia-imex starts -c /work/imex.cfg\nnvidia-imex nodes 10.0.0.1 10.0.0.2\nnvidia-imex stops\n", f.journal(t))
 	require.NoError(t, os.Remove(f.path(imexProgram)))
