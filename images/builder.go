@@ -59,6 +59,8 @@ type Builder struct {
 	Records string
 
 	running   singleflight.Group // layers in the making, by key
+	outlines  layer.Outlines
+	buffers   layer.Compressors
 	bases     memo.Memo[*registry.Base]
 	compiling sync.Once // makes slots
 	slots     *semaphore.Weighted
@@ -89,7 +91,7 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (*
 
 // Layers are those of the cache.
 func (b *Builder) Layers() layer.Cache {
-	c := layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Failed: b.Failed, Records: b.Records}
+	c := layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Failed: b.Failed, Records: b.Records, Outlines: &b.outlines, Compressors: &b.buffers}
 	if b.Finished != nil {
 		c.Elsewhere, c.Unverified = b.Finished.Find, !b.Finished.Verifies()
 	}

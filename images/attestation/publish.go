@@ -43,7 +43,6 @@ func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) erro
 // Write writes an artifact to an output, with what the plan attaches, under all tags; an archive holds only
 // the first. It returns the references.
 func (p Plan) Write(ctx context.Context, store *fetch.Store, out oci.Output, t oci.Artifact) (refs []string, err error) {
-	out.Cache = store.Dir()
 	tags := p.Tags
 	if out.Kind != "oci" {
 		tags = tags[:1]

@@ -108,7 +108,8 @@ const header = "#mtree v2.0\n"
 
 // Encode returns the list as bytes: equal for equal lists.
 func Encode(files []File) []byte {
-	b := []byte(header)
+	b := make([]byte, 0, len(header)+160*len(files))
+	b = append(b, header...)
 	for _, f := range files {
 		b = append(f.appendLine(b), '\n')
 	}
@@ -116,36 +117,45 @@ func Encode(files []File) []byte {
 }
 
 func (f File) appendLine(b []byte) []byte {
-	b = append(append(b, "./"...), escape(f.Path)...)
+	b = appendEscaped(append(b, "./"...), f.Path)
 	switch f.Kind {
 	case rootfs.Link:
-		return fmt.Appendf(b, " type=link link=%s", escape(f.Target))
+		return appendEscaped(append(b, " type=link link="...), f.Target)
 	case rootfs.File:
-		b = fmt.Appendf(b, " type=file size=%d sha256digest=%s", f.Size, f.SHA256)
+		b = strconv.AppendInt(append(b, " type=file size="...), f.Size, 10)
+		b = append(append(b, " sha256digest="...), f.SHA256...)
 	default:
 		b = append(b, " type=dir"...)
 	}
-	b = fmt.Appendf(b, " mode=%04o uid=%d gid=%d", rootfs.UnixMode(f.Mode), f.UID, f.GID)
+	mode := rootfs.UnixMode(f.Mode)
+	b = append(b, " mode="...)
+	for shift := 9; shift >= 0; shift -= 3 {
+		b = append(b, octal(byte(mode>>shift)))
+	}
+	b = strconv.AppendInt(append(b, " uid="...), int64(f.UID), 10)
+	b = strconv.AppendInt(append(b, " gid="...), int64(f.GID), 10)
 	if f.Capability != "" {
-		b = fmt.Appendf(b, " xattr.security.capability=%s", base64.StdEncoding.EncodeToString([]byte(f.Capability)))
+		b = base64.StdEncoding.AppendEncode(append(b, " xattr.security.capability="...), []byte(f.Capability))
 	}
 	return b
 }
 
-// escape writes the bytes that separate words, and those that are not printable, as vis(3) does: \040.
-func escape(s string) string {
-	var b strings.Builder
+// appendEscaped writes the bytes that separate words, and those that are not printable, as vis(3) does: \040.
+func appendEscaped(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`\#*?[`, c) >= 0 {
-			fmt.Fprintf(&b, `\%03o`, c)
+			b = append(b, '\\', octal(c>>6), octal(c>>3), octal(c))
 		} else {
-			b.WriteByte(c)
+			b = append(b, c)
 		}
 	}
-	return b.String()
+	return b
 }
 
-// unescape is the inverse of escape. It knows no other escapes.
+// octal is the digit of the lowest three bits.
+func octal(bits byte) byte { return '0' + bits&7 }
+
+// unescape is the inverse of appendEscaped. It knows no other escapes.
 func unescape(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

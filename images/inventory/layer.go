@@ -47,7 +47,7 @@ func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, files []Fi
 func listLayer(
 	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) ([]File, error),
 ) (made v1.Layer, digest string, err error) {
-	of.Single = true
+	of.Single, of.NoOutline = true, true
 	if of.Key, err = layer.Key("file list", inputs...); err != nil {
 		return nil, "", err
 	}

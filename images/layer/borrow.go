@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
 
@@ -71,31 +70,14 @@ func (c Cache) take(ctx context.Context, l *borrowedLayer, step *progress.Step) 
 	if l.from.Verified {
 		return nil
 	}
-	content := summedLayer{l, sha256.New()}
-	if _, err := c.makeOutline(ctx, content, step); err != nil {
+	sum := sha256.New()
+	if _, err := c.makeOutline(ctx, teedLayer{l, sum}, step); err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(content.sum.Sum(nil)); got != l.Record.DiffID.Hex {
+	if got := hex.EncodeToString(sum.Sum(nil)); got != l.Record.DiffID.Hex {
 		return fmt.Errorf("the content of layer %s is %s, and its image says %s", l.Record.Digest, got, l.Record.DiffID)
 	}
 	return c.note(l.key, l.Record)
-}
-
-// summedLayer adds up the content that is read of a layer.
-type summedLayer struct {
-	v1.Layer
-	sum hash.Hash
-}
-
-func (l summedLayer) Uncompressed() (io.ReadCloser, error) {
-	r, err := l.Layer.Uncompressed()
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.TeeReader(r, l.sum), r}, nil
 }
 
 func (l *borrowedLayer) isHere() bool { return l.isIn(l.store) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -29,12 +30,36 @@ func TestCompressionDoesNotDependOnCores(t *testing.T) {
 	}
 }
 
+// TestCompressorsAgain: a compressor that made other layers before gives the same bytes as a new one.
+func TestCompressorsAgain(t *testing.T) {
+	t.Parallel()
+	kept, words := new(Compressors), rand.New(rand.NewPCG(3, 4))
+	for range 3 {
+		plain := make([]byte, words.IntN(5<<18)) // with and without a second block
+		for i := 0; i < len(plain); i += 8 {
+			copy(plain[i:], strconv.FormatUint(words.Uint64N(1<<20), 16))
+		}
+		for _, c := range []recipe.Compression{recipe.Gzip, recipe.Zstd} {
+			var got, want bytes.Buffer
+			for out, from := range map[*bytes.Buffer]*Compressors{&got: kept, &want: nil} {
+				z := require.Value(from.get(c, out))(t)
+				b := from.buffer(z)
+				require.Value(b.Write(plain))(t)
+				require.NoError(t, b.Flush())
+				require.NoError(t, z.Close())
+				from.put(c, z, b)
+			}
+			assert.Equalf(t, true, bytes.Equal(want.Bytes(), got.Bytes()), "%d bytes by %s", len(plain), c)
+		}
+	}
+}
+
 func compressed(t *testing.T, c recipe.Compression, plain []byte, cores int) [32]byte {
 	t.Helper()
 	before := runtime.GOMAXPROCS(cores)
 	defer runtime.GOMAXPROCS(before)
 	var out bytes.Buffer
-	w := require.Value(compressor(c, &out, cores))(t)
+	w := require.Value(newCompressor(c, &out, cores))(t)
 	for len(plain) > 0 { // in pieces of another size than the blocks
 		n := min(len(plain), 777_777)
 		require.Value(w.Write(plain[:n]))(t)

@@ -3,7 +3,6 @@
 package layer
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +83,11 @@ type Cache struct {
 	Running *singleflight.Group // layers in the making, by key
 	Observe progress.Observer
 	Failed  *Failures // of this call; nil: every caller tries again
-	Records string    // folder below that of the store with the names of finished layers; "": layers
+	// Outlines and Compressors are kept from one layer to the next; nil: they are not.
+	Outlines    *Outlines
+	Compressors *Compressors
+
+	Records string // folder below that of the store with the names of finished layers; "": layers
 
 	// Elsewhere finds finished layers in registries; nil: there are none.
 	Elsewhere func(Spec) (*Borrowed, bool)
@@ -102,6 +104,7 @@ type Spec struct {
 	Name        string
 	Key         string
 	Single      bool // no other image has it
+	NoOutline   bool // its outline is made only if something asks for it
 	Compression recipe.Compression
 	Time        time.Time // of all files
 }
@@ -207,8 +210,12 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 // Write compresses a tree and notes the result in the cache. It makes the layer's outline of the same stream,
 // so that the layer need not be read for it.
 func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
+	content := func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) }
+	if of.NoOutline {
+		return c.write(ctx, of, step, content)
+	}
 	outline := c.beginOutline(ctx)
-	rec, err := compress(ctx, c.Store, of.Compression, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) }, outline)
+	rec, err := c.compress(ctx, of.Compression, tree.Bytes(), step, content, outline)
 	if err := outline.end(err, rec.Digest); err != nil {
 		return nil, err
 	}
@@ -217,7 +224,7 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 
 // write compresses the tar stream that content writes and notes the result in the cache.
 func (c Cache) write(ctx context.Context, of Spec, step *progress.Step, content func(io.Writer) error) (v1.Layer, error) {
-	rec, err := compress(ctx, c.Store, of.Compression, 0, step, content)
+	rec, err := c.compress(ctx, of.Compression, 0, step, content)
 	if err != nil {
 		return nil, err
 	}
@@ -253,27 +260,28 @@ func (c Cache) NoteFiles(l v1.Layer, digest string) error {
 
 // compress writes a tar stream of about total bytes into the store, and to others. Tar, both digests and the
 // compressor run at the same time.
-func compress(
-	ctx context.Context, store *fetch.Store, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error, others ...io.Writer,
+func (c Cache) compress(
+	ctx context.Context, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error, others ...io.Writer,
 ) (rec Record, err error) {
-	blob, err := store.Create()
+	blob, err := c.Store.Create()
 	if err != nil {
 		return rec, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	z, err := compressor(with, blob, runtime.GOMAXPROCS(0))
+	z, err := c.Compressors.get(with, blob)
 	if err != nil {
 		return rec, err
 	}
 	diff := sha256.New()
 	count := step.Meter(ctx, "compress", total)
-	out := bufio.NewWriterSize(io.MultiWriter(append(others, count, diff, z)...), 1<<20)
+	out := c.Compressors.buffer(io.MultiWriter(append(others, count, diff, z)...))
 	if err := content(out); err != nil {
 		return rec, errors.Join(err, z.Close())
 	}
 	if err := errors.Join(out.Flush(), z.Close()); err != nil {
 		return rec, fmt.Errorf("compress the layer: %w", err)
 	}
+	c.Compressors.put(with, z, out)
 	sum, size, err := blob.Commit()
 	if err != nil {
 		return rec, err

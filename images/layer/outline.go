@@ -26,17 +26,32 @@ func (c Cache) Outline(ctx context.Context, layers []v1.Layer, spool *rootfs.Spo
 	return tree, nil
 }
 
-func (c Cache) applyOutline(ctx context.Context, tree *rootfs.Tree, l v1.Layer, step *progress.Step) (err error) {
-	outline, err := c.OutlineOf(ctx, l, step)
+func (c Cache) applyOutline(ctx context.Context, tree *rootfs.Tree, l v1.Layer, step *progress.Step) error {
+	digest, err := l.Digest()
 	if err != nil {
 		return err
+	}
+	members := c.Outlines.get(digest)
+	if members == nil {
+		if members, err = c.readOutline(ctx, l, step); err != nil {
+			return err
+		}
+		c.Outlines.add(digest, members)
+	}
+	return tree.AddOutline(ctx, members)
+}
+
+func (c Cache) readOutline(ctx context.Context, l v1.Layer, step *progress.Step) (members *rootfs.Members, err error) {
+	outline, err := c.OutlineOf(ctx, l, step)
+	if err != nil {
+		return nil, err
 	}
 	r, err := Open(outline)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return tree.ApplyOutline(ctx, bufio.NewReaderSize(r, 256<<10))
+	return rootfs.ReadOutline(ctx, bufio.NewReaderSize(r, 256<<10))
 }
 
 // OutlineName is the Name of the Spec of every outline.
@@ -121,7 +136,7 @@ func (c Cache) beginOutline(ctx context.Context) *outlining {
 	go func() {
 		defer close(o.done)
 		unseen := progress.Observer(nil).Begin("", "")
-		o.rec, o.err = compress(ctx, c.Store, recipe.Zstd, 0, unseen, func(w io.Writer) error { return outline(ctx, r, w) })
+		o.rec, o.err = c.compress(ctx, recipe.Zstd, 0, unseen, func(w io.Writer) error { return outline(ctx, r, w) })
 		_, _ = io.Copy(io.Discard, r) // the layer is written to its end
 	}()
 	return o

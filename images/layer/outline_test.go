@@ -1,11 +1,13 @@
 package layer
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,4 +64,38 @@ func TestOutlineWhileWriting(t *testing.T) {
 	cancel()
 	assert.ErrorIs(t, assert.Err(cache.Write(ctx, of, tree, step)), context.Canceled)
 	assert.Equal(t, before, len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "layers", "*")))(t)))
+}
+
+// TestOutlinesAreKept: the outline of a layer is read once, and what was not needed for long is dropped.
+func TestOutlinesAreKept(t *testing.T) {
+	t.Parallel()
+	members := func(n int) *rootfs.Members {
+		var layer, outline bytes.Buffer
+		w := tar.NewWriter(&layer)
+		for i := range n {
+			require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.Repeat("n", 200) + strconv.Itoa(i), Format: tar.FormatPAX}))
+		}
+		require.NoError(t, w.Close())
+		require.NoError(t, rootfs.Outline(t.Context(), &layer, &outline))
+		return require.Value(rootfs.ReadOutline(t.Context(), &outline))(t)
+	}
+	third := members(1000)
+	all := &Outlines{max: 3*third.Bytes() + 1}
+	digests := []v1.Hash{{Hex: "a"}, {Hex: "b"}, {Hex: "c"}, {Hex: "d"}}
+	for _, d := range digests[:2] {
+		all.add(d, third)
+	}
+	assert.Equal(t, third, all.get(digests[0]))
+	for _, d := range digests[2:] {
+		all.add(d, third)
+	}
+	all.add(v1.Hash{Hex: "large"}, members(3500))
+	var left []string
+	for _, k := range all.kept {
+		left = append(left, k.digest.Hex)
+	}
+	assert.Same(t, []string{"a", "c", "d"}, left)
+	var none *Outlines
+	none.add(digests[0], third)
+	assert.Equal(t, nil, none.get(digests[0]))
 }

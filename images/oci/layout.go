@@ -36,14 +36,14 @@ const layoutJobs = 4
 // when ctx ends, no partial file is left. Attachments become entries without a name; one with a tag extends
 // that of the layout.
 func WriteLayout(ctx context.Context, dir, tag string, t Artifact, attachments ...Attachment) error {
-	return writeKnown(ctx, "", dir, tag, t, attachments)
+	return writeKnown(ctx, nil, dir, tag, t, attachments)
 }
 
-// writeKnown is WriteLayout with a cache, which remembers the blobs that it wrote to the layout.
-func writeKnown(ctx context.Context, cache, dir, tag string, t Artifact, attachments []Attachment) error {
+// writeKnown is WriteLayout with a record of the blobs that were written to the layout.
+func writeKnown(ctx context.Context, known *blobstat.Layouts, dir, tag string, t Artifact, attachments []Attachment) error {
 	all, err := Collect(t)
 	if err == nil {
-		err = writeLayout(ctx, cache, dir, tag, all, attachments)
+		err = writeLayout(ctx, known, dir, tag, all, attachments)
 	}
 	if err != nil {
 		return fmt.Errorf("write OCI layout %s: %w", dir, err)
@@ -53,14 +53,14 @@ func writeKnown(ctx context.Context, cache, dir, tag string, t Artifact, attachm
 
 // AttachLayout adds attachments to an OCI layout, as [WriteLayout] does.
 func AttachLayout(ctx context.Context, dir string, attachments ...Attachment) error {
-	if err := writeLayout(ctx, "", dir, "", &Content{}, attachments); err != nil {
+	if err := writeLayout(ctx, nil, dir, "", &Content{}, attachments); err != nil {
 		return fmt.Errorf("write OCI layout %s: %w", dir, err)
 	}
 	return nil
 }
 
 // writeLayout writes no artifact if the content is empty.
-func writeLayout(ctx context.Context, cache, dir, tag string, all *Content, attachments []Attachment) (err error) {
+func writeLayout(ctx context.Context, layouts *blobstat.Layouts, dir, tag string, all *Content, attachments []Attachment) (err error) {
 	store := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(store, 0o755); err != nil {
 		return outfile.DiskFull(dir, err)
@@ -86,22 +86,8 @@ func writeLayout(ctx context.Context, cache, dir, tag string, all *Content, atta
 	}
 	all = all.with(attachments)
 	outfile.Sweep(store, ".")
-	known := blobstat.Open(cache, store)
-	jobs, jctx := errgroup.WithContext(ctx)
-	jobs.SetLimit(layoutJobs)
-	for _, b := range all.Blobs {
-		jobs.Go(func() error { return layoutBlob(jctx, known, store, b) })
-	}
-	if err := jobs.Wait(); err != nil {
+	if err := writeBlobs(ctx, layouts.Of(store), store, all); err != nil {
 		return err
-	}
-	for _, d := range all.Documents {
-		if err := layoutBlob(ctx, known, store, d.blob()); err != nil {
-			return err
-		}
-	}
-	if err := known.Save(ctx); err != nil {
-		return fmt.Errorf("note the blobs of the layout in the cache: %w", err)
 	}
 	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
 		return err
@@ -113,7 +99,33 @@ func writeLayout(ctx context.Context, cache, dir, tag string, all *Content, atta
 	return replaceText(filepath.Join(dir, "index.json"), raw)
 }
 
+// writeBlobs writes what the index is going to name, manifests too: all of it is on the disk before
+// the index.
+func writeBlobs(ctx context.Context, known *blobstat.Record, store string, all *Content) error {
+	jobs, jctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(layoutJobs)
+	for _, b := range all.Blobs {
+		jobs.Go(func() error { return layoutBlob(jctx, known, store, b) })
+	}
+	for _, d := range all.Documents {
+		jobs.Go(func() error { return layoutBlob(jctx, known, store, d.blob()) })
+	}
+	if err := jobs.Wait(); err != nil {
+		return err
+	}
+	if err := known.SaveSometimes(); err != nil {
+		return fmt.Errorf("note the blobs of the layout in the cache: %w", err)
+	}
+	return nil
+}
+
+// replaceText writes a small file, unless it has that text.
 func replaceText(path string, text []byte) error {
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(text)) {
+		if have, err := bounded.File(path, info.Size()); err == nil && bytes.Equal(have, text) {
+			return nil
+		}
+	}
 	return outfile.Replace(path, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
@@ -170,7 +182,7 @@ func layoutBlob(ctx context.Context, known *blobstat.Record, dir string, b Blob)
 		return nil
 	}
 	if !intact(ctx, path, b.Desc) {
-		if err := outfile.Replace(path, func(w io.Writer) error { return b.copy(ctx, w) }); err != nil {
+		if err := outfile.ReplaceSwept(path, func(w io.Writer) error { return b.copy(ctx, w) }); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/images/oci/blobstat"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
@@ -17,7 +18,7 @@ import (
 type Output struct {
 	Kind  string // "oci", "oci-archive" or "docker-archive"
 	Path  string
-	Cache string // folder with a record of what was written to layouts, so that it is not hashed again; "": none
+	Known *blobstat.Layouts // what was written to layouts, so that it is not hashed again; nil: nothing is known
 }
 
 func (o Output) String() string { return o.Kind + ":" + o.Path }
@@ -121,7 +122,7 @@ func (o Output) CheckContent(tags, archs int, zstd bool) error {
 func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, attachments ...Attachment) (ref string, err error) {
 	switch o.Kind {
 	case "oci":
-		return o.String() + ":" + tag, writeKnown(ctx, o.Cache, o.Path, tag, t, attachments)
+		return o.String() + ":" + tag, writeKnown(ctx, o.Known, o.Path, tag, t, attachments)
 	case "oci-archive":
 		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, tag, t, attachments...)
 	default:

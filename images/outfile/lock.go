@@ -13,6 +13,12 @@ import (
 // lockWait is the longest wait for another process that writes to the same folder.
 const lockWait = 10 * time.Minute
 
+// The wait between two attempts to take a lock: short at first, because most holders write a few small files.
+const (
+	firstRetry = time.Millisecond
+	lastRetry  = 20 * time.Millisecond
+)
+
 // LockFolder takes the flock of the folder itself, which leaves no file behind, and waits for other holders.
 func LockFolder(ctx context.Context, dir string) (unlock func() error, err error) {
 	f, err := os.Open(dir)
@@ -21,9 +27,7 @@ func LockFolder(ctx context.Context, dir string) (unlock func() error, err error
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, fmt.Errorf("another process has been writing to %s for %v", dir, lockWait))
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return f.Close, nil
@@ -34,7 +38,7 @@ func LockFolder(ctx context.Context, dir string) (unlock func() error, err error
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(context.Cause(ctx), f.Close())
-		case <-tick.C:
+		case <-time.After(wait):
 		}
 	}
 }

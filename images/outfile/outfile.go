@@ -86,15 +86,23 @@ func Write(ctx context.Context, path string, fill func(io.Writer) error) error {
 // refuses everything else. The temporary file is locked while it is written, so that Sweep recognises the
 // file of a killed process by its free lock.
 func Replace(path string, fill func(io.Writer) error) (err error) {
+	Sweep(filepath.Dir(path), tmpPrefix(path))
+	return ReplaceSwept(path, fill)
+}
+
+func tmpPrefix(path string) string {
+	base := filepath.Base(path)
+	return "." + base[:min(len(base), maxPrefix)] + ".tmp-"
+}
+
+// ReplaceSwept is Replace for a folder that the caller has swept: Sweep lists the whole folder.
+func ReplaceSwept(path string, fill func(io.Writer) error) (err error) {
 	mode, err := replaceable(path)
 	if err != nil {
 		return err
 	}
-	dir, base := filepath.Split(path)
-	dir = filepath.Clean(dir)
-	prefix := "." + base[:min(len(base), maxPrefix)] + ".tmp-"
-	Sweep(dir, prefix)
-	f, err := os.CreateTemp(dir, prefix+"*")
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, tmpPrefix(path)+"*")
 	if err != nil {
 		return DiskFull(dir, err)
 	}

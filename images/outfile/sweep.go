@@ -17,8 +17,11 @@ func Sweep(dir, prefix string) {
 		return
 	}
 	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			continue // before Info, which asks the kernel: a layout has thousands of blobs
+		}
 		fi, err := e.Info()
-		if err != nil || !fi.Mode().IsRegular() || !strings.HasPrefix(e.Name(), prefix) || time.Since(fi.ModTime()) < time.Second {
+		if err != nil || !fi.Mode().IsRegular() || time.Since(fi.ModTime()) < time.Second {
 			continue
 		}
 		f, err := os.Open(filepath.Join(dir, e.Name()))

@@ -11,10 +11,11 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // An outline is a layer without the contents of its files: the same members, whiteouts included, with size
-// and digest of each content. ApplyOutline reads it. It has about a hundredth of the layer's size.
+// and digest of each content. ReadOutline reads it. It has about a hundredth of the layer's size.
 const (
 	paxSHA256 = "DRIVERBUILD.sha256"
 	paxSize   = "DRIVERBUILD.size"
@@ -27,22 +28,64 @@ func Outline(ctx context.Context, layer io.Reader, w io.Writer) error {
 	return errors.Join(err, tw.Close())
 }
 
-// ApplyOutline reads the outline of a layer into the tree. Apply does not do it: a layer that comes from
-// elsewhere must not say which digests its contents have.
-func (t *Tree) ApplyOutline(ctx context.Context, outline io.Reader) error {
-	return eachMember(ctx, outline, func(hdr *tar.Header, r io.Reader) error {
-		if err := t.apply(hdr, r, func(string) bool { return false }); err != nil {
-			return err
+// Members are the members of an outline that was read, so that several trees can have it.
+type Members struct {
+	all  []member
+	text int64 // bytes of all texts
+}
+
+type member struct {
+	typeflag                    byte
+	name, link, capability, sum string // sum: the digest of the content; "": it does not say
+	mode, size                  int64
+	uid, gid                    int
+}
+
+// Bytes is about how much memory the members take.
+func (m *Members) Bytes() int64 { return int64(len(m.all))*int64(unsafe.Sizeof(member{})) + m.text }
+
+// ReadOutline reads the outline of a layer.
+func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
+	out, left := &Members{}, newBudget()
+	return out, eachMember(ctx, outline, func(hdr *tar.Header, _ io.Reader) error {
+		if sparse(hdr) {
+			return errSparse
 		}
-		if hdr.Typeflag != tar.TypeReg {
-			return nil
+		m := member{
+			typeflag: hdr.Typeflag, name: hdr.Name, link: hdr.Linkname, mode: hdr.Mode, uid: hdr.Uid, gid: hdr.Gid, size: hdr.Size,
+			capability: strings.Clone(hdr.PAXRecords[paxCapability]),
 		}
-		p, err := t.resolveParent(strings.TrimLeft(hdr.Name, "/")) // where apply put it
-		if e, ok := t.entries[p]; ok && err == nil {
-			return e.outlined(hdr)
+		if sum := hdr.PAXRecords[paxSHA256]; sum != "" && hdr.Typeflag == tar.TypeReg {
+			size, err := strconv.ParseInt(hdr.PAXRecords[paxSize], 10, 64)
+			if err != nil || size < 0 || len(sum) != hex.EncodedLen(sha256.Size) {
+				return fmt.Errorf("size %q and digest %q of the content are no such things", hdr.PAXRecords[paxSize], sum)
+			}
+			m.size, m.sum = size, strings.Clone(sum)
 		}
-		return nil // a whiteout
+		text := int64(len(m.name) + len(m.link) + len(m.capability) + len(m.sum))
+		out.all, out.text = append(out.all, m), out.text+text
+		return left.take(1, text, 0)
 	})
+}
+
+// AddOutline lays the members of an outline over the tree, as Apply does with those of a layer. Apply takes
+// no outline: a layer that comes from elsewhere must not say which digests its contents have.
+func (t *Tree) AddOutline(ctx context.Context, outline *Members) error {
+	for i := range outline.all {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("read layer: %w", err)
+		}
+		m := &outline.all[i]
+		hdr := &tar.Header{Typeflag: m.typeflag, Name: m.name, Linkname: m.link, Mode: m.mode, Uid: m.uid, Gid: m.gid}
+		err := t.apply(hdr, func(e *Entry) error {
+			e.Size, e.sum, e.Capability, e.ContentOmitted = m.size, m.sum, m.capability, true
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read layer: %.200s: %w", m.name, err)
+		}
+	}
+	return nil
 }
 
 func outlineMember(tw *tar.Writer, hdr *tar.Header, content io.Reader) error {
@@ -67,20 +110,6 @@ func outlineMember(tw *tar.Writer, hdr *tar.Header, content io.Reader) error {
 		})
 	}
 	return tw.WriteHeader(out)
-}
-
-// outlined takes size and digest from the header of an outline's member.
-func (e *Entry) outlined(hdr *tar.Header) error {
-	sum := hdr.PAXRecords[paxSHA256]
-	if sum == "" {
-		return nil
-	}
-	size, err := strconv.ParseInt(hdr.PAXRecords[paxSize], 10, 64)
-	if err != nil || size < 0 || len(sum) != hex.EncodedLen(sha256.Size) {
-		return fmt.Errorf("size %q and digest %q of the content are no such things", hdr.PAXRecords[paxSize], sum)
-	}
-	e.Size, e.sum = size, sum
-	return nil
 }
 
 // SHA256 returns the digest of a File's content in hex digits. It reads the content at the first call; the

@@ -24,7 +24,7 @@ func TestOutline(t *testing.T) {
 		require.NoError(t, full.Apply(t.Context(), bytes.NewReader(l), nil))
 		var outline bytes.Buffer
 		require.NoError(t, Outline(t.Context(), bytes.NewReader(l), &outline))
-		require.NoError(t, outlined.ApplyOutline(t.Context(), &outline))
+		require.NoError(t, outlined.AddOutline(t.Context(), require.Value(ReadOutline(t.Context(), &outline))(t)))
 	}
 	type facts struct {
 		Path, Sum string

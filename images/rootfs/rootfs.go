@@ -53,6 +53,7 @@ type Tree struct {
 	lower   *Tree
 	entries map[string]*Entry
 	names   map[string]map[string]bool // directory -> base names, for ReadDir
+	parent  resolution                 // the last one that was looked up, until a link appears or goes
 }
 
 // New returns an empty tree with its contents in spool. lower, which may be nil, is the tree below: it is
@@ -191,12 +192,29 @@ func (t *Tree) resolveParent(name string) (string, error) {
 	if p == "." {
 		return "", fmt.Errorf("%w: %q is the root itself", ErrUnsafePath, name)
 	}
-	dir, err := t.Resolve(path.Dir(p))
-	if err != nil {
-		return "", err
+	dir, base := ".", p
+	if slash := strings.LastIndexByte(p, '/'); slash >= 0 {
+		dir, base = p[:slash], p[slash+1:]
 	}
-	return path.Join(dir, path.Base(p)), nil
+	if dir != t.parent.name {
+		resolved, err := t.Resolve(dir)
+		if err != nil {
+			return "", err
+		}
+		t.parent = resolution{dir, resolved}
+	}
+	switch t.parent.resolved {
+	case ".":
+		return base, nil
+	case dir:
+		return p, nil
+	}
+	return t.parent.resolved + "/" + base, nil
 }
+
+// resolution is the clean name of a folder, and where the links of the tree lead it. Members of one folder
+// come one after another in archives.
+type resolution struct{ name, resolved string }
 
 func (t *Tree) addEntry(e *Entry) error {
 	if err := checkEntry(e); err != nil {
@@ -205,7 +223,8 @@ func (t *Tree) addEntry(e *Entry) error {
 	if e.Kind != Dir && len(t.names[e.Path]) > 0 {
 		return fmt.Errorf("%w: %s: a directory that is not empty would be replaced by a file", ErrFormat, e.Path)
 	}
-	if low, ok := t.Lstat(e.Path); ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
+	low, ok := t.Lstat(e.Path)
+	if ok && e.Kind == File && low.Kind == Dir && t.entries[e.Path] == nil {
 		return fmt.Errorf("%w: %s: a directory of the base would be replaced by a file", ErrFormat, e.Path)
 	}
 	if err := t.checkParents(e.Path); err != nil {
@@ -213,6 +232,9 @@ func (t *Tree) addEntry(e *Entry) error {
 	}
 	if err := t.spool.take(1, int64(len(e.Path)+len(e.Target)), 0); err != nil {
 		return err
+	}
+	if e.Kind > Dir || ok && low.Kind > Dir || t.entries[e.Path] != nil {
+		t.parent = resolution{}
 	}
 	t.entries[e.Path] = e
 	for p := e.Path; p != "."; p = path.Dir(p) {
@@ -250,6 +272,9 @@ func (t *Tree) checkParents(p string) error {
 func (t *Tree) removeEntry(p string) {
 	for name := range t.names[p] {
 		t.removeEntry(path.Join(p, name))
+	}
+	if t.entries[p] != nil {
+		t.parent = resolution{}
 	}
 	delete(t.names, p)
 	delete(t.entries, p)

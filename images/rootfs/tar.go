@@ -111,7 +111,16 @@ func (t *Tree) withParents() []*Entry {
 //
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
-	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error { return t.apply(hdr, r, keep) })
+	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
+		return t.apply(hdr, func(e *Entry) (err error) {
+			e.Size, e.ContentOmitted, e.Capability = hdr.Size, true, strings.Clone(hdr.PAXRecords[paxCapability])
+			if keep == nil || keep(e.Path) {
+				e.content, err = t.spool.write(r, hdr.Size)
+				e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
+			}
+			return err
+		})
+	})
 }
 
 // eachMember calls f for each member of a layer.
@@ -154,7 +163,8 @@ func detached(hdr *tar.Header) *tar.Header {
 	return hdr
 }
 
-func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error {
+// apply lays a member of a layer over the tree; fill says what is in a file.
+func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 	if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" {
 		return nil // the root itself
 	}
@@ -204,12 +214,8 @@ func (t *Tree) apply(hdr *tar.Header, r io.Reader, keep func(string) bool) error
 		if sparse(hdr) {
 			return errSparse
 		}
-		e.Size, e.ContentOmitted, e.Capability = hdr.Size, true, strings.Clone(hdr.PAXRecords[paxCapability])
-		if keep == nil || keep(name) {
-			if e.content, err = t.spool.write(r, hdr.Size); err != nil {
-				return err
-			}
-			e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
+		if err := fill(e); err != nil {
+			return err
 		}
 	default: // a device or FIFO: what it replaces is gone
 		t.removeEntry(name)

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/layercache"
+	"github.com/driver-container/driver-container/images/oci/blobstat"
 	"github.com/driver-container/driver-container/images/progress"
 )
 
@@ -72,6 +73,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 type Session struct {
 	*images.Builder
 	Publisher *layercache.Finder // adds finished layers to registries; nil: the command does not
+	Layouts   *blobstat.Layouts  // which blobs of layouts this cache has written
 	display   *display.Display
 	transfers *display.Transfers
 }
@@ -85,7 +87,7 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	}
 	a.holdResults()
 	defer func() {
-		err = errors.Join(err, s.close())
+		err = errors.Join(err, s.close(ctx))
 		a.releaseResults()
 	}()
 	return s.explainDamage(ctx, a.profiled(func() error { return f(ctx, s) }))
@@ -144,14 +146,19 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
+	s.Layouts = blobstat.NewLayouts(s.Store.Dir())
 	return s, nil
 }
 
-// close ends the display, after its last line has been written.
-func (s *Session) close() error {
+// close notes what was written, also if ctx has ended, and ends the display after its last line.
+func (s *Session) close(ctx context.Context) error {
 	s.Registry.Close()
+	err := s.Layouts.Save(context.WithoutCancel(ctx))
+	if err != nil {
+		err = fmt.Errorf("note the blobs of the layouts in the cache: %w", err)
+	}
 	s.transfers.End()
-	return s.display.Close()
+	return errors.Join(err, s.display.Close())
 }
 
 // Step begins a step of the command itself.

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -29,13 +30,15 @@ const (
 // maxRecord bounds the record of a layout, in bytes. A blob has 150 of them.
 const maxRecord = 64 << 20
 
+// saveEvery is how often a call that writes many images saves the record.
+const saveEvery = 10 * time.Second
+
 type stat struct {
-	Size    int64  `json:"size"`
-	Device  uint64 `json:"device"`
-	Inode   uint64 `json:"inode"`
-	MTime   int64  `json:"mtime"` // in nanoseconds, like:
-	CTime   int64  `json:"ctime"`
-	settled bool   // it was read from the record
+	Size   int64  `json:"size"`
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	MTime  int64  `json:"mtime"` // in nanoseconds, like:
+	CTime  int64  `json:"ctime"`
 }
 
 // Record is what is known of one layout. It is safe for concurrent use.
@@ -44,32 +47,34 @@ type Record struct {
 	mu        sync.Mutex
 	blobs     map[string]stat // by name
 	changed   bool
+	saved     time.Time // when it was read or written
 }
 
 // Open reads the record of a folder of blobs. A record that cannot be read counts as empty. With no cache the
 // record is always empty.
 func Open(cache, dir string) *Record {
-	r := &Record{dir: dir, blobs: map[string]stat{}}
+	r := &Record{dir: dir, blobs: map[string]stat{}, saved: time.Now()}
 	absolute, err := filepath.Abs(dir)
 	if cache == "" || err != nil {
 		return r
 	}
 	sum := sha256.Sum256([]byte(absolute))
 	r.file = filepath.Join(cache, "layouts", hex.EncodeToString(sum[:])+".json")
-	info, err := os.Stat(r.file)
-	if err != nil || info.Size() > maxRecord {
-		return r
-	}
-	data, err := os.ReadFile(r.file)
-	if err != nil || json.Unmarshal(data, &r.blobs) != nil || r.blobs == nil {
-		r.blobs = map[string]stat{}
-		return r
-	}
-	for name, s := range r.blobs {
-		s.settled = true
-		r.blobs[name] = s
-	}
+	r.blobs = readRecord(r.file)
 	return r
+}
+
+func readRecord(file string) map[string]stat {
+	blobs := map[string]stat{}
+	info, err := os.Stat(file)
+	if err != nil || info.Size() > maxRecord {
+		return blobs
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &blobs) != nil || blobs == nil {
+		return map[string]stat{}
+	}
+	return blobs
 }
 
 // Has says whether a blob of that size was verified and has not changed since.
@@ -78,7 +83,6 @@ func (r *Record) Has(name string, size int64) bool {
 	known, ok := r.blobs[name]
 	r.mu.Unlock()
 	now, err := read(filepath.Join(r.dir, name))
-	now.settled = known.settled
 	return ok && err == nil && known == now && now.Size == size
 }
 
@@ -93,8 +97,19 @@ func (r *Record) Add(name string) {
 	r.blobs[name], r.changed = s, true
 }
 
-// Save writes the record. A blob that changed so recently that another change would not show is left out, and
-// verified again the next time; Save waits for a tick to keep most of them.
+// SaveSometimes writes the record if that was last done a while ago, so that a call that writes many images
+// and is killed loses little. A blob that changed so recently that another change would not show is left out.
+func (r *Record) SaveSometimes() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.saved) < saveEvery {
+		return nil
+	}
+	return r.save()
+}
+
+// Save writes the record. It waits for a tick, so that most blobs that were just written can be in it; the
+// others are verified again the next time.
 func (r *Record) Save(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,21 +121,41 @@ func (r *Record) Save(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for name, s := range r.blobs {
+	return r.save()
+}
+
+// save adds what is known to the file. Another process may have written it meanwhile; if both write at the
+// same time, what one of them knew is lost, and verified again.
+func (r *Record) save() error {
+	if r.file == "" || !r.changed {
+		return nil
+	}
+	all := readRecord(r.file)
+	maps.Copy(all, r.blobs)
+	young := false
+	for name, s := range all {
 		now, err := read(filepath.Join(r.dir, name))
-		now.settled = s.settled
-		if err != nil || now != s || !s.settled && s.isYoung(time.Now()) {
+		switch {
+		case err != nil || now != s:
 			delete(r.blobs, name)
+			delete(all, name)
+		case s.isYoung(time.Now()):
+			young = true
+			delete(all, name)
 		}
 	}
-	data, err := json.Marshal(r.blobs)
+	data, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.file), 0o755); err != nil {
 		return err
 	}
-	return atomicwriter.WriteFile(r.file, data, 0o644)
+	if err := atomicwriter.WriteFile(r.file, data, 0o644); err != nil {
+		return err
+	}
+	r.changed, r.saved = young, time.Now()
+	return nil
 }
 
 func (s stat) isYoung(now time.Time) bool {

@@ -71,3 +71,34 @@ func TestBadRecord(t *testing.T) {
 	}
 	Open("", dir).Add("a")
 }
+
+// TestLayouts: the images of one call share a record, which is written at the end and in between, and keeps
+// what another process wrote meanwhile.
+func TestLayouts(t *testing.T) {
+	t.Parallel()
+	cache, dir := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		testfile.Write(t, filepath.Join(dir, name), "first")
+	}
+	layouts := NewLayouts(cache)
+	layouts.Of(dir).Add("a")
+	assert.Equal(t, true, layouts.Of(dir+"/.").Has("a", 5))
+	r := layouts.Of(dir)
+	r.saved = time.Now().Add(time.Hour)
+	require.NoError(t, r.SaveSometimes())
+	assert.Equalf(t, false, Open(cache, dir).Has("a", 5), "saved too often")
+	other := Open(cache, dir)
+	other.Add("b")
+	require.NoError(t, other.Save(t.Context()))
+	r.saved = time.Now().Add(-saveEvery)
+	require.NoError(t, r.SaveSometimes())
+	assert.Equalf(t, true, Open(cache, dir).Has("a", 5), "not saved in time")
+	layouts.Of(dir).Add("c")
+	require.NoError(t, layouts.Save(t.Context()))
+	for _, name := range []string{"a", "b", "c"} {
+		assert.Equalf(t, true, Open(cache, dir).Has(name, 5), "%s", name)
+	}
+	var none *Layouts
+	none.Of(dir).Add("a")
+	assert.Equal(t, false, none.Of(dir).Has("a", 5))
+}
