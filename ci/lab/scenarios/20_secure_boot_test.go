@@ -103,6 +103,8 @@ func Test20SecureBoot(t *testing.T) {
 	loadsSigned(t, g, with("535", "signed"))
 	t.Log("signed here")
 	signsHere(t, g, site)
+	t.Log("handed over by a toolkit container")
+	signsHandedOver(t, g, site)
 }
 
 // refused requires that preflight, the kernel and a start refuse a set of modules.
@@ -133,18 +135,4 @@ func loadsSigned(t *testing.T, g *lab.Guest, c lab.Container) string {
 	out := stops(t, p, 0)
 	p.Kill()
 	return out
-}
-
-// signsHere mounts the site's key: modules of the cache, which have no signature, are signed on the node.
-func signsHere(t *testing.T, g *lab.Guest, site *testcert.Pair) {
-	t.Helper()
-	g.Write("/keys/key.pem", site.KeyPEM(), 0o400)
-	g.Write("/keys/cert.pem", site.CertPEM(), 0o400)
-	g.Sh("mkdir -p " + modulesDir + " && cp -a " + forgedDir + "/unsigned/. " + modulesDir)
-	c := light("535", "DRIVER_MODULE_SIGNING_KEY=/keys/key.pem", "DRIVER_MODULE_SIGNING_CERT=/keys/cert.pem").
-		With(lab.Mount{Host: "/keys", Guest: "/keys", ReadOnly: true})
-	contains(t, loadsSigned(t, g, c), `signing the modules certificate="The site's modules" hash=sha256`)
-	if again := loadsSigned(t, g, c); contained(again, `signing the modules`) {
-		t.Errorf("the second start signed again:\n%s", again)
-	}
 }
