@@ -48,7 +48,7 @@ func TestCompileError(t *testing.T) {
 
 func TestCompilerOf(t *testing.T) {
 	t.Parallel()
-	const line = "#9 120.0 2026-11-21T04:44:58.121Z compiling nvidia, nvidia-uvm of 535.261.03 (open) for 6.1.0-56-amd64 with gcc 12.2.0, 2 jobs\n"
+	const line = `#10 20.47 2026-11-23T09:24:38.874Z compiling driver=535.261.03 flavour=proprietary kernel=6.1.0-56-amd64 compiler="gcc 12.2.0" jobs=2 modules="nvidia, nvidia-uvm"` + "\n"
 	for log, want := range map[string]string{
 		line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n" + line: "gcc 12.2.0", "#9 106.9 compiling with chroot\n": "", "": "",
 	} {
@@ -193,9 +193,9 @@ const standIn = `#!/bin/sh
 case " $* " in
 *" kernels "*) echo '{"schema":1,"items":[{"kernel":"6.1.0-57-cloud-amd64","flavour":"cloud-amd64","default":true},{"kernel":"6.12.1-amd64","flavour":"amd64"},{"kernel":"6.1.0-57-amd64","flavour":"amd64","default":true,"version":"6.1.200-1"}]}' ;;
 *" --modules nvidia,nvidia-uvm --companions nvidia-fs "*) echo 'left out: nvidia-fs for 6.1 (proprietary): x.c:1: error: z' >&2 ;;
-*" --modules "*) echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2 ;;
+*" --modules "*) echo 'compiling driver=1 flavour=open kernel=6.1 compiler="gcc 12.2.0" jobs=2' >&2 ;;
 *" open "*)
-  echo 'compiling nvidia of 1 (open) for 6.1 with gcc 12.2.0, 2 jobs' >&2
+  echo 'compiling driver=1 flavour=open kernel=6.1 compiler="gcc 12.2.0" jobs=2' >&2
   echo 'compile driver 1 for kernel 6.1: make failed: exit status 2: nvidia-drm/x.c:1: error: y; does this driver support this kernel' >&2
   exit 6 ;;
 *) echo 'network' >&2; exit 4 ;;

@@ -9,7 +9,7 @@ var (
 	// failure matches the entrypoint's message when make or strip fails; see kbuild.CompileError.
 	failure = regexp.MustCompile(`compile driver \S+ for kernel \S+: (?:make|strip) failed: (?:exit status \d+|signal: \w+)(?:: (.*?))?; does this driver support this kernel`)
 	// compiler matches the entrypoint's message when a compile begins.
-	compiler = regexp.MustCompile(`compiling \S.* for \S+ with (\S+ \d[^\s,]*), \d+ jobs?`)
+	compiler = regexp.MustCompile(`compiling driver=.* compiler="(\S+ \d[^\s"]*)" jobs=`)
 	// left matches driver-build's message about a companion that does not compile.
 	left = regexp.MustCompile(`left out: \S+ for \S+ \([a-z]+\): (.*)`)
 	// places matches folders that do not matter to readers: the scratch folder, and the two folders of the
