@@ -16,53 +16,6 @@ import (
 
 // Flatten reads all layers of an image into one tree; keep as in rootfs.Tree.Apply.
 func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
-	return flatten(ctx, img, spool, keep, step, apply)
-}
-
-// Flatten is the function Flatten for an image that others are going to be based on: it makes the outlines of
-// the layers too, so that they are read once.
-func (c Cache) Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
-	return flatten(ctx, img, spool, keep, step,
-		func(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) error {
-			digest, err := l.Digest()
-			if err != nil {
-				return err
-			}
-			key, err := OutlineKey(digest)
-			if err != nil {
-				return err
-			}
-			if _, ok := c.Get(key); ok {
-				return apply(ctx, tree, l, keep, step, name)
-			}
-			outline := c.beginOutline(ctx)
-			return outline.end(apply(ctx, tree, teedLayer{l, outline}, keep, step, name), digest)
-		})
-}
-
-// teedLayer gives another reader the content that is read of a layer.
-type teedLayer struct {
-	v1.Layer
-	other io.Writer
-}
-
-func (l teedLayer) Uncompressed() (io.ReadCloser, error) {
-	r, err := l.Layer.Uncompressed()
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.TeeReader(r, l.other), r}, nil
-}
-
-// applier is apply, or does more with the layer.
-type applier func(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) error
-
-func flatten(
-	ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step, apply applier,
-) (*rootfs.Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
@@ -112,6 +65,23 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: a layer of %d bytes unpacks to more than %d times as much", rootfs.ErrTooLarge, b.size, maxRatio)
 	}
 	return n, err
+}
+
+// teedLayer gives another reader the content that is read of a layer.
+type teedLayer struct {
+	v1.Layer
+	other io.Writer
+}
+
+func (l teedLayer) Uncompressed() (io.ReadCloser, error) {
+	r, err := l.Layer.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r, l.other), r}, nil
 }
 
 // Apply lays one layer over a tree.

@@ -58,7 +58,7 @@ func ReadBase(ctx context.Context, store *fetch.Store, img v1.Image, digest stri
 	if tree, err := readFacts(ctx, filepath.Join(store.Dir(), name), spool); err == nil {
 		return tree, nil
 	}
-	tree, err := layer.Cache{Store: store}.Flatten(ctx, img, spool, isBaseFact, step)
+	tree, err := layer.Flatten(ctx, img, spool, isBaseFact, step)
 	if err != nil {
 		return nil, fmt.Errorf("read base %s: %w", digest, err)
 	}
