@@ -97,8 +97,9 @@ func withCompanions(t *testing.T, r *rig) matrix.Target {
 	return target
 }
 
-// TestToolkitSigned: modules that were compiled in an image with headers and compiler are signed as those that
-// packages gave, companions too, by a build with the key and by a key afterwards. Signing compiles nothing.
+// TestToolkitSigned: modules that were compiled in an image with headers and compiler are signed as
+// those that packages gave, companions too, by a build with the key and by a key afterwards. Signing
+// compiles nothing.
 func TestToolkitSigned(t *testing.T) {
 	t.Parallel()
 	r, f := precompiledRig(t)

@@ -14,9 +14,9 @@ import (
 )
 
 // Test13KernelFrom: an image of Debian's linux-headers and make, with the compiler that they depend on, gives
-// the same layer of modules as the packages, byte for byte, with a companion, unsigned and signed, in a chroot
-// and in a BuildKit daemon. A base without headers, and a kernel that the image does not have, are refused. An
-// image of the shape of Flatcar's developer container compiles.
+// the same layer of modules as the packages, byte for byte, with a companion, unsigned and signed, in a
+// chroot and in a BuildKit daemon. A base without headers, and a kernel that the image does not have, are
+// refused. An image of the shape of Flatcar's developer container compiles.
 func Test13KernelFrom(t *testing.T) {
 	root := journey(t)
 	release := newestKernel(t)
@@ -71,8 +71,8 @@ func sameLayer(t *testing.T, one, two image, layer string) {
 	}
 }
 
-// compileInFlatcar turns the root of a disk into an image, as docs/kernel-from.md says, and compiles in it. All
-// names of its toolchain have the target in front.
+// compileInFlatcar turns the root of a disk into an image, as docs/kernel-from.md says, and compiles in it.
+// All names of its toolchain have the target in front.
 func compileInFlatcar(t *testing.T, root, ref string) {
 	t.Helper()
 	const release = "6.1.187-flatcar"

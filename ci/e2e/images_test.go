@@ -28,8 +28,8 @@ func base(t *testing.T, system, arch string) string {
 	return lines[len(lines)-1]
 }
 
-// toolkitImage returns an image of Debian 12 with the headers of a kernel, the compiler that they depend on and
-// make: "oci:DIR". The tests that compile in it share it.
+// toolkitImage returns an image of Debian 12 with the headers of a kernel, the compiler that they depend on
+// and make: "oci:DIR". The tests that compile in it share it.
 func toolkitImage(t *testing.T, release string) string {
 	t.Helper()
 	r := command{args: []string{filepath.Join(repository(t), "ci", "base"), "debian12", "amd64"},

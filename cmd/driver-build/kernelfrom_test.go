@@ -86,8 +86,8 @@ func TestKernelsOfImages(t *testing.T) {
 	assert.Equalf(t, false, strings.Contains(r.Stderr, "note:"), "notes on systems: %s", r.Stderr)
 }
 
-// TestKernelFromNeeded: a system whose kernels have headers in no package takes its kernels from an image, and
-// says so before a server is asked.
+// TestKernelFromNeeded: a system whose kernels have headers in no package takes its kernels from an image,
+// and says so before a server is asked.
 func TestKernelFromNeeded(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -64,8 +64,8 @@ func (c *containers) driver(t *testing.T, env []string, args ...string) (stdout,
 	return stdoutText.String(), stderrText.String(), err
 }
 
-// start starts the toolkit container. Its root is this machine's, with other headers, another folder at /mnt, a
-// scratch folder of its own and, at the operator's mount, the sources of an RDMA driver.
+// start starts the toolkit container. Its root is this machine's, with other headers, another folder at /mnt,
+// a scratch folder of its own and, at the operator's mount, the sources of an RDMA driver.
 func (c *containers) start(t *testing.T) {
 	t.Helper()
 	const script = `set -e; mount -t tmpfs tmpfs /var/tmp; mount -t tmpfs tmpfs /mnt; mkdir /mnt/shared-nvidia-driver-toolkit; mount --bind "$SHARED" /mnt/shared-nvidia-driver-toolkit

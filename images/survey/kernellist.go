@@ -157,9 +157,14 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 		cause.Join(errs, func(i int) string { return batch.Platform(q.targets[i]) }))
 }
 
+// packaged says whether packages of the system can have kernel headers.
+func packaged(t matrix.Target) bool {
+	return t.Distro == nil || recipe.CheckPackaged(t.Distro) == nil
+}
+
 // noKernels says why a platform has no kernels, and what to ask instead.
 func noKernels(t matrix.Target) string {
-	if t.Distro != nil && recipe.CheckPackaged(t.Distro) != nil {
+	if !packaged(t) {
 		return fmt.Sprintf("kernel headers of %s come with the host and are in no package: --from IMAGE lists the kernels of an image that has them", batch.Platform(t))
 	}
 	return fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t))
@@ -174,7 +179,7 @@ func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.T
 			found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k.Kernel.Kernel}, from: k.Ref, compiler: k.Compiler})
 		}
 		return found, err
-	case recipe.CheckPackaged(t.Distro) != nil:
+	case !packaged(t):
 		return nil, nil
 	case q.Dates:
 		all, err := b.DatedKernels(ctx, t, q.Plan)

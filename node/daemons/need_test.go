@@ -46,8 +46,9 @@ func TestNeeds(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, nil, 0o644))
 	require.NoError(t, unix.Kill(first[0].PID, unix.SIGKILL))
 	down := eventually(t, s, "both are down", func(st []State) bool { return !ready(st[0]) && !ready(st[1]) && st[0].Restarts > 1 })
-	for end := time.Now().Add(time.Minute); alive(second[1].PID) && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-	} // its state changes before it ends
+	for end := time.Now().Add(time.Minute); alive(second[1].PID) && time.Now().Before(end); { // its state changes before it ends
+		time.Sleep(5 * time.Millisecond)
+	}
 	if alive(second[1].PID) || down[1].Restarts != 1 {
 		t.Errorf("the upper one runs without the lower one: %+v", down)
 	}

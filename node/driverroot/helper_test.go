@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -142,16 +141,6 @@ func holdFile(t *testing.T, path string) (release func()) {
 	}
 	t.Cleanup(release)
 	return release
-}
-
-// waitFor polls until f returns true.
-func waitFor(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 func contains(t *testing.T, text, part string) {

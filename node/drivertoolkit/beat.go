@@ -22,8 +22,8 @@ type beats struct {
 	finished    chan struct{}
 }
 
-// beat begins to see whether the request is withdrawn, which ends the compile, and to give signs of life once the compile
-// has begun.
+// beat begins to see whether the request is withdrawn, which ends the compile, and to give signs of life once
+// the compile has begun.
 func (b Builder) beat(f folder, run string, stop context.CancelCauseFunc) *beats {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &beats{finish: cancel, finished: make(chan struct{})}

@@ -124,8 +124,8 @@ func running(t *testing.T, pattern string) bool {
 	return exec.Command("pgrep", "-f", pattern).Run() == nil
 }
 
-// stays reports whether processes still run a while after they were killed: on a busy machine a killed process
-// ends when it gets a processor.
+// stays reports whether processes still run a while after they were killed: on a busy machine a killed
+// process ends when it gets a processor.
 func stays(t *testing.T, pattern string) bool {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

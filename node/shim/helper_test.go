@@ -63,7 +63,8 @@ func worker(args []string) int {
 		}
 	case "orphans": // a shell leaves its child to the shim; no zombie may stay below the shim
 		_ = exec.Command("sh", "-c", "sleep 0.05 & sleep 0.05 & exit 0").Run()
-		for end := time.Now().Add(time.Minute); orphans() > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); orphans() > 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
 		}
 		fmt.Println(orphans())
 	case "leave": // leaves processes in other sessions; the last argument says whether they handle SIGTERM

@@ -32,8 +32,8 @@ func withKey(c lab.Container) lab.Container {
 }
 
 // signsHandedOver starts a driver container of the GPU Operator on OpenShift, which has no cache. The Driver
-// Toolkit container of its pod has left modules in the folder that both share: they are signed with the node's
-// key, the kernel loads them, and the key does not get into that folder.
+// Toolkit container of its pod has left modules in the folder that both share: they are signed with the
+// node's key, the kernel loads them, and the key does not get into that folder.
 func signsHandedOver(t *testing.T, g *lab.Guest, site *testcert.Pair) {
 	t.Helper()
 	const shared = "/shared"

@@ -43,8 +43,8 @@ func extracted(t *testing.T, g *lab.Guest, image, release string) {
 	p.Kill()
 }
 
-// kmmWorker runs a command in the second container, which calls modprobe. It has Debian's kmod of the image in
-// place of its own, and no configuration of modprobe except, for a load, the order of the modules.
+// kmmWorker runs a command in the second container, which calls modprobe. It has Debian's kmod of the image
+// in place of its own, and no configuration of modprobe except, for a load, the order of the modules.
 func kmmWorker(t *testing.T, g *lab.Guest, image string, code int, command ...string) string {
 	t.Helper()
 	c, order := lab.Container{Image: image, Command: command, Name: "worker", MemoryMB: 128, CPUs: 1, PrivatePID: true}, kmmOrder

@@ -93,7 +93,8 @@ func TestLikeClient(t *testing.T) {
 	require.NoError(t, registry.Register(collectors.NewGoCollector()))
 	require.NoError(t, registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
 	runtime.GC() // without one the time of the last one is 0, for the first reader
-	// Both read a moment apart, in which memory may be returned to the system: one of some readings has to agree.
+	// Both read a moment apart, in which memory may be returned to the system: one of some readings
+	// has to agree.
 	var differ []string
 	for range 20 {
 		if differ = differences(t, registry); len(differ) == 0 {
