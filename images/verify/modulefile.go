@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
@@ -136,15 +137,16 @@ func (s *subject) checkSet(m ModuleSet, find finder) {
 	}
 }
 
-// checkModule compares what a module says of itself with its place.
+// checkModule compares what a module says of itself with its place. A companion has a version of its own.
 func (s *subject) checkModule(file, release string, info kmod.Info, find finder) {
 	if info.Release() != release {
 		find(Error, file, "is for kernel %q (vermagic), its folder for %s", info.Release(), release)
 	}
-	if info.Version != "" && info.Version != s.version {
+	base, _, _ := strings.Cut(path.Base(file), ".ko")
+	if info.Version != "" && info.Version != s.version && !slices.Contains(driverinfo.Companions(), base) {
 		find(Error, file, "is of driver %s, the image has %s", info.Version, s.version)
 	}
-	if base, _, _ := strings.Cut(path.Base(file), ".ko"); info.Name != kmod.ModuleName(base) {
+	if info.Name != kmod.ModuleName(base) {
 		find(Error, file, "is the module %s", info.Name)
 	}
 }

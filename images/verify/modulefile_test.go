@@ -23,9 +23,12 @@ func TestCheckSet(t *testing.T) {
 		modules map[string][]byte
 		want    []string
 	}{
-		"good":           {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm}, nil},
-		"other kernel":   {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, "6.1.0-9-amd64"), "nvidia-uvm": imagetest.Module("nvidia_uvm", driver, kernel)}, []string{`is for kernel "6.1.0-9-amd64" (vermagic)`}},
-		"other driver":   {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_uvm", "550.54.14", kernel)}, []string{"is of driver 550.54.14"}},
+		"good":         {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm}, nil},
+		"other kernel": {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, "6.1.0-9-amd64"), "nvidia-uvm": imagetest.Module("nvidia_uvm", driver, kernel)}, []string{`is for kernel "6.1.0-9-amd64" (vermagic)`}},
+		"other driver": {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_uvm", "550.54.14", kernel)}, []string{"is of driver 550.54.14"}},
+		"companion":    {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm, "nvidia-fs": imagetest.Module("nvidia_fs", "2.13.5", kernel)}, nil},
+		"companion of another kernel": {map[string][]byte{"nvidia": core, "nvidia-uvm": uvm, "nvidia-fs": imagetest.Module("nvidia_fs", "2.13.5", "6.1.0-9-amd64")},
+			[]string{`is for kernel "6.1.0-9-amd64" (vermagic)`}},
 		"other module":   {map[string][]byte{"nvidia": core, "nvidia-uvm": imagetest.Module("nvidia_drm", driver, kernel)}, []string{"is the module nvidia_drm"}},
 		"one is missing": {map[string][]byte{"nvidia": core}, []string{"has no module nvidia_uvm"}},
 		"symbol":         {map[string][]byte{"nvidia": imagetest.Module("nvidia", driver, kernel), "nvidia-uvm": uvm}, []string{"needs nvUvmInterfaceRegisterGpu, which no module of its set has"}},
