@@ -93,14 +93,19 @@ func leaveSet(ctx context.Context, dir, release, flavour string, info driverinfo
 		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
 		Variables: driverinfo.MakeVariables(info.VGPU), Patches: info.PatchNames(flavour),
 	}}
+	versions := map[string]string{} // of companions
 	for _, name := range driverinfo.Companions() {
 		if c, ok := info.Companion(name); ok && c.Fits(flavour) {
 			set.Key.Companions = append(set.Key.Companions, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID())
-			names = append(names, c.Name)
+			names, versions[name] = append(names, name), c.Version
 		}
 	}
 	for _, name := range names {
-		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, release)
+		version, ok := versions[name]
+		if !ok {
+			version = newDriver
+		}
+		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), version, release)
 		file := filepath.Join(work, name+".ko")
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			return err

@@ -122,6 +122,7 @@ func TestToolkitSigned(t *testing.T) {
 		layers[digestOf(t, modulesOf(t, signed))] = true
 		layers[digestOf(t, modulesOf(t, later))] = true
 		assert.Equalf(t, 0, len(findingsOf(t, r, signed, "module-signature", own.Certificate)), "findings: all modules are signed")
+		assert.Equalf(t, 0, len(findingsOf(t, r, signed, "modules")), "findings: %v", findingsOf(t, r, signed, "modules"))
 		found := require.Value(examiner(r.b).Inspect(t.Context(), "x", signed))(t)
 		var names []string
 		for _, m := range found.Modules[0].Modules {
