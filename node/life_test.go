@@ -135,7 +135,10 @@ func (w *world) begin(l life) (*instance, *Node) {
 	info := driverinfo.Description{Driver: l.version, ID: l.version, Flavours: []string{driverinfo.Proprietary}, Toolchain: true}
 	if cfg.GDS, cfg.GDRCopy = l.direct, l.direct; l.direct {
 		i.extra = driverinfo.Companions()
-		info.Companions = []driverinfo.Companion{{Name: driverinfo.NvidiaFS, Version: "2.13.5"}, {Name: driverinfo.GDRDrv, Version: "2.5.2"}}
+		info.Companions = []driverinfo.Companion{
+			{Name: driverinfo.NvidiaFS, Version: "2.13.5", Sources: "/usr/src/nvidia-fs-2.13.5"},
+			{Name: driverinfo.GDRDrv, Version: "2.5.2", Sources: "/usr/src/gdrdrv-2.5.2"},
+		}
 	}
 	log := slog.New(slog.DiscardHandler)
 	return i, &Node{
