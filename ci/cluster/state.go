@@ -60,9 +60,7 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 		c := restore(t, from, r, dir)
 		defer c.reportFailure()
 		for _, p := range list {
-			begin := time.Now()
-			c.NodeFor(pullLimit, "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d "+guestRegistry+"/"+p.ref)
-			t.Logf("cluster: pulled %s in %s", p.ref, time.Since(begin).Round(100*time.Millisecond))
+			c.pull(p.ref)
 		}
 		c.save(dir)
 		if from.dir != ready.dir { // rebased, so that the state does not depend on one that may be removed first
@@ -71,6 +69,14 @@ func pulledState(t testing.TB, r *registry) (state, []pulled) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, readyFile), []byte(ready.key), 0o644))
 	})
 	return s, list
+}
+
+// pull lets the node pull "NAME:TAG" from the registry.
+func (c *Cluster) pull(ref string) {
+	c.t.Helper()
+	begin := time.Now()
+	c.NodeFor(pullLimit, "ctr -n k8s.io images pull --hosts-dir /etc/containerd/certs.d "+guestRegistry+"/"+ref)
+	c.t.Logf("cluster: pulled %s in %s", ref, time.Since(begin).Round(100*time.Millisecond))
 }
 
 // readyFile names the state from which a state with images was made.

@@ -33,17 +33,24 @@ func testdata(t *testing.T, name string, replace ...string) string {
 	return strings.NewReplacer(replace...).Replace(string(text))
 }
 
-// applyOperator creates or changes the operator's DaemonSet, with a driver and a digest of its configuration,
-// and the other objects that the operator creates.
-func applyOperator(t *testing.T, c *cluster.Cluster, driver, digest string) {
+// prepareOperator creates the operator's namespace with the ConfigMap of the startup probe, and returns the
+// image of the driver manager.
+func prepareOperator(t *testing.T, c *cluster.Cluster) (manager string) {
 	t.Helper()
 	if _, err := c.TryKubectl("get", "namespace", operatorSpace); err != nil {
 		c.Kubectl("create", "namespace", operatorSpace)
 		c.Kubectl("create", "configmap", "nvidia-driver-startup-probe", "-n", operatorSpace,
 			"--from-literal=startup-probe.sh="+conformance.StartupProbe, "--from-literal=nvidia-smi=#!/bin/sh\nexit 0\n")
 	}
+	return c.PushProgram("../conformance/drivermanager", "driver-manager")
+}
+
+// applyOperator creates or changes the operator's DaemonSet, with a driver and a digest of its configuration,
+// and the other objects that the operator creates.
+func applyOperator(t *testing.T, c *cluster.Cluster, driver, digest string) {
+	t.Helper()
+	manager := prepareOperator(t, c)
 	repository, tag := c.ImageRef(driver)
-	manager := c.PushProgram("../conformance/drivermanager", "driver-manager")
 	c.Apply(testdata(t, "operator.yaml", "@NAMESPACE@", operatorSpace, "@IMAGE@", repository+":"+tag, "@MANAGER@", manager,
 		"@DIGEST@", digest, "@PRESTOP@", conformance.PreStop))
 }
@@ -150,7 +157,7 @@ func Test06Operator(t *testing.T) {
 	if loaded := c.Loaded(); loaded != cluster.Newer {
 		t.Errorf("%q is loaded, not %s", loaded, cluster.Newer)
 	}
-	operatorEnds(t, c)
+	operatorEnds(t, c, operatorLabel)
 }
 
 // Another driver, in use. The driver manager evicts a pod that requested a GPU, and the next driver starts.
@@ -198,17 +205,19 @@ func Test06OperatorInUse(t *testing.T) {
 	if loaded := c.Loaded(); loaded != cluster.Older {
 		t.Errorf("%q is loaded, not %s", loaded, cluster.Older)
 	}
-	operatorEnds(t, c)
+	operatorEnds(t, c, operatorLabel)
 }
+
+// rootless allows what is usual without a folder of the host: the driver root is the container's file system.
+// It ends with the container, and the driver manager unmounts what is left of it. The next container has its
+// own root a moment after its lock.
+func rootless(s sample.Sample) bool { return len(s.Root) == 0 && !s.Ready }
 
 // operatorServes returns a cluster whose node has a GPU and the operator's driver pod, with digest 1001.
 func operatorServes(t *testing.T) (*cluster.Cluster, corev1.Pod) {
 	t.Helper()
 	c, table := withGPU(t)
-	// Without a folder of the host, the driver root is the container's file system: it ends with the container,
-	// and the driver manager unmounts what is left of it. The next container has its own root a moment after its
-	// lock.
-	table.Allow(func(s sample.Sample) bool { return len(s.Root) == 0 && !s.Ready })
+	table.Allow(rootless)
 	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=true")
 	applyOperator(t, c, cluster.Older, "1001")
 	pod := waitPod(c, operatorStart, operatorSpace, operatorLabel, corev1.Pod{})
@@ -219,10 +228,10 @@ func operatorServes(t *testing.T) (*cluster.Cluster, corev1.Pod) {
 }
 
 // operatorEnds pauses the driver, as the operator does when it is removed, and requires that nothing is left.
-func operatorEnds(t *testing.T, c *cluster.Cluster) {
+func operatorEnds(t *testing.T, c *cluster.Cluster, selector string) {
 	t.Helper()
 	c.Kubectl("label", "node", cluster.NodeName, deployDriver+"=paused-for-driver-upgrade", "--overwrite")
-	c.WaitGone(stopWait, "-n", operatorSpace, "-l", operatorLabel)
+	c.WaitGone(stopWait, "-n", operatorSpace, "-l", selector)
 	if out := c.Node("cat /proc/modules | grep ^nvidia; grep ' /run/nvidia' /proc/mounts; ls -A /run/nvidia/validations; true"); strings.TrimSpace(out) != "" {
 		t.Errorf("left on the node: %s", out)
 	}
