@@ -93,7 +93,7 @@ func toolkitServed(t *testing.T, c *cluster.Cluster, pod corev1.Pod, modules map
 		t.Errorf("%q is loaded: %+v", c.Loaded(), st)
 	}
 	out := c.Kubectl("exec", "-n", pod.Namespace, pod.Name, "-c", toolkitCtr, "--", "sh", "-c",
-		"cd "+sharedFolder+" && ls dir_prepared driver_build_started driver_built && cd modules/* && sha256sum *.ko")
+		"cd "+sharedFolder+" && ls dir_prepared driver_build_started driver_built && grep 'LD .*/nvidia-modeset.ko' compile.log && cd modules/* && sha256sum *.ko")
 	for _, name := range []string{"nvidia", "nvidia-uvm", "nvidia-modeset"} {
 		assert.Containsf(t, out, modules[name]+"  "+name+".ko\n", "the shared folder")
 	}
