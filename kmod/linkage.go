@@ -43,10 +43,17 @@ func ReadLinkage(path string) (l Linkage, err error) {
 	if err != nil {
 		return l, fmt.Errorf("read the module %s: %w: %w", path, ErrFormat, err)
 	}
-	names, err := f.Section("__ksymtab_strings", maxExports)
-	if err != nil && !errors.Is(err, elffile.ErrNoSection) {
+	if l.Exports, err = Exports(f); err != nil {
 		return l, fmt.Errorf("read the exported symbols of %s: %w: %w", path, ErrFormat, err)
 	}
-	l.Exports = strings.FieldsFunc(string(names), func(r rune) bool { return r == 0 })
 	return l, nil
+}
+
+// Exports returns the symbols that a module offers to other modules.
+func Exports(f *elffile.File) ([]string, error) {
+	names, err := f.Section("__ksymtab_strings", maxExports)
+	if err != nil && !errors.Is(err, elffile.ErrNoSection) {
+		return nil, err
+	}
+	return strings.FieldsFunc(string(names), func(r rune) bool { return r == 0 }), nil
 }

@@ -39,7 +39,6 @@ type moduleFacts struct {
 // Bounds of a module's tables, in bytes. The largest driver has 3 MB of symbols.
 const (
 	maxSymbols = 64 << 20
-	maxExports = 4 << 20
 	symbolSize = 24 // of an ELF file of 64 bits
 )
 
@@ -64,11 +63,9 @@ func readModule(name string, size int64) (facts moduleFacts, err error) {
 	if err != nil {
 		return facts, err
 	}
-	exports, err := f.Section("__ksymtab_strings", maxExports)
-	if err != nil && !errors.Is(err, elffile.ErrNoSection) {
+	if facts.exports, err = kmod.Exports(f); err != nil {
 		return facts, err
 	}
-	facts.exports = strings.FieldsFunc(string(exports), func(r rune) bool { return r == 0 })
 	facts.undefined, err = undefinedSymbols(f)
 	return facts, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,7 +149,7 @@ func (j Job) runCompanion(ctx context.Context, dir string, c Companion, program,
 	cmd.Dir = folder
 	out := &output{log: &limitedWriter{w: log, left: maxLog}}
 	if result != nil {
-		out.log = teeWriter{out.log, &limitedWriter{w: result, left: maxLine}}
+		out.log = io.MultiWriter(&limitedWriter{w: result, left: maxLine}, out.log)
 	}
 	return j.watch(ctx, cmd, out, c.Name+": "+filepath.Base(program))
 }

@@ -102,11 +102,3 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-// teeWriter writes to both, and fails as the first.
-type teeWriter struct{ first, second io.Writer }
-
-func (t teeWriter) Write(p []byte) (int, error) {
-	_, _ = t.second.Write(p) // a buffer
-	return t.first.Write(p)
-}
