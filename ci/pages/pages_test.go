@@ -50,8 +50,8 @@ func TestEveryCommand(t *testing.T) {
 			if !elsewhere && !slices.Contains(slices.Concat(byBuilds, byCluster), first) {
 				t.Errorf("docs/%s.md:%d: no test runs %q: add it to Elsewhere, with the test that tries it", name, c.Line, c.Text)
 			}
-			if !elsewhere && slices.Contains(byBuilds, first) && strings.Contains(c.Text, " /") {
-				t.Errorf("docs/%s.md:%d: a test must not run %q, because it names a path of this machine: add it to Elsewhere", name, c.Line, c.Text)
+			if reason := unfit(c.Text); !elsewhere && reason != "" {
+				t.Errorf("docs/%s.md:%d: a test must not run %q, because it %s: add it to Elsewhere", name, c.Line, c.Text, reason)
 			}
 		}
 		for text, reason := range Elsewhere[name] {
@@ -71,6 +71,59 @@ func TestEveryCommand(t *testing.T) {
 	for name := range Elsewhere {
 		if !slices.Contains(Names, name) {
 			t.Errorf("Elsewhere has a page %s, which is none", name)
+		}
+	}
+}
+
+var (
+	variable = regexp.MustCompile(`\$\{?[A-Za-z_]`)
+	inPod    = regexp.MustCompile(`^kubectl .*\b(logs|exec) `)
+)
+
+// unfit returns why TestBuilds and TestCluster cannot run a command, or "".
+func unfit(command string) string {
+	first, _, _ := strings.Cut(command, " ")
+	switch {
+	case slices.Contains(byBuilds, first) && strings.Contains(command, " /"):
+		return "names a path of this machine"
+	case variable.MatchString(command):
+		return "has a variable that another line of the page sets"
+	case inPod.MatchString(command):
+		return "needs a kubelet"
+	}
+	return ""
+}
+
+func TestUnfit(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		`mkdir -p /srv`:                         "names a path of this machine",
+		`mkdir -p "$state"`:                     "has a variable that another line of the page sets",
+		"kubectl logs -c x":                     "needs a kubelet",
+		"kubectl -n a exec POD ls":              "needs a kubelet",
+		"kubectl auth can-i --subresource exec": "",
+		"mkdir mirror":                          "",
+		"helm upgrade --x $(cat a)":             "",
+	} {
+		assert.Equalf(t, want, unfit(command), "%s", command)
+	}
+}
+
+// TestUncordoned: a page that takes a node away from pods gives it back.
+func TestUncordoned(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names {
+		var away string
+		for _, c := range commands(t, name, byCluster) {
+			switch {
+			case strings.HasPrefix(c.Text, "kubectl cordon "), strings.HasPrefix(c.Text, "kubectl drain "):
+				away = c.Text
+			case strings.HasPrefix(c.Text, "kubectl uncordon "):
+				away = ""
+			}
+		}
+		if away != "" {
+			t.Errorf("docs/%s.md: no kubectl uncordon after %q", name, away)
 		}
 	}
 }

@@ -20,6 +20,7 @@ var Elsewhere = map[string]map[string]string{
 		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
 	},
 	"precompiled-secure-boot": {
+		`mkdir -p "$state" "$driver/host/usr" "$driver/var/lib/nvidia-driver"`:                                                       "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
 		`chroot "$driver" nvidia-driver bake --into /var/lib/nvidia-driver --kernel 6.1.0-56-amd64 --kernel-module-type proprietary`: "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
 		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                 "needs firmware: Test21MOK",
 	},
@@ -50,12 +51,13 @@ var Elsewhere = map[string]map[string]string{
 		"echo ADDRESS > /sys/bus/pci/drivers/nvidia/bind":              "needs a GPU: Test25Lent",
 	},
 	"red-node": {
-		"kubectl logs -n NS preflight -c nvidia-driver-ctr": "needs a kubelet: TestRun",
-		"kubectl exec -n NS POD -- nvidia-driver status":    "needs a kubelet: Test04InUse",
-		"kubectl exec -n NS POD -- nvidia-driver holders":   "needs a kubelet: Test04InUse",
-		"kubectl exec -n NS POD -- nvidia-driver preflight": "needs a kubelet: TestRun",
-		"kubectl logs -n NS POD":                            "needs a kubelet: Test04InUse",
-		"kubectl logs -n NS POD -c driver-evict":            "needs a kubelet: Test04Evict",
+		"kubectl logs -n NS preflight -c nvidia-driver-ctr":      "needs a kubelet: TestRun",
+		"kubectl exec -n NS POD -- nvidia-driver status":         "needs a kubelet: Test04InUse",
+		"kubectl exec -n NS POD -- nvidia-driver holders":        "needs a kubelet: Test04InUse",
+		"kubectl exec -n NS POD -- nvidia-driver preflight":      "needs a kubelet: TestRun",
+		"kubectl logs -n NS POD":                                 "needs a kubelet: Test04InUse",
+		"kubectl logs -n NS POD -c driver-evict":                 "needs a kubelet: Test04Evict",
+		"kubectl logs -n NS POD -c openshift-driver-toolkit-ctr": "needs a kubelet: Test06DriverToolkit",
 	},
 	"ci": {
 		"driver-build plan --format github|gitlab     what needs building":                   "an overview; plan is run below",
