@@ -3,7 +3,6 @@ package scenarios
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
 )
 
@@ -29,7 +29,7 @@ func Test03SecondStart(t *testing.T) {
 	cached := kept()
 	modules := number(t, g, "cat /var/lib/nvidia-driver/modules/535*/*.ko | wc -c")
 	for range 2 {
-		kernel := insmod(t, g)
+		kernel := insmod(t, g, cachedModules)
 		start := secondStart(t, g, modules)
 		t.Logf("insmod takes %s, from the container's start to ready takes %s: %s more", kernel, start, start-kernel)
 	}
@@ -93,10 +93,13 @@ func secondStart(t *testing.T, g *lab.Guest, modules int) time.Duration {
 	return took
 }
 
-// insmod loads the same files, after the modules they need, without any of this project's programs.
-func insmod(t *testing.T, g *lab.Guest) time.Duration {
+// cachedModules is the folder of the modules in the node's cache, as a pattern of the shell.
+const cachedModules = "/var/lib/nvidia-driver/modules/535*"
+
+// insmod loads the files of a folder, after the modules they need, without any of this project's programs.
+func insmod(t *testing.T, g *lab.Guest, dir string) time.Duration {
 	t.Helper()
-	out := g.Sh(`cd /var/lib/nvidia-driver/modules/535*/
+	begin, end := twoTimes(t, g, "cd "+dir+`
 		now() { cut -d' ' -f1 /proc/uptime; }
 		before=$(cut -d' ' -f1 /proc/modules)
 		needs=$(for m in drm video ipmi_devintf; do modprobe -D $m; done | cut -d' ' -f2)
@@ -108,14 +111,15 @@ func insmod(t *testing.T, g *lab.Guest) time.Duration {
 			case " $(echo $before) " in *" $m "*) ;; *) rmmod $m || exit 1 ;; esac
 		done
 		echo $begin $end`)
-	fields := strings.Fields(out)
-	if len(fields) != 2 {
-		t.Fatalf("insmod: %s", out)
-	}
-	begin, err1 := strconv.ParseFloat(fields[0], 64)
-	end, err2 := strconv.ParseFloat(fields[1], 64)
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
-	return time.Duration((end - begin) * float64(time.Second)).Round(10 * time.Millisecond)
+	return (end - begin).Round(10 * time.Millisecond)
+}
+
+// twoTimes runs a script that prints two readings of /proc/uptime.
+func twoTimes(t *testing.T, g *lab.Guest, script string) (begin, end time.Duration) {
+	t.Helper()
+	out := g.Sh(script)
+	var from, to float64
+	_, err := fmt.Sscan(out, &from, &to)
+	require.NoErrorf(t, err, "%s prints %q", script, out)
+	return time.Duration(from * float64(time.Second)), time.Duration(to * float64(time.Second))
 }

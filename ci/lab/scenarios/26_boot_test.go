@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -38,39 +39,43 @@ var parts = []column{
 	{"others", []string{"replace", "root", "companions", "nodes", "daemons"}},
 }
 
-// start is one measured start: the seconds of each part, and from the container's start to ready.
+// start is one measured start: the seconds of each part, from the container's start to ready, and of insmod of
+// the same modules in the same guest, just before.
 type start struct {
-	parts []time.Duration
-	ready time.Duration
+	parts         []time.Duration
+	ready, insmod time.Duration
 }
 
 // Test26Boot measures how long a guest takes from the start of its boot until the driver is ready, by kind of
-// image, and writes the table of docs/benchmarks.md (boot.md in DRIVER_E2E_KEEP). Each kind has a guest of
-// its own and RUNS starts in it (default 1); the table has the medians. Nothing is pulled: the images are on
-// the disk. The guest is emulated; only the compile, which runs on this machine, has the time of a real node.
+// image, and writes the table of docs/benchmarks.md (boot.md in DRIVER_E2E_KEEP) and the raw numbers of
+// ci/bench (boot.tsv). Each kind has a guest of its own and RUNS starts in it (default 1), each after an insmod
+// of the same files; the table has the medians. Nothing is pulled: the images are on the disk. The guest is
+// emulated; only the compile, which runs on this machine, has the time of a real node. So has the project's
+// own part of a start, which "native" measures with a fake kernel.
 func Test26Boot(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
 	runs := require.Value(strconv.Atoi(cmp.Or(os.Getenv("RUNS"), "1")))(t)
-	var table, note strings.Builder
+	var table, note, raw strings.Builder
 	table.WriteString("| seconds |")
 	for _, p := range parts {
 		table.WriteString(" " + p.name + " |")
 	}
-	table.WriteString(" container's start to ready | **boot to ready** | to pull, MB |\n|" + strings.Repeat("---|", len(parts)+4) + "\n")
+	table.WriteString(" container's start to ready | `insmod` | more than `insmod` | **boot to ready** | to pull, MB |\n|" + strings.Repeat("---|", len(parts)+6) + "\n")
 
 	full := pullMB(t, d535.layout(t))
 	var first start
 	t.Run("universal", func(t *testing.T) {
 		g := stage{alone: true, products: map[string]product{"driver": d535}, modules: []modules{{d535, closed}}}.start(t)
-		first = measure(t, g)
-		load, cached := time.Hour, []start(nil)
-		for range runs {
-			load = min(load, insmod(t, g))
-			cached = append(cached, measure(t, g))
-		}
+		first = measure(t, g, "")
+		cached := measureAll(t, g, runs)
 		row(t, &table, "universal, modules and root cached", full, cached...)
-		fmt.Fprintf(&note, "\n`insmod` of the same modules takes %s s in the guest (the shortest of %d).\n", seconds(load), runs)
+		rawRows(&raw, "", cached)
+		for _, e := range emulations {
+			emulated, native := e.compare(t, g, kernel)
+			fmt.Fprintf(&note, "\n%s takes %s s in the guest and %s s on this machine, %.0f times less.\n", e.what, seconds(emulated), seconds(native), emulated.Seconds()/native.Seconds())
+			fmt.Fprintf(&raw, "boot\t%s-guest\t%s\nboot\t%[1]s-native\t%s\n", e.name, seconds(emulated), seconds(native))
+		}
 	})
 	t.Run("compiled", func(t *testing.T) { // when the guest has gone
 		if len(first.parts) == 0 {
@@ -88,23 +93,87 @@ func Test26Boot(t *testing.T) {
 			g.Unpack("driver")
 			var all []start
 			for n := range runs {
-				all = append(all, measure(t, g))
+				all = append(all, measure(t, g, lab.UnpackedTop("driver")+"/usr/share/nvidia-driver/modules/535*"))
 				g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n)) // the next start is a first one, too
 			}
 			row(t, &table, k.row, pullMB(t, dir), all...)
+			rawRows(&raw, "-"+k.name, all)
 		})
 	}
-	t.Run("baked", func(t *testing.T) { row(t, &table, "universal, baked", full, bakedStarts(t, kernel, runs)...) })
+	t.Run("baked", func(t *testing.T) {
+		all := bakedStarts(t, kernel, runs)
+		row(t, &table, "universal, baked", full, all...)
+		rawRows(&raw, "-baked", all)
+	})
+	t.Run("native", func(t *testing.T) { // when no guest runs
+		n := newNative(t, kernel)
+		for _, k := range []struct{ name, row, state string }{{"", "modules and root cached", n.cached(t)}, {"-baked", "baked", bakedState(t, kernel)}} {
+			own, log := n.starts(t, k.state, runs)
+			if k.name == "-baked" {
+				contains(t, log, `baked for this driver and kernel`)
+				assert.Equalf(t, 0, strings.Count(log, "driver root staged"), "%s", log)
+			}
+			fmt.Fprintf(&note, "\nOwn part of a start on this machine, %s: %s s (medians; %s).\n", k.row, seconds(own[len(own)/2].took), own[len(own)/2].phases)
+			for _, o := range own {
+				fmt.Fprintf(&raw, "boot\tstart%s-native\t%.3f\n", k.name, o.took.Seconds())
+			}
+		}
+	})
 	t.Logf("%s%s", table.String(), note.String())
 	keep(t, "boot.md", table.String()+note.String())
+	keep(t, "boot.tsv", raw.String())
 }
 
-// measure starts the driver, waits until it is ready, stops it, and returns how long each part took.
-func measure(t *testing.T, g *lab.Guest) start {
+// rawRows writes the lines of ci/goals, the first three columns of them.
+func rawRows(to *strings.Builder, kind string, all []start) {
+	for _, s := range all {
+		fmt.Fprintf(to, "boot\tstart%s\t%s\nboot\tinsmod%s\t%s\n", kind, seconds(s.ready), kind, seconds(s.insmod))
+	}
+}
+
+// emulation is a command of busybox that is timed in the guest and on this machine.
+type emulation struct{ name, what, script string }
+
+var emulations = []emulation{
+	{"md5sum", "md5sum of nvidia.ko", "busybox md5sum nvidia.ko >/dev/null"},
+	{"processes", "starting 100 processes", "for n in $(seq 100); do /bin/busybox true; done"},
+}
+
+// compare runs the command three times each in turns, and returns the shortest times.
+func (e emulation) compare(t *testing.T, g *lab.Guest, kernel *lab.HostKernel) (emulated, native time.Duration) {
 	t.Helper()
+	dir := d535.modules(t, kernel, closed)
+	emulated, native = time.Hour, time.Hour
+	for range 3 {
+		begin, end := twoTimes(t, g, "cd "+cachedModules+"; cut -d' ' -f1 /proc/uptime; "+e.script+"; cut -d' ' -f1 /proc/uptime")
+		emulated = min(emulated, end-begin)
+		from := time.Now()
+		tool.Must(t, "busybox", "sh", "-c", "cd "+dir+"/*; "+e.script)
+		native = min(native, time.Since(from))
+	}
+	return emulated, native
+}
+
+// measureAll measures starts with the modules of the node's cache.
+func measureAll(t *testing.T, g *lab.Guest, runs int) (all []start) {
+	t.Helper()
+	for range runs {
+		all = append(all, measure(t, g, cachedModules))
+	}
+	return all
+}
+
+// measure starts the driver, waits until it is ready, stops it, and returns how long each part took. Before, it
+// loads and unloads the modules of a folder ("": none).
+func measure(t *testing.T, g *lab.Guest, modules string) start {
+	t.Helper()
+	var s start
+	if modules != "" {
+		s.insmod = insmod(t, g, modules)
+	}
 	p := ready(t, g, driver("driver"))
 	phases := phasesOf(t, g, p)
-	s := start{ready: since(t, g, p, logtest.Ready)}
+	s.ready = since(t, g, p, logtest.Ready)
 	for _, part := range parts {
 		var took time.Duration
 		for _, name := range part.phases {
@@ -118,7 +187,7 @@ func measure(t *testing.T, g *lab.Guest) start {
 		known += took
 	}
 	s.parts[len(parts)-1] += max(0, s.ready-known) // between the first line and the first phase, and between phases
-	t.Logf("ready after %s; phases %v", s.ready.Round(time.Millisecond), phases)
+	t.Logf("insmod takes %s; ready after %s; phases %v", s.insmod, s.ready.Round(time.Millisecond), phases)
 	stops(t, p, 0)
 	return s
 }
@@ -139,7 +208,16 @@ func compileTime(t *testing.T, kernel *lab.HostKernel) time.Duration {
 }
 
 // bakedStarts starts the driver with a folder that was baked on this machine.
-func bakedStarts(t *testing.T, kernel *lab.HostKernel, runs int) (all []start) {
+func bakedStarts(t *testing.T, kernel *lab.HostKernel, runs int) []start {
+	t.Helper()
+	state := bakedState(t, kernel)
+	g := stage{alone: true, products: map[string]product{"driver": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
+	g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
+	return measureAll(t, g, runs)
+}
+
+// bakedState bakes on this machine and returns the folder.
+func bakedState(t *testing.T, kernel *lab.HostKernel) string {
 	t.Helper()
 	state := t.TempDir()
 	tool.Must(t, "cp", "-a", d535.modules(t, kernel, closed), filepath.Join(state, "modules"))
@@ -147,12 +225,7 @@ func bakedStarts(t *testing.T, kernel *lab.HostKernel, runs int) (all []start) {
 	out, err := d535.run(t, kernel, state, "bake", "--into", "/var/lib/nvidia-driver", "--kernel", kernel.Release, "--kernel-module-type", closed, "--fetch-headers=false")
 	making.Unlock()
 	require.NoErrorf(t, err, "bake: %s", out)
-	g := stage{alone: true, products: map[string]product{"driver": d535}, edit: func(c *lab.Config) { c.Disks["/seed/baked"] = lab.TreeDisk(t, state) }}.start(t)
-	g.Sh("mkdir -p /var/lib/nvidia-driver && cp -a /seed/baked/. /var/lib/nvidia-driver/")
-	for range runs {
-		all = append(all, measure(t, g))
-	}
-	return all
+	return state
 }
 
 // row writes the medians of several starts to the table, and to the test's log.
@@ -163,7 +236,13 @@ func row(t *testing.T, table *strings.Builder, name string, pull float64, all ..
 		cells = append(cells, seconds(median(all, func(s start) time.Duration { return s.parts[i] })))
 	}
 	total := median(all, func(s start) time.Duration { return s.ready })
-	cells = append(cells, seconds(total), "**"+seconds(total+all[0].parts[0])+"**", fmt.Sprintf("%.0f |", pull))
+	cells = append(cells, seconds(total))
+	if load := median(all, func(s start) time.Duration { return s.insmod }); load > 0 {
+		cells = append(cells, seconds(load), seconds(median(all, func(s start) time.Duration { return s.ready - s.insmod })))
+	} else {
+		cells = append(cells, "", "")
+	}
+	cells = append(cells, "**"+seconds(total+all[0].parts[0])+"**", fmt.Sprintf("%.0f |", pull))
 	line := strings.Join(cells, " | ")
 	t.Log(line)
 	table.WriteString(line + "\n")

@@ -1,0 +1,74 @@
+package scenarios
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/lab"
+	"github.com/driver-container/driver-container/ci/logtest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/tool"
+)
+
+// native starts the image d535 on this machine: see the command ci/lab/nativestart for what is real.
+type native struct {
+	program, root, nvml string
+	kernel              *lab.HostKernel
+}
+
+func newNative(t *testing.T, kernel *lab.HostKernel) native {
+	t.Helper()
+	dir := t.TempDir()
+	n := native{program: filepath.Join(dir, "nativestart"), root: filepath.Join(dir, "bundle/rootfs"), nvml: filepath.Join(dir, "nvml.so"), kernel: kernel}
+	tool.Must(t, "go", "build", "-o", n.program, "../nativestart")
+	tool.Must(t, "cc", "-shared", "-fPIC", "-w", fmt.Sprintf("-DVERSION=%q", d535.driver), "-Wl,-soname,libnvidia-ml.so.1", "-o", n.nvml, "../nativestart/testdata/nvml.c")
+	making.Lock()
+	defer making.Unlock()
+	tool.Must(t, "umoci", "unpack", "--image", d535.layout(t)+":"+d535.tag(), filepath.Dir(n.root))
+	return n
+}
+
+// cached returns a state folder with modules. The first start, which is not measured, adds the driver root.
+func (n native) cached(t *testing.T) string {
+	t.Helper()
+	state := t.TempDir()
+	tool.Must(t, "cp", "-a", d535.modules(t, n.kernel, closed), filepath.Join(state, "modules"))
+	return state
+}
+
+// nativeStart is the project's own part of a start: from exec to ready, without what the fake kernel took.
+type nativeStart struct {
+	took   time.Duration
+	phases string
+}
+
+// starts returns that many starts, the shortest first, and what they and the one before them logged.
+func (n native) starts(t *testing.T, state string, runs int) (all []nativeStart, log string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), n.program, "-root", n.root, "-state", state, "-host", n.kernel.Root, "-nvml", n.nvml, //nolint:gosec // made above
+		"-release", n.kernel.Release, "-n", strconv.Itoa(runs), "-log")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	log = stderr.String()
+	require.NoErrorf(t, err, "%s%s", out, log)
+	assert.Equalf(t, runs+1, strings.Count(log, logtest.Ready), "starts that were ready\n%s", log)
+	for line := range strings.Lines(string(out)) {
+		var ready, kernel float64
+		_, err := fmt.Sscan(line, &ready, &kernel)
+		require.NoErrorf(t, err, "%q", line)
+		all = append(all, nativeStart{time.Duration((ready - kernel) * float64(time.Second)), strings.Join(strings.Fields(line)[2:], " ")})
+		t.Log(strings.TrimSpace(line))
+	}
+	slices.SortFunc(all, func(a, b nativeStart) int { return cmp.Compare(a.took, b.took) })
+	return all, log
+}
