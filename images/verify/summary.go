@@ -44,7 +44,7 @@ func inspectManifest(img v1.Image) (*Inspection, error) {
 		VGPU: c.Labels[recipe.LabelVGPU], Content: c.Labels[recipe.LabelContent], Created: c.Labels[recipe.OCIPrefix+"created"], Base: c.Labels[recipe.OCIPrefix+"base.name"],
 	}
 	if d := c.Labels[recipe.OCIPrefix+"base.digest"]; d != "" {
-		i.Base += "@" + d
+		i.Base = strings.TrimPrefix(i.Base+"@"+d, "@") // a base from a layout or an archive can be without a name
 	}
 	histories, _ := layer.Histories(config, len(layers))
 	for n, l := range layers {
