@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"unsafe"
 
@@ -46,16 +47,25 @@ type reply struct {
 	flags uint32
 }
 
-// next waits for a system call. The error is unix.ENOENT when no process has the filter any more, or the
-// caller was killed meanwhile.
+// next waits for a system call. The error is io.EOF when no process has the filter any more.
 func next(listener *os.File) (c call, err error) {
 	for {
+		ready := []unix.PollFd{{Fd: int32(listener.Fd()), Events: unix.POLLIN}} // older kernels do not end the other wait
+		if _, err := unix.Poll(ready, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return c, err
+		}
+		switch {
+		case ready[0].Revents&unix.POLLHUP != 0:
+			return c, io.EOF
+		case ready[0].Revents&unix.POLLIN == 0:
+			continue
+		}
 		c = call{}
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, listener.Fd(), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&c)))
 		if errno == 0 {
 			return c, nil
 		}
-		if !errors.Is(errno, unix.EINTR) {
+		if !errors.Is(errno, unix.EINTR) && !errors.Is(errno, unix.ENOENT) { // ENOENT: the caller was killed
 			return c, errno
 		}
 	}

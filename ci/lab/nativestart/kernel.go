@@ -54,25 +54,16 @@ func (k *kernel) write(name, text string) error {
 	return os.WriteFile(path, []byte(text), 0o644) // in place: some are mounted
 }
 
-// serve answers system calls until the container has ended.
+// serve answers system calls until the container has ended, and closes the listener.
 func (k *kernel) serve(listener *os.File) {
+	defer listener.Close()
 	for {
 		c, err := next(listener)
-		if errors.Is(err, unix.ENOENT) && !k.ended(listener) {
-			continue
-		}
 		if err != nil {
 			return
 		}
 		c.answer(listener, k.do(c))
 	}
-}
-
-// ended reports whether no process has the filter any more.
-func (k *kernel) ended(listener *os.File) bool {
-	fds := []unix.PollFd{{Fd: int32(listener.Fd()), Events: unix.POLLIN}}
-	_, err := unix.Poll(fds, 0)
-	return err == nil && fds[0].Revents&unix.POLLHUP != 0
 }
 
 func (k *kernel) do(c call) unix.Errno {

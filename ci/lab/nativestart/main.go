@@ -113,41 +113,25 @@ func (w *world) start(ctx context.Context) (s started, err error) {
 	if err != nil {
 		return s, fmt.Errorf("make the fake kernel: %w", err)
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	cmd, filter, output, err := w.launch(dir)
 	if err != nil {
 		return s, err
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
-	defer ours.Close()
-	read, write, err := os.Pipe()
-	if err != nil {
-		return s, errors.Join(err, theirs.Close())
-	}
-	defer read.Close()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe") //nolint:gosec // this program
-	cmd.Args = []string{hostRole, w.root, w.state, w.host, w.nvml, dir}
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = write, write, []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
-	err = cmd.Start()
-	write.Close()
-	theirs.Close()
-	if err != nil {
-		return s, err
-	}
+	defer filter.Close()
+	defer output.Close()
 	defer func() { // process 1 of the namespace: everything ends with it
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
-	listener, began, err := receive(ours)
+	listener, began, err := receive(filter)
 	if err != nil {
-		text, _ := bufio.NewReader(read).ReadString(0)
+		text, _ := bufio.NewReader(output).ReadString(0)
 		return s, fmt.Errorf("start the container: %w: %s", err, text)
 	}
-	defer listener.Close()
 	go k.serve(listener)
-	lines := bufio.NewScanner(read)
+	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		s.log = append(s.log, lines.Text())
 		if strings.Contains(lines.Text(), " ready driver=") {
@@ -158,4 +142,27 @@ func (w *world) start(ctx context.Context) (s started, err error) {
 		}
 	}
 	return s, errors.Join(errors.New("the container ended before it was ready"), k.refused(), context.Cause(ctx), lines.Err())
+}
+
+// launch starts process 1 of the node, and through it the container, which hands over its filter.
+func (w *world) launch(dir string) (cmd *exec.Cmd, filter, output *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	filter, theirs := os.NewFile(uintptr(pair[0]), "filter"), os.NewFile(uintptr(pair[1]), "container")
+	defer theirs.Close()
+	output, write, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, filter.Close())
+	}
+	defer write.Close()
+	cmd = exec.Command("/proc/self/exe") //nolint:gosec,noctx // this program; the caller kills it
+	cmd.Args = []string{hostRole, w.root, w.state, w.host, w.nvml, dir}
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = write, write, []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, nil, errors.Join(err, filter.Close(), output.Close())
+	}
+	return cmd, filter, output, nil
 }

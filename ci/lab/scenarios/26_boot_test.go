@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -72,9 +71,7 @@ func Test26Boot(t *testing.T) {
 		row(t, &table, "universal, modules and root cached", full, cached...)
 		rawRows(&raw, "", cached)
 		for _, e := range emulations {
-			emulated, native := e.compare(t, g, kernel)
-			fmt.Fprintf(&note, "\n%s takes %s s in the guest and %s s on this machine, %.0f times less.\n", e.what, seconds(emulated), seconds(native), emulated.Seconds()/native.Seconds())
-			fmt.Fprintf(&raw, "boot\t%s-guest\t%s\nboot\t%[1]s-native\t%s\n", e.name, seconds(emulated), seconds(native))
+			e.compare(t, g, kernel, &note, &raw)
 		}
 	})
 	t.Run("compiled", func(t *testing.T) { // when the guest has gone
@@ -105,20 +102,7 @@ func Test26Boot(t *testing.T) {
 		row(t, &table, "universal, baked", full, all...)
 		rawRows(&raw, "-baked", all)
 	})
-	t.Run("native", func(t *testing.T) { // when no guest runs
-		n := newNative(t, kernel)
-		for _, k := range []struct{ name, row, state string }{{"", "modules and root cached", n.cached(t)}, {"-baked", "baked", bakedState(t, kernel)}} {
-			own, log := n.starts(t, k.state, runs)
-			if k.name == "-baked" {
-				contains(t, log, `baked for this driver and kernel`)
-				assert.Equalf(t, 0, strings.Count(log, "driver root staged"), "%s", log)
-			}
-			fmt.Fprintf(&note, "\nOwn part of a start on this machine, %s: %s s (medians; %s).\n", k.row, seconds(own[len(own)/2].took), own[len(own)/2].phases)
-			for _, o := range own {
-				fmt.Fprintf(&raw, "boot\tstart%s-native\t%.3f\n", k.name, o.took.Seconds())
-			}
-		}
-	})
+	t.Run("native", func(t *testing.T) { nativeStarts(t, kernel, runs, &note, &raw) }) // when no guest runs
 	t.Logf("%s%s", table.String(), note.String())
 	keep(t, "boot.md", table.String()+note.String())
 	keep(t, "boot.tsv", raw.String())
@@ -129,29 +113,6 @@ func rawRows(to *strings.Builder, kind string, all []start) {
 	for _, s := range all {
 		fmt.Fprintf(to, "boot\tstart%s\t%s\nboot\tinsmod%s\t%s\n", kind, seconds(s.ready), kind, seconds(s.insmod))
 	}
-}
-
-// emulation is a command of busybox that is timed in the guest and on this machine.
-type emulation struct{ name, what, script string }
-
-var emulations = []emulation{
-	{"md5sum", "md5sum of nvidia.ko", "busybox md5sum nvidia.ko >/dev/null"},
-	{"processes", "starting 100 processes", "for n in $(seq 100); do /bin/busybox true; done"},
-}
-
-// compare runs the command three times each in turns, and returns the shortest times.
-func (e emulation) compare(t *testing.T, g *lab.Guest, kernel *lab.HostKernel) (emulated, native time.Duration) {
-	t.Helper()
-	dir := d535.modules(t, kernel, closed)
-	emulated, native = time.Hour, time.Hour
-	for range 3 {
-		begin, end := twoTimes(t, g, "cd "+cachedModules+"; cut -d' ' -f1 /proc/uptime; "+e.script+"; cut -d' ' -f1 /proc/uptime")
-		emulated = min(emulated, end-begin)
-		from := time.Now()
-		tool.Must(t, "busybox", "sh", "-c", "cd "+dir+"/*; "+e.script)
-		native = min(native, time.Since(from))
-	}
-	return emulated, native
 }
 
 // measureAll measures starts with the modules of the node's cache.

@@ -19,6 +19,24 @@ import (
 	"github.com/driver-container/driver-container/ci/tool"
 )
 
+// nativeStarts writes the project's own part of starts on this machine, with a cached set and a baked folder.
+func nativeStarts(t *testing.T, kernel *lab.HostKernel, runs int, note, raw *strings.Builder) {
+	t.Helper()
+	n := newNative(t, kernel)
+	for _, k := range []struct{ name, row, state string }{{"", "modules and root cached", n.cached(t)}, {"-baked", "baked", bakedState(t, kernel)}} {
+		own, log := n.starts(t, k.state, runs)
+		if k.name == "-baked" {
+			contains(t, log, `baked for this driver and kernel`)
+			assert.Equalf(t, 0, strings.Count(log, "driver root staged"), "%s", log)
+		}
+		median := own[len(own)/2]
+		fmt.Fprintf(note, "\nOwn part of a start on this machine, %s: %s s (median of %d; %s).\n", k.row, seconds(median.took), runs, median.phases)
+		for _, o := range own {
+			fmt.Fprintf(raw, "boot\tstart%s-native\t%.3f\n", k.name, o.took.Seconds())
+		}
+	}
+}
+
 // native starts the image d535 on this machine: see the command ci/lab/nativestart for what is real.
 type native struct {
 	program, root, nvml string
@@ -71,4 +89,28 @@ func (n native) starts(t *testing.T, state string, runs int) (all []nativeStart,
 	}
 	slices.SortFunc(all, func(a, b nativeStart) int { return cmp.Compare(a.took, b.took) })
 	return all, log
+}
+
+// emulation is a command of busybox that is timed in the guest and on this machine.
+type emulation struct{ name, what, script string }
+
+var emulations = []emulation{
+	{"md5sum", "md5sum of nvidia.ko", "busybox md5sum nvidia.ko >/dev/null"},
+	{"processes", "starting 100 processes", "for n in $(seq 100); do /bin/busybox true; done"},
+}
+
+// compare runs the command three times each in turns, and writes the shortest times.
+func (e emulation) compare(t *testing.T, g *lab.Guest, kernel *lab.HostKernel, note, raw *strings.Builder) {
+	t.Helper()
+	dir := d535.modules(t, kernel, closed)
+	emulated, native := time.Hour, time.Hour
+	for range 3 {
+		begin, end := twoTimes(t, g, "cd "+cachedModules+"; cut -d' ' -f1 /proc/uptime; "+e.script+"; cut -d' ' -f1 /proc/uptime")
+		emulated = min(emulated, end-begin)
+		from := time.Now()
+		tool.Must(t, "busybox", "sh", "-c", "cd "+dir+"/*; "+e.script)
+		native = min(native, time.Since(from))
+	}
+	fmt.Fprintf(note, "\n%s takes %s s in the guest and %s s on this machine: %.0f times.\n", e.what, seconds(emulated), seconds(native), emulated.Seconds()/native.Seconds())
+	fmt.Fprintf(raw, "boot\t%s-guest\t%s\nboot\t%[1]s-native\t%s\n", e.name, seconds(emulated), seconds(native))
 }
