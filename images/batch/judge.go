@@ -52,12 +52,29 @@ func Judge(targets []matrix.Target, day time.Time) Judgement {
 	if len(ending) > 0 {
 		j.Notices = append(j.Notices, "NVIDIA's support ends soon for the branches of "+strings.Join(ending, ", "))
 	}
+	j.warnKernels(targets)
+	return j
+}
+
+// warnKernels warns of kernels that break drivers. Systems that share a reason share a line.
+func (j *Judgement) warnKernels(targets []matrix.Target) {
+	type limit struct{ driver, reason string }
+	var limits []limit
+	systems := map[limit][]string{}
 	for _, t := range targets {
-		for _, limit := range recipe.Limits(t) {
-			j.warn(advisory.KernelBroken, fmt.Sprintf("driver %s on %s: %s", t.Driver.Version, t.System.ID, limit))
+		for _, reason := range recipe.Limits(t) {
+			l := limit{t.Driver.Version, reason}
+			if systems[l] == nil {
+				limits = append(limits, l)
+			}
+			if !slices.Contains(systems[l], t.System.ID) {
+				systems[l] = append(systems[l], t.System.ID)
+			}
 		}
 	}
-	return j
+	for _, l := range limits {
+		j.warn(advisory.KernelBroken, fmt.Sprintf("driver %s on %s: %s", l.driver, strings.Join(systems[l], ", "), l.reason))
+	}
 }
 
 // warn adds a warning, once.

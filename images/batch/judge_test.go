@@ -1,0 +1,30 @@
+package batch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// TestJudgeKernels: systems whose kernels break a driver for the same reason share a warning.
+func TestJudgeKernels(t *testing.T) {
+	t.Parallel()
+	flavours := []string{matrix.Proprietary}
+	driver := matrix.Driver{Version: "1", Flavours: flavours, Kernel: driverinfo.KernelRule{Broken: []driverinfo.Broken{
+		{From: "5.9", Reason: "nothing"}, {From: "6.13", Reason: "less"},
+	}}}
+	var targets []matrix.Target
+	for _, s := range []matrix.System{{ID: "a", Kernels: []string{"5.4", "5.10"}}, {ID: "b", Kernels: []string{"5.4"}}, {ID: "c", Kernels: []string{"6.13"}}} {
+		for _, arch := range []string{"amd64", "arm64"} {
+			targets = append(targets, matrix.Target{System: s, Driver: driver, Arch: arch, Flavours: flavours})
+		}
+	}
+	want := []string{"driver 1 on a, c: no modules work from 5.9 on: nothing", "driver 1 on c: no modules work from 6.13 on: less"}
+	judged := batch.Judge(targets, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	assert.Same(t, want, judged.Warnings)
+	assert.Equalf(t, 0, len(judged.Releases()), "warnings about releases")
+}
