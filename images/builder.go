@@ -15,11 +15,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/memo"
 	"github.com/driver-container/driver-container/images/modsign"
@@ -29,7 +27,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Builder makes images. All fields but Observe are needed. It is safe for concurrent use: targets that share
+// Builder makes images. It is safe for concurrent use: targets that share
 // a layer make it once.
 type Builder struct {
 	Planner
@@ -48,19 +46,6 @@ type Builder struct {
 	// needs it.
 	Libraries func(driver, arch string) []Libraries
 
-	// Failed are layers that images of this call could not get; nil: each image tries again.
-	Failed *layer.Failures
-
-	// Finished finds finished layers in registries; nil: every layer is made on this machine.
-	Finished *layercache.Finder
-
-	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an
-	// earlier build made.
-	Records string
-
-	running   singleflight.Group // layers in the making, by key
-	outlines  layer.Outlines
-	buffers   layer.Compressors
 	bases     memo.Memo[*registry.Base]
 	compiling sync.Once // makes slots
 	slots     *semaphore.Weighted
@@ -87,15 +72,6 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (*
 		return nil, err
 	}
 	return recipe.New(t, o, pins, programs, b.Info)
-}
-
-// Layers are those of the cache.
-func (b *Builder) Layers() layer.Cache {
-	c := layer.Cache{Store: b.Store, Running: &b.running, Observe: b.Observe, Failed: b.Failed, Records: b.Records, Outlines: &b.outlines, Compressors: &b.buffers}
-	if b.Finished != nil {
-		c.Elsewhere, c.Unverified = b.Finished.Find, !b.Finished.Verifies()
-	}
-	return c
 }
 
 // descriptionName is the name of the layer with driver.json.

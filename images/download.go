@@ -83,7 +83,7 @@ func (b *Builder) packageReader(ctx context.Context, r *recipe.Recipe, step *pro
 		return reader, err
 	}
 	defer func() { err = errors.Join(err, spool.Close()) }()
-	lower, err := packages.ReadBase(ctx, b.Store, base, r.Base.Digest, spool, step)
+	lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
 	if err != nil {
 		return reader, err
 	}

@@ -31,7 +31,7 @@ func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Ba
 	if err != nil {
 		return nil, err
 	}
-	tree, err := packages.ReadBase(ctx, b.Store, img.Image, img.Digest.String(), spool, step)
+	tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, img.Digest.String(), spool, step)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func (b *Builder) unpackedLayer(
 	install func(tree, lower *rootfs.Tree, all []packages.Unpacked) error,
 ) (v1.Layer, error) {
 	return b.Layers().Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		lower, err := packages.ReadBase(ctx, b.Store, base, r.Base.Digest, spool, step)
+		lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
 		if err != nil {
 			return nil, err
 		}

@@ -10,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
@@ -21,11 +24,34 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Planner finds the pins of images. All fields but Observe are needed.
+// Planner finds the pins of images. Env and Registry are needed.
 type Planner struct {
 	packages.Env
 	Registry *registry.Client
 	Observe  progress.Observer
+
+	// Failed are layers that images of this call could not get; nil: each image tries again.
+	Failed *layer.Failures
+
+	// Finished finds finished layers in registries; nil: every layer is made on this machine.
+	Finished *layercache.Finder
+
+	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an
+	// earlier build made.
+	Records string
+
+	running  singleflight.Group // layers in the making, by key
+	outlines layer.Outlines
+	buffers  layer.Compressors
+}
+
+// Layers are those of the cache.
+func (p *Planner) Layers() layer.Cache {
+	c := layer.Cache{Store: p.Store, Running: &p.running, Observe: p.Observe, Failed: p.Failed, Records: p.Records, Outlines: &p.outlines, Compressors: &p.buffers}
+	if p.Finished != nil {
+		c.Elsewhere, c.Unverified = p.Finished.Find, !p.Finished.Verifies()
+	}
+	return c
 }
 
 // Cached is a planner that asks no server: what it needs is in the cache already, or is fetch.ErrOffline.
@@ -34,9 +60,9 @@ func (p *Planner) Cached() (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	cached := *p
-	cached.Registry, cached.Fetch = client, &fetch.Client{Store: p.Store, Offline: true}
-	return &cached, nil
+	cached := &Planner{Env: p.Env, Registry: client, Observe: p.Observe, Finished: p.Finished, Records: p.Records}
+	cached.Fetch = &fetch.Client{Store: p.Store, Offline: true}
+	return cached, nil
 }
 
 // OpenError is why the base of a system, or its repositories, cannot be read: no image of the system can be
@@ -91,7 +117,7 @@ func (p *Planner) open(
 	if oci.IsLocal(ref) {
 		found.Name = "" // a path of this machine has no place in an image
 	}
-	tree, err := packages.ReadBase(ctx, p.Store, base.Image, found.Digest, spool, step)
+	tree, err := packages.ReadBase(ctx, p.Layers(), base.Image, found.Digest, spool, step)
 	if err != nil {
 		return found, nil, err
 	}

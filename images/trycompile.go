@@ -85,7 +85,7 @@ func (b *Builder) kernelFor(
 	ctx context.Context, t matrix.Target, info driverinfo.Description, img *registry.Base, release string, spool *rootfs.Spool, step *progress.Step,
 ) (k recipe.Kernel, err error) {
 	digest := img.Digest.String()
-	tree, err := packages.ReadBase(ctx, b.Store, img.Image, digest, spool, step)
+	tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, digest, spool, step)
 	if err != nil {
 		return k, err
 	}

@@ -118,8 +118,8 @@ func outline(ctx context.Context, content io.Reader, w io.Writer) error {
 	return err
 }
 
-// outlining makes the outline of a layer that is being written. It never fails a write: OutlineOf reads the
-// layer if its outline is missing, and reports what is wrong with it.
+// outlining makes the outline of a layer that is being written or read. It never fails that: OutlineOf reads
+// the layer if its outline is missing, and reports what is wrong with it.
 type outlining struct {
 	io.Writer
 
@@ -154,4 +154,22 @@ func (o *outlining) end(failed error, digest v1.Hash) error {
 		return err
 	}
 	return o.cache.note(key, o.rec)
+}
+
+// outlined calls read, which reads a layer to its end, and makes the layer's outline of what it reads, unless
+// the cache has it.
+func (c Cache) outlined(ctx context.Context, l v1.Layer, read func(v1.Layer) error) error {
+	digest, err := l.Digest()
+	if err != nil {
+		return err
+	}
+	key, err := OutlineKey(digest)
+	if err != nil {
+		return err
+	}
+	if _, ok := c.Get(key); ok {
+		return read(l)
+	}
+	outline := c.beginOutline(ctx)
+	return outline.end(read(teedLayer{l, outline}), digest)
 }

@@ -4,15 +4,21 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -65,6 +71,86 @@ func TestOutlineWhileWriting(t *testing.T) {
 	assert.ErrorIs(t, assert.Err(cache.Write(ctx, of, tree, step)), context.Canceled)
 	assert.Equal(t, before, len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "layers", "*")))(t)))
 }
+
+// readLayer is a layer that counts how often it is read, and lacks some bytes at its end.
+type readLayer struct {
+	v1.Layer
+	reads *int
+	lacks int64
+}
+
+func (l readLayer) Uncompressed() (io.ReadCloser, error) {
+	*l.reads++
+	r, err := l.Layer.Uncompressed()
+	if err != nil || l.lacks == 0 {
+		return r, err
+	}
+	data, err := io.ReadAll(r)
+	return io.NopCloser(io.MultiReader(bytes.NewReader(data[:int64(len(data))-l.lacks]), iotest.ErrReader(io.ErrUnexpectedEOF))), errors.Join(err, r.Close())
+}
+
+// TestOutlineWhileReading: Flatten leaves the outline that a read of the layer gives, in the folder for
+// records of the cache, and none of a layer that could not be read to its end.
+func TestOutlineWhileReading(t *testing.T) {
+	t.Parallel()
+	var content bytes.Buffer
+	w := tar.NewWriter(&content)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "etc/os-release", Mode: 0o644, Size: 5, Typeflag: tar.TypeReg}))
+	_ = require.Value(w.Write([]byte("ID=x\n")))(t)
+	require.NoError(t, w.Close())
+	plain := static.NewLayer(content.Bytes(), types.OCIUncompressedLayer)
+	want := &bytes.Buffer{}
+	require.NoError(t, writeOutline(t.Context(), plain, want))
+	for name, test := range map[string]struct {
+		lacks  int64
+		cache  Cache
+		folder string
+		reads  int // by Flatten twice and Outline
+	}{
+		"signed":      {0, Cache{}, "layers", 2},
+		"unverified":  {0, Cache{Unverified: true}, unverifiedRecords, 2},
+		"built again": {0, Cache{Records: "work/again"}, "work/again", 2},
+		"damaged":     {1, Cache{}, "layers", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cache, reads := test.cache, 0
+			cache.Store, cache.Running = require.Value(fetch.OpenStore(t.TempDir()))(t), new(singleflight.Group)
+			step := progress.Observer(nil).Begin("", "")
+			spool := require.Value(rootfs.NewSpool(cache.Store.Dir()))(t)
+			defer func() { require.NoError(t, spool.Close()) }()
+			img := require.Value(mutate.AppendLayers(empty.Image, plain))(t)
+			img = readImage{img, readLayer{plain, &reads, test.lacks}}
+			for range 2 {
+				_, err := cache.Flatten(t.Context(), img, spool, nil, step)
+				assert.Equal(t, test.lacks != 0, errors.Is(err, io.ErrUnexpectedEOF))
+			}
+			_, err := cache.Outline(t.Context(), require.Value(img.Layers())(t), spool, step)
+			assert.Equal(t, test.lacks != 0, errors.Is(err, io.ErrUnexpectedEOF))
+			assert.Equal(t, test.reads, reads)
+			records := require.Value(filepath.Glob(filepath.Join(cache.Store.Dir(), test.folder, "*.json")))(t)
+			if test.lacks != 0 {
+				assert.Equal(t, 0, len(records))
+				return
+			}
+			assert.Equal(t, 1, len(records))
+			key := require.Value(OutlineKey(require.Value(plain.Digest())(t)))(t)
+			kept, ok := cache.Get(key)
+			assert.Equal(t, true, ok)
+			r := require.Value(kept.Uncompressed())(t)
+			assert.Equal(t, want.String(), string(require.Value(io.ReadAll(r))(t)))
+			require.NoError(t, r.Close())
+		})
+	}
+}
+
+// readImage is an image with one layer.
+type readImage struct {
+	v1.Image
+	layer v1.Layer
+}
+
+func (i readImage) Layers() ([]v1.Layer, error) { return []v1.Layer{i.layer}, nil }
 
 // TestOutlinesAreKept: the outline of a layer is read once, and what was not needed for long is dropped.
 func TestOutlinesAreKept(t *testing.T) {

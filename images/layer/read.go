@@ -16,6 +16,18 @@ import (
 
 // Flatten reads all layers of an image into one tree; keep as in rootfs.Tree.Apply.
 func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
+	return flatten(img, spool, func(tree *rootfs.Tree, l v1.Layer, name string) error { return apply(ctx, tree, l, keep, step, name) })
+}
+
+// Flatten is the function Flatten for an image whose outlines will be needed: it makes those that the cache
+// lacks while it reads the layers.
+func (c Cache) Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
+	return flatten(img, spool, func(tree *rootfs.Tree, l v1.Layer, name string) error {
+		return c.outlined(ctx, l, func(l v1.Layer) error { return apply(ctx, tree, l, keep, step, name) })
+	})
+}
+
+func flatten(img v1.Image, spool *rootfs.Spool, add func(tree *rootfs.Tree, l v1.Layer, name string) error) (*rootfs.Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
@@ -26,7 +38,7 @@ func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(s
 		if err != nil {
 			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
 		}
-		if err := apply(ctx, tree, l, keep, step, names[digest]); err != nil {
+		if err := add(tree, l, names[digest]); err != nil {
 			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -52,13 +51,14 @@ func isBaseFact(path string) bool {
 }
 
 // ReadBase returns the facts of a base as a tree. They are kept in the cache as a small tar, by the base's
-// digest, so that a build that finds everything else cached does not read the base again.
-func ReadBase(ctx context.Context, store *fetch.Store, img v1.Image, digest string, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+// digest, so that a build that finds everything else cached does not read the base again. The outlines of its
+// layers, which an image's list of files takes, are made of the same read.
+func ReadBase(ctx context.Context, cache layer.Cache, img v1.Image, digest string, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 	name := filepath.Join("bases", strings.TrimPrefix(digest, "sha256:")+"-"+factsVersion+".tar")
-	if tree, err := readFacts(ctx, filepath.Join(store.Dir(), name), spool); err == nil {
+	if tree, err := readFacts(ctx, filepath.Join(cache.Store.Dir(), name), spool); err == nil {
 		return tree, nil
 	}
-	tree, err := layer.Flatten(ctx, img, spool, isBaseFact, step)
+	tree, err := cache.Flatten(ctx, img, spool, isBaseFact, step)
 	if err != nil {
 		return nil, fmt.Errorf("read base %s: %w", digest, err)
 	}
@@ -66,7 +66,7 @@ func ReadBase(ctx context.Context, store *fetch.Store, img v1.Image, digest stri
 	if err := tree.WriteTar(ctx, &buf, time.Unix(0, 0)); err != nil {
 		return nil, fmt.Errorf("remember the facts of base %s: %w", digest, err)
 	}
-	return tree, store.WriteFile(name, []byte(buf.String()))
+	return tree, cache.Store.WriteFile(name, []byte(buf.String()))
 }
 
 func readFacts(ctx context.Context, path string, spool *rootfs.Spool) (tree *rootfs.Tree, err error) {

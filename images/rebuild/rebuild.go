@@ -87,7 +87,8 @@ func Images(ctx context.Context, b *images.Builder, ref string, o Options) (find
 // path of an empty folder in that cache.
 func fresh(b *images.Builder, records string) *images.Builder {
 	return &images.Builder{
-		Planner: b.Planner, Binaries: b.Binaries, Info: b.Info, Runner: b.Runner, Compiles: b.Compiles, Records: records,
+		Planner:  images.Planner{Env: b.Env, Registry: b.Registry, Observe: b.Observe, Records: records},
+		Binaries: b.Binaries, Info: b.Info, Runner: b.Runner, Compiles: b.Compiles,
 	}
 }
 
