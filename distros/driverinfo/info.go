@@ -127,9 +127,9 @@ func (i Description) Encode() ([]byte, error) {
 	i.Schema = Schema
 	i.Overridden = slices.Compact(slices.Sorted(slices.Values(i.Overridden)))
 	i.Precompiled = slices.Clone(i.Precompiled)
-	slices.SortFunc(i.Precompiled, comparePrecompiled)
+	slices.SortStableFunc(i.Precompiled, comparePrecompiled)
 	i.Companions = slices.Clone(i.Companions)
-	slices.SortFunc(i.Companions, func(a, b Companion) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(i.Companions, func(a, b Companion) int { return strings.Compare(a.Name, b.Name) })
 	if err := i.check(); err != nil {
 		return nil, err
 	}

@@ -166,7 +166,7 @@ func (c Cache) entries() ([]entry, error) {
 		}
 		all = append(all, entry{e.Name(), info.ModTime()})
 	}
-	slices.SortFunc(all, func(a, b entry) int {
+	slices.SortStableFunc(all, func(a, b entry) int {
 		return cmp.Or(b.used.Compare(a.used), strings.Compare(a.name, b.name))
 	})
 	return all, nil

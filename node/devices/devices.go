@@ -6,13 +6,11 @@
 package devices
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -83,7 +81,6 @@ func (b *Bus) GPUs() ([]GPU, error) {
 		return nil
 	})
 	b.others = others
-	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Address, b.Address) })
 	return gpus, err
 }
 
@@ -98,7 +95,8 @@ func HasVendor(sys string, vendor uint16) (bool, error) {
 	return found, err
 }
 
-// eachDevice calls f for every PCI device. It skips a device that disappears meanwhile (hot unplug).
+// eachDevice calls f for every PCI device, in the order of the addresses. It skips a device that disappears
+// meanwhile (hot unplug).
 func eachDevice(sys string, f func(addr string, read func(string) (uint64, error)) error) error {
 	dir := filepath.Join(sys, "bus/pci/devices")
 	entries, err := os.ReadDir(dir)

@@ -1,13 +1,11 @@
 package devices
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 )
@@ -50,7 +48,6 @@ func Functions(sys string, keep func(Function) bool) ([]Function, error) {
 		all = append(all, f)
 		return nil
 	})
-	slices.SortFunc(all, func(a, b Function) int { return cmp.Compare(a.Address, b.Address) })
 	return all, err
 }
 

@@ -44,7 +44,7 @@ func (r Root) Prune(keep int) error {
 			olds = append(olds, old{dir, stagedAt(dir)})
 		}
 	}
-	slices.SortFunc(olds, func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.dir, b.dir)) })
+	slices.SortStableFunc(olds, func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.dir, b.dir)) })
 	for _, o := range olds[min(max(keep, 0), len(olds)):] {
 		errs = append(errs, r.removeUnused(o.dir))
 	}

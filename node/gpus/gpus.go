@@ -8,6 +8,7 @@ package gpus
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/driver-container/driver-container/node/devices"
@@ -98,7 +99,8 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 			k.lost = line
 		}
 	}
-	for address, k := range w.known {
+	for _, address := range slices.Sorted(maps.Keys(w.known)) {
+		k := w.known[address]
 		here := slices.ContainsFunc(bus, func(g devices.GPU) bool { return g.Address == address })
 		k.gone = k.gone || !here
 		to := k.now()
@@ -111,7 +113,6 @@ func (w *Watch) Look(bus []devices.GPU, log []string) (changes []Change) {
 		}
 		k.state = to
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Address, b.Address) })
 	return changes
 }
 
