@@ -62,7 +62,7 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 // and the memory of the start goes back to the node.
 func settle() {
 	runtime.GOMAXPROCS(1)
-	debug.FreeOSMemory()
+	shim.FreeMemory()
 }
 
 // signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop. The second

@@ -15,7 +15,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,7 +109,7 @@ func Run(argv []string, o Options) (exitCode int) {
 		o.Log.Error("cannot start the worker, nothing was done", "path", o.Exe, "error", err)
 		return 1
 	}
-	debug.FreeOSMemory()
+	FreeMemory()
 	status := forward(worker, children, signals)
 	r := remains{proc: o.Proc, children: children, signals: signals}
 	if left := r.end(o.Grace); len(left) > 0 {
