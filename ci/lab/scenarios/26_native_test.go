@@ -23,6 +23,7 @@ import (
 func nativeStarts(t *testing.T, kernel *lab.HostKernel, runs int, note, raw *strings.Builder) {
 	t.Helper()
 	n := newNative(t, kernel)
+	runs *= 3 // of a fraction of a second each
 	for _, k := range []struct{ name, row, state string }{{"", "modules and root cached", n.cached(t)}, {"-baked", "baked", bakedState(t, kernel)}} {
 		own, log := n.starts(t, k.state, runs)
 		if k.name == "-baked" {
