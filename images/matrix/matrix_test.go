@@ -39,8 +39,8 @@ func TestParseFiveMistakes(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	if len(m.Systems) != 43 || len(m.Drivers) != 21 || m.Defaults.Profile != ProfileFull {
-		t.Errorf("%d systems, %d drivers, profile %q", len(m.Systems), len(m.Drivers), m.Defaults.Profile)
+	if m.Defaults.Profile != ProfileFull { // TestEmbeddedPairs has the systems and drivers
+		t.Errorf("profile %q", m.Defaults.Profile)
 	}
 	var archive Archive
 	for _, d := range m.Drivers {
