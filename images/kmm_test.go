@@ -39,7 +39,7 @@ func TestKMM(t *testing.T) {
 		}
 	}
 	second := 0
-	members(t, layerOf(t, img), func(h *tar.Header) {
+	members(t, modulesOf(t, img), func(h *tar.Header) {
 		if recipe.InFolder(h.Name, recipe.ModulesDir) && strings.HasSuffix(h.Name, ".ko") {
 			second++
 			assert.Equalf(t, string(tar.TypeLink), string(h.Typeflag), "%s", h.Name)
@@ -73,7 +73,7 @@ func TestKMMSigned(t *testing.T) {
 	r.b.Signer = signers()[0]
 	o.Signer = signers()[0].Certificate
 	built := r.build(t, pair("debian12", newDriver), o)
-	assert.Equal(t, digestOf(t, layerOf(t, built)), digestOf(t, layerOf(t, signed)))
+	assert.Equal(t, digestOf(t, modulesOf(t, built)), digestOf(t, modulesOf(t, signed)))
 	tree := treeOf(t, signed)
 	list := require.Value(tree.ReadDir(recipe.ModulesDir))(t)
 	for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko"} {

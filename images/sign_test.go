@@ -276,7 +276,7 @@ func TestVerifyModules(t *testing.T) {
 	// A set of the same name, whole, but not signed by its own certificate.
 	forged := func(change func(*kbuild.Set)) v1.Image {
 		var files []repotest.File
-		require.NoError(t, moduleset.Each(t.Context(), r.b.Store, layerOf(t, img), func(set *kbuild.Set, work string) error {
+		require.NoError(t, moduleset.Each(t.Context(), r.b.Store, modulesOf(t, img), func(set *kbuild.Set, work string) error {
 			change(set)
 			made := require.Value(kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set))(t)
 			for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko", kbuild.ManifestName} {
@@ -310,19 +310,6 @@ func TestVerifyModules(t *testing.T) {
 	if found := findingsOf(t, r, unsigned, "module-signature", own.Certificate); len(found) != 3 || found[0].Severity != verify.Error {
 		t.Errorf("unsigned where signatures are wanted: %v", found)
 	}
-}
-
-// layerOf is the layer with modules.
-func layerOf(t *testing.T, img v1.Image) v1.Layer {
-	t.Helper()
-	config := require.Value(img.ConfigFile())(t)
-	for i, l := range layersOf(t, img) {
-		if strings.Contains(config.History[i].CreatedBy, ": modules ") {
-			return l
-		}
-	}
-	t.Fatal("no layer with modules")
-	return nil
 }
 
 func copyFile(t *testing.T, from, to string) {

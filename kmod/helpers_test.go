@@ -2,7 +2,6 @@ package kmod
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -10,43 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
 )
-
-// elfOf returns the smallest file that the kernel's loader begins to read: a relocatable 64 bit ELF file with
-// one section.
-func elfOf(name string, content []byte) []byte {
-	names := []byte("\x00" + name + "\x00.shstrtab\x00")
-	header := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_REL), Version: uint32(elf.EV_CURRENT), Shentsize: 64, Shnum: 3, Shstrndx: 2,
-	}
-	const contentAt = 64
-	namesAt := contentAt + len(content)
-	header.Shoff = uint64(namesAt+len(names)+7) &^ 7
-	var b bytes.Buffer
-	write := func(v any) {
-		if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
-			panic(err) // fixed sizes only
-		}
-	}
-	write(header)
-	b.Write(content)
-	b.Write(names)
-	b.Write(make([]byte, int(header.Shoff)-b.Len()))
-	write([]elf.Section64{
-		{},
-		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: contentAt, Size: uint64(len(content))},
-		{Name: uint32(len(name) + 2), Type: uint32(elf.SHT_STRTAB), Off: uint64(namesAt), Size: uint64(len(names))},
-	})
-	return b.Bytes()
-}
 
 const testVermagic = "6.1.0-38-amd64 SMP preempt mod_unload modversions "
 
 // moduleOf returns a module with a .modinfo section.
 func moduleOf(entries ...string) []byte {
-	return elfOf(".modinfo", []byte(strings.Join(entries, "\x00")+"\x00"))
+	return kbuildtest.ModuleFile(strings.Join(entries, "\x00")+"\x00", nil, nil)
 }
 
 func nvidiaModule() []byte {

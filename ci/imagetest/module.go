@@ -1,13 +1,11 @@
 package imagetest
 
 import (
-	"bytes"
-	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"strings"
 
 	"github.com/driver-container/driver-container/ci/debtest"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 )
 
@@ -24,36 +22,7 @@ func LinkedModule(name, version, release string, exports, needs []string, modinf
 	if len(modinfo) > 0 {
 		info += strings.Join(modinfo, "\x00") + "\x00"
 	}
-	symbols, text := make([]byte, 24), "\x00"
-	for _, n := range needs {
-		symbols = binary.LittleEndian.AppendUint32(symbols, uint32(len(text)))
-		symbols = append(append(symbols, byte(elf.STB_GLOBAL)<<4), make([]byte, 19)...)
-		text += n + "\x00"
-	}
-	names, at := "\x00", uint64(64)
-	sections, contents := []elf.Section64{{}}, []byte(nil)
-	add := func(name string, kind elf.SectionType, content []byte) {
-		sections = append(sections, elf.Section64{Name: uint32(len(names)), Type: uint32(kind), Off: at, Size: uint64(len(content)), Addralign: 1})
-		names, at, contents = names+name+"\x00", at+uint64(len(content)), append(contents, content...)
-	}
-	add(".modinfo", elf.SHT_PROGBITS, []byte(info))
-	if len(exports)+len(needs) > 0 {
-		add("__ksymtab_strings", elf.SHT_PROGBITS, []byte(strings.Join(exports, "\x00")+"\x00"))
-		add(".symtab", elf.SHT_SYMTAB, symbols)
-		add(".strtab", elf.SHT_STRTAB, []byte(text))
-	}
-	add(".shstrtab", elf.SHT_STRTAB, []byte(names+".shstrtab\x00"))
-	h := elf.Header64{
-		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64), Version: 1, Shoff: at, Ehsize: 64, Shentsize: 64, Shnum: uint16(len(sections)),
-		Shstrndx: uint16(len(sections) - 1),
-	}
-	copy(h.Ident[:], elf.ELFMAG)
-	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
-	var out bytes.Buffer
-	put(&out, h)
-	out.Write(contents)
-	put(&out, sections)
-	return out.Bytes()
+	return kbuildtest.ModuleFile(info, exports, needs)
 }
 
 // The kernels of debian12 in a world, newest first.

@@ -3,9 +3,6 @@
 package kbuildtest
 
 import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -25,32 +22,6 @@ var Modules = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "
 
 // compiler is what the kernel's configuration and the compiler say of it.
 const compiler = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
-
-// Module returns a kernel module that consists only of its description.
-func Module(name, version, release string) string {
-	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00", name, release)
-	if name != "nvidia_uvm" { // that of R470 has no version
-		info += "version=" + version + "\x00"
-	}
-	names := "\x00.modinfo\x00.shstrtab\x00"
-	var b bytes.Buffer
-	add := func(values ...any) {
-		for _, v := range values {
-			_ = binary.Write(&b, binary.LittleEndian, v) // to memory
-		}
-	}
-	data := uint64(64)
-	add([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	add(uint16(1), uint16(62), uint32(1), uint64(0), uint64(0), data+uint64(len(info)+len(names)), uint32(0), uint16(64), uint16(0), uint16(0), uint16(64), uint16(3), uint16(2))
-	add([]byte(info), []byte(names))
-	section := func(name, kind uint32, offset, size uint64) {
-		add(name, kind, uint64(0), uint64(0), offset, size, uint32(0), uint32(0), uint64(1), uint64(0))
-	}
-	section(0, 0, 0, 0)
-	section(1, 1, data, uint64(len(info)))
-	section(10, 3, data+uint64(len(info)), uint64(len(names)))
-	return b.String()
-}
 
 // Image writes an image's description and sources below a root, and returns the description.
 func Image(t require.T, root string) driverinfo.Description {

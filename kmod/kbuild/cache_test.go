@@ -17,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -29,7 +30,7 @@ func newSet(t *testing.T, driver string, names ...string) *Set {
 		Driver: driver, Flavour: "open", Release: release, Arch: "amd64", Kernel: "build-id 12", Compiler: "gcc 12.2.0", Method: Method,
 	}}
 	for _, name := range names {
-		path := testfile.Write(t, dir+"/"+name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
+		path := testfile.Write(t, dir+"/"+name+".ko", kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), driver, release))
 		f := require.Value(readFile(name, path))(t)
 		s.Modules = append(s.Modules, f)
 	}
@@ -54,7 +55,7 @@ func TestCache(t *testing.T) {
 	assert.Same(t, put, got)
 	assert.Equalf(t, filepath.Join(c.Dir, set.Key.String()), got.Dir, "dir")
 	for i, f := range got.Modules {
-		if want := set.Modules[i]; f.SHA256 != want.SHA256 || f.Path != filepath.Join(got.Dir, f.Name+".ko") || f.Info.Version != driver {
+		if want := set.Modules[i]; f.SHA256 != want.SHA256 || f.Path != filepath.Join(got.Dir, f.Name+".ko") || f.Info.Version != want.Info.Version {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -288,7 +289,7 @@ func list(t *testing.T, dir string) []string {
 func BenchmarkGet(b *testing.B) {
 	dir := b.TempDir()
 	path := filepath.Join(dir, "nvidia.ko")
-	require.NoError(b, os.WriteFile(path, append(module("nvidia", driver, release), make([]byte, 64<<20)...), 0o644))
+	require.NoError(b, os.WriteFile(path, append([]byte(kbuildtest.Module("nvidia", driver, release)), make([]byte, 64<<20)...), 0o644))
 	f := require.Value(readFile("nvidia", path))(b)
 	c := Cache{Dir: filepath.Join(dir, "cache")}
 	s := require.Value(c.Put(context.Background(), &Set{Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []File{f}}))(b)

