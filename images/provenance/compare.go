@@ -138,14 +138,9 @@ func flatten(into map[string]string, path string, value any) {
 
 // compareMaps says what differs between two maps, sorted by key.
 func compareMaps(what string, a, b map[string]string) (all []string) {
-	keys := slices.Sorted(maps.Keys(a))
-	for key := range b {
-		if _, ok := a[key]; !ok {
-			keys = append(keys, key)
-		}
-	}
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Compact(keys) {
 		was, before := a[key]
 		is, now := b[key]
 		switch {

@@ -86,12 +86,9 @@ func settings(c *v1.ConfigFile) map[string]string {
 
 // compareWords compares by name.
 func compareWords(what string, image, rebuilt map[string]string) (all []string) {
-	keys := maps.Clone(image)
-	if keys == nil {
-		keys = map[string]string{}
-	}
-	maps.Copy(keys, rebuilt)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(image)), maps.Keys(rebuilt))
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
 		is, here := image[key]
 		again, there := rebuilt[key]
 		switch {

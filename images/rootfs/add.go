@@ -3,14 +3,104 @@ package rootfs
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
-	"maps"
+	"strings"
 )
+
+// AddFile adds a regular file with the content of r, which must be exactly size bytes.
+func (t *Tree) AddFile(name string, mode fs.FileMode, size int64, r io.Reader) error {
+	p, err := t.resolveParent(name)
+	if err != nil {
+		return err
+	}
+	content, err := t.spool.write(r, size)
+	if err != nil {
+		return fmt.Errorf("spool %s: %w", name, err)
+	}
+	return t.addEntry(&Entry{Path: p, Kind: File, Mode: mode, Size: size, content: content})
+}
 
 // AddBytes adds a file with the given content.
 func (t *Tree) AddBytes(name string, mode fs.FileMode, data []byte) error {
 	return t.AddFile(name, mode, int64(len(data)), bytes.NewReader(data))
+}
+
+// AddDir adds a directory. It does not change one that exists, in this tree or in the lower one.
+func (t *Tree) AddDir(name string, mode fs.FileMode) error {
+	p, err := Clean(name)
+	if err != nil {
+		return err
+	}
+	if p, err = t.Resolve(p); err != nil {
+		return err
+	}
+	if p == "." {
+		return nil
+	}
+	if e, ok := t.Lstat(p); ok {
+		if e.Kind != Dir {
+			return fmt.Errorf("%w: directory %s: a file of that name is there already", ErrFormat, name)
+		}
+		return nil
+	}
+	return t.addEntry(&Entry{Path: p, Kind: Dir, Mode: mode})
+}
+
+// AddLink adds a symbolic link.
+func (t *Tree) AddLink(name, target string) error {
+	p, err := t.resolveParent(name)
+	if err != nil {
+		return err
+	}
+	if target == "" || strings.ContainsRune(target, 0) {
+		return fmt.Errorf("link %s: %w: target %q", name, ErrUnsafePath, target)
+	}
+	if e, ok := t.Lstat(p); ok && e.Kind == Dir {
+		return nil // a package's lib64 -> usr/lib64 over a directory: the directory and its content stay
+	}
+	return t.addEntry(&Entry{Path: p, Kind: Link, Mode: 0o777, Target: target})
+}
+
+// AddHardLink makes name a second name of the file existing, which must be in this tree.
+func (t *Tree) AddHardLink(name, existing string) error {
+	from, err := t.resolveParent(existing)
+	if err != nil {
+		return err
+	}
+	e, ok := t.entries[from]
+	if !ok || e.Kind != File {
+		return fmt.Errorf("%w: hard link %s: %s is not a file of the same archive", ErrFormat, name, existing)
+	}
+	return t.Move(e, name)
+}
+
+// Move adds an entry of another tree, with its content, under a new name. Both trees must share their spool.
+func (t *Tree) Move(e *Entry, name string) error {
+	p, err := t.resolveParent(name)
+	if err != nil {
+		return err
+	}
+	moved := *e
+	moved.Path = p
+	return t.addEntry(&moved)
+}
+
+// Delete removes a path. A whiteout covers what the lower tree has at that path.
+func (t *Tree) Delete(name string) error {
+	p, err := t.resolveParent(name)
+	if err != nil {
+		return err
+	}
+	t.removeEntry(p)
+	if t.lower == nil {
+		return nil
+	}
+	if _, ok := t.lower.Lstat(p); ok {
+		return t.addEntry(&Entry{Path: p, Kind: Deleted})
+	}
+	return nil
 }
 
 // AddEntry adds an entry of another tree on the same spool at its own path, through the links of the
@@ -40,15 +130,4 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.r.Read(p)
-}
-
-// Clone returns a tree with the same entries over the same lower tree. A change of one does not change
-// the other.
-func (t *Tree) Clone() *Tree {
-	c := New(t.spool, t.lower)
-	c.entries = maps.Clone(t.entries)
-	for dir, names := range t.names {
-		c.names[dir] = maps.Clone(names)
-	}
-	return c
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"runtime"
@@ -188,108 +187,6 @@ func (c *copier) folder(src, dst *os.File, name, at string, st *unix.Stat_t, par
 		}
 		return nil
 	})
-}
-
-// file creates the file at once, so that the folder's times can be set when all of its files exist, and lets
-// a worker copy the data.
-func (c *copier) file(src, dst *os.File, name, at string, st *unix.Stat_t, p place) error {
-	lower := c.shareable(at, st, p)
-	if lower != nil && !c.image.clones && linkFile(lower, at, dst, name, st) {
-		c.count(st.Size, st.Size)
-		return nil
-	}
-	to, err := c.create(dst, name, at, st)
-	if err != nil || to == nil {
-		return err
-	}
-	from, err := openAt(src, name, unix.O_RDONLY, 0)
-	if err != nil {
-		to.Close()
-		return err
-	}
-	return c.do(func() error {
-		defer from.Close()
-		err := c.stopped()
-		if err == nil {
-			err = c.fill(from, to, at, st, lower)
-		}
-		if closeErr := to.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return fmt.Errorf("copy %s: %w", at, err)
-		}
-		return nil
-	})
-}
-
-// create creates the file. If the file was already created under another name, it links that and returns nil.
-func (c *copier) create(dst *os.File, name, at string, st *unix.Stat_t) (*os.File, error) {
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
-	if st.Nlink == 1 {
-		return openAt(dst, name, flags, 0o600)
-	}
-	c.mu.Lock() // held until the file exists: another worker may need it for its second name
-	defer c.mu.Unlock()
-	key := inode{st.Dev, st.Ino}
-	if first, ok := c.links[key]; ok {
-		return nil, unix.Linkat(c.top, first, int(dst.Fd()), name, 0)
-	}
-	to, err := openAt(dst, name, flags, 0o600)
-	if err == nil {
-		c.links[key] = at
-	}
-	return to, err
-}
-
-// fill copies data and attributes into a new file.
-func (c *copier) fill(from, to *os.File, at string, st *unix.Stat_t, lower *os.File) error {
-	if lower != nil && c.image.clones {
-		done, err := cloneFile(lower, at, to, st)
-		if err != nil {
-			return err
-		}
-		if done {
-			c.count(st.Size, st.Size)
-			return c.attributes(from, to, st)
-		}
-	}
-	n, err := data(from, to, st.Size)
-	if err != nil {
-		return err
-	}
-	if n != st.Size {
-		return fmt.Errorf("%w: %d bytes, not %d", ErrChanged, n, st.Size)
-	}
-	if n >= 1<<20 { // lets the disk begin now; the wait for the disk comes once at the end
-		// Not every file system supports it; it is only for speed.
-		_ = unix.SyncFileRange(int(to.Fd()), 0, n, unix.SYNC_FILE_RANGE_WRITE)
-	}
-	c.count(n, 0)
-	return c.attributes(from, to, st)
-}
-
-// data copies. os.File finds the best way for a large file (copy_file_range, splice); a small one is copied
-// faster without that search.
-func data(from, to *os.File, size int64) (int64, error) {
-	const small = 32 << 10
-	if size >= small {
-		return io.Copy(to, from)
-	}
-	text := make([]byte, size+1)
-	n, err := io.ReadFull(from, text)
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		_, err = to.Write(text[:n])
-	}
-	return int64(n), err
-}
-
-func (c *copier) count(bytes, shared int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sum.Files++
-	c.sum.Bytes += bytes
-	c.sum.Shared += shared
 }
 
 func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error) {
