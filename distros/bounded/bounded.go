@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // TooLargeError is the error for content beyond the limit.
@@ -37,6 +39,24 @@ func File(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return readAndClose(f, path, limit)
+}
+
+// Regular returns the content of a file of this machine. Anything else than a regular file is refused, without
+// waiting for a writer of a pipe.
+func Regular(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > limit {
+		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, limit)
+	}
+	return Read(f, limit)
 }
 
 // Text returns the content of a file of this machine as text.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
@@ -51,4 +53,16 @@ func TestContains(t *testing.T) {
 	}
 	got, err := Contains(strings.NewReader("535.261.0"), text, 9)
 	assert.Equalf(t, false, got || err != nil, "not there: %v", err)
+}
+
+// TestRegular: a pipe without a writer is refused at once.
+func TestRegular(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, pipe := testfile.Write(t, filepath.Join(dir, "f"), "four"), filepath.Join(dir, "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	assert.Equal(t, "four", string(require.Value(Regular(file, 4))(t)))
+	for path, limit := range map[string]int64{file: 3, pipe: 4, dir: 1 << 20} {
+		assert.ErrorContains(t, assert.Err(Regular(path, limit)), "is no file of at most")
+	}
 }

@@ -48,12 +48,9 @@ func (d *Driver) For(r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
 // Read reads the driver of a recipe from its archive or packages, complete and without what the profile
 // leaves out. Its files are in the spool.
 func Read(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (d *Driver, err error) {
-	switch {
-	case r.Source.Runfile != nil:
-		d, err = readRunfile(ctx, env, r, spool, step)
-	case r.Source.Redist != nil:
-		d, err = readRedist(ctx, env, r, spool, step)
-	default:
+	if r.Source.Archive() != nil {
+		d, err = readArchive(ctx, env, r, spool, step)
+	} else {
 		d, err = readDebian(ctx, env, r, spool, step)
 	}
 	if err != nil {

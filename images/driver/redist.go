@@ -12,29 +12,15 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/unxz"
-	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/redist"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// readRedist reads a driver from its archive of NVIDIA's redist folder. The members go to the names that they
-// have in the .run archive, so that the same manifest says what is installed where.
-func readRedist(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
-	file, _, err := env.Fetch.Get(ctx, *r.Source.Redist, func(done, total int64) { step.Progress("download", done, total) })
-	if err != nil {
-		return nil, err
-	}
-	raw, err := unpackRedist(ctx, env.XZ, file, r, spool, step)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Source.Redist.URL, err)
-	}
-	return installRunfile(raw, r, spool)
-}
-
-// unpackRedist reads all files of the archive into the spool. Links are passed over: the manifest has
-// them all.
+// unpackRedist reads all files of an archive of NVIDIA's redist folder into the spool, under the names that
+// they have in the .run archive, so that the same manifest says what is installed where. Links are passed
+// over: the manifest has them all.
 func unpackRedist(ctx context.Context, xz *unxz.Decoder, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 	raw := rootfs.New(spool, nil)
 	var done int64

@@ -21,16 +21,20 @@ import (
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// readRunfile reads a driver from NVIDIA's .run archive: downloaded and verified as a whole, unpacked in one
-// pass, installed as its .manifest says.
-func readRunfile(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
-	file, _, err := env.Fetch.Get(ctx, *r.Source.Runfile, func(done, total int64) { step.Progress("download", done, total) })
+// readArchive reads a driver from NVIDIA's .run archive or its archive of the redist folder: downloaded and
+// verified as a whole, unpacked in one pass, installed as its .manifest says.
+func readArchive(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*Driver, error) {
+	archive, unpack := r.Source.Archive(), unpackRunfile
+	if r.Source.Runfile == nil {
+		unpack = unpackRedist
+	}
+	file, _, err := env.Fetch.Get(ctx, *archive, func(done, total int64) { step.Progress("download", done, total) })
 	if err != nil {
 		return nil, err
 	}
-	raw, err := unpackRunfile(ctx, env.XZ, file, r, spool, step)
+	raw, err := unpack(ctx, env.XZ, file, r, spool, step)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Source.Runfile.URL, err)
+		return nil, fmt.Errorf("%s: %w", archive.URL, err)
 	}
 	return installRunfile(raw, r, spool)
 }

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/outfile"
@@ -166,7 +167,7 @@ var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // readRequest reads the request of a folder; errors of its content wrap ErrRequest.
 func readRequest(dir string) (*SigningRequest, error) {
-	raw, err := readSmall(filepath.Join(dir, RequestName), maxRequest)
+	raw, err := bounded.Regular(filepath.Join(dir, RequestName), maxRequest)
 	if err != nil {
 		return nil, fmt.Errorf("read the request that the signatures answer: %w", err)
 	}
@@ -189,21 +190,4 @@ func parseRequest(raw []byte) (*SigningRequest, error) {
 		}
 	}
 	return &q, nil
-}
-
-// readSmall reads a file that has at most limit bytes.
-func readSmall(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > limit {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, limit)
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
 }

@@ -12,8 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
@@ -101,21 +100,9 @@ func Import(dir string, r Request, key crypto.PublicKey) (Signer, error) {
 	return s, nil
 }
 
-// readSignature reads a small regular file.
+// readSignature reads a signature, raw or in base64.
 func readSignature(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxOutput {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxOutput)
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, maxOutput))
+	raw, err := bounded.Regular(path, maxOutput)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
@@ -55,12 +56,7 @@ func parseMarker(text []byte) (marker, error) {
 }
 
 func readMarker(root *os.Root) (marker, error) {
-	f, err := root.Open(markerPath)
-	if err != nil {
-		return marker{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxMarker))
+	text, err := bounded.FSFile(root.FS(), markerPath, maxMarker)
 	if err != nil {
 		return marker{}, err
 	}

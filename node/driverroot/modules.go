@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
@@ -58,7 +59,7 @@ func (s Staged) addModules(ctx context.Context, release string, files []Module) 
 	defer root.Close()
 	dir := path.Join("lib/modules", release, "updates/nvidia")
 	list := listOf(files)
-	if text, err := readList(root, path.Join(dir, listName)); err == nil && text == list && allThere(root, dir, files) {
+	if text, err := bounded.FSFile(root.FS(), path.Join(dir, listName), maxList); err == nil && string(text) == list && allThere(root, dir, files) {
 		return nil
 	}
 	if err := root.MkdirAll(dir, 0o755); err != nil {
@@ -94,16 +95,6 @@ func listOf(files []Module) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "")
-}
-
-func readList(root *os.Root, name string) (string, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxList))
-	return string(text), err
 }
 
 func allThere(root *os.Root, dir string, files []Module) bool {

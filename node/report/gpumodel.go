@@ -1,10 +1,11 @@
 package report
 
 import (
-	"io"
-	"os"
+	"cmp"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const maxInformation = 64 << 10 // bytes; the kernel module writes some twenty lines
@@ -17,16 +18,8 @@ func gpuModel(name, proc, address, id string) string {
 	if name != "" {
 		return name
 	}
-	f, err := os.Open(filepath.Join(proc, "driver/nvidia/gpus", filepath.Base(address), "information"))
-	if err != nil {
-		return id
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxInformation))
-	if model := parseModel(string(text)); err == nil && model != "" {
-		return model
-	}
-	return id
+	text := bounded.Head(filepath.Join(proc, "driver/nvidia/gpus", filepath.Base(address), "information"), maxInformation)
+	return cmp.Or(parseModel(string(text)), id)
 }
 
 // parseModel returns the model in the line "Model: Tesla T4". The kernel module writes Unknown for a board
