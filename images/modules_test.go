@@ -3,8 +3,6 @@ package images
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -81,39 +79,23 @@ func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
 
 // leaveSet does what driver-entrypoint compile --into does.
 func leaveSet(ctx context.Context, dir, release, flavour string, info driverinfo.Description, names []string) error {
-	work, err := os.MkdirTemp("", "set")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
 	if names[0] == "" {
 		names = []string{"nvidia", "nvidia-uvm", "nvidia-modeset"}
 	}
-	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
-		Variables: driverinfo.MakeVariables(info.VGPU), Patches: info.PatchNames(flavour),
-	}}
-	versions := map[string]string{} // of companions
+	key := kbuild.Key{Driver: newDriver, Flavour: flavour, Release: release, Arch: "amd64", Variables: driverinfo.MakeVariables(info.VGPU), Patches: info.PatchNames(flavour)}
+	versions := map[string]string{}
+	for _, name := range names {
+		versions[name] = newDriver
+	}
 	for _, name := range driverinfo.Companions() {
 		if c, ok := info.Companion(name); ok && c.Fits(flavour) {
-			set.Key.Companions = append(set.Key.Companions, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID())
+			key.Companions = append(key.Companions, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID())
 			names, versions[name] = append(names, name), c.Version
 		}
 	}
-	for _, name := range names {
-		version, ok := versions[name]
-		if !ok {
-			version = newDriver
-		}
-		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), version, release)
-		file := filepath.Join(work, name+".ko")
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			return err
-		}
-		sum := sha256.Sum256(data)
-		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: file, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))})
-	}
-	_, err = kbuild.Cache{Dir: dir}.Put(ctx, set)
+	_, err := imagetest.PutModules(ctx, dir, key, names, func(name string) []byte {
+		return imagetest.Module(strings.ReplaceAll(name, "-", "_"), versions[name], release)
+	})
 	return err
 }
 

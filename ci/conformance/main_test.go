@@ -2,11 +2,8 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
 	"strconv"
 	"sync"
 	"syscall"
@@ -28,23 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("DRIVER_E2E") == "" || os.Getenv(privately) != "" {
 		os.Exit(m.Run())
 	}
-	os.Exit(again())
-}
-
-func again() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), privately+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		fmt.Fprintln(os.Stderr, "start the tests in a mount namespace of their own (they need root):", err)
-		return 1
-	}
-	return cmd.ProcessState.ExitCode()
+	os.Exit(gate.InNamespace(syscall.CLONE_NEWNS, "mount", privately+"=1"))
 }
 
 // private gives this process its own /run and /dev, once: the driver's device nodes are in that /dev. It

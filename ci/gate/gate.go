@@ -1,4 +1,4 @@
-// Package gate skips tests that need more than Go has.
+// Package gate skips tests that need more than Go has, and starts those in a namespace that need one.
 package gate
 
 import (

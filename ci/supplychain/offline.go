@@ -1,17 +1,16 @@
 package supplychain
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/ci/gate"
 )
 
 // outside is set in the process that has no network: the namespace of the network that its parent has.
@@ -31,24 +30,7 @@ func Offline(m *testing.M) int {
 		}
 		return m.Run()
 	}
-	return again()
-}
-
-// again runs this program again, without network.
-func again() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=/proc/%d/ns/net", outside, os.Getpid()))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		fmt.Fprintln(os.Stderr, "start the tests in a network namespace of their own (they need root):", err)
-		return 1
-	}
-	return cmd.ProcessState.ExitCode()
+	return gate.InNamespace(syscall.CLONE_NEWNET, "network", fmt.Sprintf("%s=/proc/%d/ns/net", outside, os.Getpid()))
 }
 
 // connected calls do with the network that Offline took away. Programs that do starts have it too.

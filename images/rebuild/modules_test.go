@@ -3,14 +3,10 @@ package rebuild_test
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"errors"
 	"math/big"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,25 +31,10 @@ func (f fakeRunner) String() string { return "fake" }
 
 func (f fakeRunner) Run(ctx context.Context, s runner.Step, dir string, _ func(string)) error {
 	arg := func(name string) string { return s.Args[slices.Index(s.Args, name)+1] }
-	work, err := os.MkdirTemp("", "set")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: imagetest.NewDriver, Flavour: arg("--kernel-module-type"), Release: arg("--kernel"), Arch: "amd64", Kernel: "headers 00",
-		Compiler: "gcc 12.2.0", Method: kbuild.Method,
-	}}
-	for _, name := range []string{"nvidia", "nvidia-uvm"} {
-		data := imagetest.LinkedModule(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, set.Key.Release, []string{"x" + f.salt}, nil)
-		file := filepath.Join(work, name+".ko")
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			return err
-		}
-		sum := sha256.Sum256(data)
-		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: file, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))})
-	}
-	_, err = kbuild.Cache{Dir: dir}.Put(ctx, set)
+	key := kbuild.Key{Driver: imagetest.NewDriver, Flavour: arg("--kernel-module-type"), Release: arg("--kernel"), Arch: "amd64"}
+	_, err := imagetest.PutModules(ctx, dir, key, []string{"nvidia", "nvidia-uvm"}, func(name string) []byte {
+		return imagetest.LinkedModule(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, key.Release, []string{"x" + f.salt}, nil)
+	})
 	return err
 }
 

@@ -2,8 +2,6 @@ package imagecmd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -61,18 +59,10 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 // modulesSet are the files of a set as a compile leaves it.
 func modulesSet(t *testing.T, arch string) (files []repotest.File) {
 	t.Helper()
-	work := t.TempDir()
-	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: kbuild.Key{
-		Driver: imagetest.NewDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch, Kernel: "headers 00", Compiler: "gcc 12.2.0", Method: kbuild.Method,
-	}}
-	for _, name := range []string{"nvidia", "nvidia-uvm"} {
-		data := imagetest.Module(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, imagetest.Kernel)
-		file := filepath.Join(work, name+".ko")
-		require.NoError(t, os.WriteFile(file, append(data, arch...), 0o600))
-		sum := sha256.Sum256(append(data, arch...))
-		set.Modules = append(set.Modules, kbuild.File{Name: name, Path: file, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data) + len(arch))})
-	}
-	made := require.Value(kbuild.Cache{Dir: t.TempDir()}.Put(t.Context(), set))(t)
+	key := kbuild.Key{Driver: imagetest.NewDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch}
+	made := require.Value(imagetest.PutModules(t.Context(), t.TempDir(), key, []string{"nvidia", "nvidia-uvm"}, func(name string) []byte {
+		return append(imagetest.Module(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, imagetest.Kernel), arch...)
+	}))(t)
 	for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", kbuild.ManifestName} {
 		data := require.Value(os.ReadFile(filepath.Join(made.Dir, name)))(t)
 		files = append(files, repotest.File{Name: recipe.ModulesDir + "/" + filepath.Base(made.Dir) + "/" + name, Body: string(data)})
