@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/go-containerregistry/pkg/name"
-
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
@@ -30,19 +28,15 @@ func (c *Client) ListTags(ctx context.Context, repository string) ([]string, err
 	if err := imagename.CheckRepository(repository); err != nil {
 		return nil, fmt.Errorf("%s %w", op, err)
 	}
-	var opts []name.Option
-	if c.opts.Insecure {
-		opts = append(opts, name.Insecure)
-	}
-	repo, err := name.NewRepository(repository, opts...)
+	r, err := parseReference(repository, c.opts.Insecure)
 	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w", op, repository, err)
+		return nil, fmt.Errorf("%s %w", op, err)
 	}
 	if c.opts.Offline {
 		return nil, fmt.Errorf("%s %s: %w", op, repository, fetch.ErrOffline)
 	}
-	fail := func(err error) error { return failure(ctx, op, repository, repo.RegistryStr(), err) }
-	s, err := c.pool.Session(ctx, transport.Endpoint{Repo: repo}, c.opts.Attempts, transport.Pull)
+	fail := func(err error) error { return failure(ctx, op, repository, r.repo.RegistryStr(), err) }
+	s, err := c.pool.Session(ctx, transport.Endpoint{Repo: r.repo}, c.opts.Attempts, transport.Pull)
 	if err != nil {
 		return nil, fail(err)
 	}

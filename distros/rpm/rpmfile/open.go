@@ -1,3 +1,9 @@
+// Package rpmfile reads the formats of .rpm packages: versions and their order, dependencies, headers,
+// signatures and archives, without rpm. It treats all input as hostile: everything is bounded, and the names
+// of archive members cannot leave the folder that they are unpacked into.
+//
+// It does not run scripts, unpack to disk, or read repositories or the files of rpm's database
+// (distros/rpm/rpmdb), whose records are these headers.
 package rpmfile
 
 import (
@@ -12,6 +18,22 @@ import (
 	"io"
 
 	"github.com/driver-container/driver-container/distros/unxz"
+)
+
+// Sentinels that callers distinguish. Errors of an underlying reader are returned unchanged.
+var (
+	// ErrFormat says that bytes or a text violate the format, or exceed any real package.
+	ErrFormat = errors.New("malformed")
+	// ErrUnsafePath says that a package has a file that would be outside of the folder it is unpacked into, or
+	// that is neither file, folder nor link.
+	ErrUnsafePath = errors.New("unsafe member")
+	// ErrSignature says that no accepted key has signed a package, or that its signature is wrong or too weak.
+	ErrSignature = errors.New("no trusted signature")
+	// ErrDigest says that the payload, a file or the header differs from a digest in the package.
+	ErrDigest = errors.New("digest mismatch")
+	// ErrKey says that an accepted key has signed the package, but that the key has expired, was revoked or
+	// cannot be used.
+	ErrKey = errors.New("unusable key")
 )
 
 const (

@@ -1,6 +1,9 @@
 package preflight
 
-import "github.com/driver-container/driver-container/node/fabric"
+import (
+	"github.com/driver-container/driver-container/node/fabric"
+	"github.com/driver-container/driver-container/node/vgpu"
+)
 
 // checkFabric asks whether the image can manage the machine's NVLink switches.
 func checkFabric(in *Input) result {
@@ -26,4 +29,14 @@ func checkGPUDirect(in *Input) result {
 	default:
 		return ok("%s", f.Text)
 	}
+}
+
+// checkVGPU asks whether the guest driver fits the hosts of the machine's vGPUs, and about the licence.
+func checkVGPU(in *Input) result {
+	if in.VGPU == nil {
+		return skip("vGPUs were not looked for")
+	}
+	f := in.VGPU()
+	status := map[vgpu.Level]Status{vgpu.Fine: OK, vgpu.Doubtful: Warning, vgpu.Fatal: Blocked}[f.Level]
+	return result{status: status, finding: f.Text, fix: f.Fix}
 }
