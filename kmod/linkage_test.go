@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/kbuildtest"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
 // FuzzReadLinkage: any content gives a linkage or an error.
 func FuzzReadLinkage(f *testing.F) {
-	f.Add(imagetest.LinkedModule("nvidia_uvm", "1", "6.1", []string{"a"}, []string{"c"}, "depends=nvidia", "alias=x", "softdep=pre: y"))
+	f.Add(kbuildtest.ModuleFile("vermagic=6.1\x00depends=nvidia\x00alias=x\x00softdep=pre: y\x00", []string{"a"}, []string{"c"}))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		file := filepath.Join(t.TempDir(), "x.ko")
 		require.NoError(t, os.WriteFile(file, content, 0o600))
@@ -29,7 +29,7 @@ func FuzzReadLinkage(f *testing.F) {
 func TestReadLinkage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.ko")
-	whole := imagetest.LinkedModule("nvidia_uvm", "1", "6.1", []string{"a", "b"}, []string{"c"}, "depends=nvidia,i2c-core", "alias=pci:v1", "alias=x-*", "softdep=pre: y")
+	whole := kbuildtest.ModuleFile("vermagic=6.1\x00depends=nvidia,i2c-core\x00alias=pci:v1\x00alias=x-*\x00softdep=pre: y\x00", []string{"a", "b"}, []string{"c"})
 	require.NoError(t, os.WriteFile(file, whole, 0o600))
 	l := require.Value(ReadLinkage(file))(t)
 	assert.Equal(t, "nvidia i2c_core|pci:v1 x-*|pre: y|a b",
