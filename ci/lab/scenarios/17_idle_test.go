@@ -12,9 +12,9 @@ import (
 
 // What an instance that only serves may cost a node.
 const (
-	// KB of the worker (VmRSS): 16.8 MB on 2026-11-23, of which 11.7 are pages of the program's file, shared by
-	// both processes. The goal of 15 MB is not met while it serves: see docs/benchmarks.md.
-	idleResident = 18 << 10
+	// KB of the worker (VmRSS): the goal is 15 MB. 10.6 MB on 2026-11-23, of which 5.2 are pages of the
+	// program's file: shim.FreeMemory drops those that only the start needed.
+	idleResident = 14 << 10
 	idleOwn      = 12 << 10 // KB of both processes' private memory together (RssAnon)
 	idleMoments  = 12       // at most in so many tenths of a second one of the processes ran, during idleSeconds
 	idleSeconds  = 30
