@@ -86,7 +86,7 @@ func writeLayout(ctx context.Context, layouts *blobstat.Layouts, dir, tag string
 	}
 	all = all.with(attachments)
 	outfile.Sweep(store, ".")
-	if err := writeBlobs(ctx, layouts.Of(store), store, all); err != nil {
+	if err := writeBlobs(ctx, layouts, store, all); err != nil {
 		return err
 	}
 	if err := replaceText(filepath.Join(dir, "oci-layout"), []byte(layoutVersion)); err != nil {
@@ -101,19 +101,19 @@ func writeLayout(ctx context.Context, layouts *blobstat.Layouts, dir, tag string
 
 // writeBlobs writes what the index is going to name, manifests too: all of it is on the disk before
 // the index.
-func writeBlobs(ctx context.Context, known *blobstat.Record, store string, all *Content) error {
+func writeBlobs(ctx context.Context, layouts *blobstat.Layouts, store string, all *Content) error {
 	jobs, jctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(layoutJobs)
 	for _, b := range all.Blobs {
-		jobs.Go(func() error { return layoutBlob(jctx, known, store, b) })
+		jobs.Go(func() error { return layoutBlob(jctx, layouts, store, b) })
 	}
 	for _, d := range all.Documents {
-		jobs.Go(func() error { return layoutBlob(jctx, known, store, d.blob()) })
+		jobs.Go(func() error { return layoutBlob(jctx, layouts, store, d.blob()) })
 	}
 	if err := jobs.Wait(); err != nil {
 		return err
 	}
-	if err := known.SaveSometimes(); err != nil {
+	if err := layouts.Of(store).SaveSometimes(); err != nil {
 		return fmt.Errorf("note the blobs of the layout in the cache: %w", err)
 	}
 	return nil
@@ -176,13 +176,13 @@ func withEntry(index *v1.IndexManifest, d v1.Descriptor, tag string) *v1.IndexMa
 }
 
 // layoutBlob writes a blob unless an intact copy exists. One that is known is not read.
-func layoutBlob(ctx context.Context, known *blobstat.Record, dir string, b Blob) error {
-	path := filepath.Join(dir, b.Desc.Digest.Hex)
+func layoutBlob(ctx context.Context, layouts *blobstat.Layouts, dir string, b Blob) error {
+	path, known := filepath.Join(dir, b.Desc.Digest.Hex), layouts.Of(dir)
 	if known.Has(b.Desc.Digest.Hex, b.Desc.Size) {
 		return nil
 	}
 	if !intact(ctx, path, b.Desc) {
-		if err := outfile.ReplaceSwept(path, func(w io.Writer) error { return b.copy(ctx, w) }); err != nil {
+		if err := outfile.ReplaceSwept(path, func(w io.Writer) error { return b.copy(ctx, layouts, w) }); err != nil {
 			return err
 		}
 	}
@@ -205,13 +205,17 @@ func intact(ctx context.Context, path string, d v1.Descriptor) bool {
 	return errors.Join(err, v.Close()) == nil
 }
 
-// copy writes a blob to w. It returns an error if the blob does not match its descriptor.
-func (b Blob) copy(ctx context.Context, w io.Writer) (err error) {
+// copy writes a blob to w. It returns an error if the blob does not match its descriptor. A file that is known
+// to match is not hashed.
+func (b Blob) copy(ctx context.Context, known *blobstat.Layouts, w io.Writer) (err error) {
 	r, err := b.Open()
 	if err != nil {
 		return err
 	}
-	v := Verify(r, b.Desc, "blob")
-	defer func() { err = errors.Join(err, v.Close()) }()
-	return fetch.Copy(ctx, w, v, nil)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	verified := func(w io.Writer) error { return fetch.Copy(ctx, w, Verify(r, b.Desc, "blob"), nil) }
+	if f, ok := r.(*os.File); ok && filepath.Base(f.Name()) == b.Desc.Digest.Hex {
+		return known.Copy(ctx, w, f, b.Desc.Size, verified)
+	}
+	return verified(w)
 }

@@ -137,7 +137,7 @@ func writeTar(ctx context.Context, file string, members []tarFile) error {
 			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Size: m.Desc.Size, Mode: 0o644}); err != nil {
 				return err
 			}
-			if err := m.copy(ctx, tw); err != nil {
+			if err := m.copy(ctx, nil, tw); err != nil {
 				return fmt.Errorf("%s: %w", m.name, err)
 			}
 		}

@@ -1,6 +1,6 @@
 // Package blobstat remembers which blobs of an OCI layout this cache has written or verified, as version
 // control programs do: by size, inode, and times of modification and change. A blob that has all of them
-// still is not hashed again.
+// still is not hashed again. The cache's own folder of blobs counts as a layout.
 //
 // It does not verify: `driver-build verify` and every reader of a layout hash what they read.
 package blobstat

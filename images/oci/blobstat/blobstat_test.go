@@ -1,6 +1,9 @@
 package blobstat
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -101,4 +104,50 @@ func TestLayouts(t *testing.T) {
 	var none *Layouts
 	none.Of(dir).Add("a")
 	assert.Equal(t, false, none.Of(dir).Has("a", 5))
+}
+
+// TestCopy: a blob is verified when it is copied for the first time, and again after each change.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	layouts, path := NewLayouts(t.TempDir()), testfile.Write(t, filepath.Join(t.TempDir(), "a"), "first")
+	verified := 0
+	copied := func(ctx context.Context, failed error) (string, error) {
+		f := require.Value(os.Open(path))(t)
+		defer func() { require.NoError(t, f.Close()) }()
+		to := require.Value(os.Create(filepath.Join(t.TempDir(), "to")))(t)
+		defer func() { require.NoError(t, to.Close()) }()
+		err := layouts.Copy(ctx, to, f, 5, func(w io.Writer) error {
+			verified++
+			_, err := io.Copy(w, f)
+			return errors.Join(err, failed)
+		})
+		return string(require.Value(os.ReadFile(to.Name()))(t)), err
+	}
+	damaged := errors.New("damaged")
+	for _, want := range []struct {
+		failed   error
+		text     string
+		verified int
+		then     string // is written afterwards
+	}{
+		{damaged, "first", 1, ""},
+		{nil, "first", 2, ""},
+		{nil, "first", 2, "other"},
+		{damaged, "other", 3, ""},
+		{nil, "other", 4, ""},
+		{nil, "other", 4, ""},
+	} {
+		text, err := copied(t.Context(), want.failed)
+		assert.ErrorIs(t, err, want.failed)
+		assert.Equal(t, want.text, text)
+		assert.Equal(t, want.verified, verified)
+		require.NoError(t, layouts.Save(t.Context())) // waits for a tick, so that a change shows
+		if want.then != "" {
+			require.NoError(t, os.WriteFile(path, []byte(want.then), 0o600))
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := copied(ended, nil)
+	assert.ErrorIs(t, err, context.Canceled)
 }
