@@ -299,7 +299,7 @@ func TestWarmLayout(t *testing.T) {
 	u.Run(t, args...).Want(t, 0)
 	records := require.Value(filepath.Glob(filepath.Join(u.Cache, "layouts/*.json")))(t)
 	assert.Equal(t, 2, len(records)) // of the layout, and of the cache's own blobs
-	record := "" // of the layout, which has more blobs: documents, and those of the base
+	var record string                // of the layout, which has more blobs: documents, and those of the base
 	for _, r := range records {
 		if text := string(require.Value(os.ReadFile(r))(t)); len(text) > len(record) {
 			record = text
