@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -12,12 +13,12 @@ import (
 
 // PutModules keeps a set of modules in the cache below dir, as driver-entrypoint compile --into does. key says
 // of which driver, flavour, kernel and architecture they are; content returns a module by name.
-func PutModules(ctx context.Context, dir string, key kbuild.Key, names []string, content func(name string) []byte) (*kbuild.Set, error) {
+func PutModules(ctx context.Context, dir string, key kbuild.Key, names []string, content func(name string) []byte) (_ *kbuild.Set, err error) {
 	work, err := os.MkdirTemp("", "set")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(work)
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	key.Kernel, key.Compiler, key.Method = "headers 00", "gcc 12.2.0", kbuild.Method
 	set := &kbuild.Set{Dir: work, SigHash: "sha256", Key: key}
 	for _, name := range names {
