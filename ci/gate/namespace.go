@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// InNamespace runs this program again with a new namespace, such as CLONE_NEWNET, and one more variable in its
-// environment, and returns the exit code. It needs root; what names the namespace in the message.
+// InNamespace runs this program again with a new namespace, such as CLONE_NEWNET, and one more variable in
+// its environment, and returns the exit code. It needs root; what names the namespace in the message.
 func InNamespace(namespace uintptr, what, variable string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

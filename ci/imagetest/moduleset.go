@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// PutModules keeps a set of modules in the cache below dir, as driver-entrypoint compile --into does. key says
-// of which driver, flavour, kernel and architecture they are; content returns a module by name.
+// PutModules keeps a set of modules in the cache below dir, as driver-entrypoint compile --into does. key
+// says of which driver, flavour, kernel and architecture they are; content returns a module by name.
 func PutModules(ctx context.Context, dir string, key kbuild.Key, names []string, content func(name string) []byte) (_ *kbuild.Set, err error) {
 	work, err := os.MkdirTemp("", "set")
 	if err != nil {

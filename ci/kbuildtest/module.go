@@ -17,8 +17,8 @@ func Module(name, version, release string) string {
 	return string(ModuleFile(info, nil, nil))
 }
 
-// ModuleFile returns a kernel module with this description, which offers symbols to others and needs symbols of
-// others.
+// ModuleFile returns a kernel module with this description, which offers symbols to others and needs symbols
+// of others.
 func ModuleFile(info string, exports, needs []string) []byte {
 	symbols, text := make([]byte, 24), "\x00"
 	for _, n := range needs {

@@ -41,8 +41,8 @@ func File(path string, limit int64) ([]byte, error) {
 	return readAndClose(f, path, limit)
 }
 
-// Regular returns the content of a file of this machine. Anything else than a regular file is refused, without
-// waiting for a writer of a pipe.
+// Regular returns the content of a file of this machine. Anything else than a regular file is refused,
+// without waiting for a writer of a pipe.
 func Regular(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

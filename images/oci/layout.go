@@ -205,8 +205,8 @@ func intact(ctx context.Context, path string, d v1.Descriptor) bool {
 	return errors.Join(err, v.Close()) == nil
 }
 
-// copy writes a blob to w. It returns an error if the blob does not match its descriptor. A file that is known
-// to match is not hashed.
+// copy writes a blob to w. It returns an error if the blob does not match its descriptor. A file that is
+// known to match is not hashed.
 func (b Blob) copy(ctx context.Context, known *blobstat.Layouts, w io.Writer) (err error) {
 	r, err := b.Open()
 	if err != nil {

@@ -1,16 +1,18 @@
-// Command nativestart measures what a start of the driver container costs beside the kernel's own work, on a
-// real processor. It runs the program of an unpacked image in namespaces of its own, with a fake kernel below.
+// Command nativestart measures what a start of the driver container costs beside the kernel's own work,
+// on a real processor. It runs the program of an unpacked image in namespaces of its own, with a fake
+// kernel below.
 //
 // Real are the image's files, the program with shim and worker, each phase of the start, the state folder and
-// the driver root on the disk, procfs, sysfs, driver-probe and NVIDIA's NVML, which finds no driver.
-// Not real are finit_module, which the fake kernel (kernel.go) answers at once if the module is of this kernel
-// and what it needs is loaded; the kernel's release in uname; what /sys and /proc say of modules, PCI devices and
+// the driver root on the disk, procfs, sysfs, driver-probe and NVIDIA's NVML, which finds no driver. Not real
+// are finit_module, which the fake kernel (kernel.go) answers at once if the module is of this kernel and
+// what it needs is loaded; the kernel's release in uname; what /sys and /proc say of modules, PCI devices and
 // the driver; and NVML's answer, which a library gives after it has asked NVIDIA's.
 //
 //	nativestart -root ROOTFS -state FOLDER -host ROOT -nvml LIBRARY -release 6.1.0-56-amd64 -n 3
 //
-// Each start is a line of output: the seconds from exec to ready, those of them in which the fake kernel read
-// modules, and the phases. The first start is not measured: it fills the state folder if something is missing.
+// Each start is a line of output: the seconds from exec to ready, those of them in which the fake kernel
+// read modules, and the phases. The first start is not measured: it fills the state folder if something
+// is missing.
 package main
 
 import (

@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -52,11 +51,7 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 
 // The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has
 // unpacked the image. Nothing is compiled, the driver root takes almost no room, and nothing is written
-// outside the driver's own folders. The driver is ready at most a second after the time that the kernel
-// itself needs: for the modules, and for links to the image's files. The links take 0.2 s natively, but
-// seconds on an emulated machine, where each system call is slow. The test measures both several times and
-// compares the shortest times, because other work of the emulating machine can only make them longer; each
-// start is a first start, without a staged root.
+// outside the driver's own folders. Test26Boot measures how long it takes.
 func Test18Precompiled(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
@@ -88,33 +83,6 @@ func Test18Precompiled(t *testing.T) {
 	}
 	assert.Equalf(t, "roots", g.Sh("ls /var/lib/nvidia-driver"), "on the host's storage")
 	stops(t, p, 0)
-
-	g.Sh("mkdir -p /var/lib/nvidia-driver/modules; cp -a /lab/images/thin/usr/share/nvidia-driver/modules/535* /var/lib/nvidia-driver/modules/")
-	load, tree := time.Hour, time.Hour
-	for n := 0; n < 3 || n < 6 && start > load+tree+g.Limit(time.Second); n++ {
-		load, tree = min(load, insmod(t, g, cachedModules)), min(tree, linkTree(t, g, n))
-		// ext4 needs long to find inodes after many were freed
-		g.Sh(fmt.Sprintf("mv /var/lib/nvidia-driver/roots /var/lib/roots-%d", n))
-		p := ready(t, g, driver("thin"))
-		took := since(t, g, p, logtest.Ready).Round(time.Millisecond)
-		t.Logf("ready after %s; phases %v", took, phasesOf(t, g, p))
-		start = min(start, took)
-		stops(t, p, 0)
-	}
-	t.Logf("insmod takes %s, cp -al of the image %s, from the container's start to ready takes %s: %s more", load, tree, start, start-load-tree)
-	if limit := g.Limit(time.Second); start > load+tree+limit {
-		t.Errorf("ready %s after the kernel's own time for modules and links, want at most %s", start-load-tree, limit)
-	}
-}
-
-// linkTree makes links to all files of the image's lower layer, in the same folders, without any of this
-// project's programs.
-func linkTree(t *testing.T, g *lab.Guest, n int) time.Duration {
-	t.Helper()
-	begin, end := twoTimes(t, g, fmt.Sprintf(`cd /var/lib/containerd/*/snapshots; mkdir -p /var/lib/links-%[1]d
-		cut -d' ' -f1 /proc/uptime; cp -al thin-1/fs /var/lib/links-%[1]d
-		cut -d' ' -f1 /proc/uptime`, n))
-	return (end - begin).Round(10 * time.Millisecond)
 }
 
 // usedMB returns how much of the disk with images, roots and caches is in use.

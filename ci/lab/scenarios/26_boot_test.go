@@ -38,8 +38,8 @@ var parts = []column{
 	{"others", []string{"replace", "root", "companions", "nodes", "daemons"}},
 }
 
-// start is one measured start: the seconds of each part, from the container's start to ready, and of insmod of
-// the same modules in the same guest, just before.
+// start is one measured start: the seconds of each part, from the container's start to ready, and of insmod
+// of the same modules in the same guest, just before.
 type start struct {
 	parts         []time.Duration
 	ready, insmod time.Duration
@@ -47,10 +47,10 @@ type start struct {
 
 // Test26Boot measures how long a guest takes from the start of its boot until the driver is ready, by kind of
 // image, and writes the table of docs/benchmarks.md (boot.md in DRIVER_E2E_KEEP) and the raw numbers of
-// ci/bench (boot.tsv). Each kind has a guest of its own and RUNS starts in it (default 1), each after an insmod
-// of the same files; the table has the medians. Nothing is pulled: the images are on the disk. The guest is
-// emulated; only the compile, which runs on this machine, has the time of a real node. So has the project's
-// own part of a start, which "native" measures with a fake kernel.
+// ci/bench (boot.tsv). Each kind has a guest of its own and RUNS starts in it (default 1), each after an
+// insmod of the same files; the table has the medians. Nothing is pulled: the images are on the disk. The
+// guest is emulated; only the compile, which runs on this machine, has the time of a real node. So has the
+// project's own part of a start, which "native" measures with a fake kernel.
 func Test26Boot(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")
@@ -124,8 +124,8 @@ func measureAll(t *testing.T, g *lab.Guest, runs int) (all []start) {
 	return all
 }
 
-// measure starts the driver, waits until it is ready, stops it, and returns how long each part took. Before, it
-// loads and unloads the modules of a folder ("": none).
+// measure starts the driver, waits until it is ready, stops it, and returns how long each part took. Before,
+// it loads and unloads the modules of a folder ("": none).
 func measure(t *testing.T, g *lab.Guest, modules string) start {
 	t.Helper()
 	var s start
