@@ -103,6 +103,9 @@ func explain(op, host string, err error) error {
 		text = "it speaks plain HTTP; if that is intended, allow it with --insecure-registry"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		text = "no such host: check the name"
+		if op == "resolve" || op == "pull" {
+			text += "; if only a mirror can be reached, name it with --registry-mirror HOST=MIRROR"
+		}
 	case errors.As(err, &answer):
 		text = answer.Error()
 	}

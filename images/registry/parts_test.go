@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,6 +80,13 @@ func TestErrorTexts(t *testing.T) {
 		}
 		if strings.Contains(text, secret) || len(text) > 500 || !errors.Is(got, err) {
 			t.Errorf("%q tells a secret, is too long, or hides its cause", text)
+		}
+	}
+	unknown := &net.DNSError{Err: "no such host", Name: "host", IsNotFound: true}
+	for op, mirror := range map[string]bool{"push": false, "log in to": false, "pull": true, "resolve": true} {
+		text := failure(t.Context(), op, "host/x:1", "host", unknown).Error()
+		if !strings.Contains(text, "no such host: check the name") || strings.Contains(text, "--registry-mirror") != mirror {
+			t.Errorf("%s: %q", op, text)
 		}
 	}
 	if failure(t.Context(), "push", "x", "y", nil) != nil {
