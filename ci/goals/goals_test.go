@@ -22,6 +22,7 @@ func TestJudge(t *testing.T) {
 		want    string // verdict, ratio and bound
 	}{
 		"three times":                 {timed, "a\tours\t9\t\t10\na\ttheirs\t9\t\t30\n", "met; 3; "},
+		"three times, in fractions":   {timed, "a\tours\t9\t\t0.8\na\ttheirs\t9\t\t2.4\n", "met; 3; "},
 		"less than three times":       {timed, "a\tours\t9\t\t10\na\ttheirs\t9\t\t29\n", "**not met**; 2.9; "},
 		"medians of three":            {timed, "a\tours\t9\t\t10\na\tours\t9\t\t90\na\tours\t9\t\t1\na\ttheirs\t9\t\t30\n", "met; 3; "},
 		"met, whatever the tools":     {timed, "a\tours\t9\t\t10\na\ttheirs\t9\t\t30\na\ttools\t1\t\t20\n", "met; 3; 20.0 s: 1.5"},

@@ -113,5 +113,5 @@ func (e emulation) compare(t *testing.T, g *lab.Guest, kernel *lab.HostKernel, n
 		native = min(native, time.Since(from))
 	}
 	fmt.Fprintf(note, "\n%s takes %s s in the guest and %s s on this machine: %.0f times.\n", e.what, seconds(emulated), seconds(native), emulated.Seconds()/native.Seconds())
-	fmt.Fprintf(raw, "boot\t%s-guest\t%s\nboot\t%[1]s-native\t%s\n", e.name, seconds(emulated), seconds(native))
+	fmt.Fprintf(raw, "boot\t%[1]s-guest\t%[2]s\nboot\t%[1]s-native\t%[3]s\n", e.name, seconds(emulated), seconds(native))
 }
