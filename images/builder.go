@@ -27,8 +27,7 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// Builder makes images. It is safe for concurrent use: targets that share
-// a layer make it once.
+// Builder makes images. It is safe for concurrent use: targets that share a layer make it once.
 type Builder struct {
 	Planner
 	Binaries func(arch string) ([]recipe.Binary, error) // the programs that go into the entrypoint layer
