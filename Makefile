@@ -80,7 +80,7 @@ vet: ## gofmt and go vet
 	go vet ./...
 	ci/vet-clients
 
-lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck and ci/prose; go install brings what is missing
+lint: ## golangci-lint (with staticcheck, go vet, gofmt), actionlint, shellcheck; go install brings what is missing
 	GOLANGCI_LINT_VERSION=$(GOLANGCI_LINT_VERSION) ACTIONLINT_VERSION=$(ACTIONLINT_VERSION) ci/lint
 
 docs: dist/docs/node_modules/.package-lock.json ## the site of the documents, into dist/site; needs Node.js. python3 -m http.server -d dist/site shows it

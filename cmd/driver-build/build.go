@@ -47,7 +47,8 @@ func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	o.sources.AddTo(f)
 	o.sources.AddSource(f)
-	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML, OpenCL and video need; cuda: what CUDA and NVML need; cuda-tu10x, cuda-ga10x: with one firmware (default: the matrix's)")
+	f.StringVar(&o.profile, "profile", "", "full: all user-mode libraries but X; compute: what CUDA, NVML, OpenCL and video need; "+
+		"cuda: what CUDA and NVML need; cuda-tu10x, cuda-ga10x: with one firmware (default: the matrix's)")
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
 	o.programs.AddTo(f)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")

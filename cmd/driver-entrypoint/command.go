@@ -46,7 +46,8 @@ func stays(args []string) bool {
 // that stop a driver.
 func (p *program) command(patience context.Context) *cobra.Command {
 	root := p.initCommand(patience)
-	root.Use, root.Short, root.Long = "nvidia-driver", "bring the NVIDIA driver of this image up on a node", `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
+	root.Use, root.Short = "nvidia-driver", "bring the NVIDIA driver of this image up on a node"
+	root.Long = `nvidia-driver brings the driver of this image up on the node, keeps it serving, and takes it down or hands it over.
 
 Without a command it prints this text; with --accept-license alone it does what init does.`
 	root.Args = unknown

@@ -147,7 +147,8 @@ func (s *supply) compile(ctx context.Context, w node.Want) (*kbuild.Set, error) 
 	jobs, why := kbuild.Jobs(s.cfg.MaxThreads, kbuild.Limits{})
 	s.log.Info("compiling", "driver", w.Driver, "flavour", w.Flavour, "kernel", w.Release, "compiler", cc.Version, "jobs", jobs, "limit", why, "path", path)
 	set, err := kbuild.Compile(ctx, kbuild.Job{
-		Source: modulebuild.Sources(w.Driver, w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: append(s.info.PatchNames(w.Flavour), rdma...), Variables: driverinfo.MakeVariables(s.info.VGPU), Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
+		Source: modulebuild.Sources(w.Driver, w.Flavour), Driver: w.Driver, Flavour: w.Flavour, Patches: append(s.info.PatchNames(w.Flavour), rdma...),
+		Variables: driverinfo.MakeVariables(s.info.VGPU), Kernel: id, Headers: h, Compiler: cc, Jobs: jobs,
 		Modules: append(append([]string(nil), w.Modules...), w.Optional...), Optional: w.Optional,
 		Companions: modulebuild.Companions(s.info, w.Flavour, w.Companions), Work: s.work(), Log: path, Progress: modulebuild.Progress(s.log),
 	})

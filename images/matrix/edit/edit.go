@@ -109,7 +109,8 @@ func onlyAdded(before, after *matrix.Matrix, d matrix.Driver) error {
 		return errors.New("the new entry would not be one of the drivers")
 	}
 	got := after.Drivers[n]
-	if !reflect.DeepEqual(got.Archives, d.Archives) || !reflect.DeepEqual(got.Kernel, d.Kernel) || len(got.Components)+len(d.Components) > 0 && !reflect.DeepEqual(got.Components, d.Components) || !slices.Equal(got.Flavours, d.Flavours) || got.CUDA != d.CUDA || got.Debian != nil {
+	if !reflect.DeepEqual(got.Archives, d.Archives) || !reflect.DeepEqual(got.Kernel, d.Kernel) ||
+		len(got.Components)+len(d.Components) > 0 && !reflect.DeepEqual(got.Components, d.Components) || !slices.Equal(got.Flavours, d.Flavours) || got.CUDA != d.CUDA || got.Debian != nil {
 		return fmt.Errorf("the new entry would read as %+v", got)
 	}
 	rest := *after

@@ -145,7 +145,8 @@ func checkAddress(address string) (*url.URL, *dialstdio.Dialer, error) {
 	}
 	s, ok := schemes[u.Scheme]
 	if !ok {
-		return nil, nil, fmt.Errorf("the address %q of a buildkitd is of no known form: use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, podman-container://NAME, nerdctl-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd is of no known form: "+
+			"use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, podman-container://NAME, nerdctl-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
 	}
 	switch {
 	case s.needsPath && (u.Host != "" || len(u.Path) < 2):

@@ -1,10 +1,11 @@
 package depcheck
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -45,16 +46,21 @@ func TestSystemsAreData(t *testing.T) {
 	}
 }
 
-// TestPackageNames checks that no two packages have one name, so that a name in an import, a log or a
-// question means one of them. Programs are called main.
-func TestPackageNames(t *testing.T) {
+// TestSize checks that each package of the product can be read in one sitting.
+func TestSize(t *testing.T) {
 	t.Parallel()
-	seen := map[string]string{}
+	const maxFiles, maxLines = 30, 3500
 	for _, p := range packages(t) {
-		name := path.Base(p.name())
-		if other, ok := seen[name]; ok && name != "." {
-			t.Errorf("%s and %s have the name %s", p.name(), other, name)
+		if under(p.name(), "ci") {
+			continue
 		}
-		seen[name] = p.name()
+		lines := 0
+		for _, file := range p.GoFiles {
+			text := require.Value(os.ReadFile(filepath.Join(p.Dir, file)))(t)
+			lines += bytes.Count(text, []byte("\n"))
+		}
+		if len(p.GoFiles) > maxFiles || lines > maxLines {
+			t.Errorf("%s has %d files and %d lines: at most %d and %d", p.name(), len(p.GoFiles), lines, maxFiles, maxLines)
+		}
 	}
 }
