@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/images/gpulist"
-	"github.com/driver-container/driver-container/images/gpurules"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -57,27 +56,27 @@ var known = map[string]labelled{
 	"volta-blackwell-conflict": {[]device{gpu("1db1"), gpu("2901")}, "volta none none"},
 }
 
-// TestRealNFD: NFD's own PCI source and rule engine label nodes as gpurules says, for every GPU of the list
+// TestRealNFD: NFD's own PCI source and rule engine label nodes as package gpulist says, for every GPU of the list
 // and for mixed nodes.
 func TestRealNFD(t *testing.T) {
 	if os.Getenv("DRIVER_E2E") == "" {
 		t.Skip("Node Feature Discovery is built with DRIVER_E2E=1 (make e2e)")
 	}
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
-	newest := gpurules.For(m, gpulist.Unknown(0xfffe)).Branch
+	newest := gpulist.For(m, gpulist.Unknown(0xfffe)).Branch
 	nodes := maps.Clone(known)
 	for _, g := range gpulist.All() {
-		a := gpurules.For(m, g)
+		a := gpulist.For(m, g)
 		branch := a.Branch
 		if branch == "" {
-			branch = gpurules.ModulesNone
+			branch = gpulist.ModulesNone
 		}
 		number := fmt.Sprintf("%04x", g.Device)
 		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), branch, a.Modules)}
 	}
 	dir := t.TempDir()
 	var rules bytes.Buffer
-	require.NoError(t, gpurules.Write(&rules, m))
+	require.NoError(t, gpulist.Write(&rules, m))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules.Bytes(), 0o644))
 	args := []string{program(t), "rules.yaml"}
 	for name, n := range nodes {
@@ -94,12 +93,12 @@ func TestRealNFD(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &labels))
 	for name, n := range nodes {
 		l := labels[name]
-		got := strings.TrimSpace(l[gpurules.LabelGeneration] + " " + l[gpurules.LabelBranch] + " " + l[gpurules.LabelModules])
+		got := strings.TrimSpace(l[gpulist.LabelGeneration] + " " + l[gpulist.LabelBranch] + " " + l[gpulist.LabelModules])
 		if want := strings.Replace(n.want, "NEW", newest, 1); got != want {
 			t.Errorf("%s: labels %q, want %q", name, got, want)
 		}
-		if conflict := strings.HasSuffix(name, "-conflict"); (l[gpurules.LabelConflict] == "true") != conflict {
-			t.Errorf("%s: conflict label %q", name, l[gpurules.LabelConflict])
+		if conflict := strings.HasSuffix(name, "-conflict"); (l[gpulist.LabelConflict] == "true") != conflict {
+			t.Errorf("%s: conflict label %q", name, l[gpulist.LabelConflict])
 		}
 	}
 }

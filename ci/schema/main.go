@@ -20,7 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/gpurules"
+	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/survey"
@@ -60,7 +60,7 @@ var lists = map[string]struct {
 	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[survey.Checked]()},
 	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[survey.OfferedKernel]()},
 	"drivers.schema.json":       {"Branches of the driver, as driver-build drivers -o json prints them", reflect.TypeFor[releases.Coverage]()},
-	"gpus.schema.json":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpurules.Answer]()},
+	"gpus.schema.json":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpulist.Answer]()},
 	"verify.schema.json":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding]()},
 	"bundle-verify.schema.json": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding]()},
 	"doctor.schema.json":        {"Answers about this machine, as driver-build doctor -o json prints them", reflect.TypeFor[doctor.Finding]()},

@@ -13,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/gpulist"
-	"github.com/driver-container/driver-container/images/gpurules"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -41,7 +40,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 				if len(args) > 0 {
 					return session.Usagef("--node-feature-rules is about all GPUs: leave out %s", strings.Join(args, " "))
 				}
-				return gpurules.Write(a.Stdout, m)
+				return gpulist.Write(a.Stdout, m)
 			}
 			return printGPUs(a, m, args, format)
 		},
@@ -64,9 +63,9 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string) 
 	if format == "table" && len(texts) == 0 {
 		return printGenerations(a, m)
 	}
-	answers := make([]gpurules.Answer, len(gpus))
+	answers := make([]gpulist.Answer, len(gpus))
 	for i, g := range gpus {
-		answers[i] = gpurules.For(m, g)
+		answers[i] = gpulist.For(m, g)
 	}
 	if format == "json" {
 		return a.JSON(session.NewList(answers))
@@ -109,7 +108,7 @@ func findGPUs(texts []string) ([]gpulist.GPU, error) {
 func printGenerations(a *session.App, m *matrix.Matrix) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "GENERATION\tGPUS\tDRIVER\tMODULES\tLAST BRANCH\tSUCH AS")
-	for _, s := range gpurules.Summary(m) {
+	for _, s := range gpulist.Summary(m) {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.Generation, s.Count, cmp.Or(s.Driver, "-"), s.Modules, cmp.Or(s.LastBranch, "-"), s.Name)
 	}
 	return w.Flush()

@@ -1,11 +1,10 @@
-package gpurules
+package gpulist
 
 import (
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -36,7 +35,7 @@ metadata:
 spec:
   rules:
 `, objectName)
-	all := groups(m, gpulist.All())
+	all := groups(m, All())
 	for _, g := range all {
 		writeGroup(b, g)
 	}
@@ -53,7 +52,7 @@ func writeGroup(b *strings.Builder, g group) {
 	fmt.Fprintf(b, "      vars: {%s: \"true\"}\n", g.variable)
 	operator, devices := "In", g.members
 	if len(devices) == 0 {
-		operator, devices = "NotIn", gpulist.All()
+		operator, devices = "NotIn", All()
 	}
 	fmt.Fprintf(b, `      matchFeatures:
         - feature: pci.device
@@ -62,7 +61,7 @@ func writeGroup(b *strings.Builder, g group) {
             class: {op: In, value: %s}
             device:
               op: %s
-              value: [`, gpulist.Vendor, classes, operator)
+              value: [`, Vendor, classes, operator)
 	for i, d := range devices {
 		if i%perLine == 0 {
 			b.WriteString("\n                ")

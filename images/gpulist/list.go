@@ -1,10 +1,11 @@
-// Package gpulist is the list of NVIDIA's GPUs: which branches of the driver drive each of them, and with
-// which kernel modules. The list is data (gpus.tsv, which ci/gputable makes of the lists in NVIDIA's drivers
-// and of pci.ids).
+// Package gpulist is the list of NVIDIA's GPUs: which branches of the driver drive each of them, and with which
+// kernel modules. The list is data (gpus.tsv, which ci/gputable makes of the lists in NVIDIA's drivers and of
+// pci.ids). The package also says which driver of a matrix is for a GPU, and writes that down as a
+// NodeFeatureRule, with which Node Feature Discovery labels nodes before they have a driver.
 //
-// It does not know which drivers the matrix has, and nothing of the machine. The list can lack a GPU that a
-// driver supports, as NVIDIA's own lists do (the T4 in those of 525 to 555): a GPU that is not in it is
-// unknown and never refused.
+// It knows nothing of systems and kernels: the newest driver for a GPU may not compile on a node's kernel. The
+// list can lack a GPU that a driver supports, as NVIDIA's own lists do (the T4 in those of 525 to 555): a GPU
+// that is not in it is unknown and never refused.
 package gpulist
 
 import (

@@ -1,15 +1,10 @@
-// Package gpurules says which driver of a matrix is for a GPU, and writes that down as a NodeFeatureRule,
-// with which Node Feature Discovery labels nodes before they have a driver.
-//
-// It does not know systems and kernels: the newest driver for a GPU may not compile on a node's kernel.
-package gpurules
+package gpulist
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -24,7 +19,7 @@ const (
 type Answer struct {
 	ID    string `json:"id"`    // "10de:1eb8"
 	Known bool   `json:"known"` // false: the GPU is not in the list, and is taken for a new one
-	gpulist.GPU
+	GPU
 	Branch  string `json:"branch,omitempty"` // the newest branch of the matrix that drives it; none if it is missing
 	Driver  string `json:"driver,omitempty"` // the newest release of that branch
 	Modules string `json:"modules"`          // the flavours of Driver that drive it: any, open, proprietary or none
@@ -32,9 +27,9 @@ type Answer struct {
 }
 
 // For returns what a matrix has for a GPU.
-func For(m *matrix.Matrix, g gpulist.GPU) Answer {
+func For(m *matrix.Matrix, g GPU) Answer {
 	a := Answer{ID: g.ID(), GPU: g, Modules: ModulesNone}
-	_, a.Known = gpulist.Lookup(g.Device)
+	_, a.Known = Lookup(g.Device)
 	newest, _, ok := Newest(m, g)
 	if !ok {
 		a.Why = "no driver of the matrix: " + reason(g)
@@ -48,7 +43,7 @@ func For(m *matrix.Matrix, g gpulist.GPU) Answer {
 
 // Newest returns the newest driver of a matrix that drives all GPUs with modules of one flavour, and those
 // flavours. It leaves out drivers for vGPU guests. ok is false if there is none.
-func Newest(m *matrix.Matrix, gpus ...gpulist.GPU) (d matrix.Driver, flavours []string, ok bool) {
+func Newest(m *matrix.Matrix, gpus ...GPU) (d matrix.Driver, flavours []string, ok bool) {
 	for _, other := range m.Drivers {
 		if other.VGPU != "" || ok && releases.Compare(other.Version, d.Version) < 0 {
 			continue
@@ -61,21 +56,21 @@ func Newest(m *matrix.Matrix, gpus ...gpulist.GPU) (d matrix.Driver, flavours []
 }
 
 // common returns the flavours of a driver that drive all GPUs.
-func common(d matrix.Driver, gpus []gpulist.GPU) []string {
+func common(d matrix.Driver, gpus []GPU) []string {
 	return slices.DeleteFunc(slices.Clone(d.Flavours), func(flavour string) bool {
-		return slices.ContainsFunc(gpus, func(g gpulist.GPU) bool { return g.Check(d.Version, flavour) != nil })
+		return slices.ContainsFunc(gpus, func(g GPU) bool { return g.Check(d.Version, flavour) != nil })
 	})
 }
 
 // modules returns the word for the flavours of a driver that drive a GPU. A GPU that is not in the list is
 // new, and new GPUs need the open modules.
-func modules(d matrix.Driver, g gpulist.GPU) string {
-	all := common(d, []gpulist.GPU{g})
+func modules(d matrix.Driver, g GPU) string {
+	all := common(d, []GPU{g})
 	switch {
 	case len(all) == 1:
 		return all[0]
-	case g.Generation == gpulist.UnknownGeneration:
-		return gpulist.Open
+	case g.Generation == UnknownGeneration:
+		return Open
 	default:
 		return ModulesAny
 	}
@@ -92,9 +87,9 @@ func why(a Answer) string {
 		parts = append(parts, "current branches drive it")
 	}
 	switch {
-	case !slices.Contains(a.Flavours, gpulist.Proprietary):
+	case !slices.Contains(a.Flavours, Proprietary):
 		parts = append(parts, "it needs the open modules")
-	case !slices.Contains(a.Flavours, gpulist.Open):
+	case !slices.Contains(a.Flavours, Open):
 		parts = append(parts, "the open modules do not drive it")
 	}
 	if a.Lists == "" {
@@ -104,7 +99,7 @@ func why(a Answer) string {
 }
 
 // reason says why no driver drives a GPU.
-func reason(g gpulist.GPU) string {
+func reason(g GPU) string {
 	if g.LastBranch != "" {
 		return g.LastBranch + " is the last branch for it"
 	}

@@ -1,4 +1,4 @@
-package gpurules
+package gpulist
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -26,17 +25,17 @@ func embedded(t *testing.T) *matrix.Matrix {
 func TestEveryGPU(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	for _, g := range append(slices.Clone(gpulist.All()), gpulist.Unknown(0xfffe)) {
+	for _, g := range append(slices.Clone(All()), Unknown(0xfffe)) {
 		a, newest, modules := For(m, g), "", ModulesNone
 		for _, d := range m.Drivers {
-			open, proprietary := g.Check(d.Version, gpulist.Open) == nil && slices.Contains(d.Flavours, gpulist.Open), g.Check(d.Version, gpulist.Proprietary) == nil
+			open, proprietary := g.Check(d.Version, Open) == nil && slices.Contains(d.Flavours, Open), g.Check(d.Version, Proprietary) == nil
 			if d.VGPU != "" || !open && !proprietary || newest != "" && releases.Compare(d.Version, newest) < 0 {
 				continue
 			}
-			newest, modules = d.Version, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: gpulist.Open, {false, true}: gpulist.Proprietary}[[2]bool{open, proprietary}]
+			newest, modules = d.Version, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: Open, {false, true}: Proprietary}[[2]bool{open, proprietary}]
 		}
 		if !a.Known {
-			modules = gpulist.Open
+			modules = Open
 		}
 		if a.Driver != newest || a.Modules != modules || a.Why == "" || (a.Branch == "") != (newest == "") {
 			t.Errorf("%s %s: %+v; the matrix has %q (%s)", g.ID(), g.Name, a, newest, modules)
@@ -52,9 +51,9 @@ func TestAnswers(t *testing.T) {
 		0x1db1: {"580. proprietary", "the open modules do not drive it"}, 0x1eb8: {"6 any", "current branches"}, 0x2901: {"6 open", "by its chip GB100"},
 		0x0191: {" none", "no driver of the matrix: R340"}, 0x0ff2: {" none", "R367"}, 0xfffe: {"6 open", "not in the list"},
 	} {
-		g, ok := gpulist.Lookup(device)
+		g, ok := Lookup(device)
 		if !ok {
-			g = gpulist.Unknown(device)
+			g = Unknown(device)
 		}
 		a := For(m, g)
 		version, modules, _ := strings.Cut(want[0], " ")
@@ -113,10 +112,10 @@ func TestWrite(t *testing.T) {
 			seen[id] = r.Labels
 		}
 	}
-	if all := len(gpulist.All()); len(seen) != all || unknown != all {
+	if all := len(All()); len(seen) != all || unknown != all {
 		t.Errorf("%d GPUs in rules, %d that the rule for unknown GPUs excludes; the list has %d", len(seen), unknown, all)
 	}
-	for _, g := range gpulist.All() {
+	for _, g := range All() {
 		a, labels := For(m, g), seen[fmt.Sprintf("%04x", g.Device)]
 		branch := a.Branch
 		if branch == "" {
@@ -132,7 +131,7 @@ func TestWrite(t *testing.T) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	m := embedded(t)
-	all := groups(m, gpulist.All())
+	all := groups(m, All())
 	bad := conflicts(m, all)
 	for i, a := range all {
 		for _, b := range all[i+1:] {

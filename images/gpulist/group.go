@@ -1,32 +1,31 @@
-package gpurules
+package gpulist
 
 import (
 	"cmp"
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // group is all GPUs of a generation with the same last branch and flavours.
 type group struct {
-	gpulist.GPU               // one that stands for all: with the newest first branch of them
-	variable    string        // of the rule, read by the rule about conflicts: "kepler_r367"
-	members     []gpulist.GPU // none: the GPUs that are not in the list
-	branch      string        // the labels
-	modules     string
+	GPU             // one that stands for all: with the newest first branch of them
+	variable string // of the rule, read by the rule about conflicts: "kepler_r367"
+	members  []GPU  // none: the GPUs that are not in the list
+	branch   string // the labels
+	modules  string
 }
 
 // groups returns the groups in the order of their rules. A later rule overrides the labels of an earlier one,
 // so on a node with several kinds of GPUs the label is what fits all: the lowest branch, and at the same
 // branch the one flavour that is needed. Groups without a driver come first: they do not count beside GPUs
 // that have one.
-func groups(m *matrix.Matrix, all []gpulist.GPU) []group {
+func groups(m *matrix.Matrix, all []GPU) []group {
 	byKey := map[string]*group{}
 	for _, g := range all {
 		key := strings.Join(append([]string{g.Generation, g.LastBranch}, g.Flavours...), " ")
-		if g.Generation == gpulist.PreFermi {
+		if g.Generation == PreFermi {
 			key = g.Generation // whatever their branch: no driver of a matrix is as old
 		}
 		of := byKey[key]
@@ -35,11 +34,11 @@ func groups(m *matrix.Matrix, all []gpulist.GPU) []group {
 			byKey[key] = of
 		}
 		of.members = append(of.members, g)
-		if gpulist.BranchNumber(g.FirstBranch) > gpulist.BranchNumber(of.FirstBranch) {
+		if BranchNumber(g.FirstBranch) > BranchNumber(of.FirstBranch) {
 			of.GPU = g
 		}
 	}
-	byKey[""] = &group{GPU: gpulist.Unknown(0)}
+	byKey[""] = &group{GPU: Unknown(0)}
 	var sorted []group
 	for _, g := range byKey {
 		answer := For(m, g.GPU)
@@ -48,7 +47,7 @@ func groups(m *matrix.Matrix, all []gpulist.GPU) []group {
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(gpulist.BranchNumber(a.branch), gpulist.BranchNumber(b.branch)),
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
 			cmp.Compare(flavourRank(a), flavourRank(b)), -cmp.Compare(age(a.Generation), age(b.Generation)), cmp.Compare(a.variable, b.variable))
 	})
 	return sorted
@@ -64,7 +63,7 @@ type Summed struct {
 // their generation have lines of their own.
 func Summary(m *matrix.Matrix) []Summed {
 	var lines []Summed
-	for _, g := range groups(m, gpulist.All()) {
+	for _, g := range groups(m, All()) {
 		if len(g.members) > 0 {
 			lines = append(lines, Summed{Answer: For(m, g.example()), Count: len(g.members)})
 		}
@@ -76,11 +75,11 @@ func Summary(m *matrix.Matrix) []Summed {
 }
 
 // example returns the first GPU of the group in NVIDIA's lists, or else the first that has a name.
-func (g group) example() gpulist.GPU {
-	if i := slices.IndexFunc(g.members, func(m gpulist.GPU) bool { return m.Lists != "" }); i >= 0 {
+func (g group) example() GPU {
+	if i := slices.IndexFunc(g.members, func(m GPU) bool { return m.Lists != "" }); i >= 0 {
 		return g.members[i]
 	}
-	return g.members[max(0, slices.IndexFunc(g.members, func(m gpulist.GPU) bool {
+	return g.members[max(0, slices.IndexFunc(g.members, func(m GPU) bool {
 		return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved")
 	}))]
 }
@@ -89,7 +88,7 @@ func (g group) example() gpulist.GPU {
 func (g group) name() string {
 	name := strings.ReplaceAll(strings.ToLower(g.Generation), "-", "_")
 	switch usual := generationOf(g.Generation); {
-	case g.Generation == gpulist.PreFermi:
+	case g.Generation == PreFermi:
 	case g.LastBranch != usual.LastBranch:
 		name += "_" + strings.ToLower(g.LastBranch)
 	case len(g.Flavours) < len(usual.Flavours):
@@ -99,10 +98,10 @@ func (g group) name() string {
 }
 
 // generationOf returns what is usual in a generation: the last branch and the flavours of most of its GPUs.
-func generationOf(name string) gpulist.GPU {
-	count, best := map[string]int{}, gpulist.GPU{}
+func generationOf(name string) GPU {
+	count, best := map[string]int{}, GPU{}
 	most := 0
-	for _, g := range gpulist.All() {
+	for _, g := range All() {
 		if g.Generation != name {
 			continue
 		}
@@ -132,10 +131,10 @@ func flavourRank(g group) int {
 
 // age is higher for newer generations.
 func age(generation string) int {
-	if i := slices.Index(gpulist.Generations(), generation); i >= 0 {
+	if i := slices.Index(Generations(), generation); i >= 0 {
 		return i
 	}
-	return len(gpulist.Generations()) // unknown
+	return len(Generations()) // unknown
 }
 
 // conflicts returns the pairs of groups that have drivers, but none in common.
