@@ -18,7 +18,7 @@ func TestWith(t *testing.T) {
 	assert.Same(t, []driverinfo.Advisory{fault, {ID: "end-of-life-r535", Kind: driverinfo.EndOfLife, Until: "2026-06", Source: "NVIDIA, supported drivers, edition with R610"}}, got)
 	assert.Same(t, []driverinfo.Advisory{stated}, With("535.309.01", []driverinfo.Advisory{stated}))
 	assert.Same(t, []driverinfo.Advisory{{ID: "end-of-life-r396", Kind: driverinfo.EndOfLife, Source: "no release for years, NVIDIA/nvidia-installer"}}, With("396.54", nil))
-	assert.Equal(t, 0, len(With("620.70.06", nil))) // no end is known
+	assert.Equal(t, 0, len(With("615.71.09", nil))) // no end is known
 	assert.Equal(t, 0, len(With("999.1", nil)))
 }
 

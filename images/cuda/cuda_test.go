@@ -91,7 +91,6 @@ func TestRequireRefuses(t *testing.T) {
 		"12":                    "give one of 12.0, 12.1, 12.2,",
 		"12.8.1":                "give its first two numbers, 12.8",
 		"13.99":                 "no CUDA 13.99 is known: the nearest is 13.5",
-		"13.4":                  "the nearest is 13.3",
 		"99.0":                  "no CUDA 99.0 is known: the table of driver-build has 7.0 to 13.5",
 		"":                      `"" is no release of CUDA, such as 12.8`,
 		"v12.8":                 "is no release of CUDA, such as 12.8",

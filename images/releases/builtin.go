@@ -79,6 +79,8 @@ var branchSources = map[string]string{
 	"f": "NVIDIA, supported drivers, edition with R610",
 	"g": "NVIDIA/open-gpu-kernel-modules",
 	"h": "NVIDIA's redist folder",
+	"i": "NVIDIA/gpu-driver-container, 2026-02-23",
+	"j": "NVIDIA, supported drivers, edition with R620",
 }
 
 func addBranch(t *Table, row []string) error {
@@ -88,7 +90,7 @@ func addBranch(t *Table, row []string) error {
 		if !ok {
 			return fmt.Errorf("%q is no source of a branch", letter)
 		}
-		if b.EndSource == "" || slices.Contains([]string{"d", "e", "f"}, letter) { // NVIDIA's own documents count
+		if b.EndSource == "" || strings.Contains("defij", letter) { // NVIDIA's own words count
 			b.EndSource = source
 		}
 	}

@@ -46,7 +46,8 @@ func TestBuiltin(t *testing.T) {
 			}
 		}
 	}
-	assert.Equalf(t, 409, archives, "archives")
+	rows := require.Value(data.ReadFile("data/checksums.tsv"))(t)
+	assert.Equalf(t, strings.Count(string(rows), ".run\t"), archives, "archives")
 	for _, b := range table.Branches {
 		for _, r := range b.Releases {
 			for _, f := range r.Redist {
@@ -74,7 +75,7 @@ func TestAgreesWithMatrix(t *testing.T) {
 			t.Errorf("the table lacks %s", d.Version)
 		}
 		b, _ := table.Branch(d.Version)
-		if b.Kernel != d.Kernel.Min || r.Kernel != "" && r.Kernel != d.Kernel.Max {
+		if b.Kernel != "" && b.Kernel != d.Kernel.Min || r.Kernel != "" && r.Kernel != d.Kernel.Max {
 			t.Errorf("%s: kernels %s to %s, the matrix has %s to %s", d.Version, b.Kernel, r.Kernel, d.Kernel.Min, d.Kernel.Max)
 		}
 		for arch, a := range d.Archives {

@@ -35,7 +35,7 @@ func TestAddDriverReal(t *testing.T) {
 	t.Parallel()
 	text := drivercontainer.Matrix
 	for version, behind := range map[string]string{
-		"390.154": "", "418.88": "418.87.01", "535.288.02": "535.288.01", "580.178.05": "580.178.04", "620.06.00": "610.57.04", "999.1": "610.57.04",
+		"390.154": "", "418.88": "418.87.01", "535.288.02": "535.288.01", "580.178.05": "580.178.04", "620.06.00": "615.71.10", "999.1": "615.71.10",
 	} {
 		e, err := AddDriver("matrix.yaml", text, release(version), []string{"From a test."})
 		if err != nil {
