@@ -69,7 +69,7 @@ gpu: ## questions to GPUs whose driver is loaded, against nvidia-smi, as a table
 	ci/gpu/build
 	bin/gpu/gpu-check
 
-bench: build ## every table of docs/benchmarks.md, in one run; refuses a busy machine; PART=runner for one part, SHORT=1 to see that it works
+bench: build ## speed, memory and size against alternatives, as a table of goals (docs/benchmarks.md); refuses a busy machine; PART=runner for one part, SHORT=1 to see that it works
 	ci/bench
 
 fuzz: ## every fuzz target for FUZZTIME (default 30s)
@@ -95,7 +95,7 @@ pictures: driver-build programs-amd64 ## the pictures of the README from real ru
 	ci/pictures/run $(PICTURE)
 
 golden: ## rewrite the golden files, and the generated parts of the pages in docs
-	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/page ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat ./ci/tiers -update
+	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/page ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

@@ -29,7 +29,7 @@ type goal struct {
 	bound string
 }
 
-// goals are those of docs/benchmarks.md, in its order.
+// goals are the rows of the table, in its order.
 var goals = []goal{
 	{"universal image from packages, nothing but downloads cached: 3 times the Dockerfile by processor time", times, 3, processor, "s", "buildkit/universal-cold-driver-build", "buildkit/universal-cold-dockerfile", "buildkit/universal-tools"},
 	{"the same by elapsed time: 2.5 times", times, 2.5, elapsed, "s", "buildkit/universal-cold-driver-build", "buildkit/universal-cold-dockerfile", "buildkit/universal-tools"},

@@ -58,27 +58,17 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestPage writes the tables into a page, twice with the same result, and keeps a busy machine's out of it.
-func TestPage(t *testing.T) {
+// TestTables: the head, a goal and a case; the numbers of a busy machine are marked.
+func TestTables(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	page, numbers := filepath.Join(dir, "page.md"), filepath.Join(dir, "bench.tsv")
-	part := func(name string) string { return "<!-- measured by ci/goals: " + name + " -->\nold\n" + end }
-	require.NoError(t, os.WriteFile(page, []byte("# A\n"+part("goals")+"between\n"+part("cases")+"after\n"), 0o600))
-	require.NoError(t, os.WriteFile(numbers, []byte("# a machine\n"+header+"runner\tfilled\t0.5\t\t0.1\tload 0.3\nrunner\tempty\t40\t\t30\tload 0.9\n"), 0o600))
-	var out strings.Builder
-	require.NoError(t, start([]string{"-page", page, numbers}, &out))
-	first := string(require.Value(os.ReadFile(page))(t))
-	for _, want := range []string{"# A\n", "between\n", "after\n", "a machine", "| 0.50 s | 40.0 s | 80 |  | 1, 0.9 | met |", "| runner | empty | 1 | 40.00 | 30.00 |  |  | 0.9 |"} {
-		assert.Contains(t, first, want)
+	for begin, marked := range map[string]bool{"# a machine\n": false, "# busy: 40 %\n": true} {
+		numbers := filepath.Join(t.TempDir(), "bench.tsv")
+		require.NoError(t, os.WriteFile(numbers, []byte(begin+header+"runner\tfilled\t0.5\t\t0.1\tload 0.3\nrunner\tempty\t40\t\t30\tload 0.9\n"), 0o600))
+		var out strings.Builder
+		require.NoError(t, start([]string{numbers}, &out))
+		for _, want := range []string{"| 0.50 s | 40.0 s | 80 |  | 1, 0.9 | met |", "| runner | empty | 1 | 40.00 | 30.00 |  |  | 0.9 |"} {
+			assert.Contains(t, out.String(), want)
+		}
+		assert.Equal(t, marked, strings.Contains(out.String(), "**Other programs used the machine: these numbers are no results.**"))
 	}
-	assert.Equal(t, -1, strings.Index(first, "\nold\n"))
-	require.NoError(t, start([]string{"-page", page, numbers}, &out))
-	assert.Equal(t, first, string(require.Value(os.ReadFile(page))(t)))
-
-	require.NoError(t, os.WriteFile(numbers, []byte("# busy: 40 %\n"+header+"runner\tfilled\t9\t\t0.1\n"), 0o600))
-	assert.ErrorIs(t, start([]string{"-page", page, numbers}, &out), errBusy)
-	assert.Equal(t, first, string(require.Value(os.ReadFile(page))(t)))
-	require.NoError(t, start([]string{numbers}, &out))
-	assert.Contains(t, out.String(), "**Other programs used the machine: these numbers are no results.**")
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"flag"
-	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,10 +10,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/require"
 )
-
-var update = flag.Bool("update", false, "rewrite the table of docs/testing.md")
 
 const root = "../.."
 
@@ -162,34 +156,4 @@ func TestReplace(t *testing.T) {
 	table = replace(table, "b", "| b | 2 |\n")
 	table = replace(table, "a", "| a | 3 |\n")
 	assert.Same(t, heading+"| b | 2 |\n| a | 3 |\n", table)
-}
-
-// TestDocumentation keeps the table of docs/testing.md the same as tiers.yaml; -update rewrites it.
-func TestDocumentation(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	out.WriteString("| tier | what it is about | CI leaves out | what CI has instead |\n|---|---|---|---|\n")
-	escape := strings.NewReplacer("|", `\|`).Replace
-	for _, tier := range allTiers(t) {
-		name, about := "`"+tier.Name+"`", tier.About
-		if len(tier.Later) == 0 {
-			fmt.Fprintf(&out, "| %s | %s | nothing | |\n", name, about)
-		}
-		for _, test := range slices.Sorted(maps.Keys(tier.Later)) {
-			fmt.Fprintf(&out, "| %s | %s | `%s` | %s |\n", name, about, escape(test), tier.Later[test])
-			name, about = "", ""
-		}
-	}
-	const begin, end, path = "<!-- tiers: written by go test ./ci/tiers -update -->\n", "<!-- end of tiers -->", root + "/docs/testing.md"
-	text := require.Value(os.ReadFile(path))(t)
-	before, rest, ok := strings.Cut(string(text), begin)
-	have, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no %q and %q", path, begin, end)
-	}
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(before+begin+out.String()+end+after), 0o644))
-		return
-	}
-	assert.Samef(t, out.String(), have, "%s is not what tiers.yaml says (make golden rewrites it): -tiers.yaml +page", path)
 }

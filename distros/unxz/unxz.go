@@ -21,7 +21,7 @@ import (
 const patience = time.Minute
 
 // smallest is the fewest bytes of content that are worth a process: below, to start one takes more processor
-// time than it saves (ci/xzbench).
+// time than it saves.
 const smallest = 256 << 10
 
 // ErrProgram says that the program returned other bytes than the stream has, so that what was made of them is
@@ -68,8 +68,7 @@ func (d *Decoder) In(ctx context.Context, file io.ReaderAt, length int64) Open {
 }
 
 // InGo returns the content of a stream, decompressed in Go. Of the two decoders in pure Go this one is faster
-// by a third; docs/benchmarks.md has the numbers. It checks a stream's index with a running hash and does not
-// store it, and it refuses a dictionary above the bound before it allocates it.
+// by a third. It checks a stream's index with a running hash and does not store it, and it refuses a dictionary above the bound before it allocates it.
 func InGo(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
 	x, err := xz.NewReader(in, dictionary)
 	if err != nil {

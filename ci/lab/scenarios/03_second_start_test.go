@@ -16,7 +16,7 @@ import (
 
 // The second start on a node compiles nothing and copies nothing. It reads each module twice: for its
 // checksum, and when the kernel loads it. What it reads and writes does not depend on other work of the
-// emulating machine; the times are logged only, and Test26Boot measures them.
+// emulating machine; the times are logged only, and Test26Start measures the own part.
 func Test03SecondStart(t *testing.T) {
 	g := stage{alone: true, products: map[string]product{"535": d535}, modules: []modules{{d535, closed}}}.start(t)
 	first := ready(t, g, driver("535"))

@@ -51,7 +51,7 @@ func takeModules(t *testing.T, kernel *lab.HostKernel, state string) {
 
 // The first start of a thin image on a node without compiler, headers or network, as soon as the runtime has
 // unpacked the image. Nothing is compiled, the driver root takes almost no room, and nothing is written
-// outside the driver's own folders. Test26Boot measures how long it takes.
+// outside the driver's own folders.
 func Test18Precompiled(t *testing.T) {
 	lab.Gate(t)
 	kernel := lab.Kernel(t, "debian12")

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -262,6 +263,8 @@ func keep(t *testing.T, name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 
 // contains reports an error for each expression that the text does not match.
 func contains(t *testing.T, text string, expressions ...string) {
