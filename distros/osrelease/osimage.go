@@ -17,12 +17,16 @@ var osImages = []osImage{
 	{prefix: "Debian GNU/Linux ", id: "debian"},
 	{prefix: "Rocky Linux ", id: "rocky"},
 	{prefix: "AlmaLinux ", id: "almalinux"},
-	{prefix: "Red Hat Enterprise Linux CoreOS ", id: "rhcos", version: coreOSVersion},
+	// Since OpenShift 4.19 these two say ID=rhel and ID=centos, VERSION_ID=9.6 and VARIANT_ID=coreos
+	// (openshift/enhancements, rhcos/split-rhcos-into-layers.md).
+	{prefix: "Red Hat Enterprise Linux CoreOS 4", id: "rhcos", version: openShift},
+	{prefix: "Red Hat Enterprise Linux CoreOS ", id: "rhcos", version: minor},
 	{prefix: "Red Hat Enterprise Linux Server ", id: "rhel"},
 	{prefix: "Red Hat Enterprise Linux ", id: "rhel"},
 	{prefix: "Oracle Linux Server ", id: "ol"},
 	{prefix: "CentOS Linux ", id: "centos"},
-	{prefix: "CentOS Stream CoreOS ", id: "scos", version: coreOSVersion},
+	{prefix: "CentOS Stream CoreOS 4", id: "scos", version: openShift},
+	{prefix: "CentOS Stream CoreOS ", id: "centos", version: major},
 	{prefix: "CentOS Stream ", id: "centos"},
 	{prefix: "Amazon Linux ", id: "amzn", version: major},
 	{prefix: "Fedora Linux ", id: "fedora", version: major},
@@ -38,6 +42,12 @@ var osImages = []osImage{
 	{prefix: "Bottlerocket OS ", id: "bottlerocket"},
 	{prefix: "Microsoft Azure Linux ", id: "azurelinux"},
 	{prefix: "CBL-Mariner/Linux", id: "mariner"},
+	{prefix: "Alibaba Cloud Linux ", id: "alinux", version: major},
+	{prefix: "TencentOS Server ", id: "tencentos"},
+	{prefix: "TencentOS Linux ", id: "tencentos"},
+	{prefix: "VMware Photon", id: "photon"},
+	{prefix: "openEuler ", id: "openEuler"},
+	{prefix: "Kylin Linux Advanced Server ", id: "kylin", version: firstWord},
 	{prefix: "Garden Linux ", id: "gardenlinux"},
 	{prefix: "NixOS ", id: "nixos"},
 	{prefix: "Windows ", id: "windows"},
@@ -86,15 +96,19 @@ func servicePack(rest string) string {
 	return number
 }
 
-// coreOSVersion reads OpenShift's "415.92.202402201450-0": VERSION_ID is 4.15. From 4.19 on the text has the
-// version of RHEL, "9.6.20250530-0".
-func coreOSVersion(rest string) string {
+func minor(rest string) string {
 	fields := strings.Split(leadingNumber(rest), ".")
-	if minor, ok := strings.CutPrefix(fields[0], "4"); ok && minor != "" {
-		return "4." + minor
-	}
 	return strings.Join(fields[:min(len(fields), 2)], ".")
 }
+
+func firstWord(rest string) string {
+	word, _, _ := strings.Cut(rest, " ")
+	return word
+}
+
+// openShift reads "18.94.202503102036-0", what follows the first digit of OpenShift's version: VERSION_ID is
+// 4.18.
+func openShift(rest string) string { return "4." + major(rest) }
 
 // ownWays are systems for which no image of driver-build can bring a driver, by ID: why, and what does.
 var ownWays = map[string]string{
@@ -103,7 +117,7 @@ var ownWays = map[string]string{
 		"and nvidia-container-toolkit to the machine's image",
 	"bottlerocket": "Bottlerocket has the driver in its variants whose names end in -nvidia: use one of them for these nodes",
 	"rhcos": "OpenShift's nodes have no package manager of their own: if an image of RHEL serves them, add their name to its aliases in the matrix " +
-		"(aliases: [rhcos4.18])",
+		"(aliases: [rhcos4.18]; since 4.19 their RHEL counts: [rhcos9.6])",
 	"scos": "OKD's nodes have no package manager of their own: an image of CentOS Stream serves them, add their name to its aliases in the matrix " +
 		"(aliases: [scos4.18])",
 	"sle-micro":           "SUSE's Micro systems change only by transactional updates: install the driver with transactional-update",

@@ -31,6 +31,7 @@ func TestParseImage(t *testing.T) {
 		{"CentOS Linux 7 (Core)", "centos", "7", "centos7"},
 		{"CentOS Stream 9", "centos", "9", "centos9"},
 		{"CentOS Stream CoreOS 412.9.202211241749-0", "scos", "4.12", ""},
+		{"CentOS Stream CoreOS 10.0.20250510-0", "centos", "10", "centos10"},
 		{"Amazon Linux 2", "amzn", "2", "amzn2"},
 		{"Amazon Linux 2023", "amzn", "2023", "amzn2023"},
 		{"Amazon Linux 2023.6.20241121", "amzn", "2023", "amzn2023"},
@@ -47,6 +48,11 @@ func TestParseImage(t *testing.T) {
 		{"Bottlerocket OS 1.20.3 (aws-k8s-1.30-nvidia)", "bottlerocket", "1.20.3", ""},
 		{"Microsoft Azure Linux 3.0", "azurelinux", "3.0", "azurelinux3.0"},
 		{"CBL-Mariner/Linux", "mariner", "", ""},
+		{"Alibaba Cloud Linux 3.2104 U12 (OpenAnolis Edition)", "alinux", "3", ""},
+		{"TencentOS Server 3.1 (Final)", "tencentos", "3.1", ""},
+		{"VMware Photon OS/Linux", "photon", "", ""},
+		{"openEuler 22.03 (LTS-SP2)", "openEuler", "22.03", ""},
+		{"Kylin Linux Advanced Server V10 (Lance)", "kylin", "V10", ""},
 		{"Windows Server 2022 Datacenter", "windows", "", ""},
 	} {
 		id, version, ok := ParseImage(c.text)
@@ -64,6 +70,18 @@ func TestParseImage(t *testing.T) {
 			t.Errorf("%q is %s %s", text, id, version)
 		}
 	}
+}
+
+// TestAdvice: the row that is named as near exists, and is none of the system itself.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	for _, u := range unserved {
+		_, err := distros.Lookup(u.near)
+		assert.NoErrorf(t, err, "near %s %s", u.id, u.version)
+		assert.Containsf(t, Advice(u.id, u.version+"9"), u.near+" is near: add aliases: ["+u.id, "%s %s", u.id, u.version)
+		assert.Equalf(t, "", OwnWay(u.id), "%s has a way of its own", u.id)
+	}
+	assert.Containsf(t, Advice("haiku", "1"), "driver-build list", "a system that is not known")
 }
 
 // TestOwnWays: systems with a way of their own are none that images are made for.

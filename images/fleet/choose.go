@@ -60,6 +60,8 @@ func (c *chooser) answer(n *nodes.Node) answer {
 	switch g := n.GPUs; {
 	case n.ID == "windows":
 		return answer{code: OwnWay, reason: osrelease.OwnWay(n.ID)}
+	case distros.ParseRelease(n.Kernel).Flavour == "tegra":
+		return answer{code: Jetson, reason: "Jetson's system has the driver of its GPU, and no other one drives it"}
 	case g.Presence == nodes.Absent && n.Fault == "":
 		return answer{code: NoGPU, reason: "no GPU of NVIDIA"}
 	case g.Presence == nodes.Unknown && n.Fault == "":
@@ -70,8 +72,10 @@ func (c *chooser) answer(n *nodes.Node) answer {
 		return answer{code: GPUUnsupported, reason: "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none"}
 	case g.HostDriver:
 		return answer{code: HostDriver, reason: "its system has a driver already (nvidia.com/gpu.deploy.driver=pre-installed)"}
+	case g.Machines != "":
+		return answer{code: ForMachines, reason: "its GPUs are for virtual machines (nvidia.com/gpu.workload.config=" + g.Machines + ")"}
 	}
-	key := fmt.Sprintf("%q", []any{n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, n.GPUs.Devices, n.GPUs.Product, n.GPUs.Branch, n.GPUs.Modules})
+	key := fmt.Sprintf("%q", []any{n.ID, n.VersionID, n.OSImage, n.Arch, n.Kernel, n.GPUs.Devices, n.GPUs.Product, n.GPUs.Branch, n.GPUs.Modules, n.GPUs.VGPU})
 	a, ok := c.known[key]
 	if !ok {
 		a = c.decide(n)
@@ -87,6 +91,12 @@ func (c *chooser) decide(n *nodes.Node) answer {
 		return no
 	}
 	candidates := c.candidates(system.ID, n.Arch)
+	if n.GPUs.VGPU {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), func(t matrix.Target) bool { return t.Driver.VGPU == "" })
+		if len(candidates) == 0 {
+			return answer{code: VGPUGuest, reason: "its GPU is a vGPU, which only a driver of NVIDIA vGPU drives: name one of the matrix with --driver"}
+		}
+	}
 	if len(candidates) == 0 {
 		return answer{code: NoDriver, reason: fmt.Sprintf("no driver that may be chosen%s is made for %s on %s", c.suffix(), system.ID, n.Arch)}
 	}
@@ -146,7 +156,7 @@ func (c *chooser) system(n *nodes.Node) (matrix.System, answer) {
 		if n.ID == "" {
 			text = fmt.Sprintf("%.80q", n.OSImage)
 		}
-		return matrix.System{}, answer{code: SystemUnknown, reason: fmt.Sprintf("its system %s is not known: driver-build list shows the systems there are", text)}
+		return matrix.System{}, answer{code: SystemUnknown, reason: fmt.Sprintf("its system %s is not known: %s", text, osrelease.Advice(n.ID, n.VersionID))}
 	}
 	for _, s := range c.matrix.Systems {
 		if s.ID == d.ID() {

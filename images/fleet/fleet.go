@@ -85,6 +85,9 @@ const (
 	BadReport      = "bad-report"      // what it says of itself cannot be true, or is incomplete
 	HostDriver     = "host-driver"     // its system has a driver
 	OwnWay         = "own-way"         // its system brings drivers its own way
+	Jetson         = "jetson"          // its system is NVIDIA's for Jetson, which has the driver
+	ForMachines    = "for-machines"    // its GPUs are for virtual machines
+	VGPUGuest      = "vgpu-guest"      // it is a guest with a vGPU, and no driver for guests may be chosen
 	SystemUnknown  = "system-unknown"  // no image of the matrix is for its system
 	NoDriver       = "no-driver"       // the matrix has none for its system and architecture
 	GPUUnsupported = "gpu-unsupported" // no driver for its system drives the GPU

@@ -125,7 +125,7 @@ func chooses(p *fleet.Plan, pool fleet.Pool, n nodes.Node) bool {
 			return false
 		}
 	}
-	return !p.NFD || slices.ContainsFunc(nodes.ChartLabels, func(key string) bool { return n.Labels[key] == "true" })
+	return nodes.ByChart(n.Labels, p.NFD)
 }
 
 // TestBranchLabel: the label of driver-build gpus is a limit only where a generation ends.

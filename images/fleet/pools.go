@@ -33,7 +33,7 @@ type draft struct {
 func (p *Plan) choosePools(all []nodes.Node, answers []answer, precompiled bool) {
 	d := &partition{all: all, answers: answers, taken: map[int]bool{}}
 	served := d.served(nil)
-	d.nfd = slices.ContainsFunc(served, func(i int) bool { return byChart(all[i].Labels) })
+	d.nfd = slices.ContainsFunc(served, func(i int) bool { return nodes.HasChartLabel(all[i].Labels) })
 	p.NFD = d.nfd
 	d.refuseUnlabelled(served, precompiled)
 	for _, b := range d.bases(precompiled) {
@@ -109,11 +109,6 @@ func (d *partition) served(some []int) (found []int) {
 	return slices.DeleteFunc(slices.Clone(some), func(i int) bool { return d.answers[i].code != "" })
 }
 
-// byChart reports whether the chart's own rule finds a node.
-func byChart(labels map[string]string) bool {
-	return slices.ContainsFunc(nodes.ChartLabels, func(key string) bool { return labels[key] == "true" })
-}
-
 // refuse takes the driver from a node.
 func (d *partition) refuse(i int, code, format string, args ...any) {
 	d.answers[i] = answer{code: code, reason: fmt.Sprintf(format, args...)}
@@ -126,7 +121,7 @@ func (d *partition) refuseUnlabelled(served []int, precompiled bool) {
 		n := &d.all[i]
 		kernel := n.Labels[nodes.LabelKernel]
 		switch {
-		case d.nfd && !byChart(n.Labels), systems && n.Labels[nodes.LabelOSID] == "":
+		case d.nfd && !nodes.HasChartLabel(n.Labels), systems && n.Labels[nodes.LabelOSID] == "":
 			d.refuse(i, NotLabelled, "node feature discovery has not labelled it yet: ask again later")
 		case !d.nfd && n.GPUs.Label == "":
 			d.refuse(i, NotLabelled, "no label says that it has a GPU: install node feature discovery")
@@ -212,7 +207,7 @@ func (d *partition) matching(sel map[string]string, some []int) (found []int) {
 	}
 	for _, i := range some {
 		labels := d.all[i].Labels
-		ok := !d.nfd || byChart(labels)
+		ok := nodes.ByChart(labels, d.nfd)
 		for key, value := range sel {
 			got, has := labels[key]
 			ok = ok && has && got == value

@@ -35,6 +35,7 @@ metadata:
 spec:
   rules:
 `, objectName)
+	writeDevices(b)
 	all := groups(m, All())
 	for _, g := range all {
 		writeGroup(b, g)
@@ -42,6 +43,24 @@ spec:
 	writeConflicts(b, conflicts(m, all))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeDevices writes the rule for the labels of PCI devices, which a configuration of Node Feature Discovery
+// may make, or make without the vendor alone (deviceLabelFields): the chart wants the vendor's, and
+// driver-build fleet the device's.
+func writeDevices(b *strings.Builder) {
+	fmt.Fprintf(b, `    - name: nvidia-driver.devices
+      labels:
+        feature.node.kubernetes.io/pci-%04x.present: "true"
+      labelsTemplate: |
+        {{ range .pci.device }}feature.node.kubernetes.io/pci-{{ .class }}_{{ .vendor }}_{{ .device }}.present=true
+        {{ end }}
+      matchFeatures:
+        - feature: pci.device
+          matchExpressions:
+            vendor: {op: In, value: ["%04x"]}
+            class: {op: In, value: %s}
+`, Vendor, Vendor, classes)
 }
 
 func writeGroup(b *strings.Builder, g group) {

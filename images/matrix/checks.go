@@ -26,7 +26,7 @@ var (
 	debianShape    = regexp.MustCompile(`^[A-Za-z0-9.+~:-]{1,128}$`) // Debian policy 5.6.12
 	suiteShape     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$`)
 	// The bound is the same as in package driverinfo.
-	aliasShape   = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`)
+	aliasShape   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`)
 	patternShape = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*(\.\*)?$`)
 )
 

@@ -110,8 +110,8 @@ func chooses(t *testing.T, pod *corev1.PodSpec, node map[string]string) bool {
 	for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		all := labels.NewSelector()
 		for _, e := range term.MatchExpressions {
-			assert.Equalf(t, corev1.NodeSelectorOpIn, e.Operator, "the chart's operator")
-			all = all.Add(*require.Value(labels.NewRequirement(e.Key, selection.In, e.Values))(t))
+			operator := map[corev1.NodeSelectorOperator]selection.Operator{corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn}[e.Operator]
+			all = all.Add(*require.Value(labels.NewRequirement(e.Key, operator, e.Values))(t))
 		}
 		if all.Matches(labels.Set(node)) {
 			return true

@@ -134,10 +134,15 @@ readinessProbe:
      other namespaces and the GPU Operator. Input: root. */}}
 {{- define "nvidia-driver.affinity" -}}
 {{- $affinity := deepCopy .Values.affinity -}}
-{{- if and .Values.nfd.enabled (not $affinity.nodeAffinity) -}}
-  {{- $terms := list -}}
-  {{- range $label := list "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "nvidia.com/gpu.present" -}}
-    {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")))) -}}
+{{- if not $affinity.nodeAffinity -}}
+  {{- /* The GPU Operator's label for nodes whose GPUs virtual machines get. */ -}}
+  {{- $containers := dict "key" "nvidia.com/gpu.workload.config" "operator" "NotIn" "values" (list "vm-passthrough" "vm-vgpu") -}}
+  {{- $terms := list (dict "matchExpressions" (list $containers)) -}}
+  {{- if .Values.nfd.enabled -}}
+    {{- $terms = list -}}
+    {{- range $label := list "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "nvidia.com/gpu.present" -}}
+      {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")) $containers)) -}}
+    {{- end -}}
   {{- end -}}
   {{- $_ := set $affinity "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) -}}
 {{- end -}}

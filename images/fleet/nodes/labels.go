@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,15 +25,6 @@ const (
 	LabelKernelMinor = nfd + "kernel-version.minor"
 )
 
-// clouds are labels by which the clouds' own node groups and machine types can be told apart.
-var clouds = []string{
-	"cloud.google.com/gke-accelerator", "cloud.google.com/gke-nodepool", "cloud.google.com/gke-os-distribution",
-	"eks.amazonaws.com/nodegroup", "k8s.amazonaws.com/accelerator",
-	"karpenter.k8s.aws/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-manufacturer", "karpenter.sh/nodepool",
-	"kubernetes.azure.com/accelerator", "kubernetes.azure.com/agentpool", "kubernetes.azure.com/os-sku", "accelerator", "agentpool",
-	"node.openshift.io/os_id", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
-}
-
 // kept says whether a label counts: for a decision, or because a selector may need it.
 func kept(key string) bool {
 	switch {
@@ -42,7 +34,7 @@ func kept(key string) bool {
 		name := key[len(nfd):]
 		return strings.HasPrefix(name, "pci-") || strings.HasPrefix(name, "system-os_release.") || strings.HasPrefix(name, "kernel-version.")
 	}
-	return slices.Contains(clouds, key)
+	return ofCloud(key)
 }
 
 // Presence says whether a node has a GPU.
@@ -58,23 +50,35 @@ const (
 // GPUs is what is known of the GPUs of a machine.
 type GPUs struct {
 	Presence Presence
-	// Label is a label that only nodes with a GPU have; "" if the chart's own rule finds the node, and
-	// for hosts.
+	// Label is a label that only nodes with a GPU have, with its value; "" if the chart's own rule finds the
+	// node, and for hosts.
 	Label   string
 	Devices []uint16 // PCI numbers, rising; nil if they are not known
-	Product string   // name of the GPUs, where GPU feature discovery has labelled the node
+	Product string   // name of the GPUs, from GPU feature discovery or a cloud
 	// Branch and Modules are what the rules of driver-build gpus put on the node: "R470", "open".
 	Branch, Modules string
-	HostDriver      bool // the node has a driver that no container brought
+	HostDriver      bool   // the node has a driver that no container brought
+	VGPU            bool   // the node is a virtual machine with a vGPU
+	Machines        string // the virtual machines that get the GPUs, and no container does: "vm-passthrough"
 }
 
-// ChartLabels are labels of which the chart wants one to be "true".
-var ChartLabels = []string{nfd + "pci-10de.present", nfd + "pci-0302_10de.present", nfd + "pci-0300_10de.present", "nvidia.com/gpu.present"}
+// chartLabels are labels of which the chart wants one to be "true".
+var chartLabels = []string{nfd + "pci-10de.present", nfd + "pci-0302_10de.present", nfd + "pci-0300_10de.present", "nvidia.com/gpu.present"}
 
-// gpuLabels are labels of clouds that only nodes with NVIDIA's GPUs have, with the value; "": any.
-var gpuLabels = []struct{ key, value string }{
-	{"cloud.google.com/gke-accelerator", ""}, {"karpenter.k8s.aws/instance-gpu-name", ""}, {"karpenter.k8s.aws/instance-gpu-manufacturer", "nvidia"},
-	{"k8s.amazonaws.com/accelerator", ""}, {"kubernetes.azure.com/accelerator", "nvidia"}, {"accelerator", "nvidia"},
+// HasChartLabel reports whether a node has a label by which the chart finds nodes with a GPU.
+func HasChartLabel(labels map[string]string) bool {
+	return slices.ContainsFunc(chartLabels, func(key string) bool { return labels[key] == "true" })
+}
+
+// labelWorkload is a label of the GPU Operator: what the GPUs of a node are for.
+const labelWorkload = "nvidia.com/gpu.workload.config"
+
+// forMachines are its values for virtual machines. The chart's pods stay off such nodes.
+var forMachines = []string{"vm-passthrough", "vm-vgpu"}
+
+// ByChart reports whether the chart's affinity chooses a node; discovery is its value nfd.enabled.
+func ByChart(labels map[string]string, discovery bool) bool {
+	return (!discovery || HasChartLabel(labels)) && !slices.Contains(forMachines, labels[labelWorkload])
 }
 
 // Driver returns the version of the driver that serves the node, as the driver's own labels say, or those of
@@ -83,41 +87,48 @@ func (n *Node) Driver() string {
 	return cmp.Or(n.Labels["nvidia.com/driver.version.full"], n.Labels["nvidia.com/cuda.driver-version.full"])
 }
 
+// vgpuProduct is the end of the name of a vGPU, its memory and kind: "NVIDIA-A10-24Q".
+var vgpuProduct = regexp.MustCompile(`-[0-9]+[ABCQ]$`)
+
 // gpusOf reads the labels of a node. capacity is what its device plugin has announced.
 func gpusOf(labels map[string]string, capacity jsontext.Value) GPUs {
 	g := GPUs{
 		Product: labels["nvidia.com/gpu.product"], Branch: labels["nvidia.com/driver.branch"], Modules: labels["nvidia.com/driver.modules"],
 		HostDriver: labels["nvidia.com/gpu.deploy.driver"] == "pre-installed",
 	}
+	g.VGPU = labels["nvidia.com/vgpu.present"] == "true" || vgpuProduct.MatchString(g.Product)
+	if kind := labels[labelWorkload]; slices.Contains(forMachines, kind) {
+		g.Machines = kind
+	}
 	looked := false
 	for key, value := range labels {
-		if strings.HasPrefix(key, nfd) {
-			looked = true
-		}
+		looked = looked || strings.HasPrefix(key, nfd)
 		device, gpu := pciDevice(key)
 		if !gpu || value != "true" {
 			continue
 		}
-		g.Presence = Present
-		if device != 0 {
+		if g.Presence = Present; device != 0 {
 			g.Devices = append(g.Devices, device)
+		}
+		if g.Label == "" || key < g.Label { // no rule can name the beginning of a label
+			g.Label = key
 		}
 	}
 	slices.Sort(g.Devices)
 	g.Devices = slices.Compact(g.Devices)
-	for _, key := range ChartLabels {
-		if labels[key] == "true" {
-			g.Presence = Present
-			return g
+	for _, c := range slices.Backward(cloudGPUs) { // the first one counts
+		if !c.in(labels) {
+			continue
+		}
+		g.Presence, g.Label = Present, c.key
+		if c.names && labels["nvidia.com/gpu.product"] == "" {
+			g.Product = cloudName(labels[c.key])
 		}
 	}
-	for _, l := range gpuLabels {
-		if value, ok := labels[l.key]; ok && (value == l.value || l.value == "" && value != "") {
-			g.Presence, g.Label = Present, l.key
-			return g
-		}
-	}
-	switch announced := strings.Trim(string(capacity), `"`); {
+	announced := strings.Trim(string(capacity), `"`)
+	switch {
+	case HasChartLabel(labels):
+		g.Presence, g.Label = Present, ""
 	case g.Presence == Present:
 	case announced != "" && announced != "0" && announced != "null":
 		g.Presence = Present

@@ -176,8 +176,10 @@ func (n *Node) complete() {
 	if id, ok := n.Labels[LabelOSID]; ok {
 		n.ID, n.VersionID = id, n.Labels[LabelOSVersion]
 	}
-	// Garden Linux has no VERSION_ID, and its values for the GPU Operator set this label to 0.
-	if id, version, ok := osrelease.ParseImage(n.OSImage); ok && (n.ID == "" || n.ID == id && (n.VersionID == "" || n.VersionID == "0")) {
+	// Garden Linux has no VERSION_ID, and its values for the GPU Operator set this label to 0. A system with a
+	// way of its own, such as RHEL CoreOS, may have the ID of the one that it is made of.
+	if id, version, ok := osrelease.ParseImage(n.OSImage); ok &&
+		(n.ID == "" || n.ID == id && (n.VersionID == "" || n.VersionID == "0") || n.ID != id && osrelease.OwnWay(id) != "") {
 		n.ID, n.VersionID = id, version
 	}
 	for _, text := range []struct{ what, value string }{{"system", n.OSImage}, {"architecture", n.Arch}, {"ID of the system", n.ID}, {"version of the system", n.VersionID}} {

@@ -1,0 +1,150 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/fleet"
+	"github.com/driver-container/driver-container/images/fleet/nodes"
+)
+
+// shape is a node of Ubuntu 22.04 on amd64, except for what a test sets.
+type shape struct {
+	labels        map[string]string
+	image, kernel string
+}
+
+// decide makes the plan of a cluster with these nodes, which are called a, b and so on.
+func decide(t *testing.T, shapes ...shape) *fleet.Plan {
+	t.Helper()
+	var items []string
+	for i, s := range shapes {
+		labels := map[string]string{"kubernetes.io/arch": "amd64"}
+		for key, value := range s.labels {
+			labels[key] = value
+		}
+		if s.image == "" {
+			s.image, s.kernel = "Ubuntu 22.04.5 LTS", "5.15.0-122-generic"
+		}
+		items = append(items, fmt.Sprintf(`{"metadata": {"name": "%c", "labels": %s},
+			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": %q, "osImage": %q}}}`,
+			'a'+i, require.Value(json.Marshal(labels))(t), s.kernel, s.image))
+	}
+	all := require.Value(nodes.Read(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
+	p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+	checkPlan(t, all, p)
+	return p
+}
+
+// place returns the driver of a plan's only pool, and the code of its only reason.
+func place(p *fleet.Plan) string {
+	var words []string
+	for _, pool := range p.Pools {
+		words = append(words, pool.Driver)
+	}
+	for _, w := range p.Without {
+		words = append(words, w.Code)
+	}
+	return strings.Join(words, " ")
+}
+
+// TestNodesOfTheirOwn: what is no node for an ordinary driver gets none, with a reason of its own.
+func TestNodesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const gpu, workload, product = "nvidia.com/gpu.present", "nvidia.com/gpu.workload.config", "nvidia.com/gpu.product"
+	with := func(key, value string) map[string]string { return map[string]string{gpu: "true", key: value} }
+	plain := with(gpu, "true")
+	rhel := map[string]string{
+		gpu: "true", nodes.LabelOSID: "rhel", nodes.LabelOSVersion: "9.6", nodes.LabelOSMajor: "9",
+	}
+	for name, c := range map[string]struct {
+		labels        map[string]string
+		image, kernel string // "": Ubuntu 22.04
+		want, why     string
+	}{
+		"ordinary":            {plain, "", "", "595.91.07", ""},
+		"for containers":      {with(workload, "container"), "", "", "595.91.07", ""},
+		"passed through":      {with(workload, "vm-passthrough"), "", "", fleet.ForMachines, "vm-passthrough"},
+		"a host of vGPUs":     {with(workload, "vm-vgpu"), "", "", fleet.ForMachines, "vm-vgpu"},
+		"a vGPU":              {with("nvidia.com/vgpu.present", "true"), "", "", fleet.VGPUGuest, "--driver"},
+		"a vGPU, by its name": {with(product, "NVIDIA-A10-24Q"), "", "", fleet.VGPUGuest, "--driver"},
+		"Jetson":              {plain, "Ubuntu 22.04.5 LTS", "5.15.148-tegra", fleet.Jetson, "Jetson"},
+		"OpenShift 4.18": {plain, "Red Hat Enterprise Linux CoreOS 418.94.202503102036-0", "5.14.0-427.60.1.el9_4.x86_64",
+			fleet.OwnWay, "rhcos4.18"},
+		"OpenShift 4.19": {rhel, "Red Hat Enterprise Linux CoreOS 9.6.20250530-0 (Plow)", "5.14.0-570.21.1.el9_6.x86_64",
+			fleet.OwnWay, "rhcos9.6"},
+		"CBL-Mariner": {plain, "CBL-Mariner/Linux", "5.15.186.1-1.cm2", fleet.SystemUnknown, "azurelinux3.0"},
+		"Alibaba Cloud Linux": {plain, "Alibaba Cloud Linux 3.2104 U12 (OpenAnolis Edition)", "5.10.134-19.1.al8.x86_64",
+			fleet.SystemUnknown, "rocky8 is near: add aliases: [alinux3]"},
+		"TencentOS":      {plain, "TencentOS Server 3.1 (Final)", "5.4.119-19.0009.54", fleet.SystemUnknown, "[tencentos3.1]"},
+		"Photon":         {plain, "VMware Photon OS/Linux", "6.1.115-1.ph5", fleet.SystemUnknown, "debian12 is near"},
+		"openEuler":      {plain, "openEuler 22.03 (LTS-SP2)", "5.10.0-153.oe2203sp2.x86_64", fleet.SystemUnknown, "[openEuler22.03]"},
+		"Kylin":          {plain, "Kylin Linux Advanced Server V10 (Lance)", "4.19.90-52.ky10.x86_64", fleet.SystemUnknown, "[kylinV10]"},
+		"Ubuntu 25.10":   {plain, "Ubuntu 25.10", "6.17.0-8-generic", fleet.SystemUnknown, "only LTS releases have images"},
+		"another system": {plain, "Haiku R1", "1.0", fleet.SystemUnknown, "driver-build list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := decide(t, shape{c.labels, c.image, c.kernel})
+			assert.Equalf(t, c.want, place(p), "driver or reason")
+			for _, w := range p.Without {
+				assert.Containsf(t, w.Reason, c.why, "the reason")
+			}
+		})
+	}
+	beside := decide(t, shape{labels: plain}, shape{labels: with(workload, "vm-passthrough")})
+	assert.Equalf(t, "595.91.07 "+fleet.ForMachines, place(beside), "a node beside one whose GPUs are passed through")
+}
+
+// TestCloudNames has the values of clouds' labels that name a GPU, from their documents: the driver is one
+// that drives it.
+func TestCloudNames(t *testing.T) {
+	t.Parallel()
+	const (
+		google, karpenter, auto = "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name"
+		azure, autoscaler       = "karpenter.azure.com/sku-gpu-name", "k8s.amazonaws.com/accelerator"
+	)
+	for _, c := range []struct{ driver, key, values string }{
+		{"470.256.02", google, "nvidia-tesla-k80"},
+		{"470.256.02", autoscaler, "nvidia-tesla-k80"},
+		{"580.173.02", google, "nvidia-tesla-p4 nvidia-tesla-p100 nvidia-tesla-v100"},
+		{"580.173.02", karpenter, "v100 m60"},
+		{"580.173.02", auto, "v100"},
+		{"580.173.02", azure, "V100 P100 M60"},
+		{"580.173.02", autoscaler, "nvidia-tesla-v100 v100"},
+		{"595.91.07", google, "nvidia-tesla-t4 nvidia-tesla-a100 nvidia-a100-80gb nvidia-l4 nvidia-h100-80gb"},
+		{"595.91.07", google, "nvidia-h100-mega-80gb nvidia-h200-141gb"},
+		{"595.91.07", karpenter, "t4 t4g a10g a100 l4 l40s h100 h200"},
+		{"595.91.07", auto, "l40s"},
+		{"595.91.07", azure, "T4 A10 A100 H100 H200"},
+		{"595.91.07 open", google, "nvidia-b200 nvidia-gb200 nvidia-rtx-pro-6000"},
+		{"595.91.07 open", karpenter, "b200 b300 rtx-pro-4500 rtx-pro-server-6000"},
+		{"595.91.07 open", azure, "RTXPRO6000BSE GB200 GB300"},
+	} {
+		for value := range strings.FieldsSeq(c.values) {
+			p := decide(t, shape{labels: map[string]string{c.key: value}})
+			got := place(p)
+			if len(p.Pools) == 1 && p.Pools[0].KernelModuleType == "open" {
+				got += " open"
+			}
+			assert.Equalf(t, c.driver, got, "%s=%s: %v", c.key, value, p.Without)
+		}
+	}
+	amd := decide(t, shape{labels: map[string]string{karpenter: "radeon-pro-v520", "karpenter.k8s.aws/instance-gpu-manufacturer": "amd"}})
+	assert.Equalf(t, fleet.GPUUnknown, place(amd), "a GPU of AMD")
+}
+
+// TestDeviceLabels: with deviceLabelFields: [class, vendor, device] node feature discovery makes no label that
+// the chart's affinity knows. The pools choose by these labels then, without the affinity.
+func TestDeviceLabels(t *testing.T) {
+	t.Parallel()
+	t4, none := map[string]string{nfd + "pci-0302_10de_1eb8.present": "true"}, map[string]string{nfd + "pci-0200_8086_1521.present": "true"}
+	p := decide(t, shape{labels: t4}, shape{labels: t4}, shape{labels: none})
+	assert.Equalf(t, "595.91.07 "+fleet.NoGPU, place(p), "the plan")
+	assert.Equalf(t, false, p.NFD, "nfd.enabled")
+	assert.Equalf(t, "true", p.Pools[0].NodeSelector[nfd+"pci-0302_10de_1eb8.present"], "the selector")
+}
