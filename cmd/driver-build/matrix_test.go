@@ -58,7 +58,7 @@ func TestAddDriver(t *testing.T) {
 	u := newUser(t)
 	r, text := u.add(t, "580.159.04 --dry-run")
 	r.Want(t, 0)
-	goldentest.Compare(t, "testdata/add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,6 \+[0-9]+,27 @@`).ReplaceAllString(strings.ReplaceAll(r.Stdout, u.Dir, "DIR"), "@@ PLACE @@"))
+	goldentest.Compare(t, "testdata/add-driver.diff", regexp.MustCompile(`@@ -[0-9]+,0 \+[0-9]+,21 @@`).ReplaceAllString(strings.ReplaceAll(r.Stdout, u.Dir, "DIR"), "@@ PLACE @@"))
 	kept(t, text)
 	r, text = u.add(t, "580.159.04")
 	r.Want(t, 0)
@@ -127,6 +127,17 @@ func TestAddDriverSources(t *testing.T) {
 	r, text = u.add(t, "535.400.01 --download --index "+u.URL+"/index --url "+u.URL+name+" --releases none")
 	r.Want(t, 0)
 	assert.Contains(t, text, "/index, which names somebody, somebody else, and a download; added")
+	// A list of names alone: beside the list on a server, else where NVIDIA has most archives.
+	line := sum + "  NVIDIA-Linux-x86_64-535.400.01.run\n"
+	u.Put("/mirror/sums", []byte(line))
+	for index, address := range map[string]string{
+		u.URL + "/mirror/sums":  u.URL + "/mirror/NVIDIA-Linux-x86_64-535.400.01.run",
+		u.file(t, "sums", line): "https://us.download.nvidia.com/XFree86/Linux-x86_64/535.400.01/NVIDIA-Linux-x86_64-535.400.01.run",
+	} {
+		r, text = u.add(t, "535.400.01 --releases none --index "+index)
+		r.Want(t, 0)
+		assert.Equal(t, address, entry(t, text, "535.400.01").Archives["amd64"].URL)
+	}
 	// Sources that disagree are refused.
 	for _, wrong := range []string{strings.Repeat("0", 64) + "  NVIDIA-Linux-x86_64-535.400.01.run\n", "535.400.01\tamd64\t/x.run\t" + sum + "\t20\n"} {
 		u.Put("/index", []byte(wrong))

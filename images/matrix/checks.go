@@ -67,6 +67,11 @@ func driverVersion(s string) string {
 	return ""
 }
 
+// driverRange accepts an end of a range of drivers.
+func driverRange(s string) string {
+	return shape(driverLimit, "is no driver version and no branch, such as 535")(s)
+}
+
 func kernelSeries(s string) string {
 	return shape(kernelShape, "is no kernel series, such as 5.15")(s)
 }

@@ -50,9 +50,9 @@ func (c Companion) misfit(t Target) string {
 	switch {
 	case !slices.Contains(c.Archs, t.Arch):
 		return "is not made for " + t.Arch
-	case c.From != "" && compareVersions(t.Driver.Version, c.From) < 0:
+	case c.From != "" && CompareVersions(t.Driver.Version, c.From) < 0:
 		return "needs driver " + c.From + " or newer"
-	case c.Below != "" && compareVersions(t.Driver.Version, c.Below) >= 0:
+	case c.Below != "" && CompareVersions(t.Driver.Version, c.Below) >= 0:
 		return "needs a driver below " + c.Below
 	case len(c.Flavours) > 0 && !slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(t.Flavours, f) }):
 		return "needs the " + strings.Join(c.Flavours, " or ") + " modules"
@@ -77,7 +77,7 @@ func (m *Matrix) companions(t Target, names []string) (fitting []Companion, miss
 			}
 			if misfit := c.misfit(t); misfit != "" {
 				why = append(why, c.Version+" "+misfit)
-			} else if best < 0 || compareVersions(c.Version, m.Companions[best].Version) > 0 {
+			} else if best < 0 || CompareVersions(c.Version, m.Companions[best].Version) > 0 {
 				best = i
 			}
 		}
@@ -104,8 +104,8 @@ var (
 	driverLimit      = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){0,2}$`)
 )
 
-// compareVersions compares versions of dots and numbers, whose form was checked.
-func compareVersions(a, b string) int {
+// CompareVersions compares versions of dots and numbers, whose form was checked: 418.87.1 equals 418.87.01.
+func CompareVersions(a, b string) int {
 	x, errX := goversion.NewVersion(a)
 	y, errY := goversion.NewVersion(b)
 	if errX != nil || errY != nil {
@@ -116,7 +116,6 @@ func compareVersions(a, b string) int {
 
 // companion reads one entry of companions.
 func (d *decoder) companion(to *Companion, n *yaml.Node) {
-	limit := shape(driverLimit, "is no driver version and no branch, such as 535")
 	d.mapping(n, "a companion",
 		key{name: "name", required: true, read: d.text("name", &to.Name, oneOf(driverinfo.Companions()))},
 		key{name: "version", required: true, read: d.text("version", &to.Version, shape(companionVersion, "is no version, such as 2.13.5"))},
@@ -137,8 +136,8 @@ func (d *decoder) companion(to *Companion, n *yaml.Node) {
 		key{name: "archs", read: d.texts("archs", &to.Archs, oneOf(knownArchs))},
 		key{name: "drivers", read: func(n *yaml.Node) {
 			d.mapping(n, "drivers of a companion",
-				key{name: "from", read: d.text("from", &to.From, limit)},
-				key{name: "below", read: d.text("below", &to.Below, limit)},
+				key{name: "from", read: d.text("from", &to.From, driverRange)},
+				key{name: "below", read: d.text("below", &to.Below, driverRange)},
 			)
 		}},
 		key{name: "flavours", read: d.texts("flavours", &to.Flavours, oneOf(knownFlavours))},
@@ -154,7 +153,7 @@ func (d *decoder) companion(to *Companion, n *yaml.Node) {
 	if (to.Archive == nil) == (to.Package == "") {
 		d.errorf(n, "companion %s %s needs one of archive and debian", to.Name, to.Version)
 	}
-	if to.From != "" && to.Below != "" && compareVersions(to.From, to.Below) >= 0 {
+	if to.From != "" && to.Below != "" && CompareVersions(to.From, to.Below) >= 0 {
 		d.errorf(n, "companion %s %s: drivers from %s is not below %s", to.Name, to.Version, to.From, to.Below)
 	}
 }

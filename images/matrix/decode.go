@@ -14,7 +14,8 @@ type decoder struct {
 	errs Errors
 	refs []reference // checked when the whole file is read
 
-	files Files
+	files   Files
+	changed []Interface // of the file, read before its drivers
 }
 
 func (d *decoder) errorAt(line, col int, message string) {

@@ -25,6 +25,7 @@ type Matrix struct {
 
 	Companions []Companion // in the order of the file
 	Advisories []Advisory  // in the order of the file
+	Interfaces []Interface // in the order of the file
 }
 
 // Defaults are settings that flags of the command override.

@@ -75,7 +75,8 @@ type patchEntry struct {
 	Patch
 
 	at     *yaml.Node
-	ranges []*yaml.Node
+	mends  string       // the interface whose change it mends, in place of kernels and flavours
+	ranges []*yaml.Node // where Kernels are
 	parsed *patch.Patch // nil without a text
 }
 
@@ -90,7 +91,12 @@ func (d *decoder) patches(to *[]patchEntry) reader {
 			key{name: "file", read: d.text("file", &p.File, patchFile)},
 			key{name: "url", read: d.text("url", &p.URL, webURL, patchEnding)},
 			key{name: "sha256", required: true, read: func(n *yaml.Node) { sum = n; d.text("sha256", &p.SHA256, sha256Text)(n) }},
-			key{name: "kernels", required: true, read: d.list("kernels", func(n *yaml.Node) { d.span(&p, n) })},
+			key{name: "mends", read: d.text("mends", &p.mends)},
+			key{name: "kernels", read: d.list("kernels", func(n *yaml.Node) {
+				if d.span(&p.Kernels, n, "kernels", kernelSeries) {
+					p.ranges = append(p.ranges, n)
+				}
+			})},
 			key{name: "flavours", read: d.texts("flavours", &p.Flavours, oneOf(knownFlavours))},
 			key{name: "sources", read: d.texts("sources", &p.Sources, oneOf([]string{SourceArchive, SourcePackages}))},
 			key{name: "licence", required: true, read: d.text("licence", &p.Licence, shape(licenceShape, "is no SPDX expression, such as MIT or GPL-2.0-only"))},
@@ -103,6 +109,9 @@ func (d *decoder) patches(to *[]patchEntry) reader {
 		case (p.File == "") == (p.URL == ""):
 			d.errorf(n, "a patch needs either file, beside the matrix, or url")
 			return
+		case p.mends != "" && len(p.Kernels)+len(p.Flavours) > 0 || p.mends == "" && len(p.Kernels) == 0:
+			d.errorf(n, "a patch needs either kernels, or mends with the interface, which says kernels and flavours")
+			return
 		}
 		base := path.Base(p.File + p.URL)
 		if p.Name = strings.TrimSuffix(base, path.Ext(base)); !patchName.MatchString(p.Name) {
@@ -113,22 +122,6 @@ func (d *decoder) patches(to *[]patchEntry) reader {
 		}
 		*to = append(*to, p)
 	})
-}
-
-func (d *decoder) span(to *patchEntry, n *yaml.Node) {
-	var s driverinfo.Span
-	d.mapping(n, "a range of kernels",
-		key{name: "from", required: true, read: d.text("from", &s.From, kernelSeries)},
-		key{name: "below", read: d.text("below", &s.Below, kernelSeries)},
-	)
-	if s.From == "" {
-		return // reported already
-	}
-	if s.Below != "" && driverinfo.CompareKernels(s.From, s.Below) >= 0 {
-		d.errorf(n, "a range of kernels begins at %s, which is not below %s", s.From, s.Below)
-		return
-	}
-	to.Kernels, to.ranges = append(to.Kernels, s), append(to.ranges, n)
 }
 
 // readPatch reads the file of a patch, and compares it with its checksum.
@@ -194,6 +187,9 @@ func (d *decoder) lift(to *Driver, p *patchEntry, span driverinfo.Span, at, kern
 // after a mistake.
 func (d *decoder) completePatch(to *Driver, p *patchEntry) (ok bool) {
 	before := len(d.errs)
+	if p.mends != "" {
+		d.mend(to, p)
+	}
 	if len(p.Flavours) == 0 {
 		p.Flavours = slices.Clone(to.Flavours)
 	}
@@ -221,6 +217,22 @@ func (d *decoder) completePatch(to *Driver, p *patchEntry) (ok bool) {
 		d.parsePatch(p)
 	}
 	return len(d.errs) == before
+}
+
+// mend takes kernels and flavours of a patch from the interface that it mends, as far as the driver's limit
+// reaches.
+func (d *decoder) mend(to *Driver, p *patchEntry) {
+	at := slices.IndexFunc(d.changed, func(c Interface) bool { return c.Name == p.mends })
+	if at < 0 {
+		d.errorf(p.at, "patch %s mends %s, which is not in interfaces", p.Name, quoted(p.mends))
+		return
+	}
+	p.Flavours = slices.Clone(d.changed[at].Flavours)
+	for _, s := range d.changed[at].Kernels {
+		if to.Kernel.Max == "" || driverinfo.CompareKernels(s.From, to.Kernel.Max) <= 0 {
+			p.Kernels, p.ranges = append(p.Kernels, s), append(p.ranges, p.at)
+		}
+	}
 }
 
 func (d *decoder) parsePatch(p *patchEntry) {

@@ -12,6 +12,8 @@ import (
 // matrix reads the top level.
 func (d *decoder) matrix(m *Matrix, n *yaml.Node) {
 	m.Defaults.Profile = ProfileFull
+	d.changed = d.interfaces(n)
+	m.Interfaces = d.changed
 	d.mapping(n, "the matrix",
 		key{name: "defaults", read: func(n *yaml.Node) { d.defaults(&m.Defaults, n) }},
 		key{name: "systems", required: true, read: d.list("systems", func(n *yaml.Node) {
@@ -36,6 +38,7 @@ func (d *decoder) matrix(m *Matrix, n *yaml.Node) {
 			m.Exclude = append(m.Exclude, x)
 		})},
 		key{name: "advisories", read: d.advisories(&m.Advisories)},
+		key{name: "interfaces", read: func(*yaml.Node) {}}, // read above
 	)
 }
 
@@ -102,6 +105,7 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	slices.SortFunc(to.Flavours, func(a, b string) int {
 		return slices.Index(knownFlavours, a) - slices.Index(knownFlavours, b)
 	})
+	d.breakInterfaces(to, n)
 	d.checkPatches(to, patches, kernelAt)
 }
 

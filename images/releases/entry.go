@@ -196,8 +196,8 @@ func (e *Entry) addresses(r Release) map[string]string {
 		}
 	}
 	for _, s := range e.sums {
-		if s.URL != "" && Compare(s.Version, e.Version) == 0 {
-			all[s.Arch] = s.URL
+		if Compare(s.Version, e.Version) == 0 && (s.URL != "" || all[s.Arch] == "" && s.File != "") {
+			all[s.Arch] = s.address(e.Index)
 		}
 	}
 	maps.Copy(all, e.urls)

@@ -2,6 +2,7 @@ package releases
 
 import (
 	"fmt"
+	"net/url"
 	"path"
 	"regexp"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 type Sum struct {
 	Version, Arch string
 	URL           string // "" when the index does not have it
+	File          string // as the index names it, where it has no URL
 	SHA256        string
 	Size          int64  // bytes; 0: unknown
 	From          string // the source of the checksum, where the index names one
@@ -57,7 +59,22 @@ func parseSum(line string) (Sum, bool) {
 		return Sum{}, false
 	}
 	arch, _ := archOf(m[1])
-	return Sum{Version: m[2], Arch: arch, SHA256: strings.ToLower(sum)}, true
+	return Sum{Version: m[2], Arch: arch, File: strings.TrimLeft(file, " *"), SHA256: strings.ToLower(sum)}, true
+}
+
+// address is where the archive is, of a checksum whose index is at this address: an index on a server lies
+// beside its archives, and any other is of NVIDIA's own, at the address that most of them have.
+func (s Sum) address(index string) string {
+	if s.URL != "" {
+		return s.URL
+	}
+	if u, err := url.Parse(index); err == nil && strings.HasPrefix(u.Scheme, "http") {
+		if u, err = u.Parse(s.File); err == nil && isRun(u.String()) {
+			return u.String()
+		}
+	}
+	folder := map[string]string{"amd64": "Linux-x86_64", "arm64": "aarch64"}[s.Arch]
+	return archiveHost + "/XFree86/" + folder + "/" + s.Version + "/" + path.Base(s.File)
 }
 
 func parseRow(row []string) (Sum, bool) {

@@ -165,7 +165,8 @@ func TestParseIndex(t *testing.T) {
 		"550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + sum + "\t12\t1\tus\x1b[1m\n555.1\tsparc\thttp://x/y.run\t" + sum + "\n560.1\tarm64\tftp://x\t" + sum + "\t-1\n"
 	got := require.Value(ParseIndex([]byte(text)))(t)
 	want := []Sum{
-		{Version: "535.54.03", Arch: "amd64", SHA256: sum}, {Version: "535.54.03", Arch: "arm64", SHA256: sum},
+		{Version: "535.54.03", Arch: "amd64", File: "NVIDIA-Linux-x86_64-535.54.03.run", SHA256: sum},
+		{Version: "535.54.03", Arch: "arm64", File: "./x/NVIDIA-Linux-aarch64-535.54.03.run", SHA256: sum},
 		{Version: "550.54.14", Arch: "amd64", URL: archiveHost + "/tesla/550.54.14/x.run", SHA256: sum, Size: 12, From: "us[1m"},
 		{Version: "560.1", Arch: "arm64", SHA256: sum},
 	}

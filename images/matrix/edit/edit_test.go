@@ -83,10 +83,6 @@ func TestAddDriverStyle(t *testing.T) {
 			oneSystem + "drivers:\n  -   version: 999.1\n" + strings.ReplaceAll(archives[1:], "    ", "      ") + "\n",
 			"drivers:\n  # why\n  -   version: 535.54.03\n      branch: R535\n      archives:\n        amd64:\n",
 		},
-		"carriage returns": {
-			strings.ReplaceAll(oneSystem+"drivers:\n  - version: 418.87.01"+archives+"\n\n  # next\n  - version: 550.54.14"+archives+"\n", "\n", "\r\n"),
-			"}}\r\n\r\n  # why\r\n  - version: 535.54.03\r\n    branch: R535\r\n",
-		},
 		"comments belong to what follows them": {
 			oneSystem + "drivers:\n  - version: 418.87.01" + archives + "\n\n  # Of 550.\n  # Two lines.\n  - version: 550.54.14" + archives + "\n",
 			"}}\n\n  # why\n  - version: 535.54.03",

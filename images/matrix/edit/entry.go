@@ -10,14 +10,14 @@ import (
 )
 
 // entry returns the lines of a driver's entry, without line ends.
-func (s style) entry(d matrix.Driver, comment []string) []string {
+func (l *driverList) entry(d matrix.Driver, comment []string) []string {
 	var lines []string
-	key := s.dash + strings.Repeat(" ", 1+len(s.gap)) // column of the entry's keys
+	key := strings.Repeat(" ", len(l.head)) // column of the entry's keys
 	for _, c := range comment {
-		lines = append(lines, strings.TrimRight(s.dash+"# "+c, " "))
+		lines = append(lines, strings.TrimRight(l.dash+"# "+c, " "))
 	}
 	put := func(depth int, name, value string) {
-		line := key + strings.Repeat(s.inner, depth) + name + ":"
+		line := key + strings.Repeat("  ", depth) + name + ":"
 		if value != "" {
 			line += " " + value
 		}
@@ -31,7 +31,7 @@ func (s style) entry(d matrix.Driver, comment []string) []string {
 			put(depth+1, "size", fmt.Sprint(a.Size))
 		}
 	}
-	lines = append(lines, s.dash+"-"+s.gap+"version: "+d.Version)
+	lines = append(lines, l.head+"version: "+d.Version)
 	put(0, "branch", d.Branch)
 	put(0, "archives", "")
 	for _, arch := range slices.Sorted(maps.Keys(d.Archives)) {
