@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
 	"github.com/driver-container/driver-container/images/gpulist"
@@ -59,9 +59,7 @@ var known = map[string]labelled{
 // TestRealNFD: NFD's own PCI source and rule engine label nodes as package gpulist says, for every GPU of the list
 // and for mixed nodes.
 func TestRealNFD(t *testing.T) {
-	if os.Getenv("DRIVER_E2E") == "" {
-		t.Skip("Node Feature Discovery is built with DRIVER_E2E=1 (make e2e)")
-	}
+	gate.Real(t, "Node Feature Discovery is built from source")
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	newest := gpulist.For(m, gpulist.Unknown(0xfffe)).Branch
 	nodes := maps.Clone(known)
@@ -74,23 +72,7 @@ func TestRealNFD(t *testing.T) {
 		number := fmt.Sprintf("%04x", g.Device)
 		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), branch, a.Modules)}
 	}
-	dir := t.TempDir()
-	var rules bytes.Buffer
-	require.NoError(t, gpulist.Write(&rules, m))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules.Bytes(), 0o644))
-	args := []string{program(t), "rules.yaml"}
-	for name, n := range nodes {
-		for i, d := range n.devices {
-			sysfs(t, filepath.Join(dir, name, fmt.Sprintf("bus/pci/devices/0000:%02x:00.0", i)), d)
-		}
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "bus/pci/devices"), 0o755))
-		args = append(args, name)
-	}
-	begin := time.Now()
-	out := require.Value(tool.Run(t.Context(), dir, nil, args...))(t)
-	t.Logf("%d nodes labelled in %s", len(nodes), time.Since(begin).Round(time.Millisecond))
-	var labels map[string]map[string]string
-	require.NoError(t, json.Unmarshal([]byte(out), &labels))
+	labels := label(t, program(t), m, "", nodes)
 	for name, n := range nodes {
 		l := labels[name]
 		got := strings.TrimSpace(l[gpulist.LabelGeneration] + " " + l[gpulist.LabelBranch] + " " + l[gpulist.LabelModules])
@@ -101,6 +83,31 @@ func TestRealNFD(t *testing.T) {
 			t.Errorf("%s: conflict label %q", name, l[gpulist.LabelConflict])
 		}
 	}
+}
+
+// label returns the labels that NFD gives to nodes: by the rules for a matrix, if there is one, and with the
+// configuration pci of its source of PCI devices, if there is one.
+func label(t *testing.T, program string, m *matrix.Matrix, pci string, nodes map[string]labelled) map[string]map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	rules := bytes.NewBufferString("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\n")
+	if m != nil {
+		rules.Reset()
+		require.NoError(t, gpulist.Write(rules, m))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules.Bytes(), 0o644))
+	args := []string{program, "rules.yaml", pci}
+	for name, n := range nodes {
+		for i, d := range n.devices {
+			sysfs(t, filepath.Join(dir, name, fmt.Sprintf("bus/pci/devices/0000:%02x:00.0", i)), d)
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "bus/pci/devices"), 0o755))
+		args = append(args, name)
+	}
+	out := require.Value(tool.Run(t.Context(), dir, nil, args...))(t)
+	var labels map[string]map[string]string
+	require.NoError(t, json.Unmarshal([]byte(out), &labels))
+	return labels
 }
 
 // program builds the program with NFD's code; Go's cache keeps the compiled packages.

@@ -40,7 +40,7 @@ func read(t testing.TB, name string) []nodes.Node {
 // TestRecorded decides about node lists of the shapes that clouds and distributions have.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"eks", "gke", "aks", "openshift", "kubeadm"} {
+	for _, name := range []string{"eks", "gke", "aks", "openshift", "kubeadm", "devices"} {
 		for kind, o := range map[string]fleet.Options{"": {At: at}, "-precompiled": {At: at, Precompiled: true}} {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
