@@ -42,7 +42,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.selection.AddWhole(f)
+	o.selection.AddTo(f)
 	flags.Repository(f, &o.repository)
 	o.sources.AddTo(f)
 	flags.KernelFrom(f, &o.kernels.From)

@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 	repository := u.Host + "/gpu/driver"
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--push", "--repository", repository).Want(t, 0)
 	before := u.Requests("/dists/")
-	r := u.tool(t, "check --repository "+repository)
+	r := u.tool(t, "check --arch amd64,arm64 --repository "+repository)
 	r.Want(t, 0)
 	goldentest.Compare(t, "testdata/check.table", regexp.MustCompile(`sha256:[0-9a-f]{12}`).ReplaceAllString(u.Normal(r.Stdout), "sha256:DIGEST"))
 	if n := u.Requests("/dists/") - before; n > 12 { // an InRelease and its indexes for each of five places
@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Base.State != survey.VerdictFailed || !strings.Contains(row.Base.Detail, "none/such") {
 		t.Errorf("%+v", row.Base)
 	}
-	r = u.tool(t, "check -o json --os debian12 --repository "+repository)
+	r = u.tool(t, "check -o json --os debian12 --arch amd64,arm64 --repository "+repository)
 	r.Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Image.State != survey.Current || row.Headers.State != survey.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != survey.VerdictNone || row.Broken {
@@ -122,8 +122,8 @@ func TestCheckComponents(t *testing.T) {
 func TestCheckLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.tool(t, "lock --os debian12").Want(t, 0)
-	r := u.tool(t, "check -o json")
+	u.tool(t, "lock --os debian12 --arch amd64,arm64").Want(t, 0)
+	r := u.tool(t, "check -o json --arch amd64,arm64")
 	r.Want(t, 0)
 	all := rows(t, r)
 	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != survey.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
@@ -139,7 +139,7 @@ func TestCheckLock(t *testing.T) {
 		}
 		return r.URL.Path == gone
 	})
-	r = u.tool(t, "check -o json")
+	r = u.tool(t, "check -o json --arch amd64,arm64")
 	r.Want(t, 3)
 	all = rows(t, r)
 	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != survey.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {

@@ -145,7 +145,7 @@ func (o *driversFlags) behind(rows []releases.Coverage) error {
 
 // denied is the error of --deny, about the drivers that the matrix has of the branches that were shown.
 func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.Coverage) error {
-	targets, err := m.Select(matrix.Selection{All: true})
+	targets, err := m.Select(matrix.Selection{All: true, Archs: batch.Archs()})
 	if err != nil {
 		return err
 	}

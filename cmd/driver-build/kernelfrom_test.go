@@ -80,7 +80,7 @@ func TestKernelsOfImages(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	one := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.CloudKernel)...)
-	u.tool(t, "lock --os debian12 --driver "+newDriver+" --kernel-from "+one+" --lock "+u.Path("lock")).Want(t, 4, "linux/arm64", "name the architecture of the image with --arch")
+	u.tool(t, "lock --os debian12 --arch arm64 --driver "+newDriver+" --kernel-from "+one+" --lock "+u.Path("lock")).Want(t, 4, "linux/arm64", "name the architecture of the image with --arch")
 	r := u.tool(t, "kernels --from "+one+" --driver 418.87.01")
 	r.Want(t, 0)
 	assert.Equalf(t, false, strings.Contains(r.Stderr, "note:"), "notes on systems: %s", r.Stderr)

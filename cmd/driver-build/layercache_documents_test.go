@@ -83,7 +83,7 @@ func TestEmptyRunnerDocuments(t *testing.T) {
 				more = append(more, key)
 			}
 			lock := u.Path("matrix.lock")
-			u.Run(t, "lock", "--os", "debian12", "--driver", newDriver, "--lock", lock, "--matrix", testfile.Write(t, u.Path("all.yaml"), u.Matrix())).Want(t, 0)
+			u.Run(t, "lock", "--arch", "amd64,arm64", "--os", "debian12", "--driver", newDriver, "--lock", lock, "--matrix", testfile.Write(t, u.Path("all.yaml"), u.Matrix())).Want(t, 0)
 			args := append([]string{"--os", "debian12", "--driver", newDriver, "--lock", lock, "--push", "--repository", u.Host + "/team/driver"}, more...)
 			first := u.Run(t, args...)
 			first.Want(t, 0)

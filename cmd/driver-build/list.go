@@ -35,6 +35,9 @@ func newListCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(s.Archs) == 0 {
+				s.Archs = batch.Archs() // a list shows what there is
+			}
 			pairs, err := batch.Pairs(m, s.Selection)
 			if err != nil {
 				return err
@@ -64,7 +67,8 @@ func newListCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	s.AddWhole(f)
+	s.AddTo(f)
+	f.Lookup("arch").Usage = "architecture: amd64 or arm64 (repeatable; default both)"
 	f.StringVarP(&format, "format", "o", "table", "table, json or yaml")
 	wanted.AddTo(f)
 	advisories.AddTo(f)

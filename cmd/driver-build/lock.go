@@ -51,7 +51,7 @@ func newLockCmd(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
-	o.selection.AddWhole(f)
+	o.selection.AddTo(f)
 	o.sources.AddTo(f)
 	f.StringVar(&o.file, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
 	f.BoolVar(&o.update, "update", false, "resolve again: everything selected, or the TARGETs given")
@@ -67,8 +67,8 @@ func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) err
 	if err := o.kernels.Check(); err != nil {
 		return session.Usage(err)
 	}
-	o.selection.WholeMatrix(o.kernels.Specs)
-	m, b, err := o.selection.Batch()
+	o.selection.WholeMatrix()
+	m, b, err := o.selection.Batch(o.kernels.Specs)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ import (
 const planLong = `List the images that need building: those that the registry does not have, and those that are out of date, which means that
 their base, packages, driver, options or driver-build are others now. With a lock nothing but the registry is asked. An image that
 cannot be planned is listed too, so that its build says why. If its base or packages are out of reach now, it is left out with a
-warning, and exit code 4 if nothing else is to be built. Without --os and --driver the whole matrix is meant.
+warning, and exit code 4 if nothing else is to be built. Without --os and --driver the whole matrix is meant, if it has 256 images
+or fewer; --all means every one.
 
 --format github prints the matrix of a GitHub workflow, gitlab a child pipeline whose jobs extend .driver-build with the flags of
 the build in DRIVER_BUILD_ARGS. Both are valid when there is nothing to build. ci/templates has whole pipelines.`
@@ -48,7 +49,7 @@ func newPlanCmd(a *session.App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	o.selection.AddWhole(f)
+	o.selection.AddTo(f)
 	flags.Repository(f, &o.repository)
 	o.sources.AddTo(f)
 	o.content.AddTo(f)
@@ -68,10 +69,15 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err := o.advisories.Check(); err != nil {
 		return err
 	}
-	o.selection.WholeMatrix(o.kernels.Specs)
-	m, b, err := o.selection.Batch()
+	chosen := o.selection.All || len(o.selection.Systems)+len(o.selection.Drivers) > 0
+	o.selection.WholeMatrix()
+	m, b, err := o.selection.Batch(o.kernels.Specs)
 	if err != nil {
 		return err
+	}
+	if n := len(b.Targets); n > survey.MaxGitHubJobs && !chosen {
+		return session.Usagef("plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller matrix.yaml "+
+			"(driver-build matrix init writes one), or give --all", n)
 	}
 	if err := o.cuda.Limit(m, &b); err != nil {
 		return err

@@ -26,34 +26,35 @@ func (u *user) plan(t *testing.T, args string) result {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
+	const both = "--arch amd64,arm64 "
 	push := func(args string) {
 		t.Helper()
 		u.Run(t, strings.Fields(args+" --push --repository "+u.Host+"/gpu/driver")...).Want(t, 0)
 	}
-	first := u.plan(t, "")
+	first := u.plan(t, both)
 	first.Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.table", u.Normal(first.Stdout))
-	assert.Equal(t, first.Stdout, u.plan(t, "").Stdout)
-	r := u.plan(t, "--format github")
+	assert.Equal(t, first.Stdout, u.plan(t, both).Stdout)
+	r := u.plan(t, both+"--format github")
 	r.Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.github", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	var matrix struct{ Include []map[string]string }
 	if err := json.Unmarshal([]byte(r.Stdout), &matrix); err != nil || len(matrix.Include) != 5 || strings.Count(r.Stdout, "\n") != 1 {
 		t.Errorf("%v: %s", err, r.Stdout)
 	}
-	r = u.plan(t, "--format gitlab")
+	r = u.plan(t, both+"--format gitlab")
 	r.Want(t, 0)
 	goldentest.Compare(t, "testdata/plan.gitlab", strings.ReplaceAll(u.Normal(r.Stdout), u.Dir, "DIR"))
 	for _, entry := range matrix.Include { // what a pipeline does with it
 		push(entry["args"])
 	}
 	for format, want := range map[string]string{"table": "TAG  ARCH  REASON\n", "json": "{\n  \"schema\": 1,\n  \"items\": []\n}\n", "github": `{"include":[]}` + "\n"} {
-		r := u.plan(t, "--format "+format)
+		r := u.plan(t, both+"--format "+format)
 		r.Want(t, 0, "note: all 5 images are up to date")
 		assert.Equalf(t, want, r.Stdout, "%s", format)
 	}
 	var child map[string]struct{ Script []string }
-	r = u.plan(t, "--format gitlab")
+	r = u.plan(t, both+"--format gitlab")
 	goldentest.Compare(t, "testdata/plan-empty.gitlab", r.Stdout)
 	if err := yaml.Load([]byte(r.Stdout), &child); err != nil || len(child) != 1 || len(child["nothing-to-build"].Script) != 1 {
 		t.Errorf("%v: %s", err, r.Stdout)
@@ -62,12 +63,29 @@ func TestPlan(t *testing.T) {
 	p := u.Archives["ubuntu18.04"].Find("make", "amd64")
 	p.Control = strings.Replace(p.Control, "Version: ", "Version: 9:", 1)
 	u.Archives["ubuntu18.04"].Publish()
-	r = u.plan(t, "")
+	r = u.plan(t, both)
 	if strings.Count(r.Stdout, "-ubuntu18.04") != 2 || strings.Count(r.Stdout, "\n") != 3 || !strings.Contains(r.Stdout, " out of date: other packages") {
 		t.Error(r.Stdout)
 	}
-	if r = u.plan(t, "--profile compute --os debian12 --driver "+newDriver); !strings.Contains(r.Stdout, "out of date: its profile is full, now compute") {
+	if r = u.plan(t, both+"--profile compute --os debian12 --driver "+newDriver); !strings.Contains(r.Stdout, "out of date: its profile is full, now compute") {
 		t.Error(r.Stdout)
+	}
+}
+
+// TestOneArchitecture: commands without --arch mean the same images, for which a checkout without a cross
+// compiler has the programs.
+func TestOneArchitecture(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	for _, command := range []string{
+		"plan --repository " + u.Host + "/x -o json", "check -o json", "fetch --os debian12 --driver " + newDriver, "lock",
+		"--dry-run --os debian12 --driver " + newDriver,
+	} {
+		r := u.tool(t, command)
+		r.Want(t, 0)
+		if !strings.Contains(r.Stdout, "amd64") || strings.Contains(r.Stdout, "arm64") {
+			t.Errorf("%s: %s", command, r.Stdout)
+		}
 	}
 }
 
@@ -103,6 +121,8 @@ func TestPlanKernels(t *testing.T) {
 func TestPlanFailures(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
+	r := u.Run(t, "plan", "--repository", u.Host+"/x", "--matrix", "../../matrix.yaml")
+	r.Want(t, 2, "choose some with --os and --driver", "driver-build matrix init", "--all")
 	u.plan(t, "--format xml").Want(t, 2, "table, json, github or gitlab")
 	u.tool(t, "plan").Want(t, 2, "--repository")
 	u.tool(t, "plan --repository localhost:1/x").Want(t, 4, "localhost:1")
@@ -116,7 +136,7 @@ func TestPlanFailures(t *testing.T) {
 	u.Run(t, "plan", "--matrix", u.Path("matrix.yaml"), "--repository", u.Host+"/x", "--base", "oci:"+u.Path("a b"), "--os", "debian12", "--driver", newDriver).Want(t, 2, "cannot be an argument")
 	u.Archives["ubuntu18.04"].Packages = u.Archives["ubuntu18.04"].Packages[:3]
 	u.Archives["ubuntu18.04"].Publish()
-	r := u.plan(t, "--os ubuntu18.04")
+	r = u.plan(t, "--os ubuntu18.04")
 	r.Want(t, 0)
 	assert.Equalf(t, 2, strings.Count(r.Stdout, " cannot be planned: "), "%v", r.Stdout)
 }

@@ -46,7 +46,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.file, "html", "", "FILE to write, - for stdout")
-	o.selection.AddWhole(f)
+	o.selection.AddTo(f)
 	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH to look for images in (default: $DRIVER_BUILD_REPOSITORY, else the matrix's; without any no registry is asked)")
 	f.BoolVar(&o.compare, "compare", false, "plan every image, to tell which are out of date")
 	o.sources.AddTo(f)
@@ -73,7 +73,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	}
 	selection := o.selection.Selection
 	o.selection.All = true
-	m, b, err := o.selection.Batch()
+	m, b, err := o.selection.Batch(nil)
 	if err != nil {
 		return err
 	}

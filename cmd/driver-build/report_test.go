@@ -23,7 +23,7 @@ func TestReport(t *testing.T) {
 	page := func(args string) string {
 		t.Helper()
 		file := u.Path("page.html")
-		r := u.tool(t, "report --releases none --html "+file+" "+args)
+		r := u.tool(t, "report --releases none --arch amd64,arm64 --html "+file+" "+args)
 		r.Want(t, 0)
 		assert.Equalf(t, "", r.Stdout, "stdout")
 		text := require.Value(os.ReadFile(file))(t)
@@ -57,7 +57,7 @@ func TestReport(t *testing.T) {
 	if some := page("--os debian12 --title Ours"); strings.Contains(some, "ubuntu16.04") || !strings.Contains(some, "<h1>Ours</h1>") {
 		t.Error("the page shows what was not asked for")
 	}
-	r := u.tool(t, "report --html - --releases none --offline --repository "+repository)
+	r := u.tool(t, "report --html - --arch amd64,arm64 --releases none --offline --repository "+repository)
 	r.Want(t, 0, "note: the registry was not asked (--offline)")
 	if !strings.HasPrefix(r.Stdout, "<!doctype html>") || count(r.Stdout, "buildable") != 6 {
 		t.Errorf("%.200s", r.Stdout)
@@ -94,7 +94,7 @@ func TestReportFails(t *testing.T) {
 		}
 		return false
 	})
-	r := u.tool(t, "report --html - --releases none --os debian12 --repository "+u.Host+"/gpu/driver")
+	r := u.tool(t, "report --html - --arch amd64,arm64 --releases none --os debian12 --repository "+u.Host+"/gpu/driver")
 	r.Want(t, 0, "note: images with compiled modules are not shown")
 	assert.Equalf(t, 2, count(r.Stdout, "unknown"), "unknown")
 	assert.Equalf(t, "old", string(require.Value(os.ReadFile(old))(t)), "the page that was there")

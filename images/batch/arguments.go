@@ -19,7 +19,8 @@ func (b *Batch) Arguments(flags ...string) (words []string) {
 		"--matrix": {b.Given.MatrixFile}, "--lock": {b.Given.LockFile}, "--profile": {b.Given.Profile},
 		"--base": {b.Plan.Base}, "--mirror": {recipe.PublicMirror(b.Plan.Mirror)}, "--repository": {b.Repository},
 		"--kernel": k.Specs, "--kernel-from": k.From, "--kernel-flavour": k.Flavours, "--modules": {strings.Join(k.Modules, ",")},
-		"--flavour": b.Selection.Flavours, "--companions": {strings.Join(b.Selection.Companions, ",")}, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
+		"--arch": {strings.Join(b.Selection.Archs, ",")}, "--flavour": b.Selection.Flavours,
+		"--companions": {strings.Join(b.Selection.Companions, ",")}, "--ca": {b.Given.CAFile}, "--registry-mirror": b.Given.Mirrors,
 	}
 	for _, flag := range flags {
 		if switches[flag] {
@@ -36,7 +37,7 @@ func (b *Batch) Arguments(flags ...string) (words []string) {
 
 // lockCommand is the command that locks a section again with the flags of this call.
 func (b *Batch) lockCommand(section string) string {
-	words := b.Arguments("--matrix", "--lock", "--base", "--mirror", "--flavour", "--kernel", "--kernel-from", "--kernel-flavour",
+	words := b.Arguments("--matrix", "--lock", "--arch", "--base", "--mirror", "--flavour", "--kernel", "--kernel-from", "--kernel-flavour",
 		"--one-image", "--with-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--no-fabric", "--no-patches", "--companions")
 	for i, w := range words {
 		words[i] = shellWord(w)

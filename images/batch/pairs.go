@@ -47,8 +47,8 @@ type Component struct {
 	SHA256  string `json:"sha256,omitempty" yaml:"sha256,omitempty"` // of its archive; empty: not known, the image goes without
 }
 
-// Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix. Empty fields
-// of the selection mean all there are.
+// Pairs asks the matrix about each pair of a selection on its own, in the order of the matrix. Without systems
+// or drivers it is about all there are.
 func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	s.All = true
 	if _, err := m.Select(s); err != nil {
@@ -58,7 +58,7 @@ func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	for _, sys := range m.Systems {
 		for _, d := range m.Drivers {
 			for _, arch := range sys.Archs {
-				if !Wanted(s.Systems, sys.ID) || !Wanted(s.Drivers, d.Version) || !Wanted(s.Archs, arch) {
+				if !Wanted(s.Systems, sys.ID) || !Wanted(s.Drivers, d.Version) || !slices.Contains(s.ArchsOf(sys), arch) {
 					continue
 				}
 				p, err := pair(m, s, sys, d, arch)

@@ -41,8 +41,8 @@ func TestComponents(t *testing.T) {
 		_, err := Parse("m", []byte(text))
 		assert.ErrorContains(t, err, want)
 	}
-	all := require.Value(m.Select(Selection{All: true}))(t)
-	none := require.Value(m.Select(Selection{All: true, NoFabric: true}))(t)
+	all := require.Value(m.Select(Selection{All: true, Archs: knownArchs}))(t)
+	none := require.Value(m.Select(Selection{All: true, Archs: knownArchs, NoFabric: true}))(t)
 	if len(all[0].Driver.Components) != 1 || len(none[0].Driver.Components) != 0 || len(m.Drivers[0].Components) != 1 {
 		t.Errorf("%v, without: %v", all[0].Driver.Components, none[0].Driver.Components)
 	}

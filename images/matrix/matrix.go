@@ -173,8 +173,7 @@ type Exclusion struct {
 // Selection says what to build. Empty Systems or Drivers select nothing unless All is set.
 type Selection struct {
 	Systems, Drivers  []string // ids and versions, as in the file
-	Archs             []string // empty: amd64, or with All or AllArchs every one that a system has
-	AllArchs          bool     // a pair that works on one architecture is selected without those that it does not work on
+	Archs             []string // empty: see ArchsOf
 	All               bool     // every pair that works; Systems, Drivers and Archs restrict it when given
 	Flavours          []string // empty: those of the driver
 	NoFabric          bool     // targets have no components

@@ -34,11 +34,11 @@ func TestGuest(t *testing.T) {
 	} {
 		m := require.Value(Parse("m", []byte(file(goodSystem, guestYAML(ending, licence)+", "+driverYAML("550.1.1", ""), ""))))(t)
 		assert.Equalf(t, licence, m.Drivers[0].VGPU, "%s", ending)
-		targets := require.Value(m.Select(Selection{All: true}))(t)
+		targets := require.Value(m.Select(Selection{All: true, Archs: knownArchs}))(t)
 		first, found := Guest(targets)
 		assert.Equalf(t, "535.261.03", first.Driver.Version, "%s", ending)
 		assert.Equalf(t, true, found, "%s", ending)
-		targets = require.Value(m.Select(Selection{All: true, Drivers: []string{"550.1.1"}}))(t)
+		targets = require.Value(m.Select(Selection{All: true, Archs: knownArchs, Drivers: []string{"550.1.1"}}))(t)
 		_, found = Guest(targets)
 		assert.Equalf(t, false, found, "%s: of the other driver", ending)
 	}
@@ -247,7 +247,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if _, err := m.Select(Selection{All: true}); err != nil {
+		if _, err := m.Select(Selection{All: true, Archs: knownArchs}); err != nil {
 			t.Fatalf("Select(All) = %v", err)
 		}
 		for _, d := range m.Drivers {

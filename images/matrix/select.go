@@ -17,8 +17,7 @@ import (
 // pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection without systems or
 // drivers is [ErrNothingSelected].
 //
-// Empty Archs mean amd64, or with All or AllArchs every architecture that a system has. A pair that is
-// selected in spite of a rule has that rule in Target.Overridden.
+// A pair that is selected in spite of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) ([]Target, error) {
 	targets, bad, err := m.selectCandidates(s)
 	if err != nil {
@@ -70,11 +69,6 @@ func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*Incompatib
 		}
 		t.Overridden, t.Companions = overridden, companions
 		good = append(good, t)
-	}
-	if s.AllArchs && len(s.Archs) == 0 {
-		bad = slices.DeleteFunc(bad, func(b *IncompatibleError) bool {
-			return slices.ContainsFunc(good, func(t Target) bool { return t.System.ID == b.System && t.Driver.Version == b.Driver })
-		})
 	}
 	return good, bad, nil
 }
@@ -153,7 +147,10 @@ func (m *Matrix) candidates(s Selection) []Target {
 			if len(s.Flavours) > 0 {
 				flavours = inOrder(knownFlavours, s.Flavours)
 			}
-			for _, arch := range archs(s, sys) {
+			for _, arch := range s.ArchsOf(sys) {
+				if s.All && !slices.Contains(sys.Archs, arch) {
+					continue
+				}
 				targets = append(targets, Target{System: sys, Distro: distro, Driver: drv, Arch: arch, Flavours: slices.Clone(flavours)})
 			}
 		}
@@ -179,12 +176,13 @@ func (m *Matrix) checkRules(t Target, allow bool) (failed []*IncompatibleError, 
 	return failed, overridden
 }
 
-// archs returns the selected architectures, or else those that the selection implies.
-func archs(s Selection, sys System) []string {
+// ArchsOf returns the selected architectures. Without any it is amd64, or for a system without amd64 what it
+// has: the same on every machine, so that all commands mean the same images.
+func (s Selection) ArchsOf(sys System) []string {
 	switch {
 	case len(s.Archs) > 0:
 		return inOrder(knownArchs, s.Archs)
-	case s.All || s.AllArchs:
+	case len(sys.Archs) > 0 && !slices.Contains(sys.Archs, "amd64"):
 		return inOrder(knownArchs, sys.Archs)
 	default:
 		return []string{"amd64"}

@@ -116,7 +116,8 @@ func TestSelect(t *testing.T) {
 		{"two architectures", Selection{
 			Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: []string{"arm64", "amd64"}},
 			[]string{"535.261.03-debian12 amd64", "535.261.03-debian12 arm64"}},
-		{"all", Selection{All: true}, []string{
+		{"all, of amd64", Selection{All: true, Systems: []string{"debian12"}}, []string{"535.261.03-debian12 amd64", "580.1-debian12 amd64"}},
+		{"all", Selection{All: true, Archs: knownArchs}, []string{
 			"418.87.01-ubuntu16.04 amd64", "580.1-ubuntu16.04 amd64",
 			"470.256.02-debian11 amd64", "470.256.02-debian11 arm64", "535.261.03-debian11 amd64", "580.1-debian11 amd64",
 			"535.261.03-debian12 amd64", "535.261.03-debian12 arm64", "580.1-debian12 amd64"}},
@@ -134,29 +135,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s: Select = %v (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
-}
-
-// TestAllArchs: a pair means all architectures that it works on; one that works on none is refused.
-func TestAllArchs(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		system, driver string
-		want           []string
-	}{
-		{"debian12", "535.261.03", []string{"amd64", "arm64"}},
-		{"debian11", "535.261.03", []string{"amd64"}}, // excluded on arm64
-		{"debian12", "580.1", []string{"amd64"}},      // no archive for arm64
-		{"debian12", "418.87.01", nil},
-	} {
-		got, err := small().Select(Selection{Systems: []string{tt.system}, Drivers: []string{tt.driver}, AllArchs: true})
-		var archs []string
-		for _, target := range got {
-			archs = append(archs, target.Arch)
-		}
-		if (err == nil) != (tt.want != nil) || !slices.Equal(archs, tt.want) {
-			t.Errorf("%s %s: %v, %v; want %v", tt.system, tt.driver, archs, err, tt.want)
-		}
-	}
+	assert.Same(t, []string{"arm64"}, Selection{}.ArchsOf(System{Archs: []string{"arm64"}}))
 }
 
 func TestSelectErrors(t *testing.T) {

@@ -80,9 +80,6 @@ func (q *KernelQuery) Check() error {
 	if len(s.Systems) > 1 && q.Plan.Base != "" {
 		return matrix.RequestErrorf("--base is of one system: give one --os")
 	}
-	if len(s.Archs) == 0 {
-		s.Archs = []string{"amd64"}
-	}
 	s.All = true
 	targets, err := q.Matrix.Select(*s)
 	if err != nil {
@@ -94,12 +91,12 @@ func (q *KernelQuery) Check() error {
 		q.compatible[batch.Platform(matrix.Target{Arch: t.Arch})+" "+t.Driver.Version] = true
 	}
 	if len(s.Systems) == 0 {
-		for _, arch := range slices.Compact(slices.Sorted(slices.Values(s.Archs))) {
+		for _, arch := range s.ArchsOf(matrix.System{}) {
 			q.targets = append(q.targets, matrix.Target{Arch: arch})
 		}
 	}
 	for _, sys := range q.Matrix.Systems {
-		for _, arch := range slices.Compact(slices.Sorted(slices.Values(s.Archs))) {
+		for _, arch := range s.ArchsOf(sys) {
 			if !slices.Contains(s.Systems, sys.ID) {
 				continue
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/gathering"
 	"github.com/driver-container/driver-container/images/bundle/reading"
@@ -194,8 +195,8 @@ func (o *createFlags) selectTags() error {
 	if len(o.Images) > 0 {
 		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
 	}
-	o.targets.WholeMatrix(nil)
-	_, b, err := o.targets.Batch()
+	o.targets.All, o.targets.Archs = true, batch.Archs() // a tag may be of any
+	_, b, err := o.targets.Batch(nil)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ package flags
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -48,36 +47,29 @@ func (s *Selection) Load() (*matrix.Matrix, error) {
 	return batch.ReadMatrix(s.File, drivercontainer.Matrix, drivercontainer.Patches)
 }
 
-// AddWhole declares the flags of a command about the matrix: what is not selected means all there is.
-func (s *Selection) AddWhole(f *pflag.FlagSet) {
-	s.AddTo(f)
-	f.Lookup("arch").Usage = "architecture: amd64 or arm64 (repeatable; default all that the system has)"
-}
+// WholeMatrix makes a selection without systems or without drivers mean every pair that is left.
+func (s *Selection) WholeMatrix() { s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0 }
 
-// WholeMatrix makes a selection without systems or without drivers mean every pair that is left, and one
-// without architectures all of them, or those of the kernels if each release names one.
-func (s *Selection) WholeMatrix(kernels []string) {
-	s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0
-	s.AllArchs = true
-	if len(s.Archs) > 0 {
-		return
-	}
-	for _, release := range kernels {
+// ofKernels are the architectures that the releases of kernels name, if each names one.
+func ofKernels(releases []string) (archs []string) {
+	for _, release := range releases {
 		arch, ok := distros.ArchOfRelease(release)
 		if !ok {
-			s.Archs = nil
-			return
+			return nil
 		}
-		if !slices.Contains(s.Archs, arch) {
-			s.Archs = append(s.Archs, arch)
-		}
+		archs = append(archs, arch)
 	}
+	return archs
 }
 
-// Batch reads the matrix and chooses the targets from it.
-func (s *Selection) Batch() (m *matrix.Matrix, b batch.Batch, err error) {
+// Batch reads the matrix and chooses the targets from it. Without --arch they are for the architectures of
+// the kernels, else see [matrix.Selection.ArchsOf]: one rule for every command.
+func (s *Selection) Batch(kernels []string) (m *matrix.Matrix, b batch.Batch, err error) {
 	if m, err = s.Load(); err != nil {
 		return nil, b, err
+	}
+	if len(s.Archs) == 0 {
+		s.Archs = ofKernels(kernels)
 	}
 	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
 		return nil, b, session.Usagef("nothing to build: give --os and --driver, or --all; driver-build list shows what there is")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -33,20 +34,27 @@ warning: images for arm64 have no driver-evict: evictGPUPods of the chart does n
 	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
 }
 
-func TestWholeMatrixOfKernels(t *testing.T) {
+// TestArchitectures: every command asks Batch, so that all of them mean the same images.
+func TestArchitectures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		given, kernels, want []string
 	}{
-		{nil, nil, nil},
-		{nil, []string{"6.1.0-56-amd64", "6.1.0-55-amd64"}, []string{"amd64"}},
+		{nil, nil, []string{"amd64"}},
+		{nil, []string{"6.1.0-56-arm64", "6.1.0-55-arm64"}, []string{"arm64"}},
 		{nil, []string{"6.1.0-56-amd64", "6.1.0-56-arm64"}, []string{"amd64", "arm64"}},
-		{nil, []string{"6.1.0-56-amd64", "latest"}, nil},
+		{nil, []string{"6.1.0-56-arm64", "latest"}, []string{"amd64"}},
 		{[]string{"arm64"}, []string{"6.1.0-56-amd64"}, []string{"arm64"}},
 	} {
-		s := Selection{Selection: matrix.Selection{Archs: c.given}}
-		s.WholeMatrix(c.kernels)
-		assert.Same(t, c.want, s.Archs)
-		assert.Equalf(t, true, s.AllArchs, "all architectures")
+		s := Selection{File: "../../../matrix.yaml", Selection: matrix.Selection{
+			Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: c.given,
+		}}
+		_, b, err := s.Batch(c.kernels)
+		require.NoError(t, err)
+		var archs []string
+		for _, target := range b.Targets {
+			archs = append(archs, target.Arch)
+		}
+		assert.Same(t, c.want, archs)
 	}
 }
