@@ -135,7 +135,7 @@ func (b *builder) relation(k kind, name, flags, epoch, version, release []byte) 
 	}
 	if name[0] == '(' {
 		_, err := b.table.requirement(r)
-		if understood := err == nil && k == requires; !understood { // the other relations of the list stay usable
+		if understood := err == nil && (k == requires || k == conflicts); !understood { // the other relations of the list stay usable
 			b.hide(fmt.Sprintf("it has a rich dependency that cannot be understood: %.120s", r.name))
 			return nil
 		}

@@ -50,7 +50,7 @@ func TestCreaterepo(t *testing.T) {
 	packages := rpmtest.Build(t,
 		rpmtest.Package{Name: "gcc", Version: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "glibc-devel >= 2.2.90-12", "/usr/bin/as", "(a or (b and c >= 1:2~rc1))"},
 			Provides: []string{"gcc(major) = 11", "compiler"}, Files: []rpmtest.File{{Path: "/usr/bin/gcc", Body: "x", Mode: 0o755}, {Path: "/usr/lib/gcc/specs", Body: "y"}}},
-		rpmtest.Package{Name: "cpp", Version: "3:11.4.1-3.el9", Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc <= 1.0", "lcc"}},
+		rpmtest.Package{Name: "cpp", Version: "3:11.4.1-3.el9", Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc <= 1.0", "lcc", "(cc with cc > 2)"}},
 		rpmtest.Package{Name: "tzdata", Version: "2024a^git1-1", Arch: "noarch", Files: []rpmtest.File{{Path: "/etc/tz&co.conf", Body: "z", Config: true}, {Path: "/usr/share/zoneinfo/ghost", Ghost: true}}},
 		rpmtest.Package{Name: "libstdc++", Version: "11~rc1-2", Arch: "i686"},
 	)
@@ -98,16 +98,19 @@ func compare(t *testing.T, x *rpm.Index, s style, file, fingerprint string) {
 	want.Files = slices.DeleteFunc(want.Files, func(f string) bool { return !strings.HasPrefix(f, "/etc/") && !strings.Contains(f, "bin/") })
 	byText := cmp.Transformer("sorted", func(m rpmfile.Metadata) map[string][]string {
 		out := map[string][]string{"version": {m.EVR.String()}, "arch": {m.Arch}, "files": slices.Sorted(slices.Values(m.Files))}
-		for name, list := range map[string][]rpmfile.Relation{"provides": m.Provides, "conflicts": m.Conflicts, "obsoletes": m.Obsoletes} {
+		for name, list := range map[string][]rpmfile.Relation{"provides": m.Provides, "obsoletes": m.Obsoletes} {
 			for _, r := range list {
 				out[name] = append(out[name], r.String())
 			}
+		}
+		for name, list := range map[string][]rpmfile.Requirement{"requires": m.Requires, "conflicts": m.Conflicts} {
+			for _, r := range list {
+				out[name] = append(out[name], r.String())
+			}
+		}
+		for name := range out {
 			slices.Sort(out[name])
 		}
-		for _, r := range m.Requires {
-			out["requires"] = append(out["requires"], r.String())
-		}
-		slices.Sort(out["requires"])
 		return out
 	})
 	if diff := cmp.Diff(want, got.Metadata, byText); diff != "" {

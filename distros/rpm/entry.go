@@ -151,7 +151,7 @@ func (e *entry) make() *Package {
 		Package: distros.Package{Name: e.name, Version: e.evr.String(), Arch: e.arch, URL: e.url, Size: e.size, Keys: e.keys},
 		Metadata: rpmfile.Metadata{
 			Name: e.name, EVR: e.evr, Arch: e.arch, Files: e.filesOf(),
-			Provides: e.relations(e.provides), Conflicts: e.relations(e.conflicts), Obsoletes: e.relations(e.obsoletes),
+			Provides: e.relations(e.provides), Requires: e.requirements(e.requires), Conflicts: e.requirements(e.conflicts), Obsoletes: e.relations(e.obsoletes),
 		},
 		Origin: e.origin, Priority: e.priority, InstalledSize: e.installed, BuildTime: time.Unix(e.built, 0).UTC(), Hidden: e.hidden,
 	}
@@ -160,12 +160,17 @@ func (e *entry) make() *Package {
 	} else {
 		p.SHA256 = digest
 	}
-	for _, r := range e.relationsOf(e.requires) {
+	return p
+}
+
+func (e *entry) requirements(s span) []rpmfile.Requirement {
+	var out []rpmfile.Requirement
+	for _, r := range e.relationsOf(s) {
 		if q, err := e.table.requirement(r); err == nil {
-			p.Metadata.Requires = append(p.Metadata.Requires, q)
+			out = append(out, q)
 		}
 	}
-	return p
+	return out
 }
 
 func (e *entry) relations(s span) []rpmfile.Relation {

@@ -28,7 +28,7 @@ func basics() []packtest.Package {
 	return []packtest.Package{
 		{Name: "gcc", EVR: "11.4.1-3.el9", Requires: []string{"cpp = 11.4.1-3.el9", "rpmlib(PayloadIsZstd)", "/usr/bin/as"}, Files: []repotest.File{{Name: "usr/bin/gcc"}}},
 		{Name: "gcc", EVR: "11.3.1-4.el9"},
-		{Name: "cpp", EVR: "2:11.4.1-3.el9", Provides: []string{"cpp(x86-64) = 2:11.4.1"}, Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc"}},
+		{Name: "cpp", EVR: "2:11.4.1-3.el9", Provides: []string{"cpp(x86-64) = 2:11.4.1"}, Obsoletes: []string{"old-cpp < 3"}, Conflicts: []string{"tcc", "(lcc unless tcc)"}},
 		{Name: "cpp", EVR: "11.4.1-3.el9", Arch: "i686"},
 		{Name: "data", Arch: "noarch", Requires: []string{"(gcc >= 11 if cpp)"}, AllFiles: []string{"/usr/share/data & more/x"}},
 		{Name: "other", Arch: "aarch64"},
@@ -72,7 +72,11 @@ func checkBasics(t *testing.T, x *Index, url string) {
 		Provides: []rpmfile.Relation{
 			{Name: "cpp(x86-64)", Op: "=", EVR: evr}, {Name: "cpp", Op: "=", EVR: rpmfile.EVR{Epoch: "2", Version: "11.4.1", Release: "3.el9"}},
 		},
-		Conflicts: []rpmfile.Relation{{Name: "tcc"}}, Obsoletes: []rpmfile.Relation{{Name: "old-cpp", Op: "<", EVR: rpmfile.EVR{Version: "3"}}},
+		Conflicts: []rpmfile.Requirement{
+			{Relation: rpmfile.Relation{Name: "tcc"}},
+			{Kind: "unless", Parts: []rpmfile.Requirement{{Relation: rpmfile.Relation{Name: "lcc"}}, {Relation: rpmfile.Relation{Name: "tcc"}}}},
+		},
+		Obsoletes: []rpmfile.Relation{{Name: "old-cpp", Op: "<", EVR: rpmfile.EVR{Version: "3"}}},
 	}
 	assert.Samef(t, meta, p.Metadata, "Metadata of cpp")
 	if p.InstalledSize != 5678 || p.BuildTime.Unix() != 1700000000 || p.Origin != "os" || p.Priority != 99 {

@@ -14,15 +14,14 @@ type Metadata struct {
 	Arch      string // rpm's: "x86_64", "noarch"; "src" for source packages; "" for the keys in the database
 	Provides  []Relation
 	Requires  []Requirement // without those that rpm itself meets, rpmlib(...)
-	Conflicts []Relation    // without rich ones: see Notes
+	Conflicts []Requirement
 	Obsoletes []Relation
 	Files     []string // absolute paths; for a package of a repository perhaps only those of the primary list
-	Notes     []string // dependencies that could not be understood and were left out
 }
 
 // Metadata returns the part of the header that the resolution of dependencies uses. A package without a name
-// or version, or with arrays of different lengths, is ErrFormat. Rich conflicts, which no distribution uses,
-// and rich dependencies that cannot be parsed are left out, with a note.
+// or version, or with arrays of different lengths, is ErrFormat. Rich dependencies that cannot be parsed
+// are left out: the package is installed all the same.
 func (h *Header) Metadata() (Metadata, error) {
 	m := Metadata{Name: h.Text(TagName), Arch: h.Text(TagArch)}
 	m.EVR = EVR{Version: h.Text(TagVersion), Release: h.Text(TagRelease)}
@@ -69,8 +68,12 @@ func (h *Header) relations(m *Metadata) error {
 		add                  func(r Relation, flags uint64)
 	}{
 		{TagProvideName, TagProvideFlags, TagProvideVersion, func(r Relation, _ uint64) { m.Provides = append(m.Provides, r) }},
-		{TagRequireName, TagRequireFlags, TagRequireVersion, m.addRequire},
-		{TagConflictName, TagConflictFlags, TagConflictVersion, m.addConflict},
+		{TagRequireName, TagRequireFlags, TagRequireVersion, func(r Relation, flags uint64) {
+			if flags&(senseRPMLib|senseMissingOK) == 0 && !strings.HasPrefix(r.Name, "rpmlib(") {
+				addRequirement(&m.Requires, r)
+			}
+		}},
+		{TagConflictName, TagConflictFlags, TagConflictVersion, func(r Relation, _ uint64) { addRequirement(&m.Conflicts, r) }},
 		{TagObsoleteName, TagObsoleteFlags, TagObsoleteVersion, func(r Relation, _ uint64) { m.Obsoletes = append(m.Obsoletes, r) }},
 	} {
 		names, flags, versions := h.Texts(d.name), h.Ints(d.flags), h.Texts(d.version)
@@ -95,28 +98,15 @@ func (h *Header) relations(m *Metadata) error {
 	return nil
 }
 
-func (m *Metadata) addRequire(r Relation, flags uint64) {
-	if flags&(senseRPMLib|senseMissingOK) != 0 || strings.HasPrefix(r.Name, "rpmlib(") {
-		return
-	}
-	if !strings.HasPrefix(r.Name, "(") {
-		m.Requires = append(m.Requires, Requirement{Relation: r})
-		return
-	}
-	rich, err := ParseRequirement(r.Name)
-	if err != nil {
-		m.Notes = append(m.Notes, fmt.Sprintf("%s %s: left out: %v", m.Name, m.EVR, err))
-		return
-	}
-	m.Requires = append(m.Requires, rich)
-}
-
-func (m *Metadata) addConflict(r Relation, _ uint64) {
+func addRequirement(to *[]Requirement, r Relation) {
+	q := Requirement{Relation: r}
 	if strings.HasPrefix(r.Name, "(") {
-		m.Notes = append(m.Notes, fmt.Sprintf("%s %s: left out: rich conflict %.200s", m.Name, m.EVR, r.Name))
-		return
+		var err error
+		if q, err = ParseRequirement(r.Name); err != nil {
+			return
+		}
 	}
-	m.Conflicts = append(m.Conflicts, r)
+	*to = append(*to, q)
 }
 
 // paths returns the paths of all files. Its bounds follow from those of the header, except that names share

@@ -32,16 +32,15 @@ type Repositories interface {
 // wants that cannot be parsed, ErrIndex for requirements that cannot be parsed, and those of fetching lists
 // of files.
 func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, want []string) ([]rpm.Package, error) {
-	foreign := slices.ContainsFunc(want, func(w string) bool { return foreign(x.Arch(), w) })
 	owned := func(path string) ([]*rpm.Package, error) { return x.Owners(ctx, path) }
-	u := newUniverse(x, owned, installed, foreign)
+	u := newUniverse(x, owned, installed)
 	r, err := solve(ctx, u, want)
 	if un := (*unsolvable)(nil); err != nil && !errors.As(err, &un) {
 		return nil, err
 	}
 	if len(u.guessed) > 0 && (err != nil || r.relied()) {
 		// Packages that were not examined were assumed to have a file: run again, with the lists of files.
-		u = newUniverse(x, owned, installed, foreign)
+		u = newUniverse(x, owned, installed)
 		u.lists = true
 		r, err = solve(ctx, u, want)
 	}

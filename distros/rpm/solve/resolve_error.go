@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,14 +27,17 @@ func (r *resolution) explain(err error) error {
 			return err
 		}
 	}
-	first := &rpm.UnresolvableError{Relation: "all that was asked for", Reason: "which cannot be met together"}
+	all := &rpm.UnresolvableError{Reason: "which cannot be met together"}
 	for _, c := range e.proof {
-		if c.reason == byRequest {
-			first.Relation = c.text
-			break
+		switch {
+		case c.reason == byRequest && all.Relation == "":
+			all.Relation = c.text
+		case c.reason == byConflict:
+			all.Reason += fmt.Sprintf("; %s conflicts with %s", e.u.all[c.Matches], c.text)
 		}
 	}
-	return first
+	all.Relation = cmp.Or(all.Relation, "all that was asked for")
+	return all
 }
 
 // explanation walks the clauses of a proof, beginning with the requests.
@@ -118,11 +122,12 @@ func (u *universe) missing(chain []string, text string, r rpmfile.Relation) erro
 	seen := map[string]bool{}
 	for _, p := range u.x.Providing(r.Name) {
 		line := fmt.Sprintf("%s (%s)", p, p.Origin)
+		if wordSize(p.Arch) == 32 && wordSize(u.x.Arch()) == 64 {
+			line = fmt.Sprintf("%s.%s (%s)", p, p.Arch, p.Origin)
+		}
 		switch {
 		case p.Hidden != "":
 			line += ", but " + p.Hidden
-		case wordSize(p.Arch) == 32 && wordSize(u.x.Arch()) == 64 && !u.foreign:
-			line = fmt.Sprintf("%s.%s (%s), which must be asked for by its architecture", p, p.Arch, p.Origin)
 		default:
 			other = true
 			if p.Name != r.Name {

@@ -86,16 +86,22 @@ func checkClosed(t *testing.T, before, added []rpmfile.Metadata, want []string) 
 				t.Fatalf("%s %s lacks %s; there is %s", p.Name, p.EVR, r, labels(after))
 			}
 		}
+		for _, r := range p.Conflicts {
+			others := slices.Delete(slices.Clone(after), i, i+1)
+			if r.Kind != "" && met(after, r) && met(others, r) && (isNew || !met(before, r)) {
+				t.Fatalf("%s %s conflicts with %s; there is %s", p.Name, p.EVR, r, labels(after))
+			}
+		}
 		for k, q := range after {
 			if i == k || !isNew && k >= len(added) {
 				continue
 			}
 			for _, r := range p.Conflicts {
-				if met([]rpmfile.Metadata{q}, rpmfile.Requirement{Relation: r}) {
+				if r.Kind == "" && met([]rpmfile.Metadata{q}, r) {
 					t.Fatalf("%s %s is there with its enemy %s", p.Name, p.EVR, q.Name)
 				}
 			}
-			if p.Name == q.Name {
+			if p.Name == q.Name && !together(p.Arch, q.Arch) {
 				t.Fatalf("%s is there twice: %s", p.Name, labels(after))
 			}
 		}
@@ -105,7 +111,7 @@ func checkClosed(t *testing.T, before, added []rpmfile.Metadata, want []string) 
 // takesPlace reports whether a new package replaces an installed one, and fails the test if it downgrades it.
 func takesPlace(t *testing.T, p, old rpmfile.Metadata) bool {
 	t.Helper()
-	if p.Name == old.Name {
+	if p.Name == old.Name && !together(p.Arch, old.Arch) {
 		if rpmfile.Compare(p.EVR, old.EVR) < 0 {
 			t.Fatalf("%s is downgraded from %s to %s", p.Name, old.EVR, p.EVR)
 		}
@@ -141,6 +147,11 @@ func met(there []rpmfile.Metadata, r rpmfile.Requirement) bool {
 			return part(0)
 		}
 		return len(r.Parts) < 3 || part(2)
+	case "unless":
+		if part(1) {
+			return part(2)
+		}
+		return part(0)
 	case "with":
 		return slices.ContainsFunc(there, func(m rpmfile.Metadata) bool {
 			return !slices.ContainsFunc(r.Parts, func(p rpmfile.Requirement) bool { return !met([]rpmfile.Metadata{m}, p) })

@@ -91,15 +91,14 @@ func realPackages(packages []rpm.Package) []rpmtest.Package {
 		for _, q := range p.Metadata.Requires {
 			r.Requires = append(r.Requires, q.String())
 		}
-		for _, list := range []struct {
-			from []rpmfile.Relation
-			to   *[]string
-		}{{p.Metadata.Provides, &r.Provides}, {p.Metadata.Conflicts, &r.Conflicts}, {p.Metadata.Obsoletes, &r.Obsoletes}} {
-			for _, q := range list.from {
-				if q.Name != p.Name || q.Op != "=" {
-					*list.to = append(*list.to, q.String())
-				}
-			}
+		for _, q := range p.Metadata.Conflicts {
+			r.Conflicts = append(r.Conflicts, q.String())
+		}
+		for _, q := range p.Metadata.Provides[1:] { // without itself
+			r.Provides = append(r.Provides, q.String())
+		}
+		for _, q := range p.Metadata.Obsoletes {
+			r.Obsoletes = append(r.Obsoletes, q.String())
 		}
 		for _, f := range p.Metadata.Files {
 			r.Files = append(r.Files, rpmtest.File{Path: f, Body: "x"})

@@ -10,12 +10,6 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
-// foreign reports whether a want names an architecture of the other word size.
-func foreign(arch, want string) bool {
-	i := strings.LastIndexByte(want, '.')
-	return i > 0 && slices.Contains(rpm.CompatibleArchs(arch), want[i+1:]) && wordSize(want[i+1:]) == 32 && wordSize(arch) == 64
-}
-
 // request returns the clauses for a want.
 func (u *universe) request(want string) ([]clause, error) {
 	req, err := rpmfile.ParseRequirement(want)

@@ -36,20 +36,23 @@ func described(t failer, lines string) []rpm.Package {
 			field, value, _ := strings.Cut(strings.TrimSpace(part), ": ")
 			for text := range strings.SplitSeq(value, ", ") {
 				var err error
-				add := func(to *[]rpmfile.Relation) {
+				rich := func(to *[]rpmfile.Requirement) {
 					var r rpmfile.Requirement
 					r, err = rpmfile.ParseRequirement(text)
-					*to = append(*to, r.Relation)
+					*to = append(*to, r)
+				}
+				add := func(to *[]rpmfile.Relation) {
+					var r []rpmfile.Requirement
+					rich(&r)
+					*to = append(*to, r[0].Relation)
 				}
 				switch field {
 				case "requires":
-					var r rpmfile.Requirement
-					r, err = rpmfile.ParseRequirement(text)
-					m.Requires = append(m.Requires, r)
+					rich(&m.Requires)
 				case "provides":
 					add(&m.Provides)
 				case "conflicts":
-					add(&m.Conflicts)
+					rich(&m.Conflicts)
 				case "obsoletes":
 					add(&m.Obsoletes)
 				case "files":
@@ -161,6 +164,18 @@ func resolveCases() []resolveCase {
 		{name: "conflict with the installed one upgrades it", index: "a 1-1; conflicts: b < 2\nb 2-1", system: "b 1-1", want: "a", result: "a 1-1, b 2-1<1-1"},
 		{name: "the installed one conflicts", index: "a 1-1\nb 2-1", system: "b 1-1; conflicts: a < 2", want: "a", result: "a 1-1, b 2-1<1-1"},
 		{name: "own conflict", index: "a 1-1; provides: v; conflicts: v", want: "a", result: "a 1-1"},
+		{name: "conflict with both", index: "a 1-1; requires: v; conflicts: (b and c)\nb 1-1; provides: v\nc 1-1; provides: v\nd 1-1; requires: b", want: "a, d", result: "a 1-1, b 1-1, d 1-1"},
+		{name: "conflict with either", index: "a 1-1; requires: v; conflicts: (b or c)\nb 1-1; provides: v\nc 1-1; provides: v\nd 1-1; provides: v", want: "a", result: "a 1-1, d 1-1"},
+		{name: "conflict with one version range", index: "a 1-1; requires: v; conflicts: (v >= 2 with v < 4)\nb 1-1; provides: v = 3\nc 1-1; provides: v = 1", want: "a", result: "a 1-1, c 1-1"},
+		{name: "conflict except", index: "a 1-1; requires: v; conflicts: (v without w)\nb 1-1; provides: v = 2\nc 1-1; provides: v = 1, w", want: "a", result: "a 1-1, c 1-1"},
+		{name: "conflict unless", index: "a 1-1; requires: b; conflicts: (b unless c)\nb 1-1\nc 1-1", want: "a", result: "a 1-1, b 1-1, c 1-1"},
+		{name: "conflict unless, else", index: "a 1-1; requires: b, c; conflicts: (b unless c else d)\nb 1-1\nc 1-1\nd 1-1\nx 1-1; requires: v\ne 1-1; provides: v", want: "a, x", result: "a 1-1, b 1-1, c 1-1, e 1-1, x 1-1"},
+		{name: "own rich conflict", index: "a 1-1; provides: v; requires: b; conflicts: (v or c)\nb 1-1", want: "a", result: "a 1-1, b 1-1"},
+		{name: "the installed one has a rich conflict", index: "a 1-1; requires: v\nb 1-1; provides: v\nc 1-1; provides: v", system: "x 1-1; conflicts: (b and x)", want: "a", result: "a 1-1, c 1-1"},
+		{name: "what was in conflict stays so", index: "a 1-1", system: "b 1-1; conflicts: (c and d)\nc 1-1\nd 1-1", want: "a", result: "a 1-1"},
+		{name: "only the other architecture", index: "a 1-1; requires: v\nb 1-1 i686; provides: v; requires: c\nc 1-1 i686\nc 1-1", want: "a", result: "a 1-1, b 1-1.i686, c 1-1"},
+		{name: "only the other architecture, asked for", index: "b 1-1 i686", want: "b", result: "b 1-1.i686"},
+		{name: "the other architecture brings its own", index: "a 1-1; requires: v\nb 1-1 i686; provides: v\nb 1-1", want: "a", result: "a 1-1, b 1-1.i686, b 1-1"},
 		{name: "dead end", index: "a 1-1; requires: v\nb 1-1; provides: v; requires: missing\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
 		{name: "deep dead end", index: "a 1-1; requires: v\nb 1-1; provides: v; requires: d\nd 1-1; requires: e\ne 1-1; requires: missing\nc 1-1; provides: v", want: "a", result: "a 1-1, c 1-1"},
 		{name: "older of a requirement", index: "a 1-1; requires: b\nb 2-1; requires: missing\nb 1-1", want: "a", result: "a 1-1, b 1-1"},
@@ -222,10 +237,6 @@ func TestUnresolvable(t *testing.T) {
 			"cannot resolve packages: a 1-1 needs b, which is not to be had; there is b 1-1 (r), but its module nodejs:18 is not enabled",
 		},
 		{
-			"other architecture", "a 1-1; requires: b\nb 1-1 i686", "", "a",
-			"cannot resolve packages: a 1-1 needs b, which is not to be had; there is b 1-1.i686 (r), which must be asked for by its architecture",
-		},
-		{
 			"rich", "a 1-1; requires: (b or c)", "", "a",
 			"cannot resolve packages: a 1-1 needs (b or c), which no repository has; add the repository that has it",
 		},
@@ -240,6 +251,14 @@ func TestUnresolvable(t *testing.T) {
 		{
 			"conflict with installed", "a 1-1; conflicts: b", "b 1-1", "a",
 			"cannot resolve packages: a 1-1 was asked for, which cannot be with b 1-1 (installed): a 1-1 conflicts with b, that is b 1-1",
+		},
+		{
+			"the other architecture is older, and the own one needed", "a 1-1; requires: v, b\nb 1-1 i686; provides: v\nb 2-1", "", "a",
+			"cannot resolve packages: b 1-1 needs b.x86_64 = 1-1, which no repository has in that version; there is b 2-1 (r), b 1-1.i686 (r) (asked for by a 1-1 -> b 1-1)",
+		},
+		{
+			"rich conflict", "a 1-1; conflicts: (b and c)\nb 1-1\nc 1-1", "", "a, b, c",
+			"cannot resolve packages: a was asked for, which cannot be met together; a 1-1 conflicts with (b and c)",
 		},
 		{
 			"conflict among chosen", "a 1-1; requires: b, c\nb 1-1\nc 1-1; conflicts: b", "", "a",
@@ -346,7 +365,7 @@ func TestFileLists(t *testing.T) {
 	}
 }
 
-// TestArchitectures checks that packages of 32 bits are not considered unless one is requested or installed.
+// TestArchitectures: packages are those of the machine's architecture; of 32 bits there are those that nothing else can replace.
 func TestArchitectures(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ arch, index, system, want, result string }{

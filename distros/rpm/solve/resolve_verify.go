@@ -20,20 +20,17 @@ func (u *universe) verify(there []bool) error {
 		if !there[n] {
 			continue
 		}
-		for _, r := range p.Requires {
-			ok, err := u.holds(r, there)
-			if err != nil {
-				return err
-			}
-			if !ok && p.pkg == nil {
-				if ok, err = u.holds(r, before); err != nil {
-					return err
-				}
-				ok = !ok
-			}
-			if !ok {
-				return fmt.Errorf("resolve packages: the solution is wrong: %s lacks %s; report this", p, r)
-			}
+		wrong, err := u.broken(n, there)
+		if err == nil && len(wrong) > 0 && p.pkg == nil {
+			var old []string
+			old, err = u.broken(n, before)
+			wrong = slices.DeleteFunc(wrong, func(w string) bool { return slices.Contains(old, w) })
+		}
+		if err != nil {
+			return err
+		}
+		if len(wrong) > 0 {
+			return fmt.Errorf("resolve packages: the solution is wrong: %s %s; report this", p, wrong[0])
 		}
 		for m, q := range u.all {
 			if m == n || !there[m] || p.pkg == nil && q.pkg == nil {
@@ -47,11 +44,47 @@ func (u *universe) verify(there []bool) error {
 	return nil
 }
 
+// broken returns the requirements and rich conflicts of a package that a set of packages does not respect. A
+// package does not conflict with itself; apart looks at the other conflicts.
+func (u *universe) broken(n int, there []bool) (wrong []string, err error) {
+	for _, r := range u.all[n].Requires {
+		ok, err := u.holds(r, there)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			wrong = append(wrong, "lacks "+r.String())
+		}
+	}
+	others := func() []bool { // made for the few packages that have rich conflicts
+		o := slices.Clone(there)
+		o[n] = false
+		return o
+	}
+	for _, r := range u.all[n].Conflicts {
+		if r.Kind == "" {
+			continue
+		}
+		with, err := u.holds(r, there)
+		if err != nil {
+			return nil, err
+		}
+		without, err := u.holds(r, others())
+		if err != nil {
+			return nil, err
+		}
+		if with && without {
+			wrong = append(wrong, "conflicts with "+r.String())
+		}
+	}
+	return wrong, nil
+}
+
 // apart returns the reason why two packages cannot be installed together, according to the first one; "" if
 // they can.
 func apart(p, q *solvable) string {
 	switch {
-	case slices.ContainsFunc(p.Conflicts, func(r rpmfile.Relation) bool { return q.Meets(r) }):
+	case slices.ContainsFunc(p.Conflicts, func(r rpmfile.Requirement) bool { return r.Kind == "" && q.Meets(r.Relation) }):
 		return "conflicts with"
 	case supersedes(p.Metadata, q.Metadata):
 		return "obsoletes"

@@ -23,14 +23,17 @@ func (u *universe) rules(n int) ([]clause, error) {
 		out = append(out, *c)
 	}
 	for _, r := range p.Conflicts {
-		list, err := u.providers(r)
+		form, err := u.normal(r, true)
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range list {
+		for _, c := range form {
 			// A package never conflicts with something that it provides itself.
-			if int(l) != n && (p.pkg != nil || u.all[l].pkg != nil) {
-				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byConflict, Matches: n, text: r.String(), name: r.Name})
+			if slices.Equal(c, []literal{-literal(n)}) || p.pkg == nil && !u.metBefore([][]literal{c}) {
+				continue
+			}
+			if c, always := tidy(append(slices.Clone(c), -literal(n))); !always {
+				out = append(out, clause{literals: c, reason: byConflict, Matches: n, text: r.String(), name: r.Relation.Name})
 			}
 		}
 	}
@@ -176,21 +179,24 @@ func (u *universe) stay(n int) []literal {
 	return out
 }
 
-// multilib returns the clause that a package of 32 bits is installed only together with that of 64 bits of
-// the same name, if there is one, as with dnf; nil for others, and for packages that were requested with
-// their architecture.
+// multilib returns the clause that a package of 32 bits, if there are some of 64 bits with its name, is installed
+// only together with the one of its version, as with libsolv (inferior architecture, lock-step); nil for others,
+// and for packages that were requested with their architecture.
 func (u *universe) multilib(n int) *clause {
 	p := u.all[n]
 	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {
 		return nil
 	}
-	c := clause{literals: []literal{-literal(n)}, reason: byRequire, Matches: n, text: p.Name + "." + u.x.Arch(), name: p.Name}
+	c := clause{literals: []literal{-literal(n)}, reason: byRequire, Matches: n, text: p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR), name: p.Name}
+	inferior := false
 	for _, l := range u.named(p.Name) {
-		if wordSize(u.all[l].Arch) == 64 {
+		q := u.all[l]
+		inferior = inferior || q.pkg != nil && wordSize(q.Arch) == 64
+		if wordSize(q.Arch) != 32 && rpmfile.Compare(q.EVR, p.EVR) == 0 {
 			c.literals = append(c.literals, l)
 		}
 	}
-	if len(c.literals) == 1 {
+	if !inferior {
 		return nil
 	}
 	return &c

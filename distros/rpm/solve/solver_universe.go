@@ -33,7 +33,6 @@ type universe struct {
 	same      map[string]int   // installed packages by name, version and architecture
 	names     map[string][]int // installed packages by name
 	provided  map[string][]int // installed packages by what they provide, and by path
-	foreign   bool             // packages of the other word size are considered, too
 	lists     bool             // the lists of files must be used even if an installed package has a file
 	guessed   map[int]bool     // packages assumed to have a file because an installed version of them has it
 	givenUp   map[literal]bool // packages that are exempt from all preferences
@@ -42,10 +41,10 @@ type universe struct {
 
 // newUniverse returns a universe of the installed packages, without packages that have no architecture (keys)
 // and sources.
-func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata, foreign bool) *universe {
+func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), installed []rpmfile.Metadata) *universe {
 	u := &universe{
 		x: x, owned: owned, all: []*solvable{nil}, numbers: map[*rpm.Package]int{}, same: map[string]int{}, names: map[string][]int{},
-		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{}, foreign: foreign,
+		provided: map[string][]int{}, guessed: map[int]bool{}, givenUp: map[literal]bool{}, cache: map[rpmfile.Relation][]literal{},
 	}
 	list := make([]*rpmfile.Metadata, 0, len(installed))
 	for i := range installed {
@@ -65,9 +64,6 @@ func newUniverse(x Repositories, owned func(string) ([]*rpm.Package, error), ins
 		u.provided[m.Name] = append(u.provided[m.Name], n)
 		for _, f := range m.Files {
 			u.provided[f] = append(u.provided[f], n)
-		}
-		if wordSize(m.Arch) != wordSize(x.Arch()) && wordSize(m.Arch) != 0 {
-			u.foreign = true // the packages that need it may have to be upgraded
 		}
 	}
 	u.installed = len(u.all) - 1
@@ -118,7 +114,7 @@ func (u *universe) number(p *rpm.Package) int {
 		return n
 	}
 	n := 0
-	if p.Arch != "src" && p.Arch != "nosrc" && (u.foreign || wordSize(p.Arch) == 0 || wordSize(p.Arch) == wordSize(u.x.Arch())) {
+	if p.Arch != "src" && p.Arch != "nosrc" {
 		if n = u.same[identity(&p.Metadata)]; n != 0 {
 			u.all[n].offered = true
 		} else {
