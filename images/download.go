@@ -19,7 +19,7 @@ import (
 // Download brings the packages and the driver of a recipe into the cache, verified by their digests. The base
 // is there already: planning reads it.
 func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
-	step := b.Observe.Begin(r.Target(), "download")
+	step := b.Observe.Await(r.Target(), "download")
 	if err := step.End(false, b.download(ctx, r, step)); err != nil {
 		return fmt.Errorf("download for %s: %w", r.Target(), err)
 	}

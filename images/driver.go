@@ -33,7 +33,7 @@ func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel
 	if err != nil {
 		return driverLayers{}, err
 	}
-	step := b.Observe.Begin(r.Target(), "driver "+r.Driver)
+	step := b.Observe.Await(r.Target(), "driver "+r.Driver)
 	of := driverSpecs{user: spec(r, "user-mode driver", userKey), kernel: spec(r, "kernel sources", kernelKey)}
 	have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
 	if needKernel || have.user == nil { // it is made in the same pass

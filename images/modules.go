@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -124,10 +126,31 @@ func (b *Builder) compileIn(ctx context.Context, with runner.Runner, compile run
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	step.Note("compiling with " + with.String())
-	if err := with.Run(ctx, compile, dir, step.Note); err != nil {
+	if err := with.Run(ctx, compile, dir, tell(step)); err != nil {
 		return err
 	}
 	return use(dir)
+}
+
+// What the entrypoint logs: people have the time beside it, and how far it is as 65/477.
+var (
+	logTime = regexp.MustCompile(`^[0-9-]{10}T[0-9:.]+Z `)
+	howFar  = regexp.MustCompile(`^compile progress done=([0-9]{1,9}) total=([0-9]{1,9}) `)
+)
+
+// tell returns what takes the lines of a compile for people.
+func tell(step *progress.Step) func(line string) {
+	return func(line string) {
+		line = logTime.ReplaceAllString(line, "")
+		m := howFar.FindStringSubmatch(line)
+		if m == nil {
+			step.Note(line)
+			return
+		}
+		done, _ := strconv.ParseInt(m[1], 10, 64) // digits
+		total, _ := strconv.ParseInt(m[2], 10, 64)
+		step.Count(done, total)
+	}
 }
 
 // slot waits until one more compile may run.

@@ -80,7 +80,7 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 		return pins, err
 	}
 	name := recipe.Name(t, o)
-	step := p.Observe.Begin(name, "plan")
+	step := p.Observe.Await(name, "plan")
 	defer func() { err = step.End(false, err) }()
 	spool, err := rootfs.NewSpool(p.Store.Dir())
 	if err != nil {

@@ -86,7 +86,7 @@ func newFleet(t *testing.T) *fleet {
 		key: write("key.pub", "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(public))(t)),
 	}
 	f.create = []string{program(t), "bundle", "create", "--repository", "registry.example.com/gpu/driver", "oci:" + string(path) + ":1-os",
-		"--file", filepath.Join(repository(t), "matrix.yaml"), "--image-key", key, "--cache", f.cache, "--progress", "quiet", "-o"}
+		"--file", filepath.Join(repository(t), "matrix.yaml"), "--image-key", key, "--cache", f.cache, "--progress", "quiet", "--output"}
 	f.took = command{args: append(f.create, f.whole), env: fixedTime()}.want(t, 0).took
 	return f
 }

@@ -40,9 +40,9 @@ type buildFlags struct {
 	advisories  flags.Advisories
 }
 
-func (o *buildFlags) addTo(a *session.App, f *pflag.FlagSet) {
+func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	o.selection.AddTo(f)
-	o.output.AddTo(a, f)
+	o.output.AddTo(f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository, tagged <driver>-<os>")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
 	o.sources.AddTo(f)

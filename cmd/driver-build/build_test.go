@@ -24,7 +24,7 @@ func TestBuild(t *testing.T) {
 	repository := u.Host + "/team/driver"
 	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+oci, "--output", "oci-archive:"+ociFile, "--output", "docker-archive:"+docker,
 		"--push", "--repository", repository)
-	r.Want(t, 0, "packages layer", "driver 535.261.03", "write oci:", "user-mode driver amd64", "config amd64")
+	r.Want(t, 0, "packages layer", "driver 535.261.03", "write oci:")
 	var digest string
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	tag := "535.261.03-debian12"
@@ -35,7 +35,7 @@ func TestBuild(t *testing.T) {
 		}
 		digest = d
 	}
-	for _, image := range []string{"oci:" + oci, "oci-archive:" + ociFile, "docker-archive:" + docker, repository + ":" + tag} {
+	for _, image := range []string{"oci:" + oci, "oci-archive:" + ociFile, "docker-archive:" + docker, repository + ":" + tag, oci, oci + ":" + tag, ociFile, docker} {
 		u.Run(t, "verify", image).Want(t, 0)
 		r := u.Run(t, "inspect", image, "-o", "json")
 		r.Want(t, 0)
@@ -43,7 +43,7 @@ func TestBuild(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.Stdout), &i); err != nil || i.Driver != newDriver || i.System != "debian12" {
 			t.Errorf("%s: %+v, %v", image, i, err)
 		}
-		if !strings.HasPrefix(image, "docker") && i.Digest != digest {
+		if !strings.HasSuffix(image, docker) && i.Digest != digest {
 			t.Errorf("%s: digest %s, want %s", image, i.Digest, digest)
 		}
 	}
@@ -59,7 +59,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%s", r.Stdout)
 	}
 	u.Run(t, "verify", u.Base("debian12")).Want(t, 5, "breaks the driver container's contract")
-	r = u.Run(t, "push", "oci:"+oci, u.Host+"/other/place:x")
+	r = u.Run(t, "push", oci, u.Host+"/other/place:x")
 	r.Want(t, 0, "blobs: ")
 	assert.Equal(t, u.Host+"/other/place:x@"+digest+"\n", r.Stdout)
 	u.Run(t, "push", "oci:"+oci, u.Host+"/other/place:x").Want(t, 0, "blobs: 0 sent")

@@ -153,7 +153,7 @@ func TestCancel(t *testing.T) {
 			if took := time.Since(stopped); took > 30*time.Second {
 				t.Errorf("it took %v to stop", took)
 			}
-			r.Want(t, 130, "stopped by signal: interrupt")
+			r.Want(t, 130, "stopped by signal: interrupt; downloads are kept: run the same command again")
 			if list := leftovers(t, u.Cache); len(list) > 0 {
 				t.Errorf("left behind: %q", list)
 			}

@@ -52,17 +52,3 @@ func TestSuggestions(t *testing.T) {
 		r.Want(t, 2, want)
 	}
 }
-
-// TestFormerNames: former spellings work, and a note on stderr says what to write.
-func TestFormerNames(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"--os debian12 --driver 535.261.03 -o nowhere:x":                                           "note: write --output in place of -o,",
-		"sign h.example/a:1 -o nowhere:x":                                                          "note: write --output in place of -o,",
-		"bundle create -o /no/such/x --repository h.example/a":                                     "note: write --output in place of -o,",
-		"bundle create --output x --rebuild /no/such --repository h.example/a":                     "note: write --inputs in place of --rebuild,",
-		"bundle import x.tar --to h.example/a --rebuild /no/such --allow-unsigned --cache /proc/x": "note: write --inputs in place of --rebuild,",
-	} {
-		call(t.Context(), t, nil, strings.Fields(args)...).Want(t, 2, want)
-	}
-}

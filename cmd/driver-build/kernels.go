@@ -32,7 +32,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: session.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
-			"each, and which images for it the registry has. DEFAULT marks the series that the system installs unless told\n" +
+			"each, and which images for it the registry has: PRECOMPILED have its modules, UNIVERSAL compile them on the node. DEFAULT marks the series that the system installs unless told\n" +
 			"otherwise: it is what --kernel latest means.\n\n" +
 			"With --from, list the kernels that images have headers and a compiler of, for --kernel-from. DEFAULT marks those that\n" +
 			"the image names as its own; package of the JSON is the folder with the headers.",
@@ -46,6 +46,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
 	o.selection.AddMatrix(f)
 	f.StringArrayVar(&o.from, "from", nil, "image with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
+	flags.Images(f, "from")
 	f.StringSliceVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
 	flags.Repository(f, &o.repository)
 	o.sources.AddTo(f)
@@ -86,22 +87,23 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 
 // printKernels prints the table; a column that nobody asked for is left out.
 func printKernels(a *session.App, rows []survey.OfferedKernel, q survey.KernelQuery) error {
-	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "IMAGES"}
+	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
 	columns = slices.DeleteFunc(columns, func(c string) bool {
-		return c == "DATE" && !q.Dates || c == "FROM" && len(q.From) == 0 || c == "IMAGES" && q.Repository == ""
+		return c == "DATE" && !q.Dates || c == "FROM" && len(q.From) == 0 || (c == "PRECOMPILED" || c == "UNIVERSAL") && q.Repository == ""
 	})
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	for _, r := range rows {
 		cells := map[string]string{
 			"OS": r.System, "ARCH": r.Arch, "KERNEL": r.Kernel, "FLAVOUR": r.Flavour, "VERSION": r.Version, "DATE": r.Date, "FROM": r.From,
-			"DRIVERS": strings.Join(r.Drivers, ","), "IMAGES": strings.Join(r.Images, ","),
+			"DRIVERS": strings.Join(r.Drivers, ","), "PRECOMPILED": strings.Join(r.Ready, ","),
+			"UNIVERSAL": strings.Join(slices.DeleteFunc(slices.Clone(r.Images), func(tag string) bool { return slices.Contains(r.Ready, tag) }), ","),
 		}
 		if r.Default {
 			cells["DEFAULT"] = "yes"
 		}
 		if r.Images == nil {
-			cells["IMAGES"] = "unknown"
+			cells["PRECOMPILED"], cells["UNIVERSAL"] = "unknown", "unknown"
 		}
 		var line []string
 		for _, c := range columns {

@@ -23,9 +23,9 @@ func TestManifestsLie(t *testing.T) {
 	u := newUser(t)
 	key, _ := u.imageKey(t, "site")
 	target, tag := []string{"--os", "ubuntu18.04", "--driver", newDriver}, "535.261.03-ubuntu18.04"
-	want := u.Run(t, append(target, "-o", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
+	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
 	want.Want(t, 0)
-	u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "-o", "oci:"+u.Path("other"), "--cache-to", u.Host+"/team/cache").Want(t, 0)
+	u.Run(t, "--os", "ubuntu16.04", "--driver", oldDriver, "--output", "oci:"+u.Path("other"), "--cache-to", u.Host+"/team/cache").Want(t, 0)
 	var good, other v1.Manifest
 	u.get(t, "team/cache/manifests/"+tag, &good)
 	u.get(t, "team/cache/manifests/418.87.01-ubuntu16.04", &other)
@@ -79,7 +79,7 @@ func TestManifestsLie(t *testing.T) {
 			}
 			from := []string{"--cache-from", u.Host + "/" + repository}
 			for range 2 { // the second time with what the first one left in the cache
-				r := u.Run(t, append(append(target, "-o", "oci:"+u.Path("dist")), from...)...)
+				r := u.Run(t, append(append(target, "--output", "oci:"+u.Path("dist")), from...)...)
 				r.Want(t, 0)
 				assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", r.Stderr)
 				u.Run(t, "verify", "oci:"+u.Path("dist")).Want(t, 0)
@@ -96,7 +96,7 @@ func TestNoManifests(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target, tag := []string{"--os", "ubuntu18.04", "--driver", newDriver}, "535.261.03-ubuntu18.04"
-	want := u.Run(t, append(target, "-o", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
+	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
 	want.Want(t, 0)
 	good := u.manifest(t, "team/cache", tag)
 	index := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":"%s","size":%d,"platform":{"os":"windows","architecture":"amd64"}}]}`,
@@ -114,7 +114,7 @@ func TestNoManifests(t *testing.T) {
 			}
 			return manifest
 		})
-		r := u.Run(t, append(target, "-o", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
+		r := u.Run(t, append(target, "--output", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
 		u.Fault(nil)
 		r.Want(t, 0)
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s: %s", name, r.Stderr)

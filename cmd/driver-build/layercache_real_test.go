@@ -56,7 +56,7 @@ func TestRealSharing(t *testing.T) {
 	} {
 		tag := c.driver + "-" + c.system
 		args := []string{"--os", c.system, "--driver", c.driver}
-		plain := u.fresh(t).Run(t, append(args, "-o", "oci:"+u.Path("plain"))...)
+		plain := u.fresh(t).Run(t, append(args, "--output", "oci:"+u.Path("plain"))...)
 		plain.Want(t, 0)
 		before := u.Requests(c.files)
 		r := u.fresh(t).Run(t, append(args, "--push", "--repository", to, "--cache-from", from)...)
@@ -104,7 +104,7 @@ func TestRealDamage(t *testing.T) {
 				require.NoError(t, os.WriteFile(file, damage(bytes.Clone(good)), 0o600))
 			}
 			m := u.fresh(t)
-			r := m.Run(t, append(args, "-o", "oci:"+m.Path("dist"), "--cache-from", repository)...)
+			r := m.Run(t, append(args, "--output", "oci:"+m.Path("dist"), "--cache-from", repository)...)
 			r.Want(t, 0, "the "+layer+" layer is made here, because the registry's copy cannot be used")
 			assert.Equalf(t, first.Digest(t), r.Digest(t), "%s %s", layer, name)
 			m.Run(t, "verify", "oci:"+m.Path("dist")).Want(t, 0)
@@ -137,7 +137,7 @@ func TestRealRestart(t *testing.T) {
 		"push begins": {"POST .*/uploads/", 0}, "in a push": {"P(ATCH|UT) .*/uploads/", 50 * time.Millisecond}, "before the tag": {"PUT .*/manifests/", time.Hour},
 	} {
 		m, again := u.fresh(t), killAt(d, c.request, c.after)
-		r := m.Run(t, append(args, "-o", "oci:"+m.Path("dist"), "--cache-from", repository)...)
+		r := m.Run(t, append(args, "--output", "oci:"+m.Path("dist"), "--cache-from", repository)...)
 		r.Want(t, 0)
 		assert.Equalf(t, first.Digest(t), r.Digest(t), "%s", name)
 		m.Run(t, "verify", "oci:"+m.Path("dist")).Want(t, 0)

@@ -65,7 +65,7 @@ func TestLayersOfOtherImages(t *testing.T) {
 	u := newUser(t)
 	u.Run(t, "--os", "ubuntu16.04", "--driver", newDriver, "--push", "--repository", u.Host+"/team/driver").Want(t, 0)
 	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
-	plain := u.fresh(t).Run(t, append(target, "-o", "oci:"+u.Path("plain"))...)
+	plain := u.fresh(t).Run(t, append(target, "--output", "oci:"+u.Path("plain"))...)
 	plain.Want(t, 0)
 	before := u.Requests(".run")
 	r := u.fresh(t).Run(t, append(target, "--push", "--repository", u.Host+"/team/driver")...)
@@ -75,13 +75,13 @@ func TestLayersOfOtherImages(t *testing.T) {
 
 	// With an output on this machine the layers are fetched, and nothing is pushed but to the cache.
 	kept := u.fresh(t)
-	r = kept.Run(t, append(target, "-o", "oci:"+kept.Path("dist"), "--cache-from", u.Host+"/team/driver", "--cache-to", u.Host+"/team/cache")...)
+	r = kept.Run(t, append(target, "--output", "oci:"+kept.Path("dist"), "--cache-from", u.Host+"/team/driver", "--cache-to", u.Host+"/team/cache")...)
 	r.Want(t, 0)
 	assert.Equal(t, plain.Digest(t), r.Digest(t))
 	kept.Run(t, "verify", "oci:"+kept.Path("dist")).Want(t, 0)
 	files := u.downloads()
 	third := u.fresh(t)
-	r = third.Run(t, append(target, "-o", "oci:"+third.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
+	r = third.Run(t, append(target, "--output", "oci:"+third.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
 	r.Want(t, 0)
 	assert.Equal(t, plain.Digest(t), r.Digest(t))
 	assert.Equalf(t, files, u.downloads(), "%s", r.Stderr)
@@ -101,7 +101,7 @@ func TestSigningBuildTakesSignedLayers(t *testing.T) {
 	unsigned.Want(t, 0)
 	build := func(more ...string) (r result, madeHere bool) {
 		before, m := u.downloads(), u.fresh(t)
-		r = m.Run(t, slices.Concat(args, more, []string{"-o", "oci:" + m.Path("dist"), "--cache-from", repository})...)
+		r = m.Run(t, slices.Concat(args, more, []string{"--output", "oci:" + m.Path("dist"), "--cache-from", repository})...)
 		r.Want(t, 0)
 		assert.Equalf(t, unsigned.Digest(t), r.Digest(t), "%s", r.Stderr)
 		return r, u.downloads() > before
@@ -129,12 +129,12 @@ func TestUnsignedLayersTaintNoSignedBuild(t *testing.T) {
 	repository := u.Host + "/team/driver"
 	u.Run(t, "--os", "ubuntu18.04", "--driver", newDriver, "--push", "--repository", repository).Want(t, 0)
 	m := u.fresh(t)
-	m.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+m.Path("a"), "--cache-from", repository).Want(t, 0)
+	m.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+m.Path("a"), "--cache-from", repository).Want(t, 0)
 	records := require.Value(os.ReadDir(filepath.Join(m.Cache, "layers-unverified")))(t)
 	_, err := os.Stat(filepath.Join(m.Cache, "layers"))
 	assert.Equalf(t, true, len(records) > 0 && errors.Is(err, fs.ErrNotExist), "%v, %v", records, err)
 	key, _ := u.imageKey(t, "site")
-	m.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+m.Path("b"), "--repository", repository, "--image-key", key).Want(t, 0)
+	m.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+m.Path("b"), "--repository", repository, "--image-key", key).Want(t, 0)
 	records = require.Value(os.ReadDir(filepath.Join(m.Cache, "layers")))(t)
 	assert.Equalf(t, true, len(records) > 8, "every layer is made again: %v", records)
 }
@@ -150,7 +150,7 @@ func TestRegistryIsDown(t *testing.T) {
 		}
 		return false
 	})
-	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache", "--cache-to", u.Host+"/team/cache")
+	r := u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", "oci:"+u.Path("dist"), "--cache-from", u.Host+"/team/cache", "--cache-to", u.Host+"/team/cache")
 	r.Want(t, 0, "the build goes on without", "later builds do not find the layers")
 	assert.Equalf(t, 1, strings.Count(r.Stderr, "no layers are taken from"), "%s", r.Stderr)
 	_, err := os.Stat(u.Path("dist/index.json"))
@@ -181,7 +181,7 @@ func TestRegistryLies(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := []string{"--os", "ubuntu18.04", "--driver", newDriver}
-	want := u.Run(t, append(target, "-o", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
+	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
 	want.Want(t, 0)
 	config := u.manifest(t, "team/cache", "535.261.03-ubuntu18.04").Config.Digest
 	blob := func(r *http.Request) bool {
@@ -203,7 +203,7 @@ func TestRegistryLies(t *testing.T) {
 	} {
 		u.Fault(fault)
 		m := u.fresh(t)
-		r := m.Run(t, append(target, "-o", "oci:"+m.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
+		r := m.Run(t, append(target, "--output", "oci:"+m.Path("dist"), "--cache-from", u.Host+"/team/cache")...)
 		r.Want(t, 0, "layer is made here, because the registry's copy cannot be used")
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", name)
 		// A push finds out when the blobs cannot be mounted.
@@ -240,9 +240,9 @@ func (u *user) refusesMounts(t *testing.T, target []string, want result) {
 func TestLabelsLie(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "arm64", "-o", "oci:"+u.Path("arm64"), "--cache-to", u.Host+"/team/arm64").Want(t, 0)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "arm64", "--output", "oci:"+u.Path("arm64"), "--cache-to", u.Host+"/team/arm64").Want(t, 0)
 	target := []string{"--os", "debian12", "--driver", newDriver}
-	want := u.Run(t, append(target, "-o", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
+	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
 	want.Want(t, 0)
 	good := u.manifest(t, "team/cache", "535.261.03-debian12")
 	other := u.manifest(t, "team/arm64", "535.261.03-debian12")
@@ -263,7 +263,7 @@ func TestLabelsLie(t *testing.T) {
 	}
 	for _, repository := range []string{"/team/cache", "/team/arm64"} {
 		before, m := u.downloads(), u.fresh(t)
-		r := m.Run(t, append(target, "-o", "oci:"+m.Path("dist"), "--cache-from", u.Host+repository)...)
+		r := m.Run(t, append(target, "--output", "oci:"+m.Path("dist"), "--cache-from", u.Host+repository)...)
 		r.Want(t, 0)
 		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", repository)
 		assert.Equalf(t, true, u.downloads() > before, "%s: everything is made here\n%s", repository, r.Stderr)
@@ -275,14 +275,14 @@ func TestDamagedCache(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	target := []string{"--os", "debian12", "--driver", newDriver}
-	first := u.Run(t, append(target, "-o", "oci:"+u.Path("a"))...)
+	first := u.Run(t, append(target, "--output", "oci:"+u.Path("a"))...)
 	first.Want(t, 0)
 	blobs := require.Value(filepath.Glob(filepath.Join(u.Cache, "blobs/sha256/*")))(t)
 	for _, b := range blobs {
 		require.NoError(t, os.Chmod(b, 0o644))
 		require.NoError(t, os.Truncate(b, require.Value(os.Stat(b))(t).Size()/2))
 	}
-	again := u.Run(t, append(target, "-o", "oci:"+u.Path("b"))...)
+	again := u.Run(t, append(target, "--output", "oci:"+u.Path("b"))...)
 	again.Want(t, 0)
 	assert.Equal(t, first.Digest(t), again.Digest(t))
 	u.Run(t, "verify", "oci:"+u.Path("b")).Want(t, 0)
@@ -292,7 +292,7 @@ func TestDamagedCache(t *testing.T) {
 func TestWarmLayout(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	args := []string{"--os", "debian12", "--driver", newDriver, "-o", "oci:" + u.Path("dist")}
+	args := []string{"--os", "debian12", "--driver", newDriver, "--output", "oci:" + u.Path("dist")}
 	first := u.Run(t, args...)
 	first.Want(t, 0)
 	blobs := require.Value(filepath.Glob(u.Path("dist/blobs/sha256/*")))(t)

@@ -201,7 +201,7 @@ func TestLockCauses(t *testing.T) {
 	u.Fault(refuse(503, "/v2/"))
 	for _, args := range []string{"lock", "lock --check"} {
 		r := u.tool(t, args+" --progress quiet")
-		r.Want(t, 4, "registry "+u.Host+": ", " targets: ", " more")
+		r.Want(t, 4, "registry "+u.Host+": ", " targets: ", " amd64, ", " more")
 		if n := strings.Count(r.Stderr, "\n"); n > 3 {
 			t.Errorf("%s: %d lines:\n%s", args, n, r.Stderr)
 		}

@@ -58,7 +58,7 @@ func TestDigestByEveryWay(t *testing.T) { // not parallel: it sets PATH
 		"from a registry, in Go": {"--cache-from", u.Host + "/team/driver", "--no-helpers"},
 	} {
 		other := u.fresh(t)
-		r := other.Run(t, append(append(target, more...), "-o", "oci:"+other.Path("dist"))...)
+		r := other.Run(t, append(append(target, more...), "--output", "oci:"+other.Path("dist"))...)
 		r.Want(t, 0)
 		assert.Equalf(t, byProgram.Digest(t), r.Digest(t), "%s", name)
 		assert.Equalf(t, false, used(), "%s: the program unpacks the driver\n%s", name, r.Stderr)

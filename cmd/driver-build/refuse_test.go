@@ -168,9 +168,6 @@ func (w *wrongValues) command(t *testing.T, c *cobra.Command) {
 		flags.AddFlagSet(w.root.PersistentFlags())
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden { // the former name of a flag
-			return
-		}
 		base, ok := good[name+" "+f.Name]
 		if !ok {
 			base, ok = good[name]

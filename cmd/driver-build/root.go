@@ -42,13 +42,18 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.Version = versionText(info)
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
-	o.addTo(a, cmd.Flags())
+	o.addTo(cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
 		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))
 	cmd.AddCommand(logincmd.Commands(a)...)
+	meant := map[string][]string{"list": {"ls", "images", "targets"}, "fetch": {"pull", "download"}, "check": {"test", "validate"}, "inspect": {"show", "info"}}
+	for _, c := range cmd.Commands() {
+		c.SuggestFor = meant[c.Name()]
+	}
+	cmd.SuggestFor = []string{"build", "create", "make"}
 	help.Arrange(cmd)
 	completion.Register(cmd)
 	return cmd

@@ -30,7 +30,7 @@ func TestSBOM(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	layout, archive, docker := "oci:"+u.Path("dist"), "oci-archive:"+u.Path("image.oci.tar"), "docker-archive:"+u.Path("image.tar")
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "-o", layout, "-o", archive, "-o", docker).Want(t, 0)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--output", layout, "--output", archive, "--output", docker).Want(t, 0)
 	_, want := u.sbom(t, layout)
 	_, same := u.sbom(t, archive)
 	assert.Same(t, want, same)

@@ -35,7 +35,7 @@ func unpackRedist(ctx context.Context, xz *unxz.Decoder, file string, r *recipe.
 			return nil
 		}
 		done += m.Size
-		step.Progress("unpack", done, 0)
+		step.Work("unpack", done, 0)
 		name := redist.Place(m.Name)
 		if _, taken := raw.Lstat(name); taken {
 			return fmt.Errorf("%w: %s would be %s of the .run archive, as another member is already", ErrContent, m.Name, name)

@@ -64,7 +64,7 @@ func unpackRunfile(ctx context.Context, xz *unxz.Decoder, file string, r *recipe
 	var done int64
 	sums, err := run.Extract(ctx, func(name string, mode fs.FileMode, size int64, content io.Reader) error {
 		done += size
-		step.Progress("unpack", done, 0)
+		step.Work("unpack", done, 0)
 		return raw.AddFile(name, mode, size, content)
 	})
 	if err != nil {

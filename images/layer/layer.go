@@ -169,27 +169,24 @@ func (r Record) isIn(store *fetch.Store) bool {
 // Make returns the layer of a specification, from the cache or made by fill. When several callers request the
 // same layer at the same time, one makes it and the others wait.
 func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
-	step := c.Observe.Begin(of.Target, of.Name+" layer")
+	step := c.Observe.Await(of.Target, of.Name+" layer")
 	if l, ok := c.Get(of.Key); ok {
 		return l, step.End(true, nil)
 	}
 	again := func(ctx context.Context) (v1.Layer, error) {
-		step := c.Observe.Begin(of.Target, of.Name+" layer")
-		made, err := c.fill(ctx, of, fill, step)
-		return made, step.End(false, err)
+		return c.fill(ctx, of, fill, c.Observe.Await(of.Target, of.Name+" layer"))
 	}
 	if l, ok := c.Borrow(ctx, of, again, step); ok {
 		return l, step.End(true, nil)
 	}
-	made, err := c.fill(ctx, of, fill, step)
-	return made, step.End(false, err)
+	return c.fill(ctx, of, fill, step)
 }
 
+// fill makes a layer, unless another caller is at it, and ends the step.
 func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step) (v1.Layer, error) {
-	if err := c.Failed.Of(of.Key); err != nil {
-		return nil, fmt.Errorf("%s layer: %w", of.Name, err)
-	}
-	made, err := Once(ctx, c.Running, of.Key, func() (v1.Layer, error) {
+	waited := true
+	made, err := c.once(ctx, of, func() (v1.Layer, error) {
+		waited = false
 		spool, err := rootfs.NewSpool(c.Store.Dir())
 		if err != nil {
 			return nil, err
@@ -202,9 +199,18 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 		return c.Write(ctx, of, tree, step)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s layer: %w", of.Name, c.Failed.Add(ctx, of.Key, err))
+		return nil, step.End(false, fmt.Errorf("%s layer: %w", of.Name, err))
 	}
-	return made, nil
+	return made, step.End(waited, nil)
+}
+
+// once makes a layer that nothing in this call has failed to make.
+func (c Cache) once(ctx context.Context, of Spec, f func() (v1.Layer, error)) (v1.Layer, error) {
+	if err := c.Failed.Of(of.Key); err != nil {
+		return nil, err
+	}
+	made, err := Once(ctx, c.Running, of.Key, f)
+	return made, c.Failed.Add(ctx, of.Key, err)
 }
 
 // Write compresses a tree and notes the result in the cache. It makes the layer's outline of the same stream,

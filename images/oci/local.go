@@ -55,6 +55,20 @@ func ParseLocal(text string) (LocalRef, bool) {
 	return l, true
 }
 
+// Named returns the reference to the image of this machine that a person meant by a name alone: "oci:dist:TAG"
+// for "dist:TAG", where there is a layout or an archive of that name. Any other text stays as it is.
+func Named(text string) string {
+	if IsLocal(text) {
+		return text
+	}
+	for _, kind := range []string{"oci", "oci-archive", "docker-archive"} {
+		if l, _ := ParseLocal(kind + ":" + text); l.Check() == nil {
+			return l.text
+		}
+	}
+	return text
+}
+
 // Tag is the tag in the reference, "" if it has none.
 func (l LocalRef) Tag() string { return l.tag }
 

@@ -4,6 +4,7 @@ package progress
 import (
 	"context"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,10 +19,20 @@ type Event struct {
 	Cached    bool      // it ended without work
 	Err       error     // why it failed
 	Item      string    // the part of the step that Current and Total belong to; empty: the step has no parts
-	Current   int64     // bytes done
-	Total     int64     // bytes in all; 0 when unknown
+	Kind      Kind      // of the item
+	Current   int64     // bytes done, or steps
+	Total     int64     // bytes in all, or steps; 0 when unknown
 	Note      string    // a line for people, such as a warning
 }
+
+// Kind is what an item is.
+type Kind int
+
+const (
+	File  Kind = iota // comes from somewhere or goes there
+	Work              // something that is done with the files: unpacking, compressing
+	Steps             // a compile, whose numbers are no bytes
+)
 
 // Observer receives events, also from several goroutines at once. A nil Observer is fine.
 type Observer func(Event)
@@ -32,16 +43,32 @@ type Step struct {
 	id      string
 	name    string
 	last    atomic.Int64 // unix milliseconds of the last progress event: more than ten a second are of no use
+	begun   sync.Once
 }
 
 // Begin starts a step of a target ("535.261.03-debian12 amd64").
 func (o Observer) Begin(target, name string) *Step {
-	s := &Step{observe: o, id: target + "\x00" + name, name: "[" + target + "] " + name}
-	s.send(Event{Started: true})
+	s := o.Await(target, name)
+	s.begin()
 	return s
 }
 
+// Await is Begin of a step that may have to wait for others, which is no work: it begins with the first thing
+// that it reports.
+func (o Observer) Await(target, name string) *Step {
+	return &Step{observe: o, id: target + "\x00" + name, name: "[" + target + "] " + name}
+}
+
+func (s *Step) begin() {
+	s.begun.Do(func() { s.emit(Event{Started: true}) })
+}
+
 func (s *Step) send(e Event) {
+	s.begin()
+	s.emit(e)
+}
+
+func (s *Step) emit(e Event) {
 	if s.observe == nil {
 		return
 	}
@@ -51,12 +78,20 @@ func (s *Step) send(e Event) {
 
 // Progress reports bytes; total is 0 when unknown. Events come at most ten times a second, the final one
 // always.
-func (s *Step) Progress(item string, current, total int64) {
+func (s *Step) Progress(item string, current, total int64) { s.report(File, item, current, total) }
+
+// Work is Progress of something that is done with files.
+func (s *Step) Work(item string, current, total int64) { s.report(Work, item, current, total) }
+
+// Count is Progress of a compile, by its steps.
+func (s *Step) Count(done, total int64) { s.report(Steps, "steps", done, total) }
+
+func (s *Step) report(kind Kind, item string, current, total int64) {
 	now := time.Now().UnixMilli()
 	if last := s.last.Load(); now-last < 100 && current != total || !s.last.CompareAndSwap(s.last.Load(), now) {
 		return
 	}
-	s.send(Event{Item: item, Current: current, Total: total})
+	s.send(Event{Item: item, Kind: kind, Current: current, Total: total})
 }
 
 // Note passes a line on to people.
@@ -92,6 +127,6 @@ func (m *meter) Write(p []byte) (int, error) {
 	if m.total > 0 {
 		shown = min(shown, m.total) // the total is that of the contents; tar headers come on top
 	}
-	m.step.Progress(m.item, shown, m.total)
+	m.step.Work(m.item, shown, m.total)
 	return len(p), nil
 }

@@ -53,7 +53,8 @@ type OfferedKernel struct {
 	From    string   `json:"from,omitempty"`      // with --from, the image; package is the folder with the headers
 	Built   string   `json:"builtWith,omitempty"` // with --from, the compiler that built the kernel
 	Drivers []string `json:"drivers"`             // of the matrix, that compile on it
-	Images  []string `json:"images"`              // tags in the repository; null: not known
+	Images  []string `json:"images"`              // tags in the repository of images that drive it; null: not known
+	Ready   []string `json:"precompiled"`         // those of them that have its modules; the others compile on the node
 }
 
 // modules are the flavours of a driver's modules that count.
@@ -266,23 +267,28 @@ func (q *KernelQuery) row(t matrix.Target, k offer) OfferedKernel {
 	if !k.Date.IsZero() {
 		r.Date = k.Date.Format(time.RFC3339)
 	}
-	var tags []string
+	var ready, tags []string
 	for _, d := range q.Matrix.Drivers {
 		if !batch.Wanted(q.Selection.Drivers, d.Version) {
 			continue
 		}
 		t.Driver = d
 		tag, aliases := recipe.KernelTags(t, k.Release)
-		tags = append(append(tags, tag), aliases...)
+		ready = append(append(ready, tag), aliases...)
 		if q.compatible[batch.Platform(t)+" "+d.Version] && recipe.AnyFlavour(d, k.Kernel, q.modules(d)) {
 			r.Drivers = append(r.Drivers, d.Version)
 			tags = append(tags, t.Tag())
 		}
 	}
 	if q.tags != nil {
-		r.Images = slices.DeleteFunc(tags, func(tag string) bool { return !q.tags[tag] })
-		slices.Sort(r.Images)
-		r.Images = append([]string{}, slices.Compact(r.Images)...)
+		r.Ready, r.Images = q.present(ready), q.present(append(tags, ready...))
 	}
 	return r
+}
+
+// present are the tags that the repository has.
+func (q *KernelQuery) present(tags []string) []string {
+	tags = slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return !q.tags[tag] })
+	slices.Sort(tags)
+	return append([]string{}, slices.Compact(tags)...)
 }

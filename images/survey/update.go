@@ -97,7 +97,7 @@ func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*loc
 	if err := cause.Join(batch.Parallel(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
 		found[i], err = u.target(ctx, s, u.Targets[i])
 		return err
-	}), func(i int) string { return u.Targets[i].Tag() }); err != nil {
+	}), func(i int) string { return u.Targets[i].Tag() + " " + u.Targets[i].Arch }); err != nil {
 		return nil, err
 	}
 	now := &lockfile.Lock{Targets: map[string]*lockfile.Target{}}

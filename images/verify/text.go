@@ -67,7 +67,7 @@ func (i *Inspection) writeFiles(w io.Writer) {
 		fmt.Fprintf(w, "Lacks\t%s\n", strings.Join(i.Lacks, " "))
 	}
 	if d := i.Description; d != nil {
-		fmt.Fprintf(w, "Kernels\t%s\n", kernelRange(d))
+		fmt.Fprintf(w, "Kernels\t%s\n", i.kernels(d))
 		for _, p := range d.Patches {
 			fmt.Fprintf(w, "Patched\t%s sources: %s, sha256:%s\n", strings.Join(p.Flavours, " and "), p.Name, p.SHA256)
 		}
@@ -75,6 +75,19 @@ func (i *Inspection) writeFiles(w io.Writer) {
 	for _, m := range i.Modules {
 		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
 	}
+}
+
+// kernels are those that the image drives. Without sources it drives those alone that it has modules for.
+func (i *Inspection) kernels(d *driverinfo.Description) string {
+	var only []string
+	for _, m := range i.Modules {
+		only = append(only, m.Kernel)
+	}
+	if d.Toolchain || len(only) == 0 {
+		return kernelRange(d)
+	}
+	slices.Sort(only)
+	return strings.Join(slices.Compact(only), ", ") + " only"
 }
 
 // kernelRange is the range that the modules compile on: "3.10 to 6.16".

@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/images/helmchart"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -48,18 +49,17 @@ type createFlags struct {
 	headers  []string // releases of kernels
 }
 
-func (o *createFlags) addTo(a *session.App, f *pflag.FlagSet) {
+func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.output, "output", "", "FILE to write; - is stdout")
-	a.FormerShorthand(f, "o", "output")
 	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
 	f.StringSliceVar(&o.targets.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
 	f.StringSliceVar(&o.targets.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
 	o.targets.AddMatrix(f)
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
+	flags.Images(f, "base")
 	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into FILE")
-	a.FormerName(f, "rebuild", "inputs")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
 	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of FILE: an earlier bundle, or a list of what the site has (repeatable)")
@@ -74,11 +74,13 @@ func newCreate(a *session.App) *cobra.Command {
 		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
 		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart --part-size 4G",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Images = args
+			for _, ref := range args {
+				o.Images = append(o.Images, oci.Named(ref))
+			}
 			return o.run(cmd.Context(), a)
 		},
 	}
-	o.addTo(a, cmd.Flags())
+	o.addTo(cmd.Flags())
 	return cmd
 }
 

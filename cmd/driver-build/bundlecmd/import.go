@@ -40,13 +40,12 @@ type importFlags struct {
 	public          flags.PublicRegistry
 }
 
-func (o *importFlags) addTo(a *session.App, f *pflag.FlagSet) {
+func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.To, "to", "", "REGISTRY/PATH that takes the place of the bundle's repository")
 	f.StringArrayVar(&o.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.SomePart, "part", false, partText)
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
 	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder DIR")
-	a.FormerName(f, "rebuild", "inputs")
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
@@ -64,7 +63,7 @@ func newImport(a *session.App) *cobra.Command {
 		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
-	o.addTo(a, cmd.Flags())
+	o.addTo(cmd.Flags())
 	return cmd
 }
 

@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
+	"os"
 	"sync"
 
 	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/util/progress/progressui"
-	"github.com/opencontainers/go-digest"
+	"golang.org/x/term"
 
 	"github.com/driver-container/driver-container/images/progress"
 )
@@ -21,9 +21,9 @@ type Display struct {
 	mu    sync.Mutex
 	ch    chan *client.SolveStatus // nil once closed
 	done  chan error
-	shown map[string]*client.Vertex
-	open  map[string][]*client.VertexStatus // items of a step that have not ended
-	rates map[string]*rate                  // of steps; nil: not shown
+	mode  progressui.DisplayMode
+	width func() int // columns of the terminal
+	steps map[string]*step
 }
 
 // modes are the values of --progress, as BuildKit calls them.
@@ -38,14 +38,26 @@ func New(w io.Writer, mode string) (*Display, error) {
 	if !ok {
 		return nil, fmt.Errorf("--progress %q is not known: use auto, tty, plain, json or quiet", mode)
 	}
-	ui, err := progressui.NewDisplay(w, m)
+	width := func() int { return 80 }
+	out := &onceWriter{Writer: w}
+	to := io.Writer(out)
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		to = console{f, out}
+		width = func() int {
+			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+				return columns
+			}
+			return 80
+		}
+		if m == progressui.AutoMode {
+			m = progressui.TtyMode
+		}
+	}
+	ui, err := progressui.NewDisplay(to, m)
 	if err != nil {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
-	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), shown: map[string]*client.Vertex{}, open: map[string][]*client.VertexStatus{}}
-	if mode != "json" { // programs compute it
-		d.rates = map[string]*rate{}
-	}
+	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), mode: m, width: width, steps: map[string]*step{}}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err
@@ -76,73 +88,30 @@ func (d *Display) Observe(e progress.Event) {
 	}
 }
 
-// withRate returns the step with its rate in the name, nil if that is not known or as it was.
-func (d *Display) withRate(e progress.Event, v *client.Vertex) *client.Vertex {
-	if d.rates == nil {
-		return nil
-	}
-	r := d.rates[e.Step]
-	if r == nil {
-		r = &rate{}
-		d.rates[e.Step] = r
-	}
-	text := r.add(e)
-	if text == "" || v.Name == e.Name+text {
-		return nil
-	}
-	next := *v
-	next.Name = e.Name + text
-	return &next
+// onceWriter leaves out the blocks between lines of dashes with which BuildKit's display ends: the command
+// prints its error, with the last lines of a compile.
+type onceWriter struct {
+	io.Writer
+
+	inside bool
 }
 
-// status is an event as BuildKit's display takes it. Items end with their step: those without a total, which
-// do not tell when they are whole, would count on.
-func (d *Display) status(e progress.Event) *client.SolveStatus {
-	id := digest.FromString(e.Step)
-	v := d.shown[e.Step]
-	if v == nil {
-		v = &client.Vertex{Digest: id, Name: e.Name}
-		d.shown[e.Step] = v
+func (w *onceWriter) Write(p []byte) (int, error) {
+	dashes := string(p) == "------\n" // BuildKit writes each in one piece
+	if dashes {
+		w.inside = !w.inside
 	}
-	status := &client.SolveStatus{}
-	if e.Started || e.Completed {
-		next := *v
-		if e.Started {
-			next.Started, next.Completed = &e.Time, nil
-		}
-		if e.Completed {
-			next.Completed, next.Cached = &e.Time, e.Cached
-			if e.Err != nil {
-				next.Error = e.Err.Error()
-			}
-		}
-		d.shown[e.Step] = &next
-		status.Vertexes = []*client.Vertex{&next}
+	if dashes || w.inside {
+		return len(p), nil
 	}
-	if e.Item != "" {
-		if shown := d.withRate(e, v); shown != nil {
-			d.shown[e.Step] = shown
-			status.Vertexes = append(status.Vertexes, shown)
-		}
-		s := &client.VertexStatus{ID: e.Item, Name: e.Item, Vertex: id, Current: e.Current, Total: e.Total, Timestamp: e.Time, Started: v.Started}
-		d.open[e.Step] = slices.DeleteFunc(d.open[e.Step], func(o *client.VertexStatus) bool { return o.ID == s.ID })
-		if e.Total > 0 && e.Current >= e.Total {
-			s.Completed = &e.Time
-		} else {
-			d.open[e.Step] = append(d.open[e.Step], s)
-		}
-		status.Statuses = []*client.VertexStatus{s}
-	}
-	if e.Completed {
-		for _, s := range d.open[e.Step] {
-			ended := *s // the display may still read s
-			ended.Completed, ended.Timestamp = &e.Time, e.Time
-			status.Statuses = append(status.Statuses, &ended)
-		}
-		delete(d.open, e.Step)
-	}
-	if e.Note != "" {
-		status.Logs = []*client.VertexLog{{Vertex: id, Stream: 2, Data: []byte(e.Note + "\n"), Timestamp: e.Time}}
-	}
-	return status
+	return w.Writer.Write(p)
 }
+
+// console is a terminal for BuildKit's display.
+type console struct {
+	*os.File
+
+	to io.Writer
+}
+
+func (c console) Write(p []byte) (int, error) { return c.to.Write(p) }

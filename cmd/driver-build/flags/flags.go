@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // Selection says which targets of which matrix are meant.
@@ -95,6 +96,7 @@ type Sources struct{ batch.Sources }
 // AddTo declares --base and --mirror.
 func (s *Sources) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&s.Base, "base", "", "base image instead of the row's: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
+	Images(f, "base")
 	Mirror(f, &s.Mirror)
 }
 
@@ -163,6 +165,20 @@ func CheckFormat(format string) error {
 // KernelFrom declares --kernel-from.
 func KernelFrom(f *pflag.FlagSet, to *[]string) {
 	f.StringArrayVar(to, "kernel-from", nil, "image with headers and compiler to compile in instead of packages: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
+	Images(f, "kernel-from")
+}
+
+// imageValue is the value of a flag that names images.
+type imageValue struct{ pflag.Value }
+
+func (v imageValue) Set(text string) error { return v.Value.Set(oci.Named(text)) }
+
+// Images says that flags name images, as arguments do.
+func Images(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := f.Lookup(name)
+		flag.Value = imageValue{flag.Value}
+	}
 }
 
 // Kernels says for which kernels modules are compiled ahead of time, and what else goes in.

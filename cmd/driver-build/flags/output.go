@@ -20,9 +20,8 @@ type Output struct {
 }
 
 // AddTo declares --output.
-func (o *Output) AddTo(a *session.App, f *pflag.FlagSet) {
+func (o *Output) AddTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.Outputs, "output", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
-	a.FormerShorthand(f, "o", "output") // -o is --format where a command prints
 }
 
 // Parse checks all outputs before anything is done, and the repository. dry says that nothing is written.

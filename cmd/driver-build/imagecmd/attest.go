@@ -65,7 +65,12 @@ func newAttest(a *session.App) *cobra.Command {
 	var o attestFlags
 	cmd := &cobra.Command{
 		Use: "attest IMAGE...", Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for i := range args {
+				args[i] = oci.Named(args[i])
+			}
+			return o.run(cmd.Context(), a, args)
+		},
 	}
 	o.addTo(cmd.Flags())
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -21,7 +22,8 @@ func Commands(a *session.App) []*cobra.Command {
 	return []*cobra.Command{newInspect(a), newVerify(a), newSign(a), newAttest(a), newPush(a)}
 }
 
-const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE."
+const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE. A layout or archive that is there\n" +
+	"is meant by its name alone too."
 
 func newInspect(a *session.App) *cobra.Command {
 	var arch, format string
@@ -36,7 +38,7 @@ func newInspect(a *session.App) *cobra.Command {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			i, err := inspect(cmd.Context(), a, args[0], arch, deep)
+			i, err := inspect(cmd.Context(), a, oci.Named(args[0]), arch, deep)
 			if err != nil {
 				return err
 			}

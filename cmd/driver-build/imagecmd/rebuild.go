@@ -27,6 +27,7 @@ type rebuildFlags struct {
 func (o *rebuildFlags) addTo(f *pflag.FlagSet) {
 	f.BoolVar(&o.on, "rebuild", false, "also build the image again from its provenance and compare; of an index every image, or that of --arch")
 	f.StringVar(&o.base, "base", "", "with --rebuild: where the base image is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
+	flags.Images(f, "base")
 	f.StringVar(&o.source, "source", "", "with --rebuild: URL or FILE of the driver's .run archive, if it is not where the provenance says")
 }
 

@@ -51,7 +51,7 @@ type signFlags struct {
 	public          flags.PublicRegistry
 }
 
-func (o *signFlags) addTo(a *session.App, f *pflag.FlagSet) {
+func (o *signFlags) addTo(f *pflag.FlagSet) {
 	o.signer.AddTo(f)
 	o.imageSigner.AddTo(f)
 	f.StringVar(&o.export, "export", "", "write into DIR what an offline signer needs: digests and request.json")
@@ -59,7 +59,7 @@ func (o *signFlags) addTo(a *session.App, f *pflag.FlagSet) {
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: those that the image was built with)")
-	o.output.AddTo(a, f)
+	o.output.AddTo(f)
 	f.BoolVar(&o.output.Push, "push", false, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
 	o.public.AddTo(f)
@@ -71,9 +71,9 @@ func newSign(a *session.App) *cobra.Command {
 		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ExactArgs(1),
 		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem --output oci:signed\n" +
 			"  driver-build sign registry.example.com/gpu/driver:535.261.03-debian12 --image-key image.key",
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
 	}
-	o.addTo(a, cmd.Flags())
+	o.addTo(cmd.Flags())
 	return cmd
 }
 
@@ -149,6 +149,9 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if cert, err = o.certificate(); err != nil {
 			return session.Usage(err)
 		}
+	}
+	if o.export == "" && !o.output.Push && len(o.output.Outputs) == 0 && !oci.IsLocal(ref) {
+		return session.Usagef("sign %s: signed modules make a new image: give --push --repository REGISTRY/PATH, or --output oci:DIR for a folder", ref)
 	}
 	signer, closer, err := o.signer.Load(a.Getenv)
 	if err != nil {

@@ -124,7 +124,7 @@ func TestSignUsage(t *testing.T) {
 		"--import d --sign-cert " + key:                                                     {"it is PKCS#12"},
 		"--import d --sign-cert " + cert + " --arch sh":                                     {"amd64, arm64"},
 		"--sign-key " + key + " --sign-cert " + cert + " --push":                            {"--repository"},
-		"--sign-key " + key + " --sign-cert " + cert + " -o tar:x":                          {`"tar" is not known`},
+		"--sign-key " + key + " --sign-cert " + cert + " --output tar:x":                    {`"tar" is not known`},
 		"--sign-key " + key + " --sign-cert " + cert:                                        {"the passphrase is missing or wrong"},
 		"--sign-key pkcs11:token=t;object=o?pin-value=1;module-path=/x --sign-cert " + cert: {"pin-source"},
 	} {

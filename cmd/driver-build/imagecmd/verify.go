@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -46,7 +47,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if cmd.Flags().Changed("arch") {
 				o.rebuild.arch = o.arch
 			}
-			return o.run(cmd.Context(), a, args[0])
+			return o.run(cmd.Context(), a, oci.Named(args[0]))
 		},
 	}
 	f := cmd.Flags()

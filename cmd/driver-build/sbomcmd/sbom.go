@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/sbom"
 )
@@ -25,7 +26,9 @@ func New(a *session.App) *cobra.Command {
 			"IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE.",
 		Example: "  driver-build sbom oci:dist > driver.spdx.json\n" +
 			"  driver-build sbom registry.example.com/gpu/driver:535.261.03-debian12 --arch amd64 -o cyclonedx",
-		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), a, args[0], arch, format) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), a, oci.Named(args[0]), arch, format)
+		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")
 	cmd.Flags().StringVarP(&format, "format", "o", string(sbom.SPDX), "spdx or cyclonedx")

@@ -51,8 +51,8 @@ type App struct {
 	caFile   string
 	mirrors  []string // of registries, HOST=MIRROR
 	rollback bool
-	inGo     bool   // --no-helpers
-	profile  string // --cpu-profile
+	inGo     bool // --no-helpers
+	opened   bool // the command has been connected to the cache
 }
 
 func (a *App) addFlags(f *pflag.FlagSet) {
@@ -64,8 +64,6 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.rollback, "allow-rollback", false, "accept an index of rpm packages that is older than one seen before")
 	f.BoolVar(&a.inGo, "no-helpers", false, "decompress in Go only, not with the machine's xz program; the result is the same")
 	f.StringVar(&a.caFile, "ca", "", "PEM file of certificate authorities to trust besides the system's (default $"+caVariable+")")
-	f.StringVar(&a.profile, "cpu-profile", "", "file for a profile of this process")
-	_ = f.MarkHidden("cpu-profile") // it exists: the line above
 	f.StringArrayVar(&a.mirrors, "registry-mirror", nil, "HOST=MIRROR: ask MIRROR before HOST for base images (repeatable)")
 }
 
@@ -90,7 +88,7 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 		err = errors.Join(err, s.close(ctx))
 		a.releaseResults()
 	}()
-	return s.explainDamage(ctx, a.profiled(func() error { return f(ctx, s) }))
+	return s.explainDamage(ctx, f(ctx, s))
 }
 
 // explainDamage looks whether content with a wrong digest lies in the cache. If so, it is set aside, because
@@ -146,7 +144,7 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	s.Layouts = blobstat.NewLayouts(s.Store.Dir())
+	s.Layouts, a.opened = blobstat.NewLayouts(s.Store.Dir()), true
 	return s, nil
 }
 

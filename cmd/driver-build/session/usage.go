@@ -40,7 +40,9 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	refuseShells(root)
 	err := root.ExecuteContext(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
-		err = cause
+		if err = cause; a.opened {
+			err = fmt.Errorf("%w; downloads are kept: run the same command again", cause)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(a.Stderr, "driver-build:", err)
@@ -73,7 +75,14 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 	hint := "targets are given with --os and --driver"
 	near := distros.Nearest(args[0], names)
+	for _, c := range cmd.Commands() {
+		if slices.Contains(c.SuggestFor, args[0]) {
+			near = []string{c.Name()}
+		}
+	}
 	switch {
+	case slices.Contains(cmd.SuggestFor, args[0]):
+		hint = "leave that word out: " + cmd.Use
 	case len(near) > 0:
 		hint = "did you mean " + cmd.CommandPath() + " " + strings.Join(near, " or ") + "?"
 	case len(names) > 0 && cmd.HasParent():
@@ -110,10 +119,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		hint := fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")
 		near := distros.Nearest(unknown.GetSpecifiedName(), names)
+		if letter := unknown.GetSpecifiedShortnames(); letter != "" {
+			near = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, letter[:1]) })
+		}
 		if len(near) == 0 {
 			near = sameEnd(unknown.GetSpecifiedName(), names)
 		}
-		if len(near) > 0 {
+		if len(near) > 0 && len(near) <= 4 {
 			hint = "did you mean --" + strings.Join(near, " or --") + "?"
 		}
 		err = fmt.Errorf("%w: %s", err, hint)
