@@ -18,7 +18,7 @@ GO_BUILD = go build -buildvcs=auto -ldflags=-s\ -w
 ARCHS    = amd64 arm64
 PROGRAMS = $(ARCHS:%=programs-%)
 
-.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab gpu buildkitd compat gpulist bench fuzz lint vet docs pictures golden release clean
+.PHONY: all help build driver-build $(PROGRAMS) image test race e2e e2e-full lab gpu buildkitd compat upstream gpulist bench fuzz lint vet docs pictures golden release clean
 all: build vet test ## build, vet, fast tests
 
 help: ## this text
@@ -61,6 +61,9 @@ release: ## the files of a release, of the commit that is checked out, into dist
 
 compat: build ## every driver and kernel that Debian's packages allow, compiled; writes docs/compat.md; an hour and more
 	ci/compat/run
+
+upstream: ## what differs between the tables and public sources: NVIDIA's open modules, Gentoo, nixpkgs, the redist folder
+	ci/upstream/run
 
 gpulist: ## the list of GPUs per branch, images/gpulist/gpus.tsv, from the drivers in Debian's packages
 	ci/gputable/run

@@ -19,13 +19,17 @@ type Interface struct {
 	Source   string            // who says so
 }
 
+// Calls reports whether a version of the driver calls the interface in its old form.
+func (c Interface) Calls(version string) bool {
+	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool {
+		return CompareVersions(version, s.From) >= 0 && (s.Below == "" || CompareVersions(version, s.Below) < 0)
+	})
+}
+
 // breaks returns the ranges of kernels on which a driver's modules do not compile; nil if it is not concerned.
 func (c Interface) breaks(d *Driver) (all []driverinfo.Broken) {
-	calls := func(s driverinfo.Span) bool {
-		return CompareVersions(d.Version, s.From) >= 0 && (s.Below == "" || CompareVersions(d.Version, s.Below) < 0)
-	}
 	flavours := inOrder(d.Flavours, c.Flavours)
-	if !slices.ContainsFunc(c.Drivers, calls) || len(c.Flavours) > 0 && len(flavours) == 0 {
+	if !c.Calls(d.Version) || len(c.Flavours) > 0 && len(flavours) == 0 {
 		return nil
 	}
 	for _, k := range c.Kernels {
