@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,4 +155,9 @@ func installHeaders(t *testing.T, root string) string {
 		}
 	}
 	return release
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	return require.Value(strconv.Atoi(s))(t)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmrepo"
 	"github.com/driver-container/driver-container/distros"
@@ -170,4 +171,20 @@ func (s rpmTarget) rpm(root string, args ...string) command {
 
 func (s rpmTarget) rpmAt(root, home string, args ...string) command {
 	return command{env: []string{home}, args: append([]string{"rpm", "--root", root}, args...)}
+}
+
+// generate writes a .run archive of a driver's tree into dir.
+func generate(t *testing.T, tree, driver, compression, dir string) string {
+	t.Helper()
+	a, skipped, err := makeself.FromTree(os.DirFS(tree), driver, "x86_64")
+	require.NoError(t, err)
+	for _, name := range skipped {
+		if !strings.HasPrefix(name, "licenses/") && name != "usr/lib/firmware/nvidia/"+driver { // a link to the firmware
+			t.Errorf("the generator has no place for %s", name)
+		}
+	}
+	a.Compression, a.Fast = compression, true
+	file := filepath.Join(dir, a.Name())
+	require.NoError(t, a.WriteFile(t.Context(), file))
+	return file
 }

@@ -256,3 +256,32 @@ func layoutOf(t *testing.T, fill func(*tar.Writer)) string {
 	require.NoError(t, out.AppendImage(img))
 	return dir
 }
+
+func freshDir(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(scratch(t), name)
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// wholeBlobs checks that the content of every blob in a cache has the digest that is its name.
+func wholeBlobs(t *testing.T, cache string) {
+	t.Helper()
+	dir := filepath.Join(cache, "blobs", "sha256")
+	list := require.Value(os.ReadDir(dir))(t)
+	names := make([]string, len(list))
+	for n, d := range list {
+		names[n] = d.Name()
+	}
+	if len(names) == 0 {
+		return
+	}
+	for line := range strings.Lines(command{dir: dir, args: append([]string{"sha256sum"}, names...)}.want(t, 0).stdout) {
+		if have, name, _ := strings.Cut(strings.TrimSpace(line), "  "); have != name {
+			t.Errorf("blob %s of the cache has digest %s", name, have)
+		}
+	}
+}

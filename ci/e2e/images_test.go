@@ -28,16 +28,6 @@ func base(t *testing.T, system, arch string) string {
 	return lines[len(lines)-1]
 }
 
-// toolkitImage returns an image of Debian 12 with the headers of a kernel, the compiler that they depend on
-// and make: "oci:DIR". The tests that compile in it share it.
-func toolkitImage(t *testing.T, release string) string {
-	t.Helper()
-	r := command{args: []string{filepath.Join(repository(t), "ci", "base"), "debian12", "amd64"},
-		env: []string{"BASE_INCLUDE=linux-headers-" + release + ",make", "BASE_DIR=" + filepath.Join(workspace(t), "toolkit-"+release)}}.want(t, 0)
-	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
-	return lines[len(lines)-1]
-}
-
 // build runs driver-build with these flags, fails the test if driver-build fails, and returns the digest that
 // it printed.
 func build(t *testing.T, args ...string) string {

@@ -144,9 +144,6 @@ func (g *Guest) Reboot(during func(*Console)) {
 	g.setup()
 }
 
-// BootTime returns how long the guest took from the start of QEMU until its agent answered.
-func (g *Guest) BootTime() time.Duration { return g.boot }
-
 // Limit multiplies a time limit for an idle machine by a factor that follows from this guest's boot time.
 func (g *Guest) Limit(quiet time.Duration) time.Duration { return g.client.patience.Limit(quiet) }
 

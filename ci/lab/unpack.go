@@ -9,9 +9,6 @@ import (
 // makes the latter).
 const unpackedDir = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
 
-// UnpackedTop returns the folder of the upper layer of an image that Unpack copied.
-func UnpackedTop(name string) string { return unpackedDir + "/" + name + "-2/fs" }
-
 const unpackLimit = 5 * time.Minute
 
 // Unpack copies an image to the guest's own disk, where containerd unpacks images: containers that are

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -46,19 +44,6 @@ func (a *Archive) WriteRedist(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("generate archive %s: %w", a.RedistName(), err)
 	}
 	return nil
-}
-
-// WriteRedistFile is WriteRedist into a file, which gets its name only when it is complete.
-func (a *Archive) WriteRedistFile(ctx context.Context, name string) error {
-	out, err := os.CreateTemp(filepath.Dir(name), ".redist-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(out.Name()) //nolint:errcheck // gone after the rename
-	if err := errors.Join(a.WriteRedist(ctx, out), out.Chmod(0o644), out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	return os.Rename(out.Name(), name)
 }
 
 func (a *Archive) writeRedistTar(ctx context.Context, w io.Writer) error {

@@ -1,7 +1,6 @@
 package journeys
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -111,26 +110,6 @@ func podOf(c *cluster.Cluster, release string) (corev1.Pod, bool) {
 		return corev1.Pod{}, false
 	}
 	return pods[len(pods)-1], true
-}
-
-// waitPending waits until the scheduler keeps a release's pod off the node because of another driver pod.
-func waitPending(t *testing.T, c *cluster.Cluster, release string) corev1.Pod {
-	t.Helper()
-	var pod corev1.Pod
-	c.Wait(time.Minute, "a pending pod of "+release, func() error {
-		p, ok := podOf(c, release)
-		if !ok {
-			return errors.New("there is none")
-		}
-		for _, cond := range p.Status.Conditions {
-			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && strings.Contains(cond.Message, "anti-affinity") {
-				pod = p
-				return nil
-			}
-		}
-		return fmt.Errorf("%s: %+v", cluster.Summary([]corev1.Pod{p}), p.Status.Conditions)
-	})
-	return pod
 }
 
 // applyDependant makes a pod that waits for the driver in an init container, as device plugins and exporters

@@ -178,3 +178,5 @@ func adopted(t *testing.T, g *lab.Guest, p *lab.Process) {
 	}
 	probes(t, p, 0, 0, 0)
 }
+
+const legacyLock = "/run/nvidia/nvidia-driver.pid"

@@ -128,3 +128,21 @@ func upgradeRefused(t *testing.T, g *lab.Guest, module, param string) {
 	contains(t, p.Output(), `adopting it`)
 	stops(t, p, 0)
 }
+
+// fullDisk: the disk has no room for the root of 535 while 470 serves. What serves stays, and nothing
+// incomplete is left. It is part of Test07Upgrade, whose guest has what it needs.
+func fullDisk(t *testing.T, g *lab.Guest) {
+	roots := g.Sh("ls -A /var/lib/nvidia-driver/roots")
+	// the files of the killed instance are not part of this test
+	g.Sh("rm -f /run/nvidia/nvidia-driver.pid /run/nvidia/validations/..driver*")
+	g.Sh("fallocate -l $(df -k /var/lib | awk 'END{print ($4-200*1024)*1024}') /var/lib/fill")
+	out := fails(t, g, driver("535"), 1, 3*time.Minute, `stage the driver root in /var/lib/nvidia-driver/roots: .*no space left on device: make room`)
+	if strings.Contains(out, "unloading") {
+		t.Error("the old driver was unloaded")
+	}
+	serving(t, g, d470.driver)
+	if now := g.Sh("ls -A /var/lib/nvidia-driver/roots"); now != roots {
+		t.Errorf("staged roots %q, before %q", now, roots)
+	}
+	g.Remove("/var/lib/fill")
+}

@@ -1,13 +1,16 @@
 package scenarios
 
 import (
+	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance"
+	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/lab"
 	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -161,3 +164,62 @@ func Test16OlderCommands(t *testing.T) {
 		p.Kill()
 	}
 }
+
+// unstaged is a pod that has only the cache of modules on the host's storage: it serves the container's own
+// root.
+func unstaged(pod lab.Container) lab.Container {
+	return pod.Without("/var/lib/nvidia-driver").
+		With(lab.Mount{Host: "/var/lib/nvidia-driver/modules", Guest: "/var/lib/nvidia-driver/modules"})
+}
+
+// consume lets the clients examine the root that is served now.
+func consume(t *testing.T, g *lab.Guest) {
+	t.Helper()
+	const devRoot = "/run/nvidia/driver"
+	r := g.RunFor(5*time.Minute, "/conformance/bin/driver-conformance", "--consumer", "/conformance/consumer", "--driver-version", d535.driver, "--dev", devRoot+"/dev")
+	var report inside.Report
+	at := max(0, strings.Index(r.Output, "{"))
+	if err := json.NewDecoder(strings.NewReader(r.Output[at:])).Decode(&report); err != nil {
+		t.Fatalf("%v\n%s", err, r)
+	}
+	t.Logf("%s after %s:\n%s", report.Root, r.Took.Round(time.Second), report)
+	if r.Code != 0 || report.Loaded != d535.driver || report.DevRoot != devRoot || len(report.Lint) > 0 {
+		t.Errorf("exit code %d, module %q, devices below %q, want 0, %q, %q, and no lint %q",
+			r.Code, report.Loaded, report.DevRoot, d535.driver, devRoot, report.Lint)
+	}
+	for _, name := range []string{"validator's nvidia-smi", "validator's modprobe", "validator's links", "DRA driver's prestart", "administrator's nvidia-smi", "nvidia-ctk",
+		"container of nvidia-ctk", "nvcdi", "container of nvcdi"} {
+		c, found := report.Client(name)
+		if !found || len(c.Problems) > 0 {
+			t.Errorf("%s: did it run? %t; problems: %q\n%s", name, found, c.Problems, c.Output)
+		}
+	}
+	ctk, _ := report.Client("nvidia-ctk")
+	if !slices.Contains(ctk.Found.Libraries, "libcuda.so."+d535.driver) || len(ctk.Found.Libraries) < 20 || len(ctk.Found.Firmware) != 2 || len(ctk.Found.Devices) < 4 {
+		t.Errorf("nvidia-ctk found %+v", ctk.Found)
+	}
+}
+
+// driverManager runs the init container of the operator's pod with a verb and the digest of that pod, and
+// requires an exit code.
+func driverManager(t *testing.T, g *lab.Guest, verb, digest string, code int) string {
+	t.Helper()
+	p := g.Start(lab.Container{
+		Image: "535", Name: "k8s-driver-manager", Command: []string{"driver-manager"}, Args: []string{verb},
+		Env: []string{"NODE_NAME=gpu-node-1", "NVIDIA_VISIBLE_DEVICES=void", "ENABLE_GPU_POD_EVICTION=true", "ENABLE_AUTO_DRAIN=false",
+			"OPERATOR_NAMESPACE=gpu-operator", "DRIVER_CONFIG_DIGEST=" + digest},
+		Mounts: []lab.Mount{
+			{Host: "/manager/drivermanager", Guest: "/usr/local/bin/driver-manager", ReadOnly: true, File: true},
+			{Host: "/run/nvidia", Guest: "/run/nvidia", Shared: true},
+			{Host: "/", Guest: "/host", ReadOnly: true},
+			{Host: "/sys", Guest: "/sys"},
+		},
+	})
+	defer p.Kill()
+	return ends(t, p, code, time.Minute)
+}
+
+const (
+	daemonStatus = "/run/nvidia/validations/.driver-daemons-status"
+	standinMode  = "/drivers/standin"
+)

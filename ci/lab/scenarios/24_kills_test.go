@@ -181,3 +181,29 @@ func (k *kills) whole() bool {
 	}
 	return k.g.Run("chroot", "/run/nvidia/driver", smi).Code == 6 && (k.theirs || roots(k.g) == 1)
 }
+
+// traces is what cycles may leave on the host, apart from the kernel's log, which the lab itself checks.
+type traces struct {
+	Mounts, Files, References, Modules, Firmware string // compared for equality
+	Groups, Processes, Descriptors               int    // open files of the lab's agent, which is process 1
+}
+
+func trace(t *testing.T, g *lab.Guest) traces {
+	t.Helper()
+	var mounts strings.Builder
+	for _, m := range g.Mounts() {
+		fmt.Fprintln(&mounts, m.Point, m.Type, m.Root)
+	}
+	var files []string
+	for _, dir := range []string{"/run", "/var/lib", "/dev", "/tmp", "/var/log"} {
+		files = append(files, slices.DeleteFunc(g.List(dir), func(line string) bool { return strings.Contains(line, "/var/lib/kubelet/") })...)
+	}
+	return traces{
+		Mounts: mounts.String(), Files: strings.Join(files, "\n"), Modules: strings.Join(g.Modules(), " "),
+		References:  g.Sh("cd /sys/module && for m in *; do [ -f $m/refcnt ] && echo $m $(cat $m/refcnt); done; true"),
+		Firmware:    g.Sh("cat /sys/module/firmware_class/parameters/path"),
+		Groups:      number(t, g, "find /sys/fs/cgroup -type d | wc -l"),
+		Processes:   number(t, g, "for p in /proc/[0-9]*; do readlink $p/exe; done | wc -l"), // empty for kernel threads
+		Descriptors: number(t, g, `for p in /proc/[0-9]*; do case "$(readlink $p/exe)" in */init|*/agent) ls $p/fd;; esac; done | wc -l`),
+	}
+}

@@ -163,3 +163,6 @@ func Test25Lost(t *testing.T) {
 	stops(t, p, 0) // with a GPU that does not answer
 	g.SetLost(1, false)
 }
+
+// The PCI slots of the lab's GPUs.
+const first, second = "0000:00:05.0", "0000:00:06.0" // PCI slots of the GPUs

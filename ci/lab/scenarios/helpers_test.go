@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -321,4 +322,11 @@ func driverLoaded(g *lab.Guest) string {
 		return ""
 	}
 	return strings.TrimSpace(g.Read("/sys/module/nvidia/version"))
+}
+
+func number(t *testing.T, g *lab.Guest, script string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(g.Sh(script)))
+	require.NoErrorf(t, err, "%s", script)
+	return n
 }
