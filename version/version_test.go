@@ -50,7 +50,6 @@ func TestOneVersion(t *testing.T) {
 	}{
 		{"../deploy/chart/Chart.yaml", `(?m)^version: (.*)$`, bare, false},
 		{"../deploy/chart/Chart.yaml", `(?m)^appVersion: "(.*)"$`, bare, false},
-		{"../deploy/manifests/*.yaml", `helm\.sh/chart: nvidia-driver-(.*)`, bare, false},
 		{"../ci/templates/*.yaml", `DRIVER_BUILD_REF: (\S+)`, Tree, false},
 		{"../ci/action/action.yml", `default: (v\S+)`, Tree, false},
 		{"../templates/*.yml", `default: (v\S+)`, Tree, false},

@@ -17,32 +17,18 @@ import (
 
 const project = "../.."
 
-// After a change of values.yaml, the table of systems or deploy/monitoring, run ci/chart/generate.
+// After a change of values.yaml or the table of systems: go run ./ci/chart.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	t.Parallel()
 	files := require.Value(Files(project))(t)
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(project, name))
 		if err != nil {
-			t.Errorf("run ci/chart/generate: %v", err)
+			t.Errorf("go run ./ci/chart writes it: %v", err)
 			continue
 		}
-		assert.Samef(t, string(want), string(got), "run ci/chart/generate: %s is not what it makes (-want +got)", name)
+		assert.Samef(t, string(want), string(got), "%s is not what go run ./ci/chart makes (-want +got)", name)
 	}
-}
-
-// Each set of values has its manifest, and each manifest its values; the contents are compared where helm is
-// available (ci/cluster/helm).
-func TestManifestsBelongToValues(t *testing.T) {
-	t.Parallel()
-	names := func(pattern string) (names []string) {
-		paths := require.Value(filepath.Glob(filepath.Join(project, "deploy/manifests", pattern)))(t)
-		for _, p := range paths {
-			names = append(names, filepath.Base(p))
-		}
-		return names
-	}
-	assert.Samef(t, names("values/*.yaml"), names("*.yaml"), "run ci/chart/generate (-values +manifests)")
 }
 
 // schema is the part of JSON Schema that values.schema.json uses to declare values.
@@ -218,23 +204,10 @@ func TestRowsRefuses(t *testing.T) {
 	}
 }
 
-func TestPlain(t *testing.T) {
-	t.Parallel()
-	got := string(plain("# About.", "a.yaml", []byte("---\n# Source: chart/x.yaml\nkind: A\nlabels:\n  app.kubernetes.io/managed-by: Helm\n  a: b\n\n")))
-	if strings.Contains(got, "Helm") || strings.Contains(got, "Source:") || strings.Contains(got, "\n\n") {
-		t.Errorf("what only helm means is left:\n%s", got)
-	}
-	if !strings.HasPrefix(got, "# About.\n") || !strings.HasSuffix(got, namespace+"---\nkind: A\nlabels:\n  a: b\n") {
-		t.Errorf("got:\n%s", got)
-	}
-}
-
-// Without the chart's folder, or without helm, the error says what was attempted.
+// Without the chart's folder the error says what was attempted.
 func TestGenerateFails(t *testing.T) {
 	t.Parallel()
-	assert.ErrorContainsf(t, generate(t.Context(), t.TempDir(), "", ""), "into the chart", "without a chart")
-	assert.ErrorContainsf(t, assert.Err(Manifests(t.Context(), project, "/nonexistent/helm")), "render ", "without helm")
-	assert.ErrorContainsf(t, assert.Err(Manifests(t.Context(), t.TempDir(), "helm")), ErrNoValues.Error(), "without values")
+	assert.ErrorContainsf(t, generate(t.TempDir()), "read the matrix", "without a chart")
 }
 
 func TestWrite(t *testing.T) {

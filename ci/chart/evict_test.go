@@ -18,10 +18,10 @@ import (
 // where it is.
 func TestEvictCommand(t *testing.T) {
 	t.Parallel()
-	text := string(require.Value(os.ReadFile(filepath.Join(project, "deploy/manifests/full.yaml")))(t))
+	text := string(require.Value(os.ReadFile(filepath.Join(project, "ci/cluster/helm/testdata/golden/options.yaml")))(t))
 	found := regexp.MustCompile(`name: driver-evict\n(?s:.*?) - sh\n +- -c\n +- \|\n((?: {14}.*\n)+)`).FindStringSubmatch(text)
 	if found == nil {
-		t.Fatal("full.yaml has no command of driver-evict")
+		t.Fatal("the rendered chart has no command of driver-evict")
 	}
 	program := filepath.Join(t.TempDir(), "driver-evict")
 	run := func() (string, error) {

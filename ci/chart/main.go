@@ -1,59 +1,37 @@
 // Command chart writes the generated files of the Helm chart: its README and the descriptions of its schema
-// from the comments of values.yaml, the files that its templates need, copied from the packages and folders
-// that own them, and, with -helm, the plain manifests from the chart.
+// from the comments of values.yaml, and the files that its templates need from the packages that own them.
 //
 // It does not check the chart: helm does, in ci/cluster/helm. The fast test of this package fails when a
-// file is out of date that can be generated without helm.
+// file is out of date.
 package main
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 )
 
 func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer cancel()
 	root := flag.String("root", ".", "the project's folder")
-	helm := flag.String("helm", "", "helm, to render the plain manifests")
-	out := flag.String("manifests", "", "folder for the plain manifests; default: deploy/manifests")
 	flag.Parse()
-	if err := generate(ctx, *root, *helm, *out); err != nil {
+	if err := generate(*root); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // generate writes every generated file below root whose content has changed.
-func generate(ctx context.Context, root, helm, manifests string) error {
+func generate(root string) error {
 	files, err := Files(root)
 	if err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := write(filepath.Join(root, name), files[name]); err != nil {
-			return err
-		}
-	}
-	if helm == "" {
-		return nil
-	}
-	if manifests == "" {
-		manifests = filepath.Join(root, "deploy/manifests")
-	}
-	rendered, err := Manifests(ctx, root, helm)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(rendered)) {
-		if err := write(filepath.Join(manifests, name), rendered[name]); err != nil {
 			return err
 		}
 	}

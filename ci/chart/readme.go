@@ -111,7 +111,7 @@ const intro = `# nvidia-driver
 
 NVIDIA's driver on every GPU node of a cluster, from images of driver-build. Helm 3.8 or newer, Kubernetes 1.23 or newer
 (1.29 for eviction). [docs/kubernetes.md](../../docs/kubernetes.md) says how to install, upgrade and use it with the device plugin, the
-container toolkit and the GPU Operator. [deploy/manifests](../manifests) has plain manifests made from this chart.
+container toolkit and the GPU Operator. helm template makes plain manifests.
 
     kubectl create namespace nvidia-driver
     kubectl label namespace nvidia-driver pod-security.kubernetes.io/enforce=privileged
@@ -120,7 +120,7 @@ container toolkit and the GPU Operator. [deploy/manifests](../manifests) has pla
 
 ## Values
 
-ci/chart/generate makes these tables from the comments in values.yaml. values.schema.json refuses all other values, except the names of
+go run ./ci/chart makes these tables from the comments in values.yaml. values.schema.json refuses all other values, except the names of
 NVIDIA's charts that mean the same or for which the chart says what to use instead ([files/foreign.yaml](files/foreign.yaml)).
 `
 

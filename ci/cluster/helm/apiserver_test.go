@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,15 +30,16 @@ func TestAPIServer(t *testing.T) {
 		_, err := p.TryKubectl("get", "serviceaccount", "default", "-n", "gpu-system")
 		return err
 	})
-	for _, dir := range []string{"testdata/golden", repository + "/deploy/manifests"} {
-		for _, path := range glob(t, dir+"/*.yaml") {
-			t.Run(filepath.Base(dir)+" "+base(path), func(t *testing.T) {
-				// strict: a field that does not exist is an error. Warnings are: deprecated, or ignored, or Pod Security.
-				out, err := p.With(t).TryKubectl("apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", path)
-				assert.NoError(t, err)
-				t.Log(out)
-			})
-		}
+	monitors := filepath.Join(t.TempDir(), "monitors.yaml")
+	rendered := require.Value(template(t, minimal("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")...))(t)
+	require.NoError(t, os.WriteFile(monitors, []byte(rendered), 0o600))
+	for _, path := range append(glob(t, "testdata/golden/*.yaml"), monitors) {
+		t.Run(base(path), func(t *testing.T) {
+			// strict: a field that does not exist is an error. Warnings are: deprecated, or ignored, or Pod Security.
+			out, err := p.With(t).TryKubectl("apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", path)
+			assert.NoError(t, err)
+			t.Log(out)
+		})
 	}
 	t.Run("Pod Security", func(t *testing.T) { podSecurity(t, p.With(t)) })
 }

@@ -1,21 +1,15 @@
 package helm
 
 import (
-	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros"
 )
 
@@ -29,7 +23,7 @@ func template(t *testing.T, args ...string) (string, error) {
 }
 
 func TestLint(t *testing.T) {
-	for _, values := range append(glob(t, "testdata/values/*.yaml"), glob(t, repository+"/deploy/manifests/values/*.yaml")...) {
+	for _, values := range glob(t, "testdata/values/*.yaml") {
 		t.Run(base(values), func(t *testing.T) {
 			t.Parallel()
 			if out, err := control.Helm(t, "lint", "--strict", chart, "--values", values); err != nil {
@@ -58,24 +52,6 @@ func TestForeignNames(t *testing.T) {
 	own := require.Value(template(t, setFlags("image.repository=registry.example.com/gpu/nvidia", "driver=535.261.03",
 		"os=debian12", "image.pullSecrets={a,b}")...))(t)
 	assert.Samef(t, own, foreign, "(-names of this chart +names of NVIDIA's)")
-}
-
-// TestManifests compares deploy/manifests with what the chart renders.
-func TestManifests(t *testing.T) {
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "run", "./ci/chart", "-helm", filepath.Join(control.Bin(t), "helm"), "-manifests", dir)
-	cmd.Dir = repository
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, path := range glob(t, dir+"/*.yaml") {
-		name := "deploy/manifests/" + filepath.Base(path)
-		if diff := cmp.Diff(testfile.Read(t, path), testfile.Read(t, filepath.Join(repository, name))); diff != "" {
-			t.Errorf("%s is not what the chart renders; run ci/chart/generate (-want +got):\n%s", name, diff)
-		}
-	}
 }
 
 // TestWarnings sets values that work and deserve a warning. helm shows it before an installation (a comment

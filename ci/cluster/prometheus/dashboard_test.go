@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-const monitoring = "../../../deploy/monitoring/"
+const monitoring = "../../../deploy/chart/files/"
 
 // dashboard is the part of Grafana's model that the tests need.
 type dashboard struct {
