@@ -28,12 +28,12 @@ type addDriverFlags struct {
 
 func newMatrixCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "matrix", Short: "Change the version matrix", Args: session.NoArgs,
-		Example: "  driver-build matrix add-driver 580.159.04",
-		Long:    "Change matrix.yaml as a careful person would: comments, order and style stay as they are.",
+		Use: "matrix", Short: "Begin or change the version matrix", Args: session.NoArgs,
+		Example: initExample + "\n  driver-build matrix add-driver 580.159.04",
+		Long:    "Begin a matrix.yaml of your own, or change one as a careful person would: comments, order and style stay as they are.",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newAddDriverCmd(a))
+	cmd.AddCommand(newMatrixInitCmd(a), newAddDriverCmd(a))
 	return cmd
 }
 

@@ -53,6 +53,32 @@ func entry(t *testing.T, text, version string) matrix.Driver {
 	return matrix.Driver{}
 }
 
+// TestMatrixInit: the matrix that it writes is read by all commands, with its patches, and nothing is overwritten.
+func TestMatrixInit(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	dir := u.Path("mine")
+	run := func(args string) result {
+		return call(t.Context(), t, u.Env, append(strings.Fields("matrix init --output "+dir), strings.Fields(args)...)...)
+	}
+	const pair = "--os debian12,ubuntu22.04 --driver 535.261.03"
+	r := run(pair)
+	r.Want(t, 0)
+	patch := filepath.Join(dir, "patches/535.261.03/open-pci-resize-resource.patch")
+	assert.Equal(t, filepath.Join(dir, "matrix.yaml")+"\n"+patch+"\n", r.Stdout)
+	file := filepath.Join(dir, "matrix.yaml")
+	r = call(t.Context(), t, u.Env, "list", "--matrix", file, "--arch", "amd64")
+	r.Want(t, 0)
+	assert.Equalf(t, 3, strings.Count(r.Stdout, "\n"), "%s", r.Stdout)
+	run(pair).Want(t, 0)
+	run("--os ubuntu22.04 --driver 580.178.04").Want(t, 2, "matrix.yaml is there already, with other content")
+	run("--matrix "+file+" --os debian12 --driver 580.178.04").Want(t, 2, `driver "580.178.04"`)
+	run("--os debian13 --driver 418.87.01").Want(t, 2, "kernel-too-new")
+	run("--os debian13").Want(t, 2, "give --os and --driver")
+	require.NoError(t, os.Remove(patch))
+	run("--matrix "+file+" --os debian12 --driver 535.261.03").Want(t, 2, "open-pci-resize-resource.patch")
+}
+
 func TestAddDriver(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -12,8 +12,12 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/matrix/edit"
 	"github.com/driver-container/driver-container/images/patch"
 )
+
+// embeddedName is what messages call the matrix in the program.
+const embeddedName = "matrix.yaml (embedded)"
 
 // maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
 const maxKeyFile = 1 << 20
@@ -30,7 +34,7 @@ func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, er
 	}
 	data, err := os.ReadFile("matrix.yaml")
 	if errors.Is(err, fs.ErrNotExist) {
-		return matrix.ParseWithFiles("matrix.yaml (embedded)", embedded, matrix.Files{Patch: patchReader(carried)})
+		return matrix.ParseWithFiles(embeddedName, embedded, matrix.Files{Patch: patchReader(carried)})
 	}
 	if err != nil {
 		return nil, matrix.RequestErrorf("read the matrix: %w", err)
@@ -41,7 +45,7 @@ func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, er
 // parseMatrix reads a matrix and the files that it names: keys of repositories relative to its own folder,
 // patches in that folder.
 func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
-	return parseNamed(name, data, func(string) {})
+	return parseNamed(name, data, func(string, string) {})
 }
 
 // MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the matrix writes
@@ -57,9 +61,58 @@ func MatrixFiles(file string) (names []string, ok bool, err error) {
 	if !looksLikeMatrix(data) {
 		return nil, false, nil
 	}
-	_, err = parseNamed(file, data, func(name string) { names = append(names, name) })
+	_, err = parseNamed(file, data, func(name, _ string) { names = append(names, name) })
 	slices.Sort(names)
 	return slices.Compact(names), true, err
+}
+
+// Trim cuts a matrix down to the systems and drivers of a selection. files are those that it still names, by
+// their paths beside it. file "" is the embedded matrix.
+func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection) (m *matrix.Matrix, text []byte, files map[string]string, err error) {
+	name, text := embeddedName, embedded
+	found := func(name, content string) {
+		if !filepath.IsAbs(name) {
+			files[name] = content
+		}
+	}
+	parse := func(text []byte) (*matrix.Matrix, error) {
+		files = map[string]string{}
+		if file != "" {
+			return parseNamed(file, text, found)
+		}
+		return matrix.ParseWithFiles(name, text, matrix.Files{Patch: noting(patchReader(carried), found)})
+	}
+	if file != "" {
+		name = file
+		if text, err = os.ReadFile(file); err != nil {
+			return nil, nil, nil, matrix.RequestErrorf("--matrix: %w", err)
+		}
+	}
+	if m, err = parse(text); err != nil {
+		return nil, nil, nil, err
+	}
+	s.All, s.Archs = true, Archs()
+	targets, err := m.Select(s)
+	if len(targets) == 0 {
+		for _, no := range m.Impossible(s) {
+			err = errors.Join(err, no)
+		}
+		return nil, nil, nil, &matrix.RequestError{Err: err}
+	}
+	if text, err = edit.Keep(name, text, s.Systems, s.Drivers); err != nil {
+		return nil, nil, nil, &matrix.RequestError{Err: err}
+	}
+	m, err = parse(text)
+	return m, text, files, err
+}
+
+// noting calls found with what was read.
+func noting(read func(file string) (string, error), found func(file, text string)) func(file string) (string, error) {
+	return func(file string) (string, error) {
+		text, err := read(file)
+		found(file, text)
+		return text, err
+	}
 }
 
 // looksLikeMatrix reports whether a file has the keys of a matrix. It may still have errors.
@@ -69,19 +122,13 @@ func looksLikeMatrix(data []byte) bool {
 }
 
 // parseNamed calls found for each file that the matrix names.
-func parseNamed(name string, data []byte, found func(file string)) (*matrix.Matrix, error) {
+func parseNamed(name string, data []byte, found func(file, text string)) (*matrix.Matrix, error) {
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return nil, matrix.RequestErrorf("open the folder of the matrix: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	patches := patchReader(root.FS())
-	patch := func(file string) (string, error) {
-		found(file)
-		return patches(file)
-	}
-	return matrix.ParseWithFiles(name, data, matrix.Files{Patch: patch, Key: func(file string) (string, error) {
-		found(file)
+	key := func(file string) (string, error) {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(name), file)
 		}
@@ -96,7 +143,8 @@ func parseNamed(name string, data []byte, found func(file string)) (*matrix.Matr
 		}
 		key, err := os.ReadFile(file)
 		return string(key), err
-	}})
+	}
+	return matrix.ParseWithFiles(name, data, matrix.Files{Patch: noting(patchReader(root.FS()), found), Key: noting(key, found)})
 }
 
 // patchReader reads patches in a folder, and follows no link out of it.

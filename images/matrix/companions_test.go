@@ -23,7 +23,7 @@ func TestCompanionMistakes(t *testing.T) {
 		{"nvidia-fs, version", "nvidia-peermem, version", `name "nvidia-peermem" is not known`},
 		{"version: 2.13.5", "version: ../2", `version "../2" is no version, such as 2.13.5`},
 		{"debian12: 2.13.5", "debian12: 2.19.7", `Debian version "2.19.7~11.8.0-5~deb12u1" is not one of nvidia-fs 2.13.5`},
-		{"{debian12: 2", "{debian99: 2", `system "debian99" is not in systems`},
+		{"{debian12: 2", "{debian99: 2", `unknown system "debian99"`},
 		{"debian: {package: nvidia-fs-dkms, systems: {debian12: 2.13.5~11.8.0-5~deb12u1}}, ", "", "needs one of archive and debian"},
 		{"archs: [amd64]", `archive: {url: "https://example.com/x.tar.gz", sha256: ` + goodSum + `}`, "needs one of archive and debian"},
 		{"archs: [amd64]", `archive: {url: "https://example.com/x.zip", sha256: ` + goodSum + `}`, "must have a path that ends in .tar.gz or .tar.xz"},

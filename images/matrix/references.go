@@ -41,7 +41,7 @@ func (d *decoder) readDefinition(kind string, to *string, checks ...check) reade
 	}
 }
 
-// readReference reads a word that must be defined elsewhere in the file.
+// readReference reads a word that refers to a system or to drivers.
 func (d *decoder) readReference(kind string, to *string, checks ...check) reader {
 	return func(n *yaml.Node) {
 		d.text(kind, to, checks...)(n)
@@ -51,21 +51,25 @@ func (d *decoder) readReference(kind string, to *string, checks ...check) reader
 	}
 }
 
-// references checks that ids are unique and that every use is defined.
+// references checks that ids are unique and that every use means something. A system that is used needs no row:
+// drivers and companions name all systems that have their packages, and a matrix for one of them needs no edit
+// in each.
 func (d *decoder) references(m *Matrix) {
 	known := make([]string, 0, 16)
 	for _, s := range distros.All() {
 		known = append(known, s.ID())
 	}
-	systems, drivers := m.systemIDs(), m.versions()
+	drivers := m.versions()
 	places := map[string]*yaml.Node{}
 	for _, r := range d.refs {
 		if d.tooManyErrors() {
 			return
 		}
 		switch {
-		case r.isDefinition && r.kind == kindSystem:
-			d.unique(places, r, kindSystem+" "+r.word)
+		case r.kind == kindSystem:
+			if r.isDefinition {
+				d.unique(places, r, kindSystem+" "+r.word)
+			}
 			if !slices.Contains(known, r.word) {
 				d.errorf(r.at, "unknown system %s%s", quoted(r.word), suggest(r.word, known))
 			}
@@ -77,8 +81,6 @@ func (d *decoder) references(m *Matrix) {
 			d.unique(places, r, kindSystem+" "+r.word)
 		case r.isDefinition:
 			d.unique(places, r, kindDriver+" "+canonical(r.word))
-		case r.kind == kindSystem && !slices.Contains(systems, r.word):
-			d.errorf(r.at, "system %s is not in systems%s", quoted(r.word), suggest(r.word, systems))
 		case r.kind == kindPattern && !anyMatch(r.word, drivers):
 			d.errorf(r.at, "driver %s is not in drivers%s", quoted(r.word), suggest(strings.TrimSuffix(r.word, ".*"), drivers))
 		case r.kind == kindUpstream && *r.version != "" && dpkg.Version(r.word).Upstream() != *r.version:

@@ -59,19 +59,14 @@ func AddDriver(name string, text []byte, d matrix.Driver, comment []string) (*Ch
 		return nil, err
 	}
 	layout := func(err error) (*Change, error) { return nil, fmt.Errorf("%s: %w: %w", name, ErrLayout, err) }
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) == 0 {
-		return layout(err) // not reached: Parse has read it
+	l, err := read(text, "drivers")
+	if err != nil {
+		return layout(err)
 	}
-	l := driverList{lines: slices.Collect(strings.Lines(string(text)))}
-	l.find(doc.Content[0])
 	for _, item := range l.items {
 		if v := child(item, "version"); matrix.CompareVersions(v.Value, d.Version) == 0 {
 			return nil, &DuplicateError{File: name, Version: d.Version, Have: v.Value, Line: v.Line}
 		}
-	}
-	if err := l.style(); err != nil {
-		return layout(err)
 	}
 	change := l.insert(d, comment)
 	after, err := matrix.Parse(name, change.Text)
@@ -82,6 +77,27 @@ func AddDriver(name string, text []byte, d matrix.Driver, comment []string) (*Ch
 		return layout(err)
 	}
 	return change, nil
+}
+
+// Keep returns the text of a matrix with some of its systems and drivers. What stays, stays as it is written.
+// The errors are those of AddDriver; a row of exclude about drivers that all go is a mistake.
+func Keep(name string, text []byte, systems, drivers []string) ([]byte, error) {
+	_, err := matrix.Parse(name, text)
+	for _, of := range []struct {
+		list, id string
+		keep     []string
+	}{{"systems", "id", systems}, {"drivers", "version", drivers}} {
+		if err != nil {
+			return nil, err
+		}
+		l, err := read(text, of.list)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", name, ErrLayout, err)
+		}
+		text = l.keep(of.id, of.keep)
+	}
+	_, err = matrix.Parse(name, text)
+	return text, err
 }
 
 // onlyAdded returns an error if after differs from before in more than the added driver.

@@ -10,7 +10,7 @@ import (
 )
 
 // entry returns the lines of a driver's entry, without line ends.
-func (l *driverList) entry(d matrix.Driver, comment []string) []string {
+func (l *list) entry(d matrix.Driver, comment []string) []string {
 	var lines []string
 	key := strings.Repeat(" ", len(l.head)) // column of the entry's keys
 	for _, c := range comment {

@@ -3,6 +3,7 @@ package edit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -10,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// driverList is a file as lines, with the entries of its list of drivers.
-type driverList struct {
+// list is a file as lines, with the entries of one of its lists.
+type list struct {
 	lines []string     // each with its line end
 	items []*yaml.Node // in the order of the file
 	end   int          // number of the lines that the list ends with or before
@@ -20,22 +21,28 @@ type driverList struct {
 	head string // dash and gap: what the first line of an entry begins with
 }
 
-// find looks for the entries and for the key behind them.
-func (l *driverList) find(root *yaml.Node) {
+// read looks for the entries of a key and for the key behind them, in a text that Parse has read.
+func read(text []byte, key string) (*list, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) == 0 {
+		return nil, err // not reached
+	}
+	root := doc.Content[0]
+	l := &list{lines: slices.Collect(strings.Lines(string(text)))}
 	l.end = len(l.lines)
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		switch {
-		case root.Content[i].Value == "drivers":
+		if root.Content[i].Value == key {
 			l.items = root.Content[i+1].Content
-		case l.items != nil:
+		} else if l.items != nil {
 			l.end = root.Content[i].Line - 1
-			return
+			break
 		}
 	}
+	return l, l.style()
 }
 
 // style reads how entries begin. All must begin alike, each on lines of its own.
-func (l *driverList) style() error {
+func (l *list) style() error {
 	for n, item := range l.items {
 		if item.Line > l.end {
 			return errors.New("it is not written in lines, one key on each")
@@ -43,7 +50,7 @@ func (l *driverList) style() error {
 		line := l.lines[item.Line-1]
 		head := line[:min(item.Column-1, len(line))]
 		if item.Style&yaml.FlowStyle != 0 || strings.Trim(head, " ") != "-" || !strings.HasSuffix(head, " ") || !strings.HasSuffix(line, "\n") {
-			return fmt.Errorf("line %d: a driver that is not written as a list entry of lines (\"- version: ...\")", item.Line)
+			return fmt.Errorf("line %d: an entry that is not written in lines of its own", item.Line)
 		}
 		if n == 0 {
 			l.head, l.dash = head, head[:strings.Index(head, "-")]
@@ -56,7 +63,7 @@ func (l *driverList) style() error {
 
 // place returns the number of lines before the new entry: it follows the nearest older one, or comes before
 // the first. Comments belong to what follows them.
-func (l *driverList) place(version string) int {
+func (l *list) place(version string) int {
 	before := -1
 	value := func(n int) string { return child(l.items[n], "version").Value }
 	for n := range l.items {
@@ -64,9 +71,14 @@ func (l *driverList) place(version string) int {
 			before = n
 		}
 	}
-	at, last := l.end, before+1 == len(l.items)
+	return l.start(before + 1)
+}
+
+// start returns the number of lines before an entry and the comment above it, or before what follows the last.
+func (l *list) start(n int) int {
+	at, last := l.end, n == len(l.items)
 	if !last {
-		at = l.items[before+1].Line - 1
+		at = l.items[n].Line - 1
 	}
 	for at > 0 && (l.comment(l.lines[at-1]) || last && strings.TrimSpace(l.lines[at-1]) == "") {
 		at--
@@ -74,15 +86,30 @@ func (l *driverList) place(version string) int {
 	return at
 }
 
+// keep returns the file with the entries whose key has one of some values, and the comments above them.
+func (l *list) keep(key string, values []string) []byte {
+	text := strings.Join(l.lines[:l.start(0)], "")
+	for n, item := range l.items {
+		if slices.Contains(values, child(item, key).Value) {
+			text += strings.Join(l.lines[l.start(n):l.start(n+1)], "")
+		}
+	}
+	rest := strings.Join(l.lines[l.start(len(l.items)):], "")
+	if strings.HasPrefix(rest, "\n") {
+		text = strings.TrimRight(text, "\n") + "\n"
+	}
+	return []byte(text + rest)
+}
+
 // comment reports whether a line is a comment of the list. A line deeper than the dashes may be text that
 // only looks like a comment.
-func (l *driverList) comment(line string) bool {
+func (l *list) comment(line string) bool {
 	text := strings.TrimLeft(line, " ")
 	return strings.HasPrefix(text, "#") && len(line)-len(text) <= len(l.dash)
 }
 
 // insert puts the entry at its place, with an empty line on the side where another entry is.
-func (l *driverList) insert(d matrix.Driver, comment []string) *Change {
+func (l *list) insert(d matrix.Driver, comment []string) *Change {
 	at := l.place(d.Version)
 	added := l.entry(d, comment)
 	front := strings.Join(l.lines[:at], "")
