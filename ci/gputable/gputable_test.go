@@ -13,7 +13,7 @@ import (
 
 const committed = "../../images/gpulist/gpus.tsv"
 
-// TestExcerpts makes a table of excerpts of the real lists, which have 23 GPUs of all generations, and
+// TestExcerpts makes a table of excerpts of the real lists, which have 25 GPUs of all generations, and
 // compares its lines with those of the table that is embedded. `make gpulist` makes the whole table.
 func TestExcerpts(t *testing.T) {
 	t.Parallel()
@@ -44,7 +44,8 @@ func TestRefuses(t *testing.T) {
 		"truncated":           {fstest.MapFS{"450.json": file(`{"chips":[{"devid"`), "pci.ids": ids}, "read 450.json"},
 		"bad number":          {fstest.MapFS{"450.json": file(`{"chips":[{"devid":"0x12345"}]}`), "pci.ids": ids}, "0x12345"},
 		"bad branch":          {fstest.MapFS{"450.json": file(`{"chips":[{"devid":"0x1EB8","legacybranch":"x"}]}`), "pci.ids": ids}, `legacybranch "x"`},
-		"not a README":        {fstest.MapFS{"390.txt": file("hello\n"), "pci.ids": ids}, "no row of appendix A"},
+		"not a README":        {fstest.MapFS{"390.txt": file("hello\n"), "pci.ids": ids}, "no row of a table"},
+		"not of the modules":  {fstest.MapFS{"580.1.md": file("# NVIDIA\n"), "pci.ids": ids}, "read 580.1.md: no row"},
 		"not in pci.ids":      {fstest.MapFS{"450.json": file(`{"chips":[{"devid":"0x1EB9","name":"T"}]}`), "pci.ids": ids}, "1eb9"},
 		"boards that differ":  {fstest.MapFS{"550.json": file(`{"chips":[{"devid":"0x102D"},{"devid":"0x102D","legacybranch":"470.xx"}]}`), "pci.ids": ids}, "102d twice"},
 		"a generation's news": {fstest.MapFS{"999.json": file(`{"chips":[{"devid":"0x1EB8","name":"T","legacybranch":"990.xx"}]}`), "pci.ids": ids}, "its last branch is 990, that of Turing is 0"},

@@ -1,9 +1,8 @@
 // Command gputable makes the table of images/gpulist of the lists of GPUs in NVIDIA's drivers and of
-// pci.ids. It reads a folder, which ci/gputable/run fills from Debian's packages, and prints the table.
-// It does not download.
+// pci.ids. It reads a folder, which ci/gputable/run fills, and prints the table. It does not download.
 //
 // The folder has the list of each branch, as supported-gpus.json (450.json, since 450) or as appendix A of
-// the README (390.txt), and pci.ids.
+// the README (390.txt), the README of each release of the open modules (580.142.md), and pci.ids.
 package main
 
 import (
@@ -11,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 )
 
 func main() {
@@ -25,9 +25,9 @@ func main() {
 }
 
 const header = `# NVIDIA's GPUs, made by ci/gputable (make gpulist); edit that, not this.
-# number, chip (pci.ids), first branch (oldest list with a GPU of the chip), last branch (legacybranch of the lists; R580 for
-# Maxwell to Volta, see ci/gputable/rules.go), flavours (p proprietary, o open; kernelopen of the lists), NVIDIA's lists that
-# drive it (oldest-newest; - if only pci.ids names it), names (of the lists, or else pci.ids)
+# number, chip (pci.ids), first branch (oldest list with a GPU of the chip, or else the newest of its generation), last branch
+# (legacybranch of the lists; R580 for Maxwell to Volta, see ci/gputable/merge.go), flavours (p proprietary, o open; po565: open
+# from R565 on), NVIDIA's lists that drive it (oldest-newest; - if only pci.ids names it), names (of the lists, or else pci.ids)
 `
 
 func run(folder fs.FS, out io.Writer) error {
@@ -39,17 +39,10 @@ func run(folder fs.FS, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rows, err := merge(lists, chips)
+	lines, err := merge(lists, chips)
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(out, header); err != nil {
-		return err
-	}
-	for _, r := range rows {
-		if _, err := fmt.Fprintln(out, r.line()); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = io.WriteString(out, header+strings.Join(lines, "\n")+"\n")
+	return err
 }

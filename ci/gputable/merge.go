@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,27 +11,18 @@ import (
 	"github.com/driver-container/driver-container/images/gpulist"
 )
 
-// row is a line of the table.
-type row struct {
-	device         uint16
-	chip           string
-	first, last    int // branches; 0: none
-	flavours       string
-	oldest, newest int // lists that drive it; 0: none
-	names          []string
-}
-
 // seen is what the lists say about a device number.
 type seen struct {
 	oldest, newest int // lists that drive it
 	latest         int // the newest list that names it
 	legacy         int // as in the newest list that names it
-	open           bool
-	names, boards  []string // newest first; boards: of rows for one board
+	open, closed   int // the oldest list whose open modules drive it, the newest whose do not
+	names, boards  []string
 }
 
-// merge makes the table: every number of a list, and the GPUs since Fermi that only pci.ids names.
-func merge(lists []branchList, chips map[uint16]chip) ([]row, error) {
+// merge returns the lines of the table: every number of a list, and the GPUs since Fermi that only pci.ids
+// names.
+func merge(lists []branchList, chips map[uint16]chip) (lines []string, err error) {
 	all, err := collect(lists)
 	if err != nil {
 		return nil, err
@@ -41,35 +33,29 @@ func merge(lists []branchList, chips map[uint16]chip) ([]row, error) {
 			all[device] = &seen{names: []string{c.name}}
 		}
 	}
-	var rows []row
 	for _, device := range slices.Sorted(maps.Keys(all)) {
 		s, c := all[device], chips[device]
 		switch {
-		case c.code == "" && s.legacy != 0 && s.legacy < firstFermi:
+		case c.code == "" && s.legacy != 0 && s.legacy < lastBranches["Fermi"]:
 			c.code = "-" // a driver that is not here: its chip does not matter
 		case c.code == "" || !c.gpu:
 			return nil, fmt.Errorf("%04x (%s) is not in pci.ids: its chip is not known", device, s.names)
 		}
 		generation := gpulist.GenerationOf(c.code)
-		r := row{
-			device: device, chip: c.code, first: first[c.code], last: s.legacy, flavours: flavoursOf(device, generation),
-			oldest: s.oldest, newest: s.newest, names: append(s.names, s.boards...),
+		last := lastBranches[generation]
+		if generation != gpulist.PreFermi && s.legacy > last {
+			return nil, fmt.Errorf("%04x (%s, %s): its last branch is %d, that of %s is %d", device, c.code, s.names[0], s.legacy, generation, last)
 		}
-		if r.first == 0 {
-			r.first = firstBranches[generation]
+		lists := number(s.oldest)
+		if s.newest > s.oldest {
+			lists += "-" + number(s.newest)
 		}
-		if r.last == 0 {
-			r.last = lastBranches[generation]
-		}
-		if r.flavours == "po" && s.latest >= firstWithOpen && !s.open {
-			r.flavours = "p" // NVIDIA's list leaves it out of those of the open modules
-		}
-		if err := r.check(); err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
+		lines = append(lines, strings.Join([]string{
+			fmt.Sprintf("%04x", device), c.code, number(cmp.Or(first[c.code], first[generation])), number(cmp.Or(s.legacy, last)),
+			s.flavours(device, generation), lists, strings.Join(append(s.names, s.boards...), "; "),
+		}, "\t"))
 	}
-	return rows, nil
+	return lines, nil
 }
 
 // collect merges the lists by device number, the newest first.
@@ -97,20 +83,25 @@ func (s *seen) add(branch int, e entry) {
 	if e.legacy == 0 {
 		s.oldest, s.newest = branch, max(s.newest, branch)
 	}
-	s.open = s.open || e.open
+	if e.open {
+		s.open = branch
+	}
+	if e.closed {
+		s.closed = max(s.closed, branch)
+	}
 	name := strings.ReplaceAll(e.name, "; ", ", ") // names are parted by "; " in the table
 	same := func(n string) bool { return strings.TrimPrefix(n, "NVIDIA ") == strings.TrimPrefix(name, "NVIDIA ") }
-	if slices.ContainsFunc(append(s.names, s.boards...), same) {
-		return
-	}
-	if e.board || len(s.names) > 0 && branch < s.latest {
+	switch {
+	case slices.ContainsFunc(append(s.names, s.boards...), same):
+	case e.board || len(s.names) > 0 && branch < s.latest:
 		s.boards = append(s.boards, name)
-		return
+	default:
+		s.names = append(s.names, name)
 	}
-	s.names = append(s.names, name)
 }
 
-// firstOf returns the oldest list that drives a GPU of each chip: a driver knows chips, and not boards.
+// firstOf returns the oldest list that drives a GPU of each chip: a driver knows chips, and not boards. A chip
+// that is in no list is as new as the newest of its generation.
 func firstOf(all map[uint16]*seen, chips map[uint16]chip) map[string]int {
 	first := map[string]int{}
 	for device, s := range all {
@@ -119,22 +110,39 @@ func firstOf(all map[uint16]*seen, chips map[uint16]chip) map[string]int {
 			first[code] = s.oldest
 		}
 	}
+	for code, branch := range maps.Clone(first) {
+		generation := gpulist.GenerationOf(code)
+		first[generation] = max(first[generation], branch)
+	}
 	return first
 }
 
-// line returns the row as a line of the table.
-func (r row) line() string {
-	number := func(n int) string {
-		if n == 0 {
-			return "-"
-		}
-		return strconv.Itoa(n)
+func number(n int) string {
+	if n == 0 {
+		return "-"
 	}
-	lists := number(r.oldest)
-	if r.newest > r.oldest {
-		lists += "-" + number(r.newest)
+	return strconv.Itoa(n)
+}
+
+// lastBranches are the last branches of whole generations. That of Fermi and Kepler is also what the lists
+// say; the lists in Debian end with R555, which drives Maxwell to Volta. R580 is their last: the table
+// of legacy GPUs in the installer of 590.44.01 (nvGpus.h of nvidia-installer) names 580.xx for them.
+var lastBranches = map[string]int{"Fermi": 390, "Kepler": 470, "Maxwell": 580, "Pascal": 580, "Volta": 580}
+
+// flavours returns the flavours that drive a GPU of a generation, by the rules of NVIDIA's installer: there
+// are no open modules before Turing; Blackwell, and Hopper with a Grace (0x2340 to 0x237f,
+// detect-self-hosted.h), need them. Of a GPU that older lists leave out of those of the open modules, the first
+// list that has it counts.
+func (s *seen) flavours(device uint16, generation string) string {
+	switch {
+	case slices.Contains([]string{gpulist.PreFermi, "Fermi", "Kepler", "Maxwell", "Pascal", "Volta"}, generation):
+		return "p"
+	case generation == "Blackwell" || device >= 0x2340 && device <= 0x237f:
+		return "o"
+	case s.closed == 0 || s.open > 0 && s.open <= s.closed:
+		return "po"
+	case s.open == 0:
+		return "p"
 	}
-	return strings.Join([]string{
-		fmt.Sprintf("%04x", r.device), r.chip, number(r.first), number(r.last), r.flavours, lists, strings.Join(r.names, "; "),
-	}, "\t")
+	return "po" + number(s.open)
 }

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // entry is a row of a list: a GPU, or a board with it.
@@ -19,42 +23,47 @@ type entry struct {
 	board  bool // the row is about one board, not about all with the number
 	name   string
 	legacy int  // the branch that drives it instead, 470; 0 if this one does
-	open   bool // the open modules drive it; only lists since 525 say so
+	open   bool // the open modules drive it
+	closed bool // the list knows the open modules, and they do not
 }
 
-// branchList is the list of one branch.
+// branchList is the list of a release.
 type branchList struct {
 	branch  int
 	entries []entry
 }
 
-// firstWithOpen is the oldest list that says which GPUs the open modules drive.
+// firstWithOpen is the oldest supported-gpus.json that says which GPUs the open modules drive.
 const firstWithOpen = 525
 
 // readLists reads all lists of a folder, the oldest first.
 func readLists(folder fs.FS) ([]branchList, error) {
-	names, err := fs.Glob(folder, "[0-9][0-9][0-9].*")
+	names, err := fs.Glob(folder, "[0-9][0-9][0-9]*.*")
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return nil, errors.New("the folder has no list, such as 450.json or 390.txt")
+		return nil, errors.New("the folder has no list, such as 450.json, 390.txt or 580.142.md")
 	}
-	slices.Sort(names)
+	version := func(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
+	slices.SortFunc(names, func(a, b string) int { return releases.Compare(version(a), version(b)) })
 	var lists []branchList
 	for _, name := range names {
 		data, err := fs.ReadFile(folder, name)
 		if err != nil {
 			return nil, err
 		}
-		l := branchList{}
-		if l.branch, err = strconv.Atoi(name[:3]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if strings.HasSuffix(name, ".json") {
-			l.entries, err = supported(data)
-		} else {
-			l.entries, err = appendix(data)
+		l := branchList{branch: gpulist.BranchNumber(name)}
+		switch path.Ext(name) {
+		case ".json":
+			l.entries, err = supported(data, l.branch)
+		case ".txt":
+			l.entries, err = rows(data, readmeRow)
+		default: // what the open modules drive
+			l.entries, err = rows(data, openRow)
+			for i := range l.entries {
+				l.entries[i].open = true
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
@@ -65,7 +74,7 @@ func readLists(folder fs.FS) ([]branchList, error) {
 }
 
 // supported reads a supported-gpus.json.
-func supported(data []byte) ([]entry, error) {
+func supported(data []byte, branch int) ([]entry, error) {
 	var list struct {
 		Chips []struct {
 			DevID, SubVendorID, Name, LegacyBranch string
@@ -82,10 +91,10 @@ func supported(data []byte) ([]entry, error) {
 			return nil, fmt.Errorf("devid %q: %w", c.DevID, err)
 		}
 		e := entry{device: uint16(device), board: c.SubVendorID != "", name: c.Name, open: slices.Contains(c.Features, "kernelopen")}
+		e.closed = !e.open && branch >= firstWithOpen
 		if c.LegacyBranch != "" {
-			first, _, _ := strings.Cut(c.LegacyBranch, ".")
-			if e.legacy, err = strconv.Atoi(first); err != nil {
-				return nil, fmt.Errorf("legacybranch %q: %w", c.LegacyBranch, err)
+			if e.legacy = gpulist.BranchNumber(c.LegacyBranch); e.legacy == 0 {
+				return nil, fmt.Errorf("legacybranch %q is no branch", c.LegacyBranch)
 			}
 		}
 		all = append(all, e)
@@ -96,31 +105,28 @@ func supported(data []byte) ([]entry, error) {
 var (
 	// readmeRow is a row of appendix A: name, number of the device, perhaps of the board, video features.
 	readmeRow = regexp.MustCompile(`^ {4}(\S.*?) {2,}([0-9A-F]{4})( [0-9A-F]{4} [0-9A-F]{4})?(?: +\S+)?$`)
+	// openRow is a row of the README of the open modules.
+	openRow = regexp.MustCompile(`^\| (\S.*?) +\| ([0-9A-F]{4})( [0-9A-F]{4} [0-9A-F]{4})? +\|$`)
 	// readmeLegacy begins the table of an older branch.
 	readmeLegacy = regexp.MustCompile(`^The (\d+)\.[\dx.]+ driver supports`)
 )
 
-// appendix reads appendix A of a README: the tables of GPUs, then one table for each legacy branch.
-func appendix(data []byte) ([]entry, error) {
+// rows reads the tables of a README; those of appendix A are followed by one for each legacy branch.
+func rows(data []byte, row *regexp.Regexp) ([]entry, error) {
 	var all []entry
 	legacy := 0
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		line := lines.Text()
 		if m := readmeLegacy.FindStringSubmatch(line); m != nil {
-			legacy, _ = strconv.Atoi(m[1]) // the expression has digits
+			legacy = gpulist.BranchNumber(m[1])
 		}
-		m := readmeRow.FindStringSubmatch(line)
-		if m == nil {
-			continue
+		if m := row.FindStringSubmatch(line); m != nil {
+			device, _ := strconv.ParseUint(m[2], 16, 16) // the expression has four digits
+			all = append(all, entry{device: uint16(device), board: m[3] != "", name: m[1], legacy: legacy})
 		}
-		device, err := strconv.ParseUint(m[2], 16, 16)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, entry{device: uint16(device), board: m[3] != "", name: m[1], legacy: legacy})
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no row of appendix A in it")
+		return nil, errors.New("no row of a table of GPUs in it")
 	}
 	return all, nil
 }

@@ -34,6 +34,9 @@ func (g GPU) Check(driver, flavour string) error {
 	if flavour != "" && !slices.Contains(g.Flavours, flavour) {
 		return refused("it needs the %s modules", strings.Join(g.Flavours, " or "))
 	}
+	if flavour == Open && number > 0 && number < BranchNumber(g.OpenFrom) {
+		return refused("the open modules drive it from %s on", g.OpenFrom)
+	}
 	if number > 0 && number < firstOpen && !slices.Contains(g.Flavours, Proprietary) {
 		return refused("it needs the open modules, which came with R%d", firstOpen)
 	}

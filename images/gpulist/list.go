@@ -40,11 +40,13 @@ type GPU struct {
 	Chip       string   `json:"chip"`            // "TU104"
 	Generation string   `json:"generation"`      // "Turing"
 	// FirstBranch is the branch of the oldest list that has a GPU of the chip: "R418". The lists begin
-	// with R390.
+	// with R390; a chip that is in none is as new as the newest of its generation.
 	FirstBranch string `json:"firstBranch,omitempty"`
 	// LastBranch is the last branch that drives the GPU: "R470"; "" if the current branches do.
 	LastBranch string   `json:"lastBranch,omitempty"`
 	Flavours   []string `json:"flavours"` // of the modules that drive it: Proprietary, Open, in this order
+	// OpenFrom is the first branch whose open modules drive it, where that is not FirstBranch: "R565".
+	OpenFrom string `json:"openFrom,omitempty"`
 	// Lists are the branches of NVIDIA's lists that say that they drive it, oldest and newest: "390-470". It is
 	// empty for a GPU that only pci.ids names; its chip then says the rest.
 	Lists string `json:"lists,omitempty"`
@@ -106,15 +108,17 @@ func parseLine(line string) (GPU, error) {
 		Device: uint16(device), Chip: f[1], Generation: GenerationOf(f[1]),
 		FirstBranch: branch(f[2]), LastBranch: branch(f[3]), Lists: strings.TrimPrefix(f[5], "-"),
 	}
-	switch f[4] {
-	case "o":
+	switch from, later := strings.CutPrefix(f[4], "po"); {
+	case f[4] == "o":
 		g.Flavours = []string{Open}
-	case "p":
+	case f[4] == "p":
 		g.Flavours = []string{Proprietary}
-	case "po":
+	case later && from == "":
 		g.Flavours = []string{Proprietary, Open}
+	case later && BranchNumber(from) > 0:
+		g.Flavours, g.OpenFrom = []string{Proprietary, Open}, "R"+from
 	default:
-		return GPU{}, fmt.Errorf("flavours %q: want o, p or po", f[4])
+		return GPU{}, fmt.Errorf("flavours %q: want o, p, po or po565", f[4])
 	}
 	names := strings.Split(f[6], "; ")
 	g.Name, g.OtherNames = names[0], names[1:]

@@ -72,14 +72,19 @@ func TestLookup(t *testing.T) {
 		{0x15f8, "Tesla P100-PCIE-16GB", "Pascal", "R390", "R580", "proprietary"},
 		{0x1db1, "Tesla V100-SXM2-16GB", "Volta", "R390", "R580", "proprietary"},
 		{0x1eb8, "Tesla T4", "Turing", "R418", "", "proprietary open"}, // in no list after 470
-		{0x2189, "NVIDIA CMP 30HX", "Turing", "R418", "", "proprietary"},
+		{0x2189, "NVIDIA CMP 30HX", "Turing", "R418", "", "proprietary open"}, // open from R565
+		{0x1e09, "NVIDIA CMP 50HX", "Turing", "R418", "", "proprietary open"},
+		{0x1f0b, "NVIDIA CMP 40HX", "Turing", "R418", "", "proprietary open"},
 		{0x20b0, "NVIDIA A100-SXM4-40GB", "Ampere", "R450", "", "proprietary open"},
 		{0x2235, "NVIDIA A40", "Ampere", "R460", "", "proprietary open"},
 		{0x27b8, "NVIDIA L4", "Ada", "R525", "", "proprietary open"},
-		{0x2331, "NVIDIA H100 PCIe", "Hopper", "R525", "", "proprietary open"},
-		{0x2342, "NVIDIA GH200 120GB", "Hopper", "R525", "", "open"},
-		{0x2901, "B200", "Blackwell", "R570", "", "open"},
-		{0x2b85, "GeForce RTX 5090", "Blackwell", "R570", "", "open"},
+		{0x2331, "NVIDIA H100 PCIe", "Hopper", "R520", "", "proprietary open"},
+		{0x2342, "NVIDIA GH200 120GB", "Hopper", "R520", "", "open"},
+		{0x2901, "NVIDIA B200", "Blackwell", "R570", "", "open"},
+		{0x2b85, "NVIDIA GeForce RTX 5090", "Blackwell", "R570", "", "open"},
+		{0x3182, "NVIDIA B300 SXM6 AC", "Blackwell", "R580", "", "open"}, // newer chips of the generation
+		{0x31c2, "NVIDIA GB300", "Blackwell", "R580", "", "open"},
+		{0x2e12, "NVIDIA GB10", "Blackwell", "R580", "", "open"},
 	} {
 		g, ok := Lookup(c.device)
 		if flavours := strings.Join(g.Flavours, " "); !ok || g.Name != c.name || g.Generation != c.generation || g.FirstBranch != c.first ||
@@ -111,6 +116,12 @@ func TestCheck(t *testing.T) {
 		{0x1eb8, "418.87.01", "", ""},
 		{0x1eb8, "390.157", "", "TU104 (Turing) is in no list before that of R418"},
 		{0x27b8, "470.256.02", "", "AD104 (Ada) is in no list before that of R525"},
+		{0x2331, "520.61.07", "", ""},
+		{0x3182, "570.211.01", "", "GB110 (Blackwell) is in no list before that of R580"},
+		{0x3182, "580.178.04", Open, ""},
+		{0x2189, "550.163.01", Open, "the open modules drive it from R565 on"},
+		{0x2189, "550.163.01", "", ""},
+		{0x2189, "570.211.01", Open, ""},
 		{0x2901, "580.173.02", Proprietary, "it needs the open modules"},
 		{0x2901, "580.173.02", Open, ""},
 		{0x2901, "not a version", "", ""},

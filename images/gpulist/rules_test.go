@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 	m := embedded(t)
 	for device, want := range map[uint16][2]string{
 		0x06c0: {"390.157 proprietary", "R390 is the last branch"}, 0x102d: {"470.256.02 proprietary", "R470 is the last branch"},
-		0x1db1: {"580. proprietary", "the open modules do not drive it"}, 0x1eb8: {"6 any", "current branches"}, 0x2901: {"6 open", "by its chip GB100"},
+		0x1db1: {"580. proprietary", "the open modules do not drive it"}, 0x1eb8: {"6 any", "current branches"}, 0x2901: {"6 open", "current branches"}, 0x2924: {"6 open", "by its chip GB100"},
 		0x0191: {" none", "no driver of the matrix: R340"}, 0x0ff2: {" none", "R367"}, 0xfffe: {"6 open", "not in the list"},
 	} {
 		g, ok := Lookup(device)
