@@ -57,9 +57,9 @@ func DeviceOf(text string) (device uint16, ok bool, err error) {
 	return uint16(n), true, nil
 }
 
-// Find returns the GPUs that a text means: a device number (see [DeviceOf]); a whole name, in any case and
-// with spaces or dashes ("Tesla T4", "NVIDIA-A100-SXM4-40GB"); the name of a chip or generation; or else some
-// words of a name ("rtx 2080"). The error for a text without a GPU is an [UnknownError] or a [VendorError].
+// Find returns the GPUs that a text of a person means: a device number (see [DeviceOf]), the name of a chip or
+// generation, or words of a name in any case ("rtx 2080"), the GPUs with exactly that name first. The error for
+// a text without a GPU is an [UnknownError] or a [VendorError].
 func Find(text string) ([]GPU, error) {
 	if len(text) > maxText {
 		return nil, &UnknownError{Text: text[:maxText] + "..."}
@@ -72,8 +72,17 @@ func Find(text string) ([]GPU, error) {
 		return []GPU{g}, nil
 	}
 	wanted := words(text)
-	if found := matching(wanted); len(found) > 0 {
+	if found := ofKind(strings.Join(wanted, " ")); len(found) > 0 {
 		return found, nil
+	}
+	if found := append(called(text), having(wanted)...); len(found) > 0 {
+		var once []GPU
+		for _, g := range found {
+			if !slices.ContainsFunc(once, func(o GPU) bool { return o.Device == g.Device }) {
+				once = append(once, g)
+			}
+		}
+		return once, nil
 	}
 	if isNumber {
 		return nil, &UnknownError{Text: text}
@@ -81,10 +90,33 @@ func Find(text string) ([]GPU, error) {
 	return nil, &UnknownError{Text: text, Nearest: nearest(text)}
 }
 
-// named is a GPU with the words of its names.
+// addition is what labels add to a name: part of a GPU (MIG), and shared by time or MPS.
+var addition = regexp.MustCompile(`(?i)(-MIG-[0-9a-z.+]+)?(-SHARED)?$`)
+
+// Named returns the GPUs that a label of a node names: GPU feature discovery puts the driver's name there, with
+// dashes for spaces and without other signs (NVIDIA-A100-SXM4-40GB-MIG-1g.5gb, NVIDIA-TITAN-X-Pascal), clouds
+// put their own (nvidia-tesla-p100, t4). Words at the end that no name has are left out, as long as
+// a number is left: "H100 mega 80GB" is an H100. It returns nil for a name that says nothing.
+func Named(label string) []GPU {
+	if len(label) > maxText {
+		return nil
+	}
+	name := addition.ReplaceAllString(label, "")
+	if found := called(name); len(found) > 0 {
+		return found
+	}
+	for wanted := words(name); strings.ContainsAny(strings.Join(wanted, ""), "0123456789"); wanted = wanted[:len(wanted)-1] {
+		if found := having(wanted); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// named is a GPU with the words of each of its names.
 type named struct {
 	GPU
-	names []string
+	names [][]string
 }
 
 // searchable is the list for searches, made once: a fleet asks for thousands of names.
@@ -93,49 +125,63 @@ var searchable = sync.OnceValues(func() (all []named, whole map[string][]GPU) {
 	for _, g := range All() {
 		n := named{GPU: g}
 		for _, name := range g.Names() {
-			w := words(name)
-			if slices.Contains(n.names, w) {
-				continue
+			n.names = append(n.names, words(name))
+			if key := squeezed(name); !slices.ContainsFunc(whole[key], func(o GPU) bool { return o.Device == g.Device }) {
+				whole[key] = append(whole[key], g)
 			}
-			n.names = append(n.names, w)
-			whole[w] = append(whole[w], g)
 		}
 		all = append(all, n)
 	}
 	return all, whole
 })
 
-func matching(wanted string) []GPU {
-	all, whole := searchable()
-	if wanted == "" {
-		return nil
+// called returns the GPUs with exactly a name, whatever is between its letters. What the driver calls a GPU
+// that it has no name for is no name.
+func called(name string) []GPU {
+	_, whole := searchable()
+	if key := squeezed(name); key != "graphicsdevice" {
+		return slices.Clone(whole[key])
 	}
-	var kind, part []GPU
-	for _, g := range all {
-		switch {
-		case wanted == words(g.Generation) || strings.EqualFold(wanted, g.Chip):
-			kind = append(kind, g.GPU)
-		case slices.ContainsFunc(g.names, func(n string) bool { return strings.Contains(" "+n+" ", " "+wanted+" ") }):
-			part = append(part, g.GPU)
-		}
-	}
-	for _, found := range [][]GPU{kind, whole[wanted]} {
-		if len(found) > 0 {
-			return found
-		}
-	}
-	return part
+	return nil
 }
 
-// words returns the words of a name in lower case with single spaces between them. The vendor's name, which
-// newer lists begin names with, is left out.
-func words(name string) string {
+// having returns the GPUs one of whose names has all words.
+func having(wanted []string) (found []GPU) {
+	all, _ := searchable()
+	for _, g := range all {
+		if len(wanted) > 0 && slices.ContainsFunc(g.names, func(name []string) bool {
+			return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(name, w) })
+		}) {
+			found = append(found, g.GPU)
+		}
+	}
+	return found
+}
+
+// ofKind returns the GPUs of a generation or with a chip.
+func ofKind(wanted string) (found []GPU) {
+	for _, g := range All() {
+		if wanted != "" && (wanted == strings.Join(words(g.Generation), " ") || strings.EqualFold(wanted, g.Chip)) {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// brands are words at the beginning of a name that some lists and clouds have, and others do not.
+var brands = []string{"nvidia", "tesla"}
+
+// words returns the words of a name in lower case, without brands.
+func words(name string) []string {
 	fields := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	if len(fields) > 1 && fields[0] == "nvidia" {
+	for len(fields) > 1 && slices.Contains(brands, fields[0]) {
 		fields = fields[1:]
 	}
-	return strings.Join(fields, " ")
+	return fields
 }
+
+// squeezed returns the letters and digits of a name: labels lack the other signs, some of which part words.
+func squeezed(name string) string { return strings.Join(words(name), "") }
 
 // nearest returns names that resemble a text.
 func nearest(text string) []string {

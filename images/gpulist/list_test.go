@@ -71,7 +71,7 @@ func TestLookup(t *testing.T) {
 		{0x13f2, "Tesla M60", "Maxwell", "R390", "R580", "proprietary"},
 		{0x15f8, "Tesla P100-PCIE-16GB", "Pascal", "R390", "R580", "proprietary"},
 		{0x1db1, "Tesla V100-SXM2-16GB", "Volta", "R390", "R580", "proprietary"},
-		{0x1eb8, "Tesla T4", "Turing", "R418", "", "proprietary open"}, // in no list after 470
+		{0x1eb8, "Tesla T4", "Turing", "R418", "", "proprietary open"},        // in no list after 470
 		{0x2189, "NVIDIA CMP 30HX", "Turing", "R418", "", "proprietary open"}, // open from R565
 		{0x1e09, "NVIDIA CMP 50HX", "Turing", "R418", "", "proprietary open"},
 		{0x1f0b, "NVIDIA CMP 40HX", "Turing", "R418", "", "proprietary open"},
