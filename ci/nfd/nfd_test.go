@@ -61,16 +61,12 @@ var known = map[string]labelled{
 func TestRealNFD(t *testing.T) {
 	gate.Real(t, "Node Feature Discovery is built from source")
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
-	newest := gpulist.For(m, gpulist.Unknown(0xfffe)).Branch
+	newest, _ := gpulist.Labels(m, gpulist.Unknown(0xfffe))
 	nodes := maps.Clone(known)
 	for _, g := range gpulist.All() {
-		a := gpulist.For(m, g)
-		branch := a.Branch
-		if branch == "" {
-			branch = gpulist.ModulesNone
-		}
+		branch, modules := gpulist.Labels(m, g)
 		number := fmt.Sprintf("%04x", g.Device)
-		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), branch, a.Modules)}
+		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), branch, modules)}
 	}
 	labels := label(t, program(t), m, "", nodes)
 	for name, n := range nodes {

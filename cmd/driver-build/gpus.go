@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,9 +23,10 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	var rule bool
 	cmd := &cobra.Command{
 		Use: "gpus [ID|NAME...]", Short: "Say which driver is for which GPU",
-		Long: "Say which driver of the matrix is the newest for a GPU, which branch is its last one, and which kernel modules it takes. A GPU\n" +
-			"is named by its PCI number (10de:1eb8, 1eb8), its name or words of it, its chip (TU104) or its generation (Turing). Without\n" +
-			"arguments, a summary by generation. A number that is not in the list is taken for a newer GPU.\n\n" +
+		Long: "Say which driver of the matrix is recommended for a GPU, how long NVIDIA supports it, which one has long-term support (LTS),\n" +
+			"which branch is its last one, and which kernel modules it takes. A GPU is named by its PCI number (10de:1eb8, 1eb8), its name\n" +
+			"or words of it, its chip (TU104) or its generation (Turing). Without arguments, a summary by generation. A number that is not\n" +
+			"in the list is taken for a new GPU, which gets the newest driver, with a warning.\n\n" +
 			"--node-feature-rules prints a NodeFeatureRule, with which Node Feature Discovery labels nodes before they have a driver.",
 		Example: "  driver-build gpus\n  driver-build gpus 10de:1eb8 \"Tesla K80\" -o json\n" +
 			"  driver-build gpus --node-feature-rules | kubectl apply -f -",
@@ -42,7 +44,11 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 				}
 				return gpulist.Write(a.Stdout, m)
 			}
-			return printGPUs(a, m, args, format)
+			day, err := a.Now()
+			if err != nil {
+				return err
+			}
+			return printGPUs(a, m, args, format, day)
 		},
 	}
 	f := cmd.Flags()
@@ -52,7 +58,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string) error {
+func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, day time.Time) error {
 	gpus := gpulist.All()
 	if len(texts) > 0 {
 		var err error
@@ -61,19 +67,21 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string) 
 		}
 	}
 	if format == "table" && len(texts) == 0 {
-		return printGenerations(a, m)
+		return printGenerations(a, m, day)
 	}
 	answers := make([]gpulist.Answer, len(gpus))
 	for i, g := range gpus {
-		answers[i] = gpulist.For(m, g)
+		if answers[i] = gpulist.For(m, g, day); !answers[i].Known {
+			a.Warnings(answers[i].ID + " is " + gpulist.TakenForNew)
+		}
 	}
 	if format == "json" {
 		return a.JSON(session.NewList(answers))
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tGPU\tGENERATION\tDRIVER\tMODULES\tLAST BRANCH\tWHY")
+	fmt.Fprintln(w, "ID\tGPU\tGENERATION\tDRIVER\tSUPPORT\tLTS\tMODULES\tLAST BRANCH\tWHY")
 	for _, g := range answers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.ID, g.Name, g.Generation, cmp.Or(g.Driver, "-"), g.Modules, cmp.Or(g.LastBranch, "-"), g.Why)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", g.ID, g.Name, g.Generation, driverColumns(g), g.Why)
 	}
 	return w.Flush()
 }
@@ -104,12 +112,17 @@ func findGPUs(texts []string) ([]gpulist.GPU, error) {
 	return all, nil
 }
 
+// driverColumns are those about the driver, which both tables have.
+func driverColumns(g gpulist.Answer) string {
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", cmp.Or(g.Driver, "-"), cmp.Or(g.Support, "-"), cmp.Or(g.LongTerm, "-"), g.Modules, cmp.Or(g.LastBranch, "-"))
+}
+
 // printGenerations prints a line for each generation, newest first, and one for its exceptions.
-func printGenerations(a *session.App, m *matrix.Matrix) error {
+func printGenerations(a *session.App, m *matrix.Matrix, day time.Time) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "GENERATION\tGPUS\tDRIVER\tMODULES\tLAST BRANCH\tSUCH AS")
-	for _, s := range gpulist.Summary(m) {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.Generation, s.Count, cmp.Or(s.Driver, "-"), s.Modules, cmp.Or(s.LastBranch, "-"), s.Name)
+	fmt.Fprintln(w, "GENERATION\tGPUS\tDRIVER\tSUPPORT\tLTS\tMODULES\tLAST BRANCH\tSUCH AS")
+	for _, s := range gpulist.Summary(m, day) {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", s.Generation, s.Count, driverColumns(s.Answer), s.Name)
 	}
 	return w.Flush()
 }

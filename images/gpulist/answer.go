@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -20,14 +22,16 @@ type Answer struct {
 	ID    string `json:"id"`    // "10de:1eb8"
 	Known bool   `json:"known"` // false: the GPU is not in the list, and is taken for a new one
 	GPU
-	Branch  string `json:"branch,omitempty"` // the newest branch of the matrix that drives it; none if it is missing
-	Driver  string `json:"driver,omitempty"` // the newest release of that branch
-	Modules string `json:"modules"`          // the flavours of Driver that drive it: any, open, proprietary or none
-	Why     string `json:"why"`
+	Branch   string `json:"branch,omitempty"`   // the newest branch of the matrix that drives it; none if it is missing
+	Driver   string `json:"driver,omitempty"`   // the one that is recommended of those that drive it; of an unknown GPU the newest
+	Support  string `json:"support,omitempty"`  // of Driver's branch: "production until 2027-03", "over since 2024-07"
+	LongTerm string `json:"longTerm,omitempty"` // the newest that drives it of a branch with long-term support that has not ended
+	Modules  string `json:"modules"`            // the flavours of Driver that drive it: any, open, proprietary or none
+	Why      string `json:"why"`
 }
 
-// For returns what a matrix has for a GPU.
-func For(m *matrix.Matrix, g GPU) Answer {
+// For returns what a matrix has for a GPU on a day.
+func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 	a := Answer{ID: g.ID(), GPU: g, Modules: ModulesNone}
 	_, a.Known = Lookup(g.Device)
 	newest, _, ok := Newest(m, g)
@@ -35,8 +39,12 @@ func For(m *matrix.Matrix, g GPU) Answer {
 		a.Why = "no driver of the matrix: " + reason(g)
 		return a
 	}
-	a.Branch, a.Driver = newest.Branch, newest.Version
-	a.Modules = modules(newest, g)
+	some := slices.DeleteFunc(slices.Clone(m.Drivers), func(d matrix.Driver) bool {
+		return len(common(d, []GPU{g})) == 0 || !a.Known && d.Version != newest.Version
+	})
+	advice := advisory.Recommend(some, day)
+	a.Branch, a.Driver, a.Support, a.LongTerm = newest.Branch, advice.Driver, advice.Support, advice.LongTerm
+	a.Modules = modules(some[slices.IndexFunc(some, func(d matrix.Driver) bool { return d.Version == a.Driver })], g)
 	a.Why = why(a)
 	return a
 }
@@ -62,25 +70,22 @@ func common(d matrix.Driver, gpus []GPU) []string {
 	})
 }
 
-// modules returns the word for the flavours of a driver that drive a GPU. A GPU that is not in the list is
-// new, and new GPUs need the open modules.
+// modules returns the word for the flavours of a driver that drive a GPU.
 func modules(d matrix.Driver, g GPU) string {
-	all := common(d, []GPU{g})
-	switch {
-	case len(all) == 1:
+	if all := common(d, []GPU{g}); len(all) == 1 {
 		return all[0]
-	case g.Generation == UnknownGeneration:
-		return Open
-	default:
-		return ModulesAny
 	}
+	return ModulesAny
 }
+
+// TakenForNew says what is assumed of a GPU that is not in the list.
+const TakenForNew = "not in the list, so it is taken for a new GPU: the newest driver, with the open modules that new GPUs need"
 
 func why(a Answer) string {
 	var parts []string
 	switch {
 	case !a.Known:
-		return "not in the list, so it is taken for a new GPU: the newest branch, with the open modules that new GPUs need"
+		return TakenForNew
 	case a.LastBranch != "":
 		parts = append(parts, a.LastBranch+" is the last branch for it")
 	default:
@@ -91,6 +96,8 @@ func why(a Answer) string {
 		parts = append(parts, "it needs the open modules")
 	case !slices.Contains(a.Flavours, Open):
 		parts = append(parts, "the open modules do not drive it")
+	case a.OpenFrom != "":
+		parts = append(parts, "the open modules drive it from "+a.OpenFrom+" on")
 	}
 	if a.Lists == "" {
 		parts = append(parts, fmt.Sprintf("by its chip %s: no list of NVIDIA's drivers here names it", a.Chip))
@@ -102,6 +109,9 @@ func why(a Answer) string {
 func reason(g GPU) string {
 	if g.LastBranch != "" {
 		return g.LastBranch + " is the last branch for it"
+	}
+	if g.FirstBranch == "" {
+		return TakenForNew
 	}
 	return g.FirstBranch + " is the first branch for it"
 }

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// group is all GPUs of a generation with the same last branch and flavours.
+// group is all GPUs of a generation for which a matrix has the same.
 type group struct {
 	GPU             // one that stands for all: with the newest first branch of them
 	variable string // of the rule, read by the rule about conflicts: "kepler_r367"
@@ -24,7 +25,8 @@ type group struct {
 func groups(m *matrix.Matrix, all []GPU) []group {
 	byKey := map[string]*group{}
 	for _, g := range all {
-		key := strings.Join(append([]string{g.Generation, g.LastBranch}, g.Flavours...), " ")
+		newest, flavours, _ := Newest(m, g)
+		key := strings.Join(append([]string{g.Generation, g.LastBranch, newest.Branch}, flavours...), " ")
 		if g.Generation == PreFermi {
 			key = g.Generation // whatever their branch: no driver of a matrix is as old
 		}
@@ -41,16 +43,30 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 	byKey[""] = &group{GPU: Unknown(0)}
 	var sorted []group
 	for _, g := range byKey {
-		answer := For(m, g.GPU)
-		g.branch, g.modules = cmp.Or(answer.Branch, ModulesNone), answer.Modules
 		g.variable = g.name()
+		g.branch, g.modules = Labels(m, g.GPU)
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
 			cmp.Compare(flavourRank(a), flavourRank(b)), -cmp.Compare(age(a.Generation), age(b.Generation)), cmp.Compare(a.variable, b.variable))
 	})
+	for i := range sorted { // with few drivers, GPUs that are usually alike are not
+		if n := slices.IndexFunc(sorted, func(g group) bool { return g.variable == sorted[i].variable }); n < i {
+			sorted[i].variable += strings.ToLower("_" + sorted[i].branch + "_" + sorted[i].modules)
+		}
+	}
 	return sorted
+}
+
+// Labels returns the labels of a node with a GPU: the newest branch of a matrix that drives it, and the modules
+// for it.
+func Labels(m *matrix.Matrix, g GPU) (branch, flavours string) {
+	newest, _, ok := Newest(m, g)
+	if !ok {
+		return ModulesNone, ModulesNone
+	}
+	return newest.Branch, modules(newest, g)
 }
 
 // Summed is GPUs of a generation for which a matrix has the same: one of them stands for all.
@@ -59,13 +75,13 @@ type Summed struct {
 	Count int
 }
 
-// Summary returns what a matrix has for each generation, the newest first; GPUs that differ from most of
-// their generation have lines of their own.
-func Summary(m *matrix.Matrix) []Summed {
+// Summary returns what a matrix has for each generation on a day, the newest first; GPUs that differ from most
+// of their generation have lines of their own.
+func Summary(m *matrix.Matrix, day time.Time) []Summed {
 	var lines []Summed
 	for _, g := range groups(m, All()) {
 		if len(g.members) > 0 {
-			lines = append(lines, Summed{Answer: For(m, g.example()), Count: len(g.members)})
+			lines = append(lines, Summed{Answer: For(m, g.example(), day), Count: len(g.members)})
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b Summed) int {

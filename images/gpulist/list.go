@@ -5,7 +5,7 @@
 //
 // It knows nothing of systems and kernels: the newest driver for a GPU may not compile on a node's kernel. The
 // list can lack a GPU that a driver supports, as NVIDIA's own lists do (the T4 in those of 525 to 555): a GPU
-// that is not in it is unknown and never refused.
+// that is not in it is unknown, and is taken for a new one.
 package gpulist
 
 import (
@@ -148,7 +148,7 @@ func Lookup(device uint16) (g GPU, ok bool) {
 }
 
 // Unknown returns what is assumed of a GPU that is not in the list: it is newer than the list, so the newest
-// branch drives it, and both flavours may.
+// driver drives it, with the open modules.
 func Unknown(device uint16) GPU {
-	return GPU{Device: device, Name: "unknown GPU", Generation: UnknownGeneration, Flavours: []string{Proprietary, Open}}
+	return GPU{Device: device, Name: "unknown GPU", Generation: UnknownGeneration, Flavours: []string{Open}}
 }

@@ -135,7 +135,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: Check(%s, %s) = %v, want %q", g.Name, c.driver, c.flavour, err, c.want)
 		}
 	}
-	for _, driver := range []string{"390.157", "535.261.03", "999.1"} {
+	for _, driver := range []string{"515.65.01", "535.261.03", "999.1"} {
 		if err := Unknown(0xfffe).Check(driver, Open); err != nil {
 			t.Errorf("an unknown GPU was refused: %v", err)
 		}
