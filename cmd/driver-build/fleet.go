@@ -92,6 +92,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err != nil {
 		return err
 	}
+	a.Warnings(p.Warnings...)
 	if repository != "" && !a.Offline && o.format != "values" {
 		if err := askRegistry(ctx, a, m, p, repository); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
@@ -22,7 +21,6 @@ import (
 type chooser struct {
 	matrix  *matrix.Matrix
 	options Options
-	rank    map[string]int             // of a branch
 	targets map[string][]matrix.Target // by system and architecture, the best driver first
 	known   map[string]answer          // by everything that decides
 }
@@ -31,28 +29,7 @@ func newChooser(m *matrix.Matrix, o Options) (*chooser, error) {
 	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
 		return nil, &matrix.RequestError{Err: err}
 	}
-	table, err := releases.Builtin()
-	if err != nil {
-		return nil, err
-	}
-	c := &chooser{matrix: m, options: o, rank: map[string]int{}, targets: map[string][]matrix.Target{}, known: map[string]answer{}}
-	for _, d := range m.Drivers {
-		b, _ := table.Branch(d.Branch)
-		c.rank[d.Branch] = rankBranch(b, b.Ended(o.At))
-	}
-	return c, nil
-}
-
-// rankBranch orders branches: those that NVIDIA recommends for production and still supports, other supported
-// ones, and the rest.
-func rankBranch(b releases.Branch, ended bool) int {
-	switch {
-	case ended:
-		return 2
-	case b.Kind == releases.Production || b.Kind == releases.LongTerm:
-		return 0
-	}
-	return 1
+	return &chooser{matrix: m, options: o, targets: map[string][]matrix.Target{}, known: map[string]answer{}}, nil
 }
 
 // answer says what a machine gets.
@@ -98,9 +75,12 @@ func (c *chooser) decide(n *nodes.Node) answer {
 		}
 	}
 	if len(candidates) == 0 {
-		return answer{code: NoDriver, reason: fmt.Sprintf("no driver that may be chosen%s is made for %s on %s", c.suffix(), system.ID, n.Arch)}
+		return answer{code: NoDriver, reason: fmt.Sprintf("of the drivers that may be chosen, none%s is made for %s on %s", c.suffix(), system.ID, n.Arch)}
 	}
 	ask := needOf(n.GPUs)
+	if ask.unknown != "" { // it is new, and so is its driver
+		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return releases.Compare(b.Driver.Version, a.Driver.Version) })
+	}
 	fitting := 0
 	var gpuErr, kernelErr error
 	for _, t := range candidates {
@@ -116,7 +96,7 @@ func (c *chooser) decide(n *nodes.Node) answer {
 			continue
 		}
 		working = recipe.PreferredFlavours(working, t.Driver.Version)
-		a := answer{target: t, flavours: working, restricted: len(working) < len(t.Driver.Flavours), class: ask.class()}
+		a := answer{target: t, flavours: working, restricted: len(working) < len(t.Driver.Flavours), class: ask.class(), unknown: ask.unknown}
 		if c.options.Precompiled {
 			a.kernel = n.Kernel
 		}
@@ -124,7 +104,7 @@ func (c *chooser) decide(n *nodes.Node) answer {
 	}
 	switch {
 	case fitting > 0:
-		return answer{code: KernelDrivers, reason: fmt.Sprintf("no driver for %s%s that fits compiles on kernel %s: %v", system.ID, c.suffix(), n.Kernel, kernelErr)}
+		return answer{code: KernelDrivers, reason: fmt.Sprintf("no driver for %s%s fits its GPU and compiles on kernel %s: %v", system.ID, c.suffix(), n.Kernel, kernelErr)}
 	case ask.contradicts():
 		return answer{code: GPUsDiffer, reason: fmt.Sprintf("no driver%s serves all of its GPUs (%s): %v", c.suffix(), ask, gpuErr)}
 	}
@@ -136,7 +116,7 @@ func (c *chooser) suffix() string {
 	if c.options.CUDA == nil {
 		return ""
 	}
-	return " and runs CUDA " + c.options.CUDA.Version.String()
+	return " that runs CUDA " + c.options.CUDA.Version.String()
 }
 
 // system finds the row of the matrix.
@@ -189,19 +169,9 @@ func (c *chooser) candidates(system, arch string) []matrix.Target {
 	for i := range found {
 		found[i].Flavours = c.allowed(found[i])
 	}
-	slices.SortStableFunc(found, func(a, b matrix.Target) int {
-		return cmp.Or(cmp.Compare(c.rank[a.Driver.Branch], c.rank[b.Driver.Branch]), cmp.Compare(faults(a.Driver), faults(b.Driver)), releases.Compare(b.Driver.Version, a.Driver.Version))
-	})
+	slices.SortStableFunc(found, func(a, b matrix.Target) int { return advisory.Order(a.Driver, b.Driver, c.options.At) })
 	c.targets[key] = found
 	return found
-}
-
-// faults returns 1 for a release that is known to be bad, for whatever nodes, else 0.
-func faults(d matrix.Driver) int {
-	if slices.ContainsFunc(advisory.Of(d), func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.KnownBad }) {
-		return 1
-	}
-	return 0
 }
 
 // allowed returns the flavours of a driver that may be chosen.

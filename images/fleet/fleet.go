@@ -8,11 +8,15 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -38,6 +42,8 @@ type Plan struct {
 	Without []Without `json:"without"`
 	// NFD says that the chart's own rule finds the nodes with a GPU: the labels of node feature discovery.
 	NFD bool `json:"nodeFeatureDiscovery"`
+	// Warnings name nodes whose driver is a guess.
+	Warnings []string `json:"warnings,omitempty"`
 	// Taints of nodes with a driver that the chart does not tolerate by itself.
 	Taints []nodes.Taint `json:"taints,omitempty"`
 }
@@ -104,6 +110,7 @@ type answer struct {
 	kernel       string   // of a precompiled image
 	flavours     []string // that work for its GPUs and kernel, the preferred one first
 	restricted   bool     // flavours are fewer than the driver's
+	unknown      string   // a GPU of it that is in no list
 	class        string   // what its GPUs ask of a driver, for the name of its pool: "", "r470", "open"
 }
 
@@ -139,7 +146,21 @@ func Decide(m *matrix.Matrix, all []nodes.Node, o Options) (*Plan, error) {
 	p.addImages(all, answers)
 	p.addWithout(all, answers)
 	p.addTaints(all, answers)
+	p.warn(all, answers)
 	return p, nil
+}
+
+// warn names the machines that get a driver for a GPU that is in no list.
+func (p *Plan) warn(all []nodes.Node, answers []answer) {
+	names := map[string][]string{}
+	for i, a := range answers {
+		if a.code == "" && a.unknown != "" {
+			names[a.unknown] = append(names[a.unknown], all[i].Name)
+		}
+	}
+	for _, gpu := range slices.Sorted(maps.Keys(names)) {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(names[gpu], ", "), gpulist.TakenForNew))
+	}
 }
 
 // addWithout adds the machines that get nothing, by code and reason.

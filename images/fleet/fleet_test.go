@@ -128,24 +128,47 @@ func chooses(p *fleet.Plan, pool fleet.Pool, n nodes.Node) bool {
 	return nodes.ByChart(n.Labels, p.NFD)
 }
 
-// TestBranchLabel: the label of driver-build gpus is a limit only where a generation ends.
-func TestBranchLabel(t *testing.T) {
+// TestGPUs: what GPUs need by their number, their name, or the label of driver-build gpus, which is a limit only
+// where a generation ends. What is in no list gets the newest driver with the open modules, and a warning.
+func TestGPUs(t *testing.T) {
 	t.Parallel()
-	for branch, want := range map[string]string{
-		"R470": "ubuntu2204-r470 470.256.02", "R580": "ubuntu2204-r580 580.173.02", "R595": "ubuntu2204 595.91.07", "R610": "ubuntu2204 595.91.07",
-		"none": "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none",
+	device := func(number string) string {
+		return `"feature.node.kubernetes.io/pci-0302_10de_` + number + `.present": "true"`
+	}
+	m := rows(t)
+	release := require.Value(cuda.Require("12.0", nil))(t)
+	for label, want := range map[string]string{
+		`"nvidia.com/driver.branch": "R470"`: "ubuntu2204-r470 470.256.02 ", `"nvidia.com/driver.branch": "R580"`: "ubuntu2204-r580 580.173.02 ",
+		`"nvidia.com/driver.branch": "R595"`: "ubuntu2204 595.91.07 ", `"nvidia.com/driver.branch": "R610"`: "ubuntu2204 595.91.07 ",
+		`"nvidia.com/driver.branch": "none"`: "no driver drives all of its GPUs, says its label nvidia.com/driver.branch=none",
+		device("1eb8"):                       "ubuntu2204 595.91.07 ", device("3182"): "ubuntu2204-open 595.91.07 open",
+		device("3041"): "ubuntu2204-open 610.57.04 open 10de:3041 of a is not in the list", device("3041") + "," + device("1eb8"): "ubuntu2204-open 610.57.04 open 10de:3041 of a is not in the list",
+		`"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-5090-Laptop-GPU"`: "ubuntu2204-open 595.91.07 open", `"nvidia.com/gpu.product": "NVIDIA-A800-40GB-PCIe"`: "ubuntu2204 595.91.07 ",
+		`"nvidia.com/gpu.product": "Tesla-V100-SXM2-32GB-SHARED"`: "ubuntu2204-r580 580.173.02 proprietary",
+		device("102d") + `, "cuda": ""`:                           "no driver for ubuntu22.04 that runs CUDA 12.0 drives its GPU (Tesla K80): driver 595.91.07 does not drive Tesla K80 (10de:102d): R470 is the last branch that drives it",
+		`"nvidia.com/gpu.product": "NVIDIA-Q9000"`:                "ubuntu2204-open 610.57.04 open NVIDIA-Q9000 of a is not in the list",
 	} {
-		text := `{"kind": "NodeList", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.present": "true", "nvidia.com/driver.branch": "` + branch + `",
+		text := `{"kind": "NodeList", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.present": "true", ` + label + `,
 			"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04"}},
 			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`
 		all := require.Value(nodes.Read(strings.NewReader(text)))(t)
-		p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
-		checkPlan(t, all, p)
-		if len(p.Pools) == 1 {
-			assert.Equalf(t, want, p.Pools[0].Name+" "+p.Pools[0].Driver, "%s", branch)
-		} else {
-			assert.Equalf(t, want, p.Without[0].Reason, "%s", branch)
+		o := fleet.Options{At: at}
+		if strings.Contains(label, "cuda") {
+			o.CUDA = &release
 		}
+		p := require.Value(fleet.Decide(m, all, o))(t)
+		checkPlan(t, all, p)
+		got := ""
+		if len(p.Pools) == 1 {
+			got = p.Pools[0].Name + " " + p.Pools[0].Driver + " " + p.Pools[0].KernelModuleType
+			for _, w := range p.Warnings {
+				first, _, _ := strings.Cut(w, ",")
+				got += " " + first
+			}
+		} else {
+			got = p.Without[0].Reason
+		}
+		assert.Equalf(t, want, got, "%s", label)
 	}
 }
 
@@ -163,7 +186,7 @@ func TestOptions(t *testing.T) {
 		"one that may be chosen":                {fleet.Options{At: at, Drivers: []string{"580.173.02"}}, "580.173.02-debian12", ""},
 		"the best of those that may be chosen":  {fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}}, "610.57.04-debian12", ""},
 		"after the end of all branches":         {fleet.Options{At: at.AddDate(5, 0, 0)}, "610.57.04-debian12", ""},
-		"the open modules of an old driver":     {fleet.Options{At: at, Drivers: []string{"470.256.02"}, Flavours: []string{"open"}}, "", "no driver that may be chosen is made for debian12 on amd64"},
+		"the open modules of an old driver":     {fleet.Options{At: at, Drivers: []string{"470.256.02"}, Flavours: []string{"open"}}, "", "of the drivers that may be chosen, none is made for debian12 on amd64"},
 		"the proprietary modules of a new one":  {fleet.Options{At: at, Flavours: []string{"proprietary"}}, "595.91.07-debian12", ""},
 		"precompiled: the kernel is in the tag": {fleet.Options{At: at, Precompiled: true}, "595.91.07-6.1.0-56-amd64-debian12", ""},
 	} {
@@ -182,7 +205,7 @@ func TestOptions(t *testing.T) {
 			assert.Equalf(t, c.why, why, "the reason")
 		})
 	}
-	for version, want := range map[string]string{"12.0": "535.309.01-debian12", "13.0": "no driver that may be chosen and runs CUDA 13.0 is made for debian12 on amd64"} {
+	for version, want := range map[string]string{"12.0": "535.309.01-debian12", "13.0": "of the drivers that may be chosen, none that runs CUDA 13.0 is made for debian12 on amd64"} {
 		release := require.Value(cuda.Require(version, nil))(t)
 		p := require.Value(fleet.Decide(m, t4, fleet.Options{At: at, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
 		got := ""

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,35 +9,34 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
-// need is what the GPUs of a machine ask of a driver. GPUs that are not in the list ask for nothing.
+// need is what the GPUs of a machine ask of a driver.
 type need struct {
-	gpus []gpulist.GPU
-	text []string // how they are called
+	gpus    []gpulist.GPU
+	text    []string // how they are called
+	unknown string   // one that is in no list; ""
 }
 
 // needOf finds out what GPUs need: by their numbers, or else by their name, or else by what rules of node
-// feature discovery put on the node.
+// feature discovery put on the node. A name of several GPUs needs a driver that drives them all.
 func needOf(g nodes.GPUs) need {
 	var n need
 	for _, device := range g.Devices {
 		known, ok := gpulist.Lookup(device)
 		if !ok {
-			n.text = append(n.text, fmt.Sprintf("%04x:%04x", gpulist.Vendor, device))
-			continue
+			known = gpulist.Unknown(device)
+			known.Name, n.unknown = known.ID(), known.ID()
 		}
 		n.gpus, n.text = append(n.gpus, known), append(n.text, known.Name)
 	}
-	if len(g.Devices) > 0 {
+	switch {
+	case len(g.Devices) > 0:
 		return n
-	}
-	if g.Product != "" {
+	case g.Product != "":
 		n.text = []string{g.Product}
-		if found, err := gpulist.Find(g.Product); err == nil {
-			n.gpus = sameNeeds(found)
-			return n
+		if n.gpus = gpulist.Named(g.Product); len(n.gpus) == 0 {
+			n.gpus, n.unknown = []gpulist.GPU{gpulist.Unknown(0)}, g.Product
 		}
-	}
-	if g.Branch != "" || g.Modules != "" {
+	case g.Branch != "" || g.Modules != "":
 		n.gpus, n.text = []gpulist.GPU{labelled(g)}, append(n.text, "label nvidia.com/driver.branch="+g.Branch)
 	}
 	return n
@@ -56,17 +54,6 @@ func labelled(g nodes.GPUs) gpulist.GPU {
 		flavours = []string{g.Modules}
 	}
 	return gpulist.GPU{Name: "its GPU", Generation: "it", LastBranch: last, Flavours: flavours}
-}
-
-// sameNeeds returns one of several GPUs with the same name if all need the same, and none if they do not:
-// then the name does not say what the machine needs.
-func sameNeeds(found []gpulist.GPU) []gpulist.GPU {
-	for _, g := range found[1:] {
-		if g.LastBranch != found[0].LastBranch || g.FirstBranch != found[0].FirstBranch || !slices.Equal(g.Flavours, found[0].Flavours) {
-			return nil
-		}
-	}
-	return found[:1]
 }
 
 // flavours returns those of a driver that drive all GPUs.
@@ -95,7 +82,9 @@ func (n need) check(driver, flavour string) error {
 
 // contradicts reports whether the machine has GPUs that need different drivers or flavours.
 func (n need) contradicts() bool {
-	return slices.ContainsFunc(n.gpus, func(g gpulist.GPU) bool { return len(sameNeeds([]gpulist.GPU{n.gpus[0], g})) == 0 })
+	return slices.ContainsFunc(n.gpus, func(g gpulist.GPU) bool {
+		return g.LastBranch != n.gpus[0].LastBranch || g.FirstBranch != n.gpus[0].FirstBranch || !slices.Equal(g.Flavours, n.gpus[0].Flavours)
+	})
 }
 
 // class returns what the GPUs ask of a driver, as a word for names: "" if any current driver will do. It

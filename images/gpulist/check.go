@@ -15,7 +15,11 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("driver %s does not drive %s (%s): %s", e.Driver, e.GPU.Name, e.GPU.ID(), e.Reason)
+	name := e.GPU.Name
+	if e.GPU.Device != 0 && name != e.GPU.ID() {
+		name += " (" + e.GPU.ID() + ")"
+	}
+	return fmt.Sprintf("driver %s does not drive %s: %s", e.Driver, name, e.Reason)
 }
 
 // Check returns a [RefusedError] if a release of the driver ("535.261.03") with modules of a flavour does not
