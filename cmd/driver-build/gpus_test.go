@@ -11,14 +11,15 @@ func TestGPUs(t *testing.T) {
 	t.Parallel()
 	r := call(t.Context(), t, nil, "gpus")
 	r.Want(t, 0)
-	for _, word := range []string{"Blackwell", "Turing", "390.157", "NVIDIA CMP 50HX", "R367"} {
+	for _, word := range []string{"Blackwell", "Turing", "390.157", "R367", "LTS until 2028-06"} {
 		assert.Contains(t, r.Stdout, word)
 	}
 	r = call(t.Context(), t, nil, "gpus", "1eb8", "Tesla K80", "10de:fffe", "tesla t4")
 	r.Want(t, 0)
-	for _, line := range []string{"10de:1eb8  Tesla T4     Turing", "10de:102d  Tesla K80    Kepler      470.256.02", "10de:fffe  unknown GPU  unknown"} {
+	for _, line := range []string{"10de:1eb8  Tesla T4     Turing", "10de:102d  Tesla K80    Kepler      470.256.02  over since 2024-07", "10de:fffe  unknown GPU  unknown"} {
 		assert.Contains(t, r.Stdout, line)
 	}
+	assert.Contains(t, r.Stderr, "warning: 10de:fffe is not in the list, so it is taken for a new GPU")
 	if n := strings.Count(r.Stdout, "\n"); n != 4 {
 		t.Errorf("%d lines; a GPU that was named twice is there once:\n%s", n, r.Stdout)
 	}
