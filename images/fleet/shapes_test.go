@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/fleet/nodes"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // shape is a node of Ubuntu 22.04 on amd64, except for what a test sets.
@@ -20,6 +22,11 @@ type shape struct {
 
 // decide makes the plan of a cluster with these nodes, which are called a, b and so on.
 func decide(t *testing.T, shapes ...shape) *fleet.Plan {
+	t.Helper()
+	return decideWith(t, rows(t), fleet.Options{At: at}, shapes...)
+}
+
+func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape) *fleet.Plan {
 	t.Helper()
 	var items []string
 	for i, s := range shapes {
@@ -35,7 +42,7 @@ func decide(t *testing.T, shapes ...shape) *fleet.Plan {
 			'a'+i, require.Value(json.Marshal(labels))(t), s.kernel, s.image))
 	}
 	all := require.Value(nodes.Read(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
-	p := require.Value(fleet.Decide(rows(t), all, fleet.Options{At: at}))(t)
+	p := require.Value(fleet.Decide(m, all, o))(t)
 	checkPlan(t, all, p)
 	return p
 }
@@ -98,6 +105,19 @@ func TestNodesOfTheirOwn(t *testing.T) {
 	}
 	beside := decide(t, shape{labels: plain}, shape{labels: with(workload, "vm-passthrough")})
 	assert.Equalf(t, "595.91.07 "+fleet.ForMachines, place(beside), "a node beside one whose GPUs are passed through")
+}
+
+// TestVGPU: a guest with a vGPU gets the driver for guests that was named, and no other one.
+func TestVGPU(t *testing.T) {
+	t.Parallel()
+	m := rows(t)
+	guest := m.Drivers[slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == "580.173.02" })]
+	guest.Version, guest.VGPU = "580.105.08", "nvidia"
+	m.Drivers = append(m.Drivers, guest)
+	vgpu := shape{labels: map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/vgpu.present": "true"}}
+	for want, drivers := range map[string][]string{"580.105.08": {"580.105.08", "595.91.07"}, fleet.VGPUGuest: {"595.91.07"}} {
+		assert.Equalf(t, want, place(decideWith(t, m, fleet.Options{At: at, Drivers: drivers}, vgpu)), "of %v", drivers)
+	}
 }
 
 // TestCloudNames has the values of clouds' labels that name a GPU, from their documents: the driver is one
