@@ -47,6 +47,7 @@ func (b *browser) run(t *testing.T, path string, args ...string) string {
 // measured is what the script in the frame around a page finds.
 type measured struct {
 	Width, Page int // of the frame, and of the page in it
+	Height      int
 	Cut         []string
 	Cells, Rows int
 	Shown       int // rows that are shown when only those that are missing are asked for
@@ -60,7 +61,7 @@ document.getElementById("f").onload = e => {
     const r = x.getBoundingClientRect();
     if (r.width > 1 && r.right > WIDTH + 0.5 && !x.closest(SCROLLS) && !x.closest("svg.signs")) cut.push(x.tagName + "." + x.className + " " + r.right);
   }
-  const m = {Width: w.innerWidth, Page: d.documentElement.scrollWidth, Cut: cut.slice(0, 5),
+  const m = {Width: w.innerWidth, Page: d.documentElement.scrollWidth, Height: d.documentElement.scrollHeight, Cut: cut.slice(0, 5),
     Cells: d.querySelectorAll(".grid td svg").length, Rows: d.querySelectorAll("tr.cell").length};
   const missing = d.getElementById("show-missing");
   if (missing) { missing.click(); m.Shown = [...d.querySelectorAll("tr.cell")].filter(x => x.offsetHeight > 0).length; }
@@ -89,15 +90,16 @@ func TestBrowser(t *testing.T) {
 	paper := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(b.pages["/page"], "")
 	b.pages["/paper"] = strings.Replace(paper, "@media print", "@media all", 1)
 
-	missing := len(slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State != Missing }))
-	signs, rows := map[[2]string]int{}, map[string]bool{}
-	for _, c := range r.Cells {
-		at := [2]string{c.System, c.Driver}
-		if c.State == Excluded {
-			rows[c.System+c.Driver+c.Why] = true
-		} else {
-			signs[at]++
-			rows[c.System+c.Driver+c.Arch] = true
+	missing, rows, signs := 0, 0, map[[2]string]bool{}
+	for _, row := range r.page().Rows {
+		rows += len(row.Lines) + len(row.Excluded)
+		for _, l := range row.Lines {
+			if l.State == Missing {
+				missing++
+			}
+			for _, d := range l.Drivers {
+				signs[[2]string{row.ID, d.Version}] = true
+			}
 		}
 	}
 	for _, width := range []string{"320", "390", "768", "900", "1024", "1190", "1440"} {
@@ -105,12 +107,24 @@ func TestBrowser(t *testing.T) {
 		if m.Page > m.Width || len(m.Cut) > 0 {
 			t.Errorf("at %s pixels the page is %d wide: %q", width, m.Page, m.Cut)
 		}
-		if m.Rows < len(rows) || m.Cells < len(signs) {
-			t.Errorf("at %s pixels the page has %d rows and %d signs, want at least %d and %d", width, m.Rows, m.Cells, len(rows), len(signs))
+		if m.Rows != rows || m.Cells < len(signs) {
+			t.Errorf("at %s pixels the page has %d rows and %d signs, want %d and at least %d", width, m.Rows, m.Cells, rows, len(signs))
+		}
+		if width == "1440" && m.Height > 60*len(r.Cells) {
+			t.Errorf("the page is %d pixels tall for %d images", m.Height, len(r.Cells))
 		}
 		if m.Shown != missing {
 			t.Errorf("at %s pixels %d rows are shown as missing, want %d", width, m.Shown, missing)
 		}
+	}
+	for i := range r.Cells { // no registry was asked
+		if c := &r.Cells[i]; c.State != Excluded {
+			*c = Cell{System: c.System, Driver: c.Driver, Arch: c.Arch, State: Buildable, Tag: c.Tag, Source: c.Source, Kernels: c.Kernels}
+		}
+	}
+	b.pages["/page"] = render(t, r)
+	if m := b.measure(t, "/page", `".scroll"`, "1440"); m.Height > 30*len(r.Cells) {
+		t.Errorf("without a registry the page is %d pixels tall for %d images", m.Height, len(r.Cells))
 	}
 	// A4 on its side, less the margins, at 96 pixels an inch: nothing scrolls on paper.
 	if m := b.measure(t, "/paper", `".nothing"`, "1039"); m.Page > m.Width || len(m.Cut) > 0 {

@@ -54,9 +54,9 @@ type group struct {
 type row struct {
 	System
 	Boxes    []box
-	Cells    []Cell   // that can be built, in the order of the columns
-	Excluded []refuse // those that cannot
-	States   string   // keys of all states of its cells
+	Lines    []line // of what can be built, in the order of the columns
+	Excluded []line // of what cannot
+	States   string // keys of all states of its cells
 }
 
 // box is one field of the overview: the states of a system and a driver, one an architecture.
@@ -87,14 +87,6 @@ func (b box) Says() string {
 		parts = append(parts, c.Arch+" "+string(c.State))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// refuse is a driver that a rule excludes, with the architectures it does so for.
-type refuse struct {
-	ID     string // "" on all but the first of a box
-	Driver string
-	Archs  []string
-	Why    string
 }
 
 // Write writes the page. The same report gives the same bytes.
@@ -153,7 +145,7 @@ func (r Report) page() page {
 
 func newRow(s System, drivers []Driver, cells map[[2]string][]Cell) row {
 	r := row{System: s}
-	var all []Cell
+	var all, good, excluded []Cell
 	for n, d := range drivers {
 		b := box{Driver: d.Version, Cells: cells[[2]string{s.ID, d.Version}], First: n == 0 || drivers[n-1].Branch != d.Branch}
 		slices.SortStableFunc(b.Cells, func(x, y Cell) int {
@@ -164,31 +156,19 @@ func newRow(s System, drivers []Driver, cells map[[2]string][]Cell) row {
 		}
 		b.States = keys(b.Cells)
 		all = append(all, b.Cells...)
-		free := b.ID
 		for _, c := range b.Cells {
-			if c.State != Excluded {
-				r.Cells, free = append(r.Cells, c), ""
-				continue
+			if c.State == Excluded {
+				excluded = append(excluded, c)
+			} else {
+				good = append(good, c)
 			}
-			last := len(r.Excluded) - 1
-			if last >= 0 && r.Excluded[last].Driver == c.Driver && r.Excluded[last].Why == c.Why {
-				r.Excluded[last].Archs = append(r.Excluded[last].Archs, c.Arch)
-				continue
-			}
-			r.Excluded = append(r.Excluded, refuse{Driver: c.Driver, Archs: []string{c.Arch}, Why: c.Why})
-		}
-		if free != "" { // nothing but exclusions: the field leads to the first of them
-			n := slices.IndexFunc(r.Excluded, func(x refuse) bool { return x.Driver == d.Version })
-			r.Excluded[n].ID = free
 		}
 		r.Boxes = append(r.Boxes, b)
 	}
-	r.States = keys(all)
+	r.Lines, r.Excluded, r.States = lines(good), lines(excluded), keys(all)
+	lead(s.ID, r.Lines, r.Excluded)
 	return r
 }
-
-// First says whether a cell is the first one of its box, which carries the anchor.
-func (r row) First(n int) bool { return n == 0 || r.Cells[n-1].Driver != r.Cells[n].Driver }
 
 // keys are the states of cells as words, each once.
 func keys(cells []Cell) string {
