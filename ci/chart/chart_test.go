@@ -209,16 +209,3 @@ func TestGenerateFails(t *testing.T) {
 	t.Parallel()
 	assert.ErrorContainsf(t, generate(t.TempDir()), "read the matrix", "without a chart")
 }
-
-func TestWrite(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "new", "file")
-	require.NoError(t, write(path, []byte("a")))
-	before := require.Value(os.Stat(path))(t)
-	require.NoError(t, write(path, []byte("a")))
-	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Errorf("a file that was as it should be was written again: %v", err)
-	}
-	require.NoError(t, write(path, []byte("b")))
-	assert.Equal(t, "b", string(require.Value(os.ReadFile(path))(t)))
-}

@@ -43,18 +43,8 @@ func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
 	}
-	temporary := path + ".new"
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the folder of a generated file: %w", err)
-	}
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+	if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // a file of the repository
 		return fmt.Errorf("write a generated file: %w", err)
-	}
-	if err := os.Chmod(temporary, 0o644); err != nil {
-		return fmt.Errorf("write a generated file: %w", err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("put a generated file in place: %w", err)
 	}
 	return nil
 }
