@@ -66,11 +66,10 @@ var Elsewhere = map[string]map[string]string{
 	},
 	"fleet": {
 		"kubectl get nodes -o json | driver-build fleet": "needs a node with a GPU: TestFleet has such a list",
-		"kubectl get nodes -o json | driver-build fleet --format values --repository registry.example.com/gpu/driver > pools.yaml":    "needs a node with a GPU: Test01Install",
-		"helm upgrade --install nvidia-driver deploy/chart -n nvidia-driver -f pools.yaml -f values.yaml":                             "needs these pools: Test01Install installs and upgrades with them",
-		`kubectl --kubeconfig "$RUNNER_TEMP/kubeconfig" get nodes -o json > nodes.json`:                                               "a step of a workflow: TestFleetExample asks with the rights of the job",
-		`echo "matrix=$(driver-build fleet nodes.json --precompiled --repository "$REPOSITORY" --format github)" >> "$GITHUB_OUTPUT"`: "a step of a workflow: TestFleet builds what this format prints",
-		`driver-build fleet nodes.json --precompiled --repository "$REPOSITORY" --format values > pools.yaml`:                         "a step of a workflow: Test01Install",
+		"kubectl get nodes -o json | driver-build fleet --format values --repository registry.example.com/gpu/driver > pools.yaml && helm upgrade --install nvidia-driver deploy/chart -n nvidia-driver -f pools.yaml -f values.yaml": "needs a node with a GPU: Test01Install installs and upgrades with such values",
+		`kubectl --kubeconfig "$RUNNER_TEMP/kubeconfig" get nodes -o json > nodes.json`:                       "a step of a workflow: TestFleetExample asks with the rights of the job",
+		`echo "matrix=$matrix" >> "$GITHUB_OUTPUT"`:                                                           "a step of a workflow: TestFleet builds what this format prints",
+		`driver-build fleet nodes.json --precompiled --repository "$REPOSITORY" --format values > pools.yaml`: "a step of a workflow: Test01Install",
 		"for h in $(cat hosts); do": "needs hosts: TestHosts has their answers",
 	},
 	"builders": {

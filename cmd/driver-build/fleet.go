@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +26,8 @@ standard input. It may also hold the answers of hosts without a cluster, whose f
 A node gets the newest driver of a branch that NVIDIA supports for production, if it drives the node's GPUs and compiles on its
 kernel; else the newest other one. With --repository the registry is asked which of the images it has.
 
---format values prints the chart's values with the pools, github and gitlab the builds of missing images as plan does.`
+--format values prints the chart's values with the pools, github and gitlab the builds of missing images as plan does. If a node
+with a GPU gets no driver, they print nothing and end with exit code 7; all such nodes are on standard error, with the reason.`
 
 // fleetFlags are the flags of the command.
 type fleetFlags struct {
@@ -38,6 +36,7 @@ type fleetFlags struct {
 	precompiled        bool
 	advisories         flags.Advisories
 	cuda               flags.CUDA
+	allow              []string
 }
 
 func newFleetCmd(a *session.App) *cobra.Command {
@@ -55,6 +54,8 @@ func newFleetCmd(a *session.App) *cobra.Command {
 	f.BoolVar(&o.precompiled, "precompiled", false, "images with the modules of one kernel, and a pool for each kernel")
 	o.cuda.AddTo(f)
 	o.advisories.AddTo(f)
+	f.StringSliceVar(&o.allow, "allow-unserved", nil, "reason for which nodes with a GPU may get no driver, such as kernel, or all "+
+		"(repeatable): values, github, gitlab and json end well without them")
 	flags.Repository(f, &o.repository)
 	f.StringVarP(&o.format, "format", "o", "table", "table, json, github, gitlab or values")
 	return cmd
@@ -77,7 +78,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		return err
 	}
 	options := fleet.Options{Drivers: o.selection.Drivers, Flavours: o.selection.Flavours, Precompiled: o.precompiled}
-	if err := o.judge(m, &options); err != nil {
+	if err := errors.Join(o.judge(m, &options), fleet.CheckReasons(o.allow)); err != nil {
 		return err
 	}
 	repository := a.Repository(o.repository, m.Defaults)
@@ -93,6 +94,10 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 		return err
 	}
 	a.Warnings(p.Warnings...)
+	unserved := o.checkServed(a, p)
+	if unserved != nil && o.format != "json" {
+		return unserved
+	}
 	if repository != "" && !a.Offline && o.format != "values" {
 		if err := askRegistry(ctx, a, m, p, repository); err != nil {
 			return err
@@ -101,7 +106,19 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err := o.print(a, p, repository); err != nil {
 		return err
 	}
-	return o.advisories.Report(a, p.Targets())
+	return errors.Join(unserved, o.advisories.Report(a, p.Targets()))
+}
+
+// checkServed names the nodes with a GPU that get nothing, where another program reads what is printed. It is an error if one
+// gets nothing for a reason that --allow-unserved does not name.
+func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
+	if o.format == "table" { // has them all
+		return nil
+	}
+	for _, w := range p.Unserved() {
+		fmt.Fprintf(a.Stderr, "no driver (%s): %s: %s\n", w.Code, strings.Join(w.Nodes, ", "), reasonOf(w))
+	}
+	return p.CheckServed(o.allow)
 }
 
 // judge reads the flags about what is known of drivers.
@@ -156,60 +173,15 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Plan, repository string) err
 		return a.JSON(p)
 	case "values":
 		return p.WriteValues(a.Stdout, repository)
-	case "table":
-		return printFleet(a.Stdout, p)
 	}
 	b := batch.Batch{Selection: o.selection.Selection, Repository: repository, Given: batch.Given{MatrixFile: o.selection.File}}
 	a.Given(&b.Given)
 	tasks, err := p.Tasks(b)
+	if o.format == "table" {
+		return printFleet(a.Stdout, p, tasks) // without commands, if a name cannot be a word of one
+	}
 	if err != nil {
 		return err
 	}
 	return printTasks(a, tasks, o.format)
-}
-
-// printFleet prints what people want to know: what each pool gets, and who gets nothing.
-func printFleet(out io.Writer, p *fleet.Plan) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	if len(p.Images) > 0 {
-		fmt.Fprintln(w, "IMAGE\tARCH\tNODES\tREGISTRY\tRUNNING\tPOOLS")
-	}
-	for _, im := range p.Images {
-		var pools, running []string
-		for _, pool := range p.Pools {
-			if pool.Tag == im.Tag {
-				pools, running = append(pools, pool.Name), append(running, pool.Running...)
-			}
-		}
-		slices.Sort(running)
-		state := "-"
-		switch {
-		case len(im.Missing) > 0 && len(im.Missing) < len(im.Archs):
-			state = "lacks " + strings.Join(im.Missing, ",")
-		case len(im.Missing) > 0:
-			state = "missing"
-		case im.Asked:
-			state = "present"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", im.Tag, strings.Join(im.Archs, ","), len(im.Nodes), state,
-			cmp.Or(strings.Join(slices.Compact(running), ","), "-"), cmp.Or(strings.Join(pools, ","), "-"))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, without := range p.Without {
-		if _, err := fmt.Fprintf(out, "no driver: %s: %s\n", someNodes(without.Nodes), without.Reason); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// someNodes names the first of some nodes and counts the others.
-func someNodes(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

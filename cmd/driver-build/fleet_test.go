@@ -13,21 +13,21 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/schematest"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
 // fleetNodes writes a list of two nodes with a GPU, one of which has a system that no image is for, and one
 // without a GPU.
 func (u *user) fleetNodes(t *testing.T) string {
 	t.Helper()
-	node := func(name, gpu, id string) string {
+	node := func(name, gpu, id, running string) string {
 		return `{"metadata": {"name": "` + name + `", "labels": {"kubernetes.io/arch": "amd64", "feature.node.kubernetes.io/system-os_release.ID": "` + id + `",
 			"feature.node.kubernetes.io/system-os_release.VERSION_ID": "12", "feature.node.kubernetes.io/kernel-version.full": "6.1.0-56-amd64",
-			"feature.node.kubernetes.io/pci-0302_10de.present": "` + gpu + `", "nvidia.com/driver.version.full": "470.256.02"}},
+			"feature.node.kubernetes.io/pci-0302_10de.present": "` + gpu + `"` + running + `}},
 			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "6.1.0-56-amd64", "osImage": "Debian GNU/Linux 12 (bookworm)"}}}`
 	}
 	file := filepath.Join(u.Dir, "nodes.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"kind": "List", "items": [`+node("gpu-1", "true", "debian")+","+node("gpu-2", "true", "haiku")+","+
-		node("web", "false", "debian")+`]}`), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(`{"kind": "List", "items": [`+node("gpu-1", "true", "debian", `, "nvidia.com/driver.version.full": "470.256.02"`)+","+node("gpu-2", "true", "haiku", "")+","+node("web", "false", "debian", "")+`]}`), 0o600))
 	return file
 }
 
@@ -39,9 +39,17 @@ func TestFleet(t *testing.T) {
 	command := "fleet " + u.fleetNodes(t) + " --repository " + u.Host + "/gpu/driver "
 	first := u.tool(t, command)
 	first.Want(t, 0)
-	goldentest.Compare(t, "testdata/fleet.table", u.Normal(first.Stdout))
+	goldentest.Compare(t, "testdata/fleet.table", strings.ReplaceAll(u.Normal(first.Stdout), u.Dir, "DIR"))
+	const unserved = "no driver (system-unknown): gpu-2: its system haiku 12 is not known"
+	for _, format := range []string{"values", "github", "gitlab", "json"} {
+		r := u.tool(t, command+"--allow-unserved kernel --format "+format)
+		r.Want(t, session.ExitUnserved, unserved, "nodes with a GPU that get no driver: 1", "--allow-unserved system-unknown")
+		assert.Equalf(t, format == "json", r.Stdout != "", "%s on standard output: %s", format, r.Stdout)
+	}
+	command += "--allow-unserved system-unknown "
 	var plan struct{ Include []map[string]string }
 	r := u.tool(t, command+"--format github")
+	assert.Containsf(t, r.Stderr, unserved, "standard error")
 	r.Want(t, 0)
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &plan))
 	assert.Equalf(t, 1, len(plan.Include), "missing images")
@@ -88,11 +96,12 @@ func TestFleetRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		cut:                       {5, cut + ": no list of nodes: it ends after 2 nodes, the last of which is gpu-2: it was cut off, ask again"},
-		"/nope.json":              {2, "read the list of nodes: open /nope.json"},
-		none + " --format values": {3, "no node of a cluster gets a driver"},
-		file + " --format xml":    {2, `--format "xml" is not known: use table, json, github, gitlab or values`},
-		file + " other":           {2, "fleet reads one list of nodes, and 2 are given"},
+		cut:                               {5, cut + ": no list of nodes: it ends after 2 nodes, the last of which is gpu-2: it was cut off, ask again"},
+		"/nope.json":                      {2, "read the list of nodes: open /nope.json"},
+		none + " --format values":         {3, "no node of a cluster gets a driver"},
+		file + " --allow-unserved no-gpu": {2, `"no-gpu" is no reason that can be accepted: use bad-report, system-unknown`},
+		file + " --format xml":            {2, `--format "xml" is not known: use table, json, github, gitlab or values`},
+		file + " other":                   {2, "fleet reads one list of nodes, and 2 are given"},
 	} {
 		r := u.tool(t, "fleet "+args)
 		r.Want(t, c.code, c.want)

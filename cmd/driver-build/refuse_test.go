@@ -51,6 +51,7 @@ var wrong = map[string][]string{
 	"profile":              {"tiny"},
 	"compression":          {"lz4"},
 	"base":                 {"/srv/base", "./base", "https://h.example/a:1", "Debian:12", "h.example:x/a", "oci:/nope", "oci:GARBAGE", "oci-archive:GARBAGE", "oci-archive:/nope", "oci-archive:FOLDER", "docker-archive:EMPTY", "oci-archive:/dev/null"},
+	"allow-unserved":       {"no-gpu", "kernel,some"},
 	"deny":                 {"eol", "end-of-life,", "known-bad --deny bad"},
 	"cuda":                 {"12", "12.8.1", "13.99", "0.1", "-1.0", "$(id)", "12.8x"},
 	"kernel-from":          {"/srv/toolkit", "Debian:12", "oci:/nope", "oci:GARBAGE", "oci-archive:FOLDER", "docker-archive:EMPTY"},

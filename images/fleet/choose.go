@@ -96,7 +96,9 @@ func (c *chooser) decide(n *nodes.Node) answer {
 			continue
 		}
 		working = recipe.PreferredFlavours(working, t.Driver.Version)
-		a := answer{target: t, flavours: working, restricted: len(working) < len(t.Driver.Flavours), class: ask.class(), unknown: ask.unknown}
+		a := answer{
+			target: t, flavours: working, restricted: len(working) < len(t.Driver.Flavours), unknown: ask.unknown, class: ask.class(), gpus: ask.String(),
+		}
 		if c.options.Precompiled {
 			a.kernel = n.Kernel
 		}

@@ -46,6 +46,7 @@ type Plan struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Taints of nodes with a driver that the chart does not tolerate by itself.
 	Taints []nodes.Taint `json:"taints,omitempty"`
+	Hints  []Hint        `json:"hints,omitempty"`
 }
 
 // Image is an image that machines need.
@@ -53,7 +54,11 @@ type Image struct {
 	Tag      string   `json:"tag"`
 	System   string   `json:"os"`
 	Driver   string   `json:"driver"`
+	CUDA     string   `json:"cuda,omitempty"`     // the newest release that the driver runs natively
+	RunsCUDA string   `json:"runsCUDA,omitempty"` // how it runs the release that was asked for
 	Archs    []string `json:"archs"`
+	GPUs     []string `json:"gpus"`               // of the nodes
+	Kernels  []string `json:"kernels"`            // of the nodes
 	Kernel   string   `json:"kernel,omitempty"`   // for which modules are compiled ahead of time
 	Flavours []string `json:"flavours,omitempty"` // of these modules, if they are not the driver's usual one
 	Nodes    []string `json:"nodes"`              // that need it
@@ -82,6 +87,8 @@ type Without struct {
 	Code   string   `json:"code"` // one of the codes below
 	Reason string   `json:"reason"`
 	Nodes  []string `json:"nodes"`
+	// Running are versions of drivers that labels of the nodes name.
+	Running []string `json:"running,omitempty"`
 }
 
 // The codes of reasons.
@@ -112,6 +119,7 @@ type answer struct {
 	restricted   bool     // flavours are fewer than the driver's
 	unknown      string   // a GPU of it that is in no list
 	class        string   // what its GPUs ask of a driver, for the name of its pool: "", "r470", "open"
+	gpus         string   // how they are called
 }
 
 // setting is what the pool of a machine has to say, so that machines with the same setting can share one.
@@ -138,13 +146,18 @@ func Decide(m *matrix.Matrix, all []nodes.Node, o Options) (*Plan, error) {
 	answers := make([]answer, len(all))
 	for i := range all {
 		answers[i] = c.answer(&all[i])
+		if code, driver := answers[i].code, all[i].Driver(); driver != "" && (code == NoGPU || code == GPUUnknown) {
+			answers[i] = answer{code: NotLabelled, reason: fmt.Sprintf("its labels name driver %s, and none says that it has a GPU: "+
+				"is node feature discovery at work there?", driver)}
+		}
 	}
 	p := &Plan{Schema: Schema, Nodes: len(all), Images: []Image{}, Pools: []Pool{}, Without: []Without{}}
 	if slices.ContainsFunc(all, func(n nodes.Node) bool { return n.Labels != nil }) {
 		p.choosePools(all, answers, o.Precompiled)
 	}
-	p.addImages(all, answers)
+	p.addImages(all, answers, o.CUDA)
 	p.addWithout(all, answers)
+	p.addHints(c, all, answers)
 	p.addTaints(all, answers)
 	p.warn(all, answers)
 	return p, nil
@@ -177,7 +190,11 @@ func (p *Plan) addWithout(all []nodes.Node, answers []answer) {
 			position[key] = at
 			p.Without = append(p.Without, Without{Code: a.code, Reason: a.reason})
 		}
-		p.Without[at].Nodes = append(p.Without[at].Nodes, all[i].Name)
+		w := &p.Without[at]
+		w.Nodes = append(w.Nodes, all[i].Name)
+		if driver := all[i].Driver(); driver != "" && !slices.Contains(w.Running, driver) {
+			w.Running = append(w.Running, driver)
+		}
 	}
 	slices.SortFunc(p.Without, func(a, b Without) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason))

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -74,7 +76,7 @@ func TestHosts(t *testing.T) {
 // checkPlan checks what every plan promises: each machine has an image or a reason, and the pools' selectors
 // choose exactly the nodes that they are for. It evaluates selectors as a scheduler does, with the labels of
 // the list.
-func checkPlan(t testing.TB, all []nodes.Node, p *fleet.Plan) {
+func checkPlan(t rapid.TB, all []nodes.Node, p *fleet.Plan) {
 	t.Helper()
 	places := map[string][]string{}
 	for _, im := range p.Images {

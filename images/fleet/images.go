@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -20,7 +21,7 @@ func (a *answer) tag() string {
 }
 
 // addImages adds what the machines need, each image once.
-func (p *Plan) addImages(all []nodes.Node, answers []answer) {
+func (p *Plan) addImages(all []nodes.Node, answers []answer, release *cuda.Release) {
 	position := map[string]int{}
 	for i := range answers {
 		a := &answers[i]
@@ -31,9 +32,15 @@ func (p *Plan) addImages(all []nodes.Node, answers []answer) {
 		if !ok {
 			at = len(p.Images)
 			position[a.tag()] = at
-			p.Images = append(p.Images, Image{Tag: a.tag(), System: a.target.System.ID, Driver: a.target.Driver.Version, Kernel: a.kernel})
+			d := a.target.Driver
+			p.Images = append(p.Images, Image{
+				Tag: a.tag(), System: a.target.System.ID, Driver: d.Version, CUDA: cuda.Of(d.Version, d.CUDA).String(), Kernel: a.kernel,
+			})
+			if release != nil {
+				p.Images[at].RunsCUDA = string(batch.RunsCUDA(d, *release).Support)
+			}
 		}
-		p.Images[at].add(a, all[i].Name)
+		p.Images[at].add(a, &all[i])
 	}
 	for i := range p.Images {
 		p.Images[i].close()
@@ -42,8 +49,8 @@ func (p *Plan) addImages(all []nodes.Node, answers []answer) {
 }
 
 // add adds a machine that needs the image.
-func (im *Image) add(a *answer, node string) {
-	im.Nodes = append(im.Nodes, node)
+func (im *Image) add(a *answer, n *nodes.Node) {
+	im.Nodes, im.GPUs, im.Kernels = append(im.Nodes, n.Name), append(im.GPUs, a.gpus), append(im.Kernels, n.Kernel)
 	if !slices.Contains(im.Archs, a.target.Arch) {
 		im.Archs, im.targets = append(im.Archs, a.target.Arch), append(im.targets, a.target)
 	}
@@ -54,7 +61,10 @@ func (im *Image) add(a *answer, node string) {
 
 // close puts an image's lists in order. The flavour that a build compiles anyway needs no mention.
 func (im *Image) close() {
-	slices.Sort(im.Archs)
+	for _, list := range []*[]string{&im.Archs, &im.GPUs, &im.Kernels} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 	slices.SortFunc(im.targets, func(a, b matrix.Target) int { return cmp.Compare(a.Arch, b.Arch) })
 	whole := im.targets[0]
 	whole.Flavours = whole.Driver.Flavours

@@ -3,6 +3,7 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -13,7 +14,7 @@ const (
 	hashDigits  = 6
 )
 
-// names returns a name for each draft. A name follows from what the nodes are (system, architecture, what
+// names returns a name for each pool. A name follows from what the nodes are (system, architecture, what
 // their GPUs ask for, and the kernel of a precompiled image), so that it stays when drivers change and nodes
 // come: helm replaces the DaemonSet of a pool whose name changes on all nodes at once. Only if several pools
 // would have one name do the labels count that tell them apart.
@@ -25,7 +26,7 @@ func (d *partition) names() []string {
 	}
 	names := make([]string, len(d.pools))
 	for i, pool := range d.pools {
-		extra := d.answers[pool.members[0]].kernel
+		extra := d.answers[pool.nodes[0]].kernel
 		if extra != "" {
 			extra = distros.KernelTag(extra)
 		}
@@ -39,13 +40,13 @@ func (d *partition) names() []string {
 
 // title is the readable part of a pool's name, with all that distinguishes pools of a fleet whose labels are
 // in order: "debian12", "ubuntu2204-arm-r580". A precompiled image's kernel stands behind a blank.
-func (d *partition) title(of draft) string {
-	a := &d.answers[of.members[0]]
+func (d *partition) title(of part) string {
+	a := &d.answers[of.nodes[0]]
 	title := strings.ReplaceAll(a.target.System.ID, ".", "")
 	if a.target.Arch != "amd64" {
 		title += "-" + strings.TrimSuffix(a.target.Arch, "64") // a name is short
 	}
-	if a.class != "" && d.same(of.members, settingAndClass) {
+	if a.class != "" && !slices.ContainsFunc(of.nodes, func(i int) bool { return d.answers[i].class != a.class }) {
 		title += "-" + a.class
 	}
 	if a.kernel != "" {

@@ -16,28 +16,28 @@ import (
 type partition struct {
 	all     []nodes.Node
 	answers []answer
-	nfd     bool // the chart's affinity counts
-	pools   []draft
+	devices [][]string      // labels that name the GPUs of each node
+	nfd     bool            // the chart's affinity counts
+	whole   map[string]bool // systems that are chosen by their whole version: a node has no label with the major one
+	pools   []part
 	taken   map[int]bool // nodes of these pools
-}
-
-// draft is a pool without a name.
-type draft struct {
-	selector map[string]string
-	differs  []string // keys of the selector that tell the nodes apart from others of the same system
-	members  []int
 }
 
 // choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node
 // that no selector can choose alone gets nothing instead.
 func (p *Plan) choosePools(all []nodes.Node, answers []answer, precompiled bool) {
-	d := &partition{all: all, answers: answers, taken: map[int]bool{}}
-	served := d.served(nil)
-	d.nfd = slices.ContainsFunc(served, func(i int) bool { return nodes.HasChartLabel(all[i].Labels) })
+	d := &partition{all: all, answers: answers, taken: map[int]bool{}, whole: map[string]bool{}}
+	for i := range all {
+		d.nfd = d.nfd || answers[i].code == "" && nodes.HasChartLabel(all[i].Labels)
+		d.devices = append(d.devices, deviceLabels(&all[i]))
+	}
 	p.NFD = d.nfd
-	d.refuseUnlabelled(served, precompiled)
+	d.refuseUnlabelled(precompiled)
 	for _, b := range d.bases(precompiled) {
-		d.take(b)
+		if slices.ContainsFunc(b.own, d.free) {
+			d.split(b.part)
+			d.refuseAlike(b)
+		}
 	}
 	for i, name := range d.names() {
 		p.Pools = append(p.Pools, d.pool(d.pools[i], name))
@@ -45,119 +45,117 @@ func (p *Plan) choosePools(all []nodes.Node, answers []answer, precompiled bool)
 	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// base is the selector of some nodes by what they are.
+// add makes parts pools.
+func (d *partition) add(parts ...part) {
+	d.pools = append(d.pools, parts...)
+	for _, p := range parts {
+		for _, i := range p.nodes {
+			d.taken[i] = true
+		}
+	}
+}
+
+// base are all nodes that a selector chooses by what they are.
 type base struct {
-	selector map[string]string
-	own      []int // the nodes that it was made for
-	chosen   []int // all nodes that it chooses
+	part
+	own []int // the nodes that it was made for
 }
 
 // bases returns the selectors of all nodes that get a driver, those first that choose most.
 func (d *partition) bases(precompiled bool) []base {
 	position, all := map[string]int{}, []base{}
-	for _, i := range d.served(nil) {
+	for i := range d.all {
+		if d.answers[i].code != "" {
+			continue
+		}
 		sel := d.base(i, precompiled)
 		key := selectorText(sel)
 		at, ok := position[key]
 		if !ok {
 			at = len(all)
 			position[key] = at
-			all = append(all, base{selector: sel, chosen: d.matching(sel, nil)})
+			all = append(all, base{part: part{selector: sel, nodes: d.matching(sel)}})
 		}
 		all[at].own = append(all[at].own, i)
 	}
 	slices.SortFunc(all, func(a, b base) int {
-		return cmp.Or(cmp.Compare(len(b.chosen), len(a.chosen)), cmp.Compare(selectorText(a.selector), selectorText(b.selector)))
+		return cmp.Or(cmp.Compare(len(b.nodes), len(a.nodes)), cmp.Compare(selectorText(a.selector), selectorText(b.selector)))
 	})
 	return all
 }
 
-// take makes the pools of a base, unless those of another base have its nodes already. A pool that would
-// choose a node of another pool is dropped, and its other nodes get nothing.
-func (d *partition) take(b base) {
-	free := func(i int) bool { return d.answers[i].code == "" && !d.taken[i] }
-	if !slices.ContainsFunc(b.own, free) {
-		return
+// refuseUnlabelled refuses nodes without the labels that other nodes have: selectors are about these labels.
+func (d *partition) refuseUnlabelled(precompiled bool) {
+	served := func(i int) bool { return d.answers[i].code == "" }
+	systems := false
+	for i := range d.all {
+		systems = systems || served(i) && d.all[i].Labels[nodes.LabelOSID] != ""
 	}
-	before := len(d.pools)
-	d.split(b.selector, nil, b.chosen, keysThatDiffer)
-	made := d.pools[before:]
-	d.pools = d.pools[:before:before]
-	for _, pool := range made {
-		if i := slices.IndexFunc(pool.members, func(i int) bool { return d.taken[i] }); i >= 0 {
-			for _, other := range pool.members {
-				if free(other) {
-					d.refuse(other, NotLabelled, "its labels are too few to tell it from %s, which is in another pool: label it as that node is", d.all[pool.members[i]].Name)
-				}
-			}
+	for i := range d.all {
+		if !served(i) {
 			continue
 		}
-		for _, i := range pool.members {
-			d.taken[i] = true
+		if why := d.unlabelled(&d.all[i], systems, precompiled); why != "" {
+			d.answers[i] = answer{code: NotLabelled, reason: why}
 		}
-		d.pools = append(d.pools, pool)
+	}
+	for i := range d.all {
+		if n := &d.all[i]; served(i) && n.Labels[nodes.LabelOSMajor] == "" {
+			d.whole[n.ID] = true
+		}
 	}
 }
 
-// served returns those of some nodes that get a driver; nil means all nodes.
-func (d *partition) served(some []int) (found []int) {
-	if some == nil {
-		for i := range d.all {
-			some = append(some, i)
-		}
+// unlabelled says which label of a node is missing or out of date. systems says that other nodes have one with
+// their system.
+func (d *partition) unlabelled(n *nodes.Node, systems, precompiled bool) string {
+	kernel, system := n.Labels[nodes.LabelKernel], n.Labels[nodes.LabelOSID]
+	switch {
+	case d.nfd && !nodes.HasChartLabel(n.Labels), systems && system == "":
+		return "node feature discovery has not labelled it yet: ask again later"
+	case !d.nfd && n.GPUs.Label == "":
+		return "no label says that it has a GPU: install node feature discovery"
+	case precompiled && kernel == "":
+		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", nodes.LabelKernel)
+	case precompiled && kernel != distros.KernelTag(n.Kernel):
+		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", nodes.LabelKernel, kernel, n.Kernel)
+	case n.Labels[nodes.LabelArch] == "" && n.Labels[nodes.LabelArchOld] == "":
+		return "it has no label " + nodes.LabelArch
+	case system == "" && groupLabel(n.Labels) == "":
+		return "no label says which system it has, so its pool would take every new node: " +
+			"install node feature discovery (label " + nodes.LabelOSID + ")"
 	}
-	return slices.DeleteFunc(slices.Clone(some), func(i int) bool { return d.answers[i].code != "" })
-}
-
-// refuse takes the driver from a node.
-func (d *partition) refuse(i int, code, format string, args ...any) {
-	d.answers[i] = answer{code: code, reason: fmt.Sprintf(format, args...)}
-}
-
-// refuseUnlabelled refuses nodes without the labels that other nodes have: selectors are about these labels.
-func (d *partition) refuseUnlabelled(served []int, precompiled bool) {
-	systems := slices.ContainsFunc(served, func(i int) bool { return d.all[i].Labels[nodes.LabelOSID] != "" })
-	for _, i := range served {
-		n := &d.all[i]
-		kernel := n.Labels[nodes.LabelKernel]
-		switch {
-		case d.nfd && !nodes.HasChartLabel(n.Labels), systems && n.Labels[nodes.LabelOSID] == "":
-			d.refuse(i, NotLabelled, "node feature discovery has not labelled it yet: ask again later")
-		case !d.nfd && n.GPUs.Label == "":
-			d.refuse(i, NotLabelled, "no label says that it has a GPU: install node feature discovery")
-		case precompiled && kernel == "":
-			d.refuse(i, NotLabelled, "it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", nodes.LabelKernel)
-		case precompiled && kernel != distros.KernelTag(n.Kernel):
-			d.refuse(i, NotLabelled, "its label %s=%s is not of its kernel %s: ask again later", nodes.LabelKernel, kernel, n.Kernel)
-		case n.Labels[nodes.LabelArch] == "" && n.Labels[nodes.LabelArchOld] == "":
-			d.refuse(i, NotLabelled, "it has no label %s", nodes.LabelArch)
-		}
-	}
+	return ""
 }
 
 // base is the selector of a node by what it is: architecture, system, and the kernel for precompiled images.
+// Nodes of one group of machines have one system, where no label says which.
 func (d *partition) base(i int, precompiled bool) map[string]string {
 	n, sel := &d.all[i], map[string]string{}
-	take := func(key string) {
-		if value, ok := n.Labels[key]; ok {
-			sel[key] = value
+	take := func(keys ...string) {
+		for _, key := range keys {
+			if value, ok := n.Labels[key]; ok {
+				sel[key] = value
+			}
 		}
 	}
 	if take(nodes.LabelArch); len(sel) == 0 {
 		take(nodes.LabelArchOld)
 	}
 	take(nodes.LabelOSID)
-	if key := d.versionKey(n); key != "" {
+	if key := d.versionKey(n); n.Labels[key] != "" {
 		take(key)
+	} else if key != "" && n.Labels[nodes.LabelOSID] != "" {
+		take(nodes.LabelKernelMajor, nodes.LabelKernelMinor) // as Garden Linux, whose releases have a series each
 	}
 	if precompiled {
 		take(nodes.LabelKernel)
 	}
 	if !d.nfd {
 		take(n.GPUs.Label)
-		if key := groupLabel(n.Labels); key != "" {
-			take(key)
-		}
+	}
+	if !d.nfd || n.Labels[nodes.LabelOSID] == "" {
+		take(groupLabel(n.Labels))
 	}
 	return sel
 }
@@ -165,8 +163,7 @@ func (d *partition) base(i int, precompiled bool) map[string]string {
 // groups are labels with the name of a group of machines that a cloud makes from one template.
 var groups = []string{"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool"}
 
-// groupLabel returns the label with a node's group; "" if it has none. Without node feature discovery no
-// label says which system a node has; the nodes of a group have the same.
+// groupLabel returns the label with a node's group; "" if it has none.
 func groupLabel(labels map[string]string) string {
 	for _, key := range groups {
 		if labels[key] != "" {
@@ -189,23 +186,15 @@ func (d *partition) versionKey(n *nodes.Node) string {
 	case n.VersionID:
 		return nodes.LabelOSVersion
 	}
-	for i := range d.all {
-		other := &d.all[i]
-		if d.answers[i].code == "" && other.ID == n.ID && other.Labels[nodes.LabelOSMajor] == "" {
-			return nodes.LabelOSVersion
-		}
+	if d.whole[n.ID] {
+		return nodes.LabelOSVersion
 	}
 	return nodes.LabelOSMajor
 }
 
-// matching returns those of some nodes that a selector and the chart's own rule choose; nil means all nodes.
-func (d *partition) matching(sel map[string]string, some []int) (found []int) {
-	if some == nil {
-		for i := range d.all {
-			some = append(some, i)
-		}
-	}
-	for _, i := range some {
+// matching returns the nodes that a selector and the chart's own rule choose.
+func (d *partition) matching(sel map[string]string) (found []int) {
+	for i := range d.all {
 		labels := d.all[i].Labels
 		ok := nodes.ByChart(labels, d.nfd)
 		for key, value := range sel {
@@ -219,14 +208,14 @@ func (d *partition) matching(sel map[string]string, some []int) (found []int) {
 	return found
 }
 
-// pool is a draft with everything that the chart needs.
-func (d *partition) pool(of draft, name string) Pool {
-	a := &d.answers[of.members[0]]
+// pool is a part with everything that the chart needs.
+func (d *partition) pool(of part, name string) Pool {
+	a := &d.answers[of.nodes[0]]
 	p := Pool{
 		Name: name, NodeSelector: of.selector, System: a.target.System.ID, Driver: a.target.Driver.Version, Kernel: a.kernel,
 		KernelModuleType: a.moduleType(), Tag: a.tag(),
 	}
-	for _, i := range of.members {
+	for _, i := range of.nodes {
 		p.Nodes = append(p.Nodes, d.all[i].Name)
 		if version := d.all[i].Driver(); version != "" && !slices.Contains(p.Running, version) {
 			p.Running = append(p.Running, version)

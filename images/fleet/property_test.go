@@ -11,24 +11,31 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/fleet/nodes"
 )
 
 const nfd = "feature.node.kubernetes.io/"
 
-// drawList draws a node list in JSON, with labels that contradict each other, or lack, as in real clusters.
-func drawList(t *rapid.T) string {
-	systems := []struct{ id, version, image, kernel string }{
-		{"ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "5.15.0-122-generic"}, {"ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "6.8.0-60-generic"},
-		{"debian", "12", "Debian GNU/Linux 12 (bookworm)", "6.1.0-56-amd64"}, {"debian", "12", "Debian GNU/Linux 12 (bookworm)", "7.9.1"},
-		{"rocky", "9.4", "Rocky Linux 9.4 (Blue Onyx)", "5.14.0-427.42.1.el9_4.x86_64"}, {"rocky", "9.5", "Rocky Linux 9.5 (Blue Onyx)", "5.14.0-503.40.1.el9_5.x86_64"},
-		{"cos", "121", "Container-Optimized OS from Google", "6.6.93+"}, {"flatcar", "4081.2.0", "Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)", "6.6.60-flatcar"},
-	}
+// machines are what nodes of a fleet are: system and kernel.
+var machines = []struct{ id, version, image, kernel string }{
+	{"ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "5.15.0-122-generic"}, {"ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "6.8.0-60-generic"},
+	{"debian", "12", "Debian GNU/Linux 12 (bookworm)", "6.1.0-56-amd64"}, {"debian", "12", "Debian GNU/Linux 12 (bookworm)", "7.9.1"},
+	{"rocky", "9.4", "Rocky Linux 9.4 (Blue Onyx)", "5.14.0-427.42.1.el9_4.x86_64"}, {"rocky", "9.5", "Rocky Linux 9.5 (Blue Onyx)", "5.14.0-503.40.1.el9_5.x86_64"},
+	{"cos", "121", "Container-Optimized OS from Google", "6.6.93+"}, {"flatcar", "4081.2.0", "Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)", "6.6.60-flatcar"},
+}
+
+// gpus are a Tesla T4, K80, V100 and P4, an RTX 5090, a GPU that no driver of the matrix drives, and one that is not in
+// the list.
+var gpus = []string{"1eb8", "102d", "1db1", "1bb3", "2b85", "06d1", "ffff"}
+
+// drawNodes draws nodes whose labels contradict each other, or lack, as in real clusters.
+func drawNodes(t *rapid.T, name string, most int) []nodes.Node {
 	discovery := rapid.IntRange(0, 3).Draw(t, "node feature discovery") > 0
 	var items []string
-	for i := range rapid.IntRange(0, 14).Draw(t, "nodes") {
-		s := rapid.SampledFrom(systems).Draw(t, "system")
+	for i := range rapid.IntRange(0, most).Draw(t, "nodes") {
+		s := rapid.SampledFrom(machines).Draw(t, "system")
 		labels := map[string]string{"kubernetes.io/arch": rapid.SampledFrom([]string{"amd64", "amd64", "amd64", "arm64"}).Draw(t, "arch")}
 		maybe := func(key string, values ...string) {
 			if v := rapid.SampledFrom(append(values, "")).Draw(t, key); v != "" {
@@ -36,28 +43,107 @@ func drawList(t *rapid.T) string {
 			}
 		}
 		if discovery && rapid.IntRange(0, 5).Draw(t, "labelled") > 0 {
-			labels[nfd+"system-os_release.ID"], labels[nfd+"system-os_release.VERSION_ID"] = s.id, s.version
-			labels[nfd+"kernel-version.full"] = strings.TrimRight(s.kernel, "+")
-			maybe(nfd+"system-os_release.VERSION_ID.major", strings.Split(s.version, ".")[0], strings.Split(s.version, ".")[0], strings.Split(s.version, ".")[0])
+			discover(labels, s.id, s.version, s.kernel)
 			maybe(nfd+"pci-0302_10de.present", "true", "true", "true")
+			if rapid.IntRange(0, 3).Draw(t, "major") == 0 {
+				delete(labels, nfd+"system-os_release.VERSION_ID.major")
+			}
 		}
-		maybe(nfd+"pci-0302_10de_"+rapid.SampledFrom([]string{"1eb8", "102d", "1db1", "2901", "06d1", "ffff"}).Draw(t, "gpu")+".present", "true", "true")
+		maybe(nfd+"pci-0302_10de_"+rapid.SampledFrom(gpus).Draw(t, "gpu")+".present", "true", "true")
 		maybe(nfd+"pci-0302_10de_2330.present", "true")
 		maybe("nvidia.com/driver.branch", "R470", "R580", "R610")
+		maybe("nvidia.com/driver.version.full", "595.91.07", "")
 		maybe("nvidia.com/gpu.deploy.driver", "pre-installed")
 		maybe("nvidia.com/gpu.product", "Tesla-T4", "Tesla-K80")
 		maybe("cloud.google.com/gke-accelerator", "nvidia-l4", "nvidia-tesla-t4")
 		maybe("cloud.google.com/gke-nodepool", "a", "b")
 		maybe("accelerator", "nvidia")
 		maybe("node.kubernetes.io/instance-type", "large", "small")
-		var pairs []string
-		for _, key := range slices.Sorted(maps.Keys(labels)) {
-			pairs = append(pairs, fmt.Sprintf("%q: %q", key, labels[key]))
-		}
-		items = append(items, fmt.Sprintf(`{"metadata": {"name": "n%d", "labels": {%s}}, "status": {"nodeInfo": {"architecture": %q, "kernelVersion": %q, "osImage": %q}}}`,
-			i, strings.Join(pairs, ", "), labels["kubernetes.io/arch"], s.kernel, s.image))
+		items = append(items, item(fmt.Sprintf("%s%d", name, i), labels, s.kernel, s.image))
 	}
-	return `{"kind": "NodeList", "items": [` + strings.Join(items, ",\n") + `]}`
+	return parse(t, items)
+}
+
+// drawLabelled draws nodes with all labels of node feature discovery, as docs/fleet.md configures it.
+func drawLabelled(t *rapid.T, name string, most int) []nodes.Node {
+	var items []string
+	for i := range rapid.IntRange(1, most).Draw(t, "nodes") {
+		s := rapid.SampledFrom(machines).Draw(t, "system")
+		labels := map[string]string{"kubernetes.io/arch": "amd64", nfd + "pci-0302_10de.present": "true"}
+		discover(labels, s.id, s.version, s.kernel)
+		labels[nfd+"pci-0302_10de_"+rapid.SampledFrom(gpus).Draw(t, "gpu")+".present"] = "true"
+		if rapid.Bool().Draw(t, "a driver runs") {
+			labels["nvidia.com/gpu.product"] = "a-GPU"
+		}
+		items = append(items, item(fmt.Sprintf("%s%d", name, i), labels, s.kernel, s.image))
+	}
+	return parse(t, items)
+}
+
+// discover adds what node feature discovery says of a system.
+func discover(labels map[string]string, id, version, kernel string) {
+	labels[nfd+"system-os_release.ID"], labels[nfd+"system-os_release.VERSION_ID"] = id, version
+	labels[nfd+"system-os_release.VERSION_ID.major"], _, _ = strings.Cut(version, ".")
+	labels[nfd+"kernel-version.full"] = strings.TrimRight(kernel, "+")
+	series := strings.Split(kernel, ".")
+	labels[nfd+"kernel-version.major"], labels[nfd+"kernel-version.minor"] = series[0], series[1]
+}
+
+// item is a node in JSON.
+func item(name string, labels map[string]string, kernel, image string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, fmt.Sprintf("%q: %q", key, labels[key]))
+	}
+	return fmt.Sprintf(`{"metadata": {"name": %q, "labels": {%s}}, "status": {"nodeInfo": {"architecture": %q, "kernelVersion": %q, "osImage": %q}}}`,
+		name, strings.Join(pairs, ", "), labels["kubernetes.io/arch"], kernel, image)
+}
+
+func parse(t rapid.TB, items []string) []nodes.Node {
+	t.Helper()
+	all, err := nodes.Read(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ",\n") + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// poolsOf returns the pool of each node that has one.
+func poolsOf(p *fleet.Plan) map[string]string {
+	pools := map[string]string{}
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			pools[n] = pool.Name
+		}
+	}
+	return pools
+}
+
+// TestJoins: a node that had a pool keeps one when others join, or it is named as one that gets nothing, which no
+// format passes over. With the labels of docs/fleet.md it keeps one whoever joins.
+func TestJoins(t *testing.T) {
+	t.Parallel()
+	m := rows(t)
+	for name, draw := range map[string]struct {
+		here, newcomers func(*rapid.T, string, int) []nodes.Node
+		keeps           bool
+	}{"any labels": {drawNodes, drawNodes, false}, "all labels": {drawLabelled, drawLabelled, true}} {
+		t.Run(name, rapid.MakeCheck(func(rt *rapid.T) {
+			o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
+			here := draw.here(rt, "here", 10)
+			before := require.Value(fleet.Decide(m, here, o))(rt)
+			all := append(here, draw.newcomers(rt, "new", 3)...)
+			after := require.Value(fleet.Decide(m, all, o))(rt)
+			checkPlan(rt, all, after)
+			pools := poolsOf(after)
+			for n := range poolsOf(before) {
+				named := slices.ContainsFunc(after.Unserved(), func(w fleet.Without) bool { return slices.Contains(w.Nodes, n) })
+				if pools[n] == "" && (draw.keeps || !named || after.CheckServed(nil) == nil) {
+					rt.Errorf("%s loses its driver: %+v", n, after.Without)
+				}
+			}
+		}))
+	}
 }
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
@@ -68,10 +154,7 @@ func TestAnyFleet(t *testing.T) {
 	t.Parallel()
 	m := rows(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		all, err := nodes.Read(strings.NewReader(drawList(rt)))
-		if err != nil {
-			rt.Fatal(err)
-		}
+		all := drawNodes(rt, "n", 14)
 		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
 		decide := func(all []nodes.Node) (*fleet.Plan, string) {
 			p, err := fleet.Decide(m, all, o)
@@ -92,11 +175,7 @@ func TestAnyFleet(t *testing.T) {
 			}
 			names[pool.Name] = true
 		}
-		failed := &failures{TB: t}
-		checkPlan(failed, all, p)
-		if failed.any {
-			rt.Fatalf("see above: %+v", all)
-		}
+		checkPlan(rt, all, p)
 		turned := slices.Clone(all)
 		slices.Reverse(turned)
 		if _, other := decide(turned); other != values {
@@ -112,15 +191,6 @@ func TestAnyFleet(t *testing.T) {
 		}
 	})
 }
-
-// failures notes that something was wrong, so that the property fails too and is made smaller.
-type failures struct {
-	testing.TB
-	any bool
-}
-
-// Errorf is that of testing.TB.
-func (f *failures) Errorf(string, ...any) { f.any = true }
 
 // TestNamesStay: a name does not change when nodes with other needs come, nor when another driver is chosen.
 func TestNamesStay(t *testing.T) {

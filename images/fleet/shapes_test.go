@@ -30,7 +30,7 @@ func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape
 	t.Helper()
 	var items []string
 	for i, s := range shapes {
-		labels := map[string]string{"kubernetes.io/arch": "amd64"}
+		labels := map[string]string{"kubernetes.io/arch": "amd64", "agentpool": "a"}
 		for key, value := range s.labels {
 			labels[key] = value
 		}

@@ -62,6 +62,9 @@ const (
 	// ExitStep means that a step failed: modules do not compile, this machine cannot compile them, packages
 	// cannot be resolved, package sources cannot be used, or a token or program did not sign.
 	ExitStep = 6
+	// ExitUnserved means that `fleet --format values`, `github`, `gitlab` or `json` found nodes with a GPU that get no
+	// driver, for a reason that `--allow-unserved` does not name.
+	ExitUnserved = 7
 	// ExitSignal means that a signal stopped the run, plus the number of the signal: 130 for SIGINT, 143 for
 	// SIGTERM.
 	ExitSignal = 128
@@ -83,6 +86,8 @@ func ExitCode(err error) int {
 			return ExitSignal + int(sig)
 		}
 		return ExitUnexpected
+	case is[*fleet.UnservedError](err):
+		return ExitUnserved
 	case errors.Is(err, batch.ErrSomeFailed) || is[*advisory.DeniedError](err) || errors.Is(err, fleet.ErrNoPool):
 		return ExitSome
 	case is[usageError](err) || is[*matrix.RequestError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) ||
