@@ -46,7 +46,7 @@ race: ## the fast tier with the race detector: everything is compiled once more 
 e2e: build ## what CI runs of the tests that need root, the network, guests: one proof of each promise; see docs/testing.md
 	ci/e2e/run
 
-e2e-full: build ## all of these tests, tier by tier, into e2e-results.md; TIER=lab-secureboot for one, TIER=cluster for all cluster-*
+e2e-full: build ## all of these tests, tier by tier; TIER=lab-secureboot for one, TIER=cluster for all cluster-*
 	ci/e2e/run $(or $(TIER),-all)
 
 lab: build ## scenarios of driver-entrypoint in QEMU guests; SCENARIO=06 for some of them

@@ -32,10 +32,9 @@ type Answer struct {
 
 // Machine says where things are. The zero value of Root is this machine.
 type Machine struct {
-	Root       string        // "/"; a stand-in in tests
-	Programs   string        // folder with driver-probe and nvidia-ctk
-	DriverRoot string        // unpacked root of an image of ours, of the loaded driver's version; "": one is made from the machine's files
-	Timeout    time.Duration // of one program; 0: a minute
+	Root     string        // "/"; a stand-in in tests
+	Programs string        // folder with driver-probe
+	Timeout  time.Duration // of one program; 0: a minute
 }
 
 // found is what a question found out. why says why it could not be asked; differences are those from the
@@ -78,33 +77,14 @@ func questions() []question {
 		{"metrics", askMetrics},
 		{"labels for Node Feature Discovery", askLabels},
 		{"preflight on the real bus", askPreflight},
-		{"driver root", askRoot},
-		{"verify, of that root", askVerify},
-		{"prestart check of the DRA driver", askPrestart},
-		{"CDI specification of that root", askCDI},
 	}
-}
-
-// impossible are what a machine cannot be asked that must stay as it is, with the tests that
-// ask it elsewhere.
-func impossible() []Answer {
-	rows := []Answer{
-		{Question: "loading and unloading the modules", Compared: "would change the machine; the scenarios of ci/lab load NVIDIA's modules on a fake GPU"},
-		{Question: "a start, an upgrade and a stop of driver-entrypoint", Compared: "would change the machine; scenarios 01 to 07 of ci/lab"},
-		{Question: "a GPU that is reset, lost, lent or divided by MIG", Compared: "would change the machine; node/probe, node/devices and ci/lab have stand-ins"},
-		{Question: "a program that computes (CUDA)", Compared: "the project has none; metrics are compared with what the machine does anyway"},
-	}
-	for i := range rows {
-		rows[i].Result = NotAsked
-	}
-	return rows
 }
 
 // Ask asks all questions. The error is ErrNoGPU, or why nothing could be asked; differences are no error.
 func Ask(ctx context.Context, m Machine) (answers []Answer, err error) {
 	work, err := os.MkdirTemp("", "gpu-check-*")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the driver root: %w", err)
+		return nil, fmt.Errorf("make a work folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	s, err := open(ctx, m, work)
@@ -120,7 +100,7 @@ func Ask(ctx context.Context, m Machine) (answers []Answer, err error) {
 		}
 		answers = append(answers, a)
 	}
-	return append(answers, impossible()...), nil
+	return answers, nil
 }
 
 func (a *Answer) set(f found) {

@@ -32,7 +32,6 @@ type session struct {
 	prober probe.Prober
 	probed probe.Answer // of driver-probe, with usage once that was asked
 	gpus   []devices.GPU
-	root   string // the driver root; "": there is none
 }
 
 // procText bounds files of procfs.

@@ -5,14 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/ci/tool"
@@ -25,9 +22,6 @@ const (
 	query = "GPU-11111111-2222-3333-4444-555555555555, NVIDIA H200, 00000000:05:00.0, " + version + "\n"
 	usage = "GPU-11111111-2222-3333-4444-555555555555, NVIDIA H200, 00000000:05:00.0, " + version + ", 143771, 573, 41\n"
 )
-
-const spec = `{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}],
-"containerEdits": {"mounts": [%s]}}`
 
 // programs compiles the stand-ins and builds the real driver-probe, once.
 var programs = sync.OnceValues(func() (dir string, err error) {
@@ -78,23 +72,22 @@ func machine(t *testing.T) (m Machine, data string, devices bool) {
 	m = Machine{Root: root, Programs: filepath.Join(root, "programs")}
 	write := func(name, text string) { testfile.Write(t, filepath.Join(root, name), text) }
 	for name, text := range map[string]string{
-		"proc/driver/nvidia/version":                            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + version + "  Release Build  (a@b)\nGCC version: 12\n",
-		"proc/driver/nvidia/gpus/0000:05:00.0/information":      "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-11111111-2222-3333-4444-555555555555\nDevice Minor: \t 0\nGPU Excluded:\t No\n",
-		"proc/sys/kernel/osrelease":                             "6.18.44\n",
-		"proc/modules":                                          "nvidia 1 0 - Live 0x0\n",
-		"sys/module/nvidia/version":                             version + "\n",
-		"sys/module/nvidia/refcnt":                              "0\n",
-		"sys/module/nvidia/initstate":                           "live\n",
-		"sys/bus/pci/devices/0000:05:00.0/vendor":               "0x10de\n",
-		"sys/bus/pci/devices/0000:05:00.0/device":               "0x2335\n",
-		"sys/bus/pci/devices/0000:05:00.0/subsystem_vendor":     "0x10de\n",
-		"sys/bus/pci/devices/0000:05:00.0/subsystem_device":     "0x18be\n",
-		"sys/bus/pci/devices/0000:05:00.0/class":                "0x030200\n",
-		"sys/bus/pci/devices/0000:05:00.0/config":               "\xde\x10\x35\x23 rest",
-		"sys/bus/pci/devices/0000:05:00.0/resource":             "0x00000000fb000000 0x00000000fbffffff 0x0000000000040200\n",
-		"sys/bus/pci/drivers/nvidia/module":                     "",
-		"usr/lib/firmware/nvidia/" + version + "/gsp_ga10x.bin": "firmware",
-		"data/query.csv":                                        query, "data/usage.csv": usage,
+		"proc/driver/nvidia/version":                        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + version + "  Release Build  (a@b)\nGCC version: 12\n",
+		"proc/driver/nvidia/gpus/0000:05:00.0/information":  "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-11111111-2222-3333-4444-555555555555\nDevice Minor: \t 0\nGPU Excluded:\t No\n",
+		"proc/sys/kernel/osrelease":                         "6.18.44\n",
+		"proc/modules":                                      "nvidia 1 0 - Live 0x0\n",
+		"sys/module/nvidia/version":                         version + "\n",
+		"sys/module/nvidia/refcnt":                          "0\n",
+		"sys/module/nvidia/initstate":                       "live\n",
+		"sys/bus/pci/devices/0000:05:00.0/vendor":           "0x10de\n",
+		"sys/bus/pci/devices/0000:05:00.0/device":           "0x2335\n",
+		"sys/bus/pci/devices/0000:05:00.0/subsystem_vendor": "0x10de\n",
+		"sys/bus/pci/devices/0000:05:00.0/subsystem_device": "0x18be\n",
+		"sys/bus/pci/devices/0000:05:00.0/class":            "0x030200\n",
+		"sys/bus/pci/devices/0000:05:00.0/config":           "\xde\x10\x35\x23 rest",
+		"sys/bus/pci/devices/0000:05:00.0/resource":         "0x00000000fb000000 0x00000000fbffffff 0x0000000000040200\n",
+		"sys/bus/pci/drivers/nvidia/module":                 "",
+		"data/query.csv":                                    query, "data/usage.csv": usage,
 	} {
 		write(name, text)
 	}
@@ -105,23 +98,10 @@ func machine(t *testing.T) (m Machine, data string, devices bool) {
 	nvml := require.Value(os.ReadFile(filepath.Join(built, "libnvidia-ml.so")))(t)
 	write(libs+"libnvidia-ml.so."+version, string(nvml))
 	require.NoError(t, os.Symlink("libnvidia-ml.so."+version, filepath.Join(root, libs+"libnvidia-ml.so.1")))
-	for _, stem := range []string{"libcuda", "libnvidia-ptxjitcompiler"} {
-		write(libs+stem+".so."+version, string(imagetest.ELF{Soname: stem + ".so.1", Needed: []string{"libc.so.6"}, Arch: runtime.GOARCH}.Bytes()))
-	}
-	// Not in the driver's folder, from which real programs take libraries.
-	write("usr/lib64/libc.so.6", string(imagetest.ELF{Soname: "libc.so.6", Arch: runtime.GOARCH}.Bytes()))
 	write("usr/local/nvidia/bin/nvidia-smi", string(require.Value(os.ReadFile(filepath.Join(built, "nvidia-smi")))(t)))
 	require.NoError(t, os.Chmod(filepath.Join(root, "usr/local/nvidia/bin/nvidia-smi"), 0o755))
 	require.NoError(t, os.Mkdir(m.Programs, 0o755))
 	require.NoError(t, os.Symlink(filepath.Join(built, "driver-probe"), filepath.Join(m.Programs, "driver-probe")))
-	mounts := []string{}
-	for _, path := range []string{"usr/lib64/libcuda.so." + version, "usr/lib64/libnvidia-ml.so." + version, "usr/lib64/libnvidia-ptxjitcompiler.so." + version,
-		"usr/bin/nvidia-smi", "lib/firmware/nvidia/" + version + "/gsp_ga10x.bin"} {
-		mounts = append(mounts, fmt.Sprintf(`{"hostPath": "/x/%[1]s", "containerPath": "/%[1]s"}`, path))
-	}
-	write("data/spec.json", fmt.Sprintf(spec, strings.Join(mounts, ", ")))
-	write("programs/nvidia-ctk", "#!/bin/sh\ncat "+data+"/spec.json\n")
-	require.NoError(t, os.Chmod(filepath.Join(m.Programs, "nvidia-ctk"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(root, "dev"), 0o755))
 	return m, data, unix.Mknod(filepath.Join(root, "dev/nvidia0"), unix.S_IFCHR|0o666, int(unix.Mkdev(195, 0))) == nil
 }

@@ -94,40 +94,6 @@ func unfit(command string) string {
 	return ""
 }
 
-func TestUnfit(t *testing.T) {
-	t.Parallel()
-	for command, want := range map[string]string{
-		`mkdir -p /srv`:                         "names a path of this machine",
-		`mkdir -p "$state"`:                     "has a variable that another line of the page sets",
-		"kubectl logs -c x":                     "needs a kubelet",
-		"kubectl -n a exec POD ls":              "needs a kubelet",
-		"kubectl auth can-i --subresource exec": "",
-		"mkdir mirror":                          "",
-		"helm upgrade --x $(cat a)":             "",
-	} {
-		assert.Equalf(t, want, unfit(command), "%s", command)
-	}
-}
-
-// TestUncordoned: a page that takes a node away from pods gives it back.
-func TestUncordoned(t *testing.T) {
-	t.Parallel()
-	for _, name := range Names {
-		var away string
-		for _, c := range commands(t, name, byCluster) {
-			switch {
-			case strings.HasPrefix(c.Text, "kubectl cordon "), strings.HasPrefix(c.Text, "kubectl drain "):
-				away = c.Text
-			case strings.HasPrefix(c.Text, "kubectl uncordon "):
-				away = ""
-			}
-		}
-		if away != "" {
-			t.Errorf("docs/%s.md: no kubectl uncordon after %q", name, away)
-		}
-	}
-}
-
 func declaredTests(t *testing.T) map[string]bool {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -171,27 +137,6 @@ func TestTried(t *testing.T) {
 	}
 	if tables != 4 || rows < 35 {
 		t.Errorf("found %d tables with %d rows", tables, rows)
-	}
-}
-
-// TestSubstitutions: each one changes a command.
-func TestSubstitutions(t *testing.T) {
-	t.Parallel()
-	used := map[pair]bool{}
-	for _, name := range Names {
-		for _, c := range commands(t, name, slices.Concat(byBuilds, byCluster)) {
-			text := c.Text + " "
-			for _, s := range substitutions {
-				if next := strings.ReplaceAll(text, s.from, s.to); next != text {
-					text, used[s] = next, true
-				}
-			}
-		}
-	}
-	for _, s := range substitutions {
-		if !used[s] {
-			t.Errorf("no command has %q", s.from)
-		}
 	}
 }
 

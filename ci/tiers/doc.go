@@ -4,7 +4,6 @@
 //	go run ./ci/tiers -all         every tier, whole
 //	go run ./ci/tiers NAME...      these tiers, whole; "lab" stands for all tiers that begin with lab-
 //
-// It prints how long each tier took. Each tier that ran whole gets a line in e2e-results.md, with the commit
-// at which it ran; it replaces the line of an earlier run. A tier that fails does not stop the others.
-// ci/e2e/run installs what the tests need and calls this command.
+// It prints how long each tier took. A tier that fails does not stop the others. ci/e2e/run installs what the
+// tests need and calls this command.
 package main

@@ -149,11 +149,3 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%v, %v", some, err)
 	}
 }
-
-func TestReplace(t *testing.T) {
-	t.Parallel()
-	table := replace("", "a", "| a | 1 |\n")
-	table = replace(table, "b", "| b | 2 |\n")
-	table = replace(table, "a", "| a | 3 |\n")
-	assert.Same(t, heading+"| b | 2 |\n| a | 3 |\n", table)
-}

@@ -1,6 +1,6 @@
 // Command gpu-check asks a machine with NVIDIA GPUs whose driver is loaded whether the project's programs see
 // what nvidia-smi sees, and prints a table in Markdown. It changes nothing on the machine. It is static; its
-// folder also has driver-probe and nvidia-ctk, and can be carried to a machine without Go and network.
+// folder also has driver-probe, and can be carried to a machine without Go and network.
 //
 // Exit codes: 0 all answers are the same, 1 one differs or the machine could not be asked, 2 wrong arguments,
 // 3 the machine has no GPU with a loaded driver.
@@ -38,8 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&m.Root, "root", "/", "the machine; a stand-in in tests")
-	flags.StringVar(&m.Programs, "programs", beside(), "folder with driver-probe and nvidia-ctk")
-	flags.StringVar(&m.DriverRoot, "driver-root", "", "unpacked root of an image of the loaded driver's version; default: one is made of the machine's files")
+	flags.StringVar(&m.Programs, "programs", beside(), "folder with driver-probe")
 	flags.DurationVar(&m.Timeout, "timeout", time.Minute, "time for one program")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		if errors.Is(err, flag.ErrHelp) {

@@ -16,7 +16,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-root", t.TempDir()}, 3, "has no NVIDIA GPU with a loaded driver"},
 		{[]string{"-root", t.TempDir(), "more"}, 2, `takes no arguments, but got ["more"]`},
 		{[]string{"-reset"}, 2, "flag provided but not defined"},
-		{[]string{"-help"}, 0, "-driver-root"},
+		{[]string{"-help"}, 0, "-programs"},
 	} {
 		var stdout, stderr strings.Builder
 		code := run(t.Context(), c.args, &stdout, &stderr)
