@@ -38,7 +38,7 @@ func Builtin() (*Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the built-in table of drivers: %w", err)
 		}
-		if t, err = addRows(t, string(text), part.fields, part.add); err != nil {
+		if err := t.addRows(string(text), part.fields, part.add); err != nil {
 			return nil, fmt.Errorf("the built-in table of drivers: %s: %w", part.file, err)
 		}
 	}
@@ -47,8 +47,7 @@ func Builtin() (*Table, error) {
 
 // addRows reads lines of tab-separated fields. "-" and "" mean no value; lines that begin with # are
 // comments.
-func addRows(t *Table, text string, fields int, add func(*Table, []string) error) (*Table, error) {
-	part := new(Table)
+func (t *Table) addRows(text string, fields int, add func(*Table, []string) error) error {
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -57,16 +56,16 @@ func addRows(t *Table, text string, fields int, add func(*Table, []string) error
 		}
 		row := strings.Split(line, "\t")
 		if len(row) != fields {
-			return nil, fmt.Errorf("line %d: %d fields, not %d", n, len(row), fields)
+			return fmt.Errorf("line %d: %d fields, not %d", n, len(row), fields)
 		}
 		for i := range row {
 			row[i] = strings.TrimPrefix(row[i], "-")
 		}
-		if err := add(part, row); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err := add(t, row); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	return t.With(part.sortAndMerge()), nil
+	return nil
 }
 
 // branchSources are the sources of data/branches.tsv by their letters, for people.
@@ -97,7 +96,7 @@ func addBranch(t *Table, row []string) error {
 	if !branchShape.MatchString(b.Name) {
 		return fmt.Errorf("%q is no branch, such as R535", b.Name)
 	}
-	t.Branches = append(t.Branches, b)
+	t.put(b)
 	return nil
 }
 
@@ -106,69 +105,41 @@ func addRelease(t *Table, row []string) error {
 }
 
 func addChecksum(t *Table, row []string) error {
-	a := Archive{Arch: row[1], URL: archiveHost + row[2], SHA256: row[3], From: row[6]}
-	if row[4] != "" {
-		size, err := strconv.ParseInt(row[4], 10, 64)
-		if err != nil || size <= 0 {
-			return fmt.Errorf("%q is no size in bytes", row[4])
-		}
-		a.Size = size
-	}
-	if !sumShape.MatchString(a.SHA256) {
-		return fmt.Errorf("%.80q is no sha256", a.SHA256)
+	a, err := archiveOf(row[1], archiveHost+row[2], row[3], row[4], row[6])
+	if err != nil {
+		return err
 	}
 	return t.add(Release{Version: row[0], Archives: []Archive{a}})
 }
 
 func addRedist(t *Table, row []string) error {
-	f := RedistFile{
-		Component: row[1], Version: cmp.Or(row[2], row[0]),
-		Archive: Archive{Arch: row[3], URL: redistHost + row[4], SHA256: row[5], From: row[7]},
+	a, err := archiveOf(row[3], redistHost+row[4], row[5], row[6], row[7])
+	if err != nil {
+		return err
 	}
-	if row[6] != "" {
-		size, err := strconv.ParseInt(row[6], 10, 64)
-		if err != nil || size <= 0 {
-			return fmt.Errorf("%q is no size in bytes", row[6])
-		}
-		f.Size = size
+	if !slices.Contains(redist.Components(), row[1]) {
+		return fmt.Errorf("%.80q is no component", row[1])
 	}
-	if !slices.Contains(redist.Components(), f.Component) || !sumShape.MatchString(f.SHA256) {
-		return fmt.Errorf("%.80q is no component, or %.80q no sha256", f.Component, f.SHA256)
-	}
-	return t.add(Release{Version: row[0], Redist: []RedistFile{f}})
+	return t.add(Release{Version: row[0], Redist: []RedistFile{{Component: row[1], Version: cmp.Or(row[2], row[0]), Archive: a}}})
 }
 
-// add appends a release to its branch; sortAndMerge then sorts the releases.
+func archiveOf(arch, address, sum, size, from string) (a Archive, err error) {
+	a = Archive{Arch: arch, URL: address, SHA256: sum, From: from}
+	if size != "" {
+		if a.Size, err = strconv.ParseInt(size, 10, 64); err != nil || a.Size <= 0 {
+			return a, fmt.Errorf("%q is no size in bytes", size)
+		}
+	}
+	if !sumShape.MatchString(sum) {
+		return a, fmt.Errorf("%.80q is no sha256", sum)
+	}
+	return a, nil
+}
+
 func (t *Table) add(r Release) error {
 	if !versionShape.MatchString(r.Version) {
 		return fmt.Errorf("%.80q is no driver version, such as 535.261.03", r.Version)
 	}
-	name := BranchOf(r.Version)
-	n := slices.IndexFunc(t.Branches, func(b Branch) bool { return b.Name == name })
-	if n < 0 {
-		n, t.Branches = len(t.Branches), append(t.Branches, Branch{Name: name})
-	}
-	t.Branches[n].Releases = append(t.Branches[n].Releases, r)
+	t.put(Branch{Name: BranchOf(r.Version), Releases: []Release{r}})
 	return nil
-}
-
-// sortAndMerge sorts releases that were added one by one and merges equal ones.
-func (t *Table) sortAndMerge() *Table {
-	sorted := new(Table)
-	for _, b := range t.Branches {
-		slices.SortStableFunc(b.Releases, byVersion)
-		all := b.Releases
-		b.Releases = nil
-		for _, r := range all {
-			if n := len(b.Releases) - 1; n >= 0 && b.Releases[n].Version == r.Version {
-				b.Releases[n] = b.Releases[n].with(r)
-				continue
-			}
-			slices.SortFunc(r.Archives, byArch)
-			b.Releases = append(b.Releases, r)
-		}
-		sorted.Branches = append(sorted.Branches, b)
-	}
-	slices.SortStableFunc(sorted.Branches, func(a, b Branch) int { return Compare(a.Name, b.Name) })
-	return sorted
 }

@@ -93,12 +93,12 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 			b.Releases = append(b.Releases, r)
 			found++
 		}
-		all.Branches = append(all.Branches, b)
+		all.put(b)
 	}
 	if found == 0 {
 		return nil, notes, fmt.Errorf("%w: no release in it", ErrFormat)
 	}
-	return new(Table).With(all.sortAndMerge()), notes, nil
+	return all, notes, nil
 }
 
 func parseEntry(raw json.RawMessage) (Release, error) {

@@ -175,19 +175,20 @@ func field(fields []string, i int) int {
 // With returns the table completed and corrected by a newer one: values that fresh has count, others stay. A
 // sha256 that the table has stays.
 func (t *Table) With(fresh *Table) *Table {
-	all := map[string]Branch{}
-	for _, b := range t.Branches {
-		all[b.Name] = b
-	}
+	merged := &Table{Branches: slices.Clone(t.Branches)}
 	for _, b := range fresh.Branches {
-		all[b.Name] = all[b.Name].with(b)
+		merged.put(b)
 	}
-	merged := new(Table)
-	for _, b := range all {
-		merged.Branches = append(merged.Branches, b)
-	}
-	slices.SortFunc(merged.Branches, func(a, b Branch) int { return Compare(a.Name, b.Name) })
 	return merged
+}
+
+// put merges a branch into the table.
+func (t *Table) put(fresh Branch) {
+	n, found := slices.BinarySearchFunc(t.Branches, fresh, func(a, b Branch) int { return Compare(a.Name, b.Name) })
+	if !found {
+		t.Branches = slices.Insert(t.Branches, n, Branch{})
+	}
+	t.Branches[n] = t.Branches[n].with(fresh)
 }
 
 func (b Branch) with(fresh Branch) Branch {
@@ -201,11 +202,10 @@ func (b Branch) with(fresh Branch) Branch {
 	}
 	for _, r := range fresh.Releases {
 		n, found := slices.BinarySearchFunc(merged.Releases, r, byVersion)
-		if found {
-			merged.Releases[n] = merged.Releases[n].with(r)
-		} else {
-			merged.Releases = slices.Insert(merged.Releases, n, r)
+		if !found {
+			merged.Releases = slices.Insert(merged.Releases, n, Release{Version: r.Version})
 		}
+		merged.Releases[n] = merged.Releases[n].with(r)
 	}
 	return merged
 }
