@@ -178,7 +178,7 @@ func TestAddDriverSources(t *testing.T) {
 	// A checksum file that cannot be read, or that belongs to another archive, counts as missing.
 	u.Put(name+".sha256sum", []byte(sum+"  NVIDIA-Linux-x86_64-535.1.run\n"))
 	r, text = u.add(t, "535.400.01"+fresh)
-	r.Want(t, 2, "sha256sum is of another file", "no checksum is known")
+	r.Want(t, 2, "sha256sum: it is of another file", "no checksum is known")
 	kept(t, text)
 	u.Fault(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true })
 	r, text = u.add(t, "535.400.01 --download"+fresh)

@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 func TestRequireRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"12":                    "give one of 12.0, 12.1, 12.2,",
+		"12":                    "is no release of CUDA, such as 12.8",
 		"12.8.1":                "give its first two numbers, 12.8",
 		"13.99":                 "no CUDA 13.99 is known: the nearest is 13.5",
 		"99.0":                  "no CUDA 99.0 is known: the table of driver-build has 7.0 to 13.5",

@@ -33,49 +33,29 @@ type Answer struct {
 func Require(text string, further []string) (Release, error) {
 	v, ok := ParseVersion(text)
 	if !ok {
-		return Release{}, malformed(text)
+		parts := strings.Split(text, ".")
+		if v, ok = ParseVersion(strings.Join(parts[:min(2, len(parts))], ".")); ok {
+			return Release{}, fmt.Errorf("%.40q is no release of CUDA for drivers: give its first two numbers, %s; updates of a release have the same drivers", text, v)
+		}
+		return Release{}, fmt.Errorf("%.40q is no release of CUDA, such as 12.8", text)
 	}
 	known := Releases()
-	if n := slices.IndexFunc(known, func(r Release) bool { return r.Version == v }); n >= 0 {
-		return known[n], nil
-	}
-	var sameMajor []Release
+	nearest := known[0]
 	for _, r := range known {
-		if r.Version.Major == v.Major {
-			sameMajor = append(sameMajor, r)
+		if r.Version == v {
+			return r, nil
+		}
+		if r.Version.Compare(v) < 0 {
+			nearest = r
 		}
 	}
-	if slices.Contains(further, v.String()) && len(sameMajor) > 0 && v.Major >= firstMinor {
-		return Release{Version: v, Floor: sameMajor[len(sameMajor)-1].Floor, From: "matrix"}, nil
-	}
-	if len(sameMajor) == 0 {
+	switch {
+	case nearest.Version.Major != v.Major:
 		return Release{}, fmt.Errorf("no CUDA %s is known: the table of driver-build has %s to %s", v, known[0].Version, known[len(known)-1].Version)
+	case slices.Contains(further, v.String()) && v.Major >= firstMinor:
+		return Release{Version: v, Floor: nearest.Floor, From: "matrix"}, nil
 	}
-	return Release{}, fmt.Errorf("no CUDA %s is known: the nearest is %s", v, nearest(v, sameMajor).Version)
-}
-
-// malformed explains what a release of CUDA looks like.
-func malformed(text string) error {
-	parts := strings.Split(text, ".")
-	if v, ok := ParseVersion(strings.Join(parts[:min(2, len(parts))], ".")); ok {
-		return fmt.Errorf("%.40q is no release of CUDA for drivers: give its first two numbers, %s; updates of a release have the same drivers", text, v)
-	}
-	var minors []string
-	for _, r := range Releases() {
-		if strings.HasPrefix(r.Version.String(), text+".") {
-			minors = append(minors, r.Version.String())
-		}
-	}
-	if len(minors) > 0 {
-		return fmt.Errorf("%.40q is no release of CUDA: give one of %s", text, strings.Join(minors, ", "))
-	}
-	return fmt.Errorf("%.40q is no release of CUDA, such as 12.8", text)
-}
-
-// nearest returns the release with the nearest minor version.
-func nearest(v Version, among []Release) Release {
-	distance := func(r Release) int { return max(r.Version.Minor-v.Minor, v.Minor-r.Version.Minor) }
-	return slices.MinFunc(among, func(a, b Release) int { return distance(a) - distance(b) })
+	return Release{}, fmt.Errorf("no CUDA %s is known: the nearest is %s", v, nearest.Version)
 }
 
 // Judge says how a driver runs the release. highest is the highest release that the driver runs natively.

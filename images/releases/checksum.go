@@ -83,49 +83,39 @@ func (e *Entry) statements(ctx context.Context, arch, address string, r Release)
 		}
 		return stated, nil
 	}
-	for _, x := range e.sums {
-		if x.Arch == arch && Compare(x.Version, e.Version) == 0 {
-			stated = append(stated, Statement{Shown(e.IndexName) + namedBy(x.From), x.SHA256, x.Size})
-		}
-	}
+	stated = e.sumsOf(arch, e.sums, Shown(e.IndexName))
 	if x, ok := r.Archive(arch); ok && x.SHA256 != "" {
 		stated = append(stated, x.statement())
 	}
 	if len(stated) > 0 {
 		return stated, nil
 	}
-	sum, err := e.sumBeside(ctx, arch, address)
-	if sum != "" {
-		stated = append(stated, Statement{Source: "the .sha256sum file beside the archive", SHA256: sum})
+	text, err := e.Read(ctx, address+".sha256sum", maxSumsFile)
+	var sums []Sum
+	if err == nil {
+		sums, err = ParseIndex(text)
 	}
-	return stated, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	stated = e.sumsOf(arch, sums, "the .sha256sum file beside the archive")
+	if err == nil && len(stated) == 0 {
+		err = errors.New("it is of another file")
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s.sha256sum: %v", Shown(address), err))
+	}
+	return stated, nil
 }
 
-// sumBeside reads the checksum file that lies beside an archive; "" if there is none or the server does not
-// send it.
-func (e *Entry) sumBeside(ctx context.Context, arch, address string) (string, error) {
-	text, err := e.Read(ctx, address+".sha256sum", maxSumsFile)
-	switch {
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
-	case err != nil:
-		e.Notes = append(e.Notes, fmt.Sprintf("the checksum beside the archive could not be read: %v", err))
-		return "", nil
-	}
-	sums, err := ParseIndex(text)
-	if err != nil {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s.sha256sum: %v", Shown(address), err))
-		return "", nil
-	}
+// sumsOf are what a list of checksums says of the driver.
+func (e *Entry) sumsOf(arch string, sums []Sum, source string) (stated []Statement) {
 	for _, x := range sums {
 		if x.Arch == arch && Compare(x.Version, e.Version) == 0 {
-			return x.SHA256, nil
+			stated = append(stated, Statement{source + namedBy(x.From), x.SHA256, x.Size})
 		}
 	}
-	e.Notes = append(e.Notes, fmt.Sprintf("%s.sha256sum is of another file", Shown(address)))
-	return "", nil
+	return stated
 }
 
 // Shown is an address for people and for comments: without what may be secret. A file is shown by its name.

@@ -204,7 +204,7 @@ func (e *Entry) addresses(r Release) map[string]string {
 	return all
 }
 
-// unknown says that no source knows the release, and which releases are known.
+// unknown says that no source knows the release, and which known one is near.
 func (e *Entry) unknown() error {
 	err := fmt.Errorf("no source knows an archive of driver %s: give --redist with its manifest, or --url, and --index or --download", e.Version)
 	b, ok := e.known.Branch(e.Version)
@@ -222,10 +222,7 @@ func (e *Entry) unknown() error {
 	if near := distros.Nearest(e.Version, versions); len(near) > 0 {
 		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
 	}
-	if len(versions) == 0 {
-		return fmt.Errorf("%w; no other driver of %s is known that the matrix lacks", err, b.Name)
-	}
-	return fmt.Errorf("%w; known of %s are %s", err, b.Name, strings.Join(versions[max(0, len(versions)-5):], ", "))
+	return err
 }
 
 // limits writes down what is known of the kernels, and says what is not.
