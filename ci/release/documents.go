@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/images/helmchart"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // The folders of manual pages and completions below the work folder, by their names in archives.
@@ -28,18 +29,39 @@ var completions = []struct{ shell, file, installed string }{
 }
 
 // documents makes the manual pages, by the tests that know the commands, and asks driver-build for its
-// completions.
+// completions. The tests are those of the module, from a module that only requires it, and with the flags of
+// programs: so they are made of what was compiled for the programs.
 func (m *maker) documents(ctx context.Context) error {
 	for _, dir := range []string{manDir, completionsDir} {
 		if err := os.Mkdir(filepath.Join(m.work, dir), 0o755); err != nil {
 			return err
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-ldflags=-w", "-count=1", "-run=^TestManPages$",
-		"./cmd/driver-build", "./cmd/driver-entrypoint", "./cmd/driver-evict", "./cmd/driver-probe")
-	cmd.Dir, cmd.Env = m.source.dir, append(os.Environ(), "DRIVER_MAN_DIR="+filepath.Join(m.work, manDir))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	goMod, err := os.ReadFile(filepath.Join(m.source.dir, "go.mod"))
+	if err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(filepath.Join(m.source.dir, "go.sum"))
+	if err != nil {
+		return err
+	}
+	require := "\nrequire " + modulePath + " " + m.source.module.Version + "\n"
+	dir := filepath.Join(m.work, "pages")
+	err = errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o644),
+		os.WriteFile(filepath.Join(dir, "go.mod"), append(bytes.Replace(goMod, []byte(modulePath), []byte("example.org/pages"), 1), require...), 0o644))
+	if err != nil {
+		return err
+	}
+	for cgo, names := range map[string][]string{"0": {"driver-build", recipe.EntrypointName, recipe.EvictName}, "1": {recipe.ProbeName}} {
+		args := []string{"test", "-mod=mod", "-trimpath", "-tags=netgo,osusergo", "-vet=off", "-ldflags=-w", "-count=1", "-run=^TestManPages$"}
+		for _, name := range names {
+			args = append(args, modulePath+"/cmd/"+name)
+		}
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "DRIVER_MAN_DIR="+filepath.Join(m.work, manDir), "GOFLAGS=", "GOWORK=off", "GOGC=400", "CGO_ENABLED="+cgo)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
 	}
 	for _, c := range completions {
 		text, err := output(ctx, m.work, m.ownDriverBuild(), "completion", c.shell)

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -36,6 +37,7 @@ type maker struct {
 	work   string // temporary
 	out    string // in work
 	files  []program
+	began  time.Time
 }
 
 func release(ctx context.Context, root, out string) (err error) {
@@ -51,14 +53,14 @@ func release(ctx context.Context, root, out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	m := &maker{work: work, out: filepath.Join(work, "out")}
+	m := &maker{began: time.Now(), work: work, out: filepath.Join(work, "out")}
 	if err := os.Mkdir(m.out, 0o755); err != nil {
 		return err
 	}
 	if m.source, err = readSource(ctx, root, work); err != nil {
 		return fmt.Errorf("the module: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "release: %s of commit %s\n", m.source.module.Version, m.source.commit)
+	m.say("%s of commit %s", m.source.module.Version, m.source.commit)
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -66,7 +68,7 @@ func release(ctx context.Context, root, out string) (err error) {
 		{"programs", m.programs}, {"manual pages and completions", m.documents}, {"archives", m.archives}, {"deb and rpm", m.packages},
 		{"image", m.image}, {"chart", m.chart}, {"SBOM", m.sbom}, {"checksums", m.checksums},
 	} {
-		fmt.Fprintln(os.Stderr, "release:", step.name)
+		m.say("%s", step.name)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
@@ -77,6 +79,11 @@ func release(ctx context.Context, root, out string) (err error) {
 	if err := os.Rename(m.out, out); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "release: done, in", out)
+	m.say("done, in %s", out)
 	return nil
+}
+
+// say tells how far the release is.
+func (m *maker) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "release: %6s  %s\n", time.Since(m.began).Round(time.Second), fmt.Sprintf(format, args...))
 }

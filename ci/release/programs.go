@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"time"
 
 	"github.com/driver-container/driver-container/images/programs"
+	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // platforms are those that driver-build is made for.
@@ -24,27 +26,41 @@ type program struct {
 	platform platform
 }
 
-// programs makes driver-build for all platforms, and the programs of images for both
-// architectures. driver-build needs no C compiler and no C library: tokens (PKCS#11) are for
-// those who compile it themselves.
+// programs makes driver-build for all platforms, and the programs of images for both architectures of Linux, all
+// of a platform at once. Only driver-probe needs a C compiler. driver-build is made without: tokens (PKCS#11) are
+// for those who compile it themselves.
 func (m *maker) programs(ctx context.Context) error {
-	install := &programs.Maker{Module: m.source.module, Cache: m.work, Say: func(text string) { fmt.Fprintln(os.Stderr, "release:", text) }}
-	find := programs.Finder{Version: m.source.module.Version, Make: install}
-	for _, arch := range []string{"amd64", "arm64"} {
-		found, err := find.Find(ctx, arch)
-		if err != nil {
-			return err
-		}
-		for _, b := range found {
-			m.files = append(m.files, program{programs.FileName(b.Name, arch), b.Path, platform{"linux", arch}})
+	type batch struct {
+		platform platform
+		names    []string
+	}
+	var batches []batch
+	for _, p := range platforms {
+		if p.os == "linux" {
+			batches = append(batches, batch{p, []string{recipe.EntrypointName, recipe.EvictName, "driver-build"}}, batch{p, []string{recipe.ProbeName}})
+		} else {
+			batches = append(batches, batch{p, []string{"driver-build"}})
 		}
 	}
-	for _, p := range platforms {
-		file, err := install.Install(ctx, filepath.Join(m.work, "driver-build"), "driver-build", p.os, p.arch)
+	for i, b := range batches {
+		began, shown, compiled := time.Now(), time.Now(), 0
+		install := &programs.Maker{Module: m.source.module, Compiled: func() {
+			if compiled++; time.Since(shown) > 10*time.Second {
+				shown = time.Now()
+				m.say("  %d packages compiled in %s", compiled, time.Since(began).Round(time.Second))
+			}
+		}}
+		m.say("programs, %d of %d: %s for %s", i+1, len(batches), strings.Join(b.names, ", "), b.platform)
+		files, err := install.Install(ctx, filepath.Join(m.work, b.platform.String()), b.platform.os, b.platform.arch, b.names...)
 		if err != nil {
-			return fmt.Errorf("driver-build for %s: %w", p, err)
+			return fmt.Errorf("%s for %s: %w", strings.Join(b.names, ", "), b.platform, err)
 		}
-		m.files = append(m.files, program{"driver-build", file, p})
+		for k, name := range b.names {
+			if name != "driver-build" {
+				name = programs.FileName(name, b.platform.arch)
+			}
+			m.files = append(m.files, program{name, files[k], b.platform})
+		}
 	}
 	return nil
 }

@@ -22,20 +22,43 @@ import (
 // makeLimit bounds the making of one program, with the download of its modules.
 const makeLimit = 30 * time.Minute
 
-// Flags are those that all programs for images are compiled with.
-var Flags = []string{"-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags=-s -w"}
+// flags are those that all programs for images are compiled with; make build has the same.
+var flags = []string{"-trimpath", "-tags=netgo,osusergo", "-ldflags=-s -w"}
 
 // Module is what a program was made of, as Go wrote it into the program. Sum is empty if it was compiled in a
 // checkout.
 type Module struct{ Path, Version, Sum string }
 
-// Maker makes programs with the Go tool from the module that driver-build was made of, as `go install` made
-// driver-build.
+// Maker makes programs with the Go tool from the module or the checkout that driver-build was made of, as
+// `go install` made driver-build.
 type Maker struct {
-	Module  Module
-	Cache   string // folder; programs of other versions lie beside those of this one
-	Offline bool   // the module must be in Go's own cache
-	Say     func(string)
+	Module   Module
+	Checkout string // folder, if Module.Sum is empty; "": nothing can be made
+	Cache    string // folder; programs of other versions lie beside those of this one
+	Offline  bool   // the module must be in Go's own cache
+	Say      func(string)
+	Compiled func() // is called for each package that was compiled, one call after the other; nil: nobody wants to know
+}
+
+// able reports whether m knows what to make programs of.
+func (m *Maker) able() bool { return m != nil && (m.Module.Sum != "" || m.Checkout != "") }
+
+// keeps reports whether the version of a program says all about its source, so that one that was made before
+// will do: not in a checkout with changes, or that Git does not know.
+func (m *Maker) keeps() bool {
+	v := m.Module.Version
+	return m.Module.Sum != "" || v != "" && v != develVersion && !strings.HasSuffix(v, "+dirty")
+}
+
+// develVersion is the version that Go writes into programs of a checkout that Git does not know.
+const develVersion = "(devel)"
+
+// source names what programs are made of.
+func (m *Maker) source() string {
+	if m.Module.Sum == "" {
+		return m.Checkout
+	}
+	return m.Module.Path + "@" + m.Module.Version
 }
 
 // folder is where the programs of this module and compiler are kept.
@@ -47,7 +70,7 @@ func (m *Maker) folder() string {
 // program makes a program and returns its file, once check accepts the file.
 func (m *Maker) program(ctx context.Context, name, arch string, check func(file string) error) (file string, err error) {
 	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("make %s for %s of %s@%s: %w", name, arch, m.Module.Path, m.Module.Version, err)
+		return "", fmt.Errorf("make %s for %s of %s: %w", name, arch, m.source(), err)
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", fmt.Errorf("it is not here, and there is no Go to make it with: install Go %s", strings.TrimPrefix(runtime.Version(), "go"))
@@ -67,8 +90,8 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
-	m.Say(fmt.Sprintf("making %s for %s of %s@%s with go: once, and some minutes", name, arch, m.Module.Path, m.Module.Version))
-	made, err := m.Install(ctx, work.Path, name, "linux", arch)
+	m.Say(fmt.Sprintf("making %s for %s of %s with go: some minutes, unless Go's cache has its parts", name, arch, m.source()))
+	made, err := m.install(ctx, work.Path, name, arch)
 	if err == nil {
 		err = check(made)
 	}
@@ -85,35 +108,55 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 	return file, nil
 }
 
-// Install makes one program of the module in a folder, as `go install` does with Flags, and returns its file.
-// Only driver-probe gets a C compiler. A release is made with it too, so that both have the same bytes.
-func (m *Maker) Install(ctx context.Context, dir, name, goos, arch string) (file string, err error) {
+// install makes one program in a folder and returns its file.
+func (m *Maker) install(ctx context.Context, dir, name, arch string) (file string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, makeLimit)
 	defer cancel()
-	goTool, err := exec.LookPath("go")
+	files, err := m.Install(ctx, dir, "linux", arch, name)
 	if err != nil {
 		return "", err
 	}
-	compiler, err := cCompiler(name, arch)
+	return files[0], nil
+}
+
+// Install makes programs of one platform in a folder, as `go install` does with flags, and returns their files.
+// Only driver-probe, which has to be alone, gets a C compiler. A release is made with it too, so that both have
+// the same bytes.
+func (m *Maker) Install(ctx context.Context, dir, goos, arch string, names ...string) (files []string, err error) {
+	goTool, err := exec.LookPath("go")
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	compiler, err := cCompiler(names[0], arch)
+	if err != nil {
+		return nil, err
 	}
 	env, err := m.environment(ctx, goTool)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	env = append(env, "GOPATH="+dir, "GOOS="+goos, "GOARCH="+arch, "CC="+compiler, "CGO_ENABLED=0")
 	if compiler != "" {
 		env = append(env, "CGO_ENABLED=1")
 	}
-	args := append(append([]string{"install"}, Flags...), m.Module.Path+"/cmd/"+name+"@"+m.Module.Version)
-	if _, err := run(ctx, goTool, env, args...); err != nil {
-		return "", err
+	from, prefix, suffix, vcs := os.TempDir(), m.Module.Path, "@"+m.Module.Version, "-buildvcs=false" // away from any module
+	if m.Module.Sum == "" {
+		from, prefix, suffix = m.Checkout, ".", ""
+		if m.Module.Version != develVersion {
+			vcs = "-buildvcs=true"
+		}
 	}
-	if runtime.GOOS == goos && runtime.GOARCH == arch {
-		return filepath.Join(dir, "bin", name), nil
+	args := append([]string{"install", "-v", vcs}, flags...)
+	bin := filepath.Join(dir, "bin")
+	if runtime.GOOS != goos || runtime.GOARCH != arch {
+		bin = filepath.Join(bin, goos+"_"+arch)
 	}
-	return filepath.Join(dir, "bin", goos+"_"+arch, name), nil
+	for _, name := range names {
+		args = append(args, prefix+"/cmd/"+name+suffix)
+		files = append(files, filepath.Join(bin, name))
+	}
+	_, err = run(ctx, from, goTool, env, m.Compiled, args...)
+	return files, err
 }
 
 func syncFile(path string) error {
@@ -147,7 +190,7 @@ func cCompiler(name, arch string) (string, error) {
 // it, and nothing else that changes a program.
 func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error) {
 	names := []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE"}
-	out, err := run(ctx, goTool, os.Environ(), append([]string{"env", "-json"}, names...)...)
+	out, err := run(ctx, os.TempDir(), goTool, os.Environ(), nil, append([]string{"env", "-json"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +199,8 @@ func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error
 		return nil, fmt.Errorf("read what go env says: %w", err)
 	}
 	env := append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "GO111MODULE=on", "GOBIN=", "GOAMD64=v1", "GOARM64=v8.0",
-		"GOEXPERIMENT=", "GOFIPS140=off", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_CPPFLAGS=", "CGO_LDFLAGS=")
+		"GOEXPERIMENT=", "GOFIPS140=off", "GOGC=400", // the compiler's: it takes a third less time
+		"CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_CPPFLAGS=", "CGO_LDFLAGS=")
 	if v := runtime.Version(); strings.HasPrefix(v, "go") && !strings.Contains(v, " ") {
 		env = append(env, "GOTOOLCHAIN="+v) // that of driver-build: another compiler makes other programs
 	}
@@ -172,17 +216,43 @@ func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error
 // maxSaid bounds what of a tool's messages an error repeats.
 const maxSaid = 4 << 10
 
-func run(ctx context.Context, tool string, env []string, args ...string) ([]byte, error) {
+// messages are those of the Go tool, without the packages that -v names, each on a line, when they are compiled.
+type messages struct {
+	compiled func()
+	line     []byte // not whole yet
+	text     bytes.Buffer
+}
+
+func (m *messages) Write(b []byte) (int, error) {
+	m.line = append(m.line, b...)
+	for {
+		line, rest, whole := bytes.Cut(m.line, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		switch {
+		case bytes.ContainsAny(line, " \t:"):
+			m.text.Write(m.line[:len(line)+1])
+		case m.compiled != nil:
+			m.compiled()
+		}
+		m.line = rest
+	}
+}
+
+// run runs the Go tool. What it says is part of an error.
+func run(ctx context.Context, dir, tool string, env []string, compiled func(), args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, tool, args...)
-	cmd.Env, cmd.Dir = env, os.TempDir() // away from any module
+	cmd.Env, cmd.Dir = env, dir
 	cmd.WaitDelay = 10 * time.Second
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	stderr := messages{compiled: compiled}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		said := strings.TrimSpace(stderr.String())
+		said := strings.TrimSpace(stderr.text.String() + string(stderr.line))
 		return nil, fmt.Errorf("go %s: %s", args[0], cmp.Or(said[max(0, len(said)-maxSaid):], err.Error()))
 	}
 	return stdout.Bytes(), nil

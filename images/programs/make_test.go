@@ -3,6 +3,7 @@ package programs
 import (
 	"archive/zip"
 	"context"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/version"
 )
 
 const (
@@ -98,6 +101,62 @@ func TestMake(t *testing.T) {
 	again := &Finder{Version: testVersion, Partial: true, Make: f.Make}
 	t.Setenv("PATH", t.TempDir())
 	require.Value(again.Find(t.Context(), "arm64"))(t) // without Go: from the cache
+}
+
+// TestMakeOfCheckout: driver-build of a checkout makes its programs of it, again if Git cannot tell what it holds, and
+// takes none of another commit.
+func TestMakeOfCheckout(t *testing.T) {
+	src := testfile.Tree(t, t.TempDir(), map[string]string{"go.mod": "module " + testModule + "\n\ngo 1.24\n"})
+	write := func(content string) {
+		for _, name := range []string{recipe.EntrypointName, recipe.EvictName, recipe.ProbeName} {
+			testfile.Tree(t, src, map[string]string{"cmd/" + name + "/main.go": "package main\n\nfunc main() { println(\"" + content + "\") }\n"})
+		}
+	}
+	write("one")
+	cache := t.TempDir()
+	find := func(module, own string) (string, int, error) {
+		made := 0
+		m := &Maker{Module: Module{testModule, module, ""}, Checkout: src, Cache: cache, Say: func(string) { made++ }}
+		f := &Finder{Version: own, Make: m}
+		var found []recipe.Binary
+		var err error
+		for range 2 {
+			if found, err = f.Find(t.Context(), runtime.GOARCH); err != nil {
+				return "", made, err
+			}
+		}
+		return found[0].SHA256, made, nil
+	}
+	first, made, err := find(develVersion, version.Development)
+	require.NoError(t, err)
+	assert.Equal(t, 3, made)
+	write("two")
+	second, made, err := find(develVersion, version.Development)
+	require.NoError(t, err)
+	assert.Equal(t, 3, made)
+	assert.Equal(t, true, first != second)
+
+	commit := func() *debug.BuildInfo {
+		for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "-m", "x"}} {
+			out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", src}, args...)...).CombinedOutput()
+			require.NoErrorf(t, err, "%s", out)
+		}
+		build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=true", "-o", filepath.Join(cache, "p"), "./cmd/"+recipe.EntrypointName)
+		build.Dir = src
+		require.NoError(t, build.Run())
+		return require.Value(buildinfo.ReadFile(filepath.Join(cache, "p")))(t)
+	}
+	info := commit()
+	for _, want := range []int{3, 0} { // the second finds those of the first
+		_, made, err = find(info.Main.Version, version.Of(info))
+		require.NoError(t, err)
+		assert.Equal(t, want, made)
+	}
+	write("three")
+	commit()
+	require.NoError(t, os.RemoveAll(filepath.Join(cache, "programs")))
+	_, _, err = find(info.Main.Version, version.Of(info))
+	assert.ErrorContains(t, err, "of "+src, "driver-build of "+version.Of(info)+": make both of one commit")
 }
 
 // TestMakeRefuses: driver-build never takes other content, and says what is missing.

@@ -41,6 +41,7 @@ type Finder struct {
 	Make *Maker
 
 	making sync.Mutex
+	made   sync.Map // names of files that were made by this process
 	hashed sync.Map // fileState: its digest
 }
 
@@ -59,7 +60,7 @@ func (f *Finder) Find(ctx context.Context, arch string) ([]recipe.Binary, error)
 	}
 	reading.Wait()
 	if errs[0] != nil {
-		return nil, fmt.Errorf("the entrypoint for %s: %w (%s, or give --entrypoint FILE)", arch, errs[0], f.remedy())
+		return nil, fmt.Errorf("the entrypoint for %s: %w (%sgive --entrypoint FILE)", arch, errs[0], f.remedy())
 	}
 	found := all[:1]
 	for i, p := range optional {
@@ -69,18 +70,21 @@ func (f *Finder) Find(ctx context.Context, arch string) ([]recipe.Binary, error)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !f.Partial:
-			return nil, fmt.Errorf("%s for %s: %w (%s, or give --allow-missing-programs: without it, %s)", p.Name, arch, err, f.remedy(), p.Without)
+			return nil, fmt.Errorf("%s for %s: %w (%sgive --allow-missing-programs: without it, %s)", p.Name, arch, err, f.remedy(), p.Without)
 		}
 	}
 	return found, nil
 }
 
-// remedy says how the programs come beside driver-build.
+// remedy says how the programs come beside driver-build. What makes them of a checkout says itself what it lacks.
 func (f *Finder) remedy() string {
-	if f.Make == nil || f.Make.Module.Sum == "" {
-		return "run make build"
+	switch {
+	case !f.Make.able():
+		return "run make build in its checkout, which makes bin/driver-build and its programs, or "
+	case f.Make.Module.Sum == "":
+		return ""
 	}
-	return "install driver-build " + f.Version + " from its archive or package, which have all programs"
+	return "install driver-build " + f.Version + " from its archive or package, which have all programs, or "
 }
 
 func (f *Finder) entrypoint(ctx context.Context, arch string) (recipe.Binary, error) {
@@ -99,9 +103,9 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 	switch {
 	case ok:
 		return bin, nil
-	case f.Make == nil || f.Make.Module.Sum == "":
+	case !f.Make.able():
 		if len(wrong) == 0 {
-			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.dirs(), ", ")))
+			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.Dirs, ", ")))
 		}
 		return recipe.Binary{}, errors.Join(wrong...)
 	case f.Present:
@@ -119,20 +123,17 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 	if err != nil {
 		return recipe.Binary{}, errors.Join(append(wrong, err)...)
 	}
+	f.made.Store(FileName(name, arch), true)
 	return f.check(name, file, arch)
-}
-
-// dirs are the folders to look in, with that of programs that were made.
-func (f *Finder) dirs() []string {
-	if f.Make == nil {
-		return f.Dirs
-	}
-	return append(f.Dirs[:len(f.Dirs):len(f.Dirs)], f.Make.folder())
 }
 
 // present takes a program from the first folder that has the right one, or says what is wrong with others.
 func (f *Finder) present(name, arch string) (found recipe.Binary, wrong []error, ok bool) {
-	for _, dir := range f.dirs() {
+	dirs := f.Dirs
+	if _, made := f.made.Load(FileName(name, arch)); made || f.Make.able() && f.Make.keeps() {
+		dirs = append(dirs[:len(dirs):len(dirs)], f.Make.folder())
+	}
+	for _, dir := range dirs {
 		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
 		if err == nil {
 			return bin, nil, true
@@ -163,7 +164,7 @@ func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
 	case goarch != arch:
 		return recipe.Binary{}, fmt.Errorf("%s is a program for %s", path, goarch)
 	case v != f.Version:
-		return recipe.Binary{}, fmt.Errorf("%s is of version %s, driver-build of %s", path, v, f.Version)
+		return recipe.Binary{}, fmt.Errorf("%s is of version %s, driver-build of %s: make both of one commit", path, v, f.Version)
 	case f.Make != nil && f.Make.Module.Sum != "" && info.Main.Sum != f.Make.Module.Sum:
 		return recipe.Binary{}, fmt.Errorf("%s was made of other content of version %s than driver-build: %s, not %s", path, v, info.Main.Sum, f.Make.Module.Sum)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -108,8 +109,24 @@ func (a *App) programs(ctx context.Context, f *programs.Finder) batch.Programs {
 	f.Make = &programs.Maker{Cache: cache, Offline: a.Offline, Say: func(text string) { a.Notes(text) }}
 	if bi, ok := debug.ReadBuildInfo(); ok {
 		f.Make.Module = programs.Module{Path: bi.Main.Path, Version: bi.Main.Version, Sum: bi.Main.Sum}
+		if strings.HasSuffix(bi.Path, "/cmd/driver-build") { // not a test of it
+			f.Make.Checkout = checkout(bi.Main.Path)
+		}
 	}
 	return func(arch string) ([]recipe.Binary, error) { return f.Find(ctx, arch) }
+}
+
+// checkout is the folder of the sources that this program was compiled of, "" if they are not there any more: as
+// the compiler wrote it into the program or, with -trimpath, the folder of bin/driver-build.
+func checkout(module string) string {
+	_, file, _, _ := runtime.Caller(0)
+	for _, dir := range []string{filepath.Join(file, "../../../.."), filepath.Dir(programDir())} {
+		goMod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && filepath.IsAbs(dir) && strings.HasPrefix(string(goMod), "module "+module+"\n") {
+			return dir
+		}
+	}
+	return ""
 }
 
 // programDir is the folder of this program, where the programs for images are too.
