@@ -32,7 +32,7 @@ func singles(keys []string) (all [][]string) {
 // and the series of the kernel, which changes with the system. The whole version of the kernel is no key: its
 // next update would take the driver from the nodes. (A pool of precompiled images has it anyway.)
 var keysThatDiffer = slices.Concat(ofGPU[:3], [][]string{byDevice}, ofGPU[3:],
-	singles([]string{"nvidia.com/gpu.deploy.driver", "cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}),
+	singles([]string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}),
 	singles(groups), singles([]string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}),
 	singles([]string{"nvidia.com/gpu.family", "nvidia.com/gpu.product", nodes.LabelKernelMajor}), [][]string{{nodes.LabelKernelMajor, nodes.LabelKernelMinor}},
 )

@@ -56,6 +56,10 @@ func TestTold(t *testing.T) {
 			[]string{ubuntuNode("t4-1", "1eb8", product+"Tesla-T4"), ubuntuNode("t4-2", "1eb8"), ubuntuNode("k80", "102d")},
 			map[string]string{"t4-1": "ubuntu2204", "t4-2": "ubuntu2204", "k80": "ubuntu2204-r470"}, "",
 		},
+		"beside a driver of the host's": {
+			[]string{ubuntuNode("t4-1", "1eb8"), ubuntuNode("t4-2", "1eb8", "nvidia.com/gpu.deploy.driver=pre-installed")},
+			map[string]string{"t4-1": "ubuntu2204", "t4-2": fleet.HostDriver}, "its system has a driver already",
+		},
 		"one lacks the label": {
 			[]string{ubuntuNode("t4-1", product+"Tesla-T4"), ubuntuNode("t4-2", product+"Tesla-T4"), ubuntuNode("k80", "102d")},
 			map[string]string{"t4-1": "ubuntu2204", "t4-2": "ubuntu2204", "k80": "ubuntu2204-r470"}, "",
@@ -101,7 +105,7 @@ func TestTold(t *testing.T) {
 				assert.Containsf(t, w.Reason, c.text, "the reason of %v", w.Nodes)
 			}
 			assert.Same(t, c.want, got)
-			assert.Equalf(t, len(p.Without) == 0, p.CheckServed(nil) == nil, "every node is served")
+			assert.Equalf(t, len(p.Unserved()) == 0, p.CheckServed(nil) == nil, "every node is served")
 		})
 	}
 }

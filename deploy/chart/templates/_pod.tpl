@@ -135,13 +135,14 @@ readinessProbe:
 {{- define "nvidia-driver.affinity" -}}
 {{- $affinity := deepCopy .Values.affinity -}}
 {{- if not $affinity.nodeAffinity -}}
-  {{- /* The GPU Operator's label for nodes whose GPUs virtual machines get. */ -}}
+  {{- /* The GPU Operator's labels for nodes whose GPUs virtual machines get, and whose system has a driver. */ -}}
   {{- $containers := dict "key" "nvidia.com/gpu.workload.config" "operator" "NotIn" "values" (list "vm-passthrough" "vm-vgpu") -}}
-  {{- $terms := list (dict "matchExpressions" (list $containers)) -}}
+  {{- $without := dict "key" "nvidia.com/gpu.deploy.driver" "operator" "NotIn" "values" (list "pre-installed") -}}
+  {{- $terms := list (dict "matchExpressions" (list $containers $without)) -}}
   {{- if .Values.nfd.enabled -}}
     {{- $terms = list -}}
     {{- range $label := list "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "nvidia.com/gpu.present" -}}
-      {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")) $containers)) -}}
+      {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $label "operator" "In" "values" (list "true")) $containers $without)) -}}
     {{- end -}}
   {{- end -}}
   {{- $_ := set $affinity "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) -}}

@@ -76,9 +76,15 @@ const labelWorkload = "nvidia.com/gpu.workload.config"
 // forMachines are its values for virtual machines. The chart's pods stay off such nodes.
 var forMachines = []string{"vm-passthrough", "vm-vgpu"}
 
+// hostDriver reports whether the system of a node has a driver, as a label of the GPU Operator says. The chart's
+// pods stay off such nodes: no selector could leave them out.
+func hostDriver(labels map[string]string) bool {
+	return labels["nvidia.com/gpu.deploy.driver"] == "pre-installed"
+}
+
 // ByChart reports whether the chart's affinity chooses a node; discovery is its value nfd.enabled.
 func ByChart(labels map[string]string, discovery bool) bool {
-	return (!discovery || HasChartLabel(labels)) && !slices.Contains(forMachines, labels[labelWorkload])
+	return (!discovery || HasChartLabel(labels)) && !slices.Contains(forMachines, labels[labelWorkload]) && !hostDriver(labels)
 }
 
 // Driver returns the version of the driver that serves the node, as the driver's own labels say, or those of
@@ -94,7 +100,7 @@ var vgpuProduct = regexp.MustCompile(`-[0-9]+[ABCQ]$`)
 func gpusOf(labels map[string]string, capacity jsontext.Value) GPUs {
 	g := GPUs{
 		Product: labels["nvidia.com/gpu.product"], Branch: labels["nvidia.com/driver.branch"], Modules: labels["nvidia.com/driver.modules"],
-		HostDriver: labels["nvidia.com/gpu.deploy.driver"] == "pre-installed",
+		HostDriver: hostDriver(labels),
 	}
 	g.VGPU = labels["nvidia.com/vgpu.present"] == "true" || vgpuProduct.MatchString(g.Product)
 	if kind := labels[labelWorkload]; slices.Contains(forMachines, kind) {
