@@ -7,11 +7,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"testing"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -107,55 +104,6 @@ http: {addr: %[3]s, tls: {certificate: %[1]s/server.pem, key: %[1]s/server-key.p
 		}
 		if time.Now().After(deadline) {
 			s.t.Fatalf("docker-registry does not listen on %s: %v", s.hosts[name], err)
-		}
-	}
-}
-
-// rows returns a matrix with only these systems and drivers, for amd64, and with a mirror of
-// Docker's registry.
-func rows(text, mirror string, systems, drivers []string) (string, error) {
-	var matrix map[string]any
-	if err := yaml.Unmarshal([]byte(text), &matrix); err != nil {
-		return "", err
-	}
-	without(matrix, keep(matrix, "systems", "id", systems))
-	keep(matrix, "drivers", "version", drivers)
-	matrix["defaults"] = map[string]any{"mirrors": map[string]any{"docker.io": []string{mirror}}}
-	out, err := yaml.Marshal(matrix)
-	return string(out), err
-}
-
-// keep removes the other rows of a list, and returns their keys.
-func keep(matrix map[string]any, list, key string, wanted []string) (removed []string) {
-	var some []any
-	for _, row := range matrix[list].([]any) { //nolint:errcheck // a panic says enough
-		name := fmt.Sprint(row.(map[string]any)[key]) //nolint:errcheck // as above
-		if slices.Contains(wanted, name) {
-			if list == "systems" {
-				row.(map[string]any)["archs"] = []string{"amd64"} //nolint:errcheck // as above
-			}
-			some = append(some, row)
-		} else {
-			removed = append(removed, name)
-		}
-	}
-	matrix[list] = some
-	return removed
-}
-
-// without removes these keys from all maps.
-func without(value any, keys []string) {
-	switch v := value.(type) {
-	case map[string]any:
-		for _, k := range keys {
-			delete(v, k)
-		}
-		for _, inside := range v {
-			without(inside, keys)
-		}
-	case []any:
-		for _, inside := range v {
-			without(inside, keys)
 		}
 	}
 }
