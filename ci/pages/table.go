@@ -20,9 +20,9 @@ var Elsewhere = map[string]map[string]string{
 		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
 	},
 	"precompiled-secure-boot": {
-		`mkdir -p "$state" "$driver/host/usr" "$driver/var/lib/nvidia-driver"`:                                                       "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
-		`chroot "$driver" nvidia-driver bake --into /var/lib/nvidia-driver --kernel 6.1.0-56-amd64 --kernel-module-type proprietary`: "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
-		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                 "needs firmware: Test21MOK",
+		`mkdir -p "$state" "$driver/host/usr" "$driver/var/lib/nvidia-driver"`:                                                           "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
+		`chroot "$driver" nvidia-driver bake --into /var/lib/nvidia-driver --kernel 5.15.0-164-generic --kernel-module-type proprietary`: "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",
+		"mokutil --import /var/lib/nvidia-driver/module-signing.der":                                                                     "needs firmware: Test21MOK",
 	},
 	"subscriptions": {
 		"helm upgrade --install nvidia-driver deploy/chart -n nvidia-driver --reuse-values --set subscription.fromNode=false,subscription.slesSecret=sles-subscription":                      "needs an image of SLES: TestGolden",
@@ -30,14 +30,14 @@ var Elsewhere = map[string]map[string]string{
 		"cd /etc/pki/entitlement && key=$(ls *-key.pem | head -n 1)": "needs a subscription",
 		`kubectl -n nvidia-driver create secret generic rhel-subscription --from-file="$key" --from-file="${key%-key.pem}.pem" --from-file=redhat.repo=/etc/yum.repos.d/redhat.repo --from-file=redhat-uep.pem=/etc/rhsm/ca/redhat-uep.pem`: "needs a subscription: TestGolden has the pods with such a secret",
 		"sudo install -D -m 0644 /etc/yum.repos.d/redhat.repo /run/secrets/redhat.repo":                                                         "needs a subscription; TestSubscription has the same files",
-		"driver-build kernels --os rhel9 --driver 550.163.01":                                                                                   "needs a subscription; TestSubscription has a server that asks for its certificate",
-		"driver-build --os rhel9 --driver 550.163.01 --kernel latest --push --repository registry.example.com/gpu/driver":                       "needs a subscription; TestSubscription has a server that asks for its certificate",
-		"driver-build --os rhel9 --driver 550.163.01 --kernel 5.14.0-427.13.1.el9_4.x86_64 --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has the same repository and kernel",
+		"driver-build kernels --os rhel9 --driver 580.178.04":                                                                                   "needs a subscription; TestSubscription has a server that asks for its certificate",
+		"driver-build --os rhel9 --driver 580.178.04 --kernel latest --push --repository registry.example.com/gpu/driver":                       "needs a subscription; TestSubscription has a server that asks for its certificate",
+		"driver-build --os rhel9 --driver 580.178.04 --kernel 5.14.0-427.13.1.el9_4.x86_64 --push --repository registry.example.com/gpu/driver": "needs a subscription; TestSubscription has the same repository and kernel",
 		"dnf reposync --releasever 9.4 --repoid rhel-9-for-x86_64-appstream-eus-rpms --download-metadata --download-path mirror/9.4":            "needs a subscription; TestReleaseVersions has such a mirror",
 	},
 	"moving": {
 		"helm template nvidia-driver deploy/chart --set image.repository=example.com/driver,driver.useOpenKernelModules=true,toolkit.enabled=true":                                                "fails on purpose: TestForeignNames",
-		"helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=535.261.03": "needs NVIDIA's repository of charts: Test06Operator has the operator's DaemonSet with our image",
+		"helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set driver.repository=registry.example.com/gpu --set driver.image=driver --set driver.version=580.178.04": "needs NVIDIA's repository of charts: Test06Operator has the operator's DaemonSet with our image",
 	},
 	"upgrades": {
 		"kubectl -n nvidia-driver exec POD -- nvidia-driver status": "needs a kubelet: Test03Upgrade",
@@ -73,7 +73,7 @@ var Elsewhere = map[string]map[string]string{
 		"for h in $(cat hosts); do": "needs hosts: TestHosts has their answers",
 	},
 	"builders": {
-		`driver-build --os debian12 --driver 535.261.03 --kernel latest --builder "kube-pod://buildkitd-0?namespace=driver-build" --output oci:dist`: "needs a pod with BuildKit: TestPrecompiled compiles so through a stand-in of kubectl, TestRealPod has the behaviour",
+		`driver-build --os ubuntu22.04 --driver 580.178.04 --kernel latest --builder "kube-pod://buildkitd-0?namespace=driver-build" --output oci:dist`: "needs a pod with BuildKit: TestPrecompiled compiles so through a stand-in of kubectl, TestRealPod has the behaviour",
 		"driver-build login registry.example.com -u USER": "first-cluster has login",
 		`kubectl -n driver-build create secret generic registry --type kubernetes.io/dockerconfigjson --from-file .dockerconfigjson="$HOME/.docker/config.json"`: "needs the file that login wrote",
 		"kubectl -n driver-build wait --for=condition=Complete job/driver-build --timeout=2h":                                                                    "needs a kubelet",
@@ -89,14 +89,16 @@ type pair struct{ from, to string }
 var substitutions = []pair{
 	// The test has no terminal to ask for the password.
 	{"login registry.example.com -u USER", "login $ORIGIN -u builder --password-stdin <password"},
-	// Drivers that Debian has: NVIDIA's archives cannot be reached from where the tests run.
-	{"--os ubuntu22.04 --driver 550.163.01", "--os debian12 --driver 470.256.02"},
-	{"550.163.01", "470.256.02"},
+	// A system and drivers that Debian has: NVIDIA's archives cannot be reached from where the tests run.
+	{"ubuntu22.04", "debian12"},
+	{"--os ubuntu24.04 --driver 580.178.04", "--os debian12 --driver 470.256.02"},
+	{"580.178.04", "535.261.03"},
+	{"595.91.07", "470.256.02"},
 	{"registry.example.com", "$ORIGIN"},
 	{"registry.site", "$SITE"},
 	// The two newest kernels that the repository has.
-	{"6.1.0-55-amd64", "$OLDER_KERNEL"},
-	{"6.1.0-56-amd64", "$KERNEL"},
+	{"5.15.0-163-generic", "$OLDER_KERNEL"},
+	{"5.15.0-164-generic", "$KERNEL"},
 	// A pod of a user of the node.
 	{"kubectl delete pod POD", "kubectl delete pod train-0"},
 	{" NODE ", " node-1 "},

@@ -38,7 +38,7 @@ func newCheckCmd(a *session.App) *cobra.Command {
 	var o checkFlags
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: session.NoArgs,
-		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os debian12 -o json",
+		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os ubuntu22.04 -o json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()

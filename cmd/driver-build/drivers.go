@@ -78,7 +78,7 @@ func newDriversCmd(a *session.App) *cobra.Command {
 func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	for _, name := range o.branches {
 		if !branchName.MatchString(name) {
-			return session.Usagef("branch %q: give a name such as R535, or a version such as 535.261.03", name)
+			return session.Usagef("branch %q: give a name such as R535, or a version such as 580.178.04", name)
 		}
 	}
 	m, err := o.selection.Load()

@@ -25,8 +25,8 @@ func newFetchCmd(a *session.App) *cobra.Command {
 		Use: "fetch --os SYSTEM --driver VERSION", Short: "Download everything that targets need into the cache", Args: session.NoArgs,
 		Long: "Download base images, packages and drivers of targets into the cache and verify them, so that a build can follow with\n" +
 			"--offline. Prints one line a file: sha256:DIGEST, the path in the cache and the address it came from.",
-		Example: "  driver-build fetch --os debian12 --driver 535.261.03 --cache /media/cache\n" +
-			"  driver-build fetch --os debian12 --driver 535.261.03 --kernel latest --only base",
+		Example: "  driver-build fetch --os ubuntu22.04 --driver 580.178.04 --cache /media/cache\n" +
+			"  driver-build fetch --os ubuntu22.04 --driver 580.178.04 --kernel latest --only base",
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()

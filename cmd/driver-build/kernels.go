@@ -36,12 +36,12 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 			"otherwise: it is what --kernel latest means.\n\n" +
 			"With --from, list the kernels that images have headers and a compiler of, for --kernel-from. DEFAULT marks those that\n" +
 			"the image names as its own; package of the JSON is the folder with the headers.",
-		Example: "  driver-build kernels --os debian12\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +
-			"  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 535.261.03 --repository registry.example.com/gpu/driver",
+		Example: "  driver-build kernels --os ubuntu22.04\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +
+			"  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 580.178.04 --repository registry.example.com/gpu/driver",
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.selection.Systems, "os", nil, "operating system, such as debian12 (repeatable)")
+	f.StringSliceVar(&o.selection.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
 	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
 	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
 	o.selection.AddMatrix(f)

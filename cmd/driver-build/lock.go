@@ -24,8 +24,8 @@ has is dropped. With --update everything selected is resolved again, or, where T
 Without --os and --driver the whole matrix is meant.`
 
 const lockExample = `  driver-build lock
-  driver-build lock --os debian12 --driver 535.261.03 --kernel latest
-  driver-build lock --update 535.261.03-debian12
+  driver-build lock --os ubuntu22.04 --driver 580.178.04 --kernel latest
+  driver-build lock --update 580.178.04-ubuntu22.04
   driver-build lock --check            # in CI: exit code 3 and the difference when the lock is not complete
   driver-build lock --check --update   # the same when there is anything newer`
 

@@ -45,7 +45,7 @@ func newPlanCmd(a *session.App) *cobra.Command {
 	var o planFlags
 	cmd := &cobra.Command{
 		Use: "plan", Short: "List the images that need building, as a CI matrix", Long: planLong, Args: session.NoArgs,
-		Example: "  driver-build plan --repository registry.example.com/gpu/driver\n  driver-build plan --os debian12 --kernel latest --format github",
+		Example: "  driver-build plan --repository registry.example.com/gpu/driver\n  driver-build plan --os ubuntu22.04 --kernel latest --format github",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()

@@ -41,7 +41,7 @@ func newReportCmd(a *session.App) *cobra.Command {
 	var o reportFlags
 	cmd := &cobra.Command{
 		Use: "report --html FILE", Short: "Write a page that shows what is built of the matrix", Long: reportLong, Args: session.NoArgs,
-		Example: "  driver-build report --html index.html --repository registry.example.com/gpu/driver\n  driver-build report --html - --os debian12 > debian12.html",
+		Example: "  driver-build report --html index.html --repository registry.example.com/gpu/driver\n  driver-build report --html - --os ubuntu22.04 > ubuntu22.04.html",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
 	f := cmd.Flags()

@@ -25,9 +25,9 @@ Results go to stdout, one reference@sha256:... a line; everything else goes to s
 Exit codes: 0 done, 1 unexpected, 2 bad flags or matrix, 3 some targets failed or a check found fault, 4 network or registry,
 5 checksum or signature mismatch or unfit image, 6 a step failed, 130 interrupted, 143 terminated.`
 
-const rootExample = `  driver-build --os debian12 --driver 535.261.03 --output oci:dist
+const rootExample = `  driver-build --os ubuntu22.04 --driver 580.178.04 --output oci:dist
   driver-build --os ubuntu16.04 --driver 418.87.01 --push --repository registry.example.com/gpu/driver
-  driver-build --os debian12 --driver 535.261.03 --arch amd64 --arch arm64 --dry-run`
+  driver-build --os ubuntu22.04 --driver 580.178.04 --arch amd64 --arch arm64 --dry-run`
 
 func newRootCmd(a *session.App) *cobra.Command {
 	var o buildFlags

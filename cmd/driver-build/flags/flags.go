@@ -26,8 +26,8 @@ type Selection struct {
 
 // AddTo declares the flags.
 func (s *Selection) AddTo(f *pflag.FlagSet) {
-	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu16.04 (repeatable)")
-	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 418.87.01 (repeatable)")
+	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
+	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 580.178.04 (repeatable)")
 	f.StringSliceVar(&s.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
 	f.StringSliceVar(&s.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
 	f.BoolVar(&s.All, "all", false, "every pair of the matrix that works")

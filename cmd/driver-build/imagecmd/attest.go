@@ -35,7 +35,7 @@ With a key elsewhere:     driver-build attest IMAGE --sbom SBOM.json --export DI
 
 Without a key, --sbom alone attaches the document as a referrer, which anyone could have written.`
 
-const attestExample = `  driver-build attest registry.example.com/gpu/driver:535.261.03-debian12 --image-key image.key --vex driver.openvex.json
+const attestExample = `  driver-build attest registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key --vex driver.openvex.json
   driver-build sbom oci:dist | driver-build attest oci:dist --repository registry.example.com/gpu/driver --image-key image.key --sbom -`
 
 // attestFlags are the flags of the command attest.

@@ -33,7 +33,7 @@ func newInspect(a *session.App) *cobra.Command {
 		Long: "Show what the manifest, config and labels of an image say: driver, system, kernels, base, layers. No layer is read, and from a\n" +
 			"registry none is pulled. With --deep, all layers are read, for any driver image: libraries, programs, firmware, packages, the\n" +
 			"modules in it and who signed them.\n" + imageArgument,
-		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:535.261.03-debian12 --arch arm64 --deep -o json",
+		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
 				return err

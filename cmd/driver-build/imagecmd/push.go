@@ -21,7 +21,7 @@ the registry lacks is sent, an upload that breaks off goes on where it was, and 
 To REGISTRY/PATH without a tag, images keep their tags: oci:DIR:TAG its TAG, oci:DIR all that the layout has.`
 
 const pushExample = `  driver-build push oci:dist registry.example.com/gpu/driver
-  driver-build push oci-archive:driver.tar registry.example.com/gpu/driver:535 --tag stable`
+  driver-build push oci-archive:driver.tar registry.example.com/gpu/driver:580 --tag stable`
 
 func newPush(a *session.App) *cobra.Command {
 	var tags, mountFrom []string

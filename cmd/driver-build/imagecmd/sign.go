@@ -70,7 +70,7 @@ func newSign(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ExactArgs(1),
 		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem --output oci:signed\n" +
-			"  driver-build sign registry.example.com/gpu/driver:535.261.03-debian12 --image-key image.key",
+			"  driver-build sign registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
 	}
 	o.addTo(cmd.Flags())

@@ -41,8 +41,8 @@ func newVerify(a *session.App) *cobra.Command {
 			"and what differs is printed. Without --key, anyone can have written that provenance.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
 		Example: "  driver-build verify oci:dist:535.261.03-debian12\n" +
-			"  driver-build verify registry.example.com/gpu/driver:535.261.03-debian12 --key image.pub\n" +
-			"  driver-build verify oci-archive:driver.tar --deep --kernel 6.1.0-56-amd64",
+			"  driver-build verify registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --key image.pub\n" +
+			"  driver-build verify oci-archive:driver.tar --deep --kernel 5.15.0-164-generic",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("arch") {
 				o.rebuild.arch = o.arch

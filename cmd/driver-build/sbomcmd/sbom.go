@@ -25,7 +25,7 @@ func New(a *session.App) *cobra.Command {
 			"origins are NOASSERTION. Of an index, the document has all architectures.\n" +
 			"IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE.",
 		Example: "  driver-build sbom oci:dist > driver.spdx.json\n" +
-			"  driver-build sbom registry.example.com/gpu/driver:535.261.03-debian12 --arch amd64 -o cyclonedx",
+			"  driver-build sbom registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(cmd.Context(), a, oci.Named(args[0]), arch, format)
 		},
