@@ -28,9 +28,9 @@ var walkScript string
 
 // seen is what walk.js sends.
 type seen struct {
-	Pages        []page
-	Hits, Misses []string // addresses that a search found
-	Error        string
+	Pages              []page
+	Hits, Misses, CUDA []string // addresses that a search found
+	Error              string
 }
 
 type page struct {
@@ -153,6 +153,9 @@ func check(t *testing.T, base string, s seen, width int, dark bool) {
 	}
 	if !strings.Contains(strings.Join(s.Hits, " "), "/docs/moving.html") || len(s.Misses) > 0 {
 		t.Errorf("the search found %q and, for a word that no page has, %q", s.Hits, s.Misses)
+	}
+	if len(s.CUDA) == 0 || !strings.Contains(s.CUDA[0], "/docs/cuda.html") {
+		t.Errorf("the search for CUDA 12.8 found %.300q first", s.CUDA)
 	}
 }
 

@@ -174,21 +174,6 @@ done
 	}
 }
 
-// TestCompletionFromCache: images that the cache knows are offered by their names; broken records are not.
-func TestCompletionFromCache(t *testing.T) {
-	t.Parallel()
-	cache := t.TempDir()
-	require.NoError(t, os.Mkdir(cache+"/tags", 0o700))
-	for name, text := range map[string]string{
-		"1": `{"name": "h.example/gpu/driver:535"}`, "2": `{"name": "h.example/base:1"}`, "3": "{", "4": `{"name": "h.example/` + strings.Repeat("x", 5000) + `"}`,
-	} {
-		require.NoError(t, os.WriteFile(cache+"/tags/"+name+".json", []byte(text), 0o600))
-	}
-	words, directive := offered(t, "inspect", "--cache", cache, "h.")
-	assert.Equal(t, "h.example/base:1 h.example/gpu/driver:535", strings.Join(words, " "))
-	assert.Equal(t, noSpace, directive)
-}
-
 // TestCompletionScripts: every shell asks the same command for its words.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
 // Package completion says what a shell offers behind the flags and commands of driver-build. It reads the
-// matrix, names of local files, and the names of images in the cache. It writes nothing and asks no server.
+// matrix and names of local files. It writes nothing and asks no server.
 package completion
 
 import (

@@ -53,7 +53,7 @@ var image = local("oci:", "oci-archive:", "docker-archive:")
 
 // arguments are the completions of what stands behind a command.
 var arguments = map[string]cobra.CompletionFunc{
-	"inspect": imageName, "verify": imageName, "sbom": imageName, "sign": imageName, "attest": imageName, "push": imageName,
+	"inspect": image, "verify": image, "sbom": image, "sign": image, "attest": image, "push": image,
 	"bundle create": image, "bundle verify": files, "bundle list": files, "bundle import": files,
 	"drivers": branches, "fleet": files, "gpus": gpus,
 }
