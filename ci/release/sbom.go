@@ -47,6 +47,9 @@ func addProgram(d *spdx.Document, seen map[string]bool, f program, s source) err
 	if err != nil {
 		return err
 	}
+	if info.Main.Sum != s.module.Sum {
+		return fmt.Errorf("it was made of other content of %s: %s, not %s; Go's module cache has a version of that name", s.module.Version, info.Main.Sum, s.module.Sum)
+	}
 	sum, err := digest(f.path)
 	if err != nil {
 		return err
