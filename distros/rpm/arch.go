@@ -14,10 +14,6 @@ var archs = map[string][]string{
 	"i686":      {"i686", "i586", "i486", "i386", "noarch"},
 }
 
-// CompatibleArchs returns the package architectures that run on arch, the best first; nil if arch is not
-// known.
-func CompatibleArchs(arch string) []string { return archs[arch] }
-
 // ranks orders the architectures of packages with one name and version; noarch ranks beside the best one.
 var ranks = []string{"x86_64_v2", "x86_64", "aarch64", "ppc64le", "s390x", "noarch", "i686", "i586", "i486", "i386"}
 

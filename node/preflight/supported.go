@@ -12,9 +12,6 @@ import (
 	"github.com/driver-container/driver-container/node/devices"
 )
 
-// SupportedPath is the path of the driver's own list of GPUs in an image.
-const SupportedPath = "/usr/share/nvidia-driver/supported-gpus.json"
-
 // Limits of the list: that of 535 has 330 kB and 2192 rows.
 const (
 	maxList = 16 << 20
