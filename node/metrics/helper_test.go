@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,15 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/daemons"
-	"github.com/driver-container/driver-container/node/metrics/exposition"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -73,13 +69,11 @@ func steady(st status.Snapshot) Source {
 // "name{label=value,...}" to value, without the namespace.
 func series(t *testing.T, c *collector) map[string]float64 {
 	t.Helper()
-	var page exposition.Page
-	c.collect(&page)
-	var text bytes.Buffer
-	require.NoError(t, page.Write(&text))
-	parser := expfmt.NewTextParser(model.UTF8Validation)
+	var p page
+	c.collect(&p)
+	families, _ := parse(t, &p)
 	all := map[string]float64{}
-	for _, f := range require.Value(parser.TextToMetricFamilies(&text))(t) {
+	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {

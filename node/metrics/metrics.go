@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/driver-container/driver-container/node/metrics/exposition"
 	"github.com/driver-container/driver-container/node/probe"
 	"github.com/driver-container/driver-container/node/status"
 )
@@ -48,17 +47,17 @@ type collector struct {
 	gpus    *gpus
 }
 
-func gauge(name, help string, labels ...string) exposition.Metric {
-	return exposition.Metric{Name: namespace + name, Help: help, Kind: exposition.Gauge, Labels: labels}
+func gauge(name, help string, labels ...string) metric {
+	return metric{namespace + name, help, "gauge", labels}
 }
 
-func counter(name, help string, labels ...string) exposition.Metric {
-	return exposition.Metric{Name: namespace + name, Help: help, Kind: exposition.Counter, Labels: labels}
+func counter(name, help string, labels ...string) metric {
+	return metric{namespace + name, help, "counter", labels}
 }
 
 // collect puts the metrics of the current status and of the last answer of the GPUs on a page.
-func (c *collector) collect(page *exposition.Page) {
-	out := sink{page}
+func (c *collector) collect(p *page) {
+	out := sink{p}
 	out.send(buildInfo, 1, c.version, runtime.Version())
 	st := c.source.Status()
 	out.status(st)
@@ -71,13 +70,13 @@ func (c *collector) collect(page *exposition.Page) {
 }
 
 // sink limits what comes from outside before it is on the page.
-type sink struct{ page *exposition.Page }
+type sink struct{ page *page }
 
-func (s sink) send(m exposition.Metric, value float64, labels ...string) {
+func (s sink) send(m metric, value float64, labels ...string) {
 	for i, l := range labels {
 		labels[i] = label(l)
 	}
-	s.page.Add(m, value, labels...)
+	s.page.add(m, value, labels...)
 }
 
 // label limits the length of a label's value; values come from the driver, the kernel or Kubernetes.

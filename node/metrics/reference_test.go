@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/reference"
-	"github.com/driver-container/driver-container/node/metrics/exposition"
 )
 
 // TestReference: the page has all metrics with their descriptions.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	parts := map[string]string{}
-	for part, all := range map[string][]exposition.Metric{
+	for part, all := range map[string][]metric{
 		"the driver":        {info, wantedInfo, state, waitsFor, ready, warnings, updated, started, lastFailed, buildInfo},
 		"starts":            {phaseSeconds, startSeconds, compiles, lookups},
 		"who is in the way": {holders, holderProcesses, blockedUnloads},
@@ -25,10 +24,10 @@ func TestReference(t *testing.T) {
 		table.WriteString("| metric | says | labels |\n|---|---|---|\n")
 		for _, m := range all {
 			labels := ""
-			if len(m.Labels) > 0 {
-				labels = "`" + strings.Join(m.Labels, "`, `") + "`"
+			if len(m.labels) > 0 {
+				labels = "`" + strings.Join(m.labels, "`, `") + "`"
 			}
-			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", strings.TrimPrefix(m.Name, namespace), strings.TrimSuffix(m.Help, "."), labels)
+			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", strings.TrimPrefix(m.name, namespace), strings.TrimSuffix(m.help, "."), labels)
 		}
 		parts[part] = table.String()
 	}

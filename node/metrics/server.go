@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
-
-	"github.com/driver-container/driver-container/node/metrics/exposition"
 )
 
 // Limits of the server: its process must not grow, and anybody in the cluster may call it.
@@ -44,8 +42,7 @@ func New(source Source, o Options) *Server {
 	return s
 }
 
-// scrapes returns the handler of /metrics; slots has room for the scrapes that are answered at a time. What
-// cannot be read in /proc is missing on the page.
+// scrapes returns the handler of /metrics; slots has room for the scrapes that are answered at a time.
 func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
 	var writers sync.Pool // of *gzip.Writer: each has 800 KB
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -57,13 +54,11 @@ func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
 			return
 		}
 		c.gpus.refresh(r.Context())
-		var page exposition.Page
-		c.collect(&page)
-		page.AddGo()
-		_ = page.AddProcess("/proc") // the rest of the page is worth more than an error
-		w.Header().Set("Content-Type", exposition.ContentType)
+		var p page
+		c.collect(&p)
+		w.Header().Set("Content-Type", contentType)
 		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			_ = page.Write(w) // an error means that the client has gone
+			_ = p.write(w) // an error means that the client has gone
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
@@ -72,7 +67,7 @@ func (c *collector) scrapes(slots chan struct{}) http.HandlerFunc {
 			packed = gzip.NewWriter(nil)
 		}
 		packed.Reset(w)
-		_ = errors.Join(page.Write(packed), packed.Close()) // the same
+		_ = errors.Join(p.write(packed), packed.Close()) // the same
 		writers.Put(packed)
 	}
 }
