@@ -18,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -114,11 +115,11 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return session.Usage(err)
 	}
+	var of *cuda.Release
 	if asked {
-		batch.JudgeBranches(m, rows, &release)
-	} else {
-		batch.JudgeBranches(m, rows, nil)
+		of = &release
 	}
+	batch.JudgeBranches(m, rows, o.advisories.Day, of)
 	if err := o.print(a, rows, asked); err != nil {
 		return err
 	}
@@ -237,15 +238,21 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage, asked boo
 
 // driverNote is a hint about a branch.
 func driverNote(r releases.Coverage) string {
+	var notes []string
+	for _, one := range r.Releases {
+		if one.Recommended != "" {
+			notes = append(notes, one.Version+" is "+one.Recommended)
+		}
+	}
 	switch {
 	case r.Lags && r.Addable == "":
-		return "lags behind: " + r.Newest + " is out, no checksum is known"
+		notes = append(notes, "lags behind: "+r.Newest+" is out, no checksum is known")
 	case r.Lags:
-		return "lags behind: " + r.Newest + " is out"
+		notes = append(notes, "lags behind: "+r.Newest+" is out")
 	case len(r.Matrix) > 0 && r.Ended:
-		return "has the last release"
+		notes = append(notes, "has the last release")
 	}
-	return ""
+	return strings.Join(notes, "; ")
 }
 
 func printReleases(a *session.App, rows []releases.Coverage, asked bool) error {
@@ -275,9 +282,12 @@ func printReleases(a *session.App, rows []releases.Coverage, asked bool) error {
 	return w.Flush()
 }
 
-// faults are what the matrix knows of a release.
+// faults are what is known of a release.
 func faults(r releases.ReleaseCoverage) string {
 	var all []string
+	if r.Recommended != "" {
+		all = append(all, r.Recommended)
+	}
 	for _, f := range r.Advisories {
 		all = append(all, f.Text(time.Time{}))
 	}

@@ -25,6 +25,8 @@ func newListCmd(a *session.App) *cobra.Command {
 		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.\n\n" +
 			"COMPONENTS are the driver's programs and libraries for NVSwitch and NVLink. One with a question mark is left out of images:\n" +
 			"NVIDIA has it, but no public source has its checksum. What is known of a driver (end of life, faults) is printed on stderr.\n\n" +
+			"A driver that is recommended for a system says so: the newest one for production that NVIDIA supports, and the newest with long-term\n" +
+			"support (LTS).\n\n" +
 			"With --cuda the column CUDA says how each driver runs that release: native, minor-version (with limits) or none.",
 		Example: "  driver-build list\n  driver-build list --os ubuntu22.04 --excluded\n  driver-build list --driver 580.178.04 -o json\n  driver-build list --cuda 12.8",
 		RunE: func(*cobra.Command, []string) error {
@@ -110,6 +112,9 @@ func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) e
 // note returns what the table says of a pair in words.
 func note(p batch.Pair) string {
 	var notes []string
+	if p.Recommended != "" {
+		notes = append(notes, p.Recommended)
+	}
 	if p.VGPU != "" {
 		notes = append(notes, "vGPU "+p.VGPU)
 	}

@@ -104,16 +104,31 @@ func (j *Judgement) Deny(kinds []string) error {
 	return &advisory.DeniedError{Found: found}
 }
 
-// JudgePairs adds to pairs what is known of their drivers on a day and, with a release of CUDA, how they run
-// it.
+// JudgePairs adds to pairs what is known of their drivers on a day, which of all drivers of their system are
+// recommended and, with a release of CUDA, how they run it.
 func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *cuda.Release) {
+	advice := map[string]advisory.Advice{}
+	for _, p := range pairs {
+		key := p.System + " " + p.Arch
+		if _, ok := advice[key]; ok {
+			continue
+		}
+		var drivers []matrix.Driver
+		targets, _ := m.Select(matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}}) // the names are the matrix's own
+		for _, t := range targets {
+			if r == nil || RunsCUDA(t.Driver, *r).Support != cuda.None {
+				drivers = append(drivers, t.Driver)
+			}
+		}
+		advice[key] = advisory.Recommend(drivers, day)
+	}
 	for _, d := range m.Drivers {
 		notes := advisory.Notes(d.Version, d.Advisories, day)
 		for i := range pairs {
 			if pairs[i].Driver != d.Version {
 				continue
 			}
-			pairs[i].Advisories = notes
+			pairs[i].Advisories, pairs[i].Recommended = notes, advice[pairs[i].System+" "+pairs[i].Arch].Mark(d.Version)
 			if r != nil {
 				answer := RunsCUDA(d, *r)
 				pairs[i].Runs = &answer
@@ -122,9 +137,10 @@ func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *cuda.Release) 
 	}
 }
 
-// JudgeBranches adds to branches what is known of their releases and, with a release of CUDA, how they run
-// it. A version that the matrix states counts.
-func JudgeBranches(m *matrix.Matrix, branches []releases.Coverage, r *cuda.Release) {
+// JudgeBranches adds to branches what is known of their releases on a day, which drivers of the matrix are
+// recommended and, with a release of CUDA, how they run it. A version that the matrix states counts.
+func JudgeBranches(m *matrix.Matrix, branches []releases.Coverage, day time.Time, r *cuda.Release) {
+	advice := advisory.Recommend(m.Drivers, day)
 	stated := map[string]string{}
 	for _, d := range m.Drivers {
 		stated[d.Version] = d.CUDA
@@ -140,6 +156,7 @@ func JudgeBranches(m *matrix.Matrix, branches []releases.Coverage, r *cuda.Relea
 		for k := range b.Releases {
 			one := &b.Releases[k]
 			v := cuda.Of(one.Version, stated[one.Version])
+			one.Recommended = advice.Mark(one.Version)
 			one.CUDA, one.RunsCUDA = v.String(), runs(one.Version, v)
 			one.Advisories = slices.DeleteFunc(m.AdvisoriesOf(one.Version), func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife })
 		}

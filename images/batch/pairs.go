@@ -30,6 +30,9 @@ type Pair struct {
 	// Patches are those of the kernel sources that the image gets, with the flavours that they are for:
 	// "open-pci-resize-resource (open)".
 	Patches  []string `json:"patches,omitempty" yaml:"patches,omitempty"`
+	// Recommended says why the driver is the one to take on its system: "recommended: LTS until 2028-06".
+	Recommended string `json:"recommended,omitempty" yaml:"recommended,omitempty"`
+
 	Excluded string   `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
 	Limits   []string `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
 

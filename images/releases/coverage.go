@@ -43,6 +43,9 @@ type ReleaseCoverage struct {
 	CUDA     string   `json:"cuda,omitempty"`     // the highest release that it runs natively
 	RunsCUDA string   `json:"runsCUDA,omitempty"` // how it runs the release of CUDA that was asked for
 
+	// Recommended says why the driver is the one to take: "recommended: LTS until 2028-06".
+	Recommended string `json:"recommended,omitempty"`
+
 	Advisories []driverinfo.Advisory `json:"advisories,omitempty"` // faults that the matrix knows of
 }
 
