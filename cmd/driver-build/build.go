@@ -128,7 +128,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := o.advisories.Check(); err != nil {
 		return err
 	}
-	m, b, err := o.selection.Batch(o.kernels.Specs)
+	m, b, err := o.selection.Batch(a, o.kernels.Specs)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if err := errors.Join(flags.CheckFormat(o.format), o.advisories.Check()); err != nil {
 		return err
 	}
-	m, err := o.selection.Load()
+	m, err := o.selection.Load(a)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
 			return session.Usagef("--arch: %w", err)
 		}
 	}
-	m, broken := o.selection.Load()
+	m, broken := o.selection.Load(a)
 	switch {
 	case broken != nil && o.selection.File != "":
 		return broken // a value of a flag, as in every command

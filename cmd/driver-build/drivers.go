@@ -82,7 +82,7 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 			return session.Usagef("branch %q: give a name such as R535, or a version such as 580.178.04", name)
 		}
 	}
-	m, err := o.selection.Load()
+	m, err := o.selection.Load(a)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -70,4 +73,46 @@ func TestDrivers(t *testing.T) {
 	assert.Contains(t, u.tool(t, "drivers R570 --releases none -o json").Stdout, `"over": true`)
 	u.Env["SOURCE_DATE_EPOCH"] = "x"
 	u.tool(t, "drivers --releases none").Want(t, 2, "SOURCE_DATE_EPOCH")
+}
+
+// TestOneRecommendation: list, drivers, gpus and fleet name the same driver, and the same one with long-term
+// support; --driver with a branch means its newest.
+func TestOneRecommendation(t *testing.T) {
+	t.Parallel()
+	node := filepath.Join(t.TempDir(), "node.json")
+	require.NoError(t, os.WriteFile(node, []byte(`{"kind": "List", "items": [{"metadata": {"name": "a", "labels": {"kubernetes.io/arch": "amd64",
+		"feature.node.kubernetes.io/system-os_release.ID": "ubuntu", "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04",
+		"feature.node.kubernetes.io/pci-0302_10de.present": "true", "feature.node.kubernetes.io/pci-0302_10de_1eb8.present": "true"}},
+		"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "5.15.0-122-generic", "osImage": "Ubuntu 22.04.5 LTS"}}}]}`), 0o600))
+	run := func(args ...string) commandtest.Result {
+		r := call(t.Context(), t, nil, args...)
+		r.Want(t, 0)
+		return r
+	}
+	gpu := commandtest.Items[gpulist.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]
+	want := []string{gpu.LongTerm, gpu.Driver}
+	var listed, known []string
+	for _, p := range commandtest.Items[batch.Pair](t, run("list", "--os", "ubuntu22.04", "--arch", "amd64", "-o", "json"), "list.schema.json") {
+		if p.Recommended != "" {
+			listed = append(listed, p.Driver)
+		}
+	}
+	for _, b := range commandtest.Items[releases.Coverage](t, run("drivers", "--releases", "none", "-o", "json"), "drivers.schema.json") {
+		for _, r := range b.Releases {
+			if r.Recommended != "" {
+				known = append([]string{r.Version}, known...) // the newest branch is first
+			}
+		}
+	}
+	assert.Samef(t, want, listed, "list and gpus")
+	assert.Samef(t, want, known, "drivers and gpus")
+	assert.Contains(t, run("fleet", node, "-o", "json").Stdout, `"driver": "`+gpu.Driver+`"`)
+
+	branch, _, _ := strings.Cut(gpu.LongTerm, ".")
+	for _, args := range [][]string{{"fleet", node}, {"list", "--os", "ubuntu22.04"}, {"plan", "--os", "ubuntu22.04"}, {"matrix", "init", "--os", "ubuntu22.04", "--output", t.TempDir()}} {
+		for _, name := range []string{branch, "R" + branch} {
+			r := call(t.Context(), t, nil, append(args, "--driver", name)...)
+			assert.Contains(t, r.Stderr, "note: --driver "+name+" means "+gpu.LongTerm+", the newest of its branch in the matrix")
+		}
+	}
 }

@@ -41,7 +41,7 @@ func newFetchCmd(a *session.App) *cobra.Command {
 }
 
 func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
-	m, b, err := o.selection.Batch(o.kernels.Specs)
+	m, b, err := o.selection.Batch(a, o.kernels.Specs)
 	if err != nil {
 		return err
 	}

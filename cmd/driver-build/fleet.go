@@ -48,7 +48,7 @@ func newFleetCmd(a *session.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version that may be chosen (repeatable; default every one of the matrix)")
+	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
 	f.StringSliceVar(&o.selection.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
 	o.selection.AddMatrix(f)
 	f.BoolVar(&o.precompiled, "precompiled", false, "images with the modules of one kernel, and a pool for each kernel")
@@ -73,7 +73,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if !slices.Contains([]string{"table", "json", "github", "gitlab", "values"}, o.format) {
 		return session.Usagef("--format %q is not known: use table, json, github, gitlab or values", o.format)
 	}
-	m, err := o.selection.Load()
+	m, err := o.selection.Load(a)
 	if err != nil {
 		return err
 	}

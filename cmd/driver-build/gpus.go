@@ -31,7 +31,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build gpus\n  driver-build gpus 10de:1eb8 \"Tesla K80\" -o json\n" +
 			"  driver-build gpus --node-feature-rules | kubectl apply -f -",
 		RunE: func(_ *cobra.Command, args []string) error {
-			m, err := s.Load()
+			m, err := s.Load(a)
 			if err != nil {
 				return err
 			}

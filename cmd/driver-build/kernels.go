@@ -43,7 +43,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.selection.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
 	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
-	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at (repeatable; default every one of the matrix)")
+	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
 	o.selection.AddMatrix(f)
 	f.StringArrayVar(&o.from, "from", nil, "image with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
 	flags.Images(f, "from")
@@ -56,7 +56,7 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 }
 
 func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
-	m, err := o.selection.Load()
+	m, err := o.selection.Load(a)
 	if err != nil {
 		return err
 	}

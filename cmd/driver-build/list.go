@@ -33,7 +33,7 @@ func newListCmd(a *session.App) *cobra.Command {
 			if err := advisories.Check(); err != nil {
 				return err
 			}
-			m, err := s.Load()
+			m, err := s.Load(a)
 			if err != nil {
 				return err
 			}

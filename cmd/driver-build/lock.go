@@ -68,7 +68,7 @@ func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) err
 		return session.Usage(err)
 	}
 	o.selection.WholeMatrix()
-	m, b, err := o.selection.Batch(o.kernels.Specs)
+	m, b, err := o.selection.Batch(a, o.kernels.Specs)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func newMatrixInitCmd(a *session.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
-	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 580.178.04 (repeatable)")
+	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 580.178.04, or a branch, such as 580: its newest (repeatable)")
 	f.StringVar(&source, "matrix", "", "FILE with the matrix to take the rows from (default the one in this program)")
 	f.StringVar(&dir, "output", ".", "DIR to write to")
 	return cmd
@@ -43,7 +43,7 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 	if len(s.Systems) == 0 || len(s.Drivers) == 0 {
 		return session.Usagef("give --os and --driver: driver-build list shows what there is")
 	}
-	m, text, files, err := batch.Trim(source, drivercontainer.Matrix, drivercontainer.Patches, s)
+	m, text, files, err := batch.Trim(source, drivercontainer.Matrix, drivercontainer.Patches, s, a.Notes)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	}
 	chosen := o.selection.All || len(o.selection.Systems)+len(o.selection.Drivers) > 0
 	o.selection.WholeMatrix()
-	m, b, err := o.selection.Batch(o.kernels.Specs)
+	m, b, err := o.selection.Batch(a, o.kernels.Specs)
 	if err != nil {
 		return err
 	}

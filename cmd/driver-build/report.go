@@ -73,7 +73,7 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	}
 	selection := o.selection.Selection
 	o.selection.All = true
-	m, b, err := o.selection.Batch(nil)
+	m, b, err := o.selection.Batch(a, nil)
 	if err != nil {
 		return err
 	}

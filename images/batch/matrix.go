@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/matrix/edit"
 	"github.com/driver-container/driver-container/images/patch"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // embeddedName is what messages call the matrix in the program.
@@ -68,7 +69,7 @@ func MatrixFiles(file string) (names []string, ok bool, err error) {
 
 // Trim cuts a matrix down to the systems and drivers of a selection. files are those that it still names, by
 // their paths beside it. file "" is the embedded matrix.
-func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection) (m *matrix.Matrix, text []byte, files map[string]string, err error) {
+func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note func(...string)) (m *matrix.Matrix, text []byte, files map[string]string, err error) {
 	name, text := embeddedName, embedded
 	found := func(name, content string) {
 		if !filepath.IsAbs(name) {
@@ -91,6 +92,7 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection) (m *m
 	if m, err = parse(text); err != nil {
 		return nil, nil, nil, err
 	}
+	note(releases.Resolve(m, s.Drivers)...)
 	s.All, s.Archs = true, Archs()
 	targets, err := m.Select(s)
 	if len(targets) == 0 {

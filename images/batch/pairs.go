@@ -29,7 +29,7 @@ type Pair struct {
 	Companions []string `json:"companions,omitempty" yaml:"companions,omitempty"`
 	// Patches are those of the kernel sources that the image gets, with the flavours that they are for:
 	// "open-pci-resize-resource (open)".
-	Patches  []string `json:"patches,omitempty" yaml:"patches,omitempty"`
+	Patches []string `json:"patches,omitempty" yaml:"patches,omitempty"`
 	// Recommended says why the driver is the one to take on its system: "recommended: LTS until 2028-06".
 	Recommended string `json:"recommended,omitempty" yaml:"recommended,omitempty"`
 

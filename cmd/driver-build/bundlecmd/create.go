@@ -102,7 +102,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := imagename.CheckRepository(o.Origin); err != nil {
 		return session.Usagef("--repository: %w", err)
 	}
-	if err := errors.Join(o.checkSources(), o.selectTags(), o.addBeside(a)); err != nil {
+	if err := errors.Join(o.checkSources(), o.selectTags(a), o.addBeside(a)); err != nil {
 		return err
 	}
 	if o.fetched != "" {
@@ -190,7 +190,7 @@ func (o *createFlags) checkSources() error {
 }
 
 // selectTags makes --os and --driver choose among the tags of the repository.
-func (o *createFlags) selectTags() error {
+func (o *createFlags) selectTags(a *session.App) error {
 	if len(o.targets.Systems)+len(o.targets.Drivers) == 0 {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (o *createFlags) selectTags() error {
 		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
 	}
 	o.targets.All, o.targets.Archs = true, batch.Archs() // a tag may be of any
-	_, b, err := o.targets.Batch(nil)
+	_, b, err := o.targets.Batch(a, nil)
 	if err != nil {
 		return err
 	}

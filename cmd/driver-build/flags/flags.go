@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // Selection says which targets of which matrix are meant.
@@ -27,7 +28,7 @@ type Selection struct {
 // AddTo declares the flags.
 func (s *Selection) AddTo(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
-	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 580.178.04 (repeatable)")
+	f.StringSliceVar(&s.Drivers, "driver", nil, "driver version, such as 580.178.04, or a branch, such as 580: its newest in the matrix (repeatable)")
 	f.StringSliceVar(&s.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
 	f.StringSliceVar(&s.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
 	f.BoolVar(&s.All, "all", false, "every pair of the matrix that works")
@@ -43,17 +44,22 @@ func (s *Selection) AddMatrix(f *pflag.FlagSet) {
 	f.StringVar(&s.File, "matrix", "", "FILE with the version matrix (default ./matrix.yaml, else the one in this program)")
 }
 
-// Load reads the matrix: the file given, the one in the current folder, or the embedded one.
-func (s *Selection) Load() (*matrix.Matrix, error) {
-	return batch.ReadMatrix(s.File, drivercontainer.Matrix, drivercontainer.Patches)
+// Load reads the matrix: the file given, the one in the current folder, or the embedded one. For a branch that
+// --driver names it chooses the version, and says which.
+func (s *Selection) Load(a *session.App) (*matrix.Matrix, error) {
+	m, err := batch.ReadMatrix(s.File, drivercontainer.Matrix, drivercontainer.Patches)
+	if err == nil {
+		a.Notes(releases.Resolve(m, s.Drivers)...)
+	}
+	return m, err
 }
 
 // WholeMatrix makes a selection without systems or without drivers mean every pair that is left.
 func (s *Selection) WholeMatrix() { s.All = s.All || len(s.Systems) == 0 || len(s.Drivers) == 0 }
 
 // ofKernels are the architectures that the releases of kernels name, if each names one.
-func ofKernels(releases []string) (archs []string) {
-	for _, release := range releases {
+func ofKernels(kernels []string) (archs []string) {
+	for _, release := range kernels {
 		arch, ok := distros.ArchOfRelease(release)
 		if !ok {
 			return nil
@@ -65,8 +71,8 @@ func ofKernels(releases []string) (archs []string) {
 
 // Batch reads the matrix and chooses the targets from it. Without --arch they are for the architectures of
 // the kernels, else see [matrix.Selection.ArchsOf]: one rule for every command.
-func (s *Selection) Batch(kernels []string) (m *matrix.Matrix, b batch.Batch, err error) {
-	if m, err = s.Load(); err != nil {
+func (s *Selection) Batch(a *session.App, kernels []string) (m *matrix.Matrix, b batch.Batch, err error) {
+	if m, err = s.Load(a); err != nil {
 		return nil, b, err
 	}
 	if len(s.Archs) == 0 {

@@ -3,6 +3,7 @@ package flags
 import (
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -49,7 +50,7 @@ func TestArchitectures(t *testing.T) {
 		s := Selection{File: "../../../matrix.yaml", Selection: matrix.Selection{
 			Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: c.given,
 		}}
-		_, b, err := s.Batch(c.kernels)
+		_, b, err := s.Batch(&session.App{Stderr: io.Discard}, c.kernels)
 		require.NoError(t, err)
 		var archs []string
 		for _, target := range b.Targets {
