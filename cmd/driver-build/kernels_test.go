@@ -138,7 +138,7 @@ func TestKernelsFailures(t *testing.T) {
 	}{
 		"":                                                          {2, "give --os"},
 		"--os debian":                                               {2, "debian12"},
-		"--os debian12 --driver 535":                                {2, newDriver},
+		"--os debian12 --driver 535.261":                            {2, newDriver},
 		"--os debian12 --arch sparc":                                {2, "sparc"},
 		"--os ubuntu16.04 --arch arm64":                             {2, "amd64 only"},
 		"--os debian12 -o yaml":                                     {2, "table or json"},

@@ -43,7 +43,7 @@ var good = map[string]string{
 // the test creates.
 var wrong = map[string][]string{
 	"os":                   {"debian99", "debian12,", "Debian 12", "debian12 --os bookworm", `"debian12`},
-	"driver":               {"latest", "R999", "535", "535.261.03,", "../x"},
+	"driver":               {"latest", "R999", "536", "535.261.03,", "../x"},
 	"arch":                 {"x86_64", "mips", "amd64,aarch64"},
 	"flavour":              {"closed", "Open"},
 	"companions":           {"nvidia_fs", "peermem", "nv-p2p-dummy"},
