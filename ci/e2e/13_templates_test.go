@@ -66,14 +66,14 @@ func (b *bare) run(t *testing.T, dir, cache, script string, env map[string]strin
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		words = append(words, name+"="+all[name])
 	}
-	const mounts = `set -e; root=$1 shift=$2
+	const mounts = `set -e; root=$1
 mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"
 for pair in "$(go env GOROOT)=/usr/local/go" "$(go env GOMODCACHE)=/gomod" "$(go env GOCACHE)=/gobuild" "${XDG_CACHE_HOME:-$HOME/.cache}/driver-build=$2"; do
   mkdir -p "$root/${pair#*=}"; mount --bind "${pair%%=*}" "$root/${pair#*=}"
 done
 shift 2; exec chroot "$root" env -i "$@"`
-	args := append([]string{"unshare", "--mount", "sh", "-c", mounts, "sh", b.root, cache}, words...)
-	return command{args: append(args, "-C", dir, "bash", "-eo", "pipefail", "/script"), dir: repository(t)}.want(t, 0)
+	args := append([]string{"unshare", "--mount", "sh", "-c", mounts, "sh", b.root, cache, "-C", dir}, words...)
+	return command{args: append(args, "bash", "-eo", "pipefail", "/script"), dir: repository(t)}.want(t, 0)
 }
 
 // bareRoot makes the root, with the packages of the image beside Go: https://github.com/docker-library/golang.
