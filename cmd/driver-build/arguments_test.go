@@ -90,7 +90,7 @@ func TestContradictions(t *testing.T) {
 		"sign oci:x --export a --sign-key k":                         {"give one of"},
 		"verify oci:x --kernel 6.1":                                  {"--kernel is for --deep"},
 		"verify oci:x --source y":                                    {"for --rebuild"},
-		"plan --repository h.example/a --sign-cert x":                {"give --kernel"},
+		"plan --all --repository h.example/a --sign-cert x":          {"give --kernel"},
 		"bundle verify x --key a --allow-unsigned":                   {"--key", "--allow-unsigned"},
 		"bundle import x --to h.example/a --key a --allow-unsigned":  {"--key", "--allow-unsigned"},
 		"bundle create --output - --repository h.example/a --resume": {"--resume", "needs a file"},

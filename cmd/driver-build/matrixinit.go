@@ -65,13 +65,13 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err == nil {
-			err = outfile.Replace(path, func(w io.Writer) error {
-				_, err := io.WriteString(w, files[name])
-				return err
-			})
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return session.Usagef("--output: %w", err)
 		}
+		err := outfile.Replace(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, files[name])
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("write %s: %w", path, err)
 		}

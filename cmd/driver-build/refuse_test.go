@@ -32,7 +32,8 @@ var good = map[string]string{
 	"attest": "h.example/a:1 --image-key KEY", "attest type": "h.example/a:1 --image-key KEY --predicate ASKED/request.json", "attest export": "h.example/a:1",
 	"attest import": "h.example/a:1 --image-public-key CERT", "attest image-key": "h.example/a:1", "attest sign-with": "h.example/a:1",
 	"login": "h.example -u me --password-stdin", "logout": "h.example",
-	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "", "matrix add-driver": "999.1.2 --matrix MATRIX",
+	"sign import": "h.example/a:1 --sign-cert CERT", "sign unsigned-modules": "h.example/a:1 --export EMPTYFOLDER", "matrix": "",
+	"matrix init": "--os debian12 --driver 535.261.03", "matrix add-driver": "999.1.2 --matrix MATRIX",
 	"bundle": "", "bundle create": "--output EMPTY.tar --repository h.example/a", "bundle create matrix": "--output EMPTY.tar --repository h.example/a --os debian12",
 	"bundle verify": "GARBAGE --allow-unsigned", "bundle verify key": "GARBAGE", "bundle list": "GARBAGE", "bundle have": "h.example/a",
 	"bundle import": "GARBAGE --to h.example/a --allow-unsigned", "bundle import key": "GARBAGE --to h.example/a",
@@ -124,6 +125,7 @@ var wrong = map[string][]string{
 // wrongHere are values of flags that mean something else in a command than elsewhere.
 var wrongHere = map[string][]string{
 	"bundle create output":  {"", "FOLDER", "/nope/x.tar", "GARBAGE/x", "DANGLING", "SOCKET", "/proc/x.tar", "x/"},
+	"matrix init output":    {"GARBAGE", "GARBAGE/x", "DANGLING", "SOCKET", "/proc/x"},
 	"bundle import inputs":  {"/nope", "GARBAGE"},
 	"bundle import headers": {"/nope", "GARBAGE"},
 }
@@ -241,7 +243,7 @@ func wrongFiles(t *testing.T, dir string) *strings.Replacer {
 	cert, key := pair.CertPEM(), pair.KeyPEM()
 	for name, text := range map[string]string{
 		"folder/x": "x", "bad/index.json": "x", "garbage": "garbage\n", "empty": "", "key": key + cert, "cert": cert,
-		"matrix": "systems:\n  - {id: debian12, base: \"debian:12\", archs: [amd64], kernels: [6.1]}\ndrivers:\n" +
+		"matrix": "systems:\n  - id: debian12\n    base: debian:12\n    archs: [amd64]\n    kernels: [6.1]\ndrivers:\n" +
 			"  - version: 535.261.03\n    archives:\n      amd64: {url: https://h.example/x.run, sha256: " + strings.Repeat("1", 64) + "}\n",
 		"asked/request.json": "{}", "nodes": "host a 6.1.0-56-amd64 x86_64\nID=debian\nVERSION_ID=12\n01:00.0 0302: 10de:1eb8\nend\n",
 	} {

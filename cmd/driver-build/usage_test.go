@@ -212,7 +212,7 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	env := map[string]string{"DRIVER_BUILD_CACHE": dir + "/cache", "DRIVER_BUILD_REPOSITORY": "https://registry.example.com/gpu"}
-	for _, args := range []string{"--os debian12 --driver 535.261.03", "check --os debian12", "plan", "kernels --os debian12", "report --html -"} {
+	for _, args := range []string{"--os debian12 --driver 535.261.03", "check --os debian12", "plan --all", "kernels --os debian12", "report --html -"} {
 		call(t.Context(), t, env, strings.Fields(args)...).Want(t, 2, "--repository (DRIVER_BUILD_REPOSITORY)", "https://")
 	}
 	kernels := []string{"kernels", "--os", "debian12", "--offline", "--repository", "registry.example.com/gpu/driver"}

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -31,9 +32,7 @@ func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape
 	var items []string
 	for i, s := range shapes {
 		labels := map[string]string{"kubernetes.io/arch": "amd64", "agentpool": "a"}
-		for key, value := range s.labels {
-			labels[key] = value
-		}
+		maps.Copy(labels, s.labels)
 		if s.image == "" {
 			s.image, s.kernel = "Ubuntu 22.04.5 LTS", "5.15.0-122-generic"
 		}

@@ -139,15 +139,15 @@ func (d *partition) values(i int, keys []string) []string {
 	if &keys[0] == &byDevice[0] {
 		return d.devices[i]
 	}
-	text := ""
+	var all []string
 	for _, key := range keys {
 		value := d.all[i].Labels[key]
 		if value == "" {
 			return nil
 		}
-		text += value + ","
+		all = append(all, value)
 	}
-	return []string{text}
+	return []string{strings.Join(all, ",")}
 }
 
 // narrow adds labels of a node to a selector.

@@ -50,8 +50,8 @@ func (c Cell) said() string {
 
 // ending is a tag without the driver.
 func (c Cell) ending() string {
-	if strings.HasPrefix(c.Tag, "<driver>") {
-		return strings.TrimPrefix(c.Tag, "<driver>")
+	if end, ok := strings.CutPrefix(c.Tag, "<driver>"); ok {
+		return end
 	}
 	return strings.TrimPrefix(c.Tag, c.Driver)
 }

@@ -28,6 +28,7 @@ type Event struct {
 // Kind is what an item is.
 type Kind int
 
+// The kinds of items.
 const (
 	File  Kind = iota // comes from somewhere or goes there
 	Work              // something that is done with the files: unpacking, compressing

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -264,8 +263,6 @@ func keep(t *testing.T, name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 
 // contains reports an error for each expression that the text does not match.
 func contains(t *testing.T, text string, expressions ...string) {

@@ -20,7 +20,7 @@ func TestProgress(t *testing.T) {
 		{"[" + file + "] verify", []string{"verify", file, "--allow-unsigned"}},
 		{"[" + w.site + "] import", []string{"import", file, "--to", w.site, "--allow-unsigned"}},
 	} {
-		args := append(append([]string{"bundle"}, c.args...), "--cache", w.path("cache"), "--progress", "plain")
-		commandtest.Call(t.Context(), t, root, nil, args...).Want(t, 0, c.step, "B / ", "DONE")
+		args := append(append([]string{"bundle"}, c.args...), "--cache", w.path("cache"), "--progress", "json")
+		commandtest.Call(t.Context(), t, root, nil, args...).Want(t, 0, c.step, `"current":`, `"total":`, `"completed":`)
 	}
 }
