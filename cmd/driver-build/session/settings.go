@@ -159,18 +159,3 @@ func BuildInfo() recipe.BuilderInfo {
 	}
 	return info
 }
-
-// BuildTime is the time of the commit that this program was made of, zero if it is not known.
-func BuildTime() time.Time {
-	bi, ok := debug.ReadBuildInfo()
-	if !ok {
-		return time.Time{}
-	}
-	for _, s := range bi.Settings {
-		if s.Key == "vcs.time" {
-			t, _ := time.Parse(time.RFC3339, s.Value) // zero for what is no time
-			return t
-		}
-	}
-	return time.Time{}
-}
