@@ -58,12 +58,12 @@ func Test01FirstStart(t *testing.T) {
 
 	p := g.Start(driver("535").With(lab.Mount{Host: "/opt/make", Guest: "/usr/bin/make", File: true}).
 		With(lab.Mount{Host: "/opt/made", Guest: "/opt/made", ReadOnly: true}))
-	p.WaitLine(logtest.Progress+`1\ds step=`, 3*time.Minute)
+	p.WaitLine(logtest.Progress+`1\ds step=`, 10*time.Minute)
 	probes(t, p, 15, 15, 0)
 	if st := statusOf(t, g); st.Phase != "modules" || st.State != "starting" {
 		t.Errorf("while it compiles: %+v", st)
 	}
-	p.WaitLine(logtest.Ready+`535\.261\.03 flavour=proprietary kernel=`, 4*time.Minute)
+	p.WaitLine(logtest.Ready+`535\.261\.03 flavour=proprietary kernel=`, 10*time.Minute)
 	contains(t, p.Output(), logtest.Compiling+`535\.261\.03 flavour=proprietary kernel=\S+ compiler="gcc 12\.2\.0" jobs=[12] limit=.* path=/var/lib/`)
 	took := phasesOf(t, g, p)
 	st := statusOf(t, g)
