@@ -80,7 +80,7 @@ var refused = map[string]struct {
 	"pool with its own CUDA":   {[]string{"pools[0].name=a", "pools[0].requires.cuda=13.0"}, `pool "a": driver 535.261.03 does not run CUDA 13.0`},
 	"CUDA of one number":       {[]string{"requires.cuda=12"}, "no CUDA 12 is known, give one of 12.0, 12.1,"},
 	"CUDA of three numbers":    {[]string{"requires.cuda=12.8.1"}, "at '/requires/cuda'"},
-	"unknown CUDA":             {[]string{"requires.cuda=13.99"}, "no CUDA 13.99 is known, give one of 13.0, 13.1, 13.2, 13.3, 13.5"},
+	"unknown CUDA":             {[]string{"requires.cuda=13.99"}, "no CUDA 13.99 is known, give one of 13.0, 13.1, 13.2, 13.3, 13.4, 13.5"},
 	"hostile CUDA":             {[]string{"requires.cuda=$(id)"}, "at '/requires/cuda'"},
 	"CUDA, driver not known":   {[]string{"requires.cuda=12.2", "image.tag=", "image.digest=sha256:" + strings.Repeat("a", 64)}, "requires.cuda: the driver of the image is not known"},
 
