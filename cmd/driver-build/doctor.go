@@ -108,7 +108,7 @@ func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string) [
 		Name: "compile", Optional: !o.runners.Named(), Fix: "make one of the two work if images with --kernel are built here; other images need neither",
 		Ask: func(ctx context.Context) (string, error) { return o.runners.Try(ctx, cache) },
 	}}
-	find := a.PresentPrograms(ctx, "", true)
+	find := a.PresentPrograms(ctx, "", false)
 	for _, arch := range o.selection.Archs {
 		all = append(all, doctor.Question{
 			Name: "programs " + arch, Fix: "take driver-build and its programs from one release or one build, in one folder",

@@ -32,8 +32,8 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: session.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
-			"each, and which images for it the registry has: PRECOMPILED have its modules, UNIVERSAL compile them on the node. DEFAULT marks the series that the system installs unless told\n" +
-			"otherwise: it is what --kernel latest means.\n\n" +
+			"each, and which images for it the registry has: PRECOMPILED have its modules, UNIVERSAL compile them on the node.\n" +
+			"DEFAULT marks the series that the system installs unless told otherwise: it is what --kernel latest means.\n\n" +
 			"With --from, list the kernels that images have headers and a compiler of, for --kernel-from. DEFAULT marks those that\n" +
 			"the image names as its own; package of the JSON is the folder with the headers.",
 		Example: "  driver-build kernels --os ubuntu22.04\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +

@@ -56,9 +56,11 @@ func ParseLocal(text string) (LocalRef, bool) {
 }
 
 // Named returns the reference to the image of this machine that a person meant by a name alone: "oci:dist:TAG"
-// for "dist:TAG", where there is a layout or an archive of that name. Any other text stays as it is.
+// for "dist:TAG", where there is a layout or an archive of that name. Any other text stays as it is, and so does
+// one that begins with the host of a registry, in whose place a folder of the same name must not come.
 func Named(text string) string {
-	if IsLocal(text) {
+	host, _, path := strings.Cut(text, "/")
+	if IsLocal(text) || path && strings.Trim(host, ".") != "" && (host == "localhost" || strings.ContainsAny(host, ".:")) {
 		return text
 	}
 	for _, kind := range []string{"oci", "oci-archive", "docker-archive"} {

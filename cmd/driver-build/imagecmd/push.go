@@ -32,10 +32,10 @@ func newPush(a *session.App) *cobra.Command {
 			if len(args) < 2 {
 				return session.Usagef("push: give IMAGE and REGISTRY/PATH: usage: %s", cmd.UseLine())
 			}
-			for i := range args {
-				args[i] = oci.Named(args[i])
-			}
 			sources, to := args[:len(args)-1], args[len(args)-1]
+			for i := range sources {
+				sources[i] = oci.Named(sources[i])
+			}
 			if err := checkPush(sources, to, tags, mountFrom); err != nil {
 				return err
 			}
