@@ -67,9 +67,8 @@ func (d *Decoder) In(ctx context.Context, file io.ReaderAt, length int64) Open {
 	}
 }
 
-// InGo returns the content of a stream, decompressed in Go. Of the two decoders in pure Go this one is faster
-// by a third. It checks a stream's index with a running hash and does not store it, and it
-// refuses a dictionary above the bound before it allocates it.
+// InGo returns the content of a stream, decompressed in Go. The decoder checks a stream's index with a running
+// hash and does not store it, and it refuses a dictionary above the bound before it allocates it.
 func InGo(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
 	x, err := xz.NewReader(in, dictionary)
 	if err != nil {

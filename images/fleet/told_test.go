@@ -42,8 +42,8 @@ func bareNode(name, labels, image string) string {
 	return item(name, all, "5.15.0-122-generic", image)
 }
 
-// TestTold: which nodes labels tell apart, and what is said of those that they do not tell apart. Each node of the answer
-// has its pool, or the code and the text of its reason.
+// TestTold: labels tell some nodes apart, and the others get a reason. The answer has each node's pool, or the code
+// of its reason.
 func TestTold(t *testing.T) {
 	t.Parallel()
 	const product = "nvidia.com/gpu.product="

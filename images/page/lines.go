@@ -9,7 +9,7 @@ import (
 // line is a row of the details: the images of a driver of which the same is to be said, one an architecture.
 // Drivers whose images no registry has share a line.
 type line struct {
-	Cell    // what is said of all of them
+	Cell    // the first image, with the text of all
 	Drivers []named
 	Images  []Cell // of the first driver
 }
@@ -43,7 +43,7 @@ func lines(cells []Cell) []line {
 	return all
 }
 
-// said is what is said of a cell in the same words for several architectures, and drivers.
+// said is the text of a cell without driver and architecture: cells with equal text can share a row.
 func (c Cell) said() string {
 	return fmt.Sprintf("%q", []any{c.State, c.Why, c.ending(), c.Kernels, c.Modules, c.Patches, c.Companions, c.Omitted})
 }

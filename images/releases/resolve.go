@@ -11,9 +11,9 @@ import (
 // branchOnly is a branch as people write it: 580, R580.
 var branchOnly = regexp.MustCompile(`^[Rr]?[0-9]{3,4}$`)
 
-// Resolve puts the newest version of the matrix in the place of each branch among names of drivers ("580",
-// "R580"), and says so. A branch that the matrix lacks stays, for whoever looks the names up. Drivers for vGPU
-// guests, which need a licence, are meant only by their versions.
+// Resolve replaces each branch among names of drivers ("580", "R580") by its newest version in the matrix. The
+// notes say which. A branch that the matrix lacks stays: the caller refuses it as an unknown driver. A branch
+// never means a driver for vGPU guests, which needs a licence.
 func Resolve(m *matrix.Matrix, names []string) (notes []string) {
 	for i, name := range names {
 		if !branchOnly.MatchString(name) {

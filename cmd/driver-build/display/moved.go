@@ -12,7 +12,6 @@ import (
 type moved struct {
 	files, work group
 	last        *group
-	name        string // of the last item
 	count       string
 }
 
@@ -33,7 +32,6 @@ func (m *moved) add(e progress.Event) {
 	if e.Item == "" {
 		return
 	}
-	m.name = e.Item
 	switch e.Kind {
 	case progress.Steps:
 		m.count = fmt.Sprintf("%d/%d", e.Current, e.Total)
@@ -93,16 +91,14 @@ func (m *moved) text(done bool) string {
 	if g == nil {
 		return ""
 	}
-	name, n := m.name, len(g.items)
+	name, n := fmt.Sprintf("%d/%d files", g.whole, len(g.items)), len(g.items)
 	switch {
-	case n > 1 && g.whole == n:
-		name = fmt.Sprintf("%d files", n)
-	case n > 1:
-		name = fmt.Sprintf("%d/%d files", g.whole, n)
-	default:
+	case n == 1:
 		for only := range g.items {
 			name = only
 		}
+	case g.whole == n:
+		name = fmt.Sprintf("%d files", n)
 	}
 	parts := []string{name, g.size()}
 	if took := g.until.Sub(g.since); took >= minTime && g.moved > 0 {

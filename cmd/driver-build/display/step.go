@@ -58,7 +58,7 @@ func (d *Display) status(e progress.Event) *client.SolveStatus {
 	return status
 }
 
-// follow notes that somebody began or ended the step, and says whether that is to be shown.
+// follow counts the callers in the step. It reports whether the step itself began or ended.
 func (s *step) follow(e progress.Event) bool {
 	if e.Started {
 		if s.running++; s.running == 1 {

@@ -1,5 +1,5 @@
-// Package edit adds a driver to the text of a matrix as a careful person would: no other byte changes. It
-// reads with package matrix and does no I/O.
+// Package edit changes the text of a matrix as a careful person would: it adds a driver, or cuts away systems
+// and drivers, and no other byte changes. It reads with package matrix and does no I/O.
 package edit
 
 import (
