@@ -4,7 +4,7 @@
 //
 // The folder that it reads:
 //
-//	open/TAG/{README.md,conftest.sh,*.c}   NVIDIA/open-gpu-kernel-modules: oldest kernel, GPUs, calls of interfaces
+//	open/TAG/{README.md,conftest.sh,*.c}   NVIDIA/open-gpu-kernel-modules: oldest kernel, calls of interfaces
 //	gentoo/nvidia-drivers-VERSION.ebuild   MODULES_KERNEL_MAX
 //	nixpkgs/*.nix                          versions and checksums of .run archives
 //	redist/*.html                          the index of NVIDIA's redist folder

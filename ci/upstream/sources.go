@@ -6,16 +6,13 @@ import (
 	"errors"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
 var (
 	oldestKernel = regexp.MustCompile(`This is currently Linux kernel ([0-9.]+) or newer`)
-	gpuRow       = regexp.MustCompile(`(?m)^\| *(.+?) *\| *([0-9A-F]{4})( [0-9A-F ]+)? *\|$`)
 	ebuildName   = regexp.MustCompile(`^nvidia-drivers-([0-9.]+)(-r[0-9]+)?\.ebuild$`)
 	kernelMax    = regexp.MustCompile(`(?m)^MODULES_KERNEL_MAX=([0-9.]+)$`)
 	nixLine      = regexp.MustCompile(`(version|sha256_64bit|sha256_aarch64) = "(?:sha256-)?([^"]+)"`)
@@ -25,29 +22,12 @@ var (
 // errShape says that a source has another form than the one that is known.
 var errShape = errors.New("it has none of what is looked for: its form has changed")
 
-// readme compares the oldest kernel and the GPUs of a tag.
+// readme compares the oldest kernel of a tag. ci/gputable reads its list of GPUs.
 func (c *comparison) readme(name, text string) error {
 	tag := path.Base(path.Dir(name))
 	if m := oldestKernel.FindStringSubmatch(text); m != nil {
 		if b, _ := c.table.Branch(tag); b.Kernel != m[1] {
 			c.differ(name, "%s needs kernel %s, branches.tsv says %q of %s", tag, m[1], b.Kernel, releases.BranchOf(tag))
-		}
-	}
-	rows := gpuRow.FindAllStringSubmatch(text, -1)
-	if len(rows) == 0 {
-		return nil // the first tags have no list
-	}
-	for _, row := range rows {
-		device, err := strconv.ParseUint(row[2], 16, 16)
-		if err != nil {
-			return err
-		}
-		g, ok := gpulist.Lookup(uint16(device))
-		switch first := gpulist.BranchNumber(g.FirstBranch); {
-		case !ok:
-			c.differ("open/README.md", "gpus.tsv lacks %s (%s)", strings.ToLower(row[2]), row[1])
-		case first > gpulist.BranchNumber(tag):
-			c.differ(name, "%s drives %s (%s), gpus.tsv says from %s on", tag, strings.ToLower(row[2]), row[1], g.FirstBranch)
 		}
 	}
 	return nil
