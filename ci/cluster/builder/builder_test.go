@@ -89,9 +89,9 @@ func TestWords(t *testing.T) {
 			}
 			t.Setenv("KUBECONFIG", c.kubeconfig)
 			t.Setenv("KUBECACHEDIR", t.TempDir())
-			pool, err := buildkit.New(t.Context(), buildkit.Options{Addresses: []string{c.address}})
+			builder, err := buildkit.New(t.Context(), buildkit.Options{Addresses: []string{c.address}})
 			if err == nil {
-				require.NoError(t, pool.Close())
+				require.NoError(t, builder.Close())
 			}
 			if !errors.Is(err, runner.ErrUnavailable) {
 				t.Fatalf("%v", err)

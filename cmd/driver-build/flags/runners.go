@@ -26,7 +26,7 @@ type Runners struct {
 
 // AddTo declares the flags.
 func (r *Runners) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD (repeatable: they share the work), buildkit, chroot or auto (default auto)")
+	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD (repeatable: one an architecture), buildkit, chroot or auto (default auto)")
 	f.IntVar(&r.compiles, "compiles", 0, "compiles at a time (default: one a BuildKit daemon, one in a chroot)")
 	r.tls = buildkit.DefaultTLS()
 	f.StringVar(&r.tls.CA, "builder-ca", r.tls.CA, "PEM file of the authority of a BuildKit daemon's certificate (BUILDKIT_TLS_CACERT)")

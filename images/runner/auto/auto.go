@@ -43,7 +43,7 @@ func Parse(words []string, host string) (kind Kind, addresses []string, err erro
 		case !slices.Contains([]Kind{Any, Chroot, BuildKit}, Kind(k)) || given && (Kind(k) != BuildKit || address == ""):
 			return kind, nil, fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", w)
 		case kind != Any && kind != Kind(k):
-			return kind, nil, fmt.Errorf("%s and %s: one kind of builder at a time; several BuildKit daemons share the work", kind, k)
+			return kind, nil, fmt.Errorf("%s and %s: one kind of builder at a time", kind, k)
 		}
 		kind = Kind(k)
 		if given {
@@ -102,10 +102,10 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	o := f.options
 	var reasons []error
 	if o.Kind != Chroot {
-		pool, err := buildkit.New(ctx, buildkit.Options{Addresses: o.Addresses, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), OnLine: o.Say})
+		daemons, err := buildkit.New(ctx, buildkit.Options{Addresses: o.Addresses, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), OnLine: o.Say})
 		if err == nil {
-			f.close = pool.Close
-			return pool, nil
+			f.close = daemons.Close
+			return daemons, nil
 		}
 		if o.Kind == BuildKit || !errors.Is(err, runner.ErrUnavailable) {
 			return nil, err

@@ -1,13 +1,14 @@
-// Package buildkit runs steps in BuildKit daemons. It is the runner for users who have a fleet of builders.
+// Package buildkit runs steps in BuildKit daemons. It is the runner for users who have builders elsewhere.
 //
-// A Pool is a client of one or several daemons. The root of a step goes in as an image manifest that this
-// package makes; a daemon fetches from this process only the layers that it lacks. The command is one LLB Run
-// without a network. The content of the output folder comes back as a tar stream. The cache is BuildKit's:
-// the same layers, command and environment give the same digests.
+// The root of a step goes in as an image manifest that this package makes; a daemon fetches from this process
+// only the layers that it lacks. The command is one LLB Run without a network. The content of the output
+// folder comes back as a tar stream. The cache is BuildKit's: the same layers, command and environment give
+// the same digests.
 //
-// A step goes to the least loaded daemon. When a daemon dies during a step, or its disk is full, the step
-// runs again on another daemon. This package does not queue, limit or plan beyond that, does not start a
-// daemon, does not talk to a registry, and keeps nothing on this machine after Close.
+// A step goes to the first daemon whose machine has its architecture, else to the first that emulates it.
+// When the daemon is lost during a step, the step runs once more, since the address may stand for several.
+// This package does not queue, balance or plan, does not start a daemon, does not talk to a registry, and
+// keeps nothing on this machine after Close.
 package buildkit
 
 import (
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -41,76 +43,104 @@ type Options struct {
 	OnLine func(line string)
 }
 
-// Pool is a runner.Runner over one or more daemons. It is safe for concurrent use.
-type Pool struct {
-	onLine  func(string)
-	spool   *spool
-	closing chan struct{}
-	once    sync.Once
-	steps   sync.WaitGroup // running calls of Run
-
-	mu      sync.Mutex // guards the changing fields of the members, and closed
-	members []*member
-	closed  bool
+// Daemons is a runner.Runner over one or more daemons. It is safe for concurrent use.
+type Daemons struct {
+	all   []*daemon
+	spool *spool
 }
 
 // New connects to every daemon and asks what it can run. It returns an error when an address is invalid or a
-// certificate cannot be read, and runner.ErrUnavailable with the reason of each daemon when none answers. If
-// only some daemons do not answer, New reports them to OnLine, and the pool asks them again later.
-func New(ctx context.Context, o Options) (*Pool, error) {
+// certificate cannot be read, and runner.ErrUnavailable when one of them does not answer.
+func New(ctx context.Context, o Options) (*Daemons, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress()}
 	}
-	p := newPool(o)
-	for i, address := range o.Addresses {
-		if slices.Contains(o.Addresses[:i], address) {
-			continue // given twice, it is one machine
+	say := &serial{output: o.OnLine}
+	d := &Daemons{spool: &spool{dir: o.Work}}
+	for _, address := range o.Addresses {
+		one, err := dial(ctx, address, o.TLS, say.line)
+		if err == nil {
+			d.all = append(d.all, one)
+			if one.platforms, err = one.ask(ctx); err != nil {
+				err = unavailable("connect to BuildKit", err)
+			}
 		}
-		d, err := dial(ctx, address, o.TLS, p.onLine)
 		if err != nil {
-			return nil, errors.Join(err, p.Close())
+			return nil, errors.Join(err, d.Close())
 		}
-		p.add(address, d)
 	}
-	if err := p.probeAll(ctx); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	return p, nil
+	return d, nil
 }
 
-func newPool(o Options) *Pool {
-	v := &serial{output: o.OnLine}
-	return &Pool{onLine: v.line, spool: &spool{dir: o.Work}, closing: make(chan struct{})}
-}
-
-func (p *Pool) add(address string, d daemon) {
-	p.members = append(p.members, &member{address: address, daemon: d})
-}
-
-// Close ends the running steps and then every connection. It returns when nothing of the pool is left.
-func (p *Pool) Close() error {
+// Close closes every connection, when no step runs any more.
+func (d *Daemons) Close() error {
 	var err error
-	p.once.Do(func() {
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		close(p.closing)
-		p.steps.Wait()
-		for _, m := range p.members {
-			err = errors.Join(err, m.daemon.close())
-		}
-		err = errors.Join(err, p.spool.close())
-	})
-	return err
+	for _, one := range d.all {
+		err = errors.Join(err, one.close())
+	}
+	d.all = nil
+	return errors.Join(err, d.spool.close())
 }
 
 // String returns the name of the runner and its daemons.
-func (p *Pool) String() string {
-	names := make([]string, len(p.members))
-	for i, m := range p.members {
-		names[i] = m.address
+func (d *Daemons) String() string {
+	names := make([]string, len(d.all))
+	for i, one := range d.all {
+		names[i] = one.address
 	}
 	return "buildkit " + strings.Join(names, ", ")
+}
+
+// Run implements runner.Runner. A step whose daemon is lost runs once more; a command that failed does not.
+func (d *Daemons) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	root, err := newRoot(s.Arch, s.Layers)
+	if err != nil {
+		return fmt.Errorf("step %s: %w", s.Name, err)
+	}
+	one, err := d.choose(s)
+	if err != nil {
+		return err
+	}
+	lines := &serial{output: output}
+	defer lines.end()
+	j := job{step: s, root: root, spool: d.spool, dir: dir, output: lines.line}
+	if err = one.solve(ctx, j); lost(ctx, err) {
+		lines.line(err.Error())
+		if _, gone := one.ask(ctx); gone != nil {
+			err = errors.Join(err, gone)
+		} else if err = empty(dir); err == nil {
+			err = one.solve(ctx, j)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if trouble := (*daemonError)(nil); errors.As(err, &trouble) && context.Cause(ctx) == nil {
+		err = unavailable("step "+s.Name, err)
+	}
+	return errors.Join(err, empty(dir))
+}
+
+// choose returns the first daemon that can run a step, and of these the first whose machine has its
+// architecture: a daemon names that one first.
+func (d *Daemons) choose(s runner.Step) (*daemon, error) {
+	want := "linux/" + s.Arch
+	var reasons []error
+	for _, native := range []bool{true, false} {
+		for _, one := range d.all {
+			switch i := slices.Index(one.platforms, want); {
+			case i == 0 || i > 0 && !native:
+				return one, nil
+			case !native:
+				reasons = append(reasons, fmt.Errorf("buildkitd at %s runs %s only: add a daemon on a machine of %s, or let this one emulate it (binfmt_misc)",
+					one.address, strings.Join(slices.Compact(slices.Clone(one.platforms)), ", "), want))
+			}
+		}
+	}
+	return nil, unavailable("step "+s.Name, reasons...)
 }
 
 // DefaultAddress returns BUILDKIT_HOST, or the default address of a buildkitd on this machine.
@@ -121,9 +151,42 @@ func DefaultAddress() string {
 	return appdefaults.Address
 }
 
-var _ runner.Runner = (*Pool)(nil)
+var _ runner.Runner = (*Daemons)(nil)
 
 // unavailable returns the error of a runner that cannot run anything, with all reasons.
 func unavailable(what string, reasons ...error) error {
 	return fmt.Errorf("%s: %w: %w", what, runner.ErrUnavailable, errors.Join(reasons...))
+}
+
+// empty removes the files that a failed attempt left in the folder of the result.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("empty %s after a failed attempt: %w", dir, err)
+	}
+	return nil
+}
+
+// serial passes lines to a caller that must not be called by two goroutines at the same time, nor after Run
+// has returned.
+type serial struct {
+	mu     sync.Mutex
+	output func(string)
+}
+
+func (l *serial) line(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.output != nil {
+		l.output(s)
+	}
+}
+
+func (l *serial) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.output = nil
 }

@@ -159,8 +159,8 @@ func (d *testDaemon) processes(t *testing.T) []int {
 	return list
 }
 
-// pool opens a pool and closes it at the end of the test.
-func pool(t *testing.T, addresses ...string) *Pool {
+// connect opens a runner and closes it at the end of the test.
+func connect(t *testing.T, addresses ...string) *Daemons {
 	t.Helper()
 	p := require.Value(New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }}))(t)
 	t.Cleanup(func() {
@@ -177,7 +177,7 @@ func noLeaks(t *testing.T) {
 }
 
 // run executes a step and returns the lines that it printed.
-func run(t *testing.T, p *Pool, s runner.Step) ([]string, error) {
+func run(t *testing.T, p *Daemons, s runner.Step) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -101,7 +101,7 @@ var schemes = map[string]struct{ needsHost, needsPath bool }{
 }
 
 // dial prepares a connection, which is made in the background. It fails only for invalid addresses and files.
-func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remote, error) {
+func dial(ctx context.Context, address string, t TLS, tell func(string)) (*daemon, error) {
 	u, program, err := checkAddress(address)
 	if err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remot
 			return nil, unavailable("connect to BuildKit", err)
 		}
 	}
-	r := &remote{address: address, program: program, notify: tell}
-	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(connectParams(r.answerTime())))}
+	d := &daemon{address: address, program: program, notify: tell}
+	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(connectParams(d.answerTime())))}
 	if program != nil {
 		opts = append(opts, client.WithContextDialer(program.Dial))
 	}
@@ -123,10 +123,10 @@ func dial(ctx context.Context, address string, t TLS, tell func(string)) (*remot
 		}
 		opts = append(opts, o...)
 	}
-	if r.client, err = client.New(ctx, address, opts...); err != nil {
+	if d.client, err = client.New(ctx, address, opts...); err != nil {
 		return nil, fmt.Errorf("connect to buildkitd at %s: %w", address, err)
 	}
-	return r, nil
+	return d, nil
 }
 
 // connectParams let the client reconnect to a restarted daemon within seconds: gRPC's default is up to two

@@ -109,3 +109,19 @@ func reachable(ctx context.Context, address string) error {
 	}
 	return p.Close()
 }
+
+// TestChoose: a step runs on the first daemon whose machine has its architecture, else where it is emulated.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	d := &Daemons{all: []*daemon{{address: "a", platforms: []string{"linux/amd64", "linux/arm64"}}, {address: "b", platforms: []string{"linux/arm64"}}, {address: "c", platforms: []string{"linux/amd64"}}}}
+	for arch, want := range map[string]string{"amd64": "a", "arm64": "b"} {
+		if one, err := d.choose(runner.Step{Arch: arch}); err != nil || one.address != want {
+			t.Errorf("%s: %v, %v", arch, one, err)
+		}
+	}
+	d.all = d.all[:1]
+	assert.Equal(t, "a", require.Value(d.choose(runner.Step{Arch: "arm64"}))(t).address)
+	err := assert.Err(d.choose(runner.Step{Arch: "riscv64"}))
+	assert.ErrorIs(t, err, runner.ErrUnavailable)
+	assert.ErrorContains(t, err, "a runs linux/amd64, linux/arm64 only: add a daemon on a machine of linux/riscv64")
+}

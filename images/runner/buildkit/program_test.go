@@ -71,7 +71,7 @@ func TestProgramHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
 	defer cancel()
 	p := require.Value(dial(t.Context(), "kube-pod://buildkitd-0", TLS{}, func(string) {}))(t)
-	_, err := p.worker(ctx)
+	_, err := p.ask(ctx)
 	if err == nil || !strings.Contains(err.Error(), "enough") || !strings.Contains(err.Error(), "try by hand whether this works and asks nothing: kubectl exec buildkitd-0 -- buildctl debug workers") {
 		t.Errorf("%v", err)
 	}
@@ -152,7 +152,7 @@ exit $code
 	return filepath.Join(dir, "pid")
 }
 
-// TestRealPrograms: a step runs through each program, and the program ends with the pool.
+// TestRealPrograms: a step runs through each program, and the program ends with the connection.
 func TestRealPrograms(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -160,7 +160,7 @@ func TestRealPrograms(t *testing.T) {
 	for _, c := range programs {
 		t.Run(c.name, func(t *testing.T) {
 			pid := beside(t, d, c.name, c.arguments)
-			p := pool(t, c.address)
+			p := connect(t, c.address)
 			if lines, err := run(t, p, step(t, runnertest.ProgramLayer(t), "exit", "0", "hello")); err != nil || len(lines) != 1 {
 				t.Errorf("%v, %q", err, lines)
 			}
@@ -177,7 +177,7 @@ func TestRealPod(t *testing.T) {
 	d := startDaemon(t, "")
 	beside(t, d, programs[0].name, programs[0].arguments)
 	t.Run("suite", func(t *testing.T) {
-		runnertest.Conform(t, func(t *testing.T) runner.Runner { return pool(t, programs[0].address) })
+		runnertest.Conform(t, func(t *testing.T) runner.Runner { return connect(t, programs[0].address) })
 	})
 }
 
@@ -187,7 +187,7 @@ func TestRealPodDies(t *testing.T) {
 	noLeaks(t)
 	d := startDaemon(t, "")
 	beside(t, d, programs[0].name, programs[0].arguments)
-	p := pool(t, programs[0].address)
+	p := connect(t, programs[0].address)
 	started := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {

@@ -28,7 +28,7 @@ func TestRealConformance(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
-	runnertest.Conform(t, func(t *testing.T) runner.Runner { return pool(t, d.address) })
+	runnertest.Conform(t, func(t *testing.T) runner.Runner { return connect(t, d.address) })
 }
 
 // randomLayer returns a layer with a file that does not compress.
@@ -101,7 +101,7 @@ func TestRealCache(t *testing.T) {
 		{"again", []string{"write", "/out/x=1"}, 0, 64 << 10, true},
 		{"another step", []string{"write", "/out/x=2"}, 0, 64 << 10, false},
 	} {
-		p := pool(t, address)
+		p := connect(t, address)
 		before, begin := sent.Load(), time.Now()
 		s := runnertest.Step(t, program, []v1.Layer{big}, c.args...)
 		s.Memory = 1 << 30
@@ -131,7 +131,7 @@ func TestRealOverhead(t *testing.T) {
 	noLeaks(t)
 	d := startDaemon(t, "")
 	program := runnertest.ProgramLayer(t)
-	p := pool(t, d.address)
+	p := connect(t, d.address)
 	for i := range 5 {
 		begin := time.Now()
 		require.Value(run(t, p, step(t, program, "write", fmt.Sprintf("/out/x=%d", i))))(t)
@@ -142,55 +142,31 @@ func TestRealOverhead(t *testing.T) {
 	t.Logf("cached: %v", time.Since(begin))
 }
 
-// TestRealDeath: when a daemon dies during a step, another daemon does the work, or the error is clear.
+// TestRealDeath: when a daemon dies during a step and does not come back, the error says so.
 func TestRealDeath(t *testing.T) {
 	realTier(t)
 	program := runnertest.ProgramLayer(t)
-	t.Run("two", func(t *testing.T) {
-		noLeaks(t)
-		first, second := startDaemon(t, ""), startDaemon(t, "")
-		p := pool(t, first.address, second.address)
-		var once sync.Once
-		var lines []string
-		dir := t.TempDir()
-		err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(line string) {
-			lines = append(lines, line)
-			if line == "started" {
-				once.Do(func() { first.kill() })
-			}
-		})
-		if err != nil {
-			t.Fatalf("%v, having said %q", err, lines)
-		}
-		assert.Samef(t, map[string]string{"name": "x"}, runnertest.Files(t, dir), "result (-want +got)")
-		if text := strings.Join(lines, "\n"); strings.Count(text, "started") != 2 || !strings.Contains(text, first.address+" was lost") {
-			t.Errorf("lines: %q", lines)
-		}
-	})
-	t.Run("one", func(t *testing.T) {
-		noLeaks(t)
-		d := startDaemon(t, "")
-		p := pool(t, d.address)
-		var once sync.Once
-		begin := time.Now()
-		dir := t.TempDir()
-		err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(string) { once.Do(func() { d.kill() }) })
-		var failed *runner.FailedError
-		if !errors.Is(err, runner.ErrUnavailable) || errors.As(err, &failed) || !strings.Contains(err.Error(), d.address) || !strings.Contains(err.Error(), "start buildkitd") {
-			t.Errorf("error: %v", err)
-		}
-		if took := time.Since(begin); took > 15*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		t.Log(err)
-		if got := runnertest.Files(t, dir); len(got) > 0 {
-			t.Errorf("left: %v", got)
-		}
-	})
+	noLeaks(t)
+	d := startDaemon(t, "")
+	p := connect(t, d.address)
+	var once sync.Once
+	begin := time.Now()
+	dir := t.TempDir()
+	err := p.Run(t.Context(), step(t, program, "meet", "x"), dir, func(string) { once.Do(func() { d.kill() }) })
+	var failed *runner.FailedError
+	if !errors.Is(err, runner.ErrUnavailable) || errors.As(err, &failed) || !strings.Contains(err.Error(), d.address) || !strings.Contains(err.Error(), "start buildkitd") {
+		t.Errorf("error: %v", err)
+	}
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	t.Log(err)
+	if got := runnertest.Files(t, dir); len(got) > 0 {
+		t.Errorf("left: %v", got)
+	}
 }
 
-// TestRealFullDisk: a step that does not fit goes to another daemon; with one daemon it fails with an
-// explanation.
+// TestRealFullDisk: a step that does not fit fails once, with an explanation.
 func TestRealFullDisk(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
@@ -201,20 +177,16 @@ func TestRealFullDisk(t *testing.T) {
 	t.Cleanup(func() {
 		assert.NoErrorf(t, syscall.Unmount(dir, 0), "unmount %s", dir)
 	})
-	small, large := startDaemon(t, dir), startDaemon(t, "")
+	small := startDaemon(t, dir)
 	program, big := runnertest.ProgramLayer(t), randomLayer(t, 40<<20)
 	s := runnertest.Step(t, program, []v1.Layer{big}, "write", "/out/x=1")
 
-	lines, err := run(t, pool(t, small.address), s)
+	lines, err := run(t, connect(t, small.address), s)
 	if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "the disk of buildkitd at "+small.address+" is full") {
-		t.Errorf("alone: %v", err)
+		t.Errorf("%v", err)
 	}
 	t.Log(err)
-	assert.Equalf(t, 1, len(lines), "alone: tried more than once: %q", lines)
-	lines, err = run(t, pool(t, small.address, large.address), s)
-	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "is full") {
-		t.Errorf("with another one: %v, %q", err, lines)
-	}
+	assert.Equalf(t, 0, len(lines), "tried more than once: %q", lines)
 }
 
 // TestRealCancel: when Run returns, no process of a cancelled step is running.
@@ -222,7 +194,7 @@ func TestRealCancel(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
-	p := pool(t, d.address)
+	p := connect(t, d.address)
 	program := runnertest.ProgramLayer(t)
 	because := errors.New("the user pressed Ctrl-C")
 	for i := range 3 {
@@ -248,47 +220,13 @@ func TestRealCancel(t *testing.T) {
 	}
 }
 
-// TestRealShare: two daemons get about the same number of steps.
-func TestRealShare(t *testing.T) {
-	realTier(t)
-	noLeaks(t)
-	one, two := startDaemon(t, ""), startDaemon(t, "")
-	p := pool(t, one.address, two.address)
-	counts := make([]counting, 2)
-	for i, m := range p.members {
-		counts[i].daemon = m.daemon
-		m.daemon = &counts[i]
-	}
-	program := runnertest.ProgramLayer(t)
-	var all sync.WaitGroup
-	turn := make(chan struct{}, 4) // as many in parallel as a build of several images has
-	for i := range 12 {
-		all.Go(func() {
-			turn <- struct{}{}
-			defer func() { <-turn }()
-			name := fmt.Sprint(i)
-			dir := t.TempDir()
-			assert.NoError(t, p.Run(t.Context(), step(t, program, "meet", name), dir, nil))
-			if got := runnertest.Files(t, dir); got["name"] != name {
-				t.Errorf("result of %d: %v", i, got)
-			}
-		})
-	}
-	all.Wait()
-	a, b := counts[0].n.Load(), counts[1].n.Load()
-	if a+b != 12 || a < 4 || b < 4 {
-		t.Errorf("shared as %d and %d", a, b)
-	}
-	t.Logf("shared as %d and %d", a, b)
-}
-
 // TestRealInterrupted: a step that was cancelled during the transfer of its layers can run again.
 func TestRealInterrupted(t *testing.T) {
 	realTier(t)
 	noLeaks(t)
 	d := startDaemon(t, "")
 	address, sent := proxy(t, d)
-	p := pool(t, address)
+	p := connect(t, address)
 	s := runnertest.Step(t, runnertest.ProgramLayer(t), []v1.Layer{randomLayer(t, 64<<20)}, "write", "/out/x=1")
 	// Another step keeps the daemon busy in the meantime: the data that it holds must not interfere.
 	busy, idle := context.WithCancel(t.Context())
@@ -326,16 +264,6 @@ func TestRealInterrupted(t *testing.T) {
 	}
 }
 
-type counting struct {
-	daemon
-	n atomic.Int64
-}
-
-func (c *counting) solve(ctx context.Context, j job) error {
-	c.n.Add(1)
-	return c.daemon.solve(ctx, j)
-}
-
 // TestRealMemory: the kernel enforces the limit.
 func TestRealMemory(t *testing.T) {
 	realTier(t)
@@ -343,7 +271,7 @@ func TestRealMemory(t *testing.T) {
 	d := startDaemon(t, "")
 	s := step(t, runnertest.ProgramLayer(t), "eat", fmt.Sprint(256<<20))
 	s.Memory = 64 << 20
-	_, err := run(t, pool(t, d.address), s)
+	_, err := run(t, connect(t, d.address), s)
 	if failed, ok := errors.AsType[*runner.FailedError](err); !ok || failed.Code != -1 || !strings.Contains(err.Error(), "67 MB") {
 		t.Errorf("more memory than allowed: %v", err)
 	}

@@ -166,7 +166,7 @@ func TestOutput(t *testing.T) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	exit := func(code uint32, last string, memory int64) error {
-		r := &remote{address: "unix:///x"}
+		r := &daemon{address: "unix:///x"}
 		o := &output{lines: runner.NewLines(nil)}
 		o.write(2, []byte(last+"\n"))
 		return r.explain(t.Context(), runner.Step{Name: "s", Memory: memory}, o, fmt.Errorf("solve: %w", &gateway.ExitError{ExitCode: code}))
@@ -198,7 +198,7 @@ func TestExplain(t *testing.T) {
 		{status.Error(codes.ResourceExhausted, "write /x: no space left on device"), true},
 		{status.Error(codes.Unknown, "failed to copy: write /x: disk quota exceeded"), true},
 	} {
-		r := &remote{address: "unix:///x"}
+		r := &daemon{address: "unix:///x"}
 		err := r.explain(t.Context(), runner.Step{Name: "s"}, &output{lines: runner.NewLines(nil)}, c.err)
 		if trouble, ok := errors.AsType[*daemonError](err); !ok || trouble.full != c.full || !strings.Contains(err.Error(), "unix:///x") {
 			t.Errorf("%v: %v", c.err, err)

@@ -59,9 +59,9 @@ func TestRealRootless(t *testing.T) {
 	noLeaks(t)
 	d := startRootless(t)
 	t.Run("suite", func(t *testing.T) {
-		runnertest.Conform(t, func(t *testing.T) runner.Runner { return pool(t, d.address) }, "background")
+		runnertest.Conform(t, func(t *testing.T) runner.Runner { return connect(t, d.address) }, "background")
 	})
 	s := step(t, runnertest.ProgramLayer(t), "eat", fmt.Sprint(256<<20))
 	s.Memory = 64 << 20
-	assert.NoError(t, assert.Err(run(t, pool(t, d.address), s)))
+	assert.NoError(t, assert.Err(run(t, connect(t, d.address), s)))
 }

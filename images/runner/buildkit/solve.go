@@ -51,20 +51,21 @@ func definition(ctx context.Context, s runner.Step, r *root, limit bool) (def *l
 	return def, exec, nil
 }
 
-// solve implements daemon.
-func (r *remote) solve(ctx context.Context, j job) error {
+// solve runs one step. Errors: *runner.FailedError; *daemonError when the daemon and not the step is the
+// cause; ctx's cause; others are errors of this process.
+func (d *daemon) solve(ctx context.Context, j job) error {
 	limit := true
-	err := r.attempt(ctx, j, limit)
+	err := d.attempt(ctx, j, limit)
 	if err != nil && j.step.Memory > 0 && refusesLimits(err) && context.Cause(ctx) == nil {
-		j.output(fmt.Sprintf("buildkitd at %s cannot limit the memory of a step (v0.33 is the first that can): it runs without the limit", r.address))
+		j.output(fmt.Sprintf("buildkitd at %s cannot limit the memory of a step (v0.33 is the first that can): it runs without the limit", d.address))
 		limit = false
-		err = r.attempt(ctx, j, limit)
+		err = d.attempt(ctx, j, limit)
 	}
 	if err != nil && halfReceived(err) && context.Cause(ctx) == nil {
-		if err := r.collect(ctx); err != nil {
+		if err := d.collect(ctx); err != nil {
 			return err
 		}
-		err = r.attempt(ctx, j, limit)
+		err = d.attempt(ctx, j, limit)
 	}
 	return err
 }
@@ -76,11 +77,11 @@ func halfReceived(err error) bool { return strings.Contains(err.Error(), "unsupp
 
 // collect lets a daemon remove unreferenced data, such as half a layer. The filter matches no cache record,
 // so none is removed.
-func (r *remote) collect(ctx context.Context) error {
+func (d *daemon) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := r.client.Prune(ctx, nil, client.WithFilter([]string{"id==none"})); err != nil {
-		return fmt.Errorf("let buildkitd at %s remove a layer that it has a part of: %w", r.address, err)
+	if err := d.client.Prune(ctx, nil, client.WithFilter([]string{"id==none"})); err != nil {
+		return fmt.Errorf("let buildkitd at %s remove a layer that it has a part of: %w", d.address, err)
 	}
 	return nil
 }
@@ -91,12 +92,12 @@ func refusesLimits(err error) bool {
 	return strings.Contains(err.Error(), string(pb.CapExecMetaLinuxResources))
 }
 
-func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
+func (d *daemon) attempt(ctx context.Context, j job, limit bool) error {
 	def, exec, err := definition(ctx, j.step, j.root, limit)
 	if err != nil {
 		return err
 	}
-	tell := func(line string) { r.notify(r.address + ": " + j.step.Name + ": " + line) }
+	tell := func(line string) { d.notify(d.address + ": " + j.step.Name + ": " + line) }
 	blobs := &store{root: j.root, spool: j.spool, notify: tell, told: map[digest.Digest]bool{}}
 	result := newResult(j.dir)
 	out := &output{vertex: exec, lines: runner.NewLines(j.output), print: j.output}
@@ -111,8 +112,8 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 		}
 	}()
 	ended := make(chan error, 1)
-	r.solving.Go(func() {
-		_, err := r.client.Solve(ctx, def, client.SolveOpt{
+	d.solving.Go(func() {
+		_, err := d.client.Solve(ctx, def, client.SolveOpt{
 			OCIStores: map[string]content.Store{storeID: blobs},
 			Exports: []client.ExportEntry{{Type: client.ExporterTar, Output: func(map[string]string) (io.WriteCloser, error) {
 				return result.open()
@@ -132,9 +133,9 @@ func (r *remote) attempt(ctx context.Context, j job, limit bool) error {
 	case received != nil && (err == nil || !errors.Is(received, errIncomplete)):
 		err = received
 	default:
-		return r.explain(ctx, j.step, out, err)
+		return d.explain(ctx, j.step, out, err)
 	}
-	return fmt.Errorf("step %s on buildkitd at %s: %w", j.step.Name, r.address, err)
+	return fmt.Errorf("step %s on buildkitd at %s: %w", j.step.Name, d.address, err)
 }
 
 // await waits for the end of a solve. A cancelled solve ends when the daemon has ended the command. If the

@@ -13,7 +13,7 @@ import (
 )
 
 // spool opens layers for reading at any offset: files directly, others from a temporary copy. It makes one
-// copy for all steps and daemons of a pool, and removes it with the pool.
+// copy for all steps and daemons, and removes it when the runner is closed.
 type spool struct {
 	dir string
 

@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// daemonError says that a daemon, and not the step, is the cause: another daemon may succeed.
+// daemonError says that a daemon, and not the step, is the cause.
 type daemonError struct {
 	address string
 	full    bool // its disk is full: another attempt on the same daemon is useless
@@ -31,9 +31,16 @@ func (e *daemonError) Error() string {
 
 func (e *daemonError) Unwrap() error { return e.err }
 
+// lost says whether the same step may succeed on the same address: another daemon may answer there, or the
+// same one again.
+func lost(ctx context.Context, err error) bool {
+	var trouble *daemonError
+	return errors.As(err, &trouble) && !trouble.full && context.Cause(ctx) == nil
+}
+
 // explain classifies a solve's error: failure of the command, trouble of the daemon, or something else. ctx
 // must be alive.
-func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err error) error {
+func (d *daemon) explain(ctx context.Context, s runner.Step, out *output, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -42,25 +49,25 @@ func (r *remote) explain(ctx context.Context, s runner.Step, out *output, err er
 	ended := strings.Contains(err.Error(), context.Canceled.Error()) // not by us: a daemon that is stopped ends its steps
 	switch {
 	case errors.As(err, &exit) && !ended:
-		return r.failed(s, out, exit)
+		return d.failed(s, out, exit)
 	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
-		return &daemonError{address: r.address, full: true, err: err}
+		return &daemonError{address: d.address, full: true, err: err}
 	case ended, code == codes.Unavailable, code == codes.Canceled:
-		return &daemonError{address: r.address, err: r.reason(err)}
+		return &daemonError{address: d.address, err: d.reason(err)}
 	}
 	// If the daemon does not answer any more, report that before any other error.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if _, probeErr := r.worker(ctx); probeErr != nil {
-		return &daemonError{address: r.address, err: errors.Join(err, probeErr)}
+	if _, probeErr := d.ask(ctx); probeErr != nil {
+		return &daemonError{address: d.address, err: errors.Join(err, probeErr)}
 	}
-	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, r.address, err)
+	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, d.address, err)
 }
 
 // failed returns the error of a failed command. Runc reports a signal as 128 plus its number, as a shell
 // does. When it could not start a command, it prints the reason on a line of its own and returns code 1.
-func (r *remote) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
-	f := &runner.FailedError{Step: s.Name, Runner: "buildkit " + r.address, Code: int(exit.ExitCode), Tail: out.tail()}
+func (d *daemon) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
+	f := &runner.FailedError{Step: s.Name, Runner: "buildkit " + d.address, Code: int(exit.ExitCode), Tail: out.tail()}
 	last := ""
 	if n := len(f.Tail); n > 0 {
 		last = f.Tail[n-1]
