@@ -17,8 +17,8 @@ func head(r *raw) string {
 	return b.String()
 }
 
-// goalTable is the table of goals. "C tools" are dpkg-deb, zstd and gzip alone for the same bytes, and behind
-// the colon how many times faster than the alternative anything could be that runs these tools.
+// goalTable is the table of goals. "C tools" are dpkg-deb, zstd and gzip alone for the same bytes, and the
+// number behind the colon is the best possible speed-up.
 func goalTable(r *raw) string {
 	var b strings.Builder
 	b.WriteString(head(r))
