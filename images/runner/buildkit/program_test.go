@@ -170,17 +170,6 @@ func TestRealPrograms(t *testing.T) {
 	}
 }
 
-// TestRealPod: a runner through kubectl behaves like every other.
-func TestRealPod(t *testing.T) {
-	realTier(t)
-	noLeaks(t)
-	d := startDaemon(t, "")
-	beside(t, d, programs[0].name, programs[0].arguments)
-	t.Run("suite", func(t *testing.T) {
-		runnertest.Conform(t, func(t *testing.T) runner.Runner { return connect(t, programs[0].address) })
-	})
-}
-
 // TestRealPodDies: a pod that is killed while it works, and does not come back.
 func TestRealPodDies(t *testing.T) {
 	realTier(t)

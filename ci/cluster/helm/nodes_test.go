@@ -23,15 +23,11 @@ const (
 	rollout = "10m"
 )
 
-// TestThousandNodes takes a thousand nodes from no driver to a driver, to another driver, and into pools. A
+// TestTwoHundredNodes takes two hundred nodes from no driver to a driver, to another driver, and into pools. A
 // watcher receives every change of every pod: never two driver pods on a node, and never more nodes without a
 // driver than declared.
-func TestThousandNodes(t *testing.T) { testNodes(t, 1000) }
-
-// TestTwoHundredNodes does the same in a fifth of the time.
-func TestTwoHundredNodes(t *testing.T) { testNodes(t, 200) }
-
-func testNodes(t *testing.T, crowd int) {
+func TestTwoHundredNodes(t *testing.T) {
+	const crowd = 200
 	t.Helper()
 	p := control.Start(t, control.Config{Controllers: true, Scheduler: true, KWOK: true})
 	client := clientset(t, p)
