@@ -33,6 +33,7 @@ import (
 type zeros struct{ v1.Layer }
 
 func (zeros) Size() (int64, error)                 { return 1, nil }
+func (zeros) DiffID() (v1.Hash, error)             { return v1.Hash{}, nil }
 func (zeros) Uncompressed() (io.ReadCloser, error) { return io.NopCloser(zeros{}), nil }
 func (zeros) Read(p []byte) (int, error)           { clear(p); return len(p), nil }
 

@@ -3,12 +3,15 @@ package layer
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/oci/layername"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -52,7 +55,8 @@ const (
 	maxSmall = 256 << 20
 )
 
-// Open returns the unpacked content of a layer. It ends with rootfs.ErrTooLarge beyond the bounds.
+// Open returns the unpacked content of a layer. It ends with rootfs.ErrTooLarge beyond the bounds, and with
+// oci.ErrDiffID if it is not what the image's configuration says; an outline is in no configuration.
 func Open(l v1.Layer) (io.ReadCloser, error) {
 	size, err := l.Size()
 	if err != nil {
@@ -62,17 +66,29 @@ func Open(l v1.Layer) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bounded{ReadCloser: r, left: max(maxSmall, size*maxRatio), size: size}, nil
+	diffID, err := l.DiffID()
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return &bounded{r, max(maxSmall, size*maxRatio), size, diffID, sha256.New()}, nil
 }
 
 // bounded is the content of a layer of size bytes.
 type bounded struct {
 	io.ReadCloser
 	left, size int64
+	diffID     v1.Hash
+	sum        hash.Hash
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.sum.Write(p[:n])
+	if errors.Is(err, io.EOF) && b.diffID != (v1.Hash{}) {
+		if wrong := oci.CheckDiffID(b.sum, b.diffID); wrong != nil {
+			return n, wrong
+		}
+	}
 	if b.left -= int64(n); b.left < 0 {
 		return 0, fmt.Errorf("%w: a layer of %d bytes unpacks to more than %d times as much", rootfs.ErrTooLarge, b.size, maxRatio)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
@@ -140,5 +141,43 @@ func TestDockerArchiveOld(t *testing.T) {
 	}
 	if _, err := openArchive(os.DevNull); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// TestDescriptorsLie: neither the entry of a layout, nor that of an index in it, nor the image's own documents may
+// say what the content is not. A container runtime notices it on a node.
+func TestDescriptorsLie(t *testing.T) {
+	t.Parallel()
+	one := ocitest.Image(t, "amd64", 1000, "layer")
+	lying := require.Value(one.ConfigFile())(t).DeepCopy()
+	lying.RootFS.DiffIDs[0].Hex = strings.Repeat("a", 64)
+	for what, c := range map[string]struct {
+		of      Artifact
+		old, to string
+		want    error
+	}{
+		"whole":              {of: one},
+		"index":              {of: ocitest.Index(t, one)},
+		"size":               {one, `"size":`, `"size":1`, ErrDescriptor},
+		"size in an index":   {ocitest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
+		"platform":           {one, `"architecture":"amd64"`, `"architecture":"arm64"`, ErrDescriptor},
+		"system":             {one, `"os":"linux"`, `"os":"windows"`, ErrDescriptor},
+		"content of a layer": {of: require.Value(mutate.ConfigFile(one, lying))(t), want: ErrDiffID},
+	} {
+		dir := filepath.Join(t.TempDir(), "x")
+		require.NoError(t, WriteLayout(t.Context(), dir, "x", c.of))
+		index := require.Value(os.ReadFile(filepath.Join(dir, "index.json")))(t)
+		assert.Equalf(t, true, bytes.Contains(index, []byte(c.old)), "%s", what)
+		if c.old != "" {
+			index = bytes.ReplaceAll(index, []byte(c.old), []byte(c.to))
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), index, 0o600))
+		a, err := OpenLocal(t.Context(), require.Value(fetch.OpenStore(t.TempDir()))(t), "oci:"+dir)
+		if err == nil {
+			err = WriteLayout(t.Context(), filepath.Join(t.TempDir(), "y"), "x", a)
+		}
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -91,13 +91,13 @@ func (c *Content) addNamed(t Artifact, d Document, seen map[v1.Hash]bool, depth 
 			return err
 		}
 		if !index {
-			var names map[v1.Hash]string
+			open := func(b v1.Descriptor) (io.ReadCloser, error) { return t.blobs.blob(b).Open() }
 			if t.blobs.manifest == nil { // on this machine: of another one the config would have to be downloaded
 				if img, err := NewImage(t.raw, t.blobs); err == nil {
-					names = layername.WithArch(img)
+					return c.addManifest(d, seen, layername.WithArch(img), img.open)
 				}
 			}
-			return c.addManifest(d, seen, names, func(b v1.Descriptor) (io.ReadCloser, error) { return t.blobs.blob(b).Open() })
+			return c.addManifest(d, seen, nil, open)
 		}
 		return c.addStoredIndex(t, seen, depth)
 	case v1.Image:
@@ -128,6 +128,9 @@ func (c *Content) addStoredIndex(s *stored, seen map[v1.Hash]bool, depth int) er
 			continue
 		}
 		raw, err := s.blobs.Document(d.Digest, MaxManifest)
+		if err == nil && s.blobs.manifest == nil {
+			err = s.blobs.checkEntry(d, raw)
+		}
 		if err == nil {
 			err = c.add(&stored{raw, s.blobs}, seen, depth-1)
 		}

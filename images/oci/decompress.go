@@ -3,10 +3,14 @@ package oci
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
@@ -92,3 +96,57 @@ func (r *recorder) classify(err error) error {
 }
 
 func (u *unpacked) Close() error { return u.close() }
+
+// ErrDiffID says that a layer does not unpack to what the configuration of its image says, so that no container
+// runtime unpacks the image.
+var ErrDiffID = errors.New("does not unpack to what the image's configuration says (rootfs.diff_ids): no node can unpack the image")
+
+// CheckDiffID compares the digest of a layer's content with that of the configuration.
+func CheckDiffID(got hash.Hash, want v1.Hash) error {
+	if sum := hex.EncodeToString(got.Sum(nil)); sum != want.Hex {
+		return fmt.Errorf("it %w: it is sha256:%s, not %s", ErrDiffID, sum, want)
+	}
+	return nil
+}
+
+// checking unpacks a layer beside its reader, whose last read returns what is wrong with the content.
+type checking struct {
+	io.ReadCloser
+	copy *io.PipeWriter
+	done chan error
+}
+
+func checkUnpacked(r io.ReadCloser, want v1.Hash) io.ReadCloser {
+	content, copied := io.Pipe()
+	c := &checking{r, copied, make(chan error, 1)}
+	go func() {
+		sum := sha256.New()
+		unpacked, err := decompress(content)
+		if err == nil {
+			_, err = io.Copy(sum, unpacked)
+		}
+		if err == nil {
+			err = CheckDiffID(sum, want)
+		}
+		_ = content.CloseWithError(err) // never fails
+		c.done <- err
+	}()
+	return c
+}
+
+func (c *checking) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	_, _ = c.copy.Write(p[:n]) // an error is that of the other end, which done has
+	if errors.Is(err, io.EOF) {
+		_ = c.copy.Close() // never fails
+		if wrong := <-c.done; wrong != nil {
+			err = wrong
+		}
+		c.done <- nil
+	}
+	return n, err
+}
+
+func (c *checking) Close() error {
+	return errors.Join(c.copy.CloseWithError(io.ErrClosedPipe), c.ReadCloser.Close())
+}

@@ -92,6 +92,9 @@ func NewImage(raw []byte, b Blobs) (*Image, error) {
 	if i.rawConfig, err = b.Document(m.Config.Digest, MaxConfig); err != nil {
 		return nil, fmt.Errorf("read the image config: %w", err)
 	}
+	if err := checkSize(m.Config, i.rawConfig); err != nil {
+		return nil, fmt.Errorf("read the image config: %w", err)
+	}
 	if i.config, err = v1.ParseConfigFile(bytes.NewReader(i.rawConfig)); err != nil {
 		return nil, fmt.Errorf("the image config %s is malformed: %w", m.Config.Digest, err)
 	}
@@ -178,6 +181,17 @@ func (i *Image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 		}
 	}
 	return nil, fmt.Errorf("the image has no layer %s", h)
+}
+
+// open returns a blob of the image. At the end of a layer it has compared what the layer unpacks to.
+func (i *Image) open(d v1.Descriptor) (io.ReadCloser, error) {
+	r, err := i.blobs.blob(d).Open()
+	for n, l := range i.manifest.Layers {
+		if err == nil && l.Digest == d.Digest {
+			return checkUnpacked(r, i.config.RootFS.DiffIDs[n]), nil
+		}
+	}
+	return r, err
 }
 
 // Layers returns the layers, the lowest first.

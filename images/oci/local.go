@@ -208,11 +208,14 @@ func chooseEntry(l LocalRef, arch string, entries []v1.Descriptor, b Blobs) (Man
 	if err != nil {
 		return Manifest{}, err
 	}
-	load := func(h v1.Hash) (Manifest, error) {
-		raw, err := b.Document(h, MaxManifest)
-		return Manifest{raw, h}, err
+	load := func(d v1.Descriptor) (Manifest, error) {
+		raw, err := b.Document(d.Digest, MaxManifest)
+		if err == nil {
+			err = b.checkEntry(d, raw)
+		}
+		return Manifest{raw, d.Digest}, err
 	}
-	top, err := load(d.Digest)
+	top, err := load(d)
 	if err != nil {
 		return Manifest{}, err
 	}

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
 
 // ChooseManifest follows indexes down to the manifest for linux/arch. load returns a manifest by its digest.
 // With an empty arch, choose returns top.
-func ChooseManifest(ref, arch string, top Manifest, load func(v1.Hash) (Manifest, error)) (Manifest, error) {
+func ChooseManifest(ref, arch string, top Manifest, load func(v1.Descriptor) (Manifest, error)) (Manifest, error) {
 	for range maxDepth {
 		index, err := kindOf(top.Raw)
 		if err != nil {
@@ -85,8 +86,11 @@ func ChooseManifest(ref, arch string, top Manifest, load func(v1.Hash) (Manifest
 		if err != nil {
 			return Manifest{}, err
 		}
-		if top, err = load(next.Digest); err != nil {
-			return Manifest{}, err
+		if top, err = load(next); err == nil {
+			err = checkSize(next, top.Raw)
+		}
+		if err != nil {
+			return Manifest{}, fmt.Errorf("%s: %w", ref, err)
 		}
 	}
 	return Manifest{}, fmt.Errorf("%s: indexes within indexes, more than %d deep", ref, maxDepth)
@@ -125,6 +129,37 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 		}
 	}
 	return match[0], nil
+}
+
+// ErrDescriptor says that what names a document states another size or platform than the document has.
+var ErrDescriptor = errors.New("its descriptor does not describe it")
+
+// checkSize compares a descriptor with its document. Container runtimes refuse one of another size.
+func checkSize(d v1.Descriptor, raw []byte) error {
+	if d.Size != int64(len(raw)) {
+		return fmt.Errorf("%s: %w: it has %d bytes, the descriptor says %d", d.Digest, ErrDescriptor, len(raw), d.Size)
+	}
+	return nil
+}
+
+// checkEntry compares a descriptor in an index on this machine with its manifest, and with the configuration of
+// the image that this is.
+func (b Blobs) checkEntry(d v1.Descriptor, raw []byte) error {
+	if err := checkSize(d, raw); err != nil || d.Platform == nil || d.Platform.OS == "unknown" {
+		return err
+	}
+	img, err := NewImage(raw, b)
+	if err != nil {
+		return nil //nolint:nilerr // an index, or an artifact: it has no platform; who reads the image says what is wrong with it
+	}
+	is := v1.Platform{OS: cmp.Or(img.config.OS, d.Platform.OS), Architecture: img.config.Architecture, Variant: d.Platform.Variant}
+	if v := img.config.Variant; v != "" && is.Variant != "" {
+		is.Variant = v
+	}
+	if is.OS != d.Platform.OS || is.Architecture != d.Platform.Architecture || is.Variant != d.Platform.Variant {
+		return fmt.Errorf("%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, d.Platform)
+	}
+	return nil
 }
 
 // CheckPlatform refuses a single image for another architecture.

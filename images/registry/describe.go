@@ -35,7 +35,7 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 	if err != nil {
 		return Description{}, absent(err)
 	}
-	m, err := oci.ChooseManifest(ref, arch, top, func(h v1.Hash) (oci.Manifest, error) { return p.byDigest(ctx, h) })
+	m, err := oci.ChooseManifest(ref, arch, top, func(d v1.Descriptor) (oci.Manifest, error) { return p.byDigest(ctx, d.Digest) })
 	if err != nil {
 		return Description{}, err
 	}

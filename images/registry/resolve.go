@@ -33,7 +33,7 @@ func (p *pull) manifest(ctx context.Context, arch string) (oci.Manifest, error) 
 	if err != nil {
 		return oci.Manifest{}, err
 	}
-	return oci.ChooseManifest(p.ref.text, arch, top, func(h v1.Hash) (oci.Manifest, error) { return p.byDigest(ctx, h) })
+	return oci.ChooseManifest(p.ref.text, arch, top, func(d v1.Descriptor) (oci.Manifest, error) { return p.byDigest(ctx, d.Digest) })
 }
 
 // top returns the manifest that the reference names: from the store if it is there, else from the network.

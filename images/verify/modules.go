@@ -92,7 +92,10 @@ func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name 
 	m.Folder = name
 	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(k kbuild.Key) bool { return k.String() == name })
 	if errors.Is(err, kbuild.ErrMiss) {
-		m.Damage = strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir)
+		m.Damage = "is no set of modules of this name"
+		if damaged, ok := errors.AsType[*kbuild.CorruptError](err); ok {
+			m.Damage = "is a damaged set of modules: " + damaged.Why
+		}
 		return m, nil
 	}
 	if err != nil {
