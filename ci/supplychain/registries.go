@@ -33,7 +33,12 @@ func Registries(t *testing.T, test func(t *testing.T, host string)) {
 // HOST:PORT. It has the referrers API, in random order and with the media type of the config as artifactType.
 func RegistryWithReferrers(t testing.TB) string {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	return inProcess(t, true)
+}
+
+func inProcess(t testing.TB, referrers bool) string {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(referrers), registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }

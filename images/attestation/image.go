@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
@@ -76,7 +78,7 @@ func (i *Image) findTags(ctx context.Context) error {
 }
 
 // Attach adds attachments to the image where it is. An archive is written again.
-func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attachment) error {
+func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attachment) (err error) {
 	if len(all) == 0 {
 		return nil
 	}
@@ -90,6 +92,18 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 	case strings.HasPrefix(i.ref, "docker-archive:"):
 		return matrix.RequestErrorf("%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive", i.ref)
 	}
+	unlock, err := outfile.LockFolder(ctx, filepath.Dir(local.Path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	now, err := Open(ctx, c, i.store, i.ref) // another signer may have written it meanwhile
+	if err != nil {
+		return err
+	}
+	if now.Digest != i.Digest {
+		return fmt.Errorf("%s: another program replaced the image while it was signed: try again", i.ref)
+	}
 	tags, _, err := oci.LocalTags(ctx, i.store, i.ref)
 	if err != nil {
 		return err
@@ -97,7 +111,7 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 	if len(tags) != 1 {
 		return matrix.RequestErrorf("%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
 	}
-	return oci.WriteOCIArchive(ctx, local.Path, tags[0], i.Artifact, append(i.Have, all...)...)
+	return oci.WriteOCIArchive(ctx, local.Path, tags[0], now.Artifact, append(now.Have, all...)...)
 }
 
 // For returns the plan for an image: signatures state repository, or else that of the image, with the tags of

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -12,14 +14,17 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// updateAttempts is how often a tag that other programs change at the same time is changed.
-const updateAttempts = 5
+// Bounds of the changes of tags by several programs at the same time.
+const (
+	updateRounds = 20               // writes of one tag
+	maxWindow    = 10 * time.Second // of the time between reading and writing that others are assumed to need
+)
 
 // Attach pushes attachments into the repository of ref; its tag and digest do not matter. A manifest with a
 // tag (.sig, .att) extends the one that the registry has under it. A referrer is pushed by its digest; if the
 // registry has no referrers API, Attach adds it to the index under the fallback tag. What is there already is
-// not sent again. Changes of one tag wait for each other within this client; other programs' changes are
-// found by reading the tag again. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
+// not sent again. What others add to a tag at the same time stays, see update. Errors: *Error;
+// *fetch.MismatchError when a blob does not match its digest.
 func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) (Stats, error) {
 	r, err := parseReference(ref, c.opts.Insecure)
 	if err != nil || len(all) == 0 {
@@ -36,14 +41,13 @@ func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) 
 }
 
 func (p *push) attach(ctx context.Context, all []oci.Attachment) error {
+	var tags []tagChange
 	var subjects []v1.Hash // of referrers that the registry did not list, in order
 	unlisted := map[v1.Hash][]v1.Descriptor{}
 	for _, a := range all {
 		p.stats.Attachments++
 		if a.Tag != "" {
-			if err := p.extend(ctx, a); err != nil {
-				return err
-			}
+			tags = append(tags, p.extension(ctx, a))
 			continue
 		}
 		listed, err := p.refer(ctx, a)
@@ -57,12 +61,11 @@ func (p *push) attach(ctx context.Context, all []oci.Attachment) error {
 			unlisted[a.Subject] = append(unlisted[a.Subject], a.Manifest.Desc)
 		}
 	}
+	var changes []tagChange
 	for _, s := range subjects {
-		if err := p.list(ctx, s, unlisted[s]); err != nil {
-			return err
-		}
+		changes = append(changes, listing(s, unlisted[s]))
 	}
-	return nil
+	return p.update(ctx, append(changes, tags...))
 }
 
 // refer pushes a referrer, and reports whether the registry lists it by itself.
@@ -105,18 +108,26 @@ func (p *push) listsReferrers(ctx context.Context, subject v1.Hash) (bool, error
 	return known, nil
 }
 
-// list adds referrers to the index under the fallback tag.
-func (p *push) list(ctx context.Context, subject v1.Hash, more []v1.Descriptor) error {
-	return p.update(ctx, oci.ReferrersTag(subject), func(m oci.Manifest) (oci.Attachment, error) {
+// tagChange adds to the manifest under a tag.
+type tagChange struct {
+	tag string
+	// merge gets the manifest that is there, which is empty if there is none, and returns the one to push, with
+	// the blobs that the registry may lack.
+	merge func(oci.Manifest) (oci.Attachment, error)
+}
+
+// listing adds referrers to the index under the fallback tag.
+func listing(subject v1.Hash, more []v1.Descriptor) tagChange {
+	return tagChange{oci.ReferrersTag(subject), func(m oci.Manifest) (oci.Attachment, error) {
 		raw, err := oci.AddReferrers(m.Raw, more)
 		return oci.Attachment{Manifest: oci.Document{Raw: raw, Desc: v1.Descriptor{
 			MediaType: types.OCIImageIndex, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}}, err
-	})
+	}}
 }
 
-// extend pushes an attachment that has a tag.
-func (p *push) extend(ctx context.Context, a oci.Attachment) error {
-	return p.update(ctx, a.Tag, func(m oci.Manifest) (oci.Attachment, error) {
+// extension adds the layers of an attachment to those under its tag.
+func (p *push) extension(ctx context.Context, a oci.Attachment) tagChange {
+	return tagChange{a.Tag, func(m oci.Manifest) (oci.Attachment, error) {
 		if m.Raw == nil {
 			return a, nil
 		}
@@ -127,35 +138,66 @@ func (p *push) extend(ctx context.Context, a oci.Attachment) error {
 			})
 			return raw, err
 		})
-	})
+	}}
 }
 
-// update changes the manifest under a tag: change gets the one that is there, which is empty if there is
-// none, and returns the one to push, with the blobs that the registry may lack. After that it reads the tag
-// again: another program may have replaced it at the same time by one without our change.
-func (p *push) update(ctx context.Context, tag string, change func(oci.Manifest) (oci.Attachment, error)) error {
-	defer p.lockTag(p.ref.repo.Name() + ":" + tag)()
-	for range updateAttempts {
-		there, err := p.tagged(ctx, p.s, tag)
-		if err != nil {
-			return err
+// update is the only way in which tags that several programs add to are changed: .sig, .att and the fallback
+// tag. Registries have no conditional writes: of two programs that read a tag at the same time, the second
+// to write removes what the first wrote, and neither sees that. So update reads all tags again after a pause,
+// and merges and writes again what is missing, until nothing is. The pause is several times as long as what
+// lies between the last look at a tag and its write, and random, so that programs that began together part.
+func (p *push) update(ctx context.Context, changes []tagChange) error {
+	pause, missing := p.opts.Backoff, ""
+	for range updateRounds {
+		missing = ""
+		for _, c := range changes {
+			window, err := p.write(ctx, c)
+			if err != nil {
+				return err
+			}
+			if window > 0 {
+				missing, pause = c.tag, max(pause, 4*min(window, maxWindow))
+			}
 		}
-		a, err := change(there)
-		if err != nil {
-			return &itemError{"tag " + tag, err}
-		}
-		if bytes.Equal(there.Raw, a.Manifest.Raw) {
-			p.reportState("manifest "+tag, "", a.Manifest.Desc.Size, Exists)
+		if missing == "" {
 			return nil
 		}
-		if err := p.pushParts(ctx, a.Blobs, a.Nested); err != nil {
-			return err
-		}
-		if _, err := p.put(ctx, tag, a.Manifest); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause + rand.N(pause)): //nolint:gosec // it protects nothing
 		}
 	}
-	return &itemError{"tag " + tag, fmt.Errorf("other programs replaced it %d times while it was changed: try again", updateAttempts)}
+	return &itemError{"tag " + missing, fmt.Errorf("other programs replaced it %d times while it was changed: try again", updateRounds)}
+}
+
+// write merges and writes one tag. It looks at the tag once more just before it writes, because the blobs take
+// time. window is how long others may have changed it unseen; 0 if nothing had to be written.
+func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, err error) {
+	defer p.lockTag(p.ref.repo.Name() + ":" + c.tag)()
+	there, err := p.tagged(ctx, p.s, c.tag)
+	for range updateRounds {
+		var a oci.Attachment
+		if err == nil {
+			a, err = c.merge(there)
+		}
+		if err != nil {
+			return 0, &itemError{"tag " + c.tag, err}
+		}
+		if bytes.Equal(there.Raw, a.Manifest.Raw) {
+			p.reportState("manifest "+c.tag, "", a.Manifest.Desc.Size, Exists)
+			return 0, nil
+		}
+		if err := p.pushParts(ctx, a.Blobs, a.Nested); err != nil {
+			return 0, err
+		}
+		before, began := there.Digest, time.Now()
+		if there, err = p.tagged(ctx, p.s, c.tag); err == nil && there.Digest == before {
+			_, err = p.put(ctx, c.tag, a.Manifest)
+			return time.Since(began), err
+		}
+	}
+	return time.Nanosecond, err // update waits, and tries again
 }
 
 // lockTag waits until no other goroutine of this client changes a tag.

@@ -32,7 +32,7 @@ func fuzz(f *testing.F, format Format, to storage, mediaType types.MediaType) {
 	f.Fuzz(func(t *testing.T, raw []byte, annotation string) {
 		b := oci.BytesBlob(mediaType, raw, map[string]string{signatureAnnotation: annotation})
 		for _, d := range []v1.Descriptor{image, nobody} {
-			a := require.Value(extend(Subject{Descriptor: d}, to, []oci.Blob{b}))(t)
+			a := require.Value(newTagged(d.Digest, to, []oci.Blob{b}))(t)
 			if to == bundle {
 				a.Tag = ""
 			}

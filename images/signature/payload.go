@@ -3,10 +3,9 @@ package signature
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
+	strict "github.com/go-json-experiment/json"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -67,17 +66,12 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decode reads one JSON value of at most limit bytes and nothing behind it.
+// decode reads one JSON value of at most limit bytes and nothing behind it. It reads as the standard says and
+// encoding/json does not: names have one spelling and occur once. Else two readers could take what is signed
+// for two things.
 func decode(raw []byte, limit int, value any) error {
 	if len(raw) > limit {
 		return fmt.Errorf("it has %d bytes, more than %d", len(raw), limit)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if err := d.Decode(value); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind it")
-	}
-	return nil
+	return strict.Unmarshal(raw, value)
 }

@@ -3,9 +3,8 @@ package signature
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -20,6 +19,10 @@ const (
 	maxSignature = 8 << 10   // bytes of base64; RSA of 4096 bits has 684
 )
 
+// errBeyond is the fault of what is beyond the bounds. Whoever may push can bring an image there, so it is no
+// error of reading: a good signature before it counts.
+var errBeyond = fmt.Errorf("more than %d signatures and attestations, or more than %d MiB of them: the others are not read", maxDocuments, maxTotal>>20)
+
 // evidence is one signed document that was found, not verified yet.
 type evidence struct {
 	document
@@ -32,11 +35,12 @@ type evidence struct {
 type collector struct {
 	subject  v1.Hash
 	total    int64
+	beyond   bool
 	evidence []evidence
 }
 
 // collect returns the evidence among the attachments of a subject. Its error means that something could not
-// be fetched or is beyond the bounds; a malformed document is evidence with an error.
+// be fetched; a malformed document, and what is beyond the bounds, is evidence with an error.
 func collect(s Subject) ([]evidence, error) {
 	c := &collector{subject: s.Descriptor.Digest}
 	for _, a := range s.Attachments {
@@ -65,18 +69,23 @@ func (c *collector) add(a oci.Attachment) error {
 		return nil //nolint:nilerr // a finding
 	}
 	for _, layer := range m.Layers {
-		if storageOf(layer) != known[0] {
+		if storageOf(layer) != known[0] || c.beyond {
 			continue
 		}
-		if len(c.evidence) == maxDocuments {
-			return fmt.Errorf("%s has more than %d signatures and attestations", c.subject, maxDocuments)
-		}
 		e := evidence{document: document{storage: known[0], predicate: m.Annotations[bundlePredicateAnnotation]}, where: where}
-		raw, err := c.read(a, layer, e.limit())
-		if err != nil {
-			return fmt.Errorf("read %s of %s: %w", where, c.subject, err)
+		fits := layer.Size >= 0 && layer.Size <= e.limit()
+		if fits {
+			c.total += layer.Size
 		}
-		e.parse(raw, layer)
+		if c.beyond = len(c.evidence) == maxDocuments || c.total > maxTotal; c.beyond {
+			e.err = errBeyond
+		} else if !fits {
+			e.err = fmt.Errorf("its size is %d bytes, and such documents have at most %d", layer.Size, e.limit())
+		} else if raw, err := readLayer(a, layer); err != nil {
+			return fmt.Errorf("read %s of %s: %w", where, c.subject, err)
+		} else {
+			e.parse(raw, layer)
+		}
 		c.evidence = append(c.evidence, e)
 	}
 	return nil
@@ -115,40 +124,18 @@ func (e *evidence) limit() int64 {
 	return maxBundle
 }
 
-// read returns the bytes of a layer, which have its digest; nil if the layer is larger than the limit, and no
-// document of its kind.
-func (c *collector) read(a oci.Attachment, layer v1.Descriptor, limit int64) (_ []byte, err error) {
-	if layer.Size < 0 || layer.Size > limit {
-		return nil, nil
+// readLayer returns the bytes of a layer, which have its digest.
+func readLayer(a oci.Attachment, layer v1.Descriptor) ([]byte, error) {
+	i := slices.IndexFunc(a.Blobs, func(b oci.Blob) bool { return b.Desc.Digest == layer.Digest })
+	if i < 0 {
+		return nil, fmt.Errorf("the layer %s is missing", layer.Digest)
 	}
-	if c.total += layer.Size; c.total > maxTotal {
-		return nil, fmt.Errorf("its signatures and attestations have more than %d bytes together", int64(maxTotal))
-	}
-	for _, b := range a.Blobs {
-		if b.Desc.Digest != layer.Digest {
-			continue
-		}
-		r, err := b.Open()
-		if err != nil {
-			return nil, err
-		}
-		raw, err := io.ReadAll(io.LimitReader(r, layer.Size+1))
-		switch err := errors.Join(err, r.Close()); {
-		case err != nil:
-			return nil, err
-		case int64(len(raw)) != layer.Size || oci.HashOf(raw) != layer.Digest:
-			return nil, fmt.Errorf("the layer %s is damaged", layer.Digest)
-		}
-		return raw, nil
-	}
-	return nil, fmt.Errorf("the layer %s is missing", layer.Digest)
+	return oci.ReadBlob(oci.Blob{Desc: layer, Open: a.Blobs[i].Open}, layer.Size)
 }
 
 func (e *evidence) parse(raw []byte, layer v1.Descriptor) {
-	switch {
-	case raw == nil:
-		e.err = fmt.Errorf("its size is %d bytes, and such documents have at most %d", layer.Size, e.limit())
-	case e.storage == sigTag:
+	switch e.storage {
+	case sigTag:
 		e.payload = raw
 		text := layer.Annotations[signatureAnnotation]
 		var signature []byte

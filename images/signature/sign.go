@@ -11,8 +11,8 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Sign signs the subjects and attests their predicates. It returns the attachments to push. A tag that
-// exists is extended, so what others signed stays. What the signer's key has signed already is not signed
+// Sign signs the subjects and attests their predicates. It returns the attachments to push, which hold only
+// what is new: attaching one extends a tag that exists, so what others signed stays. What the signer's key has signed already is not signed
 // again; nothing remains to be pushed if that is everything. With a key that signs without random numbers
 // (RSA, Ed25519) equal requests give equal bytes.
 func Sign(ctx context.Context, r Request, s Signer) ([]oci.Attachment, error) {
@@ -55,7 +55,7 @@ func Sign(ctx context.Context, r Request, s Signer) ([]oci.Attachment, error) {
 	for i, subject := range r.Subjects {
 		for _, to := range []storage{attTag, sigTag} { // the signature last: an image that has it has everything
 			if more := layers[i][to]; len(more) > 0 {
-				a, err := extend(subject, to, more)
+				a, err := newTagged(subject.Descriptor.Digest, to, more)
 				if err != nil {
 					return nil, fmt.Errorf("sign %s: %w", subject.Descriptor.Digest, err)
 				}
@@ -99,6 +99,10 @@ func (r Request) pending(public crypto.PublicKey) ([]document, error) {
 		have, err := collect(s)
 		if err != nil {
 			return nil, fmt.Errorf("read the signatures of %s: %w", s.Descriptor.Digest, err)
+		}
+		if slices.ContainsFunc(have, func(e evidence) bool { return errors.Is(e.err, errBeyond) }) {
+			return nil, fmt.Errorf("%s has %w: what is added would not be read; remove its tags .sig and .att, or its referrers, then sign again",
+				s.Descriptor.Digest, malformed(errBeyond))
 		}
 		wanted = slices.DeleteFunc(wanted, func(d document) bool {
 			return d.subject == i && slices.ContainsFunc(have, func(e evidence) bool { return e.holds(d, public) })

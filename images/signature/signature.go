@@ -10,8 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -135,7 +135,7 @@ func (r Request) documents() ([]document, error) {
 }
 
 func appendStatement(all []document, subject int, to storage, digest v1.Hash, p Predicate) ([]document, error) {
-	if p.Type == "" || !utf8.Valid(p.Body) || !json.Valid(p.Body) {
+	if p.Type == "" || !jsontext.Value(p.Body).IsValid() {
 		return nil, fmt.Errorf("attest %q of %s: the predicate needs a type and must be JSON", p.Type, digest)
 	}
 	payload, err := encodeStatement(digest, p)

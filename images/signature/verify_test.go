@@ -8,6 +8,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +37,7 @@ func TestCosign(t *testing.T) {
 		layers = append(layers, oci.BytesBlob(payloadMediaType, layer.Payload, layer.Annotations))
 	}
 	s := Subject{Descriptor: v1.Descriptor{Digest: hash("634a8f35b5f16dcf4aaa0822adc0b1964bb786fca12f6831de8ddc45e5986a00")}}
-	s.Attachments = []oci.Attachment{require.Value(extend(s, sigTag, layers))(t)}
+	s.Attachments = []oci.Attachment{require.Value(newTagged(s.Descriptor.Digest, sigTag, layers))(t)}
 	r := verifyWith(t, s, "sig.pub")
 	require.NoError(t, r.Err())
 	require.NoError(t, r.Signatures[1].Err)
@@ -54,7 +57,7 @@ func TestCosignStatements(t *testing.T) {
 			[]oci.Blob{oci.BytesBlob(bundleMediaType, file(t, name), nil)}, map[string]string{bundlePredicateAnnotation: predicate}))(t))
 	}
 	att := oci.BytesBlob(envelopeMediaType, file(t, "att-cosign2.json"), nil)
-	s.Attachments = append(s.Attachments, require.Value(extend(s, attTag, []oci.Blob{att}))(t))
+	s.Attachments = append(s.Attachments, require.Value(newTagged(s.Descriptor.Digest, attTag, []oci.Blob{att}))(t))
 	r := verifyWith(t, s, "cosign.pub")
 	require.NoError(t, r.Err())
 	assert.Equal(t, 1, len(r.Signatures))
@@ -220,8 +223,8 @@ func TestUnreadable(t *testing.T) {
 		want string
 	}{
 		"not opened": {broken(func() (io.ReadCloser, error) { return nil, gone }), gone.Error()},
-		"cut":        {broken(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("{")), nil }), "damaged"},
-		"longer":     {broken(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.Repeat("x", 1000))), nil }), "damaged"},
+		"cut":        {broken(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("{")), nil }), "is not what was asked for"},
+		"longer":     {broken(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.Repeat("x", 1000))), nil }), "is not what was asked for"},
 		"missing":    {oci.Attachment{Tag: sig.Tag, Manifest: sig.Manifest}, "missing"},
 	} {
 		s := []Subject{{Descriptor: image, Attachments: []oci.Attachment{c.a}}}
@@ -242,21 +245,61 @@ func TestBounds(t *testing.T) {
 	}
 	r := verify(t, []oci.Attachment{attachment(maxBundle+1, 1)}, "p256")
 	assert.ErrorIs(t, r.Attestations[0].Err, ErrMalformed)
-	verifying := func(a ...oci.Attachment) error {
-		return assert.Err(Verify([]Subject{{Descriptor: image, Attachments: a}}, []crypto.PublicKey{keys()["p256"].Public()}))
+	for name, junk := range map[string]oci.Attachment{"number": attachment(maxBundle+1, maxDocuments+2), "bytes": bytesBeyond(t)} {
+		r = verify(t, []oci.Attachment{junk}, "p256")
+		assert.ErrorIsf(t, r.Attestations[len(r.Attestations)-1].Err, errBeyond, "%s", name)
+		assert.ErrorIsf(t, r.Attestations[len(r.Attestations)-1].Err, ErrMalformed, "%s", name)
+		r = verify(t, append(sign(t, request(Legacy), "p256"), junk), "p256")
+		assert.NoErrorf(t, r.Err(), "%s: a good signature before it", name)
+		assert.ErrorIsf(t, assert.Err(Sign(t.Context(), request(Legacy, junk), signerOf(t, "p256"))), ErrMalformed, "%s: what is added would not be read", name)
 	}
-	assert.ErrorContains(t, verifying(attachment(maxBundle+1, maxDocuments+1)), "more than 1000")
-	blob := oci.Blob{Desc: v1.Descriptor{Digest: image.Digest}, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("image")), nil }}
-	many := attachment(maxBundle, 5)
-	many.Blobs = []oci.Blob{blob}
-	assert.ErrorContains(t, verifying(many), "damaged") // the size is wrong, so the first one is refused
-	c := &collector{total: maxTotal}
-	_, err := c.read(many, v1.Descriptor{Size: 1}, maxBundle)
-	assert.ErrorContains(t, err, "together")
 	huge := oci.Attachment{Tag: oci.SignatureTag(image.Digest), Manifest: oci.Document{Raw: make([]byte, oci.MaxManifest+1)}}
 	r = verify(t, []oci.Attachment{huge}, "p256")
 	assert.ErrorIs(t, r.Err(), ErrMalformed)
 	e := envelope{Payload: []byte("{}"), PayloadType: statementType, Signatures: make([]envelopeSignature, maxEnvelopeSignatures+1)}
 	assert.ErrorContains(t, e.check(), "more than 8")
 	assert.ErrorContains(t, assert.Err(decodePayload(make([]byte, maxPayload+1))), "more than 65536")
+}
+
+// bytesBeyond has five bundles that are too large together.
+func bytesBeyond(t *testing.T) oci.Attachment {
+	t.Helper()
+	b := oci.BytesBlob(bundleMediaType, make([]byte, maxTotal/5+1), nil)
+	a := require.Value(newTagged(image.Digest, "", slices.Repeat([]oci.Blob{b}, 5)))(t)
+	a.Tag = ""
+	return a
+}
+
+// TestNames: no name of what is judged is read in another spelling or where it is twice, as encoding/json does.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	read := func(kind, text string) (any, error) {
+		switch raw := []byte(text); kind {
+		case "payload":
+			return decodePayload(raw)
+		case "envelope":
+			return decodeEnvelope(raw)
+		case "bundle":
+			return decodeBundle(raw)
+		}
+		return decodeStatement([]byte(text))
+	}
+	dsse := `{"payload":"e30=","payloadType":"` + statementType + `","signatures":[{"keyid":"k","sig":"AAAA"}]}`
+	for kind, text := range map[string]string{
+		"payload":  `{"critical":{"identity":{"docker-reference":"r"},"image":{"docker-manifest-digest":"d"},"type":"` + payloadType + `"},"optional":{"a":1}}`,
+		"envelope": dsse, "bundle": `{"mediaType":"` + bundleMediaType + `","dsseEnvelope":` + dsse + `}`,
+		"statement": `{"_type":"` + statementV1 + `","subject":[{"digest":{"sha256":"d"},"annotations":{"a":1}}],"predicateType":"p","predicate":{}}`,
+	} {
+		good := require.Value(read(kind, text))(t)
+		for _, name := range regexp.MustCompile(`"[_a-zA-Z-]+":`).FindAllString(text, -1) {
+			got, err := read(kind, strings.Replace(text, name, strings.ToUpper(name), 1))
+			if name == `"_type":` || name == `"a":` || name == `"sha256":` {
+				continue // upper case of it is another name, or a value of a map
+			}
+			if err == nil && reflect.DeepEqual(got, good) {
+				t.Errorf("%s: %s is read as %s", kind, strings.ToUpper(name), name)
+			}
+			assert.Errorf(t, assert.Err(read(kind, strings.Replace(text, name, name+"null,"+name, 1))), "%s: %s twice", kind, name)
+		}
+	}
 }

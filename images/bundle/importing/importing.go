@@ -78,6 +78,7 @@ type transfer struct {
 	repositories []string         // of the items, at the site
 	readable     map[v1.Hash]bool // blobs that this bundle has
 	holders      map[v1.Hash][]string
+	attachments  map[string][]oci.Attachment // of the current step, by repository
 
 	mu     sync.Mutex
 	result Result
@@ -124,7 +125,7 @@ func begin(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*tran
 	if err := imagename.CheckRepository(o.To); err != nil {
 		return nil, err
 	}
-	t := &transfer{Options: o, registry: r, bundle: b, readable: map[v1.Hash]bool{}, holders: map[v1.Hash][]string{}}
+	t := &transfer{Options: o, registry: r, bundle: b, readable: map[v1.Hash]bool{}, holders: map[v1.Hash][]string{}, attachments: map[string][]oci.Attachment{}}
 	for _, i := range b.List.Items {
 		x := &item{Item: i}
 		x.Repository = Rename(i.Repository, b.List.Origin, o.To)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -120,6 +121,12 @@ func (t *transfer) finish(ctx context.Context) error {
 				return err
 			}
 		}
+		for _, repository := range slices.Sorted(maps.Keys(t.attachments)) { // at once: it waits for other signers
+			if _, err := t.registry.Attach(ctx, repository, t.attachments[repository]...); err != nil {
+				return err
+			}
+		}
+		clear(t.attachments)
 	}
 	return nil
 }
@@ -156,8 +163,8 @@ func (t *transfer) attach(ctx context.Context, x *item) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", x.Descriptor.Digest, err)
 	}
-	_, err = t.registry.Attach(ctx, x.Repository, a)
-	return err
+	t.attachments[x.Repository] = append(t.attachments[x.Repository], a)
+	return nil
 }
 
 // open opens a blob of an attachment. One that is not in the bundle is in the registry, and is not
