@@ -60,6 +60,7 @@ type MismatchError struct {
 	Want, Got         string // sha256 in hex, or sha512 where that was requested; Got is that of the arrived bytes
 	WantSize, GotSize int64  // bytes; WantSize 0: unknown; GotSize is the announced size when reading was stopped early
 	Kept              string // path of the bytes, for inspection; "" when they could not be kept
+	Named             bool   // the digest is that of a manifest or a list, so that there is no checksum to correct
 }
 
 func (e *MismatchError) Error() string {
@@ -70,13 +71,16 @@ func (e *MismatchError) Error() string {
 	if e.Kept != "" {
 		text += "; it was not used, what arrived is kept for inspection in " + e.Kept
 	}
+	if e.Named {
+		return text + "; it is damaged: copy it from its origin again"
+	}
 	return text + "; correct the checksum if the new content is right, else distrust the source"
 }
 
 // diskFull adds advice to an error that says that a disk is full. It returns other errors unchanged.
 func diskFull(path string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("the disk that holds %s is full: free some space or name another folder (driver-build: --cache, driver-entrypoint: --state-dir): %w", path, err)
+		return fmt.Errorf("the disk that holds %s is full: free some space or give another folder: %w", path, err)
 	}
 	return err
 }

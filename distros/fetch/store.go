@@ -40,10 +40,17 @@ func OpenStore(dir string) (*Store, error) {
 	}
 	for _, sub := range []string{blobsDir, namesDir, tmpDir, partialDir, rejectedDir, documentsDir} {
 		if err := os.MkdirAll(filepath.Join(abs, sub), 0o755); err != nil { //nolint:gosec // holds nothing secret, and several users may share it
-			return nil, fmt.Errorf("open cache %s: %w; name another folder (driver-build: --cache, driver-entrypoint: --state-dir)", abs, diskFull(abs, err))
+			return nil, fmt.Errorf("%s: %w", abs, diskFull(abs, err))
 		}
 	}
 	s := &Store{dir: abs}
+	probe, err := s.Create()
+	if err != nil {
+		return nil, err
+	}
+	if err := probe.Close(); err != nil {
+		return nil, err
+	}
 	sweep(filepath.Join(abs, tmpDir), 0)
 	sweep(filepath.Join(abs, partialDir), partialLife)
 	return s, nil

@@ -115,8 +115,11 @@ func (b *Batch) Bases(ctx context.Context, plans *Plans, groups []Group, found f
 			if err != nil {
 				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, plans.Builder, im, err))
 			}
-			d := Download{Digest: base.Digest.String(), Name: base.Name}
-			once(d.Digest+" "+d.Name, d)
+			name := base.Name
+			if oci.IsLocal(im.Base()) {
+				name = im.Base()
+			}
+			once(base.Digest.String()+" "+name, Download{Digest: base.Digest.String(), Name: name})
 		}
 	}
 	return nil
@@ -137,7 +140,7 @@ func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, found f
 					return fmt.Errorf("base image of %s: %w", r.Target(), b.explain(ctx, plans.Builder, im, err))
 				}
 			}
-			once(r.Base.Digest, Download{Digest: r.Base.Digest, Name: r.Base.Name})
+			once(r.Base.Digest, Download{Digest: r.Base.Digest, Name: cmp.Or(r.Base.Name, r.Base.Location)})
 			if err := fetchToolkits(ctx, plans, r, once); err != nil {
 				return err
 			}

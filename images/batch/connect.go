@@ -50,7 +50,7 @@ func Connect(c Connection) (*images.Builder, error) {
 	}
 	store, err := fetch.OpenStore(c.Cache)
 	if err != nil {
-		return nil, matrix.RequestErrorf("open the cache: %w; --cache names its folder", err)
+		return nil, matrix.RequestErrorf("open the cache: %w: give another folder with --cache", err)
 	}
 	registries, err := registry.New(registry.Options{
 		Store: store, Insecure: c.Insecure, CAFile: c.CAFile, Mirrors: c.Mirrors, Offline: c.Offline, Jobs: c.Jobs, Progress: c.Progress,

@@ -102,7 +102,7 @@ func (l *List) CheckDocuments(documents map[v1.Hash][]byte) []string {
 			g.fault("document %s is on the list, but nothing names it", d.Digest)
 		}
 	}
-	return g.faults
+	return append(g.faults, l.checkFiles(documents)...)
 }
 
 type graph struct {

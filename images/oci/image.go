@@ -63,7 +63,7 @@ func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	}
 	if sum := sha256.Sum256(data); h.Algorithm != "sha256" || hex.EncodeToString(sum[:]) != h.Hex {
 		return nil, &fetch.MismatchError{
-			URL: b.where + " (" + h.String() + ")", Want: h.Hex, Got: hex.EncodeToString(sum[:]), GotSize: int64(len(data)),
+			URL: b.where + " (" + h.String() + ")", Want: h.Hex, Got: hex.EncodeToString(sum[:]), GotSize: int64(len(data)), Named: true,
 		}
 	}
 	return data, nil
@@ -270,6 +270,6 @@ func (v *Verifier) CheckDigest() error {
 		return nil
 	}
 	return &fetch.MismatchError{
-		URL: v.where + " (" + v.Desc.Digest.String() + ")", Want: v.Desc.Digest.Hex, Got: got, WantSize: v.Desc.Size, GotSize: v.size,
+		URL: v.where + " (" + v.Desc.Digest.String() + ")", Want: v.Desc.Digest.Hex, Got: got, WantSize: v.Desc.Size, GotSize: v.size, Named: true,
 	}
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,6 +130,9 @@ func verb(op string) string {
 // plainText returns an error's text without URLs, which have tokens and signatures, and without characters
 // that a server may have sent to disturb a terminal.
 func plainText(err error) string {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok { // of a loopback host plain HTTP was tried too
+		return bad.Error()
+	}
 	if theirs, ok := errors.AsType[*ggcr.Error](err); ok {
 		return answerText(theirs)
 	}

@@ -144,7 +144,7 @@ func (f *fetcher) openStore() (closed func(), err error) {
 	}
 	if f.store, err = fetch.OpenStore(dir); err != nil {
 		closed()
-		return nil, err
+		return nil, fmt.Errorf("open the folder for kernel headers: %w; --state-dir (DRIVER_STATE_DIR) is the folder above it", err)
 	}
 	return closed, nil
 }

@@ -2,13 +2,12 @@ package bundlecmd
 
 import (
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/gathering"
-	"github.com/driver-container/driver-container/images/bundle/inputs"
 )
 
 // addBeside takes along the patches and the keys of repositories that a matrix of --file names: without them
@@ -24,7 +23,7 @@ func (o *createFlags) addBeside(a *session.App) error {
 			continue
 		}
 		for _, name := range names {
-			if title := filepath.ToSlash(name); fs.ValidPath(title) && inputs.CheckTitle(title) == nil {
+			if title := filepath.ToSlash(name); bundle.CheckPath(bundle.Inputs, title) == nil {
 				o.Beside = append(o.Beside, gathering.Beside{Path: filepath.Join(filepath.Dir(file), name), Title: title})
 				continue
 			}

@@ -127,10 +127,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) (err error) {
 		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
-		switch {
-		case errors.Is(err, gathering.ErrNothing):
-			return session.Usage(err)
-		case err != nil:
+		if err != nil {
 			return err
 		}
 		closeMirror, err := o.mirror(ctx, s, &artifacts)

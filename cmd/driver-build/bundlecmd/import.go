@@ -109,28 +109,44 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 		}
 		return bundle.Unsound(findings)
 	}
+	for kind, dir := range map[bundle.Kind]string{bundle.Inputs: o.inputs, bundle.Headers: o.headers} {
+		if dir == "" {
+			continue
+		}
+		if err := inputs.Complete(b, kind); err != nil {
+			return fmt.Errorf("--%s: %w", kind, err)
+		}
+	}
 	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
-		if o.inputs != "" && !o.DryRun {
-			if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
-				return err
-			}
-			if _, err := inputs.Extract(ctx, b, o.inputs); err != nil {
-				return err
-			}
-		}
-		if o.headers != "" && !o.DryRun {
-			if err := recording.Extract(ctx, b, o.headers); err != nil {
-				return fmt.Errorf("--headers: %w", err)
-			}
-		}
 		shown := steps{observe: s.Observe, name: "import"}
 		o.Progress = shown.total(o.To)
 		result, err := importing.Import(ctx, b, s.Registry, o.Options)
 		if err = shown.end(err); err != nil {
 			return err
 		}
+		if err := o.extract(ctx, s, b); err != nil {
+			return err
+		}
 		return o.report(a, b.List, result)
 	})
+}
+
+// extract writes the files of a bundle that was verified and imported.
+func (o *importFlags) extract(ctx context.Context, s *session.Session, b *reading.Bundle) error {
+	if o.inputs != "" && !o.DryRun {
+		if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
+			return fmt.Errorf("--inputs: %w", err)
+		}
+		if _, err := inputs.Extract(ctx, b, o.inputs); err != nil {
+			return fmt.Errorf("--inputs: %w", err)
+		}
+	}
+	if o.headers != "" && !o.DryRun {
+		if err := recording.Extract(ctx, b, o.headers); err != nil {
+			return fmt.Errorf("--headers: %w", err)
+		}
+	}
+	return nil
 }
 
 // check says what is wrong with the flags, before a file is read.

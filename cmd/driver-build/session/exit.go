@@ -91,7 +91,7 @@ func ExitCode(err error) int {
 	case errors.Is(err, batch.ErrSomeFailed) || is[*advisory.DeniedError](err) || errors.Is(err, fleet.ErrNoPool):
 		return ExitSome
 	case is[usageError](err) || is[*matrix.RequestError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) ||
-		is[*distros.UnknownError](err) || is[*redistribution.PublicError](err) || errors.Is(err, packages.ErrBase) || errors.Is(err, recipe.ErrKernel) ||
+		is[*distros.UnknownError](err) || is[*redistribution.PublicError](err) || is[*bundle.SelectionError](err) || errors.Is(err, packages.ErrBase) || errors.Is(err, recipe.ErrKernel) ||
 		errors.Is(err, toolkit.ErrUnsuitable):
 		return ExitUsage
 	case untrusted(err):

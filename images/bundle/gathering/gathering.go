@@ -4,7 +4,6 @@ package gathering
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,9 +37,6 @@ type Selection struct {
 // Beside is a file that the site needs in a folder beside another one: Title is its path there.
 type Beside struct{ Path, Title string }
 
-// ErrNothing says that a repository has no image that is selected.
-var ErrNothing = errors.New("the repository has no image that is selected")
-
 // Gather reads the documents of a selection.
 func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Artifact, error) {
 	g := gatherer{client: c, origin: s.Origin, places: map[string]int{}}
@@ -56,20 +52,23 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Art
 			}
 		}
 		if len(images) == 0 {
-			return nil, fmt.Errorf("%s: %w", s.Origin, ErrNothing)
+			return nil, &bundle.SelectionError{Err: fmt.Errorf("%s: the repository has no image that is selected", s.Origin)}
 		}
 	}
 	for _, ref := range images {
-		if err := g.artifact(ctx, bundle.Image, ref); err != nil {
+		if err := g.artifact(ctx, bundle.Image, ref, v1.Hash{}); err != nil {
 			return nil, err
 		}
 	}
 	bases, downloads, err := inputs.Fetched(ctx, s.Fetched)
 	if err != nil {
-		return nil, err
+		return nil, &bundle.SelectionError{Err: fmt.Errorf("--inputs: %w", err)}
 	}
-	for _, ref := range slices.Concat(s.Bases, bases) {
-		if err := g.artifact(ctx, bundle.Base, ref); err != nil {
+	for _, ref := range s.Bases {
+		bases = append(bases, inputs.Base{Ref: ref})
+	}
+	for _, b := range bases {
+		if err := g.artifact(ctx, bundle.Base, b.Ref, b.Digest); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +85,7 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]writing.Art
 		if err != nil {
 			return nil, err
 		}
-		b.Desc.Annotations = map[string]string{inputs.TitleAnnotation: f.Title}
+		b.Desc.Annotations = map[string]string{bundle.TitleAnnotation: f.Title}
 		downloads = append(downloads, b)
 	}
 	return g.all, g.files(ctx, s.Files, downloads, s.FileTag)
@@ -99,13 +98,9 @@ type gatherer struct {
 	places map[string]int // repository@digest, and where it is in all
 }
 
-// artifact adds an artifact of a registry or of this machine. The same artifact under another tag gets
-// the tag.
-func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string) error {
-	repository, tag, err := g.place(ref)
-	if err != nil {
-		return err
-	}
+// artifact adds an artifact of a registry or of this machine, which must have the document of a digest unless
+// that is zero. The same artifact under another tag gets the tag.
+func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string, want v1.Hash) error {
 	a, err := g.client.Open(ctx, ref)
 	if err != nil {
 		return err
@@ -113,6 +108,13 @@ func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string) e
 	content, err := oci.Collect(a)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", ref, err)
+	}
+	if want != (v1.Hash{}) && !slices.ContainsFunc(content.Documents, func(d oci.Document) bool { return d.Desc.Digest == want }) {
+		return &bundle.SelectionError{Err: fmt.Errorf("%s has no image %s any more: run driver-build fetch again", ref, want)}
+	}
+	repository, tag, err := g.place(kind, ref, content.Top().Desc.Digest)
+	if err != nil {
+		return &bundle.SelectionError{Err: err}
 	}
 	var tags []string
 	if tag != "" {
@@ -134,13 +136,21 @@ func (g *gatherer) artifact(ctx context.Context, kind bundle.Kind, ref string) e
 	return nil
 }
 
-// place returns the repository and the tag that an artifact has at the origin.
-func (g *gatherer) place(ref string) (repository, tag string, err error) {
+// place returns the repository and the tag that an artifact has at the origin. A base of this machine has none
+// and gets some.
+func (g *gatherer) place(kind bundle.Kind, ref string, h v1.Hash) (repository, tag string, err error) {
 	if l, ok := oci.ParseLocal(ref); ok {
-		if l.Tag() == "" {
+		repository, tag = g.origin, l.Tag()
+		if kind == bundle.Base {
+			repository += "/base"
+			if imagename.CheckTag(tag) != nil {
+				tag = "base-" + h.Hex[:12]
+			}
+		}
+		if tag == "" {
 			return "", "", fmt.Errorf("%s: give the tag that the image gets: %s:TAG", ref, ref)
 		}
-		return g.origin, l.Tag(), nil
+		return repository, tag, nil
 	}
 	if err := imagename.CheckImage(ref); err != nil {
 		return "", "", err
@@ -166,7 +176,7 @@ func pinned(ref string, h v1.Hash) string {
 
 func (g *gatherer) chart(ctx context.Context, name string) error {
 	if ref, ok := strings.CutPrefix(name, "oci://"); ok {
-		return g.artifact(ctx, bundle.Chart, ref)
+		return g.artifact(ctx, bundle.Chart, ref, v1.Hash{})
 	}
 	c, err := helmchart.Read(name)
 	if err != nil {
@@ -193,7 +203,7 @@ func (g *gatherer) files(ctx context.Context, names []string, all []oci.Blob, ta
 	for _, n := range names {
 		b, err := inputs.FromFile(ctx, n)
 		if err != nil {
-			return err
+			return &bundle.SelectionError{Err: fmt.Errorf("--file: %w", err)}
 		}
 		all = append(all, b)
 	}
@@ -213,7 +223,7 @@ func Stock(ctx context.Context, c *registry.Client, repository string) (bundle.S
 		return bundle.Stock{}, err
 	}
 	for _, t := range tags {
-		if err := g.artifact(ctx, bundle.Image, repository+":"+t); err != nil {
+		if err := g.artifact(ctx, bundle.Image, repository+":"+t, v1.Hash{}); err != nil {
 			return bundle.Stock{}, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -206,14 +207,16 @@ func (t *transfer) needs(ctx context.Context) error {
 	for _, a := range t.bundle.List.Absent {
 		sources[a.Digest] = a.Source
 	}
-	var texts []string
+	lacks := &lacksError{bytes: map[string]int64{}}
 	for _, b := range missing {
 		if source := sources[b.Digest]; len(t.holders[b.Digest]) == 0 && (source != "" || !t.SomePart) {
-			texts = append(texts, fmt.Sprintf("%s of %d bytes, which %s has", b.Digest, b.Size, cmp.Or(source, "another part")))
+			lacks.first = cmp.Or(lacks.first, b.Digest.String())
+			lacks.blobs++
+			lacks.bytes[cmp.Or(source, "another part")] += b.Size
 		}
 	}
-	if len(texts) > 0 {
-		return &lacksError{texts}
+	if lacks.blobs > 0 {
+		return lacks
 	}
 	return nil
 }
@@ -248,16 +251,24 @@ func (t *transfer) search(ctx context.Context, users []string, h v1.Hash) error 
 	return nil
 }
 
-// lacksError lists what is missing.
-type lacksError struct{ blobs []string }
+// lacksError says how much is missing, and where it was.
+type lacksError struct {
+	blobs int
+	first string
+	bytes map[string]int64 // by what has them
+}
 
 func (e *lacksError) Error() string {
-	const most = 20
-	text := fmt.Sprintf("%v (nothing was pushed): %s", ErrLacks, strings.Join(e.blobs[:min(most, len(e.blobs))], "; "))
-	if len(e.blobs) > most {
-		text += fmt.Sprintf("; and %d more", len(e.blobs)-most)
+	const most = 3
+	var sources []string
+	for _, s := range slices.Sorted(maps.Keys(e.bytes)) {
+		sources = append(sources, fmt.Sprintf("%.1f MB that %s has", float64(e.bytes[s])/1e6, s))
 	}
-	return text + ". Import those bundles first, or make a bundle without --since"
+	if n := len(sources) - most; n > 0 {
+		sources = append(sources[:most], fmt.Sprintf("and those of %d more", n))
+	}
+	return fmt.Sprintf("%d %v, the first is %s: %s. Nothing was pushed: import what has them first, or make a bundle without --since",
+		e.blobs, ErrLacks, e.first, strings.Join(sources, ", "))
 }
 
 // Is makes it one of the errors of registries, because the same commands help.

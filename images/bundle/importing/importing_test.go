@@ -118,7 +118,7 @@ func TestAbsent(t *testing.T) {
 	_, err := importing.Import(t.Context(), b, f, importing.Options{To: site})
 	assert.ErrorIs(t, err, importing.ErrLacks)
 	assert.ErrorIs(t, err, fetch.ErrUnreachable)
-	assert.ErrorContains(t, err, "which "+old.Manifest.Digest.String()+" has")
+	assert.ErrorContains(t, err, "MB that "+old.Manifest.Digest.String()+" has")
 	assert.Equal(t, 0, len(f.blobs)+len(f.manifests))
 	require.Value(importing.Import(t.Context(), old, f, importing.Options{To: site}))(t)
 	require.Value(importing.Import(t.Context(), b, f, importing.Options{To: site}))(t)
@@ -143,6 +143,10 @@ func TestPipe(t *testing.T) {
 		assert.ErrorIsf(t, err, bundle.ErrUnsound, "cut at %d", cut)
 		assert.Equalf(t, 0, len(f.manifests), "cut at %d", cut)
 	}
+	raw = bytes.Replace(raw, []byte("layer of three"), []byte("layer of thr33"), 1)
+	s := require.Value(reading.Open(t.Context(), bytes.NewReader(raw), reading.Options{}))(t)
+	_, err := importing.Stream(t.Context(), s, newFake(), importing.Options{To: site})
+	assert.ErrorContains(t, err, "it is damaged: copy it from its origin again")
 }
 
 // TestParts imports the parts one after the other, in any order, from files and from a pipe.

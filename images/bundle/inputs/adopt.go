@@ -7,9 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -20,28 +18,12 @@ import (
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
-// titlePart is the shape of the name of a file that Extract writes, and of the folders that it is in: patches
-// lie in folders beside their matrix.
-var titlePart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
-
-// maxFolders bounds the folders in the path of such a file.
-const maxFolders = 8
-
-// CheckTitle says why Extract would not write a file of this path.
-func CheckTitle(title string) error {
-	parts := strings.Split(title, "/")
-	if len(parts) > maxFolders+1 || slices.ContainsFunc(parts, func(p string) bool { return !titlePart.MatchString(p) }) {
-		return fmt.Errorf("%q is no name of a file, nor a path of at most %d folders", title, maxFolders)
-	}
-	return nil
-}
-
 // Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest. The
 // bundle was verified. It returns how many the cache lacked.
 func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, error) {
 	added := 0
 	for _, d := range wanted(b) {
-		f := fetch.File{URL: "bundle:" + d.Digest.String(), SHA256: d.Digest.Hex, SHA512: d.Annotations[sha512Annotation], Size: d.Size}
+		f := fetch.File{URL: "bundle:" + d.Digest.String(), SHA256: d.Digest.Hex, SHA512: d.Annotations[bundle.SHA512Annotation], Size: d.Size}
 		if store.Has(f.SHA256) && (f.SHA512 == "" || store.Has(f.SHA512)) {
 			continue
 		}
@@ -55,6 +37,22 @@ func Adopt(ctx context.Context, b *reading.Bundle, store *fetch.Store) (int, err
 		added++
 	}
 	return added, nil
+}
+
+// Complete says what of the inputs or of a mirror is not in the bundle, before anything of it is written.
+func Complete(b *reading.Bundle, kind bundle.Kind) error {
+	all := b.List.Files(b.Documents, kind)
+	if kind == bundle.Inputs {
+		all = append(all, wanted(b)...)
+	} else if len(all) == 0 {
+		return fmt.Errorf("%w: it has no kernel headers; bundle create --headers takes them along", bundle.ErrUnsound)
+	}
+	for _, d := range all {
+		if _, err := Open(b, d.Digest); err != nil {
+			return fmt.Errorf("%s: %w", d.Digest, err)
+		}
+	}
+	return nil
 }
 
 // Open opens a blob or a document of a bundle.
@@ -92,19 +90,9 @@ func wanted(b *reading.Bundle) (all []v1.Descriptor) {
 			add(i.Descriptor)
 		}
 	}
-	for _, d := range Layers(b, bundle.Inputs) {
-		if d.Annotations[downloadAnnotation] != "" {
+	for _, d := range b.List.Files(b.Documents, bundle.Inputs) {
+		if d.Annotations[bundle.DownloadAnnotation] != "" {
 			all = append(all, d)
-		}
-	}
-	return all
-}
-
-// Layers returns the files of all items of a kind whose layers are files.
-func Layers(b *reading.Bundle, kind bundle.Kind) (all []v1.Descriptor) {
-	for _, i := range b.List.Items {
-		if refs, err := bundle.Refer(b.Documents[i.Descriptor.Digest]); i.Kind == kind && err == nil && len(refs.Blobs) > 0 {
-			all = append(all, refs.Blobs[1:]...)
 		}
 	}
 	return all
@@ -113,15 +101,11 @@ func Layers(b *reading.Bundle, kind bundle.Kind) (all []v1.Descriptor) {
 // Extract writes the files of all inputs, except downloads, into a folder, each under its title, which may
 // begin with folders, and returns their paths. The bundle was verified.
 func Extract(ctx context.Context, b *reading.Bundle, dir string) (paths []string, err error) {
-	for _, d := range Layers(b, bundle.Inputs) {
-		title := d.Annotations[TitleAnnotation]
-		if d.Annotations[downloadAnnotation] != "" {
+	for _, d := range b.List.Files(b.Documents, bundle.Inputs) {
+		if d.Annotations[bundle.DownloadAnnotation] != "" {
 			continue
 		}
-		if err := CheckTitle(title); err != nil {
-			return paths, fmt.Errorf("%w: %w", bundle.ErrUnsound, err)
-		}
-		path := filepath.Join(dir, filepath.FromSlash(title))
+		path := filepath.Join(dir, filepath.FromSlash(d.Annotations[bundle.TitleAnnotation]))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return paths, fmt.Errorf("write %s: %w", path, err)
 		}
@@ -133,6 +117,9 @@ func Extract(ctx context.Context, b *reading.Bundle, dir string) (paths []string
 			v := oci.Verify(r, d, "the bundle")
 			return errors.Join(fetch.Copy(ctx, w, v, nil), v.Close())
 		})
+		if err == nil && d.Annotations[bundle.ExecutableAnnotation] == "true" {
+			err = os.Chmod(path, 0o755) //nolint:gosec // as at the origin
+		}
 		if err != nil {
 			return paths, fmt.Errorf("write %s: %w", path, err)
 		}

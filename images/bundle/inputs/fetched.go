@@ -6,35 +6,43 @@ import (
 	"path"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Annotations of a layer that is a download: the address it came from, and the digest by which the repository
-// names it if that is no sha256.
-const (
-	downloadAnnotation = "io.github.driver-container.download"
-	sha512Annotation   = "io.github.driver-container.sha512"
-)
+// Base is a base image of a build: a reference, and the digest of the image for one architecture.
+type Base struct {
+	Ref    string
+	Digest v1.Hash
+}
 
 // Fetched reads what driver-build fetch printed: lines "sha256:DIGEST PATH URL" of downloads, and
-// "sha256:DIGEST NAME" of base images. It returns references of the bases by digest, and the downloads
-// as files.
-func Fetched(ctx context.Context, text string) (bases []string, files []oci.Blob, err error) {
+// "sha256:DIGEST NAME" of base images, whose names may be on this machine. It returns the downloads as files.
+func Fetched(ctx context.Context, text string) (bases []Base, files []oci.Blob, err error) {
 	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
+		line = strings.TrimSpace(line)
+		digest, name, _ := strings.Cut(line, " ")
+		at := strings.LastIndexByte(name, ' ') // a path may have blanks, an address has none
 		switch {
-		case len(fields) == 0:
-		case len(fields) == 2 && strings.HasPrefix(fields[0], "sha256:"):
-			name, _, _ := strings.Cut(fields[1], "@")
-			bases = append(bases, name+"@"+fields[0])
-		case len(fields) == 3:
-			b, err := download(ctx, fields[0], fields[1], fields[2])
+		case line == "":
+		case at > 0 && strings.Contains(name[at:], ":/"):
+			b, err := download(ctx, digest, name[:at], name[at+1:])
 			if err != nil {
 				return nil, nil, err
 			}
 			files = append(files, b)
 		default:
-			return nil, nil, fmt.Errorf("%q is no line that driver-build fetch prints", line)
+			h, err := v1.NewHash(digest)
+			if err != nil || name == "" {
+				return nil, nil, fmt.Errorf("%q is no line that driver-build fetch prints", line)
+			}
+			if !oci.IsLocal(name) {
+				name, _, _ = strings.Cut(name, "@")
+				name += "@" + digest
+			}
+			bases = append(bases, Base{name, h})
 		}
 	}
 	return bases, files, nil
@@ -45,17 +53,17 @@ func Fetched(ctx context.Context, text string) (bases []string, files []oci.Blob
 func download(ctx context.Context, digest, file, url string) (oci.Blob, error) {
 	b, err := FromFile(ctx, file)
 	if err != nil {
-		return b, err
+		return b, fmt.Errorf("%w: run driver-build fetch again", err)
 	}
 	algorithm, hex, _ := strings.Cut(digest, ":")
 	base := path.Base(url)
 	if i := strings.IndexAny(base, "?#"); i >= 0 {
 		base = base[:i]
 	}
-	b.Desc.Annotations = map[string]string{TitleAnnotation: b.Desc.Digest.Hex[:12] + "-" + base, downloadAnnotation: url}
+	b.Desc.Annotations = map[string]string{bundle.TitleAnnotation: b.Desc.Digest.Hex[:12] + "-" + base, bundle.DownloadAnnotation: url}
 	switch {
 	case algorithm == "sha512":
-		b.Desc.Annotations[sha512Annotation] = hex
+		b.Desc.Annotations[bundle.SHA512Annotation] = hex
 	case hex != b.Desc.Digest.Hex:
 		return b, fmt.Errorf("%s has the digest %s, and not %s: run driver-build fetch again", file, b.Desc.Digest, digest)
 	}

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
+	"path/filepath"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -30,9 +30,6 @@ const MediaType = "application/vnd.driver-container.inputs.v1"
 // fileType is the type of a layer that is a file, as oras has it.
 const fileType types.MediaType = "application/octet-stream"
 
-// TitleAnnotation is the name of a layer's file.
-const TitleAnnotation = "org.opencontainers.image.title"
-
 // FromFile reads a file's digest. Its content is read again when the bundle is written.
 func FromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
 	f, err := os.Open(name)
@@ -40,7 +37,8 @@ func FromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
 		return oci.Blob{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return oci.Blob{}, errors.Join(fmt.Errorf("%s is no regular file", name), err)
 	}
 	sum, size := sha256.New(), int64(0)
@@ -48,29 +46,23 @@ func FromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
 		return oci.Blob{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	h := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-	return file(name, v1.Descriptor{Digest: h, Size: size}, func() (io.ReadCloser, error) { return os.Open(name) }), nil
+	d := v1.Descriptor{MediaType: fileType, Digest: h, Size: size, Annotations: map[string]string{bundle.TitleAnnotation: filepath.Base(name)}}
+	if info.Mode()&0o111 != 0 {
+		d.Annotations[bundle.ExecutableAnnotation] = "true"
+	}
+	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
 }
 
-// file returns a blob whose title is the base of a name.
-func file(name string, d v1.Descriptor, open func() (io.ReadCloser, error)) oci.Blob {
-	d.MediaType, d.Annotations = fileType, map[string]string{TitleAnnotation: path.Base(name)}
-	return oci.Blob{Desc: d, Open: open}
-}
-
-// Artifact makes the artifact of files, sorted by title. Two files of one title and other content
-// are an error.
+// Artifact makes the artifact of files, sorted by title.
 func Artifact(files []oci.Blob) (*oci.Content, error) {
-	title := func(b oci.Blob) string { return b.Desc.Annotations[TitleAnnotation] }
+	title := func(b oci.Blob) string { return b.Desc.Annotations[bundle.TitleAnnotation] }
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b oci.Blob) int {
 		return cmp.Or(cmp.Compare(title(a), title(b)), cmp.Compare(a.Desc.Digest.Hex, b.Desc.Digest.Hex))
 	})
 	files = slices.CompactFunc(files, func(a, b oci.Blob) bool { return title(a) == title(b) && a.Desc.Digest == b.Desc.Digest })
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: MediaType, Config: bundle.EmptyConfig().Desc}
-	for n, f := range files {
-		if n > 0 && title(f) == title(files[n-1]) {
-			return nil, fmt.Errorf("two different files have the name %s", title(f))
-		}
+	for _, f := range files {
 		m.Layers = append(m.Layers, f.Desc)
 	}
 	raw, err := json.Marshal(m)

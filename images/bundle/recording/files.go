@@ -8,9 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -20,26 +18,6 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/oci"
 )
-
-// maxParts bounds the folders and the name in a path of a mirror.
-const maxParts = 40
-
-// part is what a folder or a file may be called.
-var part = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+~:@^=,-]{0,199}$`)
-
-// CheckPath says why a mirror cannot have a file of this path.
-func CheckPath(name string) error {
-	all := strings.Split(name, "/")
-	for _, p := range all {
-		if !part.MatchString(p) {
-			return fmt.Errorf("%q is no path of a file in a mirror", name)
-		}
-	}
-	if len(all) < 2 || len(all) > maxParts {
-		return fmt.Errorf("%q is no path of a file in a mirror", name)
-	}
-	return nil
-}
 
 // Files returns the files of a mirror in its folder.
 func Files(ctx context.Context, dir string) (all []oci.Blob, err error) {
@@ -52,7 +30,7 @@ func Files(ctx context.Context, dir string) (all []oci.Blob, err error) {
 			return err
 		}
 		title, err := filepath.Rel(dir, name)
-		b.Desc.Annotations = map[string]string{inputs.TitleAnnotation: filepath.ToSlash(title)}
+		b.Desc.Annotations = map[string]string{bundle.TitleAnnotation: filepath.ToSlash(title)}
 		all = append(all, b)
 		return err
 	})
@@ -71,13 +49,10 @@ func Extract(ctx context.Context, b *reading.Bundle, dir string) error {
 		return err
 	}
 	defer root.Close()
-	all := inputs.Layers(b, bundle.Headers)
-	if len(all) == 0 {
-		return fmt.Errorf("%w: it has no kernel headers; bundle create --headers takes them along", bundle.ErrUnsound)
-	}
+	all := b.List.Files(b.Documents, bundle.Headers)
 	for _, last := range []bool{false, true} {
 		for _, d := range all {
-			name := d.Annotations[inputs.TitleAnnotation]
+			name := d.Annotations[bundle.TitleAnnotation]
 			if slices.Contains(heads, path.Base(name)) != last {
 				continue
 			}
@@ -90,9 +65,6 @@ func Extract(ctx context.Context, b *reading.Bundle, dir string) error {
 }
 
 func write(ctx context.Context, root *os.Root, name string, b *reading.Bundle, d v1.Descriptor) (err error) {
-	if err := CheckPath(name); err != nil {
-		return fmt.Errorf("%w: %w", bundle.ErrUnsound, err)
-	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/bundle"
 )
 
 // Transport passes requests on and records whole answers to GET into a folder, below HOST/PATH; the colon of
@@ -52,7 +54,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // fileOf is the path of the file that has the answer of an address.
 func fileOf(u *url.URL) (string, bool) {
 	name := strings.ReplaceAll(u.Host, ":", "-") + path.Clean("/"+u.Path)
-	return name, u.RawQuery == "" && u.Host != "" && CheckPath(name) == nil
+	return name, u.RawQuery == "" && u.Host != "" && bundle.CheckPath(bundle.Headers, name) == nil
 }
 
 // body records what is read.

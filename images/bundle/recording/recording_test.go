@@ -51,7 +51,7 @@ func TestTransport(t *testing.T) {
 	var got []string
 	host := strings.ReplaceAll(strings.TrimPrefix(s.URL, "http://"), ":", "-")
 	for _, f := range require.Value(recording.Files(t.Context(), dir))(t) {
-		got = append(got, strings.TrimPrefix(f.Desc.Annotations[inputs.TitleAnnotation], host+"/debian/"))
+		got = append(got, strings.TrimPrefix(f.Desc.Annotations[bundle.TitleAnnotation], host+"/debian/"))
 	}
 	assert.Same(t, []string{"dists/x/InRelease", "moved", "pool/a_1:2+b~c.deb"}, got)
 	assert.Equal(t, "content of /elsewhere", string(require.Value(os.ReadFile(filepath.Join(dir, host, "debian/moved")))(t)))
@@ -60,7 +60,7 @@ func TestTransport(t *testing.T) {
 // mirrorBundle makes a bundle with a mirror that has one file.
 func mirrorBundle(t *testing.T, title string) *reading.Bundle {
 	t.Helper()
-	file := oci.BytesBlob("application/octet-stream", []byte("content"), map[string]string{inputs.TitleAnnotation: title})
+	file := oci.BytesBlob("application/octet-stream", []byte("content"), map[string]string{bundle.TitleAnnotation: title})
 	a := writing.Artifact{Kind: bundle.Headers, Repository: bundletest.Origin + "/headers", Tags: []string{"files"}}
 	a.Content = require.Value(inputs.Artifact([]oci.Blob{file}))(t)
 	raw := bundletest.Bytes(t, bundletest.Options(), append(bundletest.Artifacts(t), a))
@@ -70,18 +70,14 @@ func mirrorBundle(t *testing.T, title string) *reading.Bundle {
 	return b
 }
 
-// TestHostile: no name and no link in the folder leads out of it.
+// TestHostile: no link in the folder leads out of it.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	for _, title := range []string{"", "a", "../a/b", "a/../b", "/a/b", "a//b", "a/.b", "a/b\x00", "a/" + strings.Repeat("x", 201), strings.Repeat("a/", 40) + "b", `a\b/c`, "a/-b"} {
-		err := recording.Extract(t.Context(), mirrorBundle(t, title), t.TempDir())
-		assert.ErrorIs(t, err, bundle.ErrUnsound)
-	}
 	dir, outside := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "host")))
 	assert.Errorf(t, recording.Extract(t.Context(), mirrorBundle(t, "host/debian/x"), dir), "a link that leads out")
 	assert.Equal(t, 0, len(require.Value(os.ReadDir(outside))(t)))
-	assert.ErrorContains(t, recording.Extract(t.Context(), withoutMirror(t), t.TempDir()), "bundle create --headers")
+	assert.ErrorContains(t, inputs.Complete(withoutMirror(t), bundle.Headers), "bundle create --headers")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir = t.TempDir()

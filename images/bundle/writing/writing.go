@@ -5,6 +5,7 @@ package writing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -68,7 +69,7 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error
 func prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error) {
 	s, err := selectAll(artifacts)
 	if err != nil {
-		return nil, err
+		return nil, &bundle.SelectionError{Err: err}
 	}
 	l := &bundle.List{Created: o.Created, Tool: o.Tool, Origin: o.Origin, Items: s.items, Blobs: s.blobs}
 	for _, d := range s.documents {
@@ -80,7 +81,7 @@ func prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error
 		return nil, err
 	}
 	if faults := l.CheckDocuments(s.raw()); len(faults) > 0 {
-		return nil, fmt.Errorf("the artifacts do not fit together: %s", faults[0])
+		return nil, &bundle.SelectionError{Err: errors.New(faults[0])}
 	}
 	return p, nil
 }
@@ -124,7 +125,7 @@ func divide(blobs []bundle.Blob, room int64) ([]int, error) {
 func (p *Plan) compose(ctx context.Context, sign bundle.Signer, s *selection) error {
 	raw, err := p.List.Encode()
 	if err != nil {
-		return err
+		return &bundle.SelectionError{Err: err}
 	}
 	manifest, err := bundle.Manifest(raw)
 	if err != nil {
