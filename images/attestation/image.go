@@ -30,6 +30,7 @@ import (
 // Image is a finished image or index, with what it has.
 type Image struct {
 	Digest     v1.Hash
+	Tag        string   // in the reference; "": it has none
 	Repository string   // REGISTRY/PATH; "": it is on this machine
 	Tags       []string // of its reference in a registry, or all that it has on this machine
 	Artifact   oci.Artifact
@@ -48,7 +49,8 @@ func Open(ctx context.Context, c *registry.Client, store *fetch.Store, ref strin
 	if i.Digest, err = i.Artifact.Digest(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", ref, err)
 	}
-	if oci.IsLocal(ref) {
+	if local, ok := oci.ParseLocal(ref); ok {
+		i.Tag = local.Tag()
 		err = i.findTags(ctx)
 	} else {
 		before, _, pinned := strings.Cut(ref, "@")
@@ -58,7 +60,7 @@ func Open(ctx context.Context, c *registry.Client, store *fetch.Store, ref strin
 			i.ref = i.Repository + "@" + i.Digest.String() // the tag may move
 		}
 		if !pinned || strings.HasSuffix(before, ":"+t.TagStr()) {
-			i.Tags = []string{t.TagStr()}
+			i.Tag, i.Tags = t.TagStr(), []string{t.TagStr()}
 		}
 	}
 	if err == nil {

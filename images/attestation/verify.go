@@ -1,14 +1,22 @@
 package attestation
 
 import (
+	"cmp"
 	"crypto"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/provenance"
+	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/images/verify"
+	"github.com/driver-container/driver-container/images/vex"
 )
 
 // The rules of findings about signatures.
@@ -17,22 +25,101 @@ const (
 	attestationRule = "attestation"
 )
 
-// Verify judges the signatures and attestations of an image, and of the images in an index, with these keys.
-// The artifact and every image in it must have a good signature. Its error means that keys are of no use or
-// that something could not be read.
-func Verify(i *Image, keys []crypto.PublicKey) (findings []verify.Finding, err error) {
+// Trust says what an image has to have.
+type Trust struct {
+	Keys []crypto.PublicKey // one of them made each signature that counts
+	// Identity is the name that a signature must state: REGISTRY/PATH:TAG, or REGISTRY/PATH for any tag of it;
+	// "": the tag of the reference, if that has one.
+	Identity string
+	Require  []string // types of attestations, see PredicateTypes
+}
+
+// predicateTypes are the short names of types.
+var predicateTypes = map[string][]string{
+	"sbom": {sbom.SPDX.PredicateType(), sbom.CycloneDX.PredicateType()}, "spdx": {sbom.SPDX.PredicateType()},
+	"cyclonedx": {sbom.CycloneDX.PredicateType()}, "provenance": {provenance.PredicateType}, "vex": {vex.PredicateType},
+}
+
+// Check refuses names and types that nothing can have.
+func (t Trust) Check() error {
+	if t.Identity != "" {
+		if err := imagename.CheckImage(t.Identity); err != nil {
+			return fmt.Errorf("--identity: %w", err)
+		}
+		if strings.Contains(t.Identity, "@") {
+			return fmt.Errorf("--identity %s: signatures state names, and the digest is checked always: leave it out", t.Identity)
+		}
+	}
+	for _, kind := range t.Require {
+		if predicateTypes[kind] == nil && !strings.Contains(kind, ":") {
+			return fmt.Errorf("--require %s: give %s, or the URI of a type", kind, strings.Join(slices.Sorted(maps.Keys(predicateTypes)), ", "))
+		}
+	}
+	return nil
+}
+
+// Verify judges the signatures and attestations of an image, and of the images in an index. The artifact and
+// every image in it must have a good signature; the artifact, which the reference names, must be signed under
+// that name and have the required attestations. Its error means that keys are of no use or that something could
+// not be read.
+func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
 	all, err := subjects(i.Artifact, i.Have)
 	if err != nil {
 		return nil, err
 	}
-	reports, err := signature.Verify(all, keys)
+	reports, err := signature.Verify(all, t.Keys)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range reports {
 		findings = append(findings, findingsOf(r)...)
 	}
+	if reports[0].Err() == nil {
+		findings = append(findings, t.named(i, reports[0])...)
+	}
+	for _, kind := range t.Require {
+		if !attested(reports[0].Attestations, kind) {
+			findings = append(findings, verify.Finding{Severity: verify.Error, Rule: attestationRule,
+				Message: fmt.Sprintf("%s: no attestation of type %s by the given keys", i.Digest, kind)})
+		}
+	}
 	return findings, nil
+}
+
+// named judges the names that the good signatures state: a tag can be moved to another image that is signed.
+func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
+	find := func(severity verify.Severity, format string, args ...any) []verify.Finding {
+		return []verify.Finding{{Severity: severity, Rule: signatureRule, Message: fmt.Sprintf(format, args...)}}
+	}
+	states := func(fits func(identity string) bool) bool {
+		return slices.ContainsFunc(r.Signatures, func(f signature.Finding) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) })
+	}
+	_, names := signed(r.Signatures)
+	names = cmp.Or(names, ", and bundles state no name")
+	switch want := t.Identity; {
+	case want != "":
+		if whole, err := name.NewTag(want, name.WithDefaultTag("")); err == nil {
+			want = strings.TrimSuffix(whole.Name(), ":")
+		}
+		if !states(func(s string) bool { return s == want || strings.HasPrefix(s, want+":") }) {
+			return find(verify.Error, "no good signature of %s states the name %s: it is signed%s", i.Digest, want, names)
+		}
+	case i.Tag == "":
+	case !states(func(s string) bool { return strings.HasSuffix(s, ":"+i.Tag) }):
+		return find(verify.Error, "no good signature of %s states the tag %s, so the tag may have been moved to it: it is signed%s; name what you mean by its "+
+			"digest, or with --identity the name that is signed", i.Digest, i.Tag, names)
+	case i.Repository != "" && !states(func(s string) bool { return s == i.Repository+":"+i.Tag }):
+		return find(verify.Warning, "%s is signed%s, and not as %s:%s: in a mirror, --identity says which name is meant", i.Digest, names, i.Repository, i.Tag)
+	}
+	return nil
+}
+
+// attested says whether there is a good attestation of a type, or of a version of it.
+func attested(all []signature.Finding, kind string) bool {
+	types := append([]string{kind}, predicateTypes[kind]...)
+	return slices.ContainsFunc(all, func(f signature.Finding) bool {
+		return f.Err == nil && slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(f.Predicate.Type+"/", t+"/") })
+	})
 }
 
 func findingsOf(r signature.Report) (findings []verify.Finding) {

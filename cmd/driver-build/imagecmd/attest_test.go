@@ -125,6 +125,57 @@ func TestSignImage(t *testing.T) {
 	u.Run(t, "sign", repository+":1", "--image-key", public).Want(t, session.ExitUsage, "give the private key")
 }
 
+// TestVerifyNames: a tag that was moved to another signed image is an error, in each format; so is an attestation
+// that is required and is missing or by another key.
+func TestVerifyNames(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	key, public := u.ed25519Pair(t, "ed")
+	foreign, _ := u.ed25519Pair(t, "foreign")
+	require.NoError(t, os.WriteFile(u.Path("spdx"), []byte(`{"spdxVersion":"SPDX-2.3"}`), 0o600))
+	for _, format := range []string{"legacy", "both", "bundle"} {
+		repository := u.Host + "/" + format
+		errorsOf := func(want int, args ...string) {
+			t.Helper()
+			r := u.Run(t, append([]string{"verify", "--key", public}, args...)...)
+			got := strings.Count(r.Stdout, "error: image-signature: ") + strings.Count(r.Stdout, "error: attestation: ")
+			assert.Equalf(t, want, got, "errors of verify %s", args)
+			if want > 0 {
+				r.Want(t, session.ExitMismatch)
+			}
+		}
+		for tag, arches := range map[string][]string{"470": {"amd64"}, "535": {"arm64"}} {
+			u.Run(t, "push", u.modulesImage(t, arches...), repository+":"+tag).Want(t, 0)
+			u.Run(t, "attest", repository+":"+tag, "--image-key", key, "--signature-format", format, "--sbom", u.Path("spdx")).Want(t, 0)
+		}
+		nameless := 0 // bundles state no name, so nothing says which tag is right
+		if format == "bundle" {
+			nameless = 1
+		}
+		errorsOf(nameless, repository+":470")
+		pinned := repository + "@" + strings.SplitAfter(u.Run(t, "push", repository+":470", repository+":535").Stdout, "@")[1]
+		errorsOf(1, repository+":535")
+		errorsOf(0, strings.TrimSpace(pinned))
+		errorsOf(nameless, repository+":535", "--identity", repository)
+		errorsOf(nameless, repository+":535", "--identity", repository+":470")
+		errorsOf(1, repository+":470", "--identity", repository+":535")
+		u.Run(t, "push", repository+":470", u.Host+"/mirror/"+format+":470").Want(t, 0)
+		errorsOf(nameless, u.Host+"/mirror/"+format+":470")
+
+		u.Run(t, "attest", repository+":470", "--image-key", foreign, "--predicate", u.Path("spdx"), "--type", "https://cyclonedx.org/bom").Want(t, 0)
+		errorsOf(0, strings.TrimSpace(pinned), "--require", "sbom,spdx,https://spdx.dev/Document")
+		for _, kind := range []string{"cyclonedx", "provenance", "https://spdx.dev/Doc"} {
+			errorsOf(1, strings.TrimSpace(pinned), "--require", kind)
+		}
+	}
+	for args, want := range map[string]string{
+		"--identity a.example/b": "give --key", "--require vex": "give --key", "--require slsa --key " + public: "--require slsa: give cyclonedx, provenance",
+		"--identity a.example/b@sha256:" + strings.Repeat("0", 64) + " --key " + public: "leave it out", "--identity a:b:c --key " + public: "--identity",
+	} {
+		u.Run(t, append([]string{"verify", u.Host + "/legacy:470"}, strings.Fields(args)...)...).Want(t, session.ExitUsage, want)
+	}
+}
+
 // TestAttest: documents become attestations and referrers of the index and all images, or of the named ones.
 func TestAttest(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package imagecmd
 
 import (
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +23,7 @@ import (
 type verifyFlags struct {
 	arch, format, kernel string
 	certs, keys          []string
+	trust                attestation.Trust
 	deep                 bool
 	runners              flags.Runners
 	rebuild              rebuildFlags
@@ -36,7 +36,8 @@ func newVerify(a *session.App) *cobra.Command {
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
-			"With --key, the index and every image in it must be signed by one of these keys. Attestations by other keys are warnings.\n" +
+			"With --key, the index and every image in it must be signed by one of these keys, under the tag that IMAGE has (--identity names another).\n" +
+			"Attestations by other keys are warnings; --require says which ones there must be.\n" +
 			"With --rebuild, the image is also built again from its provenance, with inputs from the cache or from where the provenance says,\n" +
 			"and what differs is printed. Without --key, anyone can have written that provenance.\n" +
 			"Prints each finding; exit code 5 when one is an error.\n" + imageArgument,
@@ -54,6 +55,8 @@ func newVerify(a *session.App) *cobra.Command {
 	f.StringVar(&o.arch, "arch", "amd64", "which image of an index")
 	f.StringArrayVar(&o.certs, "sign-cert", nil, "FILE (PEM or DER): modules compiled ahead of time must be signed by one of these certificates' keys (repeatable)")
 	f.StringArrayVar(&o.keys, "key", nil, "FILE with public keys or certificates (PEM or DER): the image itself must be signed by one of them (repeatable)")
+	f.StringVar(&o.trust.Identity, "identity", "", "with --key: REGISTRY/PATH[:TAG] that a signature must state, instead of the tag of IMAGE")
+	f.StringSliceVar(&o.trust.Require, "require", nil, "with --key: attestations that there must be: sbom, spdx, cyclonedx, provenance, vex or the URI of a type (repeatable)")
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
 	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
 	o.runners.AddTo(f)
@@ -70,8 +73,13 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err != nil {
 		return session.Usage(err)
 	}
-	keys, err := flags.PublicKeys("--key", time.Now(), o.keys...)
-	if err != nil {
+	if err := o.trust.Check(); err != nil {
+		return session.Usage(err)
+	}
+	if len(o.keys) == 0 && (o.trust.Identity != "" || len(o.trust.Require) > 0) {
+		return session.Usagef("--identity and --require are about what is signed: give --key FILE too")
+	}
+	if o.trust.Keys, err = flags.PublicKeys("--key", time.Now(), o.keys...); err != nil {
 		return err
 	}
 	if o.kernel != "" {
@@ -86,7 +94,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		return session.Usage(err)
 	}
 	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
-		signatures, err := verifySignatures(ctx, s, image, keys)
+		signatures, err := o.verifySignatures(ctx, s, image)
 		if err != nil {
 			return err
 		}
@@ -100,7 +108,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 		}
 		if err == nil {
 			var differences []verify.Finding
-			differences, err = o.rebuild.run(ctx, s, &o.runners, image, keys, signers)
+			differences, err = o.rebuild.run(ctx, s, &o.runners, image, o.trust.Keys, signers)
 			findings = append(findings, differences...)
 		}
 		if err != nil {
@@ -114,15 +122,15 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 }
 
 // verifySignatures judges the signatures of the image itself, if there are keys.
-func verifySignatures(ctx context.Context, s *session.Session, ref string, keys []crypto.PublicKey) ([]verify.Finding, error) {
-	if len(keys) == 0 {
+func (o *verifyFlags) verifySignatures(ctx context.Context, s *session.Session, ref string) ([]verify.Finding, error) {
+	if len(o.trust.Keys) == 0 {
 		return nil, nil
 	}
 	image, err := attestation.Open(ctx, s.Registry, s.Store, ref)
 	if err != nil {
 		return nil, err
 	}
-	return attestation.Verify(image, keys)
+	return o.trust.Verify(image)
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
