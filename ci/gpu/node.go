@@ -48,7 +48,7 @@ func (s *session) status() status.Snapshot {
 func askStatus(_ context.Context, s *session) found {
 	var text strings.Builder
 	st := s.status()
-	if err := status.WriteText(&text, st, filepath.Join(s.work, "run"), nil); err != nil {
+	if err := status.WriteText(&text, st, filepath.Join(s.work, "run"), kmod.System{}, nil); err != nil {
 		return found{differences: []string{err.Error()}}
 	}
 	f := found{compared: "the text has address and name of each GPU in nvidia-smi, and the driver's version"}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/shim"
 )
@@ -50,7 +51,7 @@ func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
 	}
 	code := exitCode(err)
 	if !errors.Is(err, errQuiet) {
-		fmt.Fprintf(stderr, "nvidia-driver: %v\n", err)
+		fmt.Fprintf(stderr, "nvidia-driver: %s\n", kmsg.PrintableLines(err.Error()))
 		if code == exitUsage {
 			fmt.Fprintln(stderr, "Run 'nvidia-driver help' for the commands and 'nvidia-driver COMMAND --help' for their flags.")
 		}

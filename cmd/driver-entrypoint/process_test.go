@@ -119,7 +119,7 @@ func TestProbes(t *testing.T) {
 	run1(0, "", "wait-ready", "--run-dir", dir)
 	require.NoError(t, l.Release())
 	run1(0, "", "probe_nvidia_peermem")
-	run1(0, "", "holders")
+	run1(0, "nobody that is visible here has the driver's devices open", "holders")
 	run1(0, "", "holders", "-o", "json")
 	run1(exitUsage, "driver-build made", "preflight", "--run-dir", dir)
 	run1(exitUsage, "driver-build made", "compile", "--run-dir", dir)
@@ -127,5 +127,10 @@ func TestProbes(t *testing.T) {
 	run1(exitUsage, "driver-build made", "--accept-license", "--run-dir", dir)
 	run1(exitUsage, "driver-build made", "reload_nvidia_peermem", "--run-dir", dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "driver-status.json"), []byte("{"), 0o600))
-	run1(exitFailure, "read the driver's status", "status", "--run-dir", dir)
+	const remedy = "driver-status.json cannot be used: unexpected EOF; a driver container replaces it when it starts; if none does, remove it"
+	run1(exitFailure, remedy, "status", "--run-dir", dir)
+	run1(exitNotReady, remedy, "wait-ready", "--timeout", "1ms", "--run-dir", dir)
+	require.NoError(t, os.Remove(filepath.Join(dir, "driver-status.json")))
+	run1(exitNotReady, "was stopped, and took its driver down", "wait-ready", "--timeout", "1ms", "--run-dir", dir)
+	run1(0, "was stopped, and took its driver down", "status", "--run-dir", dir)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -43,6 +44,7 @@ GPU Operator's validator waits for. live succeeds while the instance gives signs
 			}
 			return nil
 		}}
+	endsAtOnce(cmd)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
 }
@@ -174,13 +176,17 @@ func (p *program) holdersCommand() *cobra.Command {
 			if format == "json" {
 				return writeJSON(p.stdout, list[kmod.Holder]{listSchema, append([]kmod.Holder{}, holders...)})
 			}
+			if len(holders) == 0 {
+				_, err = fmt.Fprintln(p.stderr, "nobody that is visible here has the driver's devices open")
+			}
 			for _, h := range holders {
-				if _, err := fmt.Fprintln(p.stdout, h); err != nil {
-					return err
+				if err == nil {
+					_, err = fmt.Fprintln(p.stdout, h)
 				}
 			}
-			return nil
+			return err
 		}}
+	endsAtOnce(cmd)
 	formatFlag(cmd, &format)
 	return cmd
 }
@@ -193,19 +199,17 @@ func (p *program) statusCommand() *cobra.Command {
 			st, err := status.Read(cfg.Run)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
-				st = status.Snapshot{Schema: status.Schema, State: status.Absent}
+				st = status.Snapshot{Schema: status.Schema, State: status.Absent, Reason: status.Missing(cfg.Run)}
 			case err != nil:
 				return err
-			case st.Ready:
-				if err := st.Confirm(cfg.Run, kmod.System{}); err != nil { // an instance that was killed cannot correct its status
-					st.Ready, st.Reason = false, err.Error()
-				}
 			}
+			st = st.Corrected(cfg.Run, kmod.System{})
 			if format == "json" {
 				return writeJSON(p.stdout, st)
 			}
-			return status.WriteText(p.stdout, st, cfg.Run, host.Instances("/proc"))
+			return status.WriteText(p.stdout, st, cfg.Run, kmod.System{}, host.Instances("/proc"))
 		}}
+	endsAtOnce(cmd)
 	formatFlag(cmd, &format)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
@@ -249,6 +253,16 @@ func (p *program) versionCommand() *cobra.Command {
 // versions are those of this program and of the image's driver.
 func (p *program) versions() string {
 	return version.Own() + " driver " + envflags.Lookup(p.env, "DRIVER_VERSION")
+}
+
+// endsAtOnce lets a signal end a verb that only looks, wherever it hangs: it has nothing to undo.
+func endsAtOnce(cmd *cobra.Command) {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		const terminated = 128 + int(unix.SIGTERM)
+		defer context.AfterFunc(cmd.Context(), func() { os.Exit(terminated) })()
+		return run(cmd, args)
+	}
 }
 
 func formatFlag(cmd *cobra.Command, format *string) {

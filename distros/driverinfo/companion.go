@@ -15,6 +15,12 @@ const (
 	GDRDrv   = "gdrdrv"    // GDRCopy
 )
 
+// Modules returns the driver's own modules in the order of loading, under the names of their files. A driver
+// may have more of them than a node needs.
+func Modules() []string {
+	return []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
+}
+
 // Companions returns the names of all companions, in the order in which they are compiled.
 func Companions() []string { return []string{NvidiaFS, GDRDrv} }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -195,12 +196,22 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Printable replaces characters that would garble a log line or a terminal.
+// Printable replaces characters that would garble a log line or a terminal: control characters, and marks
+// that change the direction of text.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
 			return '?'
 		}
 		return r
 	}, s)
+}
+
+// PrintableLines does the same with each line of a text, and replaces tabs by blanks.
+func PrintableLines(s string) string {
+	lines := strings.Split(strings.ReplaceAll(s, "\t", " "), "\n")
+	for i, line := range lines {
+		lines[i] = Printable(line)
+	}
+	return strings.Join(lines, "\n")
 }

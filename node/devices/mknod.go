@@ -7,8 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 const capsDir = "nvidia-caps"
@@ -92,13 +96,50 @@ func makeLink(link, target string) error {
 	return nil
 }
 
+// nodeName matches what Create makes below /dev.
+var nodeName = lazyregexp.New(`^(nvidia([0-9]{1,4}|ctl|-modeset)|nvidia-(uvm|uvm-tools|nvlink|nvswitchctl|nvswitch[0-9]{1,3}|fs[0-9]{1,2}|` +
+	`caps/nvidia-cap[0-9]{1,7}|caps-imex-channels/channel[0-9]{1,4})|gdrdrv)$`)
+
+// Check refuses a node that Create does not make: the list may come from a file. Numbers that the driver does
+// not fix Remove compares with the kernel's.
+func (n Node) Check() error { return n.check("/dev") }
+
+func (n Node) check(dev string) error {
+	name, err := filepath.Rel(dev, n.Path)
+	fixed := nodeName().FindStringSubmatch(name)
+	switch {
+	case err != nil || fixed == nil || filepath.Join(dev, name) != n.Path:
+		return fmt.Errorf("%.80q is no device file of NVIDIA's", n.Path)
+	case fixed[2] != "" && n.Major != frontMajor || n.Minor > maxMinor:
+		return fmt.Errorf("%s is no device %d:%d", n.Path, n.Major, n.Minor)
+	case n.Link != "" && n.Link != filepath.Join(dev, "char", fmt.Sprintf("%d:%d", n.Major, n.Minor)):
+		return fmt.Errorf("%.80q is no link to %s", n.Link, n.Path)
+	}
+	return nil
+}
+
 // Remove removes the nodes and links that Create recorded, if they are unchanged; it keeps what others put in
-// their place. It refuses nodes outside of Dev, because the list may come from a file. It continues after an
-// error and returns all errors.
+// their place. It refuses what Create does not make, and numbers that the kernel gave to others meanwhile. It
+// continues after an error and returns all errors.
 func (n Nodes) Remove(created []Node) error {
+	if len(created) == 0 {
+		return nil
+	}
+	text, err := bounded.File(filepath.Join(n.Proc, "devices"), maxText)
+	if err != nil {
+		return fmt.Errorf("remove device nodes: %w", err)
+	}
+	majors := parseMajors(text)
 	var errs []error
 	for _, node := range slices.Backward(created) {
-		if err := n.remove(node); err != nil {
+		err := node.check(n.Dev)
+		if other := stranger(majors, node.Major); err == nil && other != "" {
+			err = fmt.Errorf("the kernel has given %d:%d to %.80q", node.Major, node.Minor, other)
+		}
+		if err == nil {
+			err = n.remove(node)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("remove device node %s: %w", node.Path, err))
 		}
 	}
@@ -108,15 +149,23 @@ func (n Nodes) Remove(created []Node) error {
 	return errors.Join(errs...)
 }
 
-func (n Nodes) remove(node Node) error {
-	name, err := filepath.Rel(n.Dev, node.Path)
-	if err != nil || !filepath.IsLocal(name) {
-		return fmt.Errorf("it is not in %s", n.Dev)
-	}
-	if node.Link != "" {
-		if want := filepath.Join(n.Dev, "char", fmt.Sprintf("%d:%d", node.Major, node.Minor)); node.Link != want {
-			return fmt.Errorf("its link %s is not %s", node.Link, want)
+// stranger returns who else than NVIDIA's modules has a major; "": nobody has, or one of them.
+func stranger(majors map[string]uint32, major uint32) (other string) {
+	for name, m := range majors {
+		switch {
+		case m != major:
+		case strings.HasPrefix(name, "nvidia") || name == "gdrdrv":
+			return ""
+		default:
+			other = name
 		}
+	}
+	return other
+}
+
+func (n Nodes) remove(node Node) error {
+	if node.Link != "" {
+		name := strings.TrimPrefix(node.Path, n.Dev+"/")
 		if target, err := os.Readlink(node.Link); err == nil && target == "../"+name {
 			if err := os.Remove(node.Link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -212,7 +212,7 @@ func FuzzParseMajors(f *testing.F) {
 	f.Add([]byte("Character devices:\n99999999999 nvidia\n-1 nvidia-uvm\nnvidia"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for name, major := range parseMajors(text) {
-			if major > 4095 || name[:6] != "nvidia" {
+			if major > 4095 {
 				t.Errorf("%q: %d", name, major)
 			}
 		}

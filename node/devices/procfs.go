@@ -18,8 +18,7 @@ import (
 // smaller (NV_CAP_DRV_MINOR_COUNT is 8192).
 const maxMinor = 1<<20 - 1
 
-// parseMajors parses /proc/devices and returns the majors of NVIDIA's character devices by name
-// ("nvidia-uvm", "gdrdrv"). The first line of a name counts.
+// parseMajors parses /proc/devices and returns the majors of character devices by name. The first line of a name counts.
 func parseMajors(text []byte) map[string]uint32 {
 	majors := map[string]uint32{}
 	inside := false
@@ -29,7 +28,7 @@ func parseMajors(text []byte) map[string]uint32 {
 			continue
 		}
 		number, name, ok := strings.Cut(line, " ")
-		if !inside || !ok || !strings.HasPrefix(name, "nvidia") && name != "gdrdrv" {
+		if !inside || !ok {
 			continue
 		}
 		n, err := strconv.ParseUint(number, 10, 12) // majors have 12 bits

@@ -101,9 +101,6 @@ func (c ImageCompile) job(ctx context.Context, driver, source string, modules []
 	}, nil
 }
 
-// loadOrder is the order of loading of all modules that a driver may have.
-var loadOrder = []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
-
 // modulesOf returns the modules that the sources can build, in their order of loading.
 func modulesOf(source string) (names []string) {
 	dirs, err := filepath.Glob(filepath.Join(source, "*", "*.Kbuild"))
@@ -115,11 +112,12 @@ func modulesOf(source string) (names []string) {
 			names = append(names, name)
 		}
 	}
+	order := driverinfo.Modules()
 	rank := func(name string) int {
-		if i := slices.Index(loadOrder, name); i >= 0 {
+		if i := slices.Index(order, name); i >= 0 {
 			return i
 		}
-		return len(loadOrder)
+		return len(order)
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 	return names

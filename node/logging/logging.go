@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // PhaseKey is the attribute of a logger that names the phase of the start. The lines for people leave it out:
@@ -74,7 +76,7 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 		p.add(h.prefix, a)
 		return true
 	})
-	fmt.Fprintf(&line, "%s%s%s%s%s\n", r.Message, p.pairs, p.reason, p.err, p.more)
+	fmt.Fprintf(&line, "%s%s%s%s%s\n", kmsg.PrintableLines(r.Message), p.pairs, p.reason, p.err, p.more)
 	h.out.mu.Lock()
 	defer h.out.mu.Unlock()
 	_, err := h.out.w.Write(line.Bytes())
@@ -113,7 +115,7 @@ func (p *parts) add(prefix string, a slog.Attr) {
 		}
 		return
 	}
-	value := text(a.Value)
+	value := kmsg.PrintableLines(text(a.Value))
 	switch {
 	case value == "" && (a.Key == "reason" || a.Key == "error"):
 	case a.Key == "reason":

@@ -7,28 +7,27 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
 )
 
 // rivals returns the modules of other drivers that claim the same devices at boot.
 func rivals() []string { return []string{"nvidiafb", "rivafb", "nova_core", "nova_drm"} }
 
-// ours returns the modules of a driver that the entrypoint loads and unloads.
-func ours() []string {
-	return []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"}
-}
-
 func checkModules(in *Input) result {
 	var bad, others []string
+	named := func(m kmod.Module, names []string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return kmod.ModuleName(name) == m.Name })
+	}
 	for _, m := range in.Modules {
+		ours := named(m, driverinfo.Modules())
 		switch {
 		case slices.Contains(rivals(), m.Name):
 			bad = append(bad, m.Name)
-		case slices.Contains(ours(), m.Name) && (m.State == "going" || m.State == "coming"):
+		case ours && (m.State == "going" || m.State == "coming"):
 			return block("Reboot the node: the kernel never finished with the module, and nothing else helps.",
 				"module %s is stuck (%s)", m.Name, m.State)
-		case !slices.Contains(ours(), m.Name) && !slices.ContainsFunc(in.Companions, func(c string) bool { return kmod.ModuleName(c) == m.Name }) &&
-			(strings.HasPrefix(m.Name, "nvidia") || m.Name == "gdrdrv"):
+		case !ours && !named(m, in.Companions) && (strings.HasPrefix(m.Name, "nvidia") || m.Name == "gdrdrv"):
 			others = append(others, m.Name)
 		}
 	}

@@ -11,9 +11,12 @@ type Advice struct {
 	Heals, Next string
 }
 
+// nothing is the advice for a driver that serves.
+const nothing = "nothing"
+
 // Advise returns advice on a status; held says whether an instance holds the node's lock.
 func Advise(st Snapshot, held bool) Advice {
-	if !held && !slices.Contains([]State{Detached, Restored, Failed, Absent, ""}, st.State) {
+	if !held && !st.State.ended() {
 		return Advice{
 			Heals: "the kubelet starts the container again; it adopts what it finds, or tidies up",
 			Next:  "the last instance was killed: see why (kubectl describe pod: OOMKilled, or terminationGracePeriodSeconds too short)",
@@ -29,7 +32,11 @@ func Advise(st Snapshot, held bool) Advice {
 		}
 		return Advice{Next: next}
 	case Serving:
-		return Advice{Heals: "daemons that end are started again; a container that is killed adopts its driver", Next: "nothing"}
+		advice := Advice{Heals: "daemons that end are started again; a container that is killed adopts its driver", Next: nothing}
+		if broken, ok := adviseGPUs(st.GPUs); ok {
+			advice.Next = broken.Next
+		}
+		return advice
 	case Degraded:
 		return adviseDegraded(st)
 	case Stopping:
@@ -103,17 +110,26 @@ func release(st Snapshot) string {
 }
 
 func adviseDegraded(st Snapshot) Advice {
-	switch {
-	case strings.Contains(st.Reason, "delete this pod"):
+	if strings.Contains(st.Reason, "delete this pod") {
 		return Advice{Next: "somebody else changed the driver under this container: delete the pod, its successor puts all of it up again"}
-	case slices.ContainsFunc(st.GPUs, func(g GPU) bool { return g.State == GPULost }):
-		return Advice{Heals: "the other GPUs go on; the node is ready again when the GPU answers, or when its node restarts without it",
-			Next: "drain the node (kubectl drain), then reset the GPU, or switch the node off and on; a GPU that falls off again is broken, or its slot, power or cooling is; " +
-				"--gpu-init=warn (DRIVER_GPU_INIT) counts the others only"}
-	case slices.ContainsFunc(st.GPUs, func(g GPU) bool { return g.Expected() && !g.Works }):
-		return Advice{Heals: "the GPU is asked again every 30 s",
-			Next: "the reason is the kernel's: reset or replace the GPU, or reboot the node; --gpu-init=warn (DRIVER_GPU_INIT) serves the others meanwhile"}
+	}
+	if advice, ok := adviseGPUs(st.GPUs); ok {
+		return advice
 	}
 	return Advice{Heals: "daemons are started again, with longer and longer pauses; the driver is asked again every 30 s",
 		Next: "when it lasts, the log has what the daemon printed; delete the pod when the reason stays"}
+}
+
+// adviseGPUs is about GPUs that the driver has to serve and that do not work, if there are any.
+func adviseGPUs(gpus []GPU) (advice Advice, ok bool) {
+	switch {
+	case slices.ContainsFunc(gpus, func(g GPU) bool { return g.State == GPULost }):
+		return Advice{Heals: "the other GPUs go on; the node is ready again when the GPU answers, or when its node restarts without it",
+			Next: "drain the node (kubectl drain), then reset the GPU, or switch the node off and on; a GPU that falls off again is broken, or its slot, power or cooling is; " +
+				"--gpu-init=warn (DRIVER_GPU_INIT) counts the others only"}, true
+	case slices.ContainsFunc(gpus, func(g GPU) bool { return g.Expected() && !g.Works }):
+		return Advice{Heals: "the GPU is asked again every 30 s",
+			Next: "the reason is the kernel's: reset or replace the GPU, or reboot the node; --gpu-init=warn (DRIVER_GPU_INIT) serves the others meanwhile"}, true
+	}
+	return Advice{}, false
 }

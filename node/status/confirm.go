@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -19,10 +21,10 @@ import (
 // Otherwise it returns ErrNotReady with the reason. Confirm needs the folder run, read-only, and sysfs and
 // procfs as every container has them; it does not hold against the driver what its container cannot see.
 func (st Snapshot) Confirm(run string, s kmod.System) error {
-	if err := st.notReady(); err != nil {
+	if err := st.confirmLock(run); err != nil {
 		return err
 	}
-	if err := st.confirmLock(run); err != nil {
+	if err := st.notReady(); err != nil {
 		return err
 	}
 	if st.Up == nil {
@@ -34,11 +36,31 @@ func (st Snapshot) Confirm(run string, s kmod.System) error {
 	return st.confirmRoot(run, s)
 }
 
-// confirmLock: the instance that wrote the status holds the node's lock, or it has ended.
+// Corrected returns the status as far as it is still true: an instance that was killed cannot correct it.
+func (st Snapshot) Corrected(run string, s kmod.System) Snapshot {
+	err := st.confirmLock(run)
+	if err == nil && st.Ready {
+		err = st.Confirm(run, s)
+	}
+	if err != nil && (st.Ready || st.Reason == "") {
+		st.Ready, st.Reason = false, short(err)
+	}
+	return st
+}
+
+// short is the reason of an ErrNotReady.
+func short(err error) string { return strings.TrimPrefix(err.Error(), ErrNotReady.Error()+": ") }
+
+// ended reports whether an instance leaves this state behind when it ends in order.
+func (s State) ended() bool {
+	return slices.Contains([]State{"", Detached, Restored, Absent, Failed}, s)
+}
+
+// confirmLock: the instance that wrote the status holds the node's lock, or it has ended in order.
 func (st Snapshot) confirmLock(run string) error {
 	holder, held, err := lock.Held(run)
 	switch {
-	case err != nil:
+	case err != nil || !held && st.State.ended():
 		return nil //nolint:nilerr // this process may not look at the lock
 	case !held:
 		return fmt.Errorf("%w: its status says %s, but no driver container holds the node's lock: the one that wrote this was killed after %s; the next one takes over",
@@ -51,22 +73,26 @@ func (st Snapshot) confirmLock(run string) error {
 
 // confirmModules: the driver's own modules are loaded, from the same build.
 func (st Snapshot) confirmModules(s kmod.System) error {
+	for _, m := range st.Up.Modules {
+		if err := m.confirm(s); err != nil && !m.Companion() {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m Module) confirm(s kmod.System) error {
 	if _, err := os.Stat(filepath.Join(cmp.Or(s.Sys, "/sys"), "module")); err != nil {
 		return nil //nolint:nilerr // no sysfs in this container
 	}
-	for _, m := range st.Up.Modules {
-		if m.Companion() {
-			continue
-		}
-		live, err := s.Module(m.Name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%w: module %s was unloaded", ErrNotReady, m.Name)
-		case err == nil && live.State != "live":
-			return fmt.Errorf("%w: the kernel has module %s in state %q", ErrNotReady, m.Name, live.State)
-		case err == nil && live.SrcVersion != m.SrcVersion:
-			return fmt.Errorf("%w: module %s was replaced by another build", ErrNotReady, m.Name)
-		}
+	live, err := s.Module(m.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: module %s was unloaded", ErrNotReady, m.Name)
+	case err == nil && live.State != "live":
+		return fmt.Errorf("%w: the kernel has module %s in state %q", ErrNotReady, m.Name, live.State)
+	case err == nil && live.SrcVersion != m.SrcVersion:
+		return fmt.Errorf("%w: module %s was replaced by another build", ErrNotReady, m.Name)
 	}
 	return nil
 }

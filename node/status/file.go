@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/moby/sys/atomicwriter"
+	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const fileName = "driver-status.json"
@@ -19,27 +23,41 @@ func RootPath(run string) string { return filepath.Join(run, "driver") }
 // Read reads the status in the folder that all instances share. The error is fs.ErrNotExist if there has been
 // no driver since the boot.
 func Read(run string) (Snapshot, error) {
-	const limit = 1 << 20
-	var st Snapshot
 	path := filepath.Join(run, fileName)
-	f, err := os.Open(path)
-	if err != nil {
-		return st, fmt.Errorf("read the driver's status: %w", err)
-	}
-	info, err := f.Stat()
-	if err == nil && info.Size() > limit {
-		err = fmt.Errorf("%s has %d bytes", path, info.Size())
-	}
-	if err == nil {
-		err = json.NewDecoder(f).Decode(&st)
-	}
-	if err == nil && st.Schema != Schema {
-		err = fmt.Errorf("%s has schema %d, this program knows %d: driver-entrypoint of another version wrote it; use nvidia-driver of its image", path, st.Schema, Schema)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	data, err := content(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return Snapshot{}, fmt.Errorf("read the driver's status: %w", err)
 	}
+	var st Snapshot
+	if err == nil {
+		st, err = parse(data)
+	}
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("the driver's status %s cannot be used: %w; a driver container replaces it when it starts; if none does, remove it", path, err)
+	}
 	return st, nil
+}
+
+// content reads the file without waiting for a writer of a pipe, and follows no link: anybody on the node who
+// can write to the folder can have put it there.
+func content(path string) ([]byte, error) {
+	const limit = 1 << 20
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, errors.New("it is a link")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("it is no regular file (%s)", info.Mode().Type())
+	}
+	return bounded.Read(f, limit)
 }
 
 // Storage stores a snapshot beyond the life of its instance; it is a Folder, except in tests.
@@ -67,8 +85,16 @@ func (f Folder) Save(st Snapshot) error {
 	return writeFile(filepath.Join(string(f), fileName), append(data, '\n'))
 }
 
-// writeFile replaces a file that everybody on the node may read.
-func writeFile(path string, data []byte) error { return atomicwriter.WriteFile(path, data, 0o644) }
+// writeFile replaces a file that everybody on the node may read. A link, pipe or empty folder of that name is
+// removed; a folder with content goes to another name, because it may be somebody's.
+func writeFile(path string, data []byte) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() && os.Remove(path) != nil {
+		if err := os.Rename(path, path+".replaced"); err != nil {
+			return fmt.Errorf("%s is no regular file (%s): %w", path, info.Mode().Type(), err)
+		}
+	}
+	return atomicwriter.WriteFile(path, data, 0o644)
+}
 
 // unfinished returns the pattern of the temporary names that writeFile uses.
 func unfinished(path string) string {

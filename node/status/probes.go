@@ -45,10 +45,26 @@ func Mine(run, instanceFile string, s kmod.System) error {
 		return st.Confirm(run, s)
 	}
 	holder, held, lerr := lock.Held(run)
-	if held && lerr == nil {
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrNotReady, err)
+	case err == nil && held && lerr == nil:
 		return fmt.Errorf("%w: waiting for the node's lock, held by %s", ErrNotReady, holder)
+	case held && lerr == nil:
+		return fmt.Errorf("%w: %s", ErrNotReady, Missing(run))
 	}
 	return fmt.Errorf("%w: this container's instance has not begun", ErrNotReady)
+}
+
+// Missing says why a node has no status. The lock's file is never removed, so it shows that an instance ran.
+func Missing(run string) string {
+	if holder, held, err := lock.Held(run); held && err == nil {
+		return "the driver container that holds the node's lock has written no status yet: " + holder.String()
+	}
+	if _, err := os.Lstat(lock.Path(run)); err == nil {
+		return "the driver container of this node was stopped, and took its driver down"
+	}
+	return "no driver container has run on this node since it booted"
 }
 
 // notReady returns nil if the status says that the driver serves, otherwise ErrNotReady with the reason.
@@ -88,7 +104,9 @@ func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger)
 		if err == nil {
 			err = st.Confirm(run, s)
 		} else if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: no driver container has run on this node since it booted", ErrNotReady)
+			err = fmt.Errorf("%w: %s", ErrNotReady, Missing(run))
+		} else {
+			err = fmt.Errorf("%w: %w", ErrNotReady, err)
 		}
 		if err == nil {
 			return nil
@@ -99,7 +117,7 @@ func WaitReady(ctx context.Context, run string, s kmod.System, log *slog.Logger)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("gave up waiting: %w", err)
+			return fmt.Errorf("gave up waiting: %w, as logged before", ErrNotReady)
 		case <-tick.C:
 		}
 	}

@@ -38,21 +38,21 @@ func TestMine(t *testing.T) {
 	check("no instance", "no driver-entrypoint runs in this container")
 	require.NoError(t, os.WriteFile(instance, []byte("mine\n"), 0o600))
 	check("nothing written", "has not begun")
-	st := Snapshot{Schema: Schema, Instance: "mine", State: Starting, Phase: "modules"}
+	st := Snapshot{Schema: Schema, Instance: "mine", PID: 4711, State: Starting, Phase: "modules"}
 	save(st)
+	check("starting, but nobody holds the lock", "was killed")
+	l := acquire(t, run, 4711)
 	check("starting", "starting, phase modules")
 	st.State, st.Phase, st.Reason = Degraded, "", "no GPU works"
 	save(st)
 	check("degraded", "degraded: no GPU works")
-	st.State, st.Reason, st.Ready, st.PID = Serving, "", true, 4711
+	st.State, st.Reason, st.Ready = Serving, "", true
 	save(st)
-	check("ready, but nobody holds the lock", "was killed")
-	l := acquire(t, run, 4711)
 	check("ready", "")
-	unlock(t, l)
 	st.State, st.Ready = Stopping, false
 	save(st)
 	check("stopping", "stopping")
+	unlock(t, l)
 	st.Instance, st.State, st.Ready = "another", Serving, true
 	save(st)
 	check("the status of another one that has gone", "has not begun")
@@ -90,14 +90,14 @@ func TestWaitReady(t *testing.T) {
 		var log logtest.Log
 		defer unlock(t, acquire(t, run, 2))
 		go func() {
-			for i, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
+			for _, st := range []Snapshot{{State: Starting, Phase: "load"}, {State: Starting, Phase: "load"}, {State: Serving, Ready: true}} {
 				time.Sleep(10 * time.Second)
-				st.Schema, st.PID = Schema, i
+				st.Schema, st.PID = Schema, 2
 				assert.NoError(t, Folder(run).Save(st))
 			}
 		}()
 		assert.NoError(t, WaitReady(t.Context(), run, kmod.System{}, log.Logger()))
-		if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "no driver container has run") || !strings.Contains(said[1], "phase load") {
+		if said := log.Lines(); len(said) != 2 || !strings.Contains(said[0], "holds the node's lock has written no status yet: pid 2") || !strings.Contains(said[1], "phase load") {
 			t.Errorf("said %q", said)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
