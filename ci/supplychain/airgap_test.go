@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -34,11 +35,11 @@ func TestAirGap(t *testing.T) {
 		command(t, "verify", file, "--key", key.public).Want(t, 0)
 		command(t, "import", file, "--to", to, "--key", other.public).Want(t, 5)
 		assert.Errorf(t, assert.Err(p.Attachments(t.Context(), to+":1")), "an import with another key")
-		policy := filepath.Join(t.TempDir(), "policy")
-		command(t, "import", file, "--to", to, "--key", key.public, "--policy", policy, "--policy-key", key.public).Want(t, 0)
-		assert.NoError(t, printedPolicyAccepts(t, string(require.Value(os.ReadFile(policy))(t)), to+":1"))
-		command(t, "import", file, "--to", to, "--key", key.public, "--image-key", other.private, "--policy", policy, "--policy-key", other.public).Want(t, 0)
-		assert.NoErrorf(t, printedPolicyAccepts(t, string(require.Value(os.ReadFile(policy))(t)), to+":1"), "signed with the site's key")
+		policy := t.TempDir()
+		command(t, "import", file, "--to", to, "--key", key.public, "--policy", policy).Want(t, 0)
+		p.judgesTags(t, policy, to)
+		command(t, "import", file, "--to", to, "--key", key.public, "--image-key", other.private, "--policy", policy).Want(t, 0)
+		p.judgesTags(t, policy, to)
 		if found, err := OrasReferrers(t, to+":1"); err != nil || len(found) != 1+len(predicates(t)) {
 			t.Errorf("%s has referrers %+v, %v; want %d", to, found, err, 1+len(predicates(t)))
 		}
@@ -57,11 +58,19 @@ func command(t *testing.T, args ...string) commandtest.Result {
 	return commandtest.Call(t.Context(), t, root, nil, append(append([]string{"bundle"}, args...), "--cache", t.TempDir(), "--progress", "quiet")...)
 }
 
-// printedPolicyAccepts asks with the text that an import prints: policy.json, and registries.d in comments.
-func printedPolicyAccepts(t *testing.T, text, image string) error {
+// judgesTags says that the policy that an import wrote accepts its image by tag and by digest, refuses the image
+// under a tag that it was not signed for, and accepts what is elsewhere.
+func (p project) judgesTags(t *testing.T, dir, to string) {
 	t.Helper()
-	_, policy, _ := strings.Cut(text, "\n{\n")
-	policy, _, _ = strings.Cut(policy, "\n}\n")
-	_, registries, _ := strings.Cut(text, "driver.yaml:\n")
-	return PolicyAccepts(t, "{"+policy+"}", strings.ReplaceAll(registries, "# ", ""), image)
+	read := func(name string) string { return string(require.Value(os.ReadFile(filepath.Join(dir, name)))(t)) }
+	accepts := func(image string) error { return PolicyAccepts(t, read("policy.json"), read("registries.yaml"), image) }
+	top := require.Value(oci.Collect(require.Value(p.Open(t.Context(), to+":1"))(t)))(t).Top()
+	elsewhere := strings.Replace(to, "/mirror/", "/elsewhere/", 1)
+	require.NoError(t, p.PushManifest(t.Context(), to, "2", top))
+	_, _, err := p.Copy(t.Context(), to+":1", elsewhere+":1")
+	require.NoError(t, err)
+	for _, image := range []string{to + ":1", to + "@" + top.Desc.Digest.String(), elsewhere + ":1"} {
+		assert.NoErrorf(t, accepts(image), "%s", image)
+	}
+	assert.Equalf(t, PolicyRefused, ExitCode(accepts(to+":2")), "a swapped tag")
 }

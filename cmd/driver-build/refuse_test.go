@@ -118,7 +118,7 @@ var wrong = map[string][]string{
 	"since":                 {"/nope", "GARBAGE", "EMPTY"},
 	"to":                    {"", "h.example/a:1", "h.example/A", "https://h.example/a"},
 	"values":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
-	"policy":                {"FOLDER", "/nope/x", "SOCKET", "/proc/x"},
+	"policy":                {"/nope", "GARBAGE", "/proc/x"},
 	"html":                  {"", "/nope/x.html", "FOLDER", "/proc/x.html", "GARBAGE/x"},
 }
 
@@ -131,7 +131,7 @@ var wrongHere = map[string][]string{
 }
 
 // anything are flags whose values cannot be wrong.
-var anything = []string{"title", "help", "pull-secret", "policy-key"}
+var anything = []string{"title", "help", "pull-secret"}
 
 // TestWrongValues: each flag of each command refuses wrong values with exit code 2, names the flag or the
 // value, and begins nothing.

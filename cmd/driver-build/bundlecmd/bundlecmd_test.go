@@ -104,17 +104,19 @@ func TestTheWholeWay(t *testing.T) {
 	schematest.Check(t, "bundle-list.schema.json", w.run(t, "list", file, "-o", "json").Stdout)
 	schematest.Check(t, "bundle-verify.schema.json", w.run(t, "verify", file, "--key", w.public, "-o", "json").Stdout)
 
-	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run", "--values", "-", "--policy", "-").Want(t, 0)
-	r := w.run(t, "import", file, "--to", w.site, "--key", w.public, "--values", "-", "--policy", w.path("policy"), "--offline")
+	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--dry-run", "--values", "-").Want(t, 0)
+	r := w.run(t, "import", file, "--to", w.site, "--key", w.public, "--values", "-", "--policy", w.dir, "--offline")
 	r.Want(t, 0, "sent")
 	assert.Contains(t, r.Stdout, w.site+":550.1-debian12@sha256:")
 	assert.Contains(t, r.Stdout, "  repository: "+w.site)
-	assert.Contains(t, string(require.Value(os.ReadFile(w.path("policy")))(t)), `"signedPrefix": "`+w.origin+`"`)
+	assert.Contains(t, string(require.Value(os.ReadFile(w.path("policy.json")))(t)), `"signedPrefix": "`+w.origin+`"`)
 	w.run(t, "import", file, "--to", w.site, "--key", w.public).Want(t, 0, "blobs: 0 sent")
 	_, site := writeKey(t)
-	r = w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site, "--policy", "-")
+	r = w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site, "--policy", w.dir)
 	r.Want(t, 0, "signed with the site's key: 5 ")
-	assert.Contains(t, r.Stdout, `"signedIdentity": {"type": "matchRepository"}`)
+	for _, file := range []string{"policy.json", "openshift.yaml"} {
+		assert.Equalf(t, false, strings.Contains(string(require.Value(os.ReadFile(w.path(file)))(t)), "signedIdentity"), "%s: the default identity", file)
+	}
 	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", site).Want(t, 0, "signed with the site's key: 0 ")
 	w.run(t, "import", file, "--to", w.site, "--key", w.public, "--image-key", w.public).Want(t, 2, "--image-key")
 
@@ -151,18 +153,19 @@ func TestFaults(t *testing.T) {
 	}
 	w.run(t, "create", "--output", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
 	for want, args := range map[string][]string{
-		"give the file to write":  {"create", "--repository", w.origin},
-		"name no images":          {"create", "--output", file, "--repository", w.origin, "--os", "debian12", image},
-		"--repository":            {"create", "--output", file},
-		"give --key FILE":         {"verify", file},
-		"--part-size":             {"create", "--output", file, "--repository", w.origin, "--part-size", "4X"},
-		"needs a file":            {"create", "--output", "-", "--repository", w.origin, "--part-size", "4G"},
-		"no such file":            {"verify", w.path("none"), "--allow-unsigned"},
-		"give the files":          {"verify", "--allow-unsigned"},
-		"is neither the list":     {"create", "--output", file, "--repository", w.origin, "--since", w.public},
-		"it holds a":              {"create", "--output", file, "--repository", w.origin, "--image-key", w.public},
-		"no public one":           {"verify", file, "--key", w.private},
-		"belongs to a key: give ": {"create", "--output", file, "--repository", w.origin, "--image-passphrase-file", file},
+		"give the file to write":   {"create", "--repository", w.origin},
+		"name no images":           {"create", "--output", file, "--repository", w.origin, "--os", "debian12", image},
+		"--repository":             {"create", "--output", file},
+		"give --key FILE":          {"verify", file},
+		"--part-size":              {"create", "--output", file, "--repository", w.origin, "--part-size", "4X"},
+		"needs a file":             {"create", "--output", "-", "--repository", w.origin, "--part-size", "4G"},
+		"no such file":             {"verify", w.path("none"), "--allow-unsigned"},
+		"give the files":           {"verify", "--allow-unsigned"},
+		"is neither the list":      {"create", "--output", file, "--repository", w.origin, "--since", w.public},
+		"it holds a":               {"create", "--output", file, "--repository", w.origin, "--image-key", w.public},
+		"no public one":            {"verify", file, "--key", w.private},
+		"--policy: it has one key": {"import", file, "--to", w.site, "--allow-unsigned", "--policy", w.dir},
+		"belongs to a key: give ":  {"create", "--output", file, "--repository", w.origin, "--image-passphrase-file", file},
 	} {
 		w.run(t, args...).Want(t, 2, want)
 	}

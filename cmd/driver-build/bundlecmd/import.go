@@ -2,10 +2,14 @@ package bundlecmd
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,13 +35,14 @@ stdout gets REFERENCE@sha256:... lines.`
 // importFlags are the flags of bundle import.
 type importFlags struct {
 	importing.Options
-	key             flags.Trust
-	site            flags.ImageKey
-	values, policy  string
-	secret, keyPath string
-	inputs          string // folder
-	headers         string // folder
-	public          flags.PublicRegistry
+	key            flags.Trust
+	site           flags.ImageKey
+	values, secret string
+	inputs         string           // folder
+	headers        string           // folder
+	policy         string           // folder
+	trusted        crypto.PublicKey // of the policy
+	public         flags.PublicRegistry
 }
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
@@ -49,8 +54,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
 	f.StringVar(&o.values, "values", "", "write values for the chart into FILE; - is stdout")
 	f.StringVar(&o.secret, "pull-secret", "", "name of the secret with the registry's credentials, for --values")
-	f.StringVar(&o.policy, "policy", "", "write how cosign, Podman and CRI-O verify the images into FILE; - is stdout")
-	f.StringVar(&o.keyPath, "policy-key", "/etc/containers/driver.pub", "where the nodes have the public key, for --policy")
+	f.StringVar(&o.policy, "policy", "", "write how Podman, CRI-O, OpenShift and policy-controller verify the images into the folder DIR")
 	o.public.AddTo(f)
 	o.key.AddTo(f)
 	o.site.AddTo(f, "what is imported, under its names at the site,")
@@ -74,7 +78,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 	if err := o.check(); err != nil {
 		return err
 	}
-	verify, err := verifier(&o.key)
+	verify, keys, err := verifier(&o.key)
 	if err != nil {
 		return err
 	}
@@ -83,8 +87,13 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	if site != nil {
-		o.Sign = site
+	switch {
+	case site != nil:
+		o.Sign, o.trusted = site, site.Public()
+	case len(keys) == 1:
+		o.trusted = keys[0]
+	case o.policy != "":
+		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
 	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
 	how := reading.Options{Verify: verify, SomePart: o.SomePart}
@@ -156,15 +165,12 @@ func (o *importFlags) check() error {
 			return session.Usagef("--mount-from: %w", err)
 		}
 	}
-	for name, file := range map[string]string{"values": o.values, "policy": o.policy} {
-		if file == "" || file == "-" {
-			continue
-		}
-		if err := outfile.CheckReplace(file); err != nil {
-			return session.Usagef("--%s: %w", name, err)
+	if o.values != "" && o.values != "-" {
+		if err := outfile.CheckReplace(o.values); err != nil {
+			return session.Usagef("--values: %w", err)
 		}
 	}
-	for name, dir := range map[string]string{"inputs": o.inputs, "headers": o.headers} {
+	for name, dir := range map[string]string{"inputs": o.inputs, "headers": o.headers, "policy": o.policy} {
 		if dir == "" {
 			continue
 		}
@@ -203,7 +209,21 @@ func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result
 	if n := len(r.Pending); n > 0 {
 		fmt.Fprintf(a.Stderr, "%d items wait for the other parts: import them too\n", n)
 	}
-	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), writeText(a.Stdout, o.policy, importing.Policies(l.Origin, o.To, o.keyPath, o.Sign != nil)))
+	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), o.writePolicy(a, l.Origin))
+}
+
+func (o *importFlags) writePolicy(a *session.App, origin string) error {
+	if o.policy == "" {
+		return nil
+	}
+	if o.Sign != nil {
+		origin = ""
+	}
+	files, err := importing.Policies(origin, o.To, o.trusted)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err = errors.Join(err, writeText(a.Stdout, filepath.Join(o.policy, name), files[name]))
+	}
+	return err
 }
 
 // writeText writes a text to a file that the user named.

@@ -2,6 +2,7 @@ package bundlecmd
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"time"
 
@@ -46,11 +47,11 @@ func imageSigner(a *session.App, key *flags.ImageKey) (_ *signature.KeySigner, c
 	return with, closer, nil
 }
 
-// verifier returns what judges the signature of a bundle, nil if it does not matter.
-func verifier(trust *flags.Trust) (bundle.Verifier, error) {
+// verifier returns what judges the signature of a bundle, nil if it does not matter, and the keys that it trusts.
+func verifier(trust *flags.Trust) (bundle.Verifier, []crypto.PublicKey, error) {
 	keys, err := trust.Load(time.Now())
 	if err != nil || trust.Unsigned {
-		return nil, err
+		return nil, nil, err
 	}
 	return func(_ context.Context, subject v1.Descriptor, found oci.Attachment) error {
 		reports, err := signature.Verify([]signature.Subject{{Descriptor: subject, Attachments: []oci.Attachment{found}}}, keys)
@@ -58,5 +59,5 @@ func verifier(trust *flags.Trust) (bundle.Verifier, error) {
 			return err
 		}
 		return reports[0].Err()
-	}, nil
+	}, keys, nil
 }

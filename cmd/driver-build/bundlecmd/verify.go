@@ -29,7 +29,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			verify, err := verifier(&key)
+			verify, _, err := verifier(&key)
 			if err != nil {
 				return err
 			}

@@ -2,9 +2,12 @@ package importing_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"strings"
 	"sync"
 	"testing"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/bundletest"
@@ -183,5 +186,12 @@ func TestTexts(t *testing.T) {
 	assert.Contains(t, r.Values("pull"), "  pullSecrets: [pull]")
 	one := importing.Result{Done: r.Done[1:2]}
 	assert.Contains(t, one.Values(""), "  digest: sha256:")
-	assert.Contains(t, importing.Policies(b.List.Origin, site, "/etc/key.pub", false), `"prefix": "`+site+`", "signedPrefix": "`+bundletest.Origin+`"`)
+	for _, origin := range []string{"", bundletest.Origin} {
+		for name, text := range require.Value(importing.Policies(origin, site, ed25519.PublicKey(make([]byte, ed25519.PublicKeySize))))(t) {
+			var document map[string]any
+			require.NoErrorf(t, yaml.Unmarshal([]byte(text), &document), "%s: %s", name, text) // JSON is YAML
+			assert.Contains(t, text, site)
+			assert.Equalf(t, origin != "" && (name == "policy.json" || name == "openshift.yaml"), strings.Contains(text, bundletest.Origin), "%s", name)
+		}
+	}
 }

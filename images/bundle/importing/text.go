@@ -1,6 +1,11 @@
 package importing
 
 import (
+	"crypto"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"strings"
 
@@ -53,32 +58,65 @@ func (r *Result) Values(secret string) string {
 	return b.String()
 }
 
-// Policies returns, as text to copy, how verifiers check the signatures at the site with a public key.
-// Signatures of the origin name it: cosign does not look at that, containers/image (Podman, CRI-O) maps the
-// name back. With signed, the key is the site's, whose signatures have the names of the site.
-func Policies(origin, to, key string, signed bool) string {
-	identity := fmt.Sprintf(`{"type": "remapIdentity", "prefix": "%s", "signedPrefix": "%s"}`, to, origin)
-	if signed {
-		identity = `{"type": "matchRepository"}`
+// openShift is a policy that OpenShift writes to its nodes: policy.json and registries.d.
+const openShift = `apiVersion: config.openshift.io/v1
+kind: ClusterImagePolicy
+metadata:
+  name: driver-images
+spec:
+  scopes: [%[1]s]
+  policy:
+    rootOfTrust:
+      policyType: PublicKey
+      publicKey:
+        keyData: %[2]s
+`
+
+// openShiftOrigin makes it map the names of the origin.
+const openShiftOrigin = `    signedIdentity:
+      matchPolicy: RemapIdentity
+      remapIdentity: {prefix: %s, signedPrefix: %s}
+`
+
+// policyController is a policy of sigstore's policy-controller, which looks at no names in signatures.
+const policyController = `apiVersion: policy.sigstore.dev/v1beta1
+kind: ClusterImagePolicy
+metadata:
+  name: driver-images
+spec:
+  images: [{glob: %[1]s**}]
+  authorities:
+    - key:
+        data: |
+          %[2]s
+`
+
+// Policies returns files by their names: how verifiers check the signatures at the site with a public key. The
+// signatures of the site have its names and tags, which containers/image (Podman, CRI-O) compares by default.
+// Those of an origin that is not "" have the origin's, which are mapped back.
+func Policies(origin, to string, key crypto.PublicKey) (map[string]string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf(`# cosign, any version; Kyverno and policy-controller take the same key:
-#   cosign verify --key %[3]s --insecure-ignore-tlog REFERENCE@DIGEST
-# Podman and CRI-O, in /etc/containers/policy.json:
-{
-  "default": [{"type": "reject"}],
-  "transports": {
-    "docker": {
-      "%[2]s": [{
-        "type": "sigstoreSigned",
-        "keyPath": "%[3]s",
-        "signedIdentity": %[1]s
-      }]
-    }
-  }
-}
-# and in /etc/containers/registries.d/driver.yaml:
-#   docker:
-#     %[2]s:
-#       use-sigstore-attachments: true
-`, identity, to, key)
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	data := base64.StdEncoding.EncodeToString(text)
+	rule, cluster := map[string]any{"type": "sigstoreSigned", "keyData": data}, fmt.Sprintf(openShift, to, data)
+	if origin != "" {
+		rule["signedIdentity"] = map[string]string{"type": "remapIdentity", "prefix": to, "signedPrefix": origin}
+		cluster += fmt.Sprintf(openShiftOrigin, to, origin)
+	}
+	policy, err := json.MarshalIndent(map[string]any{
+		"default":    []any{map[string]string{"type": "insecureAcceptAnything"}}, // other images are none of its business
+		"transports": map[string]any{"docker": map[string]any{to: []any{rule}}},
+	}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		"policy.json":            string(policy) + "\n",
+		"registries.yaml":        fmt.Sprintf("docker:\n  %s:\n    use-sigstore-attachments: true\n", to),
+		"openshift.yaml":         cluster,
+		"policy-controller.yaml": fmt.Sprintf(policyController, to, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n          ")),
+	}, nil
 }
