@@ -105,7 +105,7 @@ func TestReset(t *testing.T) {
 	}
 	f.Mode = ModeShared
 	specs = require.Value(Daemons(f))(t)
-	assert.ErrorContains(t, specs[1].After(t.Context()), "exit status 3")
+	assert.ErrorContains(t, specs[1].After(t.Context()), "exit code 3")
 	assert.Equal(t, "-r\n", string(require.Value(os.ReadFile(f.path("usr/bin/reset")))(t)))
 }
 

@@ -1,11 +1,9 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -70,50 +68,6 @@ func TestMain(m *testing.M) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 			time.Sleep(time.Minute)
 		}
-	case "__fail":
-		os.Exit(DeleteInUse)
-	case "__hang":
-		time.Sleep(time.Minute)
-	case "__leave": // a grandchild keeps the output open
-		cmd := exec.Command("/bin/sleep", "60") //nolint:noctx // it is meant to stay
-		cmd.Stdout = os.Stdout
-		if err := cmd.Start(); err != nil {
-			os.Exit(1)
-		}
-	}
-}
-
-func TestRunChild(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("somebody else")
-	time.AfterFunc(300*time.Millisecond, func() { cancel(why) })
-	for _, test := range []struct {
-		ctx  context.Context //nolint:containedctx // a table
-		verb string
-		wait time.Duration
-		code int
-		err  error
-	}{
-		{t.Context(), "__ok", 2 * time.Minute, 0, nil},
-		{t.Context(), "__fail", 2 * time.Minute, DeleteInUse, nil},
-		{t.Context(), "__hang", 500 * time.Millisecond, 0, context.DeadlineExceeded},
-		{ctx, "__hang", 2 * time.Minute, 0, why},
-		{t.Context(), "__leave", 2 * time.Minute, 0, exec.ErrWaitDelay},
-	} {
-		t.Run(test.verb, func(t *testing.T) {
-			begin := time.Now()
-			code, out, err := runChild(test.ctx, test.wait, test.verb, "nvidia")
-			if code != test.code || !errors.Is(err, test.err) {
-				t.Errorf("code %d, %q, %v", code, out, err)
-			}
-			if err == nil && !strings.HasPrefix(out, "child [nvidia]\n") {
-				t.Errorf("output %q", out)
-			}
-			if took := time.Since(begin); took > 30*time.Second {
-				t.Errorf("took %s", took)
-			}
-		})
 	}
 }
 

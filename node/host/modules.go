@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/node/probe"
 )
 
 // modules are the modules of the running kernel.
@@ -61,9 +61,10 @@ const deleteTries = 3
 // Delete unloads a module in a child. If the kernel does not return from that, the child is left behind. If a
 // signal ends the child, which may have been meant for the container, Delete tries again.
 func (m *modules) Delete(ctx context.Context, name string) error {
-	code, out, err := runChild(ctx, deleteWait, DeleteVerb, name)
-	for tries := 1; err == nil && code == signalled && tries < deleteTries; tries++ {
-		if code, out, err = runChild(ctx, deleteWait, DeleteVerb, name); code == DeleteAbsent {
+	const signalled = 128 // and more: a signal ended the child
+	code, out, err := runChild(ctx, DeleteVerb, name)
+	for tries := 1; err == nil && code > signalled && tries < deleteTries; tries++ {
+		if code, out, err = runChild(ctx, DeleteVerb, name); code == DeleteAbsent {
 			code = 0 // the first child had unloaded it
 		}
 	}
@@ -77,7 +78,7 @@ func (m *modules) Delete(ctx context.Context, name string) error {
 	case code == DeleteAbsent:
 		return fmt.Errorf("unload %s: %w", name, fs.ErrNotExist)
 	}
-	if code == signalled {
+	if code > signalled {
 		out = fmt.Sprintf("%d times, a signal ended the process that does it; stop the container again", deleteTries)
 	}
 	return fmt.Errorf("unload %s: %s", name, strings.TrimSpace(out))
@@ -91,5 +92,7 @@ func (m *modules) state(name string) string {
 	return live.State
 }
 
-// errHung says that a child did not end in time and cannot be killed.
-var errHung = errors.New("no answer from the kernel")
+// runChild runs this program with other arguments. Where it hangs in the kernel, it is left to the shim.
+func runChild(ctx context.Context, args ...string) (code int, output string, err error) {
+	return probe.Run(ctx, "/proc/self/exe", args, []string{"PATH=" + os.Getenv("PATH")}, deleteWait)
+}

@@ -55,6 +55,14 @@ type result struct {
 	stdout, stderr []byte
 }
 
+// Run runs a program of the driver, or one that waits for the kernel. It returns the exit code, or 128 plus the
+// number of the signal that ended the program, and what it printed. After ctx or the timeout it kills the
+// program and what that started; the error is then a *HungError or that of ctx.
+func Run(ctx context.Context, path string, args, env []string, timeout time.Duration) (code int, output string, err error) {
+	r, _, err := run(ctx, path, args, env, timeout)
+	return r.code, string(r.stdout) + string(r.stderr), err
+}
+
 // run starts the program and waits until it ends, ctx ends or the timeout is over. With an Abandoned
 // *HungError it returns the child that is still there.
 func run(ctx context.Context, path string, args, env []string, timeout time.Duration) (result, *child, error) {
