@@ -93,6 +93,8 @@ var wrong = map[string][]string{
 	"sign-with":             {"/nope --repository h.example/a", "GARBAGE --repository h.example/a", "FOLDER --repository h.example/a"},
 	"signature-format":      {"jws", ""},
 	"key":                   {"/nope", "GARBAGE", "FOLDER", "EMPTY"},
+	"identity":              {"h.example/A", "https://h.example/a", "h.example/a@sha256:00", "h.example/a"},
+	"require":               {"xml", "vex"},
 	"sbom":                  {"xml", "GARBAGE", "FOLDER"},
 	"provenance":            {"ci", "x"},
 	"vex":                   {"/nope", "GARBAGE", "FOLDER"},

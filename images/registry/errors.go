@@ -81,23 +81,29 @@ func explain(op, host string, err error) error {
 	var answer *transport.StatusError
 	var dns *net.DNSError
 	code, text := transport.Status(err), plainText(err)
+	hint := func(format string, args ...any) string { // the registry's own words come first
+		if words := wordsOf(err); words != "" {
+			format = strings.ReplaceAll(fmt.Sprintf("it says %q: ", words), "%", "%%") + format
+		}
+		return fmt.Sprintf(format, args...)
+	}
 	switch {
 	case transport.IsCertificate(err):
 		text = "its certificate is not trusted: " + text + "; give the CA that issued it with --ca FILE"
 	case op == "log in to" && (code == http.StatusUnauthorized || code == http.StatusForbidden):
-		text = fmt.Sprintf("it does not accept this user and password (%d)", code)
+		text = hint("it does not accept this user and password (%d)", code)
 	case errors.Is(err, transport.ErrCredentials):
-		text = "it does not accept the stored user and password (401): " + loginHint(host)
+		text = hint("it does not accept the stored user and password (401): %s", loginHint(host))
 	case code == http.StatusUnauthorized:
-		text = "not logged in, or no such image (401): " + loginHint(host)
+		text = hint("not logged in, or no such image (401): %s", loginHint(host))
 	case code == http.StatusForbidden:
-		text = fmt.Sprintf("the credentials for it do not allow to %s this repository (403): ask its owner, or log in as somebody else", verb(op))
+		text = hint("the credentials for it do not allow to %s this repository, or nobody may now (403): ask its owner, or log in as somebody else", verb(op))
 	case code == http.StatusNotFound && op == "push":
-		text = "it does not take images there (404): check the repository's name and that it exists"
+		text = hint("it does not take images there (404): check the repository's name and that it exists")
 	case code == http.StatusNotFound:
-		text = "no such image, tag or blob (404): check the name"
+		text = hint("no such image, tag or blob (404): check the name")
 	case code == http.StatusRequestEntityTooLarge:
-		text = "it, or a proxy before it, refuses blobs of this size (413): raise its limit"
+		text = hint("it, or a proxy before it, refuses blobs of this size (413): raise its limit")
 	case op == "push" && (code == http.StatusBadRequest || code == http.StatusUnsupportedMediaType) && errors.As(err, &answer):
 		text = answer.Error() + "; it may not take manifests of this kind"
 	case errors.Is(err, http.ErrSchemeMismatch):
@@ -150,9 +156,19 @@ func plainText(err error) string {
 }
 
 func answerText(e *ggcr.Error) string {
-	var all []string
-	for _, d := range e.Errors {
-		all = append(all, strings.TrimSpace(string(d.Code)+" "+d.Message))
+	return (&transport.StatusError{Code: e.StatusCode, Message: wordsOf(e)}).Error()
+}
+
+// wordsOf returns what a registry says in its answer, cleaned and shortened; "" if it says nothing.
+func wordsOf(err error) string {
+	if own, ok := errors.AsType[*transport.StatusError](err); ok {
+		return own.Message
 	}
-	return (&transport.StatusError{Code: e.StatusCode, Message: transport.Clean(strings.Join(all, "; "))}).Error()
+	var all []string
+	if theirs, ok := errors.AsType[*ggcr.Error](err); ok {
+		for _, d := range theirs.Errors {
+			all = append(all, strings.TrimSpace(string(d.Code)+" "+d.Message))
+		}
+	}
+	return transport.Clean(strings.Join(all, "; "))
 }

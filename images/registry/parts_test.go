@@ -1,12 +1,15 @@
 package registry
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"unicode"
 
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -91,6 +94,40 @@ func TestErrorTexts(t *testing.T) {
 	}
 	if failure(t.Context(), "push", "x", "y", nil) != nil {
 		t.Error("no error became one")
+	}
+}
+
+// Whatever a registry refuses with and for what reason, its own words are in the error, before ours, on one line and
+// bounded.
+func TestRegistrysOwnWords(t *testing.T) {
+	t.Parallel()
+	document := func(text string) string {
+		return string(require.Value(json.Marshal(map[string]any{"errors": []any{map[string]any{"code": "DENIED", "message": text, "detail": text + " detail"}}}))(t))
+	}
+	hostile := "read only \x1b[31m mode\r\n\u202e" + strings.Repeat("m", 1<<20)
+	for _, code := range []int{400, 401, 403, 404, 405, 409, 413, 422} {
+		for kind, body := range map[string]string{"application/json": document("read only mode"), "text/plain": "read only mode\n", "": document("read only mode"), "hostile": hostile, "bad": document(hostile[:2000])} {
+			f := newFake(t)
+			f.failing(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/v2/" {
+					return false
+				}
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(code)
+				_, _ = io.WriteString(w, body)
+				return true
+			})
+			for _, err := range []error{client(t).CheckPush(t.Context(), f.host()+"/team/driver"), assert.Err(client(t).ListTags(t.Context(), f.host()+"/team/driver"))} {
+				text := err.Error()
+				words := strings.Index(text, "read only ")
+				if hints := strings.Index(text, fmt.Sprint("(", code, ")")); words < 0 || hints >= 0 && hints < words {
+					t.Errorf("%d %q: %s; want the registry's words first", code, kind, text)
+				}
+				if len(text) > 700 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+					t.Errorf("%d %q: %d bytes: %q", code, kind, len(text), text)
+				}
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -59,23 +60,34 @@ func Check(resp *http.Response, codes ...int) error {
 	e := &StatusError{Code: resp.StatusCode, retryAfter: fetch.RetryAfter(resp)}
 	e.refused = e.Code == http.StatusUnauthorized && resp.Request != nil && strings.HasPrefix(resp.Request.Header.Get("Authorization"), "Basic ")
 	if resp.Request == nil || resp.Request.Method != http.MethodHead {
-		e.Message, e.lacksBlob = message(resp.Body)
+		e.Message, e.lacksBlob = message(resp)
 	}
 	return e
 }
 
-// message returns the text of the errors document that registries send, see "Error Codes" in the OCI
-// distribution specification, and whether it says that a blob of a manifest is missing.
-func message(body io.Reader) (text string, lacksBlob bool) {
+// message returns what a registry says: the text of the errors document, see "Error Codes" in the OCI
+// distribution specification, or the whole answer if it is another text than a page for browsers. lacksBlob says
+// that a blob of a manifest is missing.
+func message(resp *http.Response) (text string, lacksBlob bool) {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	var doc struct {
-		Errors []struct{ Code, Message string }
+		Errors []struct {
+			Code, Message string
+			Detail        any
+		}
 	}
-	if json.NewDecoder(io.LimitReader(body, maxErrorBody)).Decode(&doc) != nil {
-		return "", false
+	if err != nil || json.Unmarshal(raw, &doc) != nil || len(doc.Errors) == 0 {
+		if strings.Contains(resp.Header.Get("Content-Type"), "html") || bytes.HasPrefix(bytes.TrimSpace(raw), []byte("<")) {
+			return "", false
+		}
+		return Clean(string(raw)), false
 	}
 	var all []string
 	for _, e := range doc.Errors {
 		lacksBlob = lacksBlob || e.Code == "MANIFEST_BLOB_UNKNOWN"
+		if detail, ok := e.Detail.(string); ok && detail != e.Message {
+			e.Message += " " + detail
+		}
 		all = append(all, strings.TrimSpace(e.Code+" "+e.Message))
 	}
 	return Clean(strings.Join(all, "; ")), lacksBlob
