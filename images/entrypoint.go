@@ -3,10 +3,10 @@ package images
 import (
 	"context"
 	"errors"
-	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -36,7 +36,7 @@ func (b *Builder) entrypointLayer(ctx context.Context, r *recipe.Recipe) (v1.Lay
 }
 
 func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
-	f, err := os.Open(bin.Path)
+	f, err := bounded.Open(bin.Path)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/mikelolasagasti/xz"
-	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -50,7 +51,10 @@ func openModule(path string) (*moduleFile, error) {
 // openRegular opens a file and returns its compression. It refuses a pipe or device of that name and never
 // waits for one.
 func openRegular(path string) (f *os.File, kind string, err error) {
-	f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err = bounded.Open(path)
+	if errors.Is(err, bounded.ErrNotRegular) {
+		err = fmt.Errorf("%w: %w", ErrFormat, err)
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,13 +63,6 @@ func openRegular(path string) (f *os.File, kind string, err error) {
 			f.Close()
 		}
 	}()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, "", err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, "", fmt.Errorf("%w: it is not a regular file (%s)", ErrFormat, st.Mode())
-	}
 	magic := make([]byte, 6)
 	n, err := f.ReadAt(magic, 0)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -2,7 +2,6 @@ package kmod
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Options are the parameters in a machine's files: module (with _) to "name=value". Each name occurs once, in
@@ -118,26 +117,10 @@ func (o Options) file(path string, split func(line string) (module, rest string)
 // readConfig reads a small file. /dev/null is an empty one: a link to it hides the file of that name in a
 // later folder.
 func readConfig(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	if st.Mode().Type() == fs.ModeDevice|fs.ModeCharDevice {
+	if st, err := os.Stat(path); err == nil && st.Mode().Type() == fs.ModeDevice|fs.ModeCharDevice {
 		return "", nil
 	}
-	if !st.Mode().IsRegular() {
-		return "", fmt.Errorf("it is %s, not a file", st.Mode().Type())
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(b) > maxConfig {
-		err = fmt.Errorf("it has more than %d bytes", maxConfig)
-	}
-	return string(b), err
+	return bounded.Text(path, maxConfig)
 }
 
 type configLine struct {

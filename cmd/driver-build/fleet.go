@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/fleet/nodes"
@@ -85,7 +85,7 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if err := batch.CheckRepository(repository); err != nil {
 		return err
 	}
-	all, err := readNodes(a, args)
+	all, err := readNodes(ctx, a, args)
 	if err != nil {
 		return err
 	}
@@ -135,14 +135,14 @@ func (o *fleetFlags) judge(m *matrix.Matrix, options *fleet.Options) error {
 }
 
 // readNodes reads FILE or standard input.
-func readNodes(a *session.App, args []string) ([]nodes.Node, error) {
+func readNodes(ctx context.Context, a *session.App, args []string) ([]nodes.Node, error) {
 	if len(args) == 0 || args[0] == "-" {
 		if session.IsTerminal(a.Stdin) {
 			return nil, session.Usagef("fleet reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build fleet")
 		}
-		return nodes.Read(a.Stdin)
+		return nodes.Read(a.Input(ctx))
 	}
-	f, err := os.Open(args[0])
+	f, err := bounded.Open(args[0])
 	if err != nil {
 		return nil, session.Usage(fmt.Errorf("read the list of nodes: %w", err))
 	}

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/matrix/edit"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/releases"
@@ -68,7 +69,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 
 // run finds out what an entry needs, edits the text and writes the file.
 func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
-	text, err := os.ReadFile(o.matrixFile)
+	text, err := bounded.File(o.matrixFile, matrix.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return session.Usagef("no matrix to change: %w; give --matrix FILE", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/outfile"
@@ -53,7 +54,7 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 	files["matrix.yaml"] = string(text)
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
-		there, err := os.ReadFile(filepath.Join(dir, name))
+		there, err := bounded.File(filepath.Join(dir, name), matrix.MaxSize)
 		switch {
 		case !filepath.IsLocal(name):
 			return session.Usagef("%s names %s, which is not below its folder: give a matrix with its files beside it", source, name)

@@ -150,7 +150,7 @@ func TestUsage(t *testing.T) {
 		good + "--jobs 0":                                     {"1 to 64"},
 		good + "--registry-mirror x":                          {"HOST=MIRROR"},
 		good + "--ca /no/such/file":                           {"--ca", "/no/such/file"},
-		good + "--ca " + noCert:                               {"no certificate in it"},
+		good + "--ca " + noCert:                               {"holds no PEM certificate"},
 		good + "--source /no/such.run":                        {"--source", "/no/such.run"},
 		good + "--source ftp://x/y.run":                       {"ftp", "http, https or a file name"},
 		good + "--source ://":                                 {"--source"},

@@ -1,5 +1,5 @@
-// Package bounded reads small files whole, looks for a text in larger ones, and refuses those that are larger
-// than the caller expects. It does not know what is in a file.
+// Package bounded opens the files that users name, reads small ones whole, looks for a text in larger ones, and
+// refuses those that are larger than the caller expects. It does not know what is in a file.
 package bounded
 
 import (
@@ -32,31 +32,49 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// File returns the content of a file of this machine.
+// ErrNotRegular is the error for a path that leads to no regular file.
+var ErrNotRegular = errors.New("not a regular file")
+
+// Open opens a regular file of this machine to read it. It refuses folders, devices, sockets and pipes, and never
+// waits for the writer of a pipe: whatever a user names is opened here.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil {
+		err = regular(path, st)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func regular(path string, st fs.FileInfo) error {
+	kind := "a device"
+	switch mode := st.Mode(); {
+	case mode.IsRegular():
+		return nil
+	case mode.IsDir():
+		kind = "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "a pipe"
+	case mode&fs.ModeSocket != 0:
+		kind = "a socket"
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w but %s", ErrNotRegular, kind)}
+}
+
+// File returns the content of a file that [Open] opens.
 func File(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	return readAndClose(f, path, limit)
-}
-
-// Regular returns the content of a file of this machine. Anything else than a regular file is refused,
-// without waiting for a writer of a pipe.
-func Regular(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > limit {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, limit)
-	}
-	return Read(f, limit)
 }
 
 // Text returns the content of a file of this machine as text.
@@ -68,7 +86,7 @@ func Text(path string, limit int64) (string, error) {
 // Head returns up to limit bytes from the start of a file of this machine, and nothing if the file cannot be
 // read: for callers that have another source, or a better message.
 func Head(path string, limit int64) []byte {
-	f, err := os.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return nil
 	}
@@ -80,8 +98,15 @@ func Head(path string, limit int64) []byte {
 	return data
 }
 
-// FSFile returns the content of a file below root.
+// FSFile returns the content of a regular file below root.
 func FSFile(root fs.FS, name string, limit int64) ([]byte, error) {
+	st, err := fs.Stat(root, name)
+	if err == nil {
+		err = regular(name, st)
+	}
+	if err != nil {
+		return nil, err
+	}
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
@@ -112,9 +137,14 @@ func Contains(r io.Reader, text string, limit int64) (bool, error) {
 	}
 }
 
-func readAndClose(f io.ReadCloser, name string, limit int64) ([]byte, error) {
-	defer f.Close() //nolint:errcheck // opened for reading
-	data, err := Read(f, limit)
+func readAndClose(f fs.File, name string, limit int64) (data []byte, err error) {
+	defer f.Close()       //nolint:errcheck // opened for reading
+	const page = 64 << 10 // the size that files of sysfs state, whatever they hold
+	if st, serr := f.Stat(); serr == nil && st.Size() > max(limit, page) {
+		err = &TooLargeError{limit}
+	} else {
+		data, err = Read(f, limit)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}

@@ -55,14 +55,18 @@ func TestContains(t *testing.T) {
 	assert.Equalf(t, false, got || err != nil, "not there: %v", err)
 }
 
-// TestRegular: a pipe without a writer is refused at once.
+// TestRegular: what is no regular file is refused at once, also a pipe without a writer and a device without an end.
 func TestRegular(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file, pipe := testfile.Write(t, filepath.Join(dir, "f"), "four"), filepath.Join(dir, "pipe")
-	require.NoError(t, unix.Mkfifo(pipe, 0o600))
-	assert.Equal(t, "four", string(require.Value(Regular(file, 4))(t)))
-	for path, limit := range map[string]int64{file: 3, pipe: 4, dir: 1 << 20} {
-		assert.ErrorContains(t, assert.Err(Regular(path, limit)), "is no file of at most")
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	require.NoError(t, os.Symlink("/dev/zero", filepath.Join(dir, "device")))
+	for name, kind := range map[string]string{"pipe": "a pipe", ".": "a folder", "device": "a device"} {
+		path := filepath.Join(dir, name)
+		err := assert.Err(File(path, 1<<40))
+		assert.ErrorIs(t, err, ErrNotRegular)
+		assert.ErrorContains(t, err, "open "+path+": not a regular file but "+kind)
+		assert.ErrorIs(t, assert.Err(FSFile(os.DirFS(dir), name, 1<<40)), ErrNotRegular)
+		assert.Equal(t, "", string(Head(path, 1)))
 	}
 }

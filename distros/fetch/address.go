@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Address turns what a person gives, a URL or the name of a file, into a URL that a Client reads. A file must
@@ -23,14 +24,11 @@ func Address(what, value string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}
-	info, err := os.Stat(abs)
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder: give a file or a URL", abs)
-	}
+	f, err := bounded.Open(abs)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
+		return "", fmt.Errorf("%s: %w: give a file or a URL", what, err)
 	}
-	return (&url.URL{Scheme: "file", Path: abs}).String(), nil
+	return (&url.URL{Scheme: "file", Path: abs}).String(), f.Close()
 }
 
 // CheckURL says why a Client cannot read a URL, without asking anything. Its text hides passwords.

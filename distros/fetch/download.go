@@ -3,12 +3,11 @@ package fetch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
-	"os"
 	"syscall"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // localError marks an error of this machine (disk), which another attempt cannot cure.
@@ -64,7 +63,7 @@ func (c *Client) mismatch(u *url.URL, f File, part *partial, announced int64) er
 
 // copyLocal copies a file of this machine into the store.
 func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Progress) error {
-	src, err := os.Open(u.Path) //nolint:gosec // the user names the file
+	src, err := bounded.Open(u.Path)
 	if err != nil {
 		return err
 	}
@@ -72,9 +71,6 @@ func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Pro
 	fi, err := src.Stat()
 	if err != nil {
 		return err
-	}
-	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 	}
 	if f.Size > 0 && fi.Size() != f.Size {
 		return &MismatchError{URL: redactURL(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}

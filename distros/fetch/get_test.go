@@ -17,6 +17,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 func TestGet(t *testing.T) {
@@ -298,7 +299,7 @@ func TestGetRefuses(t *testing.T) {
 		"not a URL":      {File{URL: "http://me:hunter2@exa mple.com/%zz", SHA256: digest(nil)}, nil},
 		"remote file":    {File{URL: "file://host/x", SHA256: digest(nil)}, nil},
 		"no such file":   {File{URL: "file:///nonexistent", SHA256: digest(nil)}, fs.ErrNotExist},
-		"file is folder": {File{URL: "file:///", SHA256: digest(nil)}, fs.ErrInvalid},
+		"file is folder": {File{URL: "file:///", SHA256: digest(nil)}, bounded.ErrNotRegular},
 	}
 	for name, test := range tests {
 		_, _, err := c.Get(t.Context(), test.file, nil)

@@ -6,7 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Import downloads content with an unknown digest, of at most limit bytes, into the store and returns its
@@ -21,7 +22,7 @@ func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progr
 		p = func(int64, int64) {}
 	}
 	if u.Scheme == "file" {
-		f, err := os.Open(u.Path) //nolint:gosec // the user names the file
+		f, err := bounded.Open(u.Path)
 		if err != nil {
 			return "", 0, fmt.Errorf("read %s: %w", redactURL(u), err)
 		}

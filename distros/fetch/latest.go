@@ -35,7 +35,7 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 		return nil, err
 	}
 	if u.Scheme == "file" {
-		f, err := os.Open(u.Path)
+		f, err := bounded.Open(u.Path)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", redactURL(u), err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
@@ -19,12 +18,7 @@ const maxDocument = 32 << 20
 // ReadDocument reads a file, or stdin if the file is "-".
 func ReadDocument(file string, stdin io.Reader) (raw []byte, err error) {
 	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		stdin = f
+		return bounded.File(file, maxDocument)
 	}
 	return bounded.Read(stdin, maxDocument)
 }

@@ -5,14 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/layercache"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -82,7 +83,7 @@ func (r Record) run() (provenance.Run, error) {
 		run.Configs = []provenance.Resource{r.CI.Config}
 	}
 	if r.LockFile != "" && r.Provenance {
-		raw, err := os.ReadFile(r.LockFile)
+		raw, err := bounded.File(r.LockFile, lockfile.MaxSize)
 		if err != nil {
 			return run, fmt.Errorf("read the lock for the provenance: %w", err)
 		}

@@ -2,9 +2,7 @@ package batch
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Programs finds the programs that go into images of an architecture.
@@ -81,16 +80,9 @@ func (c *Connection) httpClient() (*http.Client, error) {
 	if c.CAFile == "" {
 		return nil, nil //nolint:nilnil // nil is fetch's own client
 	}
-	pem, err := os.ReadFile(c.CAFile)
+	pool, err := transport.Authorities(c.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("--ca (DRIVER_BUILD_CA): %w", err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--ca (DRIVER_BUILD_CA) %s: no certificate in it (PEM is expected)", c.CAFile)
+		return nil, matrix.RequestErrorf("--ca (DRIVER_BUILD_CA): %w", err)
 	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {

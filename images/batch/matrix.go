@@ -2,7 +2,6 @@ package batch
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,13 +26,13 @@ const maxKeyFile = 1 << 20
 // embedded one, whose patches are in the folder carried.
 func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, error) {
 	if file != "" {
-		data, err := os.ReadFile(file)
+		data, err := bounded.File(file, matrix.MaxSize)
 		if err != nil {
 			return nil, matrix.RequestErrorf("--matrix: %w", err)
 		}
 		return parseMatrix(file, data)
 	}
-	data, err := os.ReadFile("matrix.yaml")
+	data, err := bounded.File("matrix.yaml", matrix.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return matrix.ParseWithFiles(embeddedName, embedded, matrix.Files{Patch: patchReader(carried)})
 	}
@@ -55,7 +54,7 @@ func MatrixFiles(file string) (names []string, ok bool, err error) {
 	if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" {
 		return nil, false, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := bounded.File(file, matrix.MaxSize)
 	if err != nil {
 		return nil, false, err
 	}
@@ -85,7 +84,7 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note 
 	}
 	if file != "" {
 		name = file
-		if text, err = os.ReadFile(file); err != nil {
+		if text, err = bounded.File(file, matrix.MaxSize); err != nil {
 			return nil, nil, nil, matrix.RequestErrorf("--matrix: %w", err)
 		}
 	}
@@ -134,17 +133,7 @@ func parseNamed(name string, data []byte, found func(file, text string)) (*matri
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(name), file)
 		}
-		st, err := os.Stat(file)
-		switch {
-		case err != nil:
-			return "", err
-		case !st.Mode().IsRegular():
-			return "", fmt.Errorf("%s is no regular file", file)
-		case st.Size() > maxKeyFile:
-			return "", fmt.Errorf("%s has %d bytes, which is no key", file, st.Size())
-		}
-		key, err := os.ReadFile(file)
-		return string(key), err
+		return bounded.Text(file, maxKeyFile)
 	}
 	return matrix.ParseWithFiles(name, data, matrix.Files{Patch: noting(patchReader(root.FS()), found), Key: noting(key, found)})
 }
@@ -152,13 +141,6 @@ func parseNamed(name string, data []byte, found func(file, text string)) (*matri
 // patchReader reads patches in a folder, and follows no link out of it.
 func patchReader(folder fs.FS) func(file string) (string, error) {
 	return func(file string) (string, error) {
-		st, err := fs.Stat(folder, file)
-		if err == nil && !st.Mode().IsRegular() {
-			err = fmt.Errorf("%s is no regular file", file)
-		}
-		if err != nil {
-			return "", err
-		}
 		text, err := bounded.FSFile(folder, file, patch.MaxBytes)
 		return string(text), err
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // readFolder reads the files of a chart, sorted by name, without those that .helmignore names. Links are
@@ -34,7 +36,7 @@ func readFolder(dir string) ([]file, error) {
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is no regular file", name)
 		}
-		content, err := os.ReadFile(filepath.Join(dir, name))
+		content, err := bounded.File(filepath.Join(dir, name), maxChart)
 		if total += len(content); total > maxChart || len(all) >= maxFiles {
 			return fmt.Errorf("it has more than %d bytes or %d files", maxChart, maxFiles)
 		}
@@ -48,7 +50,7 @@ func readFolder(dir string) ([]file, error) {
 type patterns []string
 
 func readIgnore(name string) (patterns, error) {
-	raw, err := os.ReadFile(name)
+	raw, err := bounded.File(name, maxChart)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

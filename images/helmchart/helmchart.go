@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -55,7 +56,7 @@ func read(file string) (*Chart, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return readArchive(file, info.Size())
+		return readArchive(file)
 	}
 	files, err := readFolder(file)
 	if err != nil {
@@ -79,11 +80,8 @@ type file struct {
 }
 
 // readArchive finds Chart.yaml in an archive, at DIR/Chart.yaml.
-func readArchive(name string, size int64) (*Chart, error) {
-	if size > maxChart {
-		return nil, fmt.Errorf("it has more than %d bytes", maxChart)
-	}
-	raw, err := os.ReadFile(name)
+func readArchive(name string) (*Chart, error) {
+	raw, err := bounded.File(name, maxChart)
 	if err != nil {
 		return nil, err
 	}

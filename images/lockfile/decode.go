@@ -14,9 +14,9 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Bounds on a file: thousands of images of a hundred packages each.
+// Bounds on a file: a thousand images of two hundred packages each.
 const (
-	maxSize  = 256 << 20
+	MaxSize  = 64 << 20 // in bytes
 	maxDepth = 12
 )
 
@@ -49,8 +49,8 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fail(errors.New("the file is empty"))
 	}
-	if len(data) > maxSize {
-		return fail(fmt.Errorf("it is larger than %d bytes", maxSize))
+	if len(data) > MaxSize {
+		return fail(fmt.Errorf("it is larger than %d bytes", MaxSize))
 	}
 	if want != nil {
 		data = narrow(data, want)

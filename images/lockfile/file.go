@@ -2,22 +2,16 @@ package lockfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
 // Read reads a file; want is that of Parse. A file that is not there is fs.ErrNotExist.
-func Read(file string, want func(name string) bool) (_ *Lock, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the lock: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+func Read(file string, want func(name string) bool) (*Lock, error) {
+	data, err := bounded.File(file, MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read the lock: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // Bounds of a file. The schema is at most 6 levels deep.
 const (
-	maxSize  = 1 << 20
+	MaxSize  = 1 << 20 // in bytes
 	maxDepth = 16
 )
 
@@ -51,8 +51,8 @@ func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
 
 // load returns the root of the only document, or nil after a mistake.
 func (d *decoder) load(data []byte) *yaml.Node {
-	if len(data) > maxSize {
-		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), maxSize))
+	if len(data) > MaxSize {
+		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), MaxSize))
 		return nil
 	}
 	if line, col, fault := invalidText(data); fault != "" {

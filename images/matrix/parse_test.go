@@ -209,7 +209,7 @@ func TestParseHostile(t *testing.T) {
 		fmt.Fprintf(&bomb, "%c: &%c [*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1)
 	}
 	tests := []struct{ name, yaml, want string }{
-		{"too long", strings.Repeat("#", maxSize+1), "are too many for a matrix"},
+		{"too long", strings.Repeat("#", MaxSize+1), "are too many for a matrix"},
 		{"alias bomb", bomb.String(), `unknown key "k"`},
 		{"alias bomb in a value", "systems: [&a [x, x], &b [*a, *a]]\n", "anchor or alias"},
 		{"alias of itself", "systems: &a [*a]\n", "anchor or alias"},

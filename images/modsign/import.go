@@ -73,7 +73,7 @@ func readAnswer(dir, name string) (answer, error) {
 	for _, suffix := range []string{".p7s", ".ko.p7s", ".sig"} {
 		a := answer{file: name + suffix, plain: suffix == ".sig"}
 		var err error
-		a.bytes, err = bounded.Regular(filepath.Join(dir, a.file), maxAnswer)
+		a.bytes, err = bounded.File(filepath.Join(dir, a.file), maxAnswer)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -167,7 +167,7 @@ var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // readRequest reads the request of a folder; errors of its content wrap ErrRequest.
 func readRequest(dir string) (*SigningRequest, error) {
-	raw, err := bounded.Regular(filepath.Join(dir, RequestName), maxRequest)
+	raw, err := bounded.File(filepath.Join(dir, RequestName), maxRequest)
 	if err != nil {
 		return nil, fmt.Errorf("read the request that the signatures answer: %w", err)
 	}

@@ -5,10 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -75,7 +75,7 @@ func contentOf(ctx context.Context, set *kbuild.Set, f kbuild.File) (string, err
 }
 
 func signatureOf(path string) (der []byte, err error) {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -54,7 +55,7 @@ func Add(tree *rootfs.Tree, set *kbuild.Set) error {
 
 // addLocal copies a file of this machine into a tree.
 func addLocal(tree *rootfs.Tree, name, file string) (err error) {
-	f, err := os.Open(file)
+	f, err := bounded.Open(file)
 	if err != nil {
 		return err
 	}

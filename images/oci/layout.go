@@ -192,12 +192,12 @@ func layoutBlob(ctx context.Context, layouts *blobstat.Layouts, dir string, b Bl
 
 // intact reports whether a file has the content of the descriptor.
 func intact(ctx context.Context, path string, d v1.Descriptor) bool {
-	fi, err := os.Stat(path) // layouts of Bazel hold links
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() != d.Size {
+	f, err := bounded.Open(path) // layouts of Bazel hold links
+	if err != nil {
 		return false
 	}
-	f, err := os.Open(path)
-	if err != nil {
+	if fi, err := f.Stat(); err != nil || fi.Size() != d.Size {
+		f.Close()
 		return false
 	}
 	v := Verify(f, d, path)

@@ -198,7 +198,7 @@ func layoutBlobs(dir string) Blobs {
 		if h.Algorithm != "sha256" {
 			return nil, fmt.Errorf("%s: only sha256 is supported", h)
 		}
-		return os.Open(filepath.Join(dir, "blobs", "sha256", h.Hex))
+		return bounded.Open(filepath.Join(dir, "blobs", "sha256", h.Hex))
 	}}
 }
 

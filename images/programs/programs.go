@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/version"
 )
@@ -147,9 +148,14 @@ func (f *Finder) present(name, arch string) (found recipe.Binary, wrong []error,
 
 // check reads what Go wrote into a program.
 func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
-	info, err := buildinfo.ReadFile(path)
+	file, err := bounded.Open(path)
 	if err != nil {
 		return recipe.Binary{}, err
+	}
+	defer file.Close()
+	info, err := buildinfo.Read(file)
+	if err != nil {
+		return recipe.Binary{}, fmt.Errorf("%s: %w", path, err)
 	}
 	var goarch string
 	for _, s := range info.Settings {
@@ -199,7 +205,7 @@ func (f *Finder) digest(path string) (string, error) {
 }
 
 func fileDigest(path string) (sum string, err error) {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -102,7 +102,7 @@ func Import(dir string, r Request, key crypto.PublicKey) (Signer, error) {
 
 // readSignature reads a signature, raw or in base64.
 func readSignature(path string) ([]byte, error) {
-	raw, err := bounded.Regular(path, maxOutput)
+	raw, err := bounded.File(path, maxOutput)
 	if err != nil {
 		return nil, err
 	}

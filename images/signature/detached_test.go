@@ -80,14 +80,14 @@ func TestImportRefuses(t *testing.T) {
 	}{
 		"missing":     {func(_, file string) error { return os.Remove(file) }, "no such file"},
 		"empty":       {func(_, file string) error { return os.WriteFile(file, nil, 0o600) }, "no signature"},
-		"large":       {func(_, file string) error { return os.WriteFile(file, make([]byte, maxOutput+1), 0o600) }, "no file of at most"},
+		"large":       {func(_, file string) error { return os.WriteFile(file, make([]byte, maxOutput+1), 0o600) }, "larger than"},
 		"other bytes": {func(_, file string) error { return os.WriteFile(file, make([]byte, 70), 0o600) }, "none of the given keys"},
 		"a pipe": {func(_, file string) error {
 			if err := os.Remove(file); err != nil {
 				return err
 			}
 			return unix.Mkfifo(file, 0o600)
-		}, "no file of at most"},
+		}, "not a regular file"},
 	} {
 		dir, messages := exported(t, request(Legacy))
 		answer(t, dir, messages, "p256")

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The trailer
@@ -100,7 +100,7 @@ func readAt(f io.ReaderAt, b []byte, at int64) error {
 // open opens a module. It refuses a pipe or device of that name and never waits for one. It refuses a
 // compressed module, which has its signature inside: a signature appended to it would be lost.
 func open(path string) (_ *os.File, size int64, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -112,9 +112,6 @@ func open(path string) (_ *os.File, size int64, err error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, 0, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is not a regular file (%s)", path, st.Mode())
 	}
 	if st.Size() == 0 || st.Size() > maxModule {
 		return nil, 0, fmt.Errorf("%s has %d bytes: kernels load modules of 1 to %d", path, st.Size(), maxModule)

@@ -126,7 +126,7 @@ func (f Facts) listed() (map[string]string, error) {
 
 // holds reports whether a file of at most maxProgram bytes holds a text.
 func holds(path, text string) (bool, error) {
-	file, err := os.Open(path)
+	file, err := bounded.Open(path)
 	if err != nil {
 		return false, err
 	}

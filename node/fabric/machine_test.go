@@ -56,7 +56,7 @@ func TestUnreadable(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	assert.Contains(t, m.Unreadable[0], "read the vital product data of 0000:05:00.0: ")
-	assert.Contains(t, m.Unreadable[1], "is a directory")
+	assert.Contains(t, m.Unreadable[1], "not a regular file")
 }
 
 func TestPorts(t *testing.T) {

@@ -159,7 +159,7 @@ func TestBakedMismatch(t *testing.T) {
 		}, true, true, "schema 9, this program knows 1"},
 		"an endless list": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
 			testfile.Write(t, b.Config.StateDir+"/baked.json", strings.Repeat(" ", maxBaked+1))
-		}, true, true, "is larger than 1048576 bytes"},
+		}, true, true, "larger than 1048576 bytes"},
 		"an interrupted one": {func(b Bake, _ *driverinfo.Description, _ *node.Want) {
 			require.NoError(t, Baked{Schema: bakedSchema}.write(b.Config.StateDir))
 		}, true, true, "the bake was interrupted: run it again"},

@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/atomicwriter"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
@@ -48,12 +47,7 @@ type BakedKernel struct {
 
 // readBaked reads the list in a state folder. The error wraps fs.ErrNotExist if nothing was baked there.
 func readBaked(dir string) (Baked, error) {
-	f, err := os.Open(filepath.Join(dir, bakedFile))
-	if err != nil {
-		return Baked{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxBaked+1))
+	text, err := bounded.File(filepath.Join(dir, bakedFile), maxBaked)
 	if err != nil {
 		return Baked{}, err
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/moby/sys/atomicwriter"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // labelsFile is the file in the folder of Node Feature Discovery
@@ -29,7 +31,7 @@ func writeLabels(dir string, labels map[string]string) error {
 		text.WriteString(name + "=" + labels[name] + "\n")
 	}
 	path := filepath.Join(dir, labelsFile)
-	if old, err := os.ReadFile(path); err == nil && string(old) == text.String() {
+	if old, err := bounded.Text(path, int64(text.Len())); err == nil && old == text.String() {
 		return nil
 	}
 	if err := atomicwriter.WriteFile(path, []byte(text.String()), 0o644); err != nil {

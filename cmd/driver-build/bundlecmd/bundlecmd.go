@@ -4,11 +4,13 @@ package bundlecmd
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/bundle/reading"
 )
 
@@ -35,16 +37,16 @@ func open(names []string) (sources []reading.Source, done func(), err error) {
 		}
 	}
 	for _, n := range names {
-		f, err := os.Open(n)
+		f, err := bounded.Open(n)
+		if errors.Is(err, bounded.ErrNotRegular) {
+			err = fmt.Errorf("%w: a pipe is read with - instead of a name", err)
+		}
 		if err != nil {
 			done()
 			return nil, nil, session.Usage(err)
 		}
 		files = append(files, f)
 		info, err := f.Stat()
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New(n + " is no regular file: a pipe is read with - instead of a name")
-		}
 		if err != nil {
 			done()
 			return nil, nil, session.Usage(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/gathering"
@@ -106,7 +107,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	if o.fetched != "" {
-		raw, err := os.ReadFile(o.fetched)
+		raw, err := bounded.File(o.fetched, bundle.MaxDocument)
 		if err != nil {
 			return session.Usagef("--inputs: %w", err)
 		}
@@ -255,7 +256,7 @@ func readStock(name string) (bundle.Stock, error) {
 		return bundle.Stock{}, session.Usage(err)
 	}
 	if !strings.HasSuffix(name, ".tar") && info.Size() <= 2*bundle.MaxDocument {
-		raw, err := os.ReadFile(name)
+		raw, err := bounded.File(name, 2*bundle.MaxDocument)
 		if err != nil {
 			return bundle.Stock{}, session.Usage(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -183,7 +182,7 @@ func (o *importFlags) check() error {
 
 func (o *importFlags) stream(ctx context.Context, a *session.App, how reading.Options) error {
 	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
-		stream, err := reading.Open(ctx, os.Stdin, how)
+		stream, err := reading.Open(ctx, a.Input(ctx), how)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package flags
 
 import (
 	"crypto"
-	"os"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ func (k *ImageKey) Load(getenv func(string) string) (_ crypto.Signer, closer fun
 	pass := func() ([]byte, error) { return []byte(getenv(ImagePassphraseVariable)), nil }
 	switch {
 	case k.PassphraseFile != "":
-		if _, err := os.Stat(k.PassphraseFile); err != nil { // which is not read for a key without a passphrase
+		if _, err := keyfile.PassphraseFile(k.PassphraseFile)(); err != nil { // which is not read for a key without a passphrase
 			return nil, none, session.Usagef("--image-passphrase-file: %w", err)
 		}
 		pass = keyfile.PassphraseFile(k.PassphraseFile)

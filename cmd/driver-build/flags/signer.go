@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -46,7 +45,7 @@ func (s *Signer) Load(getenv func(string) string) (_ *sign.Signer, closer func()
 		return nil, none, nil
 	}
 	if s.PassphraseFile != "" { // which is not read for a key without a passphrase
-		if _, err := os.Stat(s.PassphraseFile); err != nil {
+		if _, err := keyfile.PassphraseFile(s.PassphraseFile)(); err != nil {
 			return nil, none, fmt.Errorf("--sign-passphrase-file: %w", err)
 		}
 	}

@@ -134,7 +134,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 		return err
 	}
 	plan := attestation.Plan{Format: o.signer.Format}
-	if plan.Documents, err = o.documents(a); err != nil {
+	if plan.Documents, err = o.documents(ctx, a); err != nil {
 		return session.Usage(err)
 	}
 	public, err := o.signer.Public()
@@ -194,7 +194,7 @@ func (o *attestFlags) checkFolders() error {
 }
 
 // documents reads the files.
-func (o *attestFlags) documents(a *session.App) (all []attestation.Document, err error) {
+func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []attestation.Document, err error) {
 	stdin := false
 	add := func(flag, file string, parse func([]byte) (attestation.Document, error)) {
 		if file == "" || err != nil {
@@ -206,7 +206,7 @@ func (o *attestFlags) documents(a *session.App) (all []attestation.Document, err
 		}
 		stdin = stdin || file == "-"
 		var d attestation.Document
-		raw, rerr := attestation.ReadDocument(file, a.Stdin)
+		raw, rerr := attestation.ReadDocument(file, a.Input(ctx))
 		if err = rerr; err == nil {
 			d, err = parse(raw)
 		}

@@ -24,7 +24,7 @@ func (o *loginFlags) password(ctx context.Context, a *session.App, registry stri
 	ok = ok && term.IsTerminal(int(terminal.Fd()))
 	switch {
 	case o.stdin:
-		if raw, err = io.ReadAll(io.LimitReader(a.Stdin, maxPassword+1)); err != nil {
+		if raw, err = io.ReadAll(io.LimitReader(a.Input(ctx), maxPassword+1)); err != nil {
 			return "", fmt.Errorf("read the password from stdin: %w", err)
 		}
 		raw = bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r"))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -92,7 +93,7 @@ func ExitCode(err error) int {
 		return ExitSome
 	case is[usageError](err) || is[*matrix.RequestError](err) || is[matrix.Errors](err) || is[*matrix.UnknownError](err) || is[*matrix.IncompatibleError](err) ||
 		is[*distros.UnknownError](err) || is[*redistribution.PublicError](err) || is[*bundle.SelectionError](err) || errors.Is(err, packages.ErrBase) || errors.Is(err, recipe.ErrKernel) ||
-		errors.Is(err, toolkit.ErrUnsuitable):
+		errors.Is(err, toolkit.ErrUnsuitable) || errors.Is(err, bounded.ErrNotRegular):
 		return ExitUsage
 	case untrusted(err):
 		return ExitMismatch
@@ -110,11 +111,11 @@ func ExitCode(err error) int {
 
 // untrusted says whether an error is about content that is wrong: a digest, a signature, a format.
 func untrusted(err error) bool {
-	if is[*fetch.MismatchError](err) || is[*releases.DisagreementError](err) {
+	if is[*fetch.MismatchError](err) || is[*releases.DisagreementError](err) || is[*bounded.TooLargeError](err) {
 		return true
 	}
 	for _, e := range []error{
-		apt.ErrSignature, apt.ErrExpired, apt.ErrIndex, dpkg.ErrFormat, dpkg.ErrUnsafePath, verify.ErrUnfit,
+		fetch.ErrTooLarge, apt.ErrSignature, apt.ErrExpired, apt.ErrIndex, dpkg.ErrFormat, dpkg.ErrUnsafePath, verify.ErrUnfit,
 		rpm.ErrSignature, rpm.ErrExpired, rpm.ErrIndex, rpm.ErrRollback, rpmdb.ErrFormat,
 		rpmfile.ErrFormat, rpmfile.ErrUnsafePath, rpmfile.ErrSignature, rpmfile.ErrDigest, rpmfile.ErrKey,
 		runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrPayload, runfile.ErrUnsafe, runfile.ErrTooLarge, runfile.ErrManifest,

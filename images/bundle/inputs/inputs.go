@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
@@ -32,14 +33,14 @@ const fileType types.MediaType = "application/octet-stream"
 
 // FromFile reads a file's digest. Its content is read again when the bundle is written.
 func FromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
-	f, err := os.Open(name)
+	f, err := bounded.Open(name)
 	if err != nil {
 		return oci.Blob{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return oci.Blob{}, errors.Join(fmt.Errorf("%s is no regular file", name), err)
+	if err != nil {
+		return oci.Blob{}, err
 	}
 	sum, size := sha256.New(), int64(0)
 	if err := fetch.Copy(ctx, sum, f, func(n int64) { size = n }); err != nil {

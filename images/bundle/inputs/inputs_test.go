@@ -142,7 +142,7 @@ func imported(t *testing.T, kind bundle.Kind, paths []string) (dir string, err e
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	assert.ErrorContains(t, assert.Err(inputs.FromFile(t.Context(), t.TempDir())), "is no regular file")
+	assert.ErrorContains(t, assert.Err(inputs.FromFile(t.Context(), t.TempDir())), "not a regular file")
 	for _, line := range []string{"what is this", "sha256:x", "sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("a", 64) + " /none/x http://a/b", "x /none/x http://a/b"} {
 		_, _, err := inputs.Fetched(t.Context(), line)
 		assert.Errorf(t, err, "%q", line)

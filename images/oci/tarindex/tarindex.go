@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -31,7 +33,7 @@ type member struct {
 // Open indexes the members of a tar file. Each read of a member opens the file again, so there is
 // nothing to close.
 func Open(name string) (_ *Archive, err error) {
-	f, err := os.Open(name)
+	f, err := bounded.Open(name)
 	if err != nil {
 		return nil, err
 	}

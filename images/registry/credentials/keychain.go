@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -21,6 +22,8 @@ import (
 	"github.com/docker/cli/cli/config/types"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // NewKeychain returns a keychain that looks for credentials in this order: $REGISTRY_AUTH_FILE, because the
@@ -73,7 +76,7 @@ func (a authFile) Resolve(r authn.Resource) (authn.Authenticator, error) {
 // ResolveContext implements authn.ContextKeychain. A file that does not exist has no credentials. One that
 // cannot be read is an error; its text does not repeat the file's content.
 func (a authFile) ResolveContext(_ context.Context, r authn.Resource) (authn.Authenticator, error) {
-	f, err := os.Open(a.path)
+	f, err := bounded.Open(a.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return authn.Anonymous, nil
 	}
@@ -81,7 +84,7 @@ func (a authFile) ResolveContext(_ context.Context, r authn.Resource) (authn.Aut
 		return nil, err
 	}
 	defer f.Close()
-	cf, err := config.LoadFromReader(f)
+	cf, err := config.LoadFromReader(io.LimitReader(f, maxFile))
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a file of credentials as docker login and podman login write it", a.path)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/sys/atomicwriter"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/imagename"
 )
 
@@ -118,12 +119,9 @@ func open(registry string) (f file, key string, err error) {
 		return f, "", err
 	}
 	f.doc, f.auths = map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	if info, err := os.Stat(f.place.File); err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
-		return f, "", fmt.Errorf("it is no regular file of at most %d bytes; nothing was changed", maxFile)
-	}
-	f.raw, err = os.ReadFile(f.place.File)
+	f.raw, err = bounded.File(f.place.File, maxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return f, "", err
+		return f, "", fmt.Errorf("%w; nothing was changed", err)
 	}
 	var helpers map[string]string
 	var helper string
@@ -186,7 +184,7 @@ func (f *file) write() error {
 	if linked, err := filepath.EvalSymlinks(target); err == nil {
 		target = linked
 	}
-	if now, err := os.ReadFile(target); err == nil && string(now) != string(f.raw) {
+	if now, err := bounded.File(target, maxFile); err == nil && string(now) != string(f.raw) {
 		return errors.New("another program changed it meanwhile: try again")
 	}
 	var err error

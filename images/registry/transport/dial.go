@@ -8,12 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-const maxRedirects = 10
+const (
+	maxRedirects   = 10
+	maxAuthorities = 8 << 20 // bytes of a file of authorities; those of a distribution have 250 KB
+)
 
 // newTransport returns the transport below authentication: proxies of the environment, our certificates,
 // deadlines.
@@ -34,7 +38,14 @@ func newTransport(o Options) (*http.Transport, error) {
 	if o.CAFile == "" {
 		return t, nil
 	}
-	pem, err := os.ReadFile(o.CAFile)
+	pool, err := Authorities(o.CAFile)
+	t.TLSClientConfig.RootCAs = pool
+	return t, err
+}
+
+// Authorities are the certificate authorities of the system and those of a file.
+func Authorities(file string) (*x509.CertPool, error) {
+	pem, err := bounded.File(file, maxAuthorities)
 	if err != nil {
 		return nil, fmt.Errorf("read the CA certificates: %w", err)
 	}
@@ -43,10 +54,9 @@ func newTransport(o Options) (*http.Transport, error) {
 		pool = x509.NewCertPool() // a machine without certificates: only ours count
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read the CA certificates: %s holds no PEM certificate", o.CAFile)
+		return nil, fmt.Errorf("read the CA certificates: %s holds no PEM certificate", file)
 	}
-	t.TLSClientConfig.RootCAs = pool
-	return t, nil
+	return pool, nil
 }
 
 // errPlain refuses to send credentials and content unencrypted.

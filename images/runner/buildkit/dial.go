@@ -3,7 +3,6 @@ package buildkit
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/images/registry/transport"
 	"github.com/driver-container/driver-container/images/runner/buildkit/dialstdio"
 )
 
@@ -65,6 +66,9 @@ func FindPrograms(addresses []string) error {
 	return nil
 }
 
+// maxPEM bounds a certificate with its chain, or a key, in bytes.
+const maxPEM = 1 << 20
+
 // check reads the files.
 func (t TLS) check() error {
 	t, err := t.resolve()
@@ -72,18 +76,20 @@ func (t TLS) check() error {
 		return err
 	}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
-		if err != nil {
-			return fmt.Errorf("read the authority of a buildkitd's certificate: %w", err)
-		}
-		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return fmt.Errorf("read the authority of a buildkitd's certificate: %s holds no PEM certificate", t.CA)
+		if _, err := transport.Authorities(t.CA); err != nil {
+			return fmt.Errorf("the authority of a buildkitd's certificate: %w", err)
 		}
 	}
 	if t.Cert == "" {
 		return nil
 	}
-	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
+	var pair [2][]byte
+	for n, file := range []string{t.Cert, t.Key} {
+		if pair[n], err = bounded.File(file, maxPEM); err != nil {
+			return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
+		}
+	}
+	if _, err := tls.X509KeyPair(pair[0], pair[1]); err != nil {
 		return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
 	}
 	return nil

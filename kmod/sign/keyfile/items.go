@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
-	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // maxKeyFile bounds files of keys and certificates, in bytes.
@@ -49,18 +49,11 @@ func (i item) private() bool {
 
 // readItems reads a file of keys and certificates and returns at least one item.
 func readItems(path string) ([]item, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("it is not a regular file (%s)", st.Mode())
-	}
 	return streamItems(f)
 }
 

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // maxPassphrase bounds the file of a passphrase, in bytes.
@@ -15,17 +15,10 @@ const maxPassphrase = 4 << 10
 // passphrase is needed.
 func PassphraseFile(path string) Passphrase {
 	return func() (pass []byte, err error) {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
+		pass, err = bounded.File(path, maxPassphrase)
+		if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+			err = fmt.Errorf("%w: it should hold a passphrase only", err)
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		if pass, err = io.ReadAll(io.LimitReader(f, maxPassphrase+1)); err != nil {
-			return nil, err
-		}
-		if len(pass) > maxPassphrase {
-			return nil, fmt.Errorf("%s is larger than %d bytes: it should hold a passphrase only", path, maxPassphrase)
-		}
-		return bytes.TrimRight(pass, "\r\n"), nil
+		return bytes.TrimRight(pass, "\r\n"), err
 	}
 }

@@ -10,12 +10,9 @@ package pkcs11
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
@@ -43,26 +40,11 @@ func (u uri) pin(pass keyfile.Passphrase) (string, error) {
 }
 
 func readPIN(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", fmt.Errorf("read the PIN: %w", err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return "", fmt.Errorf("read the PIN: %w", err)
-	}
-	if !st.Mode().IsRegular() {
-		return "", fmt.Errorf("read the PIN: %s is not a regular file (%s)", path, st.Mode())
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxPIN+1))
+	b, err := bounded.File(path, maxPIN)
 	if err != nil {
 		return "", fmt.Errorf("read the PIN: %w", err)
 	}
 	defer clear(b)
-	if len(b) > maxPIN {
-		return "", fmt.Errorf("read the PIN: %s has more than %d bytes", path, maxPIN)
-	}
 	pin := strings.TrimRight(string(b), "\r\n")
 	if pin == "" {
 		return "", fmt.Errorf("read the PIN: %s is empty", path)
