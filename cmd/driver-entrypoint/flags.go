@@ -204,7 +204,6 @@ func complete(c *config.Config, env []string) {
 	}
 	c.ToolkitMissing = missingToolkit(env)
 	c.VGPU = envflags.Lookup(env, "DRIVER_TYPE") == "vgpu"
-	c.VGPUStrict = envflags.Lookup(env, "DISABLE_VGPU_VERSION_CHECK") == "false"
 	c.FabricSettings = map[string]string{}
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "NVFM_CONFIG_") {

@@ -81,7 +81,6 @@ type Config struct {
 	Digest      string        // DRIVER_CONFIG_DIGEST of the GPU Operator, kept for its driver manager
 	VGPU        bool          // DRIVER_TYPE=vgpu, or the image says so: licence and topology daemons
 	VGPULicence string        // vgpu.LicenceWarn or LicenceRequire
-	VGPUStrict  bool          // DISABLE_VGPU_VERSION_CHECK=false: no start with a guest driver that may not fit the host
 
 	Fabric         string            // fabric.Auto, fabric.External or fabric.Ignore
 	FabricMode     string            // FABRIC_MODE of the fabric manager; "": as its configuration says

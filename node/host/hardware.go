@@ -97,7 +97,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 	in.Supported, in.SupportedErr = h.supported()
 	in.Fabric = h.fabric(q)
 	in.VGPU = func() vgpu.Finding {
-		return vgpu.Facts{Drivers: h.cfg.Drivers}.Check("/sys", q.GPUs, vgpu.Image{Driver: h.info.Driver, Licence: h.info.VGPU, Strict: h.cfg.VGPUStrict})
+		return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU)
 	}
 	in.Companions = q.Companions
 	in.GPUDirect = companions.Check(h.info, companions.Host{Wanted: q.Companions, Flavour: q.Flavour, Release: q.Release, Set: q.Set})

@@ -31,7 +31,7 @@ func checkGPUDirect(in *Input) result {
 	}
 }
 
-// checkVGPU asks whether the guest driver fits the hosts of the machine's vGPUs, and about the licence.
+// checkVGPU asks about the files of a vGPU licence.
 func checkVGPU(in *Input) result {
 	if in.VGPU == nil {
 		return skip("vGPUs were not looked for")

@@ -54,7 +54,7 @@ type Input struct {
 	Fabric        func(fabric.Kernel) fabric.Finding // asks about NVLink switches; nil: not asked
 	Companions    []string                           // modules beside the driver's own that are asked for: "nvidia-fs", "gdrdrv"
 	GPUDirect     companions.Finding                 // which of them will be missing
-	VGPU          func() vgpu.Finding                // asks about vGPUs, their hosts and their licence; nil: not asked
+	VGPU          func() vgpu.Finding                // asks about the files of a vGPU licence; nil: not asked
 	RDMA          bool
 	UnloadNouveau bool // the caller will unload an unused nouveau
 

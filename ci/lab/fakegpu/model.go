@@ -13,7 +13,6 @@ type Model struct {
 	Boot42 uint32 // BAR0 at 0xa00: architecture<<24 | implementation<<20 | 0xa<<16 | 1<<12
 	Vendor uint16 // 0: NVIDIA
 	VPD    string // vital product data; "": none
-	Host   Host   // the driver that a vGPU's host names; the zero value: a whole GPU
 }
 
 const board = 0x030200
@@ -45,12 +44,6 @@ var (
 	Management = Model{Name: "Management", Vendor: 0x15b3, Device: 0x1021, Class: 0x020700,
 		VPD: "\x82\x04\x00card\x90\x16\x00PN\x05ABCDEV0\x0bSMDL=SW_MNG\x78"}
 )
-
-// VGPU returns the model as a host with this driver would show it to a guest.
-func (m Model) VGPU(host Host) Model {
-	m.Name, m.Host = "vGPU of "+m.Name, host
-	return m
-}
 
 // Models returns all models.
 func Models() []Model { return []Model{M60, P100, V100, T4, A100, L4, H100, K80, TooNew, Lost} }

@@ -52,9 +52,6 @@ func newGPU(m Model) *gpu {
 	if m.VPD != "" {
 		g.addVPD(m.VPD)
 	}
-	if m.Host != (Host{}) {
-		g.addHost(m.Host)
-	}
 	return g
 }
 

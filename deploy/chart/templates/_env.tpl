@@ -54,9 +54,6 @@
 {{- if ne $v.vgpu.licensing.state "warn" }}
 - {name: DRIVER_VGPU_LICENCE, value: {{ $v.vgpu.licensing.state }}}
 {{- end }}
-{{- if $v.vgpu.versionCheck }}
-- {name: DISABLE_VGPU_VERSION_CHECK, value: "false"}
-{{- end }}
 {{- if $v.moduleSigning.secretName }}
 - {name: DRIVER_MODULE_SIGNING_KEY, value: {{ printf "/etc/nvidia-driver/module-signing/%s" $v.moduleSigning.key | quote }}}
 {{- with $v.moduleSigning.cert }}

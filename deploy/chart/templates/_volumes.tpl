@@ -66,9 +66,6 @@
 - {name: vgpu-settings, mountPath: /drivers/gridd.conf, subPath: gridd.conf, readOnly: true}
 {{- end }}
 {{- end }}
-{{- if $v.vgpu.catalogConfigMapName }}
-- {name: vgpu-catalog, mountPath: /drivers/vgpuDriverCatalog.yaml, subPath: vgpuDriverCatalog.yaml, readOnly: true}
-{{- end }}
 {{- range $key := list "repoConfig" "certConfig" }}
 {{- $c := get $v $key }}
 {{- if or $c.configMapName $c.files }}
@@ -133,9 +130,6 @@
 {{- if and .secretName .settings }}
 - {name: vgpu-settings, secret: {secretName: {{ .secretName }}, defaultMode: 0400, items: [{key: {{ .settings }}, path: gridd.conf}]}}
 {{- end }}
-{{- end }}
-{{- with $v.vgpu.catalogConfigMapName }}
-- {name: vgpu-catalog, configMap: {name: {{ . }}}}
 {{- end }}
 {{- range $key, $suffix := dict "repoConfig" "repositories" "certConfig" "certificates" }}
 {{- $c := get $v $key }}
