@@ -55,6 +55,9 @@ func (b *Batch) OpenLock() error {
 	case err != nil:
 		return &matrix.RequestError{Err: err}
 	}
+	if l.Old {
+		return matrix.RequestErrorf("%s: an earlier driver-build wrote it, without digests of its images: driver-build lock adds them and changes nothing else", path)
+	}
 	b.Lock = &Lock{l, path}
 	return nil
 }

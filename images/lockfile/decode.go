@@ -77,6 +77,7 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 			return fail(fmt.Errorf("%.100q: %w", key, err))
 		}
 		l.Targets[key] = t
+		l.Old = l.Old || doc.Targets[key].Digest == ""
 	}
 	return l, nil
 }

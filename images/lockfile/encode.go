@@ -19,12 +19,21 @@ const header = `# What the images of the matrix are made from. driver-build lock
 // the library would choose by itself (quotes, line breaks, the order of keys) is set here, so that another
 // version of it writes the same bytes.
 func (l *Lock) Encode() ([]byte, error) {
-	doc := document{Schema: Schema, Targets: map[string]section{}}
+	all := map[string]section{}
 	for name, t := range l.Targets {
-		doc.Targets[name] = sectionOf(t)
+		s := sectionOf(t)
+		var err error
+		if s.Digest, err = s.sum(name); err != nil {
+			return nil, err
+		}
+		all[name] = s
 	}
+	return encode(all)
+}
+
+func encode(targets map[string]section) ([]byte, error) {
 	var root yaml.Node
-	if err := root.Encode(doc); err != nil {
+	if err := root.Encode(document{Schema: Schema, Targets: targets}); err != nil {
 		return nil, fmt.Errorf("encode the lock: %w", err)
 	}
 	format(&root, false)

@@ -31,6 +31,7 @@ var ErrLater = errors.New("a lock of a later driver-build")
 // Lock is what is locked, by Target.Name.
 type Lock struct {
 	Targets map[string]*Target
+	Old     bool // sections have no digest: an earlier driver-build wrote them
 }
 
 // Target is one image: a tag for one architecture.

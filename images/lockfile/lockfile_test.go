@@ -125,6 +125,28 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestEdited: a section that lacks any of its lines, or has another version, address or name of a package, is refused; one
+// without a digest is read as what an earlier driver-build wrote.
+func TestEdited(t *testing.T) {
+	t.Parallel()
+	good := string(encoded(t, &lockfile.Lock{Targets: map[string]*lockfile.Target{full().Name(): full()}}))
+	lines := strings.SplitAfter(good, "\n")
+	for n, line := range lines {
+		edits := []string{"", strings.Replace(line, "2.0-3", "2.0-4", 1), strings.Replace(line, "example.com", "example.net", 1), strings.Replace(line, "gcc", "gcd", 1)}
+		for _, edit := range edits {
+			text := strings.Join(lines[:n], "") + edit + strings.Join(lines[n+1:], "")
+			l, err := lockfile.Parse("matrix.lock", []byte(text), nil)
+			switch comment, digest := strings.HasPrefix(line, "#"), strings.HasPrefix(line, "    digest:"); {
+			case edit == line || comment:
+			case digest && (err != nil || !l.Old):
+				t.Errorf("without its digest: %v", err)
+			case !digest && err == nil && len(l.Targets) > 0:
+				t.Errorf("%q as %q is accepted", line, edit)
+			}
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "matrix.lock")

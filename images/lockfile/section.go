@@ -1,6 +1,8 @@
 package lockfile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -22,6 +24,7 @@ type (
 		System   string                 `yaml:"system"`
 		Driver   string                 `yaml:"driver"`
 		Arch     string                 `yaml:"arch"`
+		Digest   string                 `yaml:"digest,omitempty"` // of the section as it is written without it
 		Kernels  []string               `yaml:"kernels,omitempty"`
 		Asked    request                `yaml:"asked"`
 		Base     recipe.Base            `yaml:"base"`
@@ -67,6 +70,14 @@ func sectionOf(t *Target) section {
 		s.Headers[release] = pin(list)
 	}
 	return s
+}
+
+// sum is the digest of a section as it is written alone.
+func (s section) sum(name string) (string, error) {
+	s.Digest = ""
+	text, err := encode(map[string]section{name: s})
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:]), err
 }
 
 func pin(list []distros.Package) []pinned {
@@ -123,8 +134,13 @@ func (s section) target(key string) (*Target, error) {
 	if t.Pins.Companions, err = packages(s.Companions); err != nil {
 		return nil, err
 	}
-	t.Pins.Driver, err = packages(s.Drivers)
-	return t, err
+	if t.Pins.Driver, err = packages(s.Drivers); err != nil || s.Digest == "" {
+		return t, err
+	}
+	if sum, err := sectionOf(t).sum(key); err != nil || sum != s.Digest {
+		return nil, errors.Join(errors.New("it was changed after driver-build lock wrote it: take the file from version control again"), err)
+	}
+	return t, nil
 }
 
 // images are all images of a section, by what they are.

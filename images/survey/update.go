@@ -26,14 +26,14 @@ type LockUpdate struct {
 	Names  []string // with Update: the targets to resolve; empty: all
 
 	old   *lockfile.Lock
-	valid bool // the file was there, and could be read
+	valid bool // the file was there, could be read, and has digests
 }
 
 // Read reads the file and narrows the targets to those that are named. A file that is not there is an empty
 // lock, and so is a damaged file when everything is resolved again.
 func (u *LockUpdate) Read() (err error) {
 	u.old, err = lockfile.Read(u.File, nil)
-	u.valid = err == nil
+	u.valid = err == nil && !u.old.Old
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrFormat) && u.Update && len(u.Names) == 0:
 		u.old = &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
