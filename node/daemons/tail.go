@@ -8,7 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // Limits of what is kept of a daemon's output.
@@ -51,13 +52,8 @@ func (t *tail) read() {
 }
 
 func (t *tail) add(line string) {
-	line = strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, line)
-	line = strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), tailLength)], ""))
+	line = kmsg.PrintableLines(strings.TrimSpace(line))
+	line = strings.ToValidUTF8(line[:min(len(line), tailLength)], "")
 	if line == "" {
 		return
 	}

@@ -10,9 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
 // Holder describes who holds the lock, as the lock file names it. Of NVIDIA's container only PID is known;
@@ -50,7 +51,7 @@ func (h Holder) String() string {
 const maxContent = 4096
 
 // parse reads the content of our file (JSON) or of NVIDIA's (a process id). Any other content is an unknown
-// holder, since only the lock itself counts. Control characters are removed, because the text goes to logs.
+// holder, since only the lock itself counts. Control characters are replaced, because the text goes to logs.
 func parse(content []byte) Holder {
 	text := strings.TrimSpace(string(content))
 	if pid, err := strconv.Atoi(text); err == nil {
@@ -66,15 +67,7 @@ func parse(content []byte) Holder {
 	return Holder{PID: max(h.PID, 0), Pod: clean(h.Pod), Image: clean(h.Image), Host: clean(h.Host), Since: h.Since}
 }
 
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, s)
-	return strings.ToValidUTF8(s[:min(len(s), 512)], "")
-}
+func clean(s string) string { return strings.ToValidUTF8(kmsg.Printable(s[:min(len(s), 512)]), "") }
 
 func readHolder(f *os.File) Holder {
 	content, err := io.ReadAll(io.NewSectionReader(f, 0, maxContent))

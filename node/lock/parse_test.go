@@ -22,8 +22,8 @@ func TestParse(t *testing.T) {
 		{"", Holder{}, "a process that left no name"},
 		{"4711\n", Holder{PID: 4711}, "pid 4711"},
 		{"-1", Holder{}, "a process that left no name"},
-		{`{"pid":12,"pod":"a\nb","since":"2026-01-02T03:04:05Z"}`, Holder{PID: 12, Pod: "ab", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
-			"pid 12, pod ab, since 2026-01-02T03:04:05Z"},
+		{`{"pid":12,"pod":"a\nb","since":"2026-01-02T03:04:05Z"}`, Holder{PID: 12, Pod: "a?b", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+			"pid 12, pod a?b, since 2026-01-02T03:04:05Z"},
 		{`{"pid":"x"}`, Holder{}, "a process that left no name"},
 		{`{"pid":12`, Holder{}, "a process that left no name"},
 	} {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/kmod/kmsg"
 	"github.com/driver-container/driver-container/node/devices"
 )
 
@@ -143,14 +143,6 @@ func (r row) id() (id chipID, ok bool) {
 
 // printable makes a text from outside fit for one line of a terminal.
 func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s)
-	if len(s) > maxName {
-		s = strings.ToValidUTF8(s[:maxName], "")
-	}
-	return s
+	s = kmsg.Printable(s)
+	return strings.ToValidUTF8(s[:min(len(s), maxName)], "")
 }
