@@ -147,8 +147,8 @@ func started(t *testing.T, l *logtest.Log, tm timing, specs ...Spec) *Supervisor
 }
 
 func alive(pid int) bool {
-	state, _, ok := stat(pid)
-	return ok && state != 'Z'
+	st, ok := stat(pid)
+	return ok && !st.Dead
 }
 
 // eventually reads Changed, as the program does, until f accepts the states.

@@ -1,7 +1,6 @@
 package daemons
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // watchInterval is how often a process is checked on kernels without pidfd (before 5.3).
@@ -54,7 +55,7 @@ func fromPIDFile(file string, isOurs func(pid int) bool) (*member, error) {
 // adopt watches a process that is no child of this one. It returns nil when isOurs refuses the process.
 func adopt(pid int, isOurs func(pid int) bool) *member {
 	fd := openPID(pid)
-	_, begun, ok := stat(pid)
+	st, ok := stat(pid)
 	// The order matters: the descriptor is open before the checks, so the number cannot pass to another process
 	// in between.
 	if !ok || !isOurs(pid) {
@@ -63,7 +64,7 @@ func adopt(pid int, isOurs func(pid int) bool) *member {
 		}
 		return nil
 	}
-	m := &member{pid: pid, begun: begun, fd: fd, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
+	m := &member{pid: pid, begun: st.Begun, fd: fd, done: make(chan struct{}), quit: make(chan struct{}), how: "it ended"}
 	go m.watch()
 	return m
 }
@@ -137,8 +138,8 @@ func (m *member) ended(fd uintptr) bool {
 }
 
 func (m *member) alive() bool {
-	state, begun, ok := stat(m.pid)
-	return ok && begun == m.begun && state != 'Z' && state != 'X'
+	st, ok := stat(m.pid)
+	return ok && st.Begun == m.begun && !st.Dead
 }
 
 // signal sends a signal to the process, and to its group when the process leads one.
@@ -185,8 +186,8 @@ func ticks() uint64 {
 
 // startedSince says whether a process was started at that time or later.
 func startedSince(pid int, since uint64) bool {
-	_, begun, ok := stat(pid)
-	n, err := strconv.ParseUint(begun, 10, 64)
+	st, ok := stat(pid)
+	n, err := strconv.ParseUint(st.Begun, 10, 64)
 	return ok && err == nil && n >= since
 }
 
@@ -222,23 +223,12 @@ func strays(mark string, since uint64, known []*member) (found []*member) {
 	return found
 }
 
-// stat reads the state and the start time from /proc/PID/stat.
-func stat(pid int) (state byte, begun string, ok bool) {
+func stat(pid int) (kmod.ProcStat, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, "", false
+		return kmod.ProcStat{}, false
 	}
-	return parseStat(text)
-}
-
-// parseStat parses such a file. The command's name may contain anything, so the fields are counted after the
-// last parenthesis.
-func parseStat(text []byte) (state byte, begun string, ok bool) {
-	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(f) < 20 || len(f[0]) != 1 { // state is field 3 of the line, start time field 22
-		return 0, "", false
-	}
-	return f[0][0], string(f[19]), true
+	return kmod.ParseStat(text)
 }
 
 // runs says whether the process runs the program, even if the program's file was replaced since.

@@ -103,16 +103,6 @@ func TestTail(t *testing.T) {
 	w.Close()
 }
 
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte("12 (a b) c) S 7 12 12 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1"))
-	f.Add([]byte("12 (x) Z"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, begun, ok := parseStat(b); ok && begun == "" {
-			t.Errorf("%q", b)
-		}
-	})
-}
-
 func FuzzParsePID(f *testing.F) {
 	f.Add([]byte("4711\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

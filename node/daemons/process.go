@@ -54,7 +54,8 @@ func startChild(s Spec) (*process, error) {
 		return nil, err
 	}
 	m := &member{pid: cmd.Process.Pid, child: true, done: make(chan struct{}), quit: make(chan struct{})}
-	_, m.begun, _ = stat(m.pid) // at worst that of a zombie: only the goroutine below reaps it
+	st, _ := stat(m.pid)
+	m.begun = st.Begun // at worst that of a zombie: only the goroutine below reaps it
 	go m.reap(cmd)
 	p.members = []*member{m}
 	return p, nil

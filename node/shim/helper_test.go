@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/node/logging"
 )
 
@@ -102,7 +103,7 @@ func orphans() (n int) {
 		if err != nil || pid == 0 || pid == os.Getpid() {
 			continue
 		}
-		if parent, _, ok := parseStat(stat); ok && parent == os.Getppid() {
+		if st, ok := kmod.ParseStat(stat); ok && st.Parent == os.Getppid() {
 			n++
 		}
 	}
@@ -124,8 +125,8 @@ func alive(pid int) bool {
 	if err != nil {
 		return false
 	}
-	_, dead, ok := parseStat(stat)
-	return ok && !dead
+	st, ok := kmod.ParseStat(stat)
+	return ok && !st.Dead
 }
 
 func eventually(t *testing.T, what string, f func() bool) {

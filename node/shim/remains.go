@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod"
 )
 
 // remains ends the descendants of this process that outlive the worker. Orphans become children of the shim,
@@ -96,10 +97,9 @@ func (r remains) descendants() []int {
 		if err != nil {
 			continue
 		}
-		parent, dead, ok := parseStat(stat)
-		if ok {
-			below[parent] = append(below[parent], pid)
-			zombie[pid] = dead
+		if st, ok := kmod.ParseStat(stat); ok {
+			below[st.Parent] = append(below[st.Parent], pid)
+			zombie[pid] = st.Dead
 		}
 	}
 	var all []int
@@ -110,22 +110,4 @@ func (r remains) descendants() []int {
 		all = append(all, next...)
 	}
 	return slices.DeleteFunc(all, func(pid int) bool { return zombie[pid] })
-}
-
-// parseStat reads the parent and the state from /proc/PID/stat. The command's name may contain spaces and
-// parentheses: the fields begin after the last parenthesis.
-func parseStat(stat []byte) (parent int, dead, ok bool) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return 0, false, false
-	}
-	fields := bytes.Fields(stat[i+1:])
-	if len(fields) < 2 || len(fields[0]) != 1 {
-		return 0, false, false
-	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	if err != nil || parent < 0 {
-		return 0, false, false
-	}
-	return parent, fields[0][0] == 'Z' || fields[0][0] == 'X', true
 }

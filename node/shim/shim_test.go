@@ -176,15 +176,3 @@ func TestDescendants(t *testing.T) {
 	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	_ = cmd.Wait()
 }
-
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte("12 (a b) c) S 7 12 12"))
-	f.Add([]byte("12 (x) Z 1 1"))
-	f.Add([]byte("12 (x"))
-	f.Add([]byte(") "))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if parent, _, ok := parseStat(b); ok && parent < 0 {
-			t.Errorf("%q: parent %d", b, parent)
-		}
-	})
-}
