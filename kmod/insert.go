@@ -72,8 +72,7 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 	case errno == unix.EEXIST:
 		return fail(fmt.Errorf("%w (%w); unload it first, or go on with it when its srcversion is the same", ErrLoaded, errno))
 	}
-	disabled, _ := readSmall(s.proc("sys", "kernel", "modules_disabled"), maxSmall) //nolint:errcheck // file absent: not disabled
-	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Disabled: disabled == "1"}
+	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Setting: s.Forbidden(name)}
 }
 
 func (s System) outcome(ctx context.Context, done <-chan error) error {

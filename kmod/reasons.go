@@ -39,6 +39,7 @@ var reasons = []reason{
 	{[]unix.Errno{unix.EPERM}, "Lockdown:", true, "the kernel is locked down and takes only modules with a valid signature", fixUnsigned},
 	{[]unix.Errno{unix.EPERM, unix.EACCES}, "LoadPin:", true, "this kernel takes modules only from one read-only file system (LoadPin)",
 		"put the modules there, or start the machine with loadpin.enforce=0"},
+	{[]unix.Errno{unix.EPERM}, "is blacklisted", true, "the kernel's command line forbids this module", "take it out of module_blacklist= there, and restart the machine"},
 	{[]unix.Errno{unix.EPERM, unix.EACCES}, "", false, "this process may not load modules",
 		"run the container privileged (CAP_SYS_MODULE), without a seccomp, AppArmor or SELinux rule that forbids it"},
 
@@ -48,11 +49,11 @@ var reasons = []reason{
 	{nil, "disagrees about version of symbol", true, "the module was compiled against another kernel, or another build of the modules it uses",
 		"unload the other version first; " + fixRebuild + ", all of one driver and flavour"},
 	{nil, "exports duplicate symbol", true, "another copy of the same module is loaded under another name", "unload that one first"},
-	{nil, "Unknown symbol", true, "the module needs something that is not in this kernel or not loaded yet",
+	{nil, "Unknown symbol", true, "the module needs a symbol that is not in this kernel or not loaded yet",
 		"load the modules that it depends on first, all of one driver and flavour; " + fixRebuild},
 	{[]unix.Errno{unix.EINVAL}, " BTF", true, "the module's type information does not fit this kernel", fixRebuild},
 	{[]unix.Errno{unix.ENOEXEC}, "", false, "the kernel does not take the file's format: it was compiled for another kernel, or is damaged", fixRebuild},
-	{[]unix.Errno{unix.ENOENT}, "", false, "the module needs something that is not loaded", "load the modules that it depends on first"},
+	{[]unix.Errno{unix.ENOENT}, "", false, "the module needs a symbol that is not in this kernel or not loaded yet", "load the modules that it depends on first"},
 
 	{nil, "Legacy drivers", true, "this driver no longer supports the GPU", "use an image with the legacy driver branch that is named"},
 	{nil, "supported by open", true, "the open kernel modules do not support this GPU", "use the proprietary flavour"},

@@ -3,6 +3,7 @@
 package kmod
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,17 +12,18 @@ import (
 
 // RefusedError says that the kernel refused a module, or that the module's own start failed.
 type RefusedError struct {
-	Module   string     // its name
-	Path     string     // its file
-	Params   []string   // "name=value", as given
-	Errno    unix.Errno // the kernel's answer; errors.Is(err, unix.ENODEV) works
-	Kernel   []string   // what the kernel logged during the load, also messages of its other parts
-	Disabled bool       // kernel.modules_disabled is 1
+	Module  string     // its name
+	Path    string     // its file
+	Params  []string   // "name=value", as given
+	Errno   unix.Errno // the kernel's answer; errors.Is(err, unix.ENODEV) works
+	Kernel  []string   // what the kernel logged during the load, also messages of its other parts
+	Setting string     // of this machine, which forbids the load: "module_blacklist=nvidia"; "": none
 }
 
-// Error implements error: what failed, why in plain words with the fix, and the end of the kernel's log.
+// Error implements error: what failed, why in plain words with the fix, the error number's name, and the end of the kernel's log. The
+// text of the number would mislead: ENOENT is a missing symbol and no file, ENOPKG no package.
 func (e *RefusedError) Error() string {
-	text := "the kernel refused the module " + e.Module + " (" + e.Path + "): " + e.Errno.Error() + ": " + e.Reason()
+	text := "the kernel refused the module " + e.Module + " (" + e.Path + "): " + e.Reason() + " (" + cmp.Or(unix.ErrnoName(e.Errno), e.Errno.Error()) + ")"
 	if tail := e.tail(3); len(tail) > 0 {
 		text += `; kernel log: "` + strings.Join(tail, `" | "`) + `"`
 	}
@@ -46,8 +48,8 @@ func (e *RefusedError) tail(n int) []string {
 // Reason explains the refusal in one line for people: why, and what to do. It quotes the kernel or the driver
 // where their message says more than the error number.
 func (e *RefusedError) Reason() string {
-	if e.Errno == unix.EPERM && e.Disabled {
-		return "loading of modules was switched off until the next restart (kernel.modules_disabled=1): restart the machine without that setting"
+	if e.Errno == unix.EPERM && e.Setting != "" {
+		return "a setting of this machine forbids it (" + e.Setting + "): take it out of the kernel's command line or sysctl.d, and restart the machine"
 	}
 	text := joinMessages(e.Kernel)
 	for _, r := range reasons {

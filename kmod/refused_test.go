@@ -35,6 +35,8 @@ func TestReason(t *testing.T) {
 		{unix.EPERM, "audit: something\nLockdown: driver-entrypoi: unsigned module loading is restricted; see man kernel_lockdown.7",
 			[]string{"locked down", "Lockdown: driver-entrypoi: unsigned module loading is restricted", "mokutil"}},
 		{unix.EPERM, "", []string{"privileged"}},
+		{unix.EPERM, "Module nvidia is blacklisted", []string{"command line forbids this module (Module nvidia is blacklisted): take it out of module_blacklist="}},
+		{unix.ENOENT, "", []string{"a symbol"}},
 		{unix.ENOEXEC, "nvidia: version magic '5.10.0-32-amd64 SMP mod_unload modversions ' should be '6.1.0-56-amd64 SMP preempt mod_unload modversions '",
 			[]string{"compiled for another kernel (nvidia: version magic '5.10.0-32-amd64", "headers"}},
 		{unix.ENOEXEC, "module nvidia: .gnu.linkonce.this_module section size must match the kernel's built struct module size at run time", []string{"another kernel, or is damaged"}},
@@ -66,6 +68,9 @@ func TestReason(t *testing.T) {
 			if !strings.Contains(got, part) {
 				t.Errorf("%v %.60q: %s\nwant it to say %q", c.errno, c.log, got, part)
 			}
+		}
+		if strings.Contains(e.Error(), c.errno.Error()) || !strings.Contains(e.Error(), "("+unix.ErrnoName(c.errno)+")") {
+			t.Errorf("%v: %q has the text of the number and not its name", c.errno, e.Error())
 		}
 		if strings.ContainsAny(got, "\n\r") || !strings.Contains(got, ": ") {
 			t.Errorf("%v: %q is not one line with a fix", c.errno, got)

@@ -14,10 +14,6 @@ import (
 	"github.com/driver-container/driver-container/node/vgpu"
 )
 
-// notAsked is the warning for a driver that cannot be asked, so that its files in procfs are the answer.
-const notAsked = "the GPUs are not asked whether they work: this container is not privileged and may not open their device files; " +
-	"verified is the driver's version, and that it has taken the GPUs"
-
 // verify asks the driver itself. A driver that answers with another version is a failure. A GPU that does not
 // come up keeps the node not ready or is a warning, as configured; it is asked again while the instance runs.
 func (n *Node) verify(ctx context.Context) error {
@@ -57,9 +53,6 @@ func (n *Node) examine(ctx context.Context) (string, error) {
 	case answer.Driver != "" && answer.Driver != n.want.Driver:
 		return "", fmt.Errorf("the driver says that it is version %s, loaded is %s: the libraries in this image and the kernel modules do not belong together",
 			answer.Driver, n.want.Driver)
-	}
-	if answer.Source == probe.SourceProcfs {
-		n.warn("%s", notAsked)
 	}
 	n.watched.Answered(answer)
 	return n.judge(), nil

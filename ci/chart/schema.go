@@ -47,6 +47,9 @@ func describe(schema []byte, rows []Row, hints []byte) ([]byte, error) {
 		if property == nil {
 			return nil, fmt.Errorf("describe the chart's values: values.schema.json has no %s", row.Path)
 		}
+		if slices.ContainsFunc(rows, func(r Row) bool { return strings.HasPrefix(r.Path, row.Path+".") }) {
+			mustHave(parent, name)
+		}
 		if !done[property] {
 			set(property, "description", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: row.Text})
 			done[property] = true
@@ -114,6 +117,18 @@ func member(mapping *yaml.Node, name string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// mustHave makes a member required. Helm takes a key without a value away, and templates read what is below it.
+func mustHave(object *yaml.Node, name string) {
+	list := member(object, "required")
+	if list == nil {
+		list = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		set(object, "required", list)
+	}
+	if !slices.ContainsFunc(list.Content, func(n *yaml.Node) bool { return n.Value == name }) {
+		list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name})
+	}
 }
 
 // set replaces a member; a new description comes first, another new member last.

@@ -18,15 +18,14 @@ func TestServedRoots(t *testing.T) {
 	ctx := private(t)
 	dir, image := Prepare(t), unpacked(t)
 	for _, c := range []struct {
-		name             string
-		storage, hostDev bool
+		name    string
+		storage bool
 	}{
-		{"host storage, nodes on the host", true, true},
-		{"host storage, nodes of the container", true, false},
-		{"bind of the image", false, false},
+		{"host storage", true},
+		{"bind of the image", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, HostDev: c.hostDev, Log: logtest.New(t)}
+			root := driverroot.Root{Target: "/run/nvidia/driver", Image: container(t, image, true), ID: "0123456789abcdef", Version: driver, Log: logtest.New(t)}
 			if c.storage {
 				root.Storage = filepath.Join(t.TempDir(), "nvidia-driver")
 			}

@@ -20,8 +20,8 @@ func (p *program) bakeCommand() *cobra.Command {
 --state-dir is that folder, with the same driver image, neither compiles nor copies. If anything does not fit, the start says why and goes on
 as without it.
 
-The headers of the kernels are in the image, on this machine (--pid=host, or its /usr at /host/usr), or fetched. Without --driver-root=link
-the container has to be privileged.`,
+The headers of the kernels are in the image, on this machine (--pid=host, or its /usr at /host/usr), or fetched.
+Without --privileged, folders of the image that a volume covers are empty in the driver root.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !filepath.IsAbs(cfg.StateDir) {
 				return usageError{fmt.Errorf("--into is %q; bake needs the absolute path of the folder to fill", cfg.StateDir)}
@@ -50,7 +50,6 @@ the container has to be privileged.`,
 	f.StringVar(&cfg.StateDir, "into", "", "folder to fill")
 	f.StringSliceVar(&job.Kernels, "kernel", nil, "release of a kernel that the machines may boot, as uname -r prints it; several times")
 	f.StringVar(&cfg.Run, "run-dir", cfg.Run, "folder in which a driver on this machine would have its lock")
-	f.StringVar(&cfg.RootKind, "driver-root", cfg.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 	moduleFlags(f, &cfg)
 	return cmd
 }

@@ -24,7 +24,6 @@ import (
 var envNames = envflags.Names{
 	"accept-license":                 {"ACCEPT_LICENSE"},
 	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
-	"driver-root":                    {"DRIVER_ROOT_KIND"},
 	"drivers-dir":                    {"DRIVER_DRIVERS_DIR"},
 	"drm":                            {"DRIVER_DRM"},
 	"events":                         {"DRIVER_EVENTS"},
@@ -143,7 +142,6 @@ func checkNames(names []string) error {
 func folderFlags(flags *pflag.FlagSet, c *config.Config) {
 	flags.StringVar(&c.Run, "run-dir", c.Run, "folder shared with the host and other containers")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "storage of the host for compiled modules, logs and the driver root, where it is mounted")
-	flags.StringVar(&c.RootKind, "driver-root", c.RootKind, "how the driver root is served: mount, or link where the container is not privileged")
 }
 
 // moduleFlags are the flags about the modules of the driver.

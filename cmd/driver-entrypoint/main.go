@@ -21,27 +21,29 @@ import (
 )
 
 func main() {
+	signals := make(chan os.Signal, 128) // first: a signal ends even a start that has not begun as documented
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	worker := shim.IsWorker() // before the environment is read: it takes its marker out
 	env := os.Environ()
 	if worker { // what it starts must not inherit a secret
 		_ = os.Unsetenv(passphraseEnv)
 	}
-	os.Exit(run(os.Args, env, worker, os.Stdout, os.Stderr))
+	os.Exit(run(os.Args, env, worker, signals, os.Stdout, os.Stderr))
 }
 
 // run is the program without the process. The shim runs only around verbs that stay: see command.go.
-func run(argv, env []string, worker bool, stdout, stderr io.Writer) int {
+func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr io.Writer) int {
 	if code, ok := deleteModule(argv, stderr); ok {
 		return code
 	}
 	if stays(argv[1:]) && !worker {
-		return shim.Run(argv, shim.Options{Log: logging.New(stderr, "")})
+		return shim.Run(argv, shim.Options{Signals: signals, Log: logging.New(stderr, "")})
 	}
 	// Small heaps: the worker is idle for months and computes little, so the node's memory is worth more than
 	// its processor time.
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
-	ctx, patience := signalContexts()
+	ctx, patience := signalContexts(signals)
 	p := &program{stdout: stdout, stderr: stderr, env: env}
 	cmd := p.command(patience)
 	cmd.SetArgs(argv[1:])
@@ -68,11 +70,9 @@ func settle() {
 
 // signalContexts returns two contexts. The first signal ends ctx, and the program begins to stop. The second
 // signal ends patience, and the stop waits for nobody any more. The contexts live as long as the process.
-func signalContexts() (ctx, patience context.Context) {
+func signalContexts(signals <-chan os.Signal) (ctx, patience context.Context) {
 	patience, hasten := context.WithCancel(context.Background())
 	ctx, stop := context.WithCancel(patience)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	go func() {
 		<-signals
 		stop()

@@ -82,7 +82,7 @@ func TestRun(t *testing.T) {
 		{"init --module-signing-passphrase x", nil, exitUsage, "", "unknown flag"},                 // everybody can read arguments
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, true, &stdout, &stderr)
+		code := run(append([]string{"nvidia-driver"}, strings.Fields(test.args)...), test.env, true, nil, &stdout, &stderr)
 		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
 			t.Errorf("%q %q: exit code %d, want %d\nstdout %s\nstderr %s", test.args, test.env, code, test.code, stdout.String(), stderr.String())
 		}
@@ -99,7 +99,7 @@ func TestHelp(t *testing.T) {
 		}
 		var stdout, stderr bytes.Buffer
 		args := append(strings.Fields(c.CommandPath()), "--help")
-		assert.Equalf(t, 0, run(args, nil, true, &stdout, &stderr), "%s", args)
+		assert.Equalf(t, 0, run(args, nil, true, nil, &stdout, &stderr), "%s", args)
 		goldentest.Compare(t, "testdata/help-"+c.Name()+".txt", stdout.String())
 	}
 }
@@ -115,7 +115,7 @@ func TestWrongValues(t *testing.T) {
 			}
 			var out, text bytes.Buffer
 			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()))
-			code := run(append(append([]string{"nvidia-driver"}, verb...), "--"+f.Name+"=word"), nil, true, &out, &text)
+			code := run(append(append([]string{"nvidia-driver"}, verb...), "--"+f.Name+"=word"), nil, true, nil, &out, &text)
 			if code != exitUsage || !strings.Contains(text.String(), `--`+f.Name+` is "word"; it must be `) {
 				t.Errorf("%s --%s: exit code %d: %s", c.Name(), f.Name, code, text.String())
 			}
@@ -131,7 +131,7 @@ func TestArguments(t *testing.T) {
 		for _, wrong := range [][]string{{"no", "such", "argument"}, {"--no-such-flag"}, {"--log-format"}} {
 			var out, text bytes.Buffer
 			verb := strings.Fields(strings.TrimPrefix(c.CommandPath(), root.CommandPath()))
-			code := run(append(append([]string{"nvidia-driver"}, verb...), wrong...), nil, true, &out, &text)
+			code := run(append(append([]string{"nvidia-driver"}, verb...), wrong...), nil, true, nil, &out, &text)
 			if code != exitUsage || out.Len() > 0 || text.Len() == 0 {
 				t.Errorf("%s %q: exit code %d\n%s%s", c.Name(), wrong, code, &out, &text)
 			}
@@ -147,7 +147,7 @@ func TestSchemas(t *testing.T) {
 		"holders -o json":                   "holders.schema.json",
 	} {
 		var out, text bytes.Buffer
-		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, &out, &text); code != 0 {
+		if code := run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, nil, &out, &text); code != 0 {
 			t.Errorf("%s: exit code %d: %s", args, code, &text)
 		}
 		schematest.Check(t, schema, out.String())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -73,7 +74,10 @@ func TestRest(t *testing.T) {
 
 // The first signal ends the service, the second one the patience.
 func TestSecondSignal(t *testing.T) {
-	ctx, patience := signalContexts()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	ctx, patience := signalContexts(signals)
 	send := func() {
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGQUIT))
 	}
@@ -101,7 +105,7 @@ func TestProbes(t *testing.T) {
 	run1 := func(want int, text string, args ...string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if code := run(append([]string{"nvidia-driver"}, args...), nil, true, &stdout, &stderr); code != want || !strings.Contains(stdout.String()+stderr.String(), text) {
+		if code := run(append([]string{"nvidia-driver"}, args...), nil, true, nil, &stdout, &stderr); code != want || !strings.Contains(stdout.String()+stderr.String(), text) {
 			t.Errorf("%q: %d\n%s%s", args, code, stdout.String(), stderr.String())
 		}
 	}

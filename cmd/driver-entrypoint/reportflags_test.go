@@ -44,7 +44,7 @@ func TestReportFlagsCheck(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	for _, args := range []string{"init --metrics-addr nowhere", "--accept-license --nfd-dir x", "init --gpu-metrics-every -1s"} {
-		assert.Equalf(t, exitUsage, run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, &stderr, &stderr), "%s", args)
+		assert.Equalf(t, exitUsage, run(append([]string{"nvidia-driver"}, strings.Fields(args)...), nil, true, nil, &stderr, &stderr), "%s", args)
 	}
 }
 

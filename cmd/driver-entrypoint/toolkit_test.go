@@ -188,7 +188,7 @@ func TestSidecars(t *testing.T) {
 	t.Parallel()
 	for verb, variable := range map[string]string{"nv-fs-ctr-run-with-dtk": "GDS_ENABLED=true", "gdrcopy-ctr-run-with-dtk": "GDRCOPY_ENABLED=true"} {
 		var stdout, stderr bytes.Buffer
-		code := run([]string{drivertoolkit.Program, verb, "--timeout", "10ms"}, nil, true, &stdout, &stderr)
+		code := run([]string{drivertoolkit.Program, verb, "--timeout", "10ms"}, nil, true, nil, &stdout, &stderr)
 		if code != exitNotReady || !strings.Contains(stderr.String(), variable+" is set for nvidia-driver-ctr") {
 			t.Errorf("%s: %d, %s", verb, code, stderr.String())
 		}

@@ -26,12 +26,6 @@ const (
 	PreflightWait = "wait" // stay, not ready, and check again
 )
 
-// Values of Config.RootKind: how the driver root is served.
-const (
-	RootMount = "mount" // by a mount, which needs a privileged container
-	RootLink  = "link"  // by a link to the host's storage
-)
-
 // Values of Config.GPUInit: what a GPU that does not come up means.
 const (
 	GPURequire = "require" // not ready until it comes up
@@ -45,7 +39,6 @@ type Config struct {
 
 	Run         string // folder shared with the host: /run/nvidia
 	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
-	RootKind    string // how the driver root is served: RootMount or RootLink
 	Drivers     string // folder with <module>.conf: /drivers
 	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
 	KernelHooks string // folder of the host's hooks for new kernels, if mounted: /run/kernel/postinst.d
@@ -92,8 +85,8 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
-		KernelHooks: "/run/kernel/postinst.d", RootKind: RootMount,
-		ModuleType: "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
+		KernelHooks: "/run/kernel/postinst.d",
+		ModuleType:  "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
 		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true, VGPULicence: vgpu.LicenceWarn, Fabric: fabric.Auto, IMEX: fabric.IMEXOff,
 	}
 }
@@ -111,7 +104,6 @@ func (c Config) Check() error {
 		}
 	}
 	oneOf("--kernel-module-type (KERNEL_MODULE_TYPE)", c.ModuleType, "auto", "open", "proprietary")
-	oneOf("--driver-root (DRIVER_ROOT_KIND)", c.RootKind, RootMount, RootLink)
 	oneOf("--on-busy (DRIVER_ON_BUSY)", c.OnBusy, BusyDetach, BusyFail, BusyWait)
 	oneOf("--preflight-on-failure (DRIVER_PREFLIGHT_ON_FAILURE)", c.OnPreflight, PreflightExit, PreflightWait)
 	oneOf("--gpu-init (DRIVER_GPU_INIT)", c.GPUInit, GPURequire, GPUWarn)

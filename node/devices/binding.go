@@ -74,7 +74,7 @@ func silent(dir string) bool {
 
 // firstWord returns the first word of a small file; "" if it cannot be read.
 func firstWord(path string) string {
-	text, _ := bounded.Text(path, maxWord)
+	text, _ := bounded.Text(path, 128)
 	word, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return word
 }

@@ -54,21 +54,3 @@ func TestPCIWithoutBusAndWithNonsense(t *testing.T) {
 		assert.Errorf(t, assert.Err((&Bus{Sys: sys}).GPUs()), "%s: accepted", name)
 	}
 }
-
-func TestHostDev(t *testing.T) {
-	t.Parallel()
-	const root = "27 1 254:0 / / rw - ext4 /dev/vda rw\n"
-	for text, want := range map[string]bool{
-		root + "24 27 0:6 / /dev rw,relatime - devtmpfs devtmpfs rw\n25 24 0:23 / /dev/shm rw - tmpfs tmpfs rw\n":      true,
-		root + "24 27 0:60 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k\n":                                            false,
-		root + "24 27 0:60 / /dev rw - tmpfs tmpfs rw\n28 24 0:6 / /dev rw,relatime shared:2 - devtmpfs devtmpfs rw\n": true,
-		root: false,
-	} {
-		proc := t.TempDir()
-		testfile.Write(t, filepath.Join(proc, "self/mountinfo"), text)
-		if got, err := HostDev(proc); err != nil || got != want {
-			t.Errorf("%v, %v, want %v of\n%s", got, err, want, text)
-		}
-	}
-	assert.Errorf(t, assert.Err(HostDev(t.TempDir())), "without procfs")
-}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -116,6 +117,23 @@ func create(t *testing.T, n Nodes) (recorded []Node) {
 	t.Helper()
 	require.NoError(t, n.Create(t.Context(), func(missing []Node) { recorded = missing }))
 	return recorded
+}
+
+// Device files whose record is lost go when no driver is there, whatever their kind; what has another name, another driver's major or is no
+// device stays.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	n := loaded(t)
+	create(t, n)
+	assert.Equalf(t, 0, len(n.Orphans()), "beside a driver")
+	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n511 drm\n\nBlock devices:\n237 nvme\n")
+	for name, major := range map[string]uint32{"nvidia7x": 195, "null": 1, "nvidia1": 1} {
+		require.NoError(t, unix.Mknod(filepath.Join(n.Dev, name), unix.S_IFCHR|0o600, int(unix.Mkdev(major, 3))))
+	}
+	testfile.Write(t, filepath.Join(n.Dev, "nvidia3"), "a file")
+	require.NoError(t, n.Remove(n.Orphans()))
+	want := []string{"char/511:0", "char/511:1", "null", "nvidia-uvm", "nvidia-uvm-tools", "nvidia1", "nvidia3", "nvidia7x"}
+	assert.Same(t, want, slices.Sorted(maps.Keys(dev(t, n.Dev))))
 }
 
 func TestCreateKeepsAndReplaces(t *testing.T) {

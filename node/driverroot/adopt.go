@@ -35,25 +35,6 @@ func (r Root) Adoptable() (bool, string) {
 	return r.usable(r.Target, r.Storage == "" && isSameFile(r.Target, r.Image))
 }
 
-// AdoptableLink is Adoptable for a link at Target.
-func (r Root) AdoptableLink() (bool, string) {
-	dir, err := r.Linked()
-	switch {
-	case err != nil:
-		return false, err.Error()
-	case dir == "":
-		return false, "there is no link to a driver root"
-	case r.Storage == "" || filepath.Dir(dir) != filepath.Join(r.Storage, rootsDir):
-		return false, fmt.Sprintf("it leads to %s, which is not in the storage of this container", dir)
-	}
-	for _, sub := range []string{"dev", "sys"} {
-		if _, err := os.Lstat(filepath.Join(dir, sub)); err == nil {
-			return false, fmt.Sprintf("it has a folder %s, where consumers would look for devices", sub)
-		}
-	}
-	return r.usable(dir, false)
-}
-
 // usable says whether the root at dir serves our driver. own says that dir is this container's own root.
 func (r Root) usable(dir string, own bool) (bool, string) {
 	root, err := os.OpenRoot(dir)

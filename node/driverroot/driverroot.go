@@ -1,6 +1,5 @@
 // Package driverroot puts the driver's user-mode files where the rest of the node looks for them: a root
-// folder with libraries, programs, firmware, sources and modules. The root is mounted at /run/nvidia/driver,
-// or linked there where the container may not mount.
+// folder with libraries, programs, firmware, sources and modules. The root is mounted at /run/nvidia/driver.
 //
 // When the host provides storage, the image's root is copied there once and bound from there: such a root
 // outlives the container. Otherwise the container's own root is bound, as in NVIDIA's container, and is gone
@@ -12,6 +11,7 @@
 package driverroot
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,10 +30,8 @@ type Root struct {
 	Storage string
 	ID      string // identity of the image's content, 64 hex digits (driverinfo.Description.ID)
 	Version string // version of the driver: "535.261.03"
-	// HostDev says that our /dev, in which device nodes are created, is the host's. Link needs that.
-	HostDev bool
 	// NoMounts says that this container is not privileged: it may not mount, change its root or give files to
-	// other users. The root is then made without any of these, and served by Link.
+	// other users. The root is then made without any of these, and cannot be served.
 	NoMounts bool
 	Log      *slog.Logger // required
 
@@ -58,6 +56,9 @@ type MountedError struct {
 func (e *MountedError) Error() string {
 	return fmt.Sprintf("%s has %d mount(s) already, the first from %s: unmount or adopt them first", e.Target, len(e.Mounts), e.Mounts[0].Source)
 }
+
+// ErrNotOurs says that something is at Target that this package did not create.
+var ErrNotOurs = errors.New("it is not of a driver container")
 
 // NotSharedError is a warning: everything is mounted, but only this container can see it.
 type NotSharedError struct{ Target, Parent string }

@@ -23,7 +23,6 @@ const (
 	testID      = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	namespaced  = "DRIVERROOT_TEST_NAMESPACE"
 	stageChild  = "DRIVERROOT_TEST_STAGE"
-	linkChild   = "DRIVERROOT_TEST_LINK"
 )
 
 // TestMain starts the tests again in a mount namespace of their own, in the same process: their mounts are
@@ -33,10 +32,6 @@ func TestMain(m *testing.M) {
 		r := Root{Image: dir + "/image", Storage: dir + "/storage", ID: testID, Version: testVersion, Log: slog.New(slog.DiscardHandler)}
 		_, err := r.Stage(context.Background())
 		fmt.Println(err)
-		os.Exit(0)
-	}
-	if dir := os.Getenv(linkChild); dir != "" {
-		fmt.Println("end:", linkMain(dir))
 		os.Exit(0)
 	}
 	if os.Getuid() == 0 && os.Getenv(namespaced) == "" {
@@ -102,7 +97,7 @@ func testRoot(t *testing.T) Root {
 	t.Helper()
 	dir := t.TempDir()
 	return Root{Target: filepath.Join(sharedRun(t), "driver"), Image: image(t, filepath.Join(dir, "image")), Storage: filepath.Join(dir, "storage"),
-		ID: testID, Version: testVersion, HostDev: true, Log: logtest.New(t)}
+		ID: testID, Version: testVersion, Log: logtest.New(t)}
 }
 
 func mounted(t *testing.T, r Root) Staged {

@@ -16,8 +16,21 @@ import (
 	"github.com/driver-container/driver-container/node/mounttable"
 )
 
+// foreign returns an error if Target is something on which no root can be mounted. It is never followed: a link to / would lead to the
+// mounts of the whole node.
+func (r Root) foreign() error {
+	st, err := os.Lstat(r.Target)
+	if err != nil || st.IsDir() {
+		return nil //nolint:nilerr // what is not there is in nobody's way
+	}
+	return fmt.Errorf("%w: %s is no folder; remove it on the node: rm %[2]s", ErrNotOurs, r.Target)
+}
+
 // Mounts returns the mounts at and below Target; a mount always comes after those that it covers.
 func (r Root) Mounts() ([]mounttable.Mount, error) {
+	if r.foreign() != nil {
+		return nil, nil
+	}
 	target, err := mounttable.RealPath(r.Target)
 	if err != nil {
 		return nil, fmt.Errorf("look for mounts at %s: %w", r.Target, err)
@@ -46,6 +59,9 @@ func submounts() []string { return slices.Concat([]string{"proc"}, runDirs, []st
 // warning.
 func (s Staged) Mount(ctx context.Context) error {
 	r := s.Root
+	if err := r.foreign(); err != nil {
+		return fmt.Errorf("mount the driver root: %w", err)
+	}
 	mounts, err := r.Mounts()
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/conformance/inside"
 	"github.com/driver-container/driver-container/ci/gate"
+	"github.com/driver-container/driver-container/ci/logtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/node/mounttable"
@@ -221,6 +222,8 @@ func TestUnmountBusy(t *testing.T) {
 	}
 
 	mounted(t, r)
+	var log logtest.Log
+	r.Log = log.Logger()
 	holdFile(t, filepath.Join(r.Target, "usr/bin/nvidia-smi"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -233,6 +236,7 @@ func TestUnmountBusy(t *testing.T) {
 		t.Errorf("after %v: %v", took, err)
 	}
 	assert.Same(t, []string{r.Target}, lazy)
+	contains(t, log.String(), "(sleep)")
 	if left := points(t, r); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}

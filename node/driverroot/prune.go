@@ -15,7 +15,7 @@ import (
 )
 
 // Prune removes old staged roots, except our own and the newest keep others. It keeps roots that are mounted
-// anywhere and the root that Target links to, and always removes damaged roots that are not mounted.
+// anywhere, and always removes damaged roots that are not mounted.
 func (r Root) Prune(keep int) error {
 	if r.Storage == "" {
 		return nil
@@ -71,9 +71,6 @@ func stagedAt(dir string) time.Time {
 func (r Root) removeUnused(dir string) error {
 	used, err := mounttable.Shows(dir)
 	if err != nil || used {
-		return err
-	}
-	if linked, err := r.Linked(); err != nil || linked != "" && isSameFile(linked, dir) {
 		return err
 	}
 	// The folder is renamed first: an interrupted removal must not leave a root that looks complete.

@@ -55,7 +55,7 @@ func layered(t *testing.T, dir string) (r Root, base, upper string) {
 	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", at("driver"), at("base"), at("upper"), at("work"))
 	require.NoError(t, unix.Mount("overlay", at("merged"), "overlay", 0, options))
 	t.Cleanup(func() { _ = unix.Unmount(at("merged"), unix.MNT_DETACH) })
-	r = Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, HostDev: true, init: "/proc/self",
+	r = Root{Image: at("merged"), Storage: at("storage"), ID: testID, Version: testVersion, init: "/proc/self",
 		Target: filepath.Join(sharedRun(t), "driver"), Log: logtest.New(t)}
 	return r, at("base"), at("upper")
 }

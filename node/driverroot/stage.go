@@ -20,8 +20,8 @@ import (
 // Stage makes the root ready for mounting. With Storage it copies the image to
 // Storage/roots/<version>-<identity>, under a temporary name until the copy is complete; files that the
 // storage can share with the image's layers take neither time nor space. It reuses an existing root after a
-// check of its libraries, and removes incomplete roots of killed predecessors. After any failure, also a full
-// disk (errors.Is unix.ENOSPC), nothing is left. It mounts nothing, so it may run while another driver
+// check of its libraries, and removes incomplete roots of killed predecessors. When the storage is full, it
+// removes every root that nobody mounts and tries once more. After any failure, nothing is left. It mounts nothing, so it may run while another driver
 // serves. Settle has to be called at some time after it. Without Storage it does nothing.
 func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if !versionFormat().MatchString(r.Version) {
@@ -49,7 +49,15 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 	}
 	started := time.Now()
 	sum, err := r.stage(ctx, roots, s.Dir)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if isFull(err) {
+		r.Log.Warn("the storage is full: driver roots that nobody mounts are removed", "path", roots, "error", err)
+		if perr := r.Prune(0); perr != nil {
+			err = errors.Join(err, perr)
+		} else {
+			sum, err = r.stage(ctx, roots, s.Dir)
+		}
+	}
+	if isFull(err) {
 		return Staged{}, fmt.Errorf("stage the driver root in %s: %w: make room (a driver needs up to 2 GB) or do not mount a folder there, then the image itself is served", roots, err)
 	}
 	if err != nil {
@@ -58,6 +66,8 @@ func (r Root) Stage(ctx context.Context) (Staged, error) {
 	r.Log.Info("driver root staged", "path", s.Dir, "files", sum.Files, "bytes", sum.Bytes, "shared", sum.Shared, "duration", time.Since(started).Round(10*time.Millisecond))
 	return s, nil
 }
+
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // readOnly adds to an error what to do about storage that cannot be written.
 func readOnly(storage string, err error) error {

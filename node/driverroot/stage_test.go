@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -160,6 +159,54 @@ func TestStageWithoutSpaceLeavesNothing(t *testing.T) {
 	}
 }
 
+// On a full disk a damaged root is staged again in the place of roots that nobody mounts; preflight knows how much that gives.
+func TestStageMakesRoom(t *testing.T) {
+	gate.Root(t, "it mounts")
+	r := testRoot(t)
+	testfile.Write(t, r.Image+"/usr/lib/big", strings.Repeat("x", 3<<20))
+	require.NoError(t, os.MkdirAll(r.Storage, 0o755))
+	require.NoError(t, unix.Mount("small", r.Storage, "tmpfs", 0, "size=10m"))
+	t.Cleanup(func() { _ = unix.Unmount(r.Storage, unix.MNT_DETACH) })
+	need, spare := r.Room()
+	if need < 3<<20 || need > 4<<20 || spare != 0 {
+		t.Errorf("an empty disk: %d, %d", need, spare)
+	}
+	served := r
+	served.ID = "f" + testID[1:]
+	mounted(t, served)
+	s := require.Value(r.Stage(t.Context()))(t)
+	if need, spare := r.Room(); need != 0 || spare != 0 {
+		t.Errorf("staged: %d, %d", need, spare)
+	}
+	testfile.Write(t, s.Dir+"/usr/bin/nvidia-smi", "damaged")
+	assert.ErrorIsf(t, os.WriteFile(r.Storage+"/filling", make([]byte, 10<<20), 0o600), unix.ENOSPC, "fill the disk")
+	if need, spare := r.Room(); need < 3<<20 || spare < 3<<20 || spare > 4<<20 {
+		t.Errorf("full: %d, %d", need, spare)
+	}
+	again := require.Value(r.Stage(t.Context()))(t)
+	assert.Equalf(t, false, again.Reused, "the damaged root is used")
+	assert.Equalf(t, 2, len(testfile.List(t, filepath.Join(r.Storage, rootsDir))), "the root that is mounted, and ours")
+	require.Value(r.Unmount(t.Context()))(t)
+}
+
+// What is no folder at the target is left alone, and nothing that it leads to is taken for ours.
+func TestForeignTarget(t *testing.T) {
+	gate.Root(t, "it mounts")
+	for kind, put := range map[string]func(path string) error{
+		"a file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a link to /": func(path string) error { return os.Symlink("/", path) },
+	} {
+		r := testRoot(t)
+		require.NoError(t, put(r.Target))
+		before := require.Value(mounttable.Read(func(string) bool { return true }))(t)
+		assert.Equalf(t, 0, len(require.Value(r.Mounts())(t)), "%s: mounts", kind)
+		require.Value(r.Unmount(t.Context()))(t)
+		s := require.Value(r.Stage(t.Context()))(t)
+		assert.ErrorIsf(t, s.Mount(t.Context()), ErrNotOurs, "%s", kind)
+		assert.Samef(t, before, require.Value(mounttable.Read(func(string) bool { return true }))(t), "%s", kind)
+	}
+}
+
 func TestStageStops(t *testing.T) {
 	gate.Root(t, "it mounts")
 	r := testRoot(t)
@@ -282,13 +329,6 @@ func TestNothingRemovesDeviceFiles(t *testing.T) {
 		{"mount", func() error { mounted(t, r); return nil }},
 		{"adopt", func() error { return r.Refresh(t.Context()) }},
 		{"prune while it is mounted", func() error { next := r; next.ID = "ffff" + testID[4:]; return next.Prune(0) }},
-		{"a link in its place", func() error {
-			s := require.Value(r.Stage(t.Context()))(t)
-			if err := s.Link(t.Context()); !errors.As(err, new(*MountedError)) {
-				return fmt.Errorf("linked: %w", err)
-			}
-			return nil
-		}},
 		{"unmount", func() error { _, err := r.Unmount(t.Context()); return err }},
 		{"prune", func() error { next := r; next.ID = "ffff" + testID[4:]; return next.Prune(0) }},
 	}

@@ -22,6 +22,9 @@ const (
 // detaches it: new lookups of the path do not find it any more, while processes inside keep it. lazy lists
 // the mount points of detached mounts. The empty folder stays for consumers that mounted it.
 func (r Root) Unmount(ctx context.Context) (lazy []string, err error) {
+	if r.foreign() != nil {
+		return nil, nil
+	}
 	return r.unmountBelow(ctx, r.Target)
 }
 
@@ -58,7 +61,7 @@ func (r Root) unmountOne(ctx context.Context, m mounttable.Mount) (detached bool
 			return false, err
 		}
 		if time.Now().After(deadline) {
-			r.Log.Warn("mount still in use, detaching it", "path", m.Point, "duration", busyFor)
+			r.Log.Warn("a mount is still in use: it is detached, and who uses it keeps it", "path", m.Point, "duration", busyFor, "users", m.Users("/proc"))
 			return true, unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
 		select {

@@ -31,7 +31,6 @@ type Kernel struct {
 // Host says how the node runs this program.
 type Host struct {
 	Managed bool   // this container is to manage the switches
-	Linked  bool   // it is not privileged
 	Driver  string // version
 	Err     error  // why the machine is not known
 }
@@ -47,9 +46,6 @@ func (f Facts) Check(h Host, k Kernel) Finding {
 		return m.unmanaged()
 	case !h.Managed:
 		return Finding{Fine, m.String() + "; this container does not manage them (--fabric)", ""}
-	case h.Linked:
-		return Finding{Fatal, "this node has " + m.String() + ", and a container that is not privileged cannot run the fabric manager",
-			"Use the privileged variant on this node, or run a fabric manager of the driver's version on the node itself and set --fabric=external (DRIVER_FABRIC)."}
 	}
 	var texts, fixes []string
 	level := Fine

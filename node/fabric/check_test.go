@@ -25,7 +25,6 @@ func TestCheck(t *testing.T) {
 		"a fault":  {files: nvswitch("0000:05:00.0"), level: Fatal, want: "every CUDA program would fail with error 802"},
 		"a doubt":  {files: join(switches, map[string]string{"root/" + fmProgram: "570"}), level: Doubtful, want: "does not hold the version"},
 		"external": {files: switches, edit: func(_ *Facts, h *Host) { h.Managed = false }, want: "does not manage them (--fabric)"},
-		"linked":   {files: switches, edit: func(_ *Facts, h *Host) { h.Linked = true }, level: Fatal, want: "not privileged"},
 		"no bridge": {edit: func(f *Facts, _ *Host) { f.Machine.Baseboard = []string{"0000:17:00.0"} }, level: Doubtful,
 			want: "the GPUs 0000:17:00.0 need NVLink switches, and no ConnectX function"},
 		"unreadable": {edit: func(f *Facts, _ *Host) {

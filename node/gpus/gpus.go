@@ -134,11 +134,10 @@ func (k *gpu) now() status.GPUState {
 }
 
 // Answered notes an answer of the driver. A GPU that answers has not fallen off the bus, or has come back.
-// procfs is no answer: the driver lists a lost GPU there.
 func (w *Watch) Answered(a probe.Answer) {
 	w.answer = a
 	for _, k := range w.known {
-		if _, works := w.answers(k.Address); works && a.Source != probe.SourceProcfs {
+		if _, works := w.answers(k.Address); works {
 			k.lost = ""
 		}
 	}

@@ -186,9 +186,6 @@ func TestLost(t *testing.T) {
 			assert.Equal(t, broken(c.how), n.state())
 			assert.Equal(t, 1, len(n.Lost()))
 			assert.Equal(t, c.absent, n.Absent())
-			a := answer(one, two)
-			a.Source = probe.SourceProcfs // where the driver lists it all the same
-			n.Answered(a)
 			assert.Equal(t, "", n.changes())
 			assert.Equal(t, back, c.rise(n))
 			n.Answered(answer(one, two))

@@ -89,11 +89,8 @@ func (b Bake) lock() (unlock func(), err error) {
 }
 
 func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Description, log *slog.Logger) error {
-	roots, err := newStagedRoot(b.Config, info, b.Kernels[0], true, log)
-	if err != nil {
-		return err
-	}
-	roots.root.Image, roots.root.NoMounts = b.image, b.Config.RootKind == config.RootLink
+	roots := newRoots(b.Config, info, b.Kernels[0], true, log)
+	roots.root.Image, roots.root.NoMounts = b.image, !mayMount()
 	if b.modules == nil {
 		b.modules = func(ctx context.Context, release string) (*kbuild.Set, string, error) {
 			return b.compile(ctx, info, release, log)
@@ -129,7 +126,6 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 // compile returns the modules for a kernel: those of the image, those that the folder has, or new ones.
 func (b Bake) compile(ctx context.Context, info driverinfo.Description, release string, log *slog.Logger) (*kbuild.Set, string, error) {
 	cfg := b.Config
-	cfg.RootKind = config.RootMount // a link would be checked on this machine
 	m, err := machine(cfg, info, release, log)
 	if err != nil {
 		return nil, "", err
@@ -139,6 +135,13 @@ func (b Bake) compile(ctx context.Context, info driverinfo.Description, release 
 	}
 	store := status.NewStore(status.Snapshot{}, status.Folder(cfg.Run), log)
 	return node.New(cfg, m, node.Options{Log: log, Status: store}).Compile(ctx, release)
+}
+
+// mayMount says whether this process has CAP_SYS_ADMIN. The build of an image (RUN) has not.
+func mayMount() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // syncAll waits until everything in the file system of a folder is on the disk.

@@ -42,6 +42,7 @@ type hardware struct {
 	prober  probe.Prober
 
 	supported func() (preflight.Supported, error) // returns the image's list, read once
+	staging   func() (need, spare uint64)         // of the driver root, see driverroot.Root.Room
 
 	mu   sync.Mutex
 	mark *kmsg.Mark // position in the kernel's log at which this instance began to look
@@ -92,9 +93,10 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 		RunDir: h.cfg.Run, Info: h.info, Release: q.Release, Previous: q.Previous, GPUs: q.GPUs, Flavour: q.Flavour,
 		RDMA: q.RDMA, UnloadNouveau: h.cfg.UnloadNouveau, HaveModules: q.Set != nil || q.Adopted, Source: q.Source, Stays: q.Adopted,
 		Damaged: q.Damaged, SignWith: q.SignWith, CanCompile: h.canCompile(q.Flavour), Serves: h.serves(q.Release),
-		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir, Linked: h.cfg.RootKind == config.RootLink,
+		FetchHeaders: h.cfg.Fetch, StateDir: h.cfg.StateDir,
 	}
 	in.Supported, in.SupportedErr = h.supported()
+	in.Staging = h.staging
 	in.Fabric = h.fabric(q)
 	in.VGPU = func() vgpu.Finding {
 		return vgpu.Facts{Drivers: h.cfg.Drivers}.Check(h.info.VGPU)
@@ -106,10 +108,12 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 	}
 	if q.Set != nil {
 		in.Certificate, in.SignHash, in.Resign = q.Set.SigningCertificate(), q.Set.SigHash, q.SignWith != nil
-		for _, name := range q.Modules {
-			if f, ok := q.Set.File(name); ok {
-				in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
-			}
+	}
+	for _, name := range q.Modules {
+		if q.Set == nil {
+			in.Load = append(in.Load, preflight.Loading{Name: name})
+		} else if f, ok := q.Set.File(name); ok {
+			in.Load = append(in.Load, preflight.Loading{Name: name, Path: f.Path})
 		}
 	}
 	in.Toolkit, in.ToolkitMissing = h.cfg.Toolkit, h.cfg.ToolkitMissing
@@ -121,7 +125,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 
 // fabric compares the image with what the machine's NVLink switches need.
 func (h *hardware) fabric(q node.Question) func(fabric.Kernel) fabric.Finding {
-	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Linked: h.cfg.RootKind == config.RootLink, Driver: h.info.Driver}
+	facts, host := fabricFacts(h.cfg), fabric.Host{Managed: h.cfg.Fabric == fabric.Auto, Driver: h.info.Driver}
 	return func(k fabric.Kernel) fabric.Finding {
 		facts.Machine, host.Err = fabric.Detect("/sys", q.GPUs)
 		return facts.Check(host, k)
@@ -169,7 +173,16 @@ var realNodes = devices.Nodes{Dev: "/dev", Proc: "/proc", Sys: "/sys"}
 func (h *hardware) CreateNodes(ctx context.Context, record func([]devices.Node)) error {
 	return realNodes.Create(ctx, record)
 }
-func (h *hardware) RemoveNodes(created []devices.Node) error { return realNodes.Remove(created) }
+
+// RemoveNodes also removes NVIDIA's device files that no record names: no driver is loaded. It leaves them to an administrator who manages
+// them (NVreg_ModifyDeviceFiles=0).
+func (h *hardware) RemoveNodes(created []devices.Node) error {
+	options, err := h.Options()
+	if err == nil && !slices.Contains(options.For("nvidia"), "NVreg_ModifyDeviceFiles=0") {
+		created = devices.Union(created, realNodes.Orphans())
+	}
+	return realNodes.Remove(created)
+}
 
 // Ask starts a child that asks the driver. The mark in the kernel's log is set first: when a GPU does not
 // come up, the lines after the mark are the reason.
@@ -182,9 +195,6 @@ func (h *hardware) Ask(ctx context.Context) (probe.Answer, error) {
 		}
 		h.mark = mark
 		h.mu.Unlock()
-	}
-	if h.cfg.RootKind == config.RootLink && !mayOpen("/dev/nvidiactl") {
-		return answerFromProcfs()
 	}
 	return h.prober.Ask(ctx, probe.Options{})
 }

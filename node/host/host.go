@@ -72,17 +72,14 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	if err != nil {
 		return node.Machine{}, err
 	}
-	roots, err := newRoots(cfg, info, release, onHost, log)
-	if err != nil {
-		return node.Machine{}, err
-	}
+	roots := newRoots(cfg, info, release, onHost, log)
 	supply := &supply{cfg: cfg, info: info, log: log, signer: signer}
 	supported := sync.OnceValues(func() (preflight.Supported, error) { return preflight.ReadSupported(supportedGPUs) })
 	kernel := &modules{release: release}
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: roots, Supplier: supply,
 		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, kernelHook: hook, gpuWatch: newGPUWatch()},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: roots.Room, kernelHook: hook, gpuWatch: newGPUWatch()},
 	}, nil
 }
 

@@ -3,16 +3,13 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
-	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/driverroot"
 	"github.com/driver-container/driver-container/node/mounttable"
 	"github.com/driver-container/driver-container/node/status"
@@ -20,47 +17,27 @@ import (
 
 const keepRoots = 3 // number of staged roots to keep: this driver, the one before, and one more
 
-// stagedRoot is the common part of the two kinds of driver root, mountedRoot and linkedRoot.
-type stagedRoot struct {
+// roots is the driver root of this machine.
+type roots struct {
 	root    driverroot.Root
 	staged  driverroot.Staged
 	release string
 	log     *slog.Logger
 }
 
-// newRoots returns the kind of driver root that is configured.
-func newRoots(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (node.Roots, error) {
-	s, err := newStagedRoot(cfg, info, release, onHost, log)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.RootKind != config.RootLink {
-		return &mountedRoot{s}, nil
-	}
-	if err := s.linkable(rootOfInit); err != nil {
-		return nil, fmt.Errorf("%w: --driver-root=link (DRIVER_ROOT_KIND): %w", config.ErrConfig, err)
-	}
-	s.root.NoMounts = true
-	return &linkedRoot{s}, nil
-}
-
-// newStagedRoot returns a root that stages on the host's storage if StateDir is on it.
-func newStagedRoot(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) (*stagedRoot, error) {
-	hostDev, err := devices.HostDev("/proc")
-	if err != nil {
-		return nil, err
-	}
+// newRoots returns a root that stages on the host's storage if StateDir is on it.
+func newRoots(cfg config.Config, info driverinfo.Description, release string, onHost bool, log *slog.Logger) *roots {
 	storage := ""
 	if onHost {
 		storage = cfg.StateDir
 	}
-	return &stagedRoot{log: log, release: release, root: driverroot.Root{
-		Target: status.RootPath(cfg.Run), Image: "/", Storage: storage, ID: info.ID, Version: info.Driver, HostDev: hostDev, Log: log,
-	}}, nil
+	return &roots{log: log, release: release, root: driverroot.Root{
+		Target: status.RootPath(cfg.Run), Image: "/", Storage: storage, ID: info.ID, Version: info.Driver, Log: log,
+	}}
 }
 
 // Stage copies the image's root if the host has storage for it.
-func (s *stagedRoot) Stage(ctx context.Context) (string, error) {
+func (s *roots) Stage(ctx context.Context) (string, error) {
 	staged, err := s.root.Stage(ctx)
 	if err != nil {
 		return "", err
@@ -76,8 +53,11 @@ func (s *stagedRoot) Stage(ctx context.Context) (string, error) {
 	return staged.Dir, nil
 }
 
+// Room says what Stage would take, see driverroot.Root.Room.
+func (s *roots) Room() (need, spare uint64) { return s.root.Room() }
+
 // AddModules makes modprobe inside of the root find the modules.
-func (s *stagedRoot) AddModules(ctx context.Context, files []kbuild.File) error {
+func (s *roots) AddModules(ctx context.Context, files []kbuild.File) error {
 	list := make([]driverroot.Module, 0, len(files))
 	for _, f := range files {
 		list = append(list, driverroot.Module{Path: f.Path, SHA256: f.SHA256})
@@ -85,16 +65,8 @@ func (s *stagedRoot) AddModules(ctx context.Context, files []kbuild.File) error 
 	return s.staged.AddModules(ctx, s.release, list)
 }
 
-// old returns the staged root of another driver.
-func (s *stagedRoot) old(dir string) (driverroot.Staged, error) {
-	if dir == "" || s.root.Storage == "" || filepath.Dir(dir) != filepath.Dir(s.staged.Dir) {
-		return driverroot.Staged{}, errors.New("its root went away with its container, or was not staged here")
-	}
-	return driverroot.Staged{Root: s.root, Dir: dir}, nil
-}
-
-// Mounted returns the number of layers at the target itself; a link to a staged root counts as one.
-func (s *stagedRoot) Mounted() (int, error) {
+// Mounted returns the number of layers at the target itself.
+func (s *roots) Mounted() (int, error) {
 	mounts, err := s.root.Mounts()
 	if err != nil {
 		return 0, err
@@ -103,23 +75,65 @@ func (s *stagedRoot) Mounted() (int, error) {
 	if err != nil {
 		target = s.root.Target
 	}
-	layers := len(slices.DeleteFunc(mounts, func(mt mounttable.Mount) bool { return mt.Point != target }))
-	if linked, err := s.root.Linked(); err != nil {
-		return 0, err
-	} else if linked != "" {
-		layers++
+	return len(slices.DeleteFunc(mounts, func(mt mounttable.Mount) bool { return mt.Point != target })), nil
+}
+
+// Mount serves the root.
+func (s *roots) Mount(ctx context.Context) error { return s.mount(ctx, s.staged) }
+
+func (s *roots) mount(ctx context.Context, staged driverroot.Staged) error {
+	if err := staged.Root.RunDirs(); err != nil { // before the daemons start, which would create and remove these folders
+		return err
 	}
-	return layers, nil
+	return s.shared(staged.Mount(ctx))
+}
+
+// shared logs the warning that no other container sees the root, and returns every other error.
+func (s *roots) shared(err error) error {
+	if private, ok := errors.AsType[*driverroot.NotSharedError](err); ok {
+		s.log.Warn("nobody else sees the driver root", "error", private)
+		return nil
+	}
+	return err
+}
+
+// MountOld serves the staged root of another driver.
+func (s *roots) MountOld(ctx context.Context, dir string) error {
+	if dir == "" || s.root.Storage == "" || filepath.Dir(dir) != filepath.Dir(s.staged.Dir) {
+		return errors.New("its root went away with its container, or was not staged here")
+	}
+	return s.mount(ctx, driverroot.Staged{Root: s.root, Dir: dir})
+}
+
+// Unmount removes every layer, also those of others.
+func (s *roots) Unmount(ctx context.Context) error {
+	_, err := s.root.Unmount(ctx)
+	return err
+}
+
+// Adopt keeps the root that a predecessor mounted, if it is of our driver.
+func (s *roots) Adopt(ctx context.Context) (bool, string) {
+	ok, note := s.root.Adoptable()
+	if !ok {
+		return false, note
+	}
+	if note != "" {
+		s.log.Info("the driver root stays", "reason", note)
+	}
+	if err := s.shared(s.root.Refresh(ctx)); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
 }
 
 // Firmware makes the kernel search for firmware in the root.
-func (s *stagedRoot) Firmware() (func() error, error) {
+func (s *roots) Firmware() (func() error, error) {
 	return driverroot.SetFirmwarePath("/sys", s.root.Target)
 }
 
 // Prune waits until the root is written to the disk, and removes old roots. Each takes seconds, so Prune is
 // called after the driver serves.
-func (s *stagedRoot) Prune(ctx context.Context) error {
+func (s *roots) Prune(ctx context.Context) error {
 	if s.root.Storage == "" {
 		return nil
 	}

@@ -165,7 +165,11 @@ var cases = []struct {
 		i.Previous = "470.256.02"
 	}, Warning, "will be replaced", "Stop what uses"},
 	{"gdrdrv", Modules, nil, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}, kmod.Module{Name: "gdrdrv"}, kmod.Module{Name: "nvidia_fs"}), Warning, "gdrdrv, nvidia_fs", "Stop what loaded"},
-	{"modules_disabled", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, nil, Blocked, "switched off", "Reboot"},
+	{"modules_disabled", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, nil, Blocked, "kernel.modules_disabled=1", "reboot"},
+	{"blacklisted", Modules, map[string]string{"proc/cmdline": "quiet module-blacklist=nouveau module_blacklist=\"x,nvidia_uvm\"\n"}, uvm, Blocked, "module_blacklist=nvidia_uvm", "command line"},
+	{"blacklisted before", Modules, map[string]string{"proc/cmdline": "module_blacklist=nvidia module_blacklist=x\n"}, uvm, OK, "no other driver", ""},
+	{"start blacklisted", Modules, map[string]string{"proc/cmdline": "initcall_blacklist=a,nvidia_init_module initcall_blacklist=b\n"}, nil, Blocked, "initcall_blacklist=nvidia_init_module", "command line"},
+	{"blacklisted for modprobe only", Modules, map[string]string{"proc/cmdline": "modprobe.blacklist=nvidia module_blacklist=nvidia-uvm\n"}, uvm, OK, "no other driver", ""},
 	{"modules_disabled, loaded", Modules, map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, loaded(kmod.Module{Name: "nvidia", Version: "535.261.03", State: "live"}), OK, "is loaded", ""},
 
 	{"nvidia-smi", HostDriver, map[string]string{"host/etc/alternatives/nvidia-smi": "-> /usr/lib/nvidia/nvidia-smi", "host/usr/lib/nvidia/nvidia-smi": "x", "host/usr/bin/nvidia-smi": "-> /etc/alternatives/nvidia-smi"}, nil, Warning, "/usr/bin/nvidia-smi", "pre-installed"},
@@ -309,6 +313,9 @@ func bound(driver string, refs int, unload bool) func(*Input) {
 func gpus(device uint16) func(*Input) {
 	return func(i *Input) { i.GPUs = []devices.GPU{gpu(device, "")} }
 }
+
+// uvm loads the module nvidia-uvm too.
+func uvm(i *Input) { i.Load = append(i.Load, Loading{Name: "nvidia-uvm"}) }
 
 func loaded(modules ...kmod.Module) func(*Input) {
 	return func(i *Input) { i.Modules = append(i.Modules, modules...) }

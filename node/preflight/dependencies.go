@@ -166,7 +166,7 @@ func (in *Input) hash(name string) presence {
 	if err != nil {
 		helper = "/sbin/modprobe"
 	}
-	if helper = strings.TrimSpace(helper); helper == "" || disabled(in) {
+	if helper = strings.TrimSpace(helper); helper == "" || (kmod.System{Proc: in.Proc}).Forbidden(name+"_generic") != "" {
 		return absent
 	}
 	if file, err := kmod.Within(root, helper); err != nil || !exists(file) {

@@ -34,6 +34,27 @@ func exists(elem ...string) bool {
 	return err == nil
 }
 
+// notFolder says which of some paths in a folder exists and is no folder, "" when none. A link counts as what it leads to; where the
+// driver root belongs, no link may be.
+func notFolder(dir string, names ...string) string {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		target, linkErr := os.Readlink(path)
+		st, err := os.Lstat(path)
+		if linkErr == nil && name != "driver" {
+			st, err = os.Stat(path)
+		}
+		switch {
+		case linkErr != nil && err != nil, err == nil && st.IsDir():
+		case linkErr == nil:
+			return fmt.Sprintf("%s is a link to %q", path, target)
+		default:
+			return path + " is a file"
+		}
+	}
+	return ""
+}
+
 // host returns the folder in which the host's root is visible. Without hostPID process 1 is our own and its
 // root is ours, which says nothing about the host.
 func (in *Input) host() (string, error) {

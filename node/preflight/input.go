@@ -35,9 +35,6 @@ type Input struct {
 	// Host is the host's root: "/proc/1/root". Where it is the same as Root, the host counts as not visible.
 	Host   string
 	RunDir string // "/run/nvidia"
-	// Linked says that the driver root is served by a link to StateDir and not by a mount, so that the container
-	// need not be privileged.
-	Linked bool
 
 	Info    driverinfo.Description // of the image
 	Release string                 // of the running kernel: "6.1.0-38-amd64"
@@ -62,7 +59,7 @@ type Input struct {
 	Source      string            // where they are: "image", "cache"
 	Stays       bool              // the loaded driver is the wanted one: nothing is loaded
 	Damaged     string            // what was found damaged during the search for modules
-	Load        []Loading         // the modules to load, in order
+	Load        []Loading         // the modules to load, in order; without Path where they have to be compiled
 	Certificate *x509.Certificate // of the key that signed them; nil: none, or unknown
 	SignWith    *x509.Certificate // of the key that will sign compiled modules, or all with Resign; nil: they stay unsigned
 	Resign      bool              // the modules will be signed with that key before they are loaded
@@ -81,6 +78,8 @@ type Input struct {
 
 	NeedMemory, NeedDisk uint64 // bytes; 0: the default for a compile
 	StateDir             string // folder of cache, logs and staged roots: "/var/lib/nvidia-driver"
+	// Staging returns how many bytes the driver root will take there, and how many it can free for that; nil: none.
+	Staging func() (need, spare uint64)
 
 	Now     func() time.Time                     // nil: the clock
 	Free    func(dir string) (uint64, error)     // free bytes of a file system; nil: statfs

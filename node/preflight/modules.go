@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -38,9 +39,9 @@ func checkModules(in *Input) result {
 		list := strings.Join(bad, ", ")
 		return block(fmt.Sprintf("Blacklist %s on the host (/etc/modprobe.d), make the initramfs anew and reboot.", list),
 			"modules that claim NVIDIA's GPUs are loaded: %s", list)
-	case !loaded && disabled(in):
-		return block("Reboot the node, and remove kernel.modules_disabled=1 from its sysctl settings.",
-			"loading of modules is switched off until the next boot (kernel.modules_disabled)")
+	case (!loaded || stale) && in.forbidden() != "":
+		return block("Take it out of the kernel's command line or the sysctl settings of the node, and reboot.",
+			"a setting of this node forbids the driver's modules until the next boot: %s", in.forbidden())
 	case stale && driver.Version != in.Previous && in.hostHasDriver():
 		return block("Remove the driver's packages from the host, or keep the driver container off this node: label it nvidia.com/gpu.deploy.driver=pre-installed.",
 			"driver %s is loaded, and the host has a driver of its own", driver.Version)
@@ -57,7 +58,13 @@ func checkModules(in *Input) result {
 	}
 }
 
-func disabled(in *Input) bool { return value(in.Proc, "sys/kernel/modules_disabled") == "1" }
+// forbidden returns the setting with which the kernel refuses one of the modules that would be loaded, "" for none.
+func (in *Input) forbidden() (setting string) {
+	for _, m := range append([]Loading{{Name: "nvidia"}}, in.Load...) {
+		setting = cmp.Or(setting, kmod.System{Proc: in.Proc}.Forbidden(m.Name))
+	}
+	return setting
+}
 
 // smiDirs returns the folders in which the validator and the driver manager of the GPU Operator look for a
 // driver of the host.

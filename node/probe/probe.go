@@ -18,9 +18,8 @@ import (
 
 // Sources of an Answer.
 const (
-	SourceProbe  = "driver-probe"
-	SourceSMI    = "nvidia-smi"
-	SourceProcfs = "/proc/driver/nvidia" // no program was asked: the driver shows this in procfs
+	SourceProbe = "driver-probe"
+	SourceSMI   = "nvidia-smi"
 )
 
 // Answer is what the driver answered. Err says in plain words why the answer is incomplete.

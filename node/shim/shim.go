@@ -37,6 +37,8 @@ type Options struct {
 	Proc  string        // where proc is mounted, default /proc
 	Grace time.Duration // time between SIGTERM and SIGKILL for the worker's remaining processes, default 2 s
 	Log   *slog.Logger  // may be nil
+	// Signals has the signals that came before Run; nil: none.
+	Signals chan os.Signal
 }
 
 // killTimeout is how long processes may take to disappear after SIGKILL. A process that hangs in the kernel
@@ -56,6 +58,9 @@ func (o Options) withDefaults() Options {
 	if o.Grace <= 0 {
 		o.Grace = 2 * time.Second
 	}
+	if o.Signals == nil {
+		o.Signals = make(chan os.Signal, 128)
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -63,7 +68,7 @@ func (o Options) withDefaults() Options {
 }
 
 // IsWorker says whether Run started this process. It removes the marker, so that the worker's children do not
-// inherit it. Call it once, as the first statement of main.
+// inherit it. Call it once, before main reads the environment.
 func IsWorker() bool {
 	value, found := os.LookupEnv(Marker)
 	if !found {
@@ -82,7 +87,8 @@ func IsWorker() bool {
 }
 
 // Run starts the worker with argv (argv[0] included) and returns the exit code for this process: the worker's
-// own, 128 plus the signal's number when a signal ended the worker, 1 when the worker could not be started.
+// own, 128 plus the signal's number when a signal ended the worker, 1 when the worker could not be started. It is 0 when a signal to
+// stop ended the worker before that handled signals: nothing had begun.
 // Call Run from the goroutine of main: the kernel sends the worker SIGTERM when the thread that started it
 // ends, and the main thread lasts as long as the process.
 func Run(argv []string, o Options) (exitCode int) {
@@ -90,7 +96,7 @@ func Run(argv []string, o Options) (exitCode int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	runtime.GOMAXPROCS(1) // the shim only waits
-	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 128)
+	children, signals := make(chan os.Signal, 1), o.Signals
 	signal.Notify(children, unix.SIGCHLD)
 	signal.Notify(signals, forwarded()...)
 	defer signal.Stop(children)
@@ -110,10 +116,13 @@ func Run(argv []string, o Options) (exitCode int) {
 		return 1
 	}
 	FreeMemory()
-	status := forward(worker, children, signals)
+	status, early := forward(worker, children, signals)
 	r := remains{proc: o.Proc, children: children, signals: signals}
 	if left := r.end(o.Grace); len(left) > 0 {
 		o.Log.Warn("processes that do not end after SIGKILL are left behind", "pids", left)
+	}
+	if early {
+		return 0
 	}
 	return code(status)
 }
@@ -147,17 +156,20 @@ func start(argv []string, o Options) (int, error) {
 	return pid, err
 }
 
-// forward passes signals on until the worker ends.
-func forward(worker int, children, signals <-chan os.Signal) unix.WaitStatus {
+// forward passes signals on until the worker ends. early says that one of them to stop ended it, which a worker that handles signals
+// survives.
+func forward(worker int, children, signals <-chan os.Signal) (status unix.WaitStatus, early bool) {
+	stops := map[syscall.Signal]bool{}
 	for {
 		select {
 		case s := <-signals:
 			if n, ok := s.(syscall.Signal); ok {
+				stops[n] = n == unix.SIGTERM || n == unix.SIGINT || n == unix.SIGHUP || n == unix.SIGQUIT
 				_ = unix.Kill(worker, n) // the worker is not reaped yet, so the number still belongs to it
 			}
 		case <-children:
 			if status, ended := reap(worker); ended {
-				return status
+				return status, status.Signaled() && stops[status.Signal()]
 			}
 		}
 	}

@@ -44,6 +44,20 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// A signal to stop that comes before the worker handles signals ends the container with 0, as one that comes later.
+func TestEarlySignal(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[syscall.Signal]int{unix.SIGTERM: 0, unix.SIGINT: 0} {
+		cmd := shim(t, "deaf")
+		out := require.Value(cmd.StdoutPipe())(t)
+		require.NoError(t, cmd.Start())
+		_, _ = out.Read(make([]byte, 1))
+		require.NoError(t, cmd.Process.Signal(s))
+		_ = cmd.Wait()
+		assert.Equalf(t, want, cmd.ProcessState.ExitCode(), "%v", s)
+	}
+}
+
 func TestWorkerCannotStart(t *testing.T) {
 	t.Parallel()
 	cmd := shim(t, "exit", "0")

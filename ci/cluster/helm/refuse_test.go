@@ -1,11 +1,18 @@
 package helm
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/cluster/control"
+	"github.com/driver-container/driver-container/ci/require"
 )
 
 // refused are values that helm must refuse, set in addition to those of minimal, with the expected message.
@@ -34,8 +41,6 @@ var refused = map[string]struct {
 
 	// The image.
 	"no repository":                {[]string{"image.repository="}, "image.repository is missing: registry and path"},
-	"repository with a tag":        {[]string{"image.repository=example.com/driver:1"}, "at '/image/repository'"},
-	"repository with a scheme":     {[]string{"image.repository=https://example.com/driver"}, "at '/image/repository'"},
 	"no tag":                       {[]string{"image.tag="}, "the image's tag is <driver>-<os>, and what is missing is the driver's version"},
 	"no system":                    {[]string{"image.tag=535.261.03"}, "the image's tag is 535.261.03-<os>, and what is missing is the system (`os`)"},
 	"two drivers":                  {[]string{"image.tag=535.261.03", "driver=550.163.01", "os=debian12"}, "the tag says driver 535.261.03 and `driver` says 550.163.01"},
@@ -85,20 +90,18 @@ var refused = map[string]struct {
 	"CUDA, driver not known":   {[]string{"requires.cuda=12.2", "image.tag=", "image.digest=sha256:" + strings.Repeat("a", 64)}, "requires.cuda: the driver of the image is not known"},
 
 	// The pod.
-	"surge":                  {[]string{"updateStrategy.rollingUpdate.maxSurge=1"}, "at '/updateStrategy/rollingUpdate/maxSurge'"},
-	"none unavailable":       {[]string{"updateStrategy.rollingUpdate.maxUnavailable=0"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},
-	"too many per cent":      {[]string{"updateStrategy.rollingUpdate.maxUnavailable=101%"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},
-	"update strategy":        {[]string{"updateStrategy.type=Recreate"}, "at '/updateStrategy/type': value must be one of 'RollingUpdate', 'OnDelete'"},
-	"no time to stop":        {[]string{"terminationGracePeriodSeconds=10"}, "at '/terminationGracePeriodSeconds': minimum: got 10, want 30"},
-	"folder that is none":    {[]string{"hostStateDir=var/lib"}, "at '/hostStateDir'"},
-	"label that is none":     {[]string{"nodeSelector.a=b c"}, "at '/nodeSelector/a'"},
-	"tolerations as a text":  {[]string{"tolerations=all"}, "at '/tolerations': got string, want array"},
-	"variable without name":  {[]string{"env[0].value=x"}, "at '/env/0': missing property 'name'"},
-	"volume without name":    {[]string{"extraVolumes[0].emptyDir.medium=Memory"}, "at '/extraVolumes/0': missing property 'name'"},
-	"least privilege":        {[]string{"leastPrivilege.enabled=true"}, "leastPrivilege.enabled is for precompiled images only"},
-	"least privilege, state": {[]string{"image.tag=535.261.03-6.1.0-55-amd64-debian12", "precompiled.enabled=true", "leastPrivilege.enabled=true", "hostStateDir="}, "leastPrivilege.enabled needs hostStateDir"},
-	"parameter with blanks":  {[]string{"moduleParameters.nvidia.NVreg_X=a b"}, "at '/moduleParameters/nvidia/NVreg_X'"},
-	"licence as a text":      {[]string{"acceptLicense=please"}, "at '/acceptLicense': got string, want boolean"},
+	"surge":                 {[]string{"updateStrategy.rollingUpdate.maxSurge=1"}, "at '/updateStrategy/rollingUpdate/maxSurge'"},
+	"none unavailable":      {[]string{"updateStrategy.rollingUpdate.maxUnavailable=0"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},
+	"too many per cent":     {[]string{"updateStrategy.rollingUpdate.maxUnavailable=101%"}, "at '/updateStrategy/rollingUpdate/maxUnavailable'"},
+	"update strategy":       {[]string{"updateStrategy.type=Recreate"}, "at '/updateStrategy/type': value must be one of 'RollingUpdate', 'OnDelete'"},
+	"no time to stop":       {[]string{"terminationGracePeriodSeconds=10"}, "at '/terminationGracePeriodSeconds': minimum: got 10, want 30"},
+	"folder that is none":   {[]string{"hostStateDir=var/lib"}, "at '/hostStateDir'"},
+	"label that is none":    {[]string{"nodeSelector.a=b c"}, "at '/nodeSelector/a'"},
+	"tolerations as a text": {[]string{"tolerations=all"}, "at '/tolerations': got string, want array"},
+	"variable without name": {[]string{"env[0].value=x"}, "at '/env/0': missing property 'name'"},
+	"volume without name":   {[]string{"extraVolumes[0].emptyDir.medium=Memory"}, "at '/extraVolumes/0': missing property 'name'"},
+	"parameter with blanks": {[]string{"moduleParameters.nvidia.NVreg_X=a b"}, "at '/moduleParameters/nvidia/NVreg_X'"},
+	"licence as a text":     {[]string{"acceptLicense=please"}, "at '/acceptLicense': got string, want boolean"},
 
 	// Values that depend on others.
 	"files twice":               {[]string{"repoConfig.configMapName=a", "repoConfig.files.x=y"}, "repoConfig has configMapName and files: use one of them"},
@@ -121,7 +124,43 @@ var refused = map[string]struct {
 	"scraped but not served":    {[]string{"metrics.enabled=false", "podMonitor.enabled=true"}, "need metrics.enabled=true"},
 	"scraped twice":             {[]string{"serviceMonitor.enabled=true", "podMonitor.enabled=true"}, "would scrape every pod twice"},
 	"a taint of Kubernetes":     {[]string{"startupTaints[0]=node.kubernetes.io/not-ready"}, "manages that taint"},
+	"Konvoy's wrapper":          {[]string{"nvidia-driver.image.tag=x"}, "- nvidia-driver: write what is below it at the top"},
+	"the operator's version":    {[]string{"version=535.261.03"}, "- version: use driver"},
+	"repository with a scheme":  {[]string{"image.repository=https://registry.example.com/driver"}, "leave the scheme out"},
+	"repository with a tag":     {[]string{"image.repository=registry.example.com:5000/driver:535"}, "give a tag as image.tag"},
+	"repository with a digest":  {[]string{"image.repository=registry.example.com/driver@sha256:00"}, "give that as image.digest"},
+	"repository in capitals":    {[]string{"image.repository=registry.example.com/Driver"}, "it is no registry and path"},
+	"the operator's repository": {[]string{"image.repository=", "driver.repository=https://x/y", "driver.version=535.261.03", "image.tag=", "os=debian12"}, "driver.repository=https://x/y"},
+	"key of an annotation":      {[]string{"podAnnotations.a b=c"}, `podAnnotations: "a b" is no key`},
+	"key of a label":            {[]string{"podLabels.-a=c"}, `podLabels: "-a" is no key`},
 	"rights without account":    {[]string{"events=true", "serviceAccount.create=false"}, "need a service account"},
+}
+
+// A key of values.yaml without a value renders as its default, or is refused by the schema, which names it. No template may meet a nil
+// pointer.
+func TestEmptyKeys(t *testing.T) {
+	control.Gate(t)
+	var values map[string]any
+	require.NoError(t, yaml.Unmarshal(require.Value(os.ReadFile(filepath.Join(chart, "values.yaml")))(t), &values))
+	var paths []string
+	var walk func(at string, below map[string]any)
+	walk = func(at string, below map[string]any) {
+		for name, value := range below {
+			paths = append(paths, at+name)
+			if m, ok := value.(map[string]any); ok {
+				walk(at+name+".", m)
+			}
+		}
+	}
+	walk("", values)
+	each(t, paths, func(_ context.Context, path string) error {
+		_, err := template(t, minimal(path+"=null")...)
+		name := path[strings.LastIndex(path, ".")+1:]
+		if err != nil && (!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "nil pointer") || strings.Contains(err.Error(), "executing")) {
+			return fmt.Errorf("%s without a value: %w", path, err)
+		}
+		return nil
+	})
 }
 
 func TestRefused(t *testing.T) {

@@ -65,12 +65,7 @@
 {{- end }}
 {{- if $v.metrics.enabled }}
 - {name: DRIVER_METRICS_ADDR, value: {{ printf ":%d" (int $v.metrics.port) | quote }}}
-- {name: DRIVER_GPU_METRICS_EVERY, value: {{ ternary "0s" ($v.metrics.gpuEvery | toString) $v.leastPrivilege.enabled | quote }}}
-{{- end }}
-{{- if $v.leastPrivilege.enabled }}
-- {name: DRIVER_ROOT_KIND, value: link}
-- {name: DRIVER_STATE_DIR, value: {{ include "nvidia-driver.stateMountPath" .root | quote }}}
-- {name: DRIVER_PERSISTENCE, value: "false"}
+- {name: DRIVER_GPU_METRICS_EVERY, value: {{ $v.metrics.gpuEvery | toString | quote }}}
 {{- end }}
 {{- if $v.events }}
 - {name: DRIVER_EVENTS, value: "true"}

@@ -52,12 +52,23 @@
 {{- if and $own $foreign (ne $own $foreign) -}}
   {{- fail (printf "image.repository is %s, driver.repository and driver.image are %s: give one of them" $own $foreign) -}}
 {{- end -}}
-{{- $own | default $foreign -}}
+{{- $repository := $own | default $foreign -}}
+{{- $at := printf "%s=%s" (ternary "image.repository" "driver.repository" (ne $own "")) $repository -}}
+{{- if contains "://" $repository -}}
+  {{- fail (printf "%s: leave the scheme out: registry and path of the images, as in registry.example.com/gpu/driver" $at) -}}
+{{- else if contains "@" $repository -}}
+  {{- fail (printf "%s: it has a digest: give that as image.digest" $at) -}}
+{{- else if regexMatch ":[^/]*$" $repository -}}
+  {{- fail (printf "%s: it has a tag, or no path after the registry: give a tag as image.tag" $at) -}}
+{{- else if and $repository (not (regexMatch "^[A-Za-z0-9._-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$" $repository)) -}}
+  {{- fail (printf "%s: it is no registry and path, as in registry.example.com/gpu/driver: small letters, digits and . _ - in each part of the path" $at) -}}
+{{- end -}}
+{{- $repository -}}
 {{- end }}
 
 {{/* Names of the secrets for the registry, as a JSON list: image.pullSecrets, imagePullSecrets and driver.imagePullSecrets. Input: root. */}}
 {{- define "nvidia-driver.pullSecrets" -}}
-{{- $names := .Values.image.pullSecrets -}}
+{{- $names := .Values.image.pullSecrets | default list -}}
 {{- $more := .Values.imagePullSecrets | default list -}}
 {{- if kindIs "map" .Values.driver -}}{{- $more = concat $more (.Values.driver.imagePullSecrets | default list) -}}{{- end -}}
 {{- range $more -}}

@@ -3,6 +3,10 @@
 {{/* All pools, completed and checked; JSON: {"pools": [...], "warnings": [...]}. */}}
 {{- define "nvidia-driver.pools" -}}
 {{- include "nvidia-driver.foreign" . -}}
+{{- /* Helm takes a key without a value away, with its default. */ -}}
+{{- range $key, $empty := dict "env" list "extraArgs" list "poolOverrides" dict "moduleParameters" dict "nodeSelector" dict "affinity" dict "podLabels" dict "evictGPUPods" false -}}
+  {{- if not (get $.Values $key) -}}{{- $_ := set $.Values $key $empty -}}{{- end -}}
+{{- end -}}
 {{- if not (include "nvidia-driver.repository" .) -}}
   {{- fail "image.repository is missing: registry and path of the driver images that driver-build pushed, without a tag" -}}
 {{- end -}}
@@ -72,9 +76,6 @@
   {{- $_ := set $selector $label $kernel -}}
 {{- end -}}
 {{- $_ := set $pool "nodeSelector" $selector -}}
-{{- if and $v.leastPrivilege.enabled (not $pool.precompiled) -}}
-  {{- fail (printf "%s: leastPrivilege.enabled is for precompiled images only: set precompiled.enabled=true" $at) -}}
-{{- end -}}
 {{- toJson $pool -}}
 {{- end }}
 
@@ -106,6 +107,13 @@
 {{/* Checks that values.schema.json cannot express. */}}
 {{- define "nvidia-driver.checks" -}}
 {{- $v := .Values -}}
+{{- range $at, $keys := dict "podAnnotations" $v.podAnnotations "podLabels" $v.podLabels "nodeSelector" $v.nodeSelector "serviceAccount.annotations" $v.serviceAccount.annotations -}}
+  {{- range $key, $_ := $keys -}}
+    {{- if not (regexMatch "^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" $key) -}}
+      {{- fail (printf "%s: %q is no key: at most 63 letters, digits and . _ -, after a domain and / if you like (example.com/team)" $at $key) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
 {{- if and $v.evictGPUPods (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
   {{- fail (printf "evictGPUPods needs Kubernetes 1.29 (init containers that keep running); this is %s. Set evictGPUPods=false and drain the nodes, or let the GPU Operator do it with safeLoad=true" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}

@@ -3,17 +3,12 @@
 {{/* What the checks before a start look at: the node, and the key that signs modules. Input of the latter: root. */}}
 {{- define "nvidia-driver.nodeMounts" -}}
 {{- $v := .root.Values -}}
-- {name: run-nvidia, mountPath: /run/nvidia, mountPropagation: {{ include "nvidia-driver.runPropagation" .root }}}
+- {name: run-nvidia, mountPath: /run/nvidia, mountPropagation: Bidirectional}
 - {name: dev, mountPath: /dev}
 - {name: lib-modules, mountPath: /lib/modules, readOnly: true}
 - {name: host-usr, mountPath: /host/usr, readOnly: true}
-{{- $state := include "nvidia-driver.stateMountPath" .root }}
 {{- if $v.hostStateDir }}
-- {name: state, mountPath: {{ $state }}}
-{{- end }}
-{{- if $v.leastPrivilege.enabled }}
-- {name: firmware-path, mountPath: /sys/module/firmware_class/parameters}
-- {name: run, mountPath: /run} # the rest of the container's root is read-only
+- {name: state, mountPath: /var/lib/nvidia-driver}
 {{- end }}
 {{- end }}
 
@@ -97,10 +92,6 @@
 - {name: host-usr, hostPath: {path: /usr}}
 {{- with $v.hostStateDir }}
 - {name: state, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
-{{- end }}
-{{- if $v.leastPrivilege.enabled }}
-- {name: firmware-path, hostPath: {path: /sys/module/firmware_class/parameters, type: Directory}}
-- {name: run, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
 {{- end }}
 {{- end }}
 

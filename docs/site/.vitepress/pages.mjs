@@ -13,7 +13,7 @@ const groups = [
     'docs/gpus', 'docs/lent-gpus', 'docs/nvlink', 'docs/vgpu', 'docs/gpudirect', 'docs/red-node', 'docs/troubleshooting']],
   ['Reference: build', ['docs/driver-build', 'docs/driver-build-commands', 'docs/matrix', 'docs/lock', 'docs/drivers', 'docs/report', 'docs/compat', 'docs/images',
     'docs/sources', 'docs/signing', 'docs/headers']],
-  ['Reference: nodes', ['docs/operations', 'docs/nvidia-driver', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict', 'docs/least-privilege']],
+  ['Reference: nodes', ['docs/operations', 'docs/nvidia-driver', 'docs/kubernetes', 'deploy/chart/README', 'docs/metrics', 'docs/evict']],
   ['Project', ['docs/security', 'docs/benchmarks', 'docs/decisions', 'CONTRIBUTING', 'docs/architecture', 'docs/testing', 'SECURITY', 'CHANGELOG']],
 ]
 
