@@ -112,11 +112,11 @@ func exceeded(t *testing.T) map[string]struct {
 			tree := spool()
 			return repeat(64<<20/4096+1, func(n int) error { return tree.AddLink(fmt.Sprint(n), strings.Repeat("t", 4096)) })
 		}, rootfs.ErrTooLarge},
-		"images/rootfs.maxContent":    {func() error { return spool().AddFile("a", 0o644, 16<<30+1, endless{}) }, rootfs.ErrTooLarge},
-		"images/rootfs.maxDepth":      {func() error { return spool().AddLink(strings.Repeat("d/", 64)+"l", "x") }, rootfs.ErrTooLarge},
-		"images/rootfs.maxName":       {func() error { return spool().AddLink("l", strings.Repeat("t", 4097)) }, rootfs.ErrTooLarge},
-		"images/rootfs.maxLinks":      {func() error { return chain(spool(), 41) }, rootfs.ErrUnsafePath},
-		"images/rootfs.maxCapability": {func() error { return capability(spool(), 65) }, rootfs.ErrTooLarge},
+		"images/rootfs.maxContent": {func() error { return spool().AddFile("a", 0o644, 16<<30+1, endless{}) }, rootfs.ErrTooLarge},
+		"images/rootfs.maxDepth":   {func() error { return spool().AddLink(strings.Repeat("d/", 64)+"l", "x") }, rootfs.ErrTooLarge},
+		"images/rootfs.maxName":    {func() error { return spool().AddLink("l", strings.Repeat("t", 4097)) }, rootfs.ErrTooLarge},
+		"images/rootfs.maxLinks":   {func() error { return chain(spool(), 41) }, rootfs.ErrUnsafePath},
+		"images/rootfs.maxXattrs":  {func() error { return attribute(spool(), 64<<10) }, rootfs.ErrTooLarge},
 		"images/rootfs.maxRead": {func() error {
 			tree := spool()
 			if err := tree.AddFile("a", 0o644, 64<<20+1, endless{}); err != nil {
@@ -174,7 +174,7 @@ func chain(tree *rootfs.Tree, n int) error {
 	return errors.Join(err, tree.AddDir("l0/x", 0o755))
 }
 
-func capability(tree *rootfs.Tree, n int) error {
+func attribute(tree *rootfs.Tree, n int) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: "a", PAXRecords: map[string]string{"SCHILY.xattr.security.capability": strings.Repeat("c", n)}}
 	return tree.Add(h, strings.NewReader(""))
 }

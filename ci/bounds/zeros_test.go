@@ -12,6 +12,6 @@ type zeros struct {
 	size int64
 }
 
-func (zeros) DiffID() (v1.Hash, error)              { return v1.Hash{}, nil }
+func (zeros) DiffID() (v1.Hash, error)               { return v1.Hash{}, nil }
 func (z zeros) Size() (int64, error)                 { return z.size, nil }
 func (z zeros) Uncompressed() (io.ReadCloser, error) { return io.NopCloser(endless{}), nil }

@@ -20,7 +20,10 @@ var ErrFormat = errors.New("not a valid list of an image's files")
 // maxBytes bounds a list. The list of a large image, 40,000 files, has 8 MB.
 const maxBytes = 128 << 20
 
-var sha256Shape = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var (
+	sha256Shape = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	deviceShape = regexp.MustCompile(`^device=native,[0-9]+,[0-9]+$`)
+)
 
 // Read returns the bytes of the list in an image, at most 128 MiB. The error wraps fs.ErrNotExist
 // without one.
@@ -89,6 +92,8 @@ func decodeLine(line string) (f File, err error) {
 		f.Kind = rootfs.Dir
 	case kind == "link" && f.Target != "":
 		f.Kind = rootfs.Link
+	case kind == "fifo" && f.Target == "", (kind == "char" || kind == "block") && deviceShape.MatchString(f.Target):
+		f.Kind, f.Target = rootfs.Special, strings.TrimSpace(kind+" "+f.Target)
 	default:
 		return f, fmt.Errorf("%s: the type %.20q does not go with the other words", f.Path, kind)
 	}
@@ -114,12 +119,27 @@ func (f *File) set(key, value string) (err error) {
 		f.SHA256 = value
 	case "link":
 		f.Target, err = unescape(value)
-	case "xattr.security.capability":
-		var b []byte
-		b, err = base64.StdEncoding.DecodeString(value)
-		f.Capability = string(b)
+	case "device":
+		f.Target = "device=" + value
 	default:
+		return f.setXattr(key, value)
+	}
+	return err
+}
+
+func (f *File) setXattr(key, value string) error {
+	name, ok := strings.CutPrefix(key, "xattr.")
+	if !ok {
 		return errors.New("this keyword is not known")
 	}
+	name, err := unescape(name)
+	if err != nil {
+		return err
+	}
+	b, err := base64.StdEncoding.DecodeString(value)
+	if f.Xattrs == nil {
+		f.Xattrs = map[string]string{}
+	}
+	f.Xattrs[name] = string(b)
 	return err
 }

@@ -6,9 +6,11 @@
 package inventory
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,14 +22,14 @@ import (
 // File is one path of an image: what has to stay as it is for the image to work as it did. Times are left
 // out, because nothing depends on them; so are owner and mode of links, which have no effect.
 type File struct {
-	Path       string // clean and relative
-	Kind       rootfs.Kind
-	Mode       fs.FileMode // permission bits and setuid, setgid, sticky
-	UID, GID   int
-	Size       int64
-	SHA256     string // hex digits, of a file's content
-	Target     string // of a link
-	Capability string // the extended attribute security.capability, in the kernel's format
+	Path     string // clean and relative
+	Kind     rootfs.Kind
+	Mode     fs.FileMode // permission bits and setuid, setgid, sticky
+	UID, GID int
+	Size     int64
+	SHA256   string            // hex digits, of a file's content
+	Target   string            // of a link; of a device or FIFO, what it is
+	Xattrs   map[string]string // extended attributes, in the kernel's format
 }
 
 // Of lists the files of a tree, sorted by path, without the list itself. It reads all contents whose digests
@@ -49,15 +51,12 @@ func Of(tree *rootfs.Tree) ([]File, error) {
 
 // FileOf is the File of an entry.
 func FileOf(e *rootfs.Entry) (f File, err error) {
-	f = File{Path: e.Path, Kind: e.Kind}
-	switch e.Kind {
-	case rootfs.Link:
-		f.Target = e.Target
-	case rootfs.File:
-		f.Size, f.Capability = e.Size, e.Capability
+	f = File{Path: e.Path, Kind: e.Kind, Target: e.Target, Xattrs: e.Xattrs}
+	if e.Kind == rootfs.File {
+		f.Size = e.Size
 		f.SHA256, err = e.SHA256()
-		fallthrough
-	default:
+	}
+	if e.Kind != rootfs.Link {
 		f.Mode, f.UID, f.GID = e.Mode, e.UID, e.GID
 	}
 	return f, err
@@ -81,7 +80,10 @@ func (f File) Differences(is File) (all []string) {
 		return []string{fmt.Sprintf("is %s, not %s", kinds[is.Kind], kinds[f.Kind])}
 	}
 	if f.Target != is.Target {
-		all = append(all, fmt.Sprintf("leads to %s, not to %s", is.Target, f.Target))
+		all = append(all, fmt.Sprintf("is %s, not %s", is.Target, f.Target))
+		if f.Kind == rootfs.Link {
+			all[0] = fmt.Sprintf("leads to %s, not to %s", is.Target, f.Target)
+		}
 	}
 	switch {
 	case f.Size != is.Size:
@@ -95,13 +97,13 @@ func (f File) Differences(is File) (all []string) {
 	if f.UID != is.UID || f.GID != is.GID {
 		all = append(all, fmt.Sprintf("belongs to %d:%d, not to %d:%d", is.UID, is.GID, f.UID, f.GID))
 	}
-	if f.Capability != is.Capability {
-		all = append(all, "has other capabilities")
+	if !maps.Equal(f.Xattrs, is.Xattrs) {
+		all = append(all, fmt.Sprintf("has other extended attributes: %.200q, not %.200q", is.Xattrs, f.Xattrs))
 	}
 	return all
 }
 
-var kinds = map[rootfs.Kind]string{rootfs.File: "a file", rootfs.Dir: "a folder", rootfs.Link: "a link"}
+var kinds = map[rootfs.Kind]string{rootfs.File: "a file", rootfs.Dir: "a folder", rootfs.Link: "a link", rootfs.Special: "a device or FIFO"}
 
 // header is the first line; mtree knows a file by it.
 const header = "#mtree v2.0\n"
@@ -120,7 +122,9 @@ func (f File) appendLine(b []byte) []byte {
 	b = appendEscaped(append(b, "./"...), f.Path)
 	switch f.Kind {
 	case rootfs.Link:
-		return appendEscaped(append(b, " type=link link="...), f.Target)
+		return f.appendXattrs(appendEscaped(append(b, " type=link link="...), f.Target))
+	case rootfs.Special:
+		b = append(append(b, " type="...), f.Target...)
 	case rootfs.File:
 		b = strconv.AppendInt(append(b, " type=file size="...), f.Size, 10)
 		b = append(append(b, " sha256digest="...), f.SHA256...)
@@ -134,8 +138,13 @@ func (f File) appendLine(b []byte) []byte {
 	}
 	b = strconv.AppendInt(append(b, " uid="...), int64(f.UID), 10)
 	b = strconv.AppendInt(append(b, " gid="...), int64(f.GID), 10)
-	if f.Capability != "" {
-		b = base64.StdEncoding.AppendEncode(append(b, " xattr.security.capability="...), []byte(f.Capability))
+	return f.appendXattrs(b)
+}
+
+func (f File) appendXattrs(b []byte) []byte {
+	for _, name := range slices.Sorted(maps.Keys(f.Xattrs)) {
+		escaped := bytes.ReplaceAll(appendEscaped(nil, name), []byte("="), []byte(`\075`))
+		b = base64.StdEncoding.AppendEncode(append(append(append(b, " xattr."...), escaped...), '='), []byte(f.Xattrs[name]))
 	}
 	return b
 }

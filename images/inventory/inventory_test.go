@@ -19,7 +19,9 @@ func example() []File {
 		{Path: "etc", Kind: rootfs.Dir, Mode: 0o755},
 		{Path: "etc/a b#\\\n\xff", Kind: rootfs.File, Mode: 0o644, UID: 1, GID: 2, Size: 3, SHA256: strings.Repeat("0a", 32)},
 		{Path: "etc/link", Kind: rootfs.Link, Target: "../a b"},
-		{Path: "usr/bin/ping", Kind: rootfs.File, Mode: 0o755 | fs.ModeSetuid, SHA256: strings.Repeat("1b", 32), Capability: "\x01\x00\xff"},
+		{Path: "usr/bin/ping", Kind: rootfs.File, Mode: 0o755 | fs.ModeSetuid, SHA256: strings.Repeat("1b", 32), Xattrs: map[string]string{"security.capability": "\x01\x00\xff", "user.a =b": "c"}},
+		{Path: "usr/bin/pipe", Kind: rootfs.Special, Target: "fifo", Mode: 0o644},
+		{Path: "usr/dev", Kind: rootfs.Special, Target: "char device=native,1,3", Mode: 0o644},
 	}
 }
 
@@ -27,7 +29,9 @@ const exampleText = `#mtree v2.0
 ./etc type=dir mode=0755 uid=0 gid=0
 ./etc/a\040b\043\134\012\377 type=file size=3 sha256digest=0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a mode=0644 uid=1 gid=2
 ./etc/link type=link link=../a\040b
-./usr/bin/ping type=file size=0 sha256digest=1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b mode=4755 uid=0 gid=0 xattr.security.capability=AQD/
+./usr/bin/ping type=file size=0 sha256digest=1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b mode=4755 uid=0 gid=0 xattr.security.capability=AQD/ xattr.user.a\040\075b=Yw==
+./usr/bin/pipe type=fifo mode=0644 uid=0 gid=0
+./usr/dev type=char device=native,1,3 mode=0644 uid=0 gid=0
 `
 
 func TestEncodeDecode(t *testing.T) {
@@ -47,6 +51,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"escape":       {`\040b\043`, `\04`},
 		"octal":        {`\040b\043`, `\999`},
 		"type":         {"type=dir", "type=char"},
+		"device of it": {"type=dir", "type=dir device=native,1,3"},
 		"no type":      {"type=dir ", ""},
 		"keyword":      {"uid=0 gid=0\n./etc/a", "uid=0 gid=0 flags=none\n./etc/a"},
 		"mode":         {"mode=0755", "mode=99999"},
@@ -75,8 +80,8 @@ func TestDifferences(t *testing.T) {
 	t.Parallel()
 	file := example()[1]
 	other := file
-	other.Size, other.Mode, other.UID, other.Capability = 4, 0o4, 0, "x"
-	want := []string{"has 4 bytes, not 3", "has mode 0004, not 0644", "belongs to 0:2, not to 1:2", "has other capabilities"}
+	other.Size, other.Mode, other.UID, other.Xattrs = 4, 0o4, 0, map[string]string{"user.a": "x"}
+	want := []string{"has 4 bytes, not 3", "has mode 0004, not 0644", "belongs to 0:2, not to 1:2", `has other extended attributes: map["user.a":"x"], not map[]`}
 	assert.Same(t, want, file.Differences(other))
 	if got := file.Differences(example()[2]); len(got) != 1 || got[0] != "is a link, not a file" {
 		t.Error(got)

@@ -126,6 +126,8 @@ func (i info) Mode() fs.FileMode {
 		return i.e.Mode | fs.ModeDir
 	case Link:
 		return i.e.Mode | fs.ModeSymlink
+	case Special:
+		return i.e.Mode | fs.ModeIrregular
 	default:
 		return i.e.Mode
 	}

@@ -63,6 +63,8 @@ func showEntry(t testing.TB, e *Entry) string {
 	switch {
 	case e.Kind == Dir:
 		return e.Path + "/"
+	case e.Kind == Special:
+		return e.Path + " is " + e.Target
 	case e.Kind == Link:
 		return e.Path + " -> " + e.Target
 	case e.Kind == Deleted:

@@ -17,11 +17,11 @@ const (
 
 // Bounds of one entry.
 const (
-	maxName       = 4096     // bytes of a path or of a link's target, as the kernel's PATH_MAX
-	maxDepth      = 64       // folders in a path; packages have 20
-	maxCapability = 64       // bytes of security.capability; the kernel writes 12 to 24
-	maxLinks      = 40       // links in a chain, as the kernel's MAXSYMLINKS
-	maxRead       = 64 << 20 // bytes of a file that is read as a whole: databases of packages, manifests
+	maxName   = 4096     // bytes of a path or of a link's target, as the kernel's PATH_MAX
+	maxDepth  = 64       // folders in a path; packages have 20
+	maxXattrs = 64 << 10 // bytes of extended attributes, names and values: as the kernel's XATTR_SIZE_MAX
+	maxLinks  = 40       // links in a chain, as the kernel's MAXSYMLINKS
+	maxRead   = 64 << 20 // bytes of a file that is read as a whole: databases of packages, manifests
 )
 
 var (
@@ -62,10 +62,17 @@ func checkEntry(e *Entry) error {
 		return fmt.Errorf("%w: a name of %d bytes, a target of %d: at most %d", ErrTooLarge, len(e.Path), len(e.Target), maxName)
 	case strings.Count(e.Path, "/") >= maxDepth:
 		return fmt.Errorf("%w: %.100q is below more than %d folders", ErrTooLarge, e.Path, maxDepth)
-	case len(e.Capability) > maxCapability:
-		return fmt.Errorf("%w: %.100q has capabilities of %d bytes", ErrTooLarge, e.Path, len(e.Capability))
+	case e.xattrBytes() > maxXattrs:
+		return fmt.Errorf("%w: %.100q has extended attributes of %d bytes", ErrTooLarge, e.Path, e.xattrBytes())
 	case strings.HasPrefix(e.Path, whiteout) || strings.Contains(e.Path, "/"+whiteout):
 		return fmt.Errorf("%w: %.100q has the form of a whiteout, which would hide files of the base", ErrUnsafePath, e.Path)
 	}
 	return nil
+}
+
+func (e *Entry) xattrBytes() (n int64) {
+	for name, value := range e.Xattrs {
+		n += int64(len(name) + len(value))
+	}
+	return n
 }

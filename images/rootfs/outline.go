@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -35,10 +34,11 @@ type Members struct {
 }
 
 type member struct {
-	typeflag                    byte
-	name, link, capability, sum string // sum: the digest of the content; "": it does not say
-	mode, size                  int64
-	uid, gid                    int
+	typeflag                       byte
+	name, link, sum                string // sum: the digest of the content; "": it does not say
+	mode, size, devmajor, devminor int64
+	uid, gid                       int
+	xattrs                         map[string]string
 }
 
 // Bytes is about how much memory the members take.
@@ -53,7 +53,7 @@ func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
 		}
 		m := member{
 			typeflag: hdr.Typeflag, name: hdr.Name, link: hdr.Linkname, mode: hdr.Mode, uid: hdr.Uid, gid: hdr.Gid, size: hdr.Size,
-			capability: strings.Clone(hdr.PAXRecords[paxCapability]),
+			devmajor: hdr.Devmajor, devminor: hdr.Devminor, xattrs: xattrs(hdr),
 		}
 		if sum := hdr.PAXRecords[paxSHA256]; sum != "" && hdr.Typeflag == tar.TypeReg {
 			size, err := strconv.ParseInt(hdr.PAXRecords[paxSize], 10, 64)
@@ -62,7 +62,10 @@ func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
 			}
 			m.size, m.sum = size, strings.Clone(sum)
 		}
-		text := int64(len(m.name) + len(m.link) + len(m.capability) + len(m.sum))
+		text := int64(len(m.name) + len(m.link) + len(m.sum))
+		for name, value := range m.xattrs {
+			text += int64(len(name) + len(value))
+		}
 		out.all, out.text = append(out.all, m), out.text+text
 		return left.take(1, text, 0)
 	})
@@ -76,9 +79,11 @@ func (t *Tree) AddOutline(ctx context.Context, outline *Members) error {
 			return fmt.Errorf("read layer: %w", err)
 		}
 		m := &outline.all[i]
-		hdr := &tar.Header{Typeflag: m.typeflag, Name: m.name, Linkname: m.link, Mode: m.mode, Uid: m.uid, Gid: m.gid}
-		err := t.apply(hdr, func(e *Entry) error {
-			e.Size, e.sum, e.Capability, e.ContentOmitted = m.size, m.sum, m.capability, true
+		hdr := &tar.Header{
+			Typeflag: m.typeflag, Name: m.name, Linkname: m.link, Mode: m.mode, Uid: m.uid, Gid: m.gid, Devmajor: m.devmajor, Devminor: m.devminor,
+		}
+		err := t.apply(hdr, m.xattrs, func(e *Entry) error {
+			e.Size, e.sum, e.ContentOmitted = m.size, m.sum, true
 			return nil
 		})
 		if err != nil {
@@ -94,10 +99,7 @@ func outlineMember(tw *tar.Writer, hdr *tar.Header, content io.Reader) error {
 	}
 	out := &tar.Header{
 		Typeflag: hdr.Typeflag, Name: hdr.Name, Linkname: hdr.Linkname, Mode: hdr.Mode, Uid: hdr.Uid, Gid: hdr.Gid,
-		Devmajor: hdr.Devmajor, Devminor: hdr.Devminor, Format: tar.FormatPAX, PAXRecords: map[string]string{},
-	}
-	if value := hdr.PAXRecords[paxCapability]; value != "" {
-		out.PAXRecords[paxCapability] = value
+		Devmajor: hdr.Devmajor, Devminor: hdr.Devminor, Format: tar.FormatPAX, PAXRecords: records(xattrs(hdr)),
 	}
 	if hdr.Typeflag == tar.TypeReg {
 		sum := sha256.New()
@@ -105,9 +107,7 @@ func outlineMember(tw *tar.Writer, hdr *tar.Header, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		maps.Copy(out.PAXRecords, map[string]string{
-			paxElided: "1", paxSize: strconv.FormatInt(size, 10), paxSHA256: hex.EncodeToString(sum.Sum(nil)),
-		})
+		out.PAXRecords[paxElided], out.PAXRecords[paxSize], out.PAXRecords[paxSHA256] = "1", strconv.FormatInt(size, 10), hex.EncodeToString(sum.Sum(nil))
 	}
 	return tw.WriteHeader(out)
 }

@@ -17,7 +17,8 @@ func TestOutline(t *testing.T) {
 	s := newSpool(t)
 	layers := [][]byte{
 		tarOf(t, dir("a/"), file("a/f", "1"), file("a/g", "22"), hardlink("h", "a/f"), symlink("l", "a/f"), device("dev")),
-		tarOf(t, file("a/.wh.f", ""), file("n", ""), tar.Header{Typeflag: tar.TypeReg, Name: "own", Linkname: "x", Uid: 3, Gid: 4, Mode: 0o4755}),
+		tarOf(t, file("a/.wh.f", ""), file("n", ""), tar.Header{Typeflag: tar.TypeReg, Name: "own", Linkname: "x", Uid: 3, Gid: 4, Mode: 0o4755,
+			PAXRecords: map[string]string{paxXattr + "security.capability": "x", paxXattr + "trusted.a": "y"}, Format: tar.FormatPAX}),
 	}
 	full, outlined := New(s, nil), New(s, nil)
 	for _, l := range layers {
@@ -27,14 +28,15 @@ func TestOutline(t *testing.T) {
 		require.NoError(t, outlined.AddOutline(t.Context(), require.Value(ReadOutline(t.Context(), &outline))(t)))
 	}
 	type facts struct {
-		Path, Sum string
-		Size      int64
-		Mode      string
-		UID, GID  int
+		Path, Sum, Target string
+		Size              int64
+		Mode              string
+		UID, GID          int
+		Xattrs            map[string]string
 	}
 	of := func(tree *Tree) (all []facts) {
 		for _, e := range tree.All() {
-			f := facts{Path: e.Path, Size: e.Size, Mode: e.Mode.String(), UID: e.UID, GID: e.GID}
+			f := facts{Path: e.Path, Target: e.Target, Xattrs: e.Xattrs, Size: e.Size, Mode: e.Mode.String(), UID: e.UID, GID: e.GID}
 			if e.Kind == File {
 				sum := require.Value(e.SHA256())(t)
 				f.Sum = sum
@@ -61,11 +63,4 @@ func TestForgedOutline(t *testing.T) {
 	if sum, err := e.SHA256(); err == nil || sum != "" {
 		t.Errorf("the digest that a layer claims is believed: %s", sum)
 	}
-}
-
-// TestDeviceReplaces: a device in a layer takes the place of a file below it.
-func TestDeviceReplaces(t *testing.T) {
-	t.Parallel()
-	tree := applied(t, newSpool(t), nil, tarOf(t, file("a", "1"), file("b", "2")), tarOf(t, device("a")))
-	assert.Same(t, []string{"b = 2"}, show(t, tree))
 }

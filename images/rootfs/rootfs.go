@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// Kind is the type of an entry. Devices, sockets and FIFOs do not belong in a driver image and cannot be
-// added.
+// Kind is the type of an entry.
 type Kind byte
 
 // The kinds of entry a tree holds.
@@ -26,6 +25,7 @@ const (
 	Dir
 	Link    // symbolic link
 	Deleted // an entry of the lower tree that this tree removes (a whiteout in the layer)
+	Special // a device or a FIFO of a layer that was read. It does not belong in a driver image and cannot be added
 )
 
 // Entry is one name in a tree.
@@ -33,14 +33,13 @@ type Entry struct {
 	Path           string      // clean and relative, without leading slash; never empty
 	Kind           Kind        // what it is
 	Mode           fs.FileMode // permission bits and setuid, setgid, sticky
-	Target         string      // of a Link, as written
+	Target         string      // of a Link, as written; of a Special, what it is in the words of mtree: see special
 	UID, GID       int
 	Size           int64 // of a File
 	ContentOmitted bool  // the content of this File was not kept (a base from which only metadata is needed)
 	// Time is the modification time of the content; zero: the time given to WriteTar. rpm -V compares it.
-	Time time.Time
-	// Capability is the extended attribute security.capability of a File, in the kernel's format; "": none.
-	Capability string
+	Time   time.Time
+	Xattrs map[string]string // extended attributes by name; the value as the kernel has it
 
 	content *section // shared by hard links
 	sum     string   // SHA-256 of content that was left out, from an outline
@@ -145,7 +144,7 @@ func (t *Tree) addEntry(e *Entry) error {
 	if err := t.checkParents(e.Path); err != nil {
 		return err
 	}
-	if err := t.spool.take(1, int64(len(e.Path)+len(e.Target)), 0); err != nil {
+	if err := t.spool.take(1, int64(len(e.Path)+len(e.Target))+e.xattrBytes(), 0); err != nil {
 		return err
 	}
 	if e.Kind > Dir || ok && low.Kind > Dir || t.entries[e.Path] != nil {

@@ -16,11 +16,11 @@ import (
 
 // Names and limits of the layer format: https://github.com/opencontainers/image-spec/blob/main/layer.md
 const (
-	whiteout      = ".wh."
-	opaque        = ".wh..wh..opq"
-	metadata      = ".wh..wh."
-	paxElided     = "DRIVERBUILD.elided"
-	paxCapability = "SCHILY.xattr.security.capability"
+	whiteout  = ".wh."
+	opaque    = ".wh..wh..opq"
+	metadata  = ".wh..wh."
+	paxElided = "DRIVERBUILD.elided"
+	paxXattr  = "SCHILY.xattr."
 )
 
 // WriteTar writes the entries of this tree, without those of the lower one, as an image layer: sorted, with
@@ -56,7 +56,7 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 }
 
 func header(e *Entry, mtime time.Time) *tar.Header {
-	hdr := &tar.Header{Name: e.Path, Mode: UnixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX}
+	hdr := &tar.Header{Name: e.Path, Mode: UnixMode(e.Mode), ModTime: mtime, Uid: e.UID, Gid: e.GID, Format: tar.FormatPAX, PAXRecords: records(e.Xattrs)}
 	if !e.Time.IsZero() {
 		hdr.ModTime = e.Time
 	}
@@ -67,16 +67,54 @@ func header(e *Entry, mtime time.Time) *tar.Header {
 		hdr.Typeflag, hdr.Linkname, hdr.Mode = tar.TypeSymlink, e.Target, 0o777
 	case Deleted:
 		hdr.Typeflag, hdr.Mode, hdr.Name = tar.TypeReg, 0o644, path.Join(path.Dir(e.Path), whiteout+path.Base(e.Path))
+	case Special:
+		word, numbers, _ := strings.Cut(e.Target, " device=native,")
+		for flag, name := range specials {
+			if name == word {
+				hdr.Typeflag = flag
+			}
+		}
+		_, _ = fmt.Sscanf(numbers, "%d,%d", &hdr.Devmajor, &hdr.Devminor) // a FIFO has none
 	default:
-		hdr.Typeflag, hdr.Size, hdr.PAXRecords = tar.TypeReg, e.Size, map[string]string{}
+		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
 		if e.ContentOmitted {
 			hdr.Size, hdr.PAXRecords[paxElided] = 0, "1"
 		}
-		if e.Capability != "" {
-			hdr.PAXRecords[paxCapability] = e.Capability
-		}
 	}
 	return hdr
+}
+
+// specials are the kinds of member that are Special, with their words in mtree(5).
+var specials = map[byte]string{tar.TypeChar: "char", tar.TypeBlock: "block", tar.TypeFifo: "fifo"}
+
+// special says what a member is: "char device=native,1,3".
+func special(hdr *tar.Header) string {
+	if hdr.Typeflag == tar.TypeFifo {
+		return specials[hdr.Typeflag]
+	}
+	return fmt.Sprintf("%s device=native,%d,%d", specials[hdr.Typeflag], hdr.Devmajor, hdr.Devminor)
+}
+
+// records are extended attributes as a header has them.
+func records(xattrs map[string]string) map[string]string {
+	all := make(map[string]string, len(xattrs))
+	for name, value := range xattrs {
+		all[paxXattr+name] = value
+	}
+	return all
+}
+
+// xattrs are the extended attributes of a member.
+func xattrs(hdr *tar.Header) (all map[string]string) {
+	for name, value := range hdr.PAXRecords {
+		if name, ok := strings.CutPrefix(name, paxXattr); ok {
+			if all == nil {
+				all = map[string]string{}
+			}
+			all[strings.Clone(name)] = strings.Clone(value)
+		}
+	}
+	return all
 }
 
 // withParents returns the entries in tar order, with the directories for which no tree has an entry.
@@ -103,7 +141,7 @@ func (t *Tree) withParents() []*Entry {
 }
 
 // Apply reads one image layer into the tree, with its whiteouts. keep selects the file contents to keep; nil
-// keeps all. Apply skips device nodes and FIFOs of a base, because nothing reads them.
+// keeps all.
 //
 // Links in the folders of a name are followed inside the tree, so that lib/x of a layer becomes usr/lib/x
 // over a base with merged /usr, and can lead nowhere else. The last part of a name is replaced, also when it
@@ -112,8 +150,8 @@ func (t *Tree) withParents() []*Entry {
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
 	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
-		return t.apply(hdr, func(e *Entry) (err error) {
-			e.Size, e.ContentOmitted, e.Capability = hdr.Size, true, strings.Clone(hdr.PAXRecords[paxCapability])
+		return t.apply(hdr, xattrs(hdr), func(e *Entry) (err error) {
+			e.Size, e.ContentOmitted = hdr.Size, true
 			if keep == nil || keep(e.Path) {
 				e.content, err = t.spool.write(r, hdr.Size)
 				e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
@@ -164,9 +202,9 @@ func detached(hdr *tar.Header) *tar.Header {
 }
 
 // apply lays a member of a layer over the tree; fill says what is in a file.
-func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
-	if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" {
-		return nil // the root itself
+func (t *Tree) apply(hdr *tar.Header, xattrs map[string]string, fill func(*Entry) error) error {
+	if hdr.Typeflag == tar.TypeDir && strings.Trim(hdr.Name, "./") == "" || hdr.Typeflag == tar.TypeXGlobalHeader {
+		return nil // the root itself, or no member
 	}
 	name, err := t.resolveParent(strings.TrimLeft(hdr.Name, "/"))
 	if err != nil {
@@ -186,7 +224,7 @@ func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 	case strings.HasPrefix(base, whiteout):
 		return t.Delete(path.Join(dir, strings.TrimPrefix(base, whiteout)))
 	}
-	e := &Entry{Path: name, Mode: FileMode(hdr.Mode), UID: hdr.Uid, GID: hdr.Gid}
+	e := &Entry{Path: name, Mode: FileMode(hdr.Mode), UID: hdr.Uid, GID: hdr.Gid, Xattrs: xattrs}
 	switch hdr.Typeflag {
 	case tar.TypeDir:
 		e.Kind = Dir
@@ -217,9 +255,10 @@ func (t *Tree) apply(hdr *tar.Header, fill func(*Entry) error) error {
 		if err := fill(e); err != nil {
 			return err
 		}
-	default: // a device or FIFO: what it replaces is gone
-		t.removeEntry(name)
-		return nil
+	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+		e.Kind, e.Target = Special, special(hdr)
+	default:
+		return fmt.Errorf("%w: a member of type %q: no container runtime unpacks it", ErrFormat, hdr.Typeflag)
 	}
 	t.removeEntry(name)
 	return t.addEntry(e)
@@ -262,7 +301,7 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 			return err
 		}
 		e := t.entries[p]
-		e.UID, e.GID, e.Capability = hdr.Uid, hdr.Gid, strings.Clone(hdr.PAXRecords[paxCapability])
+		e.UID, e.GID, e.Xattrs = hdr.Uid, hdr.Gid, xattrs(hdr)
 		return checkEntry(e)
 	default:
 		return fmt.Errorf("%s: %w: type %q has no place in an image", hdr.Name, ErrUnsafePath, hdr.Typeflag)

@@ -47,7 +47,7 @@ func TestApply(t *testing.T) {
 		"file over dir":    {[]tar.Header{file("d", "6"), file(".wh.a", "")}, []string{"d = 6", "h = 1", "l -> a/f"}},
 		"link over dir":    {[]tar.Header{symlink("d", "a"), file(".wh.a", "")}, []string{"d -> a", "h = 1", "l -> a/f"}},
 		"dir over file":    {[]tar.Header{dir("l"), file("l/x", "7"), file(".wh.a", ""), file(".wh.d", "")}, []string{"h = 1", "l/", "l/x = 7"}},
-		"devices":          {[]tar.Header{device("dev/null"), file(".wh.a", ""), file(".wh.d", "")}, []string{"h = 1", "l -> a/f"}},
+		"devices":          {[]tar.Header{device("dev/null"), device("h"), file(".wh.a", ""), file(".wh.d", "")}, []string{"dev/null is char device=native,1,3", "h is char device=native,1,3", "l -> a/f"}},
 		"absolute names":   {[]tar.Header{file("/.wh.a", ""), file("/.wh.d", ""), file("/n", "8"), hardlink("/m", "/n")}, []string{"h = 1", "l -> a/f", "m = 8", "n = 8"}},
 	} {
 		got := show(t, applied(t, newSpool(t), nil, tarOf(t, first...), tarOf(t, c.second...)))
@@ -260,7 +260,7 @@ func TestParent(t *testing.T) {
 				case 2:
 					_ = tree.Delete(name)
 				default:
-					_ = tree.apply(hdr, func(*Entry) error { return nil })
+					_ = tree.apply(hdr, nil, func(*Entry) error { return nil })
 				}
 				if p, err := tree.Resolve(tree.parent.name); tree.parent.name != "" && (err != nil || p != tree.parent.resolved) {
 					rt.Fatalf("%+v after %s %s: %s, %v", tree.parent, name, target, p, err)

@@ -2,10 +2,12 @@ package verify
 
 import (
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -23,7 +25,15 @@ var privileged = []string{
 // need them.
 func checkPrivileges(s *subject, find finder) {
 	for _, e := range s.all {
-		if e.Kind != rootfs.File || e.Mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 && e.Capability == "" {
+		for _, name := range slices.Sorted(maps.Keys(e.Xattrs)) {
+			if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
+				find(Error, e.Path, "has the extended attribute %.100q: on a node it hides files of the image, or shows others", name)
+			}
+		}
+		if e.Kind == rootfs.Special && !recipe.InFolder(e.Path, "dev") {
+			find(Error, e.Path, "is a %.100s: neither a driver nor a distribution has devices or FIFOs outside of /dev", e.Target)
+		}
+		if e.Kind != rootfs.File || e.Mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 && e.Xattrs["security.capability"] == "" {
 			continue
 		}
 		if name := path.Base(e.Path); !slices.Contains(privileged, name) || !inProgramDir(e.Path) {

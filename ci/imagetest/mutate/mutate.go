@@ -78,7 +78,7 @@ func content(name string, edit func([]byte) []byte) Mutation {
 			return true, err
 		}
 		changed, _ := tree.Lstat(e.Path)
-		changed.UID, changed.GID, changed.Capability = e.UID, e.GID, e.Capability
+		changed.UID, changed.GID, changed.Xattrs = e.UID, e.GID, e.Xattrs
 		return true, nil
 	}}
 }
