@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -24,11 +25,10 @@ type namedLayer struct {
 	layer v1.Layer
 }
 
-// assemble puts the layers on the base and writes the configuration. The result is an OCI image whatever
-// format the base has; a Docker layer and an OCI layer are the same bytes under two media types. fileList is
-// the digest of the list of files; omitted says which companions the modules do not have.
-func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, fileList, omitted string) (v1.Image, error) {
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+// assemble puts the layers on the base, and on them the one with the list of all files and the configuration, and
+// writes the configuration. The result is an OCI image whatever format the base has; a Docker layer and an OCI
+// layer are the same bytes under two media types. omitted says which companions the modules do not have.
+func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer, omitted string) (v1.Image, error) {
 	baseConfig, err := base.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the base: %w", err)
@@ -37,32 +37,41 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 	if err != nil {
 		return nil, err
 	}
-	adds[len(adds)-1].Annotations = layer.Keyed(layers[len(layers)-1].layer, map[string]string{recipe.LabelFiles: fileList})
-	if img, err = mutate.Append(img, adds...); err != nil {
-		return nil, fmt.Errorf("append the layers: %w", err)
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
+	list := mutate.Addendum{History: history(r, inventory.LayerName)}
 	labels, err := r.Labels()
 	if err != nil {
 		return nil, err
 	}
-	labels[recipe.LabelFiles] = fileList
 	if omitted != "" {
 		labels[recipe.LabelOmitted] = omitted
 	}
-	config.Architecture, config.OS, config.Variant = r.Arch, "linux", baseConfig.Variant
-	config.Created = v1.Time{Time: r.Time()}
-	config.Config = v1.Config{
-		Env:        environment(r, baseConfig.Config.Env),
-		Entrypoint: []string{recipe.EntrypointLink},
-		Cmd:        []string{"init"},
-		WorkingDir: "/",
-		Labels:     labels,
+	config := &v1.ConfigFile{
+		Architecture: r.Arch, OS: "linux", Variant: baseConfig.Variant, Created: v1.Time{Time: r.Time()},
+		Config: v1.Config{
+			Env: environment(r, baseConfig.Config.Env), Entrypoint: []string{recipe.EntrypointLink}, Cmd: []string{"init"}, WorkingDir: "/", Labels: labels,
+		},
 	}
+	var below []v1.Layer
+	for _, a := range adds {
+		below, config.History = append(below, a.Layer), append(config.History, a.History)
+	}
+	config.History = append(config.History, list.History)
+	if list.Layer, labels[recipe.LabelFiles], err = inventory.Layer(ctx, b.Layers(), spec(r, inventory.LayerName, ""), below, config.DeepCopy()); err != nil {
+		return nil, err
+	}
+	list.Annotations = layer.Keyed(list.Layer, map[string]string{recipe.LabelFiles: labels[recipe.LabelFiles]})
+	if list.MediaType, err = list.Layer.MediaType(); err != nil {
+		return nil, err
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if img, err = mutate.Append(img, append(adds, list)...); err != nil {
+		return nil, fmt.Errorf("append the layers: %w", err)
+	}
+	made, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config.RootFS = made.RootFS
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return nil, err
 	}
@@ -97,17 +106,17 @@ func (b *Builder) addenda(
 		if err != nil {
 			return nil, err
 		}
-		var annotations map[string]string
-		if l.name != inventory.LayerName {
-			if annotations, err = b.Layers().Annotations(ctx, l.layer, progress.Observer(nil).Begin("", "")); err != nil {
-				return nil, err
-			}
+		annotations, err := b.Layers().Annotations(ctx, l.layer, progress.Observer(nil).Begin("", ""))
+		if err != nil {
+			return nil, err
 		}
-		adds = append(adds, mutate.Addendum{Layer: l.layer, MediaType: mt, Annotations: annotations, History: v1.History{
-			Created: v1.Time{Time: r.Time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + l.name,
-		}})
+		adds = append(adds, mutate.Addendum{Layer: l.layer, MediaType: mt, Annotations: annotations, History: history(r, l.name)})
 	}
 	return adds, nil
+}
+
+func history(r *recipe.Recipe, name string) v1.History {
+	return v1.History{Created: v1.Time{Time: r.Time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + name}
 }
 
 // baseAnnotations are those of a layer of the base in the manifest: what its manifest says, and its outline.
@@ -144,21 +153,10 @@ func environment(r *recipe.Recipe, base []string) []string {
 	if r.Toolchain {
 		vars["PATH"] = r.SearchPath(vars["PATH"])
 	}
-	maps.Copy(vars, map[string]string{
-		"DRIVER_VERSION": r.Driver, "DRIVER_BRANCH": strings.TrimPrefix(r.Branch, "R"), "DRIVER_TYPE": driverType(r),
-		"TARGETARCH": r.Arch, "NVIDIA_VISIBLE_DEVICES": "void",
-	})
+	maps.Copy(vars, recipe.Variables(driverinfo.Description{Driver: r.Driver, Branch: r.Branch, VGPU: r.VGPU, Arch: r.Arch}))
 	var env []string
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		env = append(env, name+"="+vars[name])
 	}
 	return env
-}
-
-// driverType is the kind of a driver in the words of NVIDIA's images.
-func driverType(r *recipe.Recipe) string {
-	if r.VGPU != "" {
-		return "vgpu"
-	}
-	return "passthrough"
 }

@@ -125,28 +125,11 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
-	list, digest, err := b.listFiles(ctx, r, base, layers)
-	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
-	}
-	img, err := b.assemble(ctx, r, base, append(layers, namedLayer{inventory.LayerName, list}), digest, omitted)
+	img, err := b.assemble(ctx, r, base, layers, omitted)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
 	}
 	return img, nil
-}
-
-// listFiles makes the layer with the list of all files of the image, for Verify, and returns the digest of
-// the list.
-func (b *Builder) listFiles(ctx context.Context, r *recipe.Recipe, base v1.Image, layers []namedLayer) (v1.Layer, string, error) {
-	all, err := base.Layers()
-	if err != nil {
-		return nil, "", fmt.Errorf("layers of the base: %w", err)
-	}
-	for _, l := range layers {
-		all = append(all, l.layer)
-	}
-	return inventory.Layer(ctx, b.Layers(), spec(r, inventory.LayerName, ""), all)
 }
 
 // base reads the base image and makes sure that it is the one that was planned.

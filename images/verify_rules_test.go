@@ -84,7 +84,7 @@ func TestVerifyRules(t *testing.T) {
 		"library a device":    {files: []repotest.File{{Name: lib + "libcuda.so." + v, Type: tar.TypeChar}}, rule: "relative-links", says: "libcuda.so.1: is a link to"},
 		"licence daemon":      {files: put(recipe.Gridd, string(imagetest.ELF{Program: true, Needed: []string{"libgrid.so.1"}}.Bytes()), 0o755), rule: "dependencies", says: "needs libgrid.so.1, which the image has not"},
 		"no licence daemon":   {config: func(c *v1.Config) { c.Labels[recipe.LabelVGPU] = "aws" }, rule: "vgpu", says: "gets no licence without it"},
-		"another licence":     {config: func(c *v1.Config) { c.Labels[recipe.LabelVGPU] = "aws" }, rule: "vgpu", says: `vgpu is "", the label io.github.driver-container.vgpu says "aws"`},
+		"another licence":     {config: func(c *v1.Config) { c.Labels[recipe.LabelVGPU] = "aws" }, rule: "description", says: `vgpu is "", the label io.github.driver-container.vgpu says "aws"`},
 		"folder of libraries": {files: []repotest.File{{Name: libDir + "/", Mode: 0o700}}, rule: "permissions", says: "not all users can use it"},
 	} {
 		t.Run(what, func(t *testing.T) {

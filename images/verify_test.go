@@ -37,8 +37,18 @@ func changed(t *testing.T, img v1.Image, files []repotest.File, config func(*v1.
 	if img, err = mutate.ConfigFile(img, c); err != nil {
 		t.Fatal(err)
 	}
-	return img
+	m := require.Value(img.Manifest())(t).DeepCopy()
+	m.Annotations = c.Config.Labels
+	return annotated{img, m}
 }
+
+// annotated is an image whose manifest says something else.
+type annotated struct {
+	v1.Image
+	manifest *v1.Manifest
+}
+
+func (a annotated) Manifest() (*v1.Manifest, error) { return a.manifest, nil }
 
 func soFile(arch, soname string, needed ...string) string {
 	return string(imagetest.ELF{Arch: arch, Soname: soname, Needed: needed}.Bytes())
@@ -53,11 +63,12 @@ func gone(names ...string) (files []repotest.File) {
 }
 
 // described is the note of the good image, changed.
-func described(t *testing.T, change func(*driverinfo.Description)) string {
+func described(t *testing.T, good v1.Image, change func(*driverinfo.Description)) string {
 	t.Helper()
+	labels := require.Value(good.ConfigFile())(t).Config.Labels
 	info := driverinfo.Description{
 		Driver: newDriver, Branch: "R535", OS: "debian12", Arch: "amd64", Profile: "full", Flavours: []string{"proprietary", "open"},
-		ID: strings.Repeat("0", 64), Toolchain: true,
+		ID: labels[recipe.LabelContent], Toolchain: true,
 	}
 	change(&info)
 	text := require.Value(info.Encode())(t)
@@ -127,28 +138,35 @@ func TestVerify(t *testing.T) {
 		"undescribed":     {gone(driverinfo.Path), nil, []string{"error: description: " + driverinfo.Path + ": is not there: the entrypoint cannot know which driver it has"}},
 		"somebody else's": {gone(driverinfo.Path, "usr/local/bin/driver-entrypoint", "usr/local/bin/nvidia-driver"), func(c *v1.Config) { c.Entrypoint = []string{"/bin/sh"} }, []string{"error: entrypoint: nvidia-driver is not on PATH: the GPU Operator starts the image with that command"}},
 		"damaged":         {put(driverinfo.Path, "{"), nil, []string{"error: description: " + driverinfo.Path + ": /" + driverinfo.Path + ": not a valid description of a driver image: unexpected EOF: build the image again"}},
-		"other driver": {put(driverinfo.Path, described(t, func(i *driverinfo.Description) { i.Driver = "550.54.14" })), nil, []string{
+		"other driver": {put(driverinfo.Path, described(t, good, func(i *driverinfo.Description) { i.Driver = "550.54.14" })), nil, []string{
 			"error: description: " + driverinfo.Path + `: driver is "550.54.14", that of the libraries is "535.261.03"`,
-			"error: description: " + driverinfo.Path + `: driver is "550.54.14", that of the label is "535.261.03"`,
+			"error: description: " + driverinfo.Path + `: driver is "550.54.14", the label io.github.driver-container.driver says "535.261.03"`,
+			"error: description: " + driverinfo.Path + `: title is "NVIDIA driver 550.54.14 for debian12", the label org.opencontainers.image.title says "NVIDIA driver 535.261.03 for debian12"`,
+			"error: description: " + driverinfo.Path + `: needs the variable DRIVER_VERSION=550.54.14, the image has "535.261.03"`,
+			"error: description: " + driverinfo.Path + `: driver is "550.54.14" of branch R535, a label names the tag "535.261.03-debian12"`,
 		}},
-		"other description": {put(driverinfo.Path, described(t, func(i *driverinfo.Description) {
+		"other description": {put(driverinfo.Path, described(t, good, func(i *driverinfo.Description) {
 			i.OS, i.Arch, i.Profile, i.Flavours, i.Overridden = "debian13", "arm64", "compute", []string{"open"}, []string{"kernel-too-new"}
 		})), nil, []string{
-			"error: description: " + driverinfo.Path + `: os is "debian13", that of the label is "debian12"`,
-			"error: description: " + driverinfo.Path + `: profile is "compute", that of the label is "full"`,
 			"error: description: " + driverinfo.Path + `: arch is "arm64", that of the image is "amd64"`,
-			"error: description: " + driverinfo.Path + `: flavours is "open", that of the label is "open,proprietary"`,
+			"error: description: " + driverinfo.Path + `: flavours is "open", the label io.github.driver-container.flavours says "proprietary,open"`,
+			"error: description: " + driverinfo.Path + `: os is "debian13", the label io.github.driver-container.os says "debian12"`,
+			"error: description: " + driverinfo.Path + `: profile is "compute", the label io.github.driver-container.profile says "full"`,
+			"error: description: " + driverinfo.Path + `: title is "NVIDIA driver 535.261.03 for debian13", the label org.opencontainers.image.title says "NVIDIA driver 535.261.03 for debian12"`,
+			"error: description: " + driverinfo.Path + `: needs the variable TARGETARCH=arm64, the image has "amd64"`,
 			"error: description: " + driverinfo.Path + `: overridden rules are "kernel-too-new", the label says ""`,
+			"error: description: " + driverinfo.Path + `: os is "debian13", etc/os-release says "debian" "12"`,
 		}},
 		"label": {nil, func(c *v1.Config) { c.Labels[recipe.LabelOverridden] = "kernel-too-new: a; reason" }, []string{
 			"error: description: " + driverinfo.Path + `: overridden rules are "", the label says "kernel-too-new: a; reason"`,
 		}},
-		"overridden": {put(driverinfo.Path, described(t, func(i *driverinfo.Description) { i.Overridden = []string{"excluded", "kernel-too-new"} })), func(c *v1.Config) {
+		"overridden": {put(driverinfo.Path, described(t, good, func(i *driverinfo.Description) { i.Overridden = []string{"excluded", "kernel-too-new"} })), func(c *v1.Config) {
 			c.Labels[recipe.LabelOverridden] = "kernel-too-new: the reason; has a colon: here; excluded: it is"
 		}, nil},
-		"env version": {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03"}},
-		"env void":    {nil, env("NVIDIA_VISIBLE_DEVICES", "X=1"), []string{`note: environment: NVIDIA_VISIBLE_DEVICES is "": without "void" the container runtime may inject a driver into the driver's container`}},
-		"no PATH":     {nil, env("PATH", "X=1"), nil},
+		"env version": {nil, env("DRIVER_VERSION", "DRIVER_VERSION=1.2"), []string{"error: environment: DRIVER_VERSION is 1.2, the libraries are 535.261.03", "error: description: " + driverinfo.Path + `: needs the variable DRIVER_VERSION=535.261.03, the image has "1.2"`}},
+		"env void": {nil, env("NVIDIA_VISIBLE_DEVICES", "X=1"), []string{`note: environment: NVIDIA_VISIBLE_DEVICES is "": without "void" the container runtime may inject a driver into the driver's container`,
+			"error: description: " + driverinfo.Path + `: needs the variable NVIDIA_VISIBLE_DEVICES=void, the image has ""`}},
+		"no PATH": {nil, env("PATH", "X=1"), nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package inventory
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,23 +44,30 @@ func Read(tree *rootfs.Tree) ([]byte, error) {
 }
 
 // Decode reads what Encode wrote. Errors are ErrFormat.
-func Decode(data []byte) ([]File, error) {
+func Decode(data []byte) (l List, err error) {
 	rest, ok := bytes.CutPrefix(data, []byte(header))
 	if !ok || len(data) > maxBytes {
-		return nil, fmt.Errorf("%w: it does not begin with %q or is larger than %d bytes", ErrFormat, strings.TrimSpace(header), maxBytes)
+		return l, fmt.Errorf("%w: it does not begin with %q or is larger than %d bytes", ErrFormat, strings.TrimSpace(header), maxBytes)
+	}
+	if line, _, _ := bytes.Cut(rest, []byte("\n")); bytes.HasPrefix(line, []byte(configured)) {
+		if err := json.Unmarshal(line[len(configured):], &l.Config); err != nil || l.Config == nil {
+			return l, fmt.Errorf("%w: line 2: it is no configuration: %w", ErrFormat, err)
+		}
+		rest = rest[min(len(line)+1, len(rest)):]
 	}
 	files := make([]File, 0, bytes.Count(rest, []byte("\n")))
 	for line := range bytes.Lines(rest) {
 		f, err := decodeLine(strings.TrimSuffix(string(line), "\n"))
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrFormat, len(files)+2, err)
+			return l, fmt.Errorf("%w: file %d: %w", ErrFormat, len(files)+1, err)
 		}
 		if n := len(files); n > 0 && files[n-1].Path >= f.Path {
-			return nil, fmt.Errorf("%w: line %d: %s does not come after %s", ErrFormat, n+2, f.Path, files[n-1].Path)
+			return l, fmt.Errorf("%w: file %d: %s does not come after %s", ErrFormat, n+1, f.Path, files[n-1].Path)
 		}
 		files = append(files, f)
 	}
-	return files, nil
+	l.Files = files
+	return l, nil
 }
 
 func decodeLine(line string) (f File, err error) {

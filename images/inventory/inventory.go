@@ -1,5 +1,5 @@
-// Package inventory has the list of an image's files: what driver-build records in each image, and what
-// Verify compares an image with. The list is one file in the image, in the format of mtree(5), which bsdtar
+// Package inventory has the list of an image's files, and its configuration: what driver-build records in each
+// image, and what Verify compares an image with. The list is one file in the image, in the format of mtree(5), which bsdtar
 // and gomtree read; a label of the image has its digest.
 //
 // It does not judge: it writes, reads and compares lists.
@@ -8,12 +8,15 @@ package inventory
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -108,14 +111,32 @@ var kinds = map[rootfs.Kind]string{rootfs.File: "a file", rootfs.Dir: "a folder"
 // header is the first line; mtree knows a file by it.
 const header = "#mtree v2.0\n"
 
+// configured begins the second line, a comment to mtree: the configuration as JSON.
+const configured = "#config "
+
+// List is what is recorded of an image.
+type List struct {
+	// Config is the image's configuration without what the layer with the list makes: the digests of layers, and
+	// recipe.LabelFiles. nil: an older version made the list.
+	Config *v1.ConfigFile
+	Files  []File // sorted by path
+}
+
 // Encode returns the list as bytes: equal for equal lists.
-func Encode(files []File) []byte {
-	b := make([]byte, 0, len(header)+160*len(files))
+func (l List) Encode() ([]byte, error) {
+	b := make([]byte, 0, len(header)+160*len(l.Files))
 	b = append(b, header...)
-	for _, f := range files {
+	if l.Config != nil {
+		config, err := json.Marshal(l.Config)
+		if err != nil {
+			return nil, fmt.Errorf("record the configuration: %w", err)
+		}
+		b = append(append(append(b, configured...), config...), '\n')
+	}
+	for _, f := range l.Files {
 		b = append(f.appendLine(b), '\n')
 	}
-	return b
+	return b, nil
 }
 
 func (f File) appendLine(b []byte) []byte {

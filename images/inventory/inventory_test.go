@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -36,9 +37,11 @@ const exampleText = `#mtree v2.0
 
 func TestEncodeDecode(t *testing.T) {
 	t.Parallel()
-	assert.Same(t, exampleText, string(Encode(example())))
-	got := require.Value(Decode([]byte(exampleText)))(t)
-	assert.Same(t, example(), got)
+	list := List{Files: example()}
+	assert.Same(t, exampleText, string(require.Value(list.Encode())(t)))
+	assert.Same(t, list, require.Value(Decode([]byte(exampleText)))(t))
+	list.Config = &v1.ConfigFile{Architecture: "amd64", Config: v1.Config{Env: []string{"A=\n"}, Volumes: map[string]struct{}{"/a": {}}}}
+	assert.Same(t, list, require.Value(Decode(require.Value(list.Encode())(t)))(t))
 }
 
 func TestDecodeRefuses(t *testing.T) {
@@ -60,6 +63,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"digest of it": {"type=dir", "type=dir sha256digest=" + strings.Repeat("0a", 32)},
 		"base64":       {"AQD/", "*"},
 		"empty line":   {"./etc/link", "\n./etc/link"},
+		"no record":    {"./etc type", "#config null\n./etc type"},
+		"record":       {"./etc type", "#config {\n./etc type"},
+		"late record":  {"./etc/link", "#config {}\n./etc/link"},
 	} {
 		text := strings.Replace(exampleText, c.old, c.with, 1)
 		if _, err := Decode([]byte(text)); !errors.Is(err, ErrFormat) || text == exampleText {
@@ -96,15 +102,15 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(exampleText))
 	f.Add([]byte(header))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		files, err := Decode(data)
+		list, err := Decode(data)
 		if err != nil {
 			if !errors.Is(err, ErrFormat) {
 				t.Fatalf("an error of no kind: %v", err)
 			}
 			return
 		}
-		again, err := Decode(Encode(files))
-		if d := cmp.Diff(files, again); err != nil || d != "" {
+		again, err := Decode(require.Value(list.Encode())(t))
+		if d := cmp.Diff(list, again); err != nil || d != "" {
 			t.Fatalf("%v %s", err, d)
 		}
 	})

@@ -18,10 +18,12 @@ import (
 // LayerName is the name of the layer in the history of images: "driver-build VERSION: file list".
 const LayerName = "file list"
 
-// Layer makes the layer with the list of all files of the layers below it, and returns it with the digest of
-// the list, as recipe.LabelFiles has it. of needs no key.
-func Layer(ctx context.Context, cache layer.Cache, of layer.Spec, below []v1.Layer) (made v1.Layer, digest string, err error) {
-	inputs := []any{of.Compression, of.Time.Unix()}
+// Layer makes the layer with the list of all files of the layers below it and with the configuration, and returns
+// it with the digest of the list, as recipe.LabelFiles has it. of needs no key.
+func Layer(
+	ctx context.Context, cache layer.Cache, of layer.Spec, below []v1.Layer, config *v1.ConfigFile,
+) (made v1.Layer, digest string, err error) {
+	inputs := []any{of.Compression, of.Time.Unix(), config}
 	for _, l := range below {
 		d, err := l.Digest()
 		if err != nil {
@@ -29,35 +31,47 @@ func Layer(ctx context.Context, cache layer.Cache, of layer.Spec, below []v1.Lay
 		}
 		inputs = append(inputs, d.String())
 	}
-	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) ([]File, error) {
+	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) ([]byte, error) {
 		tree, err := cache.Outline(ctx, below, spool, step)
 		if err != nil {
 			return nil, err
 		}
-		return Of(tree)
+		files, err := Of(tree)
+		if err != nil {
+			return nil, err
+		}
+		return List{config, files}.Encode()
 	})
 }
 
 // ListLayer is Layer for a list that is there already.
-func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, files []File) (made v1.Layer, digest string, err error) {
-	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), Digest(Encode(files))},
-		func(*rootfs.Spool, *progress.Step) ([]File, error) { return files, nil })
+func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, list List) (made v1.Layer, digest string, err error) {
+	data, err := list.Encode()
+	if err != nil {
+		return nil, "", err
+	}
+	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), Digest(data)},
+		func(*rootfs.Spool, *progress.Step) ([]byte, error) { return data, nil })
 }
 
 func listLayer(
-	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) ([]File, error),
+	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) ([]byte, error),
 ) (made v1.Layer, digest string, err error) {
 	of.Single, of.NoOutline = true, true
 	if of.Key, err = layer.Key("file list", inputs...); err != nil {
 		return nil, "", err
 	}
 	made, err = cache.Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		files, err := list(spool, step)
+		data, err := list(spool, step)
+		if err != nil {
+			return nil, err
+		}
+		all, err := Decode(data)
 		if err != nil {
 			return nil, err
 		}
 		lower := rootfs.New(spool, nil) // the folders that are there, whose modes the layer must not change
-		for _, f := range files {
+		for _, f := range all.Files {
 			if f.Kind == rootfs.Dir && recipe.InFolder(path.Dir(recipe.FileList)+"/", f.Path) {
 				if err := lower.AddDir(f.Path, f.Mode); err != nil {
 					return nil, err
@@ -65,7 +79,7 @@ func listLayer(
 			}
 		}
 		tree := rootfs.New(spool, lower)
-		return tree, tree.AddBytes(recipe.FileList, 0o644, Encode(files))
+		return tree, tree.AddBytes(recipe.FileList, 0o644, data)
 	})
 	if err != nil {
 		return nil, "", err

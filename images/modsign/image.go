@@ -52,7 +52,7 @@ func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Imag
 	}
 	labels := map[string]string{recipe.LabelSigner: sign.Fingerprint(s.Certificate.Raw)}
 	if want := config.Config.Labels[recipe.LabelFiles]; want != "" {
-		if labels[recipe.LabelFiles], err = relist(ctx, layers, of, examined, want); err != nil {
+		if labels[recipe.LabelFiles], err = relist(ctx, layers, of, examined, want, labels[recipe.LabelSigner]); err != nil {
 			return nil, fmt.Errorf("sign %s: %w", name, err)
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// relist replaces the list of the image's files by one that has the signed modules, and returns its digest.
+// relist replaces the list of the image's files by one that has the signed modules and their signer, and returns its digest.
 // All other files stay as they were listed: a file that was changed after the build does not become right by
 // signing. want is the digest of the list that the image has.
-func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []examinedLayer, want string) (string, error) {
+func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []examinedLayer, want, signer string) (string, error) {
 	var signed []v1.Layer
 	at := -1
 	for i, l := range examined {
@@ -38,7 +38,7 @@ func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []e
 	if got := inventory.Digest(data); got != want {
 		return "", fmt.Errorf("the list of its files is %s, its label says %s: the image was changed after driver-build made it; build it again", got, want)
 	}
-	files, err := inventory.Decode(data)
+	list, err := inventory.Decode(data)
 	if err != nil {
 		return "", err
 	}
@@ -50,7 +50,11 @@ func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []e
 	if of.Compression, err = compressionOf(examined[at]); err != nil {
 		return "", err
 	}
-	made, digest, err := inventory.ListLayer(ctx, layers, of, inventory.Replace(inventory.Replace(files, recipe.ModulesDir, modules), recipe.KMMDir, modules))
+	if list.Config != nil && list.Config.Config.Labels != nil {
+		list.Config.Config.Labels[recipe.LabelSigner] = signer
+	}
+	list.Files = inventory.Replace(inventory.Replace(list.Files, recipe.ModulesDir, modules), recipe.KMMDir, modules)
+	made, digest, err := inventory.ListLayer(ctx, layers, of, list)
 	examined[at].Layer = made
 	return digest, err
 }

@@ -24,7 +24,8 @@ type packed struct {
 	data []byte
 }
 
-func (p packed) Size() (int64, error) { return int64(len(p.data)), nil }
+func (packed) DiffID() (v1.Hash, error) { return v1.Hash{}, nil }
+func (p packed) Size() (int64, error)   { return int64(len(p.data)), nil }
 func (p packed) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(p.data)), nil
 }

@@ -39,7 +39,7 @@ func compareIndex(want v1.Hash, same []v1.Image) (verify.Finding, error) {
 
 // compareImages says in words in what an image is not its rebuild.
 func compareImages(ctx context.Context, cache layer.Cache, image, rebuilt v1.Image) ([]string, error) {
-	a, b, err := both(image, rebuilt, v1.Image.ConfigFile)
+	a, b, err := both(image, rebuilt, v1.Image.RawConfigFile)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +47,11 @@ func compareImages(ctx context.Context, cache layer.Cache, image, rebuilt v1.Ima
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(
-		compareWords("label", a.Config.Labels, b.Config.Labels), compareWords("annotation", m.Annotations, n.Annotations),
-		compareWords("variable", variables(a.Config.Env), variables(b.Config.Env)), compareWords("setting", settings(a), settings(b)),
-	)
+	all, err := verify.ConfigDifferences(b, a)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, compareWords("annotation", m.Annotations, n.Annotations)...)
 	inPackages, err := comparePackages(ctx, cache, image, rebuilt)
 	if err != nil {
 		return nil, err
@@ -66,22 +67,6 @@ func both[T, V any](image, rebuilt T, f func(T) (V, error)) (a, b V, err error) 
 	a, errA := f(image)
 	b, errB := f(rebuilt)
 	return a, b, errors.Join(errA, errB)
-}
-
-func variables(env []string) map[string]string {
-	all := map[string]string{}
-	for _, word := range env {
-		name, value, _ := strings.Cut(word, "=")
-		all[name] = value
-	}
-	return all
-}
-
-func settings(c *v1.ConfigFile) map[string]string {
-	return map[string]string{
-		"entrypoint": strings.Join(c.Config.Entrypoint, " "), "command": strings.Join(c.Config.Cmd, " "), "user": c.Config.User, "folder": c.Config.WorkingDir,
-		"platform": c.OS + "/" + c.Architecture + c.Variant, "time": c.Created.UTC().String(),
-	}
 }
 
 // compareWords compares by name.

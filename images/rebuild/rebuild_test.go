@@ -115,8 +115,8 @@ func TestTampered(t *testing.T) {
 			r.Packages = slices.DeleteFunc(slices.Clone(r.Packages), func(p distros.Package) bool { return p.Name == "kmod" })
 		}, nil, []string{`package "kmod amd64" is "`, `", the rebuild has none`, `layer "packages" is sha256:`, "is not in the rebuild"}},
 		"option": {b, func(r *recipe.Recipe) { r.Profile = recipe.Compute }, nil, []string{
-			`label "io.github.driver-container.profile" is "full", in the rebuild "compute"`, `layer "user-mode driver" is sha256:`}},
-		"time": {b, func(r *recipe.Recipe) { r.Epoch = 1 }, nil, []string{`setting "time" is "1970-01-01 00:00:00 +0000 UTC", in the rebuild "1970-01-01 00:00:01`,
+			`config.Labels.io.github.driver-container.profile is "full", not "compute"`, `layer "user-mode driver" is sha256:`}},
+		"time": {b, func(r *recipe.Recipe) { r.Epoch = 1 }, nil, []string{`created is "1970-01-01T00:00:00Z", not "1970-01-01T00:00:01Z"`,
 			"its files are the same"}},
 		"compression": {b, func(r *recipe.Recipe) { r.Compression = recipe.Zstd }, nil, []string{"the content is the same, and compressed otherwise"}},
 		"program": {b, func(r *recipe.Recipe) {
@@ -168,10 +168,10 @@ func TestLocalInputs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	o.Source = "file://" + run
-	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, o))(t), true, `label "org.opencontainers.image.base.name" is "`)
+	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, o))(t), true, `config.Labels.org.opencontainers.image.base.name is "`)
 	o.Source = "" // it is in the cache now
 	require.NoError(t, os.Remove(run))
-	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, o))(t), true, `label "org.opencontainers.image.base.name" is "`)
+	wants(t, require.Value(rebuild.Images(t.Context(), m, ref, o))(t), true, `config.Labels.org.opencontainers.image.base.name is "`)
 }
 
 // TestOtherMachine: programs and driver-build of another version are named as the reason.

@@ -67,7 +67,7 @@ func TestAnotherImages(t *testing.T) {
 	b, other := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{})
 	ref := w.publish(t, b.Image, statement{b.Image, other.predicate(t), keys()[0]}, statement{b.Image, b.predicate(t), keys()[1]})
 	wants(t, require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, trusted()))(t), true,
-		`label "io.github.driver-container.os" is "debian12", in the rebuild "ubuntu16.04"`)
+		`config.Labels.io.github.driver-container.os is "debian12", not "ubuntu16.04"`)
 	both := rebuild.Options{Keys: append(trusted().Keys, keys()[1].Public())}
 	findings := require.Value(rebuild.Images(t.Context(), machine(t, t.TempDir(), false), ref, both))(t)
 	wants(t, findings, false, same) // one that is true is enough

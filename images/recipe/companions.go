@@ -69,14 +69,6 @@ func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
 	return ids
 }
 
-// CompanionNames returns name and version of the companions: "nvidia-fs 2.13.5".
-func (r *Recipe) CompanionNames() (all []string) {
-	for _, c := range r.Companions {
-		all = append(all, c.Name+" "+c.Version)
-	}
-	return all
-}
-
 // companions takes those of the target that fit a flavour of the image: a thin image has not all flavours of
 // its driver.
 func (r *Recipe) companions(t matrix.Target) {

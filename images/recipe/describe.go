@@ -28,8 +28,9 @@ func (r *Recipe) Describe() (driverinfo.Description, error) {
 	}, nil
 }
 
-// fileListFormat is part of contentID, so that images without a list of their files are out of date.
-const fileListFormat = "files.mtree 1"
+// fileListFormat is part of contentID, so that images without a list of their files and without
+// their configuration in it are out of date.
+const fileListFormat = "files.mtree 2"
 
 // contentID tells images of different content apart: it covers all that layers are made from, and neither the
 // time nor the compression, which change no file.

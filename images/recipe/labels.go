@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"maps"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ const (
 	OCIPrefix  = "org.opencontainers.image."
 )
 
+// IsLabel reports whether a name is that of a label of this project.
+func IsLabel(name string) bool { return strings.HasPrefix(name, labelPrefix) }
+
 // Licence is the SPDX reference of the driver's licence. That of vGPU guest drivers allows less, and each
 // archive has its own text.
 func Licence(vgpu string) string {
@@ -47,33 +51,48 @@ func Licence(vgpu string) string {
 
 // Labels are those of the image, which are the annotations of its manifest too.
 func (r *Recipe) Labels() (map[string]string, error) {
-	id, err := r.contentID()
+	d, err := r.Describe()
 	if err != nil {
 		return nil, err
 	}
-	l := map[string]string{
-		OCIPrefix + "title":       "NVIDIA driver " + r.Driver + " for " + r.System,
-		OCIPrefix + "version":     r.Tag,
-		OCIPrefix + "source":      ProjectURL,
-		OCIPrefix + "licenses":    Licence(r.VGPU),
-		OCIPrefix + "base.digest": r.Base.Digest,
-		LabelDriver:               r.Driver,
-		LabelSystem:               r.System,
-		LabelProfile:              string(r.Profile),
-		LabelFlavours:             strings.Join(r.Flavours, ","),
-		LabelContent:              id,
-	}
+	l := DescribedLabels(d)
+	l[OCIPrefix+"version"], l[OCIPrefix+"base.digest"], l[OCIPrefix+"base.name"] = r.Tag, r.Base.Digest, r.Base.Name
+	l[OCIPrefix+"revision"], l[LabelOverridden] = r.Builder.Revision, strings.Join(r.Overridden, "; ")
+	l[LabelFlavours], l[LabelKernels] = strings.Join(r.Flavours, ","), strings.Join(r.Releases(), ",") // in the order of the request
+	l[LabelSigner], l[LabelAliases] = r.Signer, strings.Join(r.Aliases, ",")
 	if r.Epoch > 0 {
 		l[OCIPrefix+"created"] = r.Time().Format(time.RFC3339)
 	}
-	for name, value := range map[string]string{
-		OCIPrefix + "base.name": r.Base.Name, OCIPrefix + "revision": r.Builder.Revision, LabelOverridden: strings.Join(r.Overridden, "; "),
-		LabelKernels: strings.Join(r.Releases(), ","), LabelSigner: r.Signer, LabelPatches: r.patchLabel(),
-		LabelAliases: strings.Join(r.Aliases, ","), LabelCompanions: strings.Join(r.CompanionNames(), ", "), LabelVGPU: r.VGPU,
-	} {
-		if value != "" {
-			l[name] = value
-		}
-	}
+	maps.DeleteFunc(l, func(_, value string) bool { return value == "" })
 	return l, nil
+}
+
+// DescribedLabels are the labels that follow from what an image says of itself; "": it has none of that name. The
+// words of a list may be in another order.
+func DescribedLabels(d driverinfo.Description) map[string]string {
+	var companions, patches []string
+	for _, c := range d.Companions {
+		companions = append(companions, c.Name+" "+c.Version)
+	}
+	for _, p := range d.Patches {
+		patches = append(patches, p.Name+" sha256:"+p.SHA256)
+	}
+	return map[string]string{
+		OCIPrefix + "title": "NVIDIA driver " + d.Driver + " for " + d.OS, OCIPrefix + "source": ProjectURL, OCIPrefix + "licenses": Licence(d.VGPU),
+		LabelDriver: d.Driver, LabelSystem: d.OS, LabelProfile: d.Profile, LabelFlavours: strings.Join(d.Flavours, ","), LabelContent: d.ID, LabelVGPU: d.VGPU,
+		LabelKernels: strings.Join(d.Kernels(), ","), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
+	}
+}
+
+// Variables are those of the environment that follow from what an image says of itself: what the GPU Operator and
+// NVIDIA's container runtime expect of a driver image. void keeps the runtime from injecting a driver into the
+// driver's own container.
+func Variables(d driverinfo.Description) map[string]string {
+	kind := "passthrough"
+	if d.VGPU != "" {
+		kind = "vgpu"
+	}
+	return map[string]string{
+		"DRIVER_VERSION": d.Driver, "DRIVER_BRANCH": strings.TrimPrefix(d.Branch, "R"), "DRIVER_TYPE": kind, "TARGETARCH": d.Arch, "NVIDIA_VISIBLE_DEVICES": "void",
+	}
 }

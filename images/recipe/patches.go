@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -65,13 +64,4 @@ func (r *Recipe) PatchNotes() (notes []driverinfo.Patch) {
 		notes = append(notes, driverinfo.Patch{Name: p.Name, SHA256: p.SHA256, Flavours: p.Flavours})
 	}
 	return notes
-}
-
-// patchLabel names the patches with their digests: "open-pci-resize-resource sha256:1c3d...".
-func (r *Recipe) patchLabel() string {
-	var words []string
-	for _, p := range r.Patches {
-		words = append(words, fmt.Sprintf("%s sha256:%s", p.Name, p.SHA256))
-	}
-	return strings.Join(words, ", ")
 }

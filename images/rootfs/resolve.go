@@ -88,8 +88,8 @@ func (t *Tree) Stat(name string) (*Entry, error) {
 	return e, nil
 }
 
-// Exists reports whether name, followed through its links, exists.
+// Exists reports whether name, followed through its links, is a file or a folder.
 func (t *Tree) Exists(name string) bool {
-	_, err := t.Stat(name)
-	return err == nil
+	e, err := t.Stat(name)
+	return err == nil && e.Kind != Special
 }

@@ -112,7 +112,7 @@ func (s *subject) topologies() (n int) {
 // inLibraryDir reports whether one of the image's library folders has a library.
 func (s *subject) inLibraryDir(name string) bool {
 	for _, e := range s.all {
-		if path.Base(e.Path) == name && e.Kind != rootfs.Dir && (strings.HasPrefix(e.Path, "usr/lib") || strings.HasPrefix(e.Path, "lib")) {
+		if path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special && (strings.HasPrefix(e.Path, "usr/lib") || strings.HasPrefix(e.Path, "lib")) {
 			return true
 		}
 	}

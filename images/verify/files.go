@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +26,7 @@ var harmless = []struct {
 	dir, reason string
 	added       bool // only of files that were added
 }{
-	{dir: "etc/ssl", reason: "certificates: a site adds its own"},
+	{dir: "etc/ssl/certs", reason: "certificates: a site adds its own"},
 	{dir: "etc/pki/ca-trust", reason: "certificates: a site adds its own"},
 	{dir: "etc/pki/tls/certs", reason: "certificates: a site adds its own"},
 	{dir: "usr/local/share/ca-certificates", reason: "certificates: a site adds its own"},
@@ -52,9 +53,12 @@ var harmless = []struct {
 
 // Harmless returns the reason why a difference of a path from the image's list of files is only a note, or
 // "". added says that the list does not have the path. A new folder and other times are no difference at all:
-// neither has an effect.
-func Harmless(p string, added bool) string {
+// neither has an effect. Nothing is harmless in one of the named folders, in which programs look.
+func Harmless(p string, added bool, named ...string) string {
 	for _, h := range harmless {
+		if slices.ContainsFunc(named, func(dir string) bool { return p == dir || recipe.InFolder(p, dir) }) {
+			return ""
+		}
 		if (added || !h.added) && (p == h.dir || recipe.InFolder(p, h.dir)) {
 			return h.reason
 		}
@@ -88,10 +92,14 @@ func checkFiles(s *subject, find finder) {
 		find(Error, recipe.FileList, "%v", err)
 		return
 	}
+	s.recorded = list.Config
+	if s.recorded == nil {
+		find(Note, "", "the image has no record of its configuration, so that only labels and variables were checked which its description has: build it again")
+	}
 	left := maxDifferences
-	s.compare(list, func(name, message string, added bool) {
+	s.compare(list.Files, func(name, message string, added bool) {
 		left--
-		reason := Harmless(name, added)
+		reason := Harmless(name, added, s.named()...)
 		switch {
 		case left == 0:
 			find(Error, "", "more than %d differences from the list of the image's files: the rest is left out", maxDifferences)
@@ -102,6 +110,19 @@ func checkFiles(s *subject, find finder) {
 			find(Error, name, "%s", message)
 		}
 	})
+}
+
+// named are the files and folders that the configuration names, and those in which the dynamic loader looks.
+func (s *subject) named() (all []string) {
+	c := s.config.Config
+	for _, word := range slices.Concat(c.Env, c.Entrypoint, c.Cmd) {
+		for part := range strings.FieldsFuncSeq(word, func(r rune) bool { return strings.ContainsRune(":=; \t\n'\"", r) }) {
+			if p := strings.Trim(path.Clean(part), "/"); strings.HasPrefix(part, "/") && p != "" {
+				all = append(all, p)
+			}
+		}
+	}
+	return slices.Concat(all, s.folders(all), s.searchedDirs())
 }
 
 // compare calls differs for each path that is not as listed, and for each that is not listed.

@@ -1,18 +1,11 @@
 package verify
 
-import (
-	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/recipe"
-)
+import "github.com/driver-container/driver-container/images/recipe"
 
 // checkGuest: a vGPU guest without a working licence daemon becomes slow without an error, and an image
 // without the label may be published by mistake.
 func checkGuest(s *subject, find finder) {
 	label := s.config.Config.Labels[recipe.LabelVGPU]
-	info, err := driverinfo.Read(s.tree.OpenFS())
-	if err == nil && info.VGPU != label {
-		find(Error, driverinfo.Path, "vgpu is %q, the label %s says %q", info.VGPU, recipe.LabelVGPU, label)
-	}
 	_, ok := s.which(recipe.Gridd)
 	switch {
 	case label != "" && !ok:

@@ -5,9 +5,11 @@ package verify
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -38,10 +40,16 @@ type Finding struct {
 
 // String is the finding on one line.
 func (f Finding) String() string {
-	if f.Path == "" {
-		return fmt.Sprintf("%s: %s: %s", f.Severity, f.Rule, f.Message)
+	line := fmt.Sprintf("%s: %s: %s", f.Severity, f.Rule, f.Message)
+	if f.Path != "" {
+		line = fmt.Sprintf("%s: %s: %s: %s", f.Severity, f.Rule, f.Path, f.Message)
 	}
-	return fmt.Sprintf("%s: %s: %s: %s", f.Severity, f.Rule, f.Path, f.Message)
+	return strings.Map(func(r rune) rune { // names of files, labels and links are whatever the image says
+		if !unicode.IsPrint(r) && r != '\n' {
+			return '?'
+		}
+		return r
+	}, line)
 }
 
 // ErrUnfit means that Verify has findings that are errors.
@@ -49,9 +57,14 @@ var ErrUnfit = errors.New("the image breaks the driver container's contract")
 
 // subject is an image under examination.
 type subject struct {
-	tree    *rootfs.Tree
-	all     []*rootfs.Entry // of the tree
-	config  *v1.ConfigFile
+	tree   *rootfs.Tree
+	all    []*rootfs.Entry // of the tree
+	config *v1.ConfigFile
+
+	rawConfig   []byte
+	annotations map[string]string // of the manifest
+	recorded    *v1.ConfigFile    // by driver-build; nil: it is not there
+
 	version string       // the driver's, once a rule has found it
 	drivers []driverFile // the driver's libraries and programs
 	sets    []ModuleSet
@@ -77,6 +90,7 @@ func rules() []rule {
 	return []rule{
 		{"driver-version", checkVersion},
 		{"files", checkFiles},
+		{"configuration", checkConfiguration},
 		{"library-directory", checkLibraryDir},
 		{"relative-links", checkLinks},
 		{"elf", checkELF},
@@ -128,17 +142,33 @@ func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers
 	if err != nil {
 		return nil, err
 	}
-	return e.Examine(ctx, tree, config, signers...)
+	raw, err := img.RawConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's manifest: %w", err)
+	}
+	return e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw, annotations: manifest.Annotations}, signers)
 }
 
 // Examine is Verify of an image whose files are in a tree.
 func (e Examiner) Examine(ctx context.Context, tree *rootfs.Tree, config *v1.ConfigFile, signers ...*x509.Certificate) (findings []Finding, err error) {
-	s := &subject{tree: tree, all: tree.All(), config: config, wantSigned: len(signers) > 0}
+	raw, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	return e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw}, signers)
+}
+
+func (e Examiner) examine(ctx context.Context, s *subject, signers []*x509.Certificate) (findings []Finding, err error) {
+	s.all, s.wantSigned = s.tree.All(), len(signers) > 0
 	if err := s.digests(ctx); err != nil {
 		return nil, err
 	}
 	s.drivers = s.driverFiles()
-	if s.sets, err = moduleSets(ctx, e.Store, tree, signers); err != nil {
+	if s.sets, err = moduleSets(ctx, e.Store, s.tree, signers); err != nil {
 		return nil, err
 	}
 	if s.installed, err = installedModules(ctx, e.Store, s.all); err != nil {
