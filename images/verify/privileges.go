@@ -99,9 +99,5 @@ func checkPreload(s *subject, find finder) {
 	if e, err := s.tree.Stat("etc/ld.so.preload"); err == nil && (e.Kind != rootfs.File || e.Size > 0) {
 		find(Error, "etc/ld.so.preload", "makes every program load more libraries: neither a driver nor a distribution has such a file")
 	}
-	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT"} {
-		if v := s.env(name); v != "" {
-			find(Error, "", "%s is %q: every program loads it", name, v)
-		}
-	}
+	checkOpenSSL(s, find)
 }

@@ -138,14 +138,16 @@ func (s *subject) findCompiler() string {
 }
 
 func checkEnvironment(s *subject, find finder) {
-	if v := s.env("DRIVER_VERSION"); v != "" && v != s.version {
-		find(Error, "", "DRIVER_VERSION is %s, the libraries are %s", v, s.version)
+	branch, _, _ := strings.Cut(s.version, ".")
+	for _, c := range []struct{ name, of, want string }{
+		{"DRIVER_VERSION", "the libraries are", s.version}, {"DRIVER_BRANCH", "the libraries are of", branch}, {"TARGETARCH", "the image is for", s.config.Architecture},
+	} {
+		if v := s.env(c.name); v != "" && v != c.want {
+			find(Error, "", "%s is %.100s, %s %s", c.name, v, c.of, c.want)
+		}
 	}
 	if v := s.env("NVIDIA_VISIBLE_DEVICES"); v != "void" {
 		find(Note, "", "NVIDIA_VISIBLE_DEVICES is %q: without \"void\" the container runtime may inject a driver into the driver's container", v)
-	}
-	if user, _, _ := strings.Cut(s.config.Config.User, ":"); user != "" && user != "root" && user != "0" {
-		find(Error, "", "the image starts as user %s: only root loads modules", user)
 	}
 }
 

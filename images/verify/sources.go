@@ -115,5 +115,11 @@ func (s *subject) checkSource(name, by string, find finder) {
 		find(Error, name, "is not there, but %s names it: the modules cannot be compiled", by)
 	case e.Kind != rootfs.File || e.Size == 0:
 		find(Error, name, "is empty or no file: the modules cannot be compiled")
+	case strings.HasSuffix(name, ".o_binary"):
+		if f, err := readELF(e); err != nil {
+			find(Error, name, "%v", err)
+		} else if !f.Relocatable || f.Machine != s.machine() {
+			find(Error, name, "is no object file for %s: the modules cannot be compiled", s.config.Architecture)
+		}
 	}
 }

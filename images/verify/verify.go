@@ -107,6 +107,7 @@ func rules() []rule {
 		{"entrypoint", checkEntrypoint},
 		{"programs", checkPrograms},
 		{"environment", checkEnvironment},
+		{"start", checkStart},
 		{"licence", checkLicence},
 		{"fabric", checkFabric},
 		{"vgpu", checkGuest},
