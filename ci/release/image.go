@@ -46,7 +46,7 @@ func (m *maker) image(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return oci.WriteOCIArchive(ctx, filepath.Join(m.out, "driver-build-"+m.source.bare()+"-image.oci.tar"), m.source.bare(), index)
+	return oci.WriteOCIArchive(ctx, filepath.Join(m.out, "driver-build-"+m.source.bare()+"-image.oci.tar"), "driver-build", m.source.bare(), index)
 }
 
 func (m *maker) imageFor(ctx context.Context, cache layer.Cache, arch string) (v1.Image, error) {

@@ -113,7 +113,11 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 	if len(tags) != 1 {
 		return matrix.RequestErrorf("%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
 	}
-	return oci.WriteOCIArchive(ctx, local.Path, tags[0], now.Artifact, append(now.Have, all...)...)
+	repository, err := oci.LocalRepository(ctx, i.store, local)
+	if err != nil {
+		return err
+	}
+	return oci.WriteOCIArchive(ctx, local.Path, repository, tags[0], now.Artifact, append(now.Have, all...)...)
 }
 
 // For returns the plan for an image: signatures state repository, or else that of the image, with the tags of

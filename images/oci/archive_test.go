@@ -181,3 +181,24 @@ func TestDescriptorsLie(t *testing.T) {
 		}
 	}
 }
+
+// TestArchiveName: the entry of an OCI archive has the tag, and the name by which nodes ask for the image.
+func TestArchiveName(t *testing.T) {
+	t.Parallel()
+	for repository, want := range map[string]string{
+		"": "docker.io/library/driver:1", "team/driver": "docker.io/team/driver:1", "registry.example.com:5000/gpu/driver": "registry.example.com:5000/gpu/driver:1",
+	} {
+		o := Output{Kind: "oci-archive", Path: filepath.Join(t.TempDir(), "x.tar")}
+		require.Value(o.Write(t.Context(), repository, "1", ocitest.Image(t, "amd64", 10, "one")))(t)
+		l, _ := ParseLocal(o.String())
+		store := require.Value(fetch.OpenStore(t.TempDir()))(t)
+		index, _, err := l.index(t.Context(), store)
+		require.NoError(t, err)
+		assert.Equal(t, "1", index.Manifests[0].Annotations[refNameAnnotation])
+		assert.Equal(t, want, index.Manifests[0].Annotations[containerdNameAnnotation])
+		assert.Equal(t, strings.TrimSuffix(want, ":1"), require.Value(LocalRepository(t.Context(), store, l))(t))
+		for _, ref := range []string{o.String() + ":1", o.String() + ":" + want} {
+			require.Value(OpenLocal(t.Context(), store, ref))(t)
+		}
+	}
+}

@@ -190,3 +190,17 @@ func LocalTags(ctx context.Context, store *fetch.Store, ref string) (tags []stri
 	}
 	return tags, digests, nil
 }
+
+// LocalRepository returns the repository in the full name of the image in an OCI archive, "driver" if it has none.
+func LocalRepository(ctx context.Context, store *fetch.Store, l LocalRef) (string, error) {
+	index, _, err := l.index(ctx, store)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", l.text, err)
+	}
+	for _, d := range imageEntries(index.Manifests) {
+		if full := d.Annotations[containerdNameAnnotation]; strings.Contains(full, ":") {
+			return full[:strings.LastIndexByte(full, ':')], nil
+		}
+	}
+	return "driver", nil
+}

@@ -66,9 +66,9 @@ func TestLayoutAttachments(t *testing.T) {
 		signatureOf(t, top.Digest, "a"), signatureOf(t, top.Digest, "b"), signatureOf(t, top.Digest, "a"),
 	}
 	require.NoError(t, WriteLayout(t.Context(), layout, "x", index, all...))
-	require.NoError(t, WriteOCIArchive(t.Context(), archive, "x", index, all...))
+	require.NoError(t, WriteOCIArchive(t.Context(), archive, "driver", "x", index, all...))
 	again := filepath.Join(dir, "again.tar")
-	require.NoError(t, WriteOCIArchive(t.Context(), again, "x", index, all...))
+	require.NoError(t, WriteOCIArchive(t.Context(), again, "driver", "x", index, all...))
 	assert.Equal(t, string(require.Value(os.ReadFile(archive))(t)), string(require.Value(os.ReadFile(again))(t)))
 
 	sig, spdx := " application/vnd.oci.image.config.v1+json", " application/spdx+json+"

@@ -22,10 +22,11 @@ import (
 // do.
 var ErrNotForDocker = errors.New("a docker-archive cannot hold it")
 
-// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry named tag, and its attachments
-// as entries without a name. The same input gives the same bytes. It is written by the rule of package
-// outfile: a file appears when it is complete; after an error, or when ctx ends, nothing is left.
-func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact, attachments ...Attachment) error {
+// WriteOCIArchive writes an artifact as a tar of an OCI layout with one entry, and its attachments as entries
+// without a name. The entry has the tag, which skopeo, crane and oras read, and the full name, which containerd
+// gives to the image. The same input gives the same bytes. It is written by the rule of package outfile: a
+// file appears when it is complete; after an error, or when ctx ends, nothing is left.
+func WriteOCIArchive(ctx context.Context, file, repository, tag string, t Artifact, attachments ...Attachment) error {
 	fail := func(err error) error { return fmt.Errorf("write OCI archive %s: %w", file, err) }
 	all, err := Collect(t)
 	if err != nil {
@@ -35,7 +36,12 @@ func WriteOCIArchive(ctx context.Context, file, tag string, t Artifact, attachme
 	if err != nil {
 		return fail(err)
 	}
+	full, err := name.NewTag(repository + ":" + tag)
+	if err != nil {
+		return fail(fmt.Errorf("%q is not repository:tag: %w", repository+":"+tag, err))
+	}
 	index := withEntry(&v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}, entry, tag)
+	index.Manifests[0].Annotations[containerdNameAnnotation] = strings.Replace(full.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 	index, attachments, err = withAttachments(index, Blobs{}, attachments)
 	if err != nil {
 		return fail(err)

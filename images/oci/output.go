@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,17 +121,15 @@ func (o Output) CheckContent(tags, archs int, zstd bool) error {
 // Write writes an artifact under its tag, with its attachments; a docker-archive can hold none. It returns
 // the artifact's reference without the digest; in a docker-archive that is repository:tag.
 func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, attachments ...Attachment) (ref string, err error) {
+	repository = cmp.Or(repository, "driver")
 	switch o.Kind {
 	case "oci":
 		return o.String() + ":" + tag, writeKnown(ctx, o.Known, o.Path, tag, t, attachments)
 	case "oci-archive":
-		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, tag, t, attachments...)
+		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, repository, tag, t, attachments...)
 	default:
 		if len(attachments) > 0 {
 			return "", fmt.Errorf("write %s: %w: it has no place for signatures, SBOMs and the like; write an oci-archive", o, ErrNotForDocker)
-		}
-		if repository == "" {
-			repository = "driver"
 		}
 		return o.String() + ":" + repository + ":" + tag, WriteDockerArchive(ctx, o.Path, repository+":"+tag, t)
 	}

@@ -139,7 +139,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	for name, write := range map[string]func(context.Context, string, Artifact) error{
 		"layout": func(ctx context.Context, dir string, a Artifact) error { return WriteLayout(ctx, dir, "x", a) },
 		"oci": func(ctx context.Context, dir string, a Artifact) error {
-			return WriteOCIArchive(ctx, filepath.Join(dir, "x.tar"), "x", a)
+			return WriteOCIArchive(ctx, filepath.Join(dir, "x.tar"), "driver", "x", a)
 		},
 		"docker": func(ctx context.Context, dir string, a Artifact) error {
 			return WriteDockerArchive(ctx, filepath.Join(dir, "x.tar"), "x:1", a)
@@ -197,7 +197,7 @@ func TestArchivesAreDeterministic(t *testing.T) {
 	dir := t.TempDir()
 	img := ocitest.Image(t, "amd64", 1000, "one", "two")
 	for name, write := range map[string]func(string) error{
-		"oci":    func(f string) error { return WriteOCIArchive(t.Context(), f, "1", img) },
+		"oci":    func(f string) error { return WriteOCIArchive(t.Context(), f, "driver", "1", img) },
 		"docker": func(f string) error { return WriteDockerArchive(t.Context(), f, "docker.io/library/x:1", img) },
 	} {
 		var content [2][]byte

@@ -447,7 +447,7 @@ func TestCopyLocal(t *testing.T) {
 	img := ocitest.Image(t, "amd64", 1000, "one")
 	all := []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")}
 	require.NoError(t, oci.WriteLayout(t.Context(), dir+"/layout", "1", img, all...))
-	require.NoError(t, oci.WriteOCIArchive(t.Context(), dir+"/a.tar", "1", img, all...))
+	require.NoError(t, oci.WriteOCIArchive(t.Context(), dir+"/a.tar", "driver", "1", img, all...))
 	for i, from := range []string{"oci:" + dir + "/layout", "oci-archive:" + dir + "/a.tar"} {
 		to := fmt.Sprintf("%s/team%d/driver:1", f.host(), i)
 		// Offline forbids downloads. The target's registry is no source of them.

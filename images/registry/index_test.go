@@ -19,7 +19,7 @@ func TestLocalIsPushed(t *testing.T) {
 	for _, err := range []error{
 		oci.WriteLayout(t.Context(), layout, "both", index),
 		oci.WriteLayout(t.Context(), layout, "one", img),
-		oci.WriteOCIArchive(t.Context(), archive, "both", index),
+		oci.WriteOCIArchive(t.Context(), archive, "driver", "both", index),
 	} {
 		require.NoError(t, err)
 	}

@@ -24,7 +24,7 @@ func TestBaseLocal(t *testing.T) {
 	for _, err := range []error{
 		oci.WriteLayout(t.Context(), layout, "both", index),
 		oci.WriteLayout(t.Context(), layout, "docker.io/library/other:1", other),
-		oci.WriteOCIArchive(t.Context(), ociFile, "both", index),
+		oci.WriteOCIArchive(t.Context(), ociFile, "driver", "both", index),
 		oci.WriteDockerArchive(t.Context(), docker, "debian:12", amd),
 	} {
 		require.NoError(t, err)
