@@ -6,9 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -124,35 +121,11 @@ func Plan(t testing.TB, o writing.Options, artifacts []writing.Artifact) *writin
 func Bytes(t testing.TB, o writing.Options, artifacts []writing.Artifact) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, Plan(t, o, artifacts).Stream(t.Context(), &b, nil))
+	require.NoError(t, Plan(t, o, artifacts).Write(t.Context(), &b, nil))
 	return b.Bytes()
 }
 
 // Source is bytes as a file.
 func Source(name string, b []byte) reading.Source {
 	return reading.Source{Name: name, Content: bytes.NewReader(b), Size: int64(len(b))}
-}
-
-// Files returns the parts of a bundle.
-func Files(t testing.TB, p *writing.Plan) (all [][]byte) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "b.tar")
-	require.NoError(t, p.WriteFiles(t.Context(), path, false, nil))
-	for _, name := range p.Names(path) {
-		all = append(all, require.Value(os.ReadFile(name))(t))
-	}
-	return all
-}
-
-// PartSize is that of TwoParts.
-const PartSize = 190_000
-
-// TwoParts returns the parts of a bundle that needs two.
-func TwoParts(t testing.TB) ([]writing.Artifact, [][]byte) {
-	t.Helper()
-	o := Options()
-	o.PartSize = PartSize
-	artifacts := Artifacts(t)
-	artifacts[1].Content = Image(t, strings.Repeat("x", 30_000), strings.Repeat("y", 30_000), strings.Repeat("z", 30_000))
-	return artifacts, Files(t, Plan(t, o, artifacts))
 }

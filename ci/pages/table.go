@@ -13,11 +13,13 @@ var Elsewhere = map[string]map[string]string{
 	},
 	"airgap": {
 		"helm install nvidia-driver oci://registry.site/mirror/gpu/driver/charts/nvidia-driver -n nvidia-driver -f values.yaml --set acceptLicense=true": "not run, because helm would have to trust the registry of the test: TestImport has the chart under this name",
-		"python3 -m http.server --directory mirror 8080":                                                                                               "serves until it is stopped: TestHeadersBehindTheGap asks such a server",
-		`entry() { tar xOf fleet.tar index.json | jq -r ".manifests[$1].digest" | cut -d: -f2; }`:                                                      "TestCosignBundle",
-		"tar xOf fleet.tar blobs/sha256/$(entry 0) > manifest":                                                                                         "TestCosignBundle",
-		"tar xOf fleet.tar blobs/sha256/$(tar xOf fleet.tar blobs/sha256/$(entry 1) | jq -r '.layers[0].digest' | cut -d: -f2) > signature":            "TestCosignBundle",
-		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
+		"python3 -m http.server --directory mirror 8080":                                                                                                                   "serves until it is stopped: TestHeadersBehindTheGap asks such a server",
+		`entry() { tar xOf fleet.tar index.json | jq -r ".manifests[$1].digest" | cut -d: -f2; }`:                                                                          "TestCosignBundle",
+		"tar xOf fleet.tar blobs/sha256/$(entry 0) > manifest":                                                                                                             "TestCosignBundle",
+		"tar xOf fleet.tar blobs/sha256/$(tar xOf fleet.tar blobs/sha256/$(entry 1) | jq -r '.layers[0].digest' | cut -d: -f2) > signature":                                "TestCosignBundle",
+		"cosign verify-blob-attestation --key image.pub --insecure-ignore-tlog --trusted-root root --bundle signature --type https://sigstore.dev/cosign/sign/v1 manifest": "TestCosignBundle",
+		"echo '{\"mediaType\":\"application/vnd.dev.sigstore.trustedroot+json;version=0.1\"}' > root":                                                                      "TestCosignBundle",
+		"cat fleet.tar.* | driver-build bundle import - --to registry.site/mirror/gpu/driver --key image.pub":                                                              "TestPipe",
 	},
 	"precompiled-secure-boot": {
 		`mkdir -p "$state" "$driver/host/usr" "$driver/var/lib/nvidia-driver"`:                                                           "a script of mkosi, tried by hand: Test03Baked runs bake in a chroot",

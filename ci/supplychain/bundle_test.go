@@ -24,6 +24,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -53,7 +54,7 @@ func writeBundle(t *testing.T, file string, key signingKey, form signature.Forma
 	}}
 	artifacts := []writing.Artifact{{Kind: bundle.Image, Repository: origin, Tags: []string{"1"}, Content: content, Attachments: attachments}}
 	plan := require.Value(writing.Prepare(t.Context(), options, artifacts))(t)
-	require.NoError(t, plan.WriteFiles(t.Context(), file, false, nil))
+	require.NoError(t, outfile.Write(t.Context(), file, func(w io.Writer) error { return plan.Write(t.Context(), w, nil) }))
 	return ocitest.Digest(t, index)
 }
 
@@ -129,7 +130,7 @@ func (p project) importBundle(t *testing.T, file, to string) {
 	f := require.Value(os.Open(file))(t)
 	defer f.Close()
 	info := require.Value(f.Stat())(t)
-	b, findings, err := reading.Check(t.Context(), []reading.Source{{Name: file, Content: f, Size: info.Size()}}, reading.Options{})
+	b, findings, err := reading.Check(t.Context(), reading.Source{Name: file, Content: f, Size: info.Size()}, reading.Options{})
 	require.NoError(t, errors.Join(err, bundle.Unsound(findings)))
 	require.Value(importing.Import(t.Context(), b, p.Client, importing.Options{To: to}))(t)
 }

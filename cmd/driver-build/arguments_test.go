@@ -93,7 +93,6 @@ func TestContradictions(t *testing.T) {
 		"plan --all --repository h.example/a --sign-cert x":          {"give --kernel"},
 		"bundle verify x --key a --allow-unsigned":                   {"--key", "--allow-unsigned"},
 		"bundle import x --to h.example/a --key a --allow-unsigned":  {"--key", "--allow-unsigned"},
-		"bundle create --output - --repository h.example/a --resume": {"--resume", "needs a file"},
 		"attest h.example/a:1 --type x:y":                            {"--image-key"},
 		"push oci:a oci:b":                                           {"REGISTRY/PATH"},
 		"drivers no-branch":                                          {"no-branch", "R535"},

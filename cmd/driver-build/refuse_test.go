@@ -114,7 +114,6 @@ var wrong = map[string][]string{
 	"chart":                 {"/nope", "FOLDER", "GARBAGE", "oci://h.example/A:1"},
 	"file":                  {"/nope", "FOLDER"},
 	"file-tag":              {"a b", "", "-x"},
-	"part-size":             {"4X", "0", "-1", "9999999T"},
 	"inputs":                {"/nope", "FOLDER"},
 	"headers":               {"latest", "../x", "*"},
 	"since":                 {"/nope", "GARBAGE", "EMPTY"},

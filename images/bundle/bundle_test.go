@@ -55,7 +55,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a kind":            {`"kind":"base"`, `"kind":"bass"`},
 		"a blob twice":      {p.List.Blobs[1].Digest.String(), first},
 		"another algorithm": {first, strings.Replace(first, "sha256", "sha512", 1)},
-		"a negative size":   {`"parts":[`, `"parts":[-`},
+		"parts":             {`"schema":1`, `"schema":1,"parts":[1,1]`},
 		"bytes behind it":   {`}` + "\x00", ""},
 	} {
 		changed := strings.Replace(string(raw)+"\x00", change[0], change[1], 1)

@@ -15,7 +15,6 @@ import (
 const (
 	MaxMembers = 100_000 // documents and blobs; a fleet of 500 images has about 5,000
 	maxItems   = 100_000
-	maxParts   = 1_000
 	maxTags    = 1_000 // of an item
 	maxText    = 1_024 // bytes of a title, a tool, a source
 )
@@ -26,7 +25,7 @@ func (l *List) check() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.checkHead(), l.checkAbsent(sizes), l.checkParts(), l.checkItems(sizes))
+	return errors.Join(l.checkHead(), l.checkAbsent(sizes), l.checkItems(sizes))
 }
 
 // digests returns the sizes of all documents and blobs.
@@ -62,6 +61,9 @@ func checkDigest(h v1.Hash) error {
 }
 
 func (l *List) checkHead() error {
+	if len(l.Parts) > 1 {
+		return fmt.Errorf("it is one of %d parts, which this version does not read: import them with the version that wrote them, or make the bundle again", len(l.Parts))
+	}
 	if len(l.Tool) > maxText {
 		return fmt.Errorf("the name of its tool has more than %d bytes", maxText)
 	}
@@ -96,23 +98,6 @@ func (l *List) checkAbsent(sizes map[v1.Hash]int64) error {
 			return fmt.Errorf("%s is absent, but it is not said which bundle has it", a.Digest)
 		}
 		last = a.Digest.Hex
-	}
-	return nil
-}
-
-func (l *List) checkParts() error {
-	if len(l.Parts) == 0 || len(l.Parts) > maxParts {
-		return fmt.Errorf("it has %d parts, from 1 to %d are allowed", len(l.Parts), maxParts)
-	}
-	total := 0
-	for _, n := range l.Parts {
-		if n < 0 || n > MaxMembers || n == 0 && len(l.Parts) > 1 {
-			return fmt.Errorf("a part has %d blobs", n)
-		}
-		total += n
-	}
-	if want := len(l.Blobs) - len(l.Absent); total != want {
-		return fmt.Errorf("its parts have %d blobs, %d are there", total, want)
 	}
 	return nil
 }

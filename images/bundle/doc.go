@@ -1,4 +1,4 @@
-// Package bundle knows the list of a bundle: one file, or several parts, with which images and everything
+// Package bundle knows the list of a bundle: one file with which images and everything
 // that belongs to them travel into a site without network. A bundle is a plain tar of an OCI layout:
 //
 //	oci-layout

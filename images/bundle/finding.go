@@ -18,7 +18,6 @@ const (
 	RuleSize      Rule = "size"      // a size that is not that of the list
 	RuleList      Rule = "list"      // the list itself, or documents that do not fit it
 	RuleIndex     Rule = "index"     // index.json is not that of the list
-	RuleParts     Rule = "parts"     // a part that is missing, there twice, or of another bundle
 	RuleSignature Rule = "signature" // none, or not by the key that is trusted
 )
 

@@ -28,7 +28,7 @@ type List struct {
 	Documents []Blob   `json:"documents"`
 	Blobs     []Blob   `json:"blobs"`            // in the order of import; also those that are not in the bundle
 	Absent    []Absent `json:"absent,omitempty"` // blobs that the site has; sorted by digest
-	Parts     []int    `json:"parts"`            // how many of the blobs that are not absent each file has
+	Parts     []int    `json:"parts,omitempty"`  // of earlier versions, which wrote several files; only one is read
 }
 
 // Item is a manifest or an index that has a place in a repository.
@@ -60,22 +60,16 @@ type Signer func(ctx context.Context, subject v1.Descriptor) (oci.Attachment, er
 // Verifier says why what Signer returned is no valid signature of a subject by a key that is trusted.
 type Verifier func(ctx context.Context, subject v1.Descriptor, signature oci.Attachment) error
 
-// Present returns the blobs of each part, in their order.
-func (l *List) Present() [][]Blob {
+// Present returns the blobs that are in the bundle, in their order.
+func (l *List) Present() (here []Blob) {
 	absent := map[v1.Hash]bool{}
 	for _, a := range l.Absent {
 		absent[a.Digest] = true
 	}
-	var here []Blob
 	for _, b := range l.Blobs {
 		if !absent[b.Digest] {
 			here = append(here, b)
 		}
 	}
-	parts := make([][]Blob, 0, len(l.Parts))
-	for _, n := range l.Parts {
-		n = min(n, len(here))
-		parts, here = append(parts, here[:n]), here[n:]
-	}
-	return parts
+	return here
 }

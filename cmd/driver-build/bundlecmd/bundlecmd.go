@@ -5,7 +5,6 @@ package bundlecmd
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,7 @@ import (
 func Commands(a *session.App) []*cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bundle", Short: "Carry images and all that belongs to them as one file", Args: session.NoArgs,
-		Long: "Carry images, their signatures and SBOMs, and the chart into a site without network: one file, or several of a size.\n" +
+		Long: "Carry images, their signatures and SBOMs, and the chart into a site without network, as one file.\n" +
 			"The file is a tar of an OCI layout, which skopeo, regctl, oras and ctr read as well.",
 		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --image-key image.key\n" +
 			"  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub",
@@ -28,38 +27,18 @@ func Commands(a *session.App) []*cobra.Command {
 	return []*cobra.Command{cmd}
 }
 
-// open opens the files of a bundle. The caller calls done.
-func open(names []string) (sources []reading.Source, done func(), err error) {
-	var files []*os.File
-	done = func() {
-		for _, f := range files {
-			f.Close()
-		}
+// open opens the file of a bundle. The caller closes it.
+func open(name string) (s reading.Source, closer func() error, err error) {
+	f, err := bounded.Open(name)
+	if errors.Is(err, bounded.ErrNotRegular) {
+		err = fmt.Errorf("%w: import reads a pipe with - instead of a name", err)
 	}
-	for _, n := range names {
-		f, err := bounded.Open(n)
-		if errors.Is(err, bounded.ErrNotRegular) {
-			err = fmt.Errorf("%w: a pipe is read with - instead of a name", err)
-		}
-		if err != nil {
-			done()
-			return nil, nil, session.Usage(err)
-		}
-		files = append(files, f)
-		info, err := f.Stat()
-		if err != nil {
-			done()
-			return nil, nil, session.Usage(err)
-		}
-		sources = append(sources, reading.Source{Name: n, Content: f, Size: info.Size()})
+	if err != nil {
+		return s, nil, session.Usage(err)
 	}
-	return sources, done, nil
-}
-
-// someFiles wants at least one argument.
-func someFiles(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return session.Usagef("%s: give the files of the bundle: usage: %s", cmd.Name(), cmd.UseLine())
+	info, err := f.Stat()
+	if err != nil {
+		return s, nil, session.Usage(errors.Join(err, f.Close()))
 	}
-	return nil
+	return reading.Source{Name: name, Content: f, Size: info.Size()}, f.Close, nil
 }

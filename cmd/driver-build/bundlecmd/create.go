@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,20 +34,18 @@ the registry's API, the fallback tag, and the tags .sig and .att. Without IMAGE,
 or those of --os and --driver.
 
 IMAGE is REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; the last two are put into --repository. The same input gives the
-same bytes, with SOURCE_DATE_EPOCH as its time. --since leaves out what the site has: an earlier bundle, its list
+same bytes if SOURCE_DATE_EPOCH is its time. --since leaves out what the site has: an earlier bundle, its list
 (bundle list -o json), or the answer of bundle have.`
 
 // createFlags are the flags of bundle create.
 type createFlags struct {
 	gathering.Selection
-	targets  flags.Selection
-	output   string
-	since    []string
-	partSize string
-	resume   bool
-	fetched  string
-	key      flags.ImageKey
-	headers  []string // releases of kernels
+	targets flags.Selection
+	output  string
+	since   []string
+	fetched string
+	key     flags.ImageKey
+	headers []string // releases of kernels
 }
 
 func (o *createFlags) addTo(f *pflag.FlagSet) {
@@ -64,8 +62,6 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
 	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
 	f.StringArrayVar(&o.since, "since", nil, "leave out blobs of FILE: an earlier bundle, or a list of what the site has (repeatable)")
-	f.StringVar(&o.partSize, "part-size", "", "write parts that are smaller than this: bytes, or a number with K, M or G; 4G fits FAT32")
-	f.BoolVar(&o.resume, "resume", false, "keep what an earlier call has written, as far as it is sound")
 	o.key.AddTo(f, "the bundle")
 }
 
@@ -73,7 +69,7 @@ func newCreate(a *session.App) *cobra.Command {
 	var o createFlags
 	cmd := &cobra.Command{
 		Use: "create --output FILE --repository REGISTRY/PATH [IMAGE...]", Short: "Write a bundle", Long: createLong,
-		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart --part-size 4G",
+		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --chart deploy/chart",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, ref := range args {
 				o.Images = append(o.Images, oci.Named(ref))
@@ -86,14 +82,8 @@ func newCreate(a *session.App) *cobra.Command {
 }
 
 func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
-	size, err := parseSize(o.partSize)
-	switch {
-	case o.output == "":
+	if o.output == "" {
 		return session.Usagef("--output: give the file to write")
-	case err != nil:
-		return err
-	case o.output == "-" && (size > 0 || o.resume):
-		return session.Usagef("--output -: --part-size and --resume: this needs a file")
 	}
 	if o.output != "-" {
 		if err := outfile.Check(o.output); err != nil {
@@ -138,7 +128,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		defer func() { err = errors.Join(err, closeMirror()) }()
 		info := session.BuildInfo()
 		plan, err := writing.Prepare(ctx, writing.Options{
-			Origin: o.Origin, Created: created.Unix(), Tool: "driver-build " + info.Version, PartSize: size, Since: stocks, Sign: sign,
+			Origin: o.Origin, Created: created.Unix(), Tool: "driver-build " + info.Version, Since: stocks, Sign: sign,
 		}, artifacts)
 		if err != nil {
 			return err
@@ -208,34 +198,16 @@ func (o *createFlags) selectTags(a *session.App) error {
 
 func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Session, plan *writing.Plan) error {
 	shown := steps{observe: s.Observe, name: "write"}
+	fill := func(w io.Writer) error { return plan.Write(ctx, w, shown.total(o.output)) }
 	if o.output == "-" {
-		return shown.end(plan.Stream(ctx, a.Stdout, shown.report))
+		return shown.end(fill(a.Stdout))
 	}
-	if err := shown.end(plan.WriteFiles(ctx, o.output, o.resume, shown.report)); err != nil {
+	if err := shown.end(outfile.Write(ctx, o.output, fill)); err != nil {
 		return err
 	}
-	for n, name := range plan.Names(o.output) {
-		fmt.Fprintf(a.Stderr, "%s: %.1f MB\n", name, float64(plan.Sizes[n])/1e6)
-		a.Result(name)
-	}
+	fmt.Fprintf(a.Stderr, "%s: %.1f MB\n", o.output, float64(plan.Size)/1e6)
+	a.Result(o.output)
 	return nil
-}
-
-// parseSize reads a number of bytes: "4G" is 4 GiB.
-func parseSize(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	shift := map[byte]int{'K': 10, 'M': 20, 'G': 30, 'T': 40}[text[len(text)-1]]
-	digits := text
-	if shift > 0 {
-		digits = text[:len(text)-1]
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n <= 0 || n > 1<<60>>shift {
-		return 0, session.Usagef("--part-size %q: give a number of bytes, or one with K, M, G or T, such as 4G", text)
-	}
-	return n << shift, nil
 }
 
 // readStocks reads the files of --since.
@@ -266,12 +238,12 @@ func readStock(name string) (bundle.Stock, error) {
 		}
 		return s, err
 	}
-	sources, done, err := open([]string{name})
+	source, closer, err := open(name)
 	if err != nil {
 		return bundle.Stock{}, err
 	}
-	defer done()
-	b, err := reading.Load(sources[0])
+	defer closer()
+	b, err := reading.Load(source)
 	if err != nil {
 		return bundle.Stock{}, err
 	}

@@ -28,7 +28,7 @@ import (
 const importLong = `Verify a bundle and push it into a registry. Nothing is pushed before all of it is verified. Only what the registry lacks is sent;
 tags move last. Repeat the command to continue an import that was stopped.
 
-FILE - reads one file from stdin in one pass: blobs are then pushed as they pass, each verified, and tags move at the end.
+FILE - reads stdin in one pass, such as the joined parts of a bundle that split has cut: blobs are then pushed as they pass, each verified, and tags move at the end.
 stdout gets REFERENCE@sha256:... lines.`
 
 // importFlags are the flags of bundle import.
@@ -47,7 +47,6 @@ type importFlags struct {
 func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.To, "to", "", "REGISTRY/PATH that takes the place of the bundle's repository")
 	f.StringArrayVar(&o.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
-	f.BoolVar(&o.SomePart, "part", false, partText)
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
 	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder DIR")
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
@@ -62,15 +61,15 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 func newImport(a *session.App) *cobra.Command {
 	var o importFlags
 	cmd := &cobra.Command{
-		Use: "import FILE... --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: someFiles, Long: importLong,
+		Use: "import FILE --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: session.ExactArgs(1), Long: importLong,
 		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
 	o.addTo(cmd.Flags())
 	return cmd
 }
 
-func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (err error) {
+func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err error) {
 	if err := imagename.CheckRepository(o.To); err != nil {
 		return session.Usagef("--to: %w", err)
 	}
@@ -95,19 +94,19 @@ func (o *importFlags) run(ctx context.Context, a *session.App, files []string) (
 		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
 	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
-	how := reading.Options{Verify: verify, SomePart: o.SomePart}
-	if len(files) == 1 && files[0] == "-" {
+	how := reading.Options{Verify: verify}
+	if file == "-" {
 		if o.inputs != "" || o.headers != "" {
 			return session.Usagef("--inputs and --headers: the bundle must be a file, not a pipe")
 		}
 		return o.stream(ctx, a, how)
 	}
-	sources, done, err := open(files)
+	source, closeFile, err := open(file)
 	if err != nil {
 		return err
 	}
-	defer done()
-	b, findings, err := check(ctx, a, sources, how)
+	defer closeFile()
+	b, findings, err := check(ctx, a, source, how)
 	if err != nil {
 		return err
 	}
@@ -204,9 +203,6 @@ func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result
 	fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB)\n", r.Sent, float64(r.Bytes)/1e6)
 	if o.Sign != nil {
 		fmt.Fprintf(a.Stderr, "signed with the site's key: %d images and artifacts\n", r.Signed)
-	}
-	if n := len(r.Pending); n > 0 {
-		fmt.Fprintf(a.Stderr, "%d items wait for the other parts: import them too\n", n)
 	}
 	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), o.writePolicy(a, l.Origin))
 }

@@ -14,17 +14,14 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 )
 
-const partText = "the files are some of the parts: the others come later, or were imported before"
-
 func newVerify(a *session.App) *cobra.Command {
 	var key flags.Trust
-	var some bool
 	var format string
 	cmd := &cobra.Command{
-		Use: "verify FILE...", Short: "Verify a bundle", Args: someFiles,
+		Use: "verify FILE", Short: "Verify a bundle", Args: session.ExactArgs(1),
 		Long: "Compare every byte of a bundle with its list, in both directions, and its signature with a public key.\n" +
 			"All findings are printed; with any, the exit code is 5.",
-		Example: "  driver-build bundle verify fleet.tar --key image.pub\n  driver-build bundle verify fleet-1of2.tar fleet-2of2.tar --key image.pub",
+		Example: "  driver-build bundle verify fleet.tar --key image.pub",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
@@ -33,12 +30,12 @@ func newVerify(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sources, done, err := open(args)
+			source, closer, err := open(args[0])
 			if err != nil {
 				return err
 			}
-			defer done()
-			b, findings, err := check(cmd.Context(), a, sources, reading.Options{Verify: verify, SomePart: some})
+			defer closer()
+			b, findings, err := check(cmd.Context(), a, source, reading.Options{Verify: verify})
 			if err != nil {
 				return err
 			}
@@ -52,17 +49,16 @@ func newVerify(a *session.App) *cobra.Command {
 		},
 	}
 	key.AddTo(cmd.Flags())
-	cmd.Flags().BoolVar(&some, "part", false, partText)
 	flags.Format(cmd.Flags(), &format)
 	return cmd
 }
 
-// check verifies the files of a bundle, and shows how far it is.
-func check(ctx context.Context, a *session.App, sources []reading.Source, o reading.Options) (b *reading.Bundle, findings []bundle.Finding, err error) {
+// check verifies a bundle, and shows how far it is.
+func check(ctx context.Context, a *session.App, source reading.Source, o reading.Options) (b *reading.Bundle, findings []bundle.Finding, err error) {
 	err = a.Show(func(observe progress.Observer) error { //nolint:contextcheck // the display ends after the context
 		shown := steps{observe: observe, name: "verify"}
 		o.Progress = shown.report
-		b, findings, err = reading.Check(ctx, sources, o)
+		b, findings, err = reading.Check(ctx, source, o)
 		return shown.end(err)
 	})
 	return b, findings, err
@@ -88,12 +84,12 @@ func newList(a *session.App) *cobra.Command {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			sources, done, err := open(args)
+			source, closer, err := open(args[0])
 			if err != nil {
 				return err
 			}
-			defer done()
-			b, err := reading.Load(sources[0])
+			defer closer()
+			b, err := reading.Load(source)
 			if err != nil {
 				return err
 			}
@@ -110,7 +106,7 @@ func newList(a *session.App) *cobra.Command {
 
 func printList(a *session.App, b *reading.Bundle) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "Bundle\t%s\nOrigin\t%s\nTool\t%s\nSigned\t%v\nParts\t%d\n", b.Manifest.Digest, b.List.Origin, b.List.Tool, b.Signed, len(b.List.Parts))
+	fmt.Fprintf(w, "Bundle\t%s\nOrigin\t%s\nTool\t%s\nSigned\t%v\n", b.Manifest.Digest, b.List.Origin, b.List.Tool, b.Signed)
 	for _, l := range b.List.Summary(b.Documents) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f MB\n", l.Kind, l.Name, l.Digest, float64(l.Bytes)/1e6)
 	}

@@ -50,7 +50,6 @@ var ErrLacks = errors.New("blobs are neither in the bundle nor in the registry")
 type Options struct {
 	To        string   // repository that takes the place of the origin
 	MountFrom []string // repositories of the same registry that may have the blobs
-	SomePart  bool     // blobs may be missing: they come with other parts, and so do the names
 	// AllowPublic lets images with vGPU guest drivers go to registries that are known to be public.
 	AllowPublic bool
 	DryRun      bool // ask the registry, and push nothing
@@ -63,11 +62,10 @@ type Options struct {
 
 // Result is what an import did. Items are those of the list, with the names that they have at the site.
 type Result struct {
-	Done    []bundle.Item
-	Pending []bundle.Item // blobs of them come with other parts
-	Sent    int           // blobs
-	Bytes   int64         // of these
-	Signed  int           // manifests that got a signature of the site
+	Done   []bundle.Item
+	Sent   int   // blobs
+	Bytes  int64 // of these
+	Signed int   // manifests that got a signature of the site
 }
 
 // transfer is the state of one import.
@@ -93,7 +91,6 @@ type item struct {
 	blobs     []v1.Descriptor
 	documents []oci.Document // of an index before the index
 	there     bool           // the registry has it already
-	pending   bool           // blobs of it are not there yet
 }
 
 // Import pushes a bundle. The caller has verified it. Errors: ErrLacks, and those of the registry.
@@ -195,9 +192,6 @@ func (t *transfer) needs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range t.items {
-		x.pending = t.waits(x)
-	}
 	for _, b := range t.bundle.List.Blobs {
 		if t.has(b.Digest) || len(t.holders[b.Digest]) > 0 {
 			t.total += b.Size * int64(len(users[b.Digest]))
@@ -209,21 +203,16 @@ func (t *transfer) needs(ctx context.Context) error {
 	}
 	lacks := &lacksError{bytes: map[string]int64{}}
 	for _, b := range missing {
-		if source := sources[b.Digest]; len(t.holders[b.Digest]) == 0 && (source != "" || !t.SomePart) {
+		if len(t.holders[b.Digest]) == 0 {
 			lacks.first = cmp.Or(lacks.first, b.Digest.String())
 			lacks.blobs++
-			lacks.bytes[cmp.Or(source, "another part")] += b.Size
+			lacks.bytes[sources[b.Digest]] += b.Size
 		}
 	}
 	if lacks.blobs > 0 {
 		return lacks
 	}
 	return nil
-}
-
-// waits says whether a blob of an item is neither at hand nor in the registry.
-func (t *transfer) waits(x *item) bool {
-	return !x.there && slices.ContainsFunc(x.blobs, func(d v1.Descriptor) bool { return !t.has(d.Digest) && len(t.holders[d.Digest]) == 0 })
 }
 
 // has says whether the content of a blob is at hand.

@@ -20,14 +20,10 @@ import (
 
 const site = "registry.site:5000/mirror/driver"
 
-// checked verifies the parts of a bundle.
-func checked(t testing.TB, o reading.Options, files ...[]byte) *reading.Bundle {
+// checked verifies a bundle.
+func checked(t testing.TB, o reading.Options, raw []byte) *reading.Bundle {
 	t.Helper()
-	var sources []reading.Source
-	for _, f := range files {
-		sources = append(sources, bundletest.Source("b.tar", f))
-	}
-	b, findings, err := reading.Check(t.Context(), sources, o)
+	b, findings, err := reading.Check(t.Context(), bundletest.Source("b.tar", raw), o)
 	require.NoError(t, err)
 	require.NoError(t, bundle.Unsound(findings))
 	return b
@@ -150,29 +146,6 @@ func TestPipe(t *testing.T) {
 	s := require.Value(reading.Open(t.Context(), bytes.NewReader(raw), reading.Options{}))(t)
 	_, err := importing.Stream(t.Context(), s, newFake(), importing.Options{To: site})
 	assert.ErrorContains(t, err, "it is damaged: copy it from its origin again")
-}
-
-// TestParts imports the parts one after the other, in any order, from files and from a pipe.
-func TestParts(t *testing.T) {
-	t.Parallel()
-	_, parts := bundletest.TwoParts(t)
-	assert.Equal(t, 2, len(parts))
-	some := reading.Options{SomePart: true}
-	for _, order := range [][]int{{0, 1}, {1, 0}} {
-		files, pipe := newFake(), newFake()
-		for n, part := range order {
-			b := checked(t, some, parts[part])
-			result := require.Value(importing.Import(t.Context(), b, files, importing.Options{To: site, SomePart: true}))(t)
-			assert.Equal(t, n == 0, len(result.Pending) > 0)
-			s := require.Value(reading.Open(t.Context(), bytes.NewReader(parts[part]), some))(t)
-			result = require.Value(importing.Stream(t.Context(), s, pipe, importing.Options{To: site, SomePart: true}))(t)
-			assert.Equal(t, n == 0, len(result.Pending) > 0)
-			if n == 1 {
-				complete(t, files, b.List)
-				complete(t, pipe, b.List)
-			}
-		}
-	}
 }
 
 func TestTexts(t *testing.T) {

@@ -49,8 +49,6 @@ func (t *transfer) blobs(ctx context.Context) error {
 		switch {
 		case h == bundle.EmptyConfig().Desc.Digest:
 			b = bundle.EmptyConfig()
-		case !ok && len(t.held(h)) == 0:
-			return nil // it comes with another part
 		case !ok:
 			b = t.elsewhere(all[n])
 		}
@@ -96,27 +94,16 @@ func (t *transfer) push(ctx context.Context, repository string, b oci.Blob) erro
 	return nil
 }
 
-// finish pushes manifests, then attachments and the signatures of the site, then tags. An item that waits for
-// another part, and what belongs to it, gets nothing of these.
+// finish pushes manifests, then attachments and the signatures of the site, then tags.
 func (t *transfer) finish(ctx context.Context) error {
-	waiting := map[string]bool{}
-	var ready []*item
 	for _, x := range t.items {
-		if x.pending || x.Subject != nil && waiting[x.Repository+"@"+x.Subject.String()] {
-			for _, d := range x.documents {
-				waiting[x.Repository+"@"+d.Desc.Digest.String()] = true
-			}
-			t.result.Pending = append(t.result.Pending, x.Item)
-			continue
-		}
-		ready = append(ready, x)
 		t.result.Done = append(t.result.Done, x.Item)
 	}
 	if t.DryRun {
 		return nil
 	}
 	for _, step := range []func(context.Context, *item) error{t.manifests, t.attach, t.sign, t.tags} {
-		for _, x := range ready {
+		for _, x := range t.items {
 			if err := step(ctx, x); err != nil {
 				return err
 			}

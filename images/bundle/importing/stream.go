@@ -30,7 +30,7 @@ func Stream(ctx context.Context, s *reading.Stream, r Registry, o Options) (*Res
 		absent[a.Digest] = true
 	}
 	for _, b := range s.List.Blobs {
-		t.readable[b.Digest] = !absent[b.Digest] && !o.SomePart
+		t.readable[b.Digest] = !absent[b.Digest]
 	}
 	if err := t.needs(ctx); err != nil {
 		return fail(t, err)
@@ -83,8 +83,7 @@ func (t *transfer) pass(ctx context.Context, b oci.Blob, repositories []string) 
 	return fetch.Copy(ctx, io.Discard, oci.Verify(r, b.Desc, "the bundle"), nil)
 }
 
-// unread pushes what does not pass the pipe: the empty config, and blobs that another repository has. What
-// comes with another part is left out, and the items that need it wait.
+// unread pushes what does not pass the pipe: the empty config, and blobs that another repository has.
 func (t *transfer) unread(ctx context.Context, users map[v1.Hash][]string) error {
 	empty := bundle.EmptyConfig()
 	if t.DryRun {
@@ -104,9 +103,6 @@ func (t *transfer) unread(ctx context.Context, users map[v1.Hash][]string) error
 				return err
 			}
 		}
-	}
-	for _, x := range t.items {
-		x.pending = t.waits(x)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func imported(t *testing.T, kind bundle.Kind, paths []string) (dir string, err e
 		return "", err
 	}
 	var raw bytes.Buffer
-	require.NoError(t, plan.Stream(t.Context(), &raw, nil))
+	require.NoError(t, plan.Write(t.Context(), &raw, nil))
 	b := require.Value(reading.Load(bundletest.Source("b.tar", raw.Bytes())))(t)
 	require.NoError(t, inputs.Complete(b, kind))
 	dir = t.TempDir()

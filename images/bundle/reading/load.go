@@ -3,6 +3,7 @@ package reading
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -42,7 +43,7 @@ func load(get func(name string) ([]byte, error)) (*Bundle, error) {
 // loadList reads what comes before the documents, and returns index.json as it is in the file. The bundle has
 // index.json as it must be.
 func loadList(get func(name string) ([]byte, error)) (*Bundle, []byte, error) {
-	b := &Bundle{Documents: map[v1.Hash][]byte{}, places: map[v1.Hash]place{}}
+	b := &Bundle{Documents: map[v1.Hash][]byte{}}
 	layout, err := get(tarfile.LayoutName)
 	if err != nil {
 		return nil, nil, err
@@ -79,10 +80,10 @@ func loadList(get func(name string) ([]byte, error)) (*Bundle, []byte, error) {
 	return b, index, nil
 }
 
-// head returns the members that every file has.
-func (b *Bundle) head() []expected {
+// want returns the members that a file must have.
+func (b *Bundle) want() []expected {
 	all := []expected{{tarfile.LayoutName, int64(len(bundle.LayoutVersion))}, {tarfile.IndexName, int64(len(b.index))}}
-	for _, o := range b.own {
+	for _, o := range slices.Concat(b.own, b.List.Present()) {
 		all = append(all, expected{tarfile.BlobName(o.Digest.Hex), o.Size})
 	}
 	return all

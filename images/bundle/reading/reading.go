@@ -1,5 +1,5 @@
 // Package reading reads and verifies bundles where they are: nothing is unpacked. Check compares every byte
-// of all files with the list, in both directions, and reports everything that is wrong. From a pipe, Stream
+// with the list, in both directions, and reports everything that is wrong. From a pipe, Stream
 // does so in one pass.
 package reading
 
@@ -16,7 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Source is a file of a bundle.
+// Source is the file of a bundle.
 type Source struct {
 	Name    string
 	Content io.ReaderAt
@@ -26,11 +26,10 @@ type Source struct {
 // Options say what is checked beside the content.
 type Options struct {
 	Verify   bundle.Verifier                      // nil: signatures are passed over
-	SomePart bool                                 // parts may be missing
 	Progress func(file string, done, total int64) // nil: no reports
 }
 
-// Bundle is what the files hold.
+// Bundle is what a file holds.
 type Bundle struct {
 	List      *bundle.List
 	Raw       []byte        // the list's bytes
@@ -38,30 +37,27 @@ type Bundle struct {
 	Signed    bool          // it has a signature, of any key
 	Documents map[v1.Hash][]byte
 
-	own            []bundle.Blob  // the blobs that every file has, in their order
+	own            []bundle.Blob  // the blobs that come first, in their order
 	index          []byte         // index.json as it must be
 	signature      oci.Attachment // of the bundle, if it is signed
 	signatureFault error          // why it cannot be read
-	places         map[v1.Hash]place
+	file           *file
 }
 
-// expected is a member that every file has.
+// expected is a member that a file must have.
 type expected struct {
 	name string
 	size int64
 }
 
-// place is where a blob is.
-type place struct {
-	source Source
-	tarfile.Member
-}
-
-// Blob returns a blob that is in one of the files.
+// Blob returns a blob that is in the file.
 func (b *Bundle) Blob(h v1.Hash) (oci.Blob, bool) {
-	p, ok := b.places[h]
-	return oci.Blob{Desc: v1.Descriptor{Digest: h, Size: p.Size}, Open: func() (io.ReadCloser, error) {
-		return io.NopCloser(io.NewSectionReader(p.source.Content, p.Offset, p.Size)), nil
+	if b.file == nil { // a pipe
+		return oci.Blob{}, false
+	}
+	m, ok := b.file.byName[tarfile.BlobName(h.Hex)]
+	return oci.Blob{Desc: v1.Descriptor{Digest: h, Size: m.Size}, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(b.file.Content, m.Offset, m.Size)), nil
 	}}, ok
 }
 
@@ -76,39 +72,23 @@ func Load(s Source) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Name, err)
 	}
-	b.find(f)
+	b.file = f
 	return b, nil
 }
 
-// find records where blobs are.
-func (b *Bundle) find(f *file) {
-	wanted := map[string]v1.Hash{}
-	for _, d := range b.List.Blobs {
-		wanted[tarfile.BlobName(d.Digest.Hex)] = d.Digest
+// Check reads and verifies a file. The findings are sorted; the bundle is nil when not even its list can be
+// read. Errors are about reading the file.
+func Check(ctx context.Context, s Source, o Options) (*Bundle, []bundle.Finding, error) {
+	c := &check{Options: o, file: &file{Source: s}}
+	err := c.file.index(c.add)
+	if err == nil {
+		err = c.load()
 	}
-	for _, m := range f.members {
-		if h, ok := wanted[m.Name]; ok {
-			b.places[h] = place{f.Source, m}
-		}
+	if err == nil {
+		err = c.run(ctx)
 	}
-}
-
-// Check reads and verifies files, which are the parts of one bundle in any order. The findings are sorted;
-// the bundle is nil when not even its list can be read. Errors are about reading the files.
-func Check(ctx context.Context, sources []Source, o Options) (*Bundle, []bundle.Finding, error) {
-	c := &check{Options: o}
-	for _, s := range sources {
-		f := &file{Source: s}
-		c.files = append(c.files, f)
-		if err := f.index(c.add); err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", s.Name, err)
-		}
-	}
-	if err := c.load(); err != nil {
-		return nil, nil, err
-	}
-	if err := c.run(ctx); err != nil {
-		return nil, nil, err
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", s.Name, err)
 	}
 	return c.bundle, bundle.Sort(c.findings), nil
 }
@@ -118,12 +98,10 @@ type file struct {
 	Source
 	members []tarfile.Member
 	byName  map[string]tarfile.Member
-	faulty  bool // the archive itself has a finding
 }
 
 func (f *file) index(add func(bundle.Finding)) (err error) {
 	f.members, err = tarfile.Index(f.Content, f.Size, func(member, message string) {
-		f.faulty = true
 		add(bundle.Finding{File: f.Name, Member: member, Rule: bundle.RuleArchive, Message: message})
 	})
 	f.byName = map[string]tarfile.Member{}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -20,13 +19,9 @@ import (
 
 var trusted = reading.Options{Verify: bundletest.Verify("key")}
 
-func check(t *testing.T, o reading.Options, files ...[]byte) (*reading.Bundle, []bundle.Finding) {
+func check(t *testing.T, o reading.Options, raw []byte) (*reading.Bundle, []bundle.Finding) {
 	t.Helper()
-	var sources []reading.Source
-	for n, f := range files {
-		sources = append(sources, bundletest.Source(fmt.Sprintf("%d.tar", n+1), f))
-	}
-	b, findings, err := reading.Check(t.Context(), sources, o)
+	b, findings, err := reading.Check(t.Context(), bundletest.Source("b.tar", raw), o)
 	require.NoError(t, err)
 	return b, findings
 }
@@ -164,36 +159,10 @@ func TestRepeatedAndSwapped(t *testing.T) {
 	assert.Contains(t, text(findings), "index.json: index: it is not that of the list")
 }
 
-func TestParts(t *testing.T) {
-	t.Parallel()
-	artifacts, parts := bundletest.TwoParts(t)
-	assert.Equal(t, 2, len(parts))
-	for _, p := range parts {
-		if len(p) >= bundletest.PartSize {
-			t.Errorf("a part has %d bytes", len(p))
-		}
-	}
-	_, findings := check(t, trusted, parts[1], parts[0])
-	assert.Equal(t, "", text(findings))
-	_, findings = check(t, trusted, parts[1])
-	assert.Equal(t, "parts: part 1 of 2 is missing: give all files of the bundle", text(findings))
-	some := trusted
-	some.SomePart = true
-	_, findings = check(t, some, parts[1])
-	assert.Equal(t, "", text(findings))
-	assert.ErrorIs(t, stream(t, some, parts[1]), io.EOF)
-	_, findings = check(t, trusted, parts[0], parts[1], parts[0])
-	assert.Contains(t, text(findings), "3.tar: parts: it is part 1, as 1.tar is")
-	other := bundletest.Bytes(t, bundletest.Options(), artifacts[:1])
-	_, findings = check(t, trusted, parts[0], other, parts[1])
-	assert.Contains(t, text(findings), "2.tar: parts: it belongs to the bundle sha256:")
-	assert.Equal(t, 1, len(findings))
-}
-
 func FuzzCheck(f *testing.F) {
 	f.Add(bundletest.Bytes(f, bundletest.Options(), bundletest.Artifacts(f)[:1]))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_, findings, err := reading.Check(t.Context(), []reading.Source{bundletest.Source("x", raw)}, trusted)
+		_, findings, err := reading.Check(t.Context(), bundletest.Source("x", raw), trusted)
 		require.NoError(t, err)
 		if sound := errors.Is(stream(t, trusted, raw), io.EOF); sound != (len(findings) == 0) {
 			t.Errorf("from a pipe it is sound: %v; findings: %s", sound, text(findings))

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Stream is a bundle, or a part of one, that is read once from a pipe.
+// Stream is a bundle that is read once from a pipe.
 type Stream struct {
 	*Bundle
 	tar  *tarfile.Stream
@@ -33,13 +33,7 @@ func Open(ctx context.Context, r io.Reader, o Options) (*Stream, error) {
 	if c.signature(ctx); len(c.findings) > 0 {
 		return nil, fmt.Errorf("read the bundle: %w", bundle.Unsound(c.findings))
 	}
-	present := b.List.Present()
-	if len(present) == 1 {
-		s.rest = present[0]
-	}
-	if len(present) > 1 && !o.SomePart {
-		return nil, fmt.Errorf("read the bundle: %w", unsound("it is one of %d parts, and a pipe brings one", len(present)))
-	}
+	s.rest = b.List.Present()
 	return s, nil
 }
 
@@ -70,23 +64,10 @@ func (s *Stream) Next() (oci.Blob, error) {
 		return oci.Blob{}, err
 	}
 	hex, _ := tarfile.BlobHex(m.Name)
-	if s.rest == nil {
-		s.rest = s.partOf(hex)
-	}
 	if len(s.rest) == 0 || s.rest[0].Digest.Hex != hex || s.rest[0].Size != m.Size {
 		return oci.Blob{}, unsound("%s of %d bytes is not what comes here by the list", m.Name, m.Size)
 	}
 	s.rest = s.rest[1:]
 	return oci.Blob{Desc: v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: hex}, Size: m.Size},
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(s.tar), nil }}, nil
-}
-
-// partOf returns the blobs of the part that begins with this one.
-func (s *Stream) partOf(hex string) []bundle.Blob {
-	for _, part := range s.List.Present() {
-		if len(part) > 0 && part[0].Digest.Hex == hex {
-			return part
-		}
-	}
-	return nil
 }

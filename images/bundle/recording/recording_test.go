@@ -64,7 +64,7 @@ func mirrorBundle(t *testing.T, title string) *reading.Bundle {
 	a := writing.Artifact{Kind: bundle.Headers, Repository: bundletest.Origin + "/headers", Tags: []string{"files"}}
 	a.Content = require.Value(inputs.Artifact([]oci.Blob{file}))(t)
 	raw := bundletest.Bytes(t, bundletest.Options(), append(bundletest.Artifacts(t), a))
-	b, findings, err := reading.Check(t.Context(), []reading.Source{bundletest.Source("b.tar", raw)}, reading.Options{})
+	b, findings, err := reading.Check(t.Context(), bundletest.Source("b.tar", raw), reading.Options{})
 	require.NoError(t, err)
 	require.NoError(t, bundle.Unsound(findings))
 	return b

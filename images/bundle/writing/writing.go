@@ -1,4 +1,4 @@
-// Package writing makes bundles: artifacts become one tar, or several parts of it. All documents are read
+// Package writing makes bundles: artifacts become one tar. All documents are read
 // before the first byte is written. Blobs then stream from where they are into the tar, and are verified on
 // the way; nothing is stored twice.
 package writing
@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -15,10 +14,6 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/tarfile"
 	"github.com/driver-container/driver-container/images/oci"
 )
-
-// partRoom is left in each part for what is known only when the parts are: their numbers in the list, and the
-// signature.
-const partRoom = 64 << 10
 
 // Artifact is an image, an index or anything else with a place in a repository, and what belongs to it.
 type Artifact struct {
@@ -32,21 +27,20 @@ type Artifact struct {
 
 // Options say what a bundle is like.
 type Options struct {
-	Origin   string         // repository whose name is replaced at the site
-	Created  int64          // seconds since 1970
-	Tool     string         // program and version
-	PartSize int64          // bytes; every part is smaller; 0: one file
-	Since    []bundle.Stock // what the site has
-	Sign     bundle.Signer  // nil: unsigned
+	Origin  string         // repository whose name is replaced at the site
+	Created int64          // seconds since 1970
+	Tool    string         // program and version
+	Since   []bundle.Stock // what the site has
+	Sign    bundle.Signer  // nil: unsigned
 }
 
 // Plan is a bundle that is known in every byte except the content of its blobs.
 type Plan struct {
 	List     *bundle.List
 	Manifest v1.Descriptor // of the bundle
-	Sizes    []int64       // of the parts, in bytes
+	Size     int64         // of the file, in bytes
 
-	head    []member             // of every part
+	members []member
 	sources map[v1.Hash]oci.Blob // of all blobs that are not absent
 }
 
@@ -56,8 +50,7 @@ type member struct {
 	blob oci.Blob
 }
 
-// Prepare makes the plan of a bundle. It opens no blob. It fails when two artifacts contradict each other,
-// and when a blob does not fit into a part.
+// Prepare makes the plan of a bundle. It opens no blob. It fails when two artifacts contradict each other.
 func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error) {
 	p, err := prepare(ctx, o, artifacts)
 	if err != nil {
@@ -77,48 +70,13 @@ func prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error
 	}
 	l.Absent = bundle.Known(l.Blobs, o.Since)
 	p := &Plan{List: l, sources: s.sources}
-	if err := p.cut(ctx, o, s); err != nil {
+	if err := p.compose(ctx, o.Sign, s); err != nil {
 		return nil, err
 	}
 	if faults := l.CheckDocuments(s.raw()); len(faults) > 0 {
 		return nil, &bundle.SelectionError{Err: errors.New(faults[0])}
 	}
 	return p, nil
-}
-
-// cut divides the blobs over the parts.
-func (p *Plan) cut(ctx context.Context, o Options, s *selection) error {
-	p.List.Parts = []int{math.MaxInt}
-	here := p.List.Present()[0]
-	p.List.Parts = []int{len(here)}
-	if o.PartSize > 0 {
-		if err := p.compose(ctx, nil, s); err != nil {
-			return err
-		}
-		room := o.PartSize - p.headSize() - partRoom - tarfile.TrailerSize - 1
-		var err error
-		if p.List.Parts, err = divide(here, room); err != nil {
-			return fmt.Errorf("%w into a part of less than %d bytes, %d of which are documents: give larger parts", err, o.PartSize, o.PartSize-room)
-		}
-	}
-	return p.compose(ctx, o.Sign, s)
-}
-
-// divide returns how many blobs each part has.
-func divide(blobs []bundle.Blob, room int64) ([]int, error) {
-	parts, used := []int{0}, int64(0)
-	for _, b := range blobs {
-		space := tarfile.Space(b.Size)
-		if space > room {
-			return nil, fmt.Errorf("%s has %d bytes and does not fit", b.Digest, b.Size)
-		}
-		if used+space > room {
-			parts, used = append(parts, 0), 0
-		}
-		parts[len(parts)-1]++
-		used += space
-	}
-	return parts, nil
 }
 
 // compose makes the list's bytes, the manifest, the signature and index.json.
@@ -154,40 +112,18 @@ func (p *Plan) compose(ctx context.Context, sign bundle.Signer, s *selection) er
 	for _, d := range s.documents {
 		own = append(own, document(d))
 	}
-	p.head = []member{{tarfile.LayoutName, oci.BytesBlob("", []byte(bundle.LayoutVersion), nil)}, {tarfile.IndexName, oci.BytesBlob("", index, nil)}}
-	for _, b := range own {
-		p.head = append(p.head, member{tarfile.BlobName(b.Desc.Digest.Hex), b})
+	for _, b := range p.List.Present() {
+		own = append(own, p.sources[b.Digest])
 	}
-	p.measure()
+	p.members = []member{{tarfile.LayoutName, oci.BytesBlob("", []byte(bundle.LayoutVersion), nil)}, {tarfile.IndexName, oci.BytesBlob("", index, nil)}}
+	for _, b := range own {
+		p.members = append(p.members, member{tarfile.BlobName(b.Desc.Digest.Hex), b})
+	}
+	p.Size = tarfile.TrailerSize
+	for _, m := range p.members {
+		p.Size += tarfile.Space(m.blob.Desc.Size)
+	}
 	return nil
 }
 
-// measure computes the sizes of the parts.
-func (p *Plan) measure() {
-	p.Sizes = nil
-	for _, part := range p.List.Present() {
-		size := p.headSize() + tarfile.TrailerSize
-		for _, b := range part {
-			size += tarfile.Space(b.Size)
-		}
-		p.Sizes = append(p.Sizes, size)
-	}
-}
-
-func (p *Plan) headSize() (n int64) {
-	for _, m := range p.head {
-		n += tarfile.Space(m.blob.Desc.Size)
-	}
-	return n
-}
-
 func document(d oci.Document) oci.Blob { return oci.BytesBlob(d.Desc.MediaType, d.Raw, nil) }
-
-// members returns those of a part.
-func (p *Plan) members(part int) []member {
-	all := p.head[:len(p.head):len(p.head)]
-	for _, b := range p.List.Present()[part] {
-		all = append(all, member{tarfile.BlobName(b.Digest.Hex), p.sources[b.Digest]})
-	}
-	return all
-}
