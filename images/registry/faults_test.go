@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -116,23 +115,6 @@ func TestCredentials(t *testing.T) {
 		})
 	}
 }
-
-func TestHelperThatHangs(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	stop := make(hangs)
-	defer close(stop)
-	_, err := client(t, func(o *Options) { o.Keychain = stop }).Base(ctx, f.host()+"/x:1", "amd64")
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Base = %v; want the deadline", err)
-	}
-}
-
-type hangs chan struct{}
-
-func (h hangs) Resolve(authn.Resource) (authn.Authenticator, error) { <-h; return authn.Anonymous, nil }
 
 // faulty answers the first n matching requests with a fault.
 func faulty(n int64, part string, fault func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) bool {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const (
@@ -40,22 +42,22 @@ func (p Program) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Path)
-	out, complaint := &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: maxComplaint}
+	out, complaint := &bounded.Buffer{Limit: maxOutput}, &bounded.Buffer{Limit: maxComplaint}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(message), out, complaint
 	cmd.WaitDelay = outputTime
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case out.more:
+	case out.More:
 		err = fmt.Errorf("its output has more than %d bytes, which is no signature", maxOutput)
 	}
 	var signature []byte
 	if err == nil {
-		signature, err = plainSignature(out.kept)
+		signature, err = plainSignature(out.Kept)
 	}
 	if err != nil {
-		if text := strings.TrimSpace(string(complaint.kept)); text != "" {
+		if text := strings.TrimSpace(string(complaint.Kept)); text != "" {
 			err = fmt.Errorf("%w: it said %q", err, text)
 		}
 		return nil, fmt.Errorf("sign with the program %s: %w", p.Path, err)
@@ -73,20 +75,4 @@ func plainSignature(out []byte) ([]byte, error) {
 		return nil, fmt.Errorf("it gave %d bytes, which is no signature", len(out))
 	}
 	return out, nil
-}
-
-// limitedBuffer keeps at most limit bytes and drops what is more. It embeds no bytes.Buffer, because io.Copy
-// would fill that past the limit by ReadFrom.
-type limitedBuffer struct {
-	kept  []byte
-	limit int
-	more  bool
-}
-
-// Write implements io.Writer.
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	part := p[:min(len(p), b.limit-len(b.kept))]
-	b.kept = append(b.kept, part...)
-	b.more = b.more || len(part) < len(p)
-	return len(p), nil
 }

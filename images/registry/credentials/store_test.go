@@ -2,10 +2,12 @@ package credentials
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -97,6 +99,44 @@ func TestStoreHelper(t *testing.T) {
 		}
 	}
 	assert.Equal(t, text, string(require.Value(os.ReadFile(file))(t)))
+}
+
+// TestHelperFaults: helpers that hang, fail or complain. Nothing of what they print reaches the terminal as it is, and
+// no secret. It changes the environment and the time limit, so it cannot run in parallel with others.
+func TestHelperFaults(t *testing.T) {
+	home := environment(t)
+	t.Setenv("DOCKER_CONFIG", home)
+	t.Setenv("PATH", home+":"+os.Getenv("PATH"))
+	defer func(d time.Duration) { helperTimeout = d }(helperTimeout)
+	helperTimeout = 300 * time.Millisecond
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.json"), []byte(`{"credHelpers":{"a.example":"test"}}`), 0o600))
+	repository := require.Value(name.NewRepository("a.example/x"))(t)
+	calls := map[string]func() error{
+		"get":   func() error { return assert.Err(authn.Resolve(t.Context(), NewKeychain(), repository)) },
+		"store": func() error { return assert.Err(Store(t.Context(), "a.example", "me", secret)) },
+		"erase": func() error { _, _, err := Erase(t.Context(), "a.example"); return err },
+	}
+	noise := "printf 'keyring locked \\033[31m password=" + secret + " https://me:" + secret + "@h.example eyJhbGciOiJIUzI1NiJ9.e30.x12\\r\\n" + strings.Repeat("m", 4000) + "' >&2\n"
+	for name, c := range map[string]struct{ script, want string }{
+		"hangs": {noise + "sleep 30 & wait", "it took more than"}, "fails": {noise + "exit 1", "keyring locked"}, "says it on stdout": {"exec 2>&1\n" + noise + "exit 1", "keyring locked"},
+		"fails beside its answer": {noise + `echo '{"Username":"me","Secret":"other-secret"}'` + "\necho other-secret >&2\nexit 1", "exit status 1"},
+		"works":                   {noise + `[ "$1" != get ] || echo '{"Username":"me","Secret":"` + secret + `"}'`, ""}, "has no credentials": {"echo credentials not found in native keychain; exit 1", ""},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(home, "docker-credential-test"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700))
+		for action, call := range calls {
+			began := time.Now()
+			err := call()
+			if c.want == "" && (action == "get" || name == "works") {
+				assert.NoErrorf(t, err, "%s %s", name, action)
+				continue
+			}
+			assert.ErrorContainsf(t, err, c.want, "%s %s", name, action)
+			if text := fmt.Sprint(err); time.Since(began) > 10*time.Second || len(text) > 700 || strings.ContainsAny(text, "\x1b\r\n") ||
+				strings.Contains(text, secret) || strings.Contains(text, "other-secret") || strings.Contains(text, "eyJ") {
+				t.Errorf("%s %s, after %v: %q", name, action, time.Since(began), text)
+			}
+		}
+	}
 }
 
 func TestStoreRefuses(t *testing.T) {

@@ -111,13 +111,18 @@ func (p *Pool) Session(ctx context.Context, e Endpoint, attempts int, scope stri
 		// host in turn.
 		return nil, s.failed
 	}
-	err := p.Try(ctx, attempts, requestTimeout, func(ctx context.Context) error {
-		rt, err := p.login(ctx, e, scopes)
-		if err == nil {
-			s.HTTP = &http.Client{Transport: rt, CheckRedirect: checkRedirect}
-		}
-		return err
-	})
+	auth, err := authn.Resolve(ctx, p.opts.Keychain, e.Repo) // once, because it may ask the user
+	if err != nil {
+		err = Final(fmt.Errorf("read the credentials for %s: %w", e.Repo.RegistryStr(), err))
+	} else {
+		err = p.Try(ctx, attempts, requestTimeout, func(ctx context.Context) error {
+			rt, err := p.login(ctx, e, auth, scopes)
+			if err == nil {
+				s.HTTP = &http.Client{Transport: rt, CheckRedirect: checkRedirect}
+			}
+			return err
+		})
+	}
 	if err == nil {
 		return s, nil
 	}
@@ -129,11 +134,7 @@ func (p *Pool) Session(ctx context.Context, e Endpoint, attempts int, scope stri
 
 // login does the handshake. A token server may refuse the whole request because of one source of mounts;
 // login then asks for the repository alone, and the blobs are uploaded instead of mounted.
-func (p *Pool) login(ctx context.Context, e Endpoint, scopes []string) (http.RoundTripper, error) {
-	auth, err := p.credentials(ctx, e.Repo)
-	if err != nil {
-		return nil, err
-	}
+func (p *Pool) login(ctx context.Context, e Endpoint, auth authn.Authenticator, scopes []string) (http.RoundTripper, error) {
 	rt, err := p.handshake(ctx, e.Repo.Registry, e.Plain, auth, scopes)
 	if code := Status(err); len(scopes) > 1 && (code == http.StatusUnauthorized || code == http.StatusForbidden) {
 		rt, err = p.handshake(ctx, e.Repo.Registry, e.Plain, auth, scopes[:1])
@@ -168,26 +169,4 @@ func (p *Pool) CheckLogin(ctx context.Context, r name.Registry, auth authn.Authe
 		}
 		return errors.Join(Check(resp, http.StatusOK), resp.Body.Close())
 	})
-}
-
-// credentials asks the keychain, which may start a helper program that never answers.
-func (p *Pool) credentials(ctx context.Context, repo name.Repository) (authn.Authenticator, error) {
-	type answer struct {
-		auth authn.Authenticator
-		err  error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		auth, err := authn.Resolve(ctx, p.opts.Keychain, repo)
-		got <- answer{auth, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, fmt.Errorf("ask for the credentials of %s: %w", repo.RegistryStr(), context.Cause(ctx))
-	case a := <-got:
-		if a.err != nil {
-			return nil, Final(fmt.Errorf("read the credentials for %s: %w", repo.RegistryStr(), a.err))
-		}
-		return a.auth, nil
-	}
 }
