@@ -217,12 +217,19 @@ func TestRemoveStaysInside(t *testing.T) {
 	for _, node := range []Node{
 		{Path: other, Major: 1, Minor: 3, Made: true},
 		{Path: filepath.Join(n.Dev, "x"), Major: 1, Minor: 3, Link: other},
+		{Path: filepath.Join(n.Dev, "null"), Major: 1, Minor: 3, Made: true},
+		{Path: filepath.Join(n.Dev, "nvidia0"), Major: 1, Minor: 3, Made: true},
+		{Path: filepath.Join(n.Dev, "nvidia-uvm"), Major: 1, Minor: 3, Made: true}, // a name of NVIDIA's with numbers that /proc/devices gives to others
 	} {
+		if err := unix.Mknod(node.Path, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
+			assert.ErrorIs(t, err, fs.ErrExist)
+		}
 		assert.Errorf(t, n.Remove([]Node{node}), "%+v was accepted", node)
 	}
 	if _, err := os.Lstat(other); err != nil {
 		t.Error(err)
 	}
+	assert.Same(t, []string{"null", "nvidia-uvm", "nvidia0", "x"}, testfile.List(t, n.Dev))
 }
 
 func FuzzParseMajors(f *testing.F) {
