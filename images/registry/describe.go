@@ -3,14 +3,11 @@ package registry
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Description is the content of an image's manifest that identifies the image, without its layers.
@@ -33,7 +30,7 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 	p.endpoints = p.endpoints[len(p.endpoints)-1:]
 	top, err := p.Top(ctx)
 	if err != nil {
-		return Description{}, absent(err)
+		return Description{}, err
 	}
 	m, err := oci.ChooseManifest(ref, arch, top, func(d v1.Descriptor) (oci.Manifest, error) { return p.byDigest(ctx, d.Digest) })
 	if err != nil {
@@ -53,13 +50,4 @@ func (c *Client) Describe(ctx context.Context, ref, arch string) (Description, e
 		d.Size += l.Size
 	}
 	return d, nil
-}
-
-// absent turns a registry's 404 for a tag into fs.ErrNotExist: there is no such image, or no such repository
-// yet.
-func absent(err error) error {
-	if transport.Status(err) == 404 {
-		return errors.Join(fs.ErrNotExist, err)
-	}
-	return err
 }
