@@ -38,7 +38,7 @@ func (g *graph) addDriver(i *Image, image string) string {
 	for _, part := range []struct {
 		purpose string
 		files   []File
-	}{{"LIBRARY", i.LibraryFiles}, {"FIRMWARE", i.FirmwareFiles}, {"APPLICATION", i.ToolFiles}} {
+	}{{"LIBRARY", i.LibraryFiles}, {"FIRMWARE", i.FirmwareFiles}, {"APPLICATION", i.ToolFiles}, {"FILE", i.OtherFiles}} {
 		for _, f := range slices.SortedFunc(slices.Values(part.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
 			g.relate(id, contains, g.addFile(i, f, part.purpose))
 		}

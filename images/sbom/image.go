@@ -80,6 +80,11 @@ func (g *graph) addPackages(i *Image, system string) {
 	})
 	for _, p := range list {
 		c := i.packageComponent(p)
+		names, texts := debianLicences(i.copyrights[p.Name])
+		if p.Licence != "" {
+			names = []string{p.Licence}
+		}
+		c.licence = g.packageLicence(names, texts)
 		c.origin(origins[packageKey(p.Name, p.Version, p.Arch)])
 		g.relate(system, contains, g.add(c))
 	}
@@ -107,9 +112,6 @@ func (i *Image) packageComponent(p packages.Installed) component {
 	}
 	if p.Source != "" {
 		c.source = p.Source + " " + p.SourceVersion
-	}
-	if p.Licence != "" {
-		c.facts = append(c.facts, fact{"licence of the package", p.Licence})
 	}
 	return c
 }

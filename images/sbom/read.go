@@ -62,6 +62,9 @@ func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ 
 			return nil, err
 		}
 	}
+	if err := i.readCopyrights(tree); err != nil {
+		return nil, err
+	}
 	if i.OwnPrograms, err = programs(tree); err != nil {
 		return nil, err
 	}
@@ -93,12 +96,18 @@ func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 			sets = append(sets, "/"+path.Join(recipe.ModulesDir, s.Folder, m.Name+".ko"))
 		}
 	}
+	var others []string
+	for _, e := range tree.All() {
+		if e.Kind == rootfs.File && i.isOther("/"+e.Path) {
+			others = append(others, "/"+e.Path)
+		}
+	}
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(runtime.GOMAXPROCS(0))
 	for _, list := range []struct {
 		paths []string
 		to    *[]File
-	}{{i.Libraries, &i.LibraryFiles}, {i.Firmware, &i.FirmwareFiles}, {i.Programs, &i.ToolFiles}, {sets, &i.ModuleFiles}} {
+	}{{i.Libraries, &i.LibraryFiles}, {i.Firmware, &i.FirmwareFiles}, {i.Programs, &i.ToolFiles}, {sets, &i.ModuleFiles}, {others, &i.OtherFiles}} {
 		paths := slices.Compact(slices.Sorted(slices.Values(list.paths)))
 		files := make([]File, len(paths))
 		*list.to = files
@@ -110,6 +119,14 @@ func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 		}
 	}
 	return jobs.Wait()
+}
+
+// isOther says that a file is one of the driver's by its name, and in none of the other lists: scripts such as
+// nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of packages are not listed by file.
+func (i *Image) isOther(p string) bool {
+	inside := []string{"/" + recipe.ShareDir + "/", "/usr/src/", "/usr/share/doc/", "/var/", "/licenses/"}
+	return i.Driver != "" && strings.Contains(p, "nvidia") && !slices.ContainsFunc(inside, func(dir string) bool { return strings.HasPrefix(p, dir) }) &&
+		!isProgram(strings.TrimPrefix(p, "/")) && !slices.Contains(i.Libraries, p) && !slices.Contains(i.Firmware, p) && !slices.Contains(i.Programs, p)
 }
 
 // file is a file with its digest.

@@ -25,7 +25,7 @@ const (
 )
 
 // Method is raised when documents of the same image and recipe say something else than before.
-const Method = 1
+const Method = 2
 
 // ParseFormat reads the value of --format.
 func ParseFormat(text string) (Format, error) {
@@ -74,11 +74,12 @@ type Image struct {
 	// The files of which the inspection has the names.
 	LibraryFiles, FirmwareFiles []File
 	ToolFiles                   []File // Programs of the driver
-	ModuleFiles                 []File
+	ModuleFiles, OtherFiles     []File
 	Sources                     []Source
 	OwnPrograms                 []Program // of this project
 
-	recipe *recipe.Recipe
+	recipe     *recipe.Recipe
+	copyrights map[string]string // texts of Debian's records, by package
 }
 
 // File is a file of an image.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -111,6 +112,37 @@ func TestReadBelowLink(t *testing.T) {
 	for range 2 { // the second time with the outlines in the cache
 		i := require.Value(Read(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
 		assert.Equal(t, "debian-12", i.distro())
+	}
+}
+
+// TestExpression: names of distributions become an expression of SPDX; what is none is one licence of its own.
+func TestExpression(t *testing.T) {
+	t.Parallel()
+	ref := regexp.MustCompile(`LicenseRef-[A-Za-z0-9.-]+-[0-9a-f]{8}`)
+	for words, want := range map[string]string{
+		"GPL-2+": "GPL-2.0-or-later", "LGPL-2.1": "LGPL-2.1-only", "GPLv3+": "GPL-3.0-or-later", "GPL-2.0-only": "GPL-2.0-only", "GPL-9": "REF", "Expat": "MIT",
+		"GPL-2+ or MIT": "GPL-2.0-or-later OR MIT", "MIT AND (ISC OR zlib)": "MIT AND (ISC OR Zlib)", "GPL-2 or Expat, and ISC": "(GPL-2.0-only OR MIT) AND (ISC)",
+		"GPL-2+ with OpenSSL exception": "REF", "BSD and ASL 2.0": "REF AND Apache-2.0", "(MIT": "REF", "MIT) or ISC": "REF", "MIT or": "REF", "a (b) c": "REF", "() and MIT": "REF", "\x1b[31m": "REF",
+	} {
+		g := newGraph(Model{Images: []*Image{{}}})
+		assert.Equalf(t, want, ref.ReplaceAllString(g.expression(words, nil), "REF"), "%q", words)
+		assert.Equalf(t, strings.Contains(want, "REF"), len(g.licences) > 0, "%q", words)
+	}
+	names, texts := debianLicences("Format: x\nLicense: MIT\n\nFiles: *\nCopyright: me\nLicense: GPL-2+\n\nFiles: a\nLicense: own\n text\n\nLicense: GPL-2+\n the text\n")
+	assert.Same(t, []string{"GPL-2+", "MIT", "own"}, names)
+	assert.Same(t, map[string]string{"own": " text", "GPL-2+": " the text"}, texts)
+	names, _ = debianLicences("This is a package.\nLicense: GPL\n")
+	assert.Equal(t, 0, len(names))
+}
+
+// TestOthers: every file of the driver that a list lacks is named.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	i := &Image{Inspection: verify.Inspection{Driver: "535.261.03", Programs: []string{"/usr/bin/nvidia-smi"}}}
+	for p, want := range map[string]bool{
+		"/usr/bin/nvidia-bug-report.sh": true, "/usr/share/vulkan/icd.d/nvidia_icd.json": true, "/usr/bin/nvidia-smi": false, "/usr/src/nvidia-535.261.03/nvidia/nv.c": false, "/etc/passwd": false,
+	} {
+		assert.Equalf(t, want, i.isOther(p), "%s", p)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 
 // isRead reports whether the content of a file is needed; of all others the digest is enough.
 func isRead(p string) bool {
-	return verify.IsInspected(p) || p == recipe.LicenceFile || isProgram(p) ||
+	return verify.IsInspected(p) || p == recipe.LicenceFile || isProgram(p) || isCopyright(p) ||
 		slices.ContainsFunc(matrix.ComponentNames, func(name string) bool { return p == recipe.ComponentLicence(name) })
 }
 

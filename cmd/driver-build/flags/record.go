@@ -34,7 +34,7 @@ func (r *Record) Check(getenv func(string) string, signed bool) (out attestation
 	case "ci":
 		var ok bool
 		if out.CI, ok = provenance.FromCI(getenv); !ok {
-			return out, session.Usagef("--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI")
+			return out, session.Usagef("--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder")
 		}
 	default:
 		return out, session.Usagef("--provenance=%s is not known: use driver-build or ci", r.provenance)

@@ -1,0 +1,172 @@
+package sbom
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/images/rootfs"
+)
+
+// copyrightFile is Debian's record of a package's licences.
+func copyrightFile(name string) string { return path.Join("usr/share/doc", name, "copyright") }
+
+func isCopyright(p string) bool {
+	rest, ok := strings.CutPrefix(p, "usr/share/doc/")
+	return ok && strings.Count(rest, "/") == 1 && path.Base(rest) == "copyright"
+}
+
+// spdxNames are the names of licences in SPDX's list that distributions use too, by the spellings of Debian and of
+// older rpm packages. Those of GNU are in gnuNames.
+var spdxNames = func() map[string]string {
+	all := map[string]string{
+		"Expat": "MIT", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause", "BSD-4-clause": "BSD-4-Clause", "zlib": "Zlib", "CC0": "CC0-1.0",
+		"PSF-2": "PSF-2.0", "ASL 2.0": "Apache-2.0", "MPLv2.0": "MPL-2.0", "MPLv1.1": "MPL-1.1", "Boost": "BSL-1.0",
+	}
+	for _, same := range strings.Fields("0BSD Apache-2.0 BSD-1-Clause BSD-2-Clause BSD-3-Clause BSD-4-Clause BSL-1.0 CC0-1.0 CC-BY-4.0 ISC MIT MIT-0 MPL-1.1 MPL-2.0 OpenSSL PSF-2.0 " +
+		"Unlicense W3C X11 Zlib bzip2-1.0.6 curl") {
+		all[same] = same
+	}
+	return all
+}()
+
+// gnuNames matches GNU's licences as Debian, older rpm packages and SPDX write them: GPL-2+, GPLv2+, GPL-2.0-or-later.
+var gnuNames = regexp.MustCompile(`^(GPL|LGPL|AGPL|GFDL)[-v]([1-3])(\.[0-3])?(\+|-only|-or-later)?$`)
+
+var gnuVersions = strings.Fields("GPL-1.0 GPL-2.0 GPL-3.0 LGPL-2.0 LGPL-2.1 LGPL-3.0 AGPL-1.0 AGPL-3.0 GFDL-1.1 GFDL-1.2 GFDL-1.3")
+
+// spdxName is the name in SPDX's list of a licence, "" for one that is not known to be there.
+func spdxName(name string) string {
+	m := gnuNames.FindStringSubmatch(name)
+	if m == nil {
+		return spdxNames[name]
+	}
+	base, end := m[1]+"-"+m[2]+m[3], "-only"
+	if m[3] == "" {
+		base += ".0"
+	}
+	if m[4] == "+" || m[4] == "-or-later" {
+		end = "-or-later"
+	}
+	if !slices.Contains(gnuVersions, base) {
+		return ""
+	}
+	return base + end
+}
+
+// readCopyrights reads the records of the image's packages of Debian.
+func (i *Image) readCopyrights(tree *rootfs.Tree) (err error) {
+	i.copyrights = map[string]string{}
+	for _, p := range i.Packages {
+		if p.Kind != "deb" || i.copyrights[p.Name] != "" {
+			continue
+		}
+		if i.copyrights[p.Name], err = licence(tree, copyrightFile(p.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// debianLicences reads a copyright file that machines can read: the names that its files have, and the texts behind
+// names. Of a file in another format nothing is known.
+func debianLicences(text string) (names []string, texts map[string]string) {
+	texts = map[string]string{}
+	first := true
+	for p, err := range dpkg.ReadParagraphs(strings.NewReader(text)) {
+		if err != nil || first && p.Get("Format") == "" {
+			return nil, nil
+		}
+		name, body, _ := strings.Cut(p.Get("License"), "\n")
+		name = strings.TrimSpace(name)
+		if name != "" && (first || p.Get("Files") != "") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if body != "" {
+			texts[name] = body
+		}
+		first = false
+	}
+	slices.Sort(names)
+	return names, texts
+}
+
+// packageLicence is the expression of SPDX for what a package declares, "" where it declares nothing.
+func (g *graph) packageLicence(names []string, texts map[string]string) string {
+	var all []string
+	for _, n := range names {
+		e := g.expression(n, texts)
+		if len(names) > 1 && strings.Contains(e, " OR ") {
+			e = "(" + e + ")"
+		}
+		if !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return strings.Join(all, " AND ")
+}
+
+var comma = regexp.MustCompile(`(?i),\s+(and|or)\s+`)
+
+var operators = regexp.MustCompile(`(?i)\s+(and|or)\s+|[()]|$`)
+
+// expression translates the words of a distribution. In Debian's, a comma binds less than the words behind it. What is no
+// expression is one licence as a whole, with its words as the name.
+func (g *graph) expression(words string, texts map[string]string) string {
+	if at := comma.FindStringSubmatchIndex(words); at != nil {
+		left, right := g.expression(words[:at[0]], texts), g.expression(words[at[1]:], texts)
+		return "(" + left + ") " + strings.ToUpper(words[at[2]:at[3]]) + " (" + right + ")"
+	}
+	out, from, depth, value := "", 0, 0, false // value: a licence or ")" came last
+	for _, at := range operators.FindAllStringIndex(words, -1) {
+		name, operator := strings.TrimSpace(words[from:at[0]]), strings.ToUpper(strings.TrimSpace(words[at[0]:at[1]]))
+		if from = at[1]; name != "" {
+			if value {
+				return g.ownLicence(words, texts)
+			}
+			id := spdxName(name)
+			if id == "" {
+				id = g.ownLicence(name, texts)
+			}
+			out, value = out+id, true
+		}
+		if (operator == "(") == value { // "(" begins a value, all others follow one
+			return g.ownLicence(words, texts)
+		}
+		switch operator {
+		case "(":
+			out, depth = out+"(", depth+1
+		case ")":
+			out, depth = out+")", depth-1
+		case "AND", "OR":
+			out, value = out+" "+operator+" ", false
+		}
+		if depth < 0 {
+			return g.ownLicence(words, texts)
+		}
+	}
+	if depth != 0 {
+		return g.ownLicence(words, texts)
+	}
+	return out
+}
+
+// maxText bounds the beginning of a licence's text that a document repeats, in bytes.
+const maxText = 1 << 10
+
+// ownLicence notes a licence that SPDX's list does not have, and returns its id, which is another for another text.
+func (g *graph) ownLicence(name string, texts map[string]string) string {
+	text := texts[name]
+	if text = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), maxText)], "")); text == "" {
+		text = "The package names this licence without a text: " + name
+	}
+	sum := sha256.Sum256([]byte(name + "\n" + text))
+	id := fmt.Sprintf("LicenseRef-%.40s-%s", identifier(name), hex.EncodeToString(sum[:4]))
+	g.licences[id] = licenceText{name, text}
+	return id
+}
