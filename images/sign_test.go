@@ -217,7 +217,7 @@ func TestOfflineSigningRefuses(t *testing.T) {
 		}, os.ErrNotExist, modsign.RequestName},
 		"large": {func(dir string, q *modsign.SigningRequest) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, 64<<10+1), 0o600))
-		}, nil, "at most"},
+		}, nil, "larger than"},
 	} {
 		dir := filepath.Join(t.TempDir(), "request")
 		q := require.Value(modsign.RequestSignatures(t.Context(), r.b.Store, dir, all, true))(t)
