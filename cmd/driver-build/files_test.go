@@ -22,7 +22,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
-// readers are calls that read FILE, or ANY, which may be of any size, for every flag, argument and variable of the environment that names a file.
+// readers are calls that read FILE, or ANY, which may be of any size, for every flag, argument and variable of
+// the environment that names a file.
 var readers = []string{
 	"list --matrix FILE",
 	"plan --all --matrix FILE",

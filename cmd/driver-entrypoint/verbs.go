@@ -260,7 +260,7 @@ func endsAtOnce(cmd *cobra.Command) {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		const terminated = 128 + int(unix.SIGTERM)
-		defer context.AfterFunc(cmd.Context(), func() { os.Exit(terminated) })()
+		defer context.AfterFunc(cmd.Context(), func() { os.Exit(terminated) })() //nolint:forbidigo // what hangs in the kernel returns no error
 		return run(cmd, args)
 	}
 }

@@ -29,7 +29,7 @@ func (r Root) foreign() error {
 // Mounts returns the mounts at and below Target; a mount always comes after those that it covers.
 func (r Root) Mounts() ([]mounttable.Mount, error) {
 	if r.foreign() != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // preflight says what is in the way
 	}
 	target, err := mounttable.RealPath(r.Target)
 	if err != nil {

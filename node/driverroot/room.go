@@ -52,12 +52,13 @@ func (r Root) Room() (need, spare uint64) {
 	return need, spare
 }
 
-// treeSize returns the bytes that the files of a tree take. What cannot be read, and what has another name elsewhere, does not count.
+// treeSize returns the bytes that the files of a tree take. What cannot be read, and what has another name
+// elsewhere, does not count.
 func treeSize(dir string, skip func(at string) bool) (total uint64) {
 	_ = fs.WalkDir(os.DirFS(dir), ".", func(at string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil
+			return nil //nolint:nilerr // it does not count
 		case d.IsDir() && skip(at):
 			return fs.SkipDir
 		case !d.Type().IsRegular():

@@ -21,8 +21,9 @@ import (
 // Storage/roots/<version>-<identity>, under a temporary name until the copy is complete; files that the
 // storage can share with the image's layers take neither time nor space. It reuses an existing root after a
 // check of its libraries, and removes incomplete roots of killed predecessors. When the storage is full, it
-// removes every root that nobody mounts and tries once more. After any failure, nothing is left. It mounts nothing, so it may run while another driver
-// serves. Settle has to be called at some time after it. Without Storage it does nothing.
+// removes every root that nobody mounts and tries once more. After any failure, nothing is left. It mounts
+// nothing, so it may run while another driver serves. Settle has to be called at some time after it. Without
+// Storage it does nothing.
 func (r Root) Stage(ctx context.Context) (Staged, error) {
 	if !versionFormat().MatchString(r.Version) {
 		return Staged{}, fmt.Errorf("stage the driver root: driver version %q: want numbers and dots, as 535.261.03", r.Version)

@@ -23,7 +23,7 @@ const (
 // the mount points of detached mounts. The empty folder stays for consumers that mounted it.
 func (r Root) Unmount(ctx context.Context) (lazy []string, err error) {
 	if r.foreign() != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // preflight says what is in the way
 	}
 	return r.unmountBelow(ctx, r.Target)
 }

@@ -113,7 +113,7 @@ func imported(t *testing.T, kind bundle.Kind, paths []string) (dir string, err e
 	t.Helper()
 	var files []oci.Blob
 	for n, p := range paths {
-		files = append(files, oci.BytesBlob("application/octet-stream", []byte(fmt.Sprint(n)), map[string]string{bundle.TitleAnnotation: p}))
+		files = append(files, oci.BytesBlob("application/octet-stream", fmt.Append(nil, n), map[string]string{bundle.TitleAnnotation: p}))
 	}
 	content := require.Value(inputs.Artifact(files))(t)
 	l := bundle.List{Origin: bundletest.Origin, Items: []bundle.Item{{Kind: kind, Repository: bundletest.Origin, Descriptor: content.Top().Desc}}}
