@@ -28,7 +28,7 @@ var spdxNames = func() map[string]string {
 		"Expat": "MIT", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause", "BSD-4-clause": "BSD-4-Clause", "zlib": "Zlib", "CC0": "CC0-1.0",
 		"PSF-2": "PSF-2.0", "ASL 2.0": "Apache-2.0", "MPLv2.0": "MPL-2.0", "MPLv1.1": "MPL-1.1", "Boost": "BSL-1.0",
 	}
-	for _, same := range strings.Fields("0BSD Apache-2.0 BSD-1-Clause BSD-2-Clause BSD-3-Clause BSD-4-Clause BSL-1.0 CC0-1.0 CC-BY-4.0 ISC MIT MIT-0 MPL-1.1 MPL-2.0 OpenSSL PSF-2.0 " +
+	for same := range strings.FieldsSeq("0BSD Apache-2.0 BSD-1-Clause BSD-2-Clause BSD-3-Clause BSD-4-Clause BSL-1.0 CC0-1.0 CC-BY-4.0 ISC MIT MIT-0 MPL-1.1 MPL-2.0 OpenSSL PSF-2.0 " +
 		"Unlicense W3C X11 Zlib bzip2-1.0.6 curl") {
 		all[same] = same
 	}

@@ -78,7 +78,7 @@ func (s *subject) checkSearch(find finder) {
 			find(Error, "", "PATH has %q, which is the folder that a program happens to be in", dir)
 		} else if at := s.folders([]string{dir}); len(at) == 1 && !slices.Contains(own, at[0]) {
 			before = append(before, at[0])
-		} else if dir = strings.Trim(dir, "/"); len(at) == 1 {
+		} else if len(at) == 1 {
 			s.checkShadowed("PATH", before, at[0], find)
 		}
 	}

@@ -242,7 +242,7 @@ func readStock(name string) (bundle.Stock, error) {
 	if err != nil {
 		return bundle.Stock{}, err
 	}
-	defer closer()
+	defer closer() //nolint:errcheck // read only
 	b, err := reading.Load(source)
 	if err != nil {
 		return bundle.Stock{}, err

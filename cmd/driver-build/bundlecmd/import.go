@@ -105,7 +105,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	if err != nil {
 		return err
 	}
-	defer closeFile()
+	defer closeFile() //nolint:errcheck // read only
 	b, findings, err := check(ctx, a, source, how)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func newVerify(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer closer()
+			defer closer() //nolint:errcheck // read only
 			b, findings, err := check(cmd.Context(), a, source, reading.Options{Verify: verify})
 			if err != nil {
 				return err
@@ -88,7 +88,7 @@ func newList(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer closer()
+			defer closer() //nolint:errcheck // read only
 			b, err := reading.Load(source)
 			if err != nil {
 				return err

@@ -42,7 +42,7 @@ func Store(ctx context.Context, registry, user, password string) (p Place, err e
 	f, p, key, err := open(registry)
 	if err == nil && p.Helper != "" {
 		var raw []byte
-		if raw, err = json.Marshal(helperEntry{ServerURL: key, Username: user, Secret: password}); err == nil {
+		if raw, err = json.Marshal(helperEntry{ServerURL: key, Username: user, Secret: password}); err == nil { //nolint:gosec // for the helper's stdin
 			_, err = runHelper(ctx, p, "store", string(raw), password)
 		}
 	} else if err == nil {
