@@ -242,9 +242,6 @@ func (i *instance) AskUsage(context.Context) (a probe.Answer, err error) {
 
 func (i *instance) EndUsage() { i.mu.Lock(); i.usageEnded = true; i.mu.Unlock() }
 
-func (i *instance) WriteKernelHook() error  { return nil }
-func (i *instance) RemoveKernelHook() error { return nil }
-
 // fakeHardware has the hardware's Flavour, because the kernel has a method with the same name.
 type fakeHardware struct{ *instance }
 

@@ -88,8 +88,7 @@ type Daemons interface {
 	Stop(ctx context.Context) error
 }
 
-// Hardware is the rest of the machine: the PCI bus, device files, the driver's own answer, and hooks of the
-// host's package manager.
+// Hardware is the rest of the machine: the PCI bus, device files, and the driver's own answer.
 type Hardware interface {
 	GPUs() ([]devices.GPU, error)
 	Mellanox() (bool, error)
@@ -104,8 +103,6 @@ type Hardware interface {
 	Reasons(gpu string) []string        // returns what the kernel's log says about a GPU
 	KernelLog() []string                // returns what the kernel has logged since the last call; the first call returns nothing
 	Programs(name string) []kmod.Holder // returns the processes of a program or script, with their pods
-	WriteKernelHook() error             // writes the hook that compiles the modules when the host installs a kernel
-	RemoveKernelHook() error
 }
 
 // Locker takes the node's lock.

@@ -25,9 +25,6 @@ func (n *Node) stop(patience context.Context, cause error) error {
 	}
 	n.blocked = false
 	n.hardware.EndUsage()
-	if err := n.hardware.RemoveKernelHook(); err != nil {
-		n.warn("%v", err)
-	}
 	if err := n.markers.NotReady(); err != nil {
 		n.warn("markers: %v", err)
 	}

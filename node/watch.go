@@ -28,9 +28,6 @@ func (n *Node) serve(ctx context.Context) error {
 		n.warn("%v", err)
 	}
 	asked, licensed := n.now(), n.now()
-	if err := n.hardware.WriteKernelHook(); err != nil {
-		n.warn("%v", err)
-	}
 	n.served()
 	next := time.NewTimer(untilNext(n.now()))
 	defer next.Stop()

@@ -41,7 +41,6 @@ type Config struct {
 	StateDir    string // storage of the host, if mounted: /var/lib/nvidia-driver
 	Drivers     string // folder with <module>.conf: /drivers
 	Termination string // file from which Kubernetes reads the termination message: /dev/termination-log
-	KernelHooks string // folder of the host's hooks for new kernels, if mounted: /run/kernel/postinst.d
 
 	ModuleType    string   // auto, open or proprietary
 	DRM           bool     // load nvidia-drm too
@@ -85,8 +84,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Run: "/run/nvidia", StateDir: "/var/lib/nvidia-driver", Drivers: "/drivers", Termination: "/dev/termination-log",
-		KernelHooks: "/run/kernel/postinst.d",
-		ModuleType:  "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
+		ModuleType: "auto", LockTimeout: 20 * time.Minute, ToolkitTimeout: 10 * time.Minute,
 		OnBusy: BusyDetach, OnPreflight: PreflightExit, GPUInit: GPURequire, Persistence: true, Fetch: true, VGPULicence: vgpu.LicenceWarn, Fabric: fabric.Auto, IMEX: fabric.IMEXOff,
 	}
 }

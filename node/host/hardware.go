@@ -34,7 +34,6 @@ const (
 
 // hardware is the real hardware.
 type hardware struct {
-	kernelHook
 	cfg     config.Config
 	info    driverinfo.Description
 	release string

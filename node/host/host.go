@@ -64,10 +64,6 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	if err != nil {
 		return node.Machine{}, fmt.Errorf("is %s storage of the host: %w", cfg.StateDir, err)
 	}
-	hook, err := newKernelHook(cfg, info, onHost)
-	if err != nil {
-		log.Warn("no kernel hook", "error", err)
-	}
 	signer, err := loadSigner(cfg, log)
 	if err != nil {
 		return node.Machine{}, err
@@ -79,7 +75,7 @@ func machine(cfg config.Config, info driverinfo.Description, release string, log
 	return node.Machine{
 		Info: info, Release: release, HostStorage: onHost, Kernel: kernel, Roots: roots, Supplier: supply,
 		Starter: &daemonStarter{cfg: cfg, log: log, kernel: kernel}, Locker: &locker{cfg: cfg, log: log},
-		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: roots.Room, kernelHook: hook, gpuWatch: newGPUWatch()},
+		Hardware: &hardware{cfg: cfg, info: info, release: release, supply: supply, supported: supported, staging: roots.Room, gpuWatch: newGPUWatch()},
 	}, nil
 }
 

@@ -38,9 +38,6 @@
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
 {{ include "nvidia-driver.nodeMounts" . }}
-{{- if $v.kernelPostinstDir }}
-- {name: kernel-postinst, mountPath: /run/kernel/postinst.d}
-{{- end }}
 {{- if and $v.nfd.enabled $v.nfd.featureFile }}
 - {name: nfd-features, mountPath: /host/nfd}
 {{- end }}
@@ -99,9 +96,6 @@
 {{- $v := .root.Values -}}
 {{- $pool := .pool -}}
 {{ include "nvidia-driver.nodeVolumes" . }}
-{{- with $v.kernelPostinstDir }}
-- {name: kernel-postinst, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
-{{- end }}
 {{- if and $v.nfd.enabled $v.nfd.featureFile }}
 - {name: nfd-features, hostPath: {path: {{ $v.nfd.featuresDir }}, type: DirectoryOrCreate}}
 {{- end }}
