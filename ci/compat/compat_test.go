@@ -33,7 +33,7 @@ func TestCompileError(t *testing.T) {
 		"no error":   {begin + end, "make says no reason", true},
 		"twice":      {begin + ": a: error: x" + end + "  " + begin + ": a: error: x" + end, "a: error: x", true},
 		"memory":     {begin + ": x; out of memory: raise the container's memory limit above 1 GiB; whole output in /x\n", "", false},
-		"disk":       {begin + ": no space left on device; free some space on the disk; whole output in /x\n", "", false},
+		"disk":       {begin + ": no space left on device; free some space there; whole output in /x\n", "", false},
 		"no compile": {"package nvidia-kernel-source: no such package\n", "", false},
 		"empty":      {"", "", false},
 	} {

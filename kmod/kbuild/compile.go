@@ -43,7 +43,7 @@ func (e *CompileError) Error() string {
 	case e.Killed:
 		return text + fmt.Sprintf("; out of memory: raise the container's memory limit above 1 GiB; whole output in %s", e.Log)
 	case errors.Is(e.Err, unix.ENOSPC):
-		return text + "; free some space on the disk; whole output in " + e.Log
+		return text + "; free some space there; whole output in " + e.Log
 	}
 	return text + fmt.Sprintf("; does this driver support this kernel and compiler? whole output in %s", e.Log)
 }
@@ -251,7 +251,7 @@ func (j Job) failed(what string, err error, out *output) error {
 	}
 	e.Err = fmt.Errorf("%s failed: %w", what, err)
 	if out.noSpace {
-		e.Err = fmt.Errorf("%s failed: %w: %w", what, err, unix.ENOSPC)
+		e.Err = fmt.Errorf("%s failed: %w: %s: %w", what, err, j.Work, unix.ENOSPC)
 	}
 	return e
 }

@@ -163,7 +163,7 @@ func TestCompileErrors(t *testing.T) {
 		{"the disk is full", "echo 'x.s: Fatal error: write failed: No space left on device'; exit 1", nil,
 			func(t *testing.T, err error) {
 				assert.ErrorIsf(t, compileError(t, err), unix.ENOSPC, "not ENOSPC")
-			}, "free some space"},
+			}, "/work: no space left on device"},
 		{"strip fails", goodMake, func(t *testing.T, b *bench) {
 			testfile.Write(t, b.tools+"/strip", "#!/bin/sh\necho bad file\nexit 1\n")
 		}, func(t *testing.T, err error) {
