@@ -34,8 +34,8 @@ func exists(elem ...string) bool {
 	return err == nil
 }
 
-// notFolder says which of some paths in a folder exists and is no folder, "" when none. A link counts as what it leads to; where the
-// driver root belongs, no link may be.
+// notFolder says which of some paths in a folder exists and is no folder, "" when none. A link counts as what
+// it leads to; where the driver root belongs, no link may be.
 func notFolder(dir string, names ...string) string {
 	for _, name := range names {
 		path := filepath.Join(dir, name)

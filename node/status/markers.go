@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Markers are the files by which the parts of the GPU Operator see the driver's state: its startup-probe.sh,
@@ -27,7 +29,9 @@ const (
 // NotReady must be called first: no program may mistake the markers of a predecessor for those of this
 // instance.
 func (m Markers) NotReady() error {
-	if err := os.MkdirAll(filepath.Join(m.Run, "validations"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(m.Run, "validations"), 0o755); errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("%w; remove that file on the node", err)
+	} else if err != nil {
 		return err
 	}
 	err := os.Remove(filepath.Join(m.Run, startupMarker))

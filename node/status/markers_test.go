@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 )
 
 // TestLeftovers checks that the files of an instance which was killed while it wrote are removed, and that
@@ -53,6 +54,9 @@ func TestMarkers(t *testing.T) {
 		t.Helper()
 		assert.NoError(t, err)
 	}
+	testfile.Write(t, filepath.Join(run, "validations"), "")
+	assert.ErrorContains(t, m.NotReady(), run+"/validations: not a directory; remove that file on the node")
+	must(os.Remove(filepath.Join(run, "validations")))
 	must(m.NotReady())
 	see("starting", "NotReady\n", "-", "-")
 	must(m.Ready())
