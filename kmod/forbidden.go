@@ -12,7 +12,7 @@ var initFunctions = map[string]string{
 	"nvidia": "nvidia_init_module", "nvidia_uvm": "uvm_init_entry", "nvidia_modeset": "nvkms_init", "nvidia_drm": "nv_linux_drm_init",
 }
 
-// Forbidden returns the setting with which this machine's kernel refuses a module with EPERM, whoever loads it; "" for none.
+// Forbidden returns the setting of this machine that makes the kernel refuse a module with EPERM; "" for none.
 // modprobe.blacklist= is no such setting: only modprobe reads it, which the driver's container does not use.
 func (s System) Forbidden(module string) (setting string) {
 	if v, err := readSmall(s.proc("sys", "kernel", "modules_disabled"), maxSmall); err == nil && v == "1" {

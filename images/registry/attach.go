@@ -142,8 +142,8 @@ func (p *push) extension(ctx context.Context, a oci.Attachment) tagChange {
 }
 
 // update is the only way in which tags that several programs add to are changed: .sig, .att and the fallback
-// tag. Registries have no conditional writes: of two programs that read a tag at the same time, the second
-// to write removes what the first wrote, and neither sees that. So update reads all tags again after a pause,
+// tag. The distribution specification has no conditional writes: of two programs that read a tag at the same
+// time, the second to write removes what the first wrote, and neither sees that. So update reads all tags again after a pause,
 // and merges and writes again what is missing, until nothing is. The pause is several times as long as what
 // lies between the last look at a tag and its write, and random, so that programs that began together part.
 func (p *push) update(ctx context.Context, changes []tagChange) error {

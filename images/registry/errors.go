@@ -97,7 +97,7 @@ func explain(op, host string, err error) error {
 	case code == http.StatusUnauthorized:
 		text = hint("not logged in, or no such image (401): %s", loginHint(host))
 	case code == http.StatusForbidden:
-		text = hint("the credentials for it do not allow to %s this repository, or nobody may now (403): ask its owner, or log in as somebody else", verb(op))
+		text = hint("the credentials for it do not allow to %s this repository, or the registry allows it to nobody now (403): ask its owner, or log in with another account", verb(op))
 	case code == http.StatusNotFound && op == "push":
 		text = hint("it does not take images there (404): check the repository's name and that it exists")
 	case code == http.StatusNotFound:

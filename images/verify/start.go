@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// loading are variables by which programs load, run or compile what somebody else chose.
+// loading are variables that make a program load a library, run a program or compile with one.
 var loading = []string{
 	"BASH_ENV", "SHELLOPTS", "OPENSSL_CONF", "OPENSSL_MODULES", "OPENSSL_ENGINES", "GCONV_PATH", "GLIBC_TUNABLES", "MODPROBE_OPTIONS",
 	"CC", "CXX", "HOSTCC", "MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "KCFLAGS", "GCC_EXEC_PREFIX", "COMPILER_PATH", "PERL5LIB", "PERL5OPT",

@@ -127,7 +127,7 @@ func TestOrphans(t *testing.T) {
 	create(t, n)
 	assert.Equalf(t, 0, len(n.Orphans()), "beside a driver")
 	testfile.Write(t, filepath.Join(n.Proc, "devices"), "Character devices:\n  1 mem\n511 drm\n\nBlock devices:\n237 nvme\n")
-	for name, major := range map[string]uint32{"nvidia7x": 195, "null": 1, "nvidia1": 1} {
+	for name, major := range map[string]uint32{"nvidia7x": 195, "null": 1, "nvidia1": 1, "gdrdrv": 236} {
 		require.NoError(t, unix.Mknod(filepath.Join(n.Dev, name), unix.S_IFCHR|0o600, int(unix.Mkdev(major, 3))))
 	}
 	testfile.Write(t, filepath.Join(n.Dev, "nvidia3"), "a file")

@@ -10,8 +10,9 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// Orphans returns NVIDIA's device files and their links that no driver serves, which a predecessor left whose record is lost: names of
-// NVIDIA's, with the driver's fixed major or one that no driver has. It returns none while a driver is loaded.
+// Orphans returns NVIDIA's device files and their links that no driver serves, which a predecessor left whose
+// record is lost: names of NVIDIA's, with the driver's fixed major or one that no driver has. It returns none
+// while a driver is loaded.
 func (n Nodes) Orphans() (found []Node) {
 	text, err := bounded.File(filepath.Join(n.Proc, "devices"), maxText)
 	majors := parseMajors(text)
@@ -23,7 +24,7 @@ func (n Nodes) Orphans() (found []Node) {
 			return nil
 		}
 	}
-	for _, pattern := range []string{"nvidia*", "nvidia-caps*/*"} {
+	for _, pattern := range []string{"nvidia*", "nvidia-caps*/*", "gdrdrv"} {
 		paths, _ := filepath.Glob(filepath.Join(n.Dev, pattern)) //nolint:errcheck // the pattern is good
 		for _, path := range paths {
 			var st unix.Stat_t

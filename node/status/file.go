@@ -86,7 +86,7 @@ func (f Folder) Save(st Snapshot) error {
 }
 
 // writeFile replaces a file that everybody on the node may read. A link, pipe or empty folder of that name is
-// removed; a folder with content goes to another name, because it may be somebody's.
+// removed. A folder with content may be needed by its owner: it gets another name.
 func writeFile(path string, data []byte) error {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() && os.Remove(path) != nil {
 		if err := os.Rename(path, path+".replaced"); err != nil {

@@ -2,6 +2,6 @@
 // files.
 //
 // It reads the files of a licence, and says what is wrong with them. It does not supervise the daemons, ask
-// the driver or a licence server, or verify signatures of tokens: only the licence server has the key. Whether
-// the driver fits the host is for whoever chooses the image.
+// the driver or a licence server, or verify signatures of tokens: only the licence server has the key. It does
+// not compare the driver with the host's: choose an image that fits.
 package vgpu
