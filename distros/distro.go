@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Distro is one release of an operating system. All of it is data: methods do no input or output and always
@@ -119,6 +121,9 @@ func (e *UnknownError) Error() string {
 	}
 	return fmt.Sprintf("unknown operating system %q: known are %s", e.ID, strings.Join(ids(), ", "))
 }
+
+// FailureKind says what the command makes of it.
+func (*UnknownError) FailureKind() failure.Kind { return failure.Usage }
 
 // Lookup returns the system with this ID. The error is an *UnknownError.
 func Lookup(id string) (Distro, error) {

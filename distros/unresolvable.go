@@ -3,6 +3,8 @@ package distros
 import (
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // UnresolvableError says which request cannot be met and why.
@@ -30,3 +32,6 @@ func (e *UnresolvableError) Error() string {
 	}
 	return b.String()
 }
+
+// FailureKind says what the command makes of it.
+func (*UnresolvableError) FailureKind() failure.Kind { return failure.Step }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cuda"
@@ -49,8 +50,8 @@ func (e *behindError) Error() string {
 	return text + "; driver-build matrix add-driver VERSION adds " + strings.Join(e.addable, ", ")
 }
 
-// Is makes it one of the errors of exit code 3.
-func (e *behindError) Is(target error) bool { return target == batch.ErrSomeFailed }
+// FailureKind says what the command makes of it.
+func (*behindError) FailureKind() failure.Kind { return failure.Some }
 
 func newDriversCmd(a *session.App) *cobra.Command {
 	var o driversFlags

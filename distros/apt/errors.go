@@ -1,11 +1,11 @@
 package apt
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/pgp"
 )
 
@@ -17,9 +17,9 @@ var (
 	ErrExpired = pgp.ErrExpired
 	// ErrIndex says that a repository is inconsistent: content differs from its signed Release file, or a file
 	// does not parse.
-	ErrIndex = errors.New("inconsistent repository")
+	ErrIndex = failure.New(failure.Content, "inconsistent repository")
 	// ErrSources says that the configuration of the sources cannot be parsed or used.
-	ErrSources = errors.New("bad package sources")
+	ErrSources = failure.New(failure.Step, "bad package sources")
 )
 
 // ComponentError says that the repository does not have a requested component.

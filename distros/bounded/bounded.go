@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // TooLargeError is the error for content beyond the limit.
@@ -19,6 +21,9 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string { return fmt.Sprintf("larger than %d bytes", e.Limit) }
+
+// FailureKind says what the command makes of it.
+func (*TooLargeError) FailureKind() failure.Kind { return failure.Content }
 
 // Read returns all that r gives. More than limit bytes are a [*TooLargeError].
 func Read(r io.Reader, limit int64) ([]byte, error) {
@@ -33,7 +38,7 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 }
 
 // ErrNotRegular is the error for a path that leads to no regular file.
-var ErrNotRegular = errors.New("not a regular file")
+var ErrNotRegular = failure.New(failure.Usage, "not a regular file")
 
 // Open opens a regular file of this machine to read it. It refuses folders, devices, sockets and pipes, and never
 // waits for the writer of a pipe: whatever a user names is opened here.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/unxz"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // ErrUnsafePath says that an archive has a member that would be outside of the folder it is unpacked in, or a
 // member that is not a file, folder or link.
-var ErrUnsafePath = errors.New("unsafe member")
+var ErrUnsafePath = failure.New(failure.Content, "unsafe member")
 
 // Deb is a binary package archive, read in one pass from its start to its end.
 type Deb struct {

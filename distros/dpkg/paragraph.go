@@ -9,6 +9,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Bounds of control data. The largest real paragraph, in the kernel's list of built binaries, is under 1 MiB.
@@ -18,7 +20,7 @@ const (
 )
 
 // ErrFormat says that data violates its format.
-var ErrFormat = errors.New("malformed")
+var ErrFormat = failure.New(failure.Content, "malformed")
 
 // field is one field of a paragraph. The value has its continuation lines; the first line has no leading
 // blanks.

@@ -8,17 +8,19 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrUnreachable says that a server did not deliver content, after all attempts: no connection, an HTTP
 // error, or an incomplete body. A later attempt may succeed.
-var ErrUnreachable = errors.New("unreachable")
+var ErrUnreachable = failure.New(failure.Network, "unreachable")
 
 // ErrOffline says that content is not in the store and that the client may not download it.
-var ErrOffline = errors.New("not in the cache, and downloads are switched off (--offline)")
+var ErrOffline = failure.New(failure.Network, "not in the cache, and downloads are switched off (--offline)")
 
 // ErrTooLarge says that a document is larger than its reader allows.
-var ErrTooLarge = errors.New("larger than allowed")
+var ErrTooLarge = failure.New(failure.Content, "larger than allowed")
 
 // errStalled is the cause that ends a transfer in which no byte arrived for too long.
 var errStalled = errors.New("no byte arrived for too long")
@@ -48,6 +50,9 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// FailureKind says what the command makes of it.
+func (*StatusError) FailureKind() failure.Kind { return failure.Network }
+
 // Is makes every such answer an ErrUnreachable, and errors.Is(err, fs.ErrNotExist) true when the server says
 // that the file does not exist.
 func (e *StatusError) Is(target error) bool {
@@ -76,6 +81,9 @@ func (e *MismatchError) Error() string {
 	}
 	return text + "; correct the checksum if the new content is right, else distrust the source"
 }
+
+// FailureKind says what the command makes of it.
+func (*MismatchError) FailureKind() failure.Kind { return failure.Content }
 
 // diskFull adds advice to an error that says that a disk is full. It returns other errors unchanged.
 func diskFull(path string, err error) error {

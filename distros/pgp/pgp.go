@@ -20,6 +20,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 const (
@@ -33,9 +35,9 @@ const (
 // Sentinels for callers to test.
 var (
 	// ErrSignature says that no key that is trusted for a text signed it.
-	ErrSignature = errors.New("no trusted signature")
+	ErrSignature = failure.New(failure.Content, "no trusted signature")
 	// ErrExpired says that the signature is right, but it or its key has expired.
-	ErrExpired = errors.New("expired")
+	ErrExpired = failure.New(failure.Content, "expired")
 )
 
 // Strong reports whether a signature may use a digest: with MD5 and SHA-1, two texts with one signature can

@@ -1,9 +1,8 @@
 package rpm
 
 import (
-	"errors"
-
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
@@ -20,7 +19,7 @@ var (
 	// ErrSources says that the configuration of the sources cannot be understood or used.
 	ErrSources = repoconf.ErrSources
 	// ErrRollback says that a mirror serves an older index than one that was seen before.
-	ErrRollback = errors.New("older than before")
+	ErrRollback = failure.New(failure.Content, "older than before")
 )
 
 // UnresolvableError names a request that cannot be met, and the reason.

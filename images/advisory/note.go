@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // KernelBroken is the kind of what package recipe finds: kernels that break a driver.
@@ -69,3 +70,6 @@ func (e *DeniedError) Error() string {
 	}
 	return "--deny: there are warnings: " + strings.Join(parts, ", ")
 }
+
+// FailureKind says what the command makes of it.
+func (*DeniedError) FailureKind() failure.Kind { return failure.Some }

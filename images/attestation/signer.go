@@ -3,15 +3,15 @@ package attestation
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
 // ErrSigner says that a token or a program did not sign.
-var ErrSigner = errors.New("the signer failed")
+var ErrSigner = failure.New(failure.Step, "the signer failed")
 
 // Once returns a signer that asks s for each signature only once, and for one after the other: an image that
 // goes to several places gets the same signatures everywhere, and a person may have to touch a token for

@@ -7,14 +7,13 @@
 package batch
 
 import (
-	"errors"
-
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // ErrSomeFailed says that of several targets some failed; the errors of these targets are beside it.
-var ErrSomeFailed = errors.New("some targets failed")
+var ErrSomeFailed = failure.New(failure.Some, "some targets failed")
 
 // Batch is what one call asks for: targets of the matrix, and what is asked of each of them.
 type Batch struct {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Annotations of a layer that is a file.
@@ -101,4 +103,7 @@ func checkFile(kind Kind, d v1.Descriptor, others map[string]v1.Hash) error {
 type SelectionError struct{ Err error }
 
 func (e *SelectionError) Error() string { return e.Err.Error() }
-func (e *SelectionError) Unwrap() error { return e.Err }
+
+// FailureKind says what the command makes of it.
+func (*SelectionError) FailureKind() failure.Kind { return failure.Usage }
+func (e *SelectionError) Unwrap() error           { return e.Err }

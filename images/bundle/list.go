@@ -2,10 +2,10 @@ package bundle
 
 import (
 	"context"
-	"errors"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -16,7 +16,7 @@ const MediaType = "application/vnd.driver-container.bundle.v1+json"
 const schema = 1
 
 // ErrUnsound says that a bundle is not what its list and its signature say: damaged, incomplete, or changed.
-var ErrUnsound = errors.New("the bundle is not sound")
+var ErrUnsound = failure.New(failure.Content, "the bundle is not sound")
 
 // List says what a bundle holds. Encode writes it as bundle.json, Decode reads it.
 type List struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -22,7 +23,7 @@ const Layout = 2
 
 // ErrContent says that an archive or package, although it is the one that was pinned, is not the driver that
 // it should be: of another version or architecture, incomplete, or damaged inside.
-var ErrContent = errors.New("not the driver that it should be")
+var ErrContent = failure.New(failure.Content, "not the driver that it should be")
 
 // Driver is one release of the driver, unpacked, whatever it came from.
 type Driver struct {

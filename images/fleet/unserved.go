@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -24,6 +25,9 @@ func (e *UnservedError) Error() string {
 	return fmt.Sprintf("nodes with a GPU that get no driver: %d: mend what is named above, or accept it with --allow-unserved %s",
 		e.Nodes, strings.Join(e.Codes, ","))
 }
+
+// FailureKind says what the command makes of it.
+func (*UnservedError) FailureKind() failure.Kind { return failure.Unserved }
 
 // Unserved are the machines with a GPU that get nothing.
 func (p *Plan) Unserved() []Without {

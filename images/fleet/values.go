@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/fleet/nodes"
 )
 
@@ -82,7 +82,7 @@ const valuesHead = `# Written by driver-build fleet. It changes only when the fl
 `
 
 // ErrNoPool says that there is nothing that values could choose.
-var ErrNoPool = errors.New("no node of a cluster gets a driver")
+var ErrNoPool = failure.New(failure.Some, "no node of a cluster gets a driver")
 
 // WriteValues writes values of the chart. Without any pool it writes nothing: the chart would give all nodes
 // one driver. The error is ErrNoPool then. repository may be "".

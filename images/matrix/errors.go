@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrNothingSelected is returned by Select for a selection that names no system or no driver.
@@ -43,6 +44,9 @@ func (es Errors) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// FailureKind says what the command makes of it.
+func (Errors) FailureKind() failure.Kind { return failure.Usage }
 
 // Unwrap returns the single mistakes.
 func (es Errors) Unwrap() []error {
@@ -89,6 +93,9 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown %s %s%s", e.Kind, quoted(e.Name), hint)
 }
 
+// FailureKind says what the command makes of it.
+func (*UnknownError) FailureKind() failure.Kind { return failure.Usage }
+
 // IncompatibleError says that a pair cannot work, and why.
 type IncompatibleError struct {
 	System, Driver, Arch string
@@ -105,6 +112,9 @@ func (e *IncompatibleError) Error() string {
 	}
 	return msg + ")"
 }
+
+// FailureKind says what the command makes of it.
+func (*IncompatibleError) FailureKind() failure.Kind { return failure.Usage }
 
 // suggest returns " (did you mean ubuntu16.04?)" with the most similar word, "" when none is similar.
 func suggest(word string, among []string) string {
@@ -140,5 +150,8 @@ func RequestErrorf(format string, args ...any) error {
 
 // Error is that of Err.
 func (e *RequestError) Error() string { return e.Err.Error() }
+
+// FailureKind says what the command makes of it.
+func (*RequestError) FailureKind() failure.Kind { return failure.Usage }
 
 func (e *RequestError) Unwrap() error { return e.Err }

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/outfile"
@@ -34,7 +35,7 @@ const (
 )
 
 // ErrRequest means that a folder with signatures does not belong to an image, or is damaged.
-var ErrRequest = errors.New("the signatures are not for this image")
+var ErrRequest = failure.New(failure.Content, "the signatures are not for this image")
 
 // SigningRequest lists what has to be signed of an image, for a signer that has no access to the image.
 type SigningRequest struct {

@@ -13,6 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // maxWindow bounds the memory, in bytes, that a zstd frame may request: `zstd -19 --long=27` still works.
@@ -24,7 +26,7 @@ var (
 )
 
 // ErrFormat says that the compressed content of a layer is damaged.
-var ErrFormat = errors.New("damaged compressed content")
+var ErrFormat = failure.New(failure.Content, "damaged compressed content")
 
 // unpacked reads decompressed content. At the end of the content it reads the rest of the source too, so that
 // a verifying source sees all of its bytes and can report an error.
@@ -99,7 +101,7 @@ func (u *unpacked) Close() error { return u.close() }
 
 // ErrDiffID says that a layer does not unpack to what the configuration of its image says, so that no container
 // runtime unpacks the image.
-var ErrDiffID = errors.New("does not unpack to what the image's configuration says (rootfs.diff_ids): no node can unpack the image")
+var ErrDiffID = failure.New(failure.Content, "does not unpack to what the image's configuration says (rootfs.diff_ids): no node can unpack the image")
 
 // CheckDiffID compares the digest of a layer's content with that of the configuration.
 func CheckDiffID(got hash.Hash, want v1.Hash) error {

@@ -10,6 +10,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // maxDepth bounds how deep indexes nest. In practice at most one index is inside another.
@@ -31,6 +33,9 @@ type PlatformError struct {
 func (e *PlatformError) Error() string {
 	return fmt.Sprintf("%s is not there for %s; it is there for: %s", e.Ref, e.Want, strings.Join(e.Have, ", "))
 }
+
+// FailureKind says what the command makes of it.
+func (*PlatformError) FailureKind() failure.Kind { return failure.Network }
 
 // kindOf distinguishes an index from a manifest by the content, because a server or a layout may not state
 // the type.
@@ -132,7 +137,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 }
 
 // ErrDescriptor says that what names a document states another size or platform than the document has.
-var ErrDescriptor = errors.New("its descriptor does not describe it")
+var ErrDescriptor = failure.New(failure.Content, "its descriptor does not describe it")
 
 // checkSize compares a descriptor with its document. Container runtimes refuse one of another size.
 func checkSize(d v1.Descriptor, raw []byte) error {

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -81,7 +82,7 @@ func readFacts(ctx context.Context, path string, spool *rootfs.Spool) (tree *roo
 
 // ErrBase means that the requested base cannot be the base of the target: it does not exist, or is of another
 // system.
-var ErrBase = errors.New("unsuitable base")
+var ErrBase = failure.New(failure.Usage, "unsuitable base")
 
 // CheckSystem refuses a base of another system than the target's: its packages and libraries would not fit.
 func CheckSystem(base *rootfs.Tree, d distros.Distro) error {

@@ -10,10 +10,11 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrKernel means that a kernel was requested in words that cannot be read, or that match no kernel.
-var ErrKernel = errors.New("no such kernel")
+var ErrKernel = failure.New(failure.Usage, "no such kernel")
 
 var (
 	listedKernels = regexp.MustCompile(`^(?:([0-9]{1,3}\.[0-9]{1,4}):)?(?:all|latest(?::([1-9][0-9]{0,2}))?)$`)

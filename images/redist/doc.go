@@ -7,7 +7,11 @@
 // uses is pinned in the matrix.
 package redist
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/driver-container/driver-container/distros/failure"
+)
 
 // Base is where NVIDIA publishes the manifests. The paths in a manifest are relative to its own folder.
 const Base = "https://developer.download.nvidia.com/compute/nvidia-driver/redist/"
@@ -15,7 +19,7 @@ const Base = "https://developer.download.nvidia.com/compute/nvidia-driver/redist
 // The kinds of errors.
 var (
 	ErrManifest = errors.New("no manifest of driver archives")
-	ErrArchive  = errors.New("no archive of NVIDIA's redist folder")
+	ErrArchive  = failure.New(failure.Content, "no archive of NVIDIA's redist folder")
 	ErrUnsafe   = errors.New("unsafe member")
 	ErrTooLarge = errors.New("too large")
 )

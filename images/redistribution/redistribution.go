@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // publicRegistries are those on which repositories are public unless the owner does something about it, or on
@@ -36,6 +37,9 @@ func (e *PublicError) Error() string {
 	return fmt.Sprintf("%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: to upload such a driver to a publicly available repository "+
 		"violates NVIDIA's vGPU EULA. Use a private registry; if this repository is private, say so with --allow-public-registry", e.What, e.Licence, e.Repository)
 }
+
+// FailureKind says what the command makes of it.
+func (*PublicError) FailureKind() failure.Kind { return failure.Usage }
 
 // Check returns a *PublicError if an image of that licence must not go to a repository. licence is "" for
 // images that may go everywhere, and repository may be "".

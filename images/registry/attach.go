@@ -37,7 +37,7 @@ func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) 
 	if err = p.open(ctx); err == nil {
 		err = p.attach(ctx, all)
 	}
-	return p.stats, failure(ctx, "push", ref, r.repo.RegistryStr(), err)
+	return p.stats, wrapped(ctx, "push", ref, r.repo.RegistryStr(), err)
 }
 
 func (p *push) attach(ctx context.Context, all []oci.Attachment) error {

@@ -14,6 +14,7 @@ import (
 
 	ggcr "github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry/transport"
@@ -32,6 +33,9 @@ type Error struct {
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: registry %s: %v", e.Op, e.Ref, e.Host, e.Err)
 }
+
+// FailureKind says what the command makes of it.
+func (*Error) FailureKind() failure.Kind { return failure.Network }
 
 func (e *Error) Unwrap() error { return e.Err }
 
@@ -59,7 +63,7 @@ func (e *itemError) Unwrap() error { return e.err }
 
 // failure converts any error for the caller of this package. Errors of the context, of content and of this
 // machine stay as they are; every other one becomes an *Error whose text says what to do and has no secrets.
-func failure(ctx context.Context, op, ref, host string, err error) error {
+func wrapped(ctx context.Context, op, ref, host string, err error) error {
 	var done *Error
 	var mismatch *fetch.MismatchError
 	var platform *oci.PlatformError

@@ -35,7 +35,7 @@ func (c *Client) ListTags(ctx context.Context, repository string) ([]string, err
 	if c.opts.Offline {
 		return nil, fmt.Errorf("%s %s: %w", op, repository, fetch.ErrOffline)
 	}
-	fail := func(err error) error { return failure(ctx, op, repository, r.repo.RegistryStr(), err) }
+	fail := func(err error) error { return wrapped(ctx, op, repository, r.repo.RegistryStr(), err) }
 	s, err := c.pool.Session(ctx, transport.Endpoint{Repo: r.repo}, c.opts.Attempts, transport.Pull)
 	if err != nil {
 		return nil, fail(err)

@@ -76,7 +76,7 @@ func TestErrorTexts(t *testing.T) {
 		"its token server sent no token":   errors.New("no token in bearer response:\n{" + secret + "}"),
 		"blob x: it answered 500 Internal": &itemError{"blob x", &transport.StatusError{Code: 500}},
 	} {
-		got := failure(t.Context(), "push", "host/x:1", "host", err)
+		got := wrapped(t.Context(), "push", "host/x:1", "host", err)
 		text := got.Error()
 		if !strings.HasPrefix(text, "push host/x:1: registry host: ") || !strings.Contains(text, want) {
 			t.Errorf("%q; want %q", text, want)
@@ -87,12 +87,12 @@ func TestErrorTexts(t *testing.T) {
 	}
 	unknown := &net.DNSError{Err: "no such host", Name: "host", IsNotFound: true}
 	for op, mirror := range map[string]bool{"push": false, "log in to": false, "pull": true, "resolve": true} {
-		text := failure(t.Context(), op, "host/x:1", "host", unknown).Error()
+		text := wrapped(t.Context(), op, "host/x:1", "host", unknown).Error()
 		if !strings.Contains(text, "no such host: check the name") || strings.Contains(text, "--registry-mirror") != mirror {
 			t.Errorf("%s: %q", op, text)
 		}
 	}
-	if failure(t.Context(), "push", "x", "y", nil) != nil {
+	if wrapped(t.Context(), "push", "x", "y", nil) != nil {
 		t.Error("no error became one")
 	}
 }

@@ -45,5 +45,5 @@ func (c *Client) CheckLogin(ctx context.Context, registry, user, password string
 		return fmt.Errorf("%s %q: %w", op, registry, err)
 	}
 	err = c.pool.CheckLogin(ctx, r, &authn.Basic{Username: user, Password: password}, c.opts.Attempts)
-	return failure(ctx, op, registry, r.RegistryStr(), err)
+	return wrapped(ctx, op, registry, r.RegistryStr(), err)
 }

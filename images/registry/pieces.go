@@ -64,5 +64,5 @@ func (c *Client) inRepository(ctx context.Context, repository string, from []str
 	if err = p.open(ctx); err == nil {
 		err = f(p)
 	}
-	return failure(ctx, "push", repository, r.repo.RegistryStr(), err)
+	return wrapped(ctx, "push", repository, r.repo.RegistryStr(), err)
 }

@@ -62,7 +62,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *transport.Session, at
 			p.moveToFront(e)
 			return nil
 		}
-		err = failure(ctx, p.op, p.ref.text, e.Repo.RegistryStr(), err)
+		err = wrapped(ctx, p.op, p.ref.text, e.Repo.RegistryStr(), err)
 		var remote *Error
 		var mismatch *fetch.MismatchError
 		if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {

@@ -58,7 +58,7 @@ func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...s
 	p := &push{Client: c, ref: r}
 	p.candidates(all.Bases, all.Blobs)
 	if err := p.run(ctx, all, names); err != nil {
-		return v1.Hash{}, p.stats, failure(ctx, "push", ref, r.repo.RegistryStr(), err)
+		return v1.Hash{}, p.stats, wrapped(ctx, "push", ref, r.repo.RegistryStr(), err)
 	}
 	return all.Top().Desc.Digest, p.stats, nil
 }

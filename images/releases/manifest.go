@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/redist"
@@ -37,6 +38,9 @@ type Statement struct {
 func (e *DisagreementError) Error() string {
 	return fmt.Sprintf("two sources disagree about %s: %s, %s: find out which one is right before you use either", e.File, e.First, e.Second)
 }
+
+// FailureKind says what the command makes of it.
+func (*DisagreementError) FailureKind() failure.Kind { return failure.Content }
 
 func (s Statement) String() string {
 	if s.Size == 0 {

@@ -1,9 +1,10 @@
 package rootfs
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Bounds of all trees on one spool together: of one image that is read, or of one layer that is made. An
@@ -27,12 +28,12 @@ const (
 var (
 	// ErrUnsafePath is the error for a name that is absolute, leaves the tree, goes through something that is
 	// not a directory or through too many links, or has the form of a whiteout.
-	ErrUnsafePath = errors.New("unsafe path")
+	ErrUnsafePath = failure.New(failure.Content, "unsafe path")
 	// ErrTooLarge is the error for content beyond the bounds.
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = failure.New(failure.Content, "too large")
 	// ErrFormat is the error for a layer that is malformed, and for entries that exclude each other, such as a
 	// file in the place of a folder with files.
-	ErrFormat = errors.New("malformed")
+	ErrFormat = failure.New(failure.Content, "malformed")
 )
 
 // budget is what the trees of a spool may still take.

@@ -1,27 +1,28 @@
 package runfile
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Kinds of failure, for errors.Is. An error of this package wraps exactly one of them, or the error of the
 // caller's own reader, callback or context.
 var (
 	// ErrHeader: the file does not begin like an NVIDIA .run archive.
-	ErrHeader = errors.New("not an NVIDIA .run archive")
+	ErrHeader = failure.New(failure.Content, "not an NVIDIA .run archive")
 	// ErrChecksum: the bytes do not match the sums in the archive's head: a damaged or truncated file.
-	ErrChecksum = errors.New("archive is damaged")
+	ErrChecksum = failure.New(failure.Content, "archive is damaged")
 	// ErrPayload: the checksums are right (or could not be computed), but the payload cannot be decompressed or
 	// is not a well-formed tar.
-	ErrPayload = errors.New("payload cannot be unpacked")
+	ErrPayload = failure.New(failure.Content, "payload cannot be unpacked")
 	// ErrUnsafe: the payload has something dangerous that no NVIDIA archive has: absolute names, names with
 	// "..", links, devices, a name twice.
-	ErrUnsafe = errors.New("unsafe archive member")
+	ErrUnsafe = failure.New(failure.Content, "unsafe archive member")
 	// ErrTooLarge: a bound of [Limits] was exceeded.
-	ErrTooLarge = errors.New("archive exceeds a limit")
+	ErrTooLarge = failure.New(failure.Content, "archive exceeds a limit")
 	// ErrManifest: the .manifest is malformed or requires something impossible.
-	ErrManifest = errors.New("invalid .manifest")
+	ErrManifest = failure.New(failure.Content, "invalid .manifest")
 )
 
 // ChecksumError says which sum of the archive's head is wrong. It matches [ErrChecksum].

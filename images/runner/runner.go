@@ -14,11 +14,13 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrUnavailable says that a runner cannot run anything now: there is no daemon, the privileges are missing,
 // or the step is for another architecture. The error that wraps it says what to do.
-var ErrUnavailable = errors.New("the runner is not available")
+var ErrUnavailable = failure.New(failure.Network, "the runner is not available")
 
 // Step is one command in one root. The command gets nothing else: no network, no stdin, no file or variable
 // of the machine that runs it. It runs as user 0 of its root with / as its working directory.
@@ -67,6 +69,9 @@ func (e *FailedError) Error() string {
 	}
 	return b.String()
 }
+
+// FailureKind says what the command makes of it.
+func (*FailedError) FailureKind() failure.Kind { return failure.Step }
 
 // Unwrap returns the reason.
 func (e *FailedError) Unwrap() error { return e.Err }

@@ -7,18 +7,20 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // The faults of signatures and attestations.
 var (
 	// ErrUnsigned: the image has no signature.
-	ErrUnsigned = errors.New("it is not signed")
+	ErrUnsigned = failure.New(failure.Content, "it is not signed")
 	// ErrForeign: none of the given keys made the signature, or what it is over was changed since.
-	ErrForeign = errors.New("none of the given keys made it, or it was changed since")
+	ErrForeign = failure.New(failure.Content, "none of the given keys made it, or it was changed since")
 	// ErrSubject: the signature is good, for another image.
-	ErrSubject = errors.New("it is for another image")
+	ErrSubject = failure.New(failure.Content, "it is for another image")
 	// ErrMalformed: the document cannot be read.
-	ErrMalformed = errors.New("it is malformed")
+	ErrMalformed = failure.New(failure.Content, "it is malformed")
 )
 
 // Finding is a signature or an attestation that an image has.

@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
@@ -29,7 +30,7 @@ import (
 
 // ErrUnsuitable means that an image cannot compile modules: it lacks headers, a compiler or make, or what it
 // says of itself cannot be read.
-var ErrUnsuitable = errors.New("the image cannot compile kernel modules")
+var ErrUnsuitable = failure.New(failure.Usage, "the image cannot compile kernel modules")
 
 // Toolkit is what an image has for compiling modules.
 type Toolkit struct {

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
@@ -53,7 +54,7 @@ func (f Finding) String() string {
 }
 
 // ErrUnfit means that Verify has findings that are errors.
-var ErrUnfit = errors.New("the image breaks the driver container's contract")
+var ErrUnfit = failure.New(failure.Content, "the image breaks the driver container's contract")
 
 // subject is an image under examination.
 type subject struct {

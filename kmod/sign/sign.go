@@ -19,6 +19,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // The faults of a signature, and what the kernel does about each with module.sig_enforce (or Secure Boot) and
@@ -26,22 +28,22 @@ import (
 var (
 	// ErrUnsigned: there is no signature. The kernel refuses the module with EKEYREJECTED when it enforces; else
 	// it loads the module with taint E.
-	ErrUnsigned = errors.New("no signature is appended")
+	ErrUnsigned = failure.New(failure.Content, "no signature is appended")
 	// ErrMalformed: the signature cannot be read. The kernel always refuses, with EBADMSG (EINVAL for versions
 	// and types that it does not know).
-	ErrMalformed = errors.New("the signature is malformed")
+	ErrMalformed = failure.New(failure.Content, "the signature is malformed")
 	// ErrForeign: the key of none of the given certificates made it. The kernel refuses with EKEYREJECTED when
 	// it enforces.
-	ErrForeign = errors.New("the signature was made with another key")
+	ErrForeign = failure.New(failure.Content, "the signature was made with another key")
 	// ErrMismatch: the signature is for other bytes, or damaged. The kernel always refuses, with EKEYREJECTED
 	// and no line in its log.
-	ErrMismatch = errors.New("the signature does not fit the module: the module or the signature was changed after signing")
+	ErrMismatch = failure.New(failure.Content, "the signature does not fit the module: the module or the signature was changed after signing")
 	// ErrAttributes: the signature has signed attributes. For modules the kernel always refuses them, with
 	// EKEYREJECTED.
-	ErrAttributes = errors.New("the signature has signed attributes, which kernels refuse for modules: sign with openssl cms -noattr, or scripts/sign-file")
+	ErrAttributes = failure.New(failure.Content, "the signature has signed attributes, which kernels refuse for modules: sign with openssl cms -noattr, or scripts/sign-file")
 	// ErrUnsupported: the signature is not PKCS#7, or has an algorithm that this package does not know. The
 	// kernel calls it "unsupported crypto" and refuses with EKEYREJECTED when it enforces.
-	ErrUnsupported = errors.New("the signature is of a kind that is not supported")
+	ErrUnsupported = failure.New(failure.Content, "the signature is of a kind that is not supported")
 )
 
 // Signer is a private key and the certificate by which kernels know it.

@@ -35,7 +35,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("x"), 1},
-		{usageError{errors.New("x")}, 2},
+		{Usage(errors.New("x")), 2},
 		{matrix.Errors{{Message: "x"}}, 2},
 		{&matrix.UnknownError{}, 2},
 		{&matrix.IncompatibleError{}, 2},

@@ -11,15 +11,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// usageError is a mistake in flags, arguments or the matrix, found before anything was done.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // Usage marks an error as a mistake in flags, arguments or the matrix, which ends with ExitUsage.
-func Usage(err error) error { return usageError{err} }
+func Usage(err error) error { return failure.Of(failure.Usage, err) }
 
 // Usagef is Usage of fmt.Errorf.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }

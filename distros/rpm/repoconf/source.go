@@ -2,7 +2,6 @@ package repoconf
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -10,10 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrSources says that the configuration of the sources cannot be understood or used.
-var ErrSources = errors.New("bad package sources")
+var ErrSources = failure.New(failure.Step, "bad package sources")
 
 // Source is one repository of the configuration. The zero values of its switches are dnf's defaults, except
 // for GPGCheck and RepoGPGCheck: a source that checks neither, and has no Key, is refused when it is opened.

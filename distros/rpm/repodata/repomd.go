@@ -11,11 +11,13 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrIndex says that a repository contradicts itself: content differs from its repomd.xml, or a file cannot
 // be parsed.
-var ErrIndex = errors.New("inconsistent repository")
+var ErrIndex = failure.New(failure.Content, "inconsistent repository")
 
 // MaxRepomd is the most bytes that a repomd.xml may have; the largest real ones have 20 KiB.
 const MaxRepomd = 4 << 20

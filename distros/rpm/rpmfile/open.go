@@ -17,23 +17,24 @@ import (
 	"hash"
 	"io"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Sentinels that callers distinguish. Errors of an underlying reader are returned unchanged.
 var (
 	// ErrFormat says that bytes or a text violate the format, or exceed any real package.
-	ErrFormat = errors.New("malformed")
+	ErrFormat = failure.New(failure.Content, "malformed")
 	// ErrUnsafePath says that a package has a file that would be outside of the folder it is unpacked into, or
 	// that is neither file, folder nor link.
-	ErrUnsafePath = errors.New("unsafe member")
+	ErrUnsafePath = failure.New(failure.Content, "unsafe member")
 	// ErrSignature says that no accepted key has signed a package, or that its signature is wrong or too weak.
-	ErrSignature = errors.New("no trusted signature")
+	ErrSignature = failure.New(failure.Content, "no trusted signature")
 	// ErrDigest says that the payload, a file or the header differs from a digest in the package.
-	ErrDigest = errors.New("digest mismatch")
+	ErrDigest = failure.New(failure.Content, "digest mismatch")
 	// ErrKey says that an accepted key has signed the package, but that the key has expired, was revoked or
 	// cannot be used.
-	ErrKey = errors.New("unusable key")
+	ErrKey = failure.New(failure.Content, "unusable key")
 )
 
 const (

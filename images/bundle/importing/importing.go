@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/bundle/reading"
@@ -259,6 +260,9 @@ func (e *lacksError) Error() string {
 	return fmt.Sprintf("%d %v, the first is %s: %s. Nothing was pushed: import what has them first, or make a bundle without --since",
 		e.blobs, ErrLacks, e.first, strings.Join(sources, ", "))
 }
+
+// FailureKind says what the command makes of it.
+func (*lacksError) FailureKind() failure.Kind { return failure.Network }
 
 // Is makes it one of the errors of registries, because the same commands help.
 func (e *lacksError) Is(target error) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/bundle"
 )
 
@@ -88,6 +89,9 @@ func cutOff(err error) error {
 type FormatError struct{ Message string }
 
 func (e *FormatError) Error() string { return bundle.ErrUnsound.Error() + ": " + e.Message }
+
+// FailureKind says what the command makes of it.
+func (*FormatError) FailureKind() failure.Kind { return failure.Content }
 
 // Is makes it a bundle.ErrUnsound.
 func (e *FormatError) Is(target error) bool { return target == bundle.ErrUnsound }

@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
 )
 
 // ErrFormat says that the input is no list of nodes, or a damaged one.
-var ErrFormat = errors.New("no list of nodes")
+var ErrFormat = failure.New(failure.Content, "no list of nodes")
 
 // The bounds on a list.
 const (

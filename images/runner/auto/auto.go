@@ -11,13 +11,14 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/buildkit"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
 
 // ErrNone says that this machine has nothing to compile modules with.
-var ErrNone = errors.New("nothing to compile modules with")
+var ErrNone = failure.New(failure.Step, "nothing to compile modules with")
 
 // Kind is a kind of runner.
 type Kind string
@@ -121,6 +122,6 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 		}
 	}
 	reasons = append(reasons, err)
-	return nil, fmt.Errorf("%w: %w; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
-		ErrNone, errors.Join(reasons...))
+	return nil, fmt.Errorf("%w: %s; run as root or where user namespaces are allowed, or give --builder ADDRESS of a BuildKit daemon",
+		ErrNone, errors.Join(reasons...).Error()) // its text alone: their kind does not count
 }

@@ -8,12 +8,13 @@
 package blobs
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // ErrFormat means that a file is damaged, of an unknown version, or larger than the bounds.
-var ErrFormat = errors.New("not a valid rpm database")
+var ErrFormat = failure.New(failure.Content, "not a valid rpm database")
 
 // Upper bounds for files that are read.
 const (
