@@ -163,7 +163,7 @@ func TestDirectImports(t *testing.T) {
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":           {"kmod"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
-		"github.com/hashicorp/go-version":    {"images/matrix", "images/matrix/edit"},
+		"github.com/hashicorp/go-version":    {"images/matrix"},
 		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
 		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb", "distros/rpm/sqlite"},
 		"debug/elf":                          {"ci/conformance", "ci/imagetest", "ci/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files

@@ -45,9 +45,9 @@ type behindError struct{ lags, addable []string }
 func (e *behindError) Error() string {
 	text := "the matrix lags behind: " + strings.Join(e.lags, ", ")
 	if len(e.addable) == 0 {
-		return text + "; no checksum of these is known: driver-build matrix add-driver needs --redist, --index or --download for them"
+		return text + "; no checksum of these is known: driver-build matrix add-driver needs --redist or --download for them"
 	}
-	return text + "; driver-build matrix add-driver VERSION adds " + strings.Join(e.addable, ", ")
+	return text + "; driver-build matrix add-driver VERSION has the entries of " + strings.Join(e.addable, ", ")
 }
 
 // FailureKind says what the command makes of it.
@@ -101,14 +101,15 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	var known releases.Known
+	var known *releases.Table
+	var notes []string
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		if known, err = knownDrivers(ctx, a, s, o.releases); err != nil {
-			return err
+		if known, notes, err = knownDrivers(ctx, a, s, o.releases); err == nil {
+			known, err = o.withManifests(ctx, a, s, m, known)
 		}
-		return o.addManifests(ctx, s, m, &known)
+		return err
 	})
-	a.Notes(known.Notes...)
+	a.Notes(notes...)
 	if err != nil {
 		return err
 	}
@@ -156,56 +157,52 @@ func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.
 	}))
 }
 
-// addManifests adds the releases of --redist to those that are known, and compares their checksums with the
+// withManifests adds the releases of --redist to those that are known, and compares their checksums with the
 // matrix.
-func (o *driversFlags) addManifests(ctx context.Context, s *session.Session, m *matrix.Matrix, known *releases.Known) error {
+func (o *driversFlags) withManifests(ctx context.Context, a *session.App, s *session.Session, m *matrix.Matrix, known *releases.Table) (*releases.Table, error) {
 	for _, name := range o.redist {
-		address, err := fetch.Address("--redist", name)
+		source, err := sourceOf(a, s, "--redist", name)
 		if err != nil {
-			return session.Usage(err)
+			return nil, err
 		}
-		release, cuda, err := releases.ReadManifest(ctx, releases.Manifest{Address: address, Name: name}, "", s.Fetch.Latest)
+		fresh, release, _, err := known.ReadManifest(ctx, source, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if known.Table, err = known.WithRelease(release, cuda); err != nil {
-			return err
-		}
-		if err := release.CheckMatrix(m); err != nil {
-			return err
+		if known = fresh; release.CheckMatrix(m) != nil {
+			return nil, release.CheckMatrix(m)
 		}
 	}
-	return nil
+	return known, nil
 }
 
 func releasesFlag(f *pflag.FlagSet, value *string) {
 	f.StringVar(value, "releases", "", "FILE or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
 }
 
-// releasesSource is where --releases says that NVIDIA's list is read.
-func releasesSource(a *session.App, s *session.Session, flag string) (releases.Source, error) {
-	source := releases.Source{None: flag == "none", Offline: a.Offline, Read: func(ctx context.Context, address string, limit int64) ([]byte, error) {
+// sourceOf is where a flag says that NVIDIA's list, or a manifest, is read.
+func sourceOf(a *session.App, s *session.Session, flag, value string) (releases.Source, error) {
+	source := releases.Source{Name: value, None: value == "none", Offline: a.Offline, Read: func(ctx context.Context, address string, limit int64) ([]byte, error) {
 		step := s.Step("drivers", "read "+address)
 		text, err := s.Fetch.Latest(ctx, address, limit)
 		_ = step.End(false, nil) // the command says what went wrong
 		return text, err
 	}}
-	if flag == "" || source.None {
+	if value == "" || source.None {
 		return source, nil
 	}
-	address, err := fetch.Address("--releases", flag)
-	if err != nil {
+	var err error
+	if source.Address, err = fetch.Address(flag, value); err != nil {
 		return source, session.Usage(err)
 	}
-	source.Address, source.Name = address, flag
 	return source, nil
 }
 
 // knownDrivers reads the table of the drivers there are.
-func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag string) (releases.Known, error) {
-	source, err := releasesSource(a, s, flag)
+func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag string) (*releases.Table, []string, error) {
+	source, err := sourceOf(a, s, "--releases", flag)
 	if err != nil {
-		return releases.Known{}, err
+		return nil, nil, err
 	}
 	return releases.Load(ctx, source)
 }

@@ -105,7 +105,6 @@ var wrong = map[string][]string{
 	"at":                    {"yesterday", "2026-13-01", "2026-06"},
 	"releases":              {"/nope.json", "FOLDER", "ftp://h.example/x"},
 	"redist":                {"/nope.json", "FOLDER", "ftp://h.example/x"},
-	"index":                 {"/nope", "ftp://h.example/x"},
 	"url":                   {"notaurl", "ftp://h.example/x.run", "amd46=https://h.example/x.run", "https://h.example/a b.run"},
 	"only":                  {"half"},
 	"export":                {"FOLDER", "GARBAGE", "/proc/x/y"},

@@ -111,12 +111,11 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	}
 	var shown page.Report
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
-		known, err := knownDrivers(ctx, a, s, o.releases)
+		known, fresh, err := knownDrivers(ctx, a, s, o.releases)
 		if err != nil {
 			return err
 		}
-		notes = append(notes, known.Notes...)
-		r.Releases = known.Table
+		notes, r.Releases = append(notes, fresh...), known
 		shown, err = survey.Report(ctx, &b, s.Builder, pairs, r)
 		return err
 	}); err != nil {

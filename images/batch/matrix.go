@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/matrix/edit"
+
 	"github.com/driver-container/driver-container/images/patch"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -100,7 +100,7 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note 
 		}
 		return nil, nil, nil, &matrix.RequestError{Err: err}
 	}
-	if text, err = edit.Keep(name, text, s.Systems, s.Drivers); err != nil {
+	if text, err = matrix.Keep(name, text, s.Systems, s.Drivers); err != nil {
 		return nil, nil, nil, &matrix.RequestError{Err: err}
 	}
 	m, err = parse(text)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/driver-container/driver-container/images/redist"
 )
@@ -22,47 +23,47 @@ const (
 
 // Builtin returns the table in this program, which is as old as the program: see the heads of the files in
 // data/.
-func Builtin() (*Table, error) {
+var Builtin = sync.OnceValues(func() (*Table, error) {
 	t := new(Table)
 	for _, part := range []struct {
 		file   string
 		fields int
-		add    func(t *Table, row []string) error
+		add    func(row []string) error
 	}{
-		{"branches.tsv", 6, addBranch},
-		{"releases.tsv", 4, addRelease},
-		{"checksums.tsv", 7, addChecksum},
-		{"redist.tsv", 8, addRedist},
+		{"branches.tsv", 6, t.addBranch},
+		{"releases.tsv", 4, func(row []string) error {
+			return t.add(Release{Version: row[0], Date: row[1], Kernel: row[2], Reason: row[3]})
+		}},
+		{"checksums.tsv", 7, t.addChecksum},
+		{"redist.tsv", 8, t.addRedist},
 	} {
-		text, err := data.ReadFile("data/" + part.file)
-		if err != nil {
+		if err := readRows("data/"+part.file, part.fields, part.add); err != nil {
 			return nil, fmt.Errorf("the built-in table of drivers: %w", err)
-		}
-		if err := t.addRows(string(text), part.fields, part.add); err != nil {
-			return nil, fmt.Errorf("the built-in table of drivers: %s: %w", part.file, err)
 		}
 	}
 	return t, nil
-}
+})
 
-// addRows reads lines of tab-separated fields. "-" and "" mean no value; lines that begin with # are
+// readRows reads lines of tab-separated fields. "-" and "" mean no value; lines that begin with # are
 // comments.
-func (t *Table) addRows(text string, fields int, add func(*Table, []string) error) error {
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		if line = strings.TrimRight(line, "\r\n"); line == "" || strings.HasPrefix(line, "#") {
+func readRows(file string, fields int, add func(row []string) error) error {
+	text, err := data.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for n, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
 		row := strings.Split(line, "\t")
 		if len(row) != fields {
-			return fmt.Errorf("line %d: %d fields, not %d", n, len(row), fields)
+			return fmt.Errorf("%s:%d: %d fields, not %d", file, n+1, len(row), fields)
 		}
 		for i := range row {
 			row[i] = strings.TrimPrefix(row[i], "-")
 		}
-		if err := add(t, row); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
+		if err := add(row); err != nil {
+			return fmt.Errorf("%s:%d: %w", file, n+1, err)
 		}
 	}
 	return nil
@@ -82,7 +83,7 @@ var branchSources = map[string]string{
 	"j": "NVIDIA, supported drivers, edition with R620",
 }
 
-func addBranch(t *Table, row []string) error {
+func (t *Table) addBranch(row []string) error {
 	b := Branch{Name: row[0], Kind: Kind(row[1]), End: row[2], CUDA: row[3], Kernel: row[4]}
 	for letter := range strings.SplitSeq(row[5], ",") {
 		source, ok := branchSources[letter]
@@ -100,11 +101,7 @@ func addBranch(t *Table, row []string) error {
 	return nil
 }
 
-func addRelease(t *Table, row []string) error {
-	return t.add(Release{Version: row[0], Date: row[1], Kernel: row[2], Reason: row[3]})
-}
-
-func addChecksum(t *Table, row []string) error {
+func (t *Table) addChecksum(row []string) error {
 	a, err := archiveOf(row[1], archiveHost+row[2], row[3], row[4], row[6])
 	if err != nil {
 		return err
@@ -112,7 +109,7 @@ func addChecksum(t *Table, row []string) error {
 	return t.add(Release{Version: row[0], Archives: []Archive{a}})
 }
 
-func addRedist(t *Table, row []string) error {
+func (t *Table) addRedist(row []string) error {
 	a, err := archiveOf(row[3], redistHost+row[4], row[5], row[6], row[7])
 	if err != nil {
 		return err

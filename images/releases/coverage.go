@@ -3,6 +3,7 @@ package releases
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,38 +52,27 @@ type ReleaseCoverage struct {
 
 // Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with
 // a matrix, the newest branch first. With lagging it leaves out those whose newest release the matrix has.
-func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagging bool) ([]Coverage, error) {
-	var wanted []string
-	var errs []error
+func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagging bool) (all []Coverage, err error) {
+	var known, wanted []string
+	for _, b := range t.Branches {
+		known = append(known, b.Name)
+	}
 	for _, name := range branches {
 		b, ok := t.Branch(name)
-		if !ok {
-			errs = append(errs, t.unknownBranch(name))
+		if near := distros.Nearest(strings.ToUpper(name), known); !ok && len(near) > 0 {
+			err = errors.Join(err, fmt.Errorf("no branch %q is known: did you mean %s?", name, strings.Join(near, " or ")))
+		} else if !ok {
+			err = errors.Join(err, fmt.Errorf("no branch %q is known", name))
 		}
 		wanted = append(wanted, b.Name)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	var all []Coverage
 	for _, b := range slices.Backward(t.Branches) {
 		c := b.Coverage(m, at)
 		if (len(wanted) == 0 || slices.Contains(wanted, b.Name)) && (c.Lags || !lagging) {
 			all = append(all, c)
 		}
 	}
-	return all, nil
-}
-
-func (t *Table) unknownBranch(name string) error {
-	var known []string
-	for _, b := range t.Branches {
-		known = append(known, b.Name)
-	}
-	if near := distros.Nearest(strings.ToUpper(name), known); len(near) > 0 {
-		return fmt.Errorf("no branch %q is known: did you mean %s?", name, strings.Join(near, " or "))
-	}
-	return fmt.Errorf("no branch %q is known", name)
+	return all, err
 }
 
 // Coverage compares the branch with a matrix. at decides whether its support has ended.
@@ -97,12 +87,17 @@ func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
 		}
 	}
 	slices.SortFunc(c.Matrix, Compare)
+	newest, ok := b.Newest()
+	if ok {
+		c.Newest, c.Date = newest.Version, newest.Date
+		c.Lags = len(c.Matrix) > 0 && Compare(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
+	}
 	for _, known := range b.Releases {
 		r := ReleaseCoverage{
 			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
 			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return Compare(v, known.Version) == 0 }),
 		}
-		for _, arch := range []string{"amd64", "arm64"} {
+		for _, arch := range archs {
 			a, ok := known.Driver(arch)
 			if ok {
 				r.Archs = append(r.Archs, a.Arch)
@@ -111,16 +106,32 @@ func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
 				r.Checked = append(r.Checked, a.Arch)
 			}
 		}
-		c.Releases = append(c.Releases, r)
-	}
-	if newest, ok := b.Newest(); ok {
-		c.Newest, c.Date = newest.Version, newest.Date
-		c.Lags = len(c.Matrix) > 0 && Compare(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
-	}
-	for _, r := range c.Releases {
 		if c.Lags && len(r.Checked) > 0 && Compare(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
 			c.Addable = r.Version
 		}
+		c.Releases = append(c.Releases, r)
 	}
 	return c
+}
+
+// branchOnly is a branch as people write it: 580, R580.
+var branchOnly = regexp.MustCompile(`^[Rr]?[0-9]{3,4}$`)
+
+// Resolve replaces each branch among names of drivers ("580", "R580") by its newest version in the matrix. The
+// notes say which. A branch that the matrix lacks stays: the caller refuses it as an unknown driver. A branch
+// never means a driver for vGPU guests, which needs a licence.
+func Resolve(m *matrix.Matrix, names []string) (notes []string) {
+	for i, name := range names {
+		newest := ""
+		for _, d := range m.Drivers {
+			if d.VGPU == "" && strings.EqualFold(d.Branch, "R"+strings.TrimLeft(name, "Rr")) && (newest == "" || Compare(d.Version, newest) > 0) {
+				newest = d.Version
+			}
+		}
+		if newest != "" && branchOnly.MatchString(name) {
+			notes = append(notes, fmt.Sprintf("--driver %s means %s, the newest of its branch in the matrix", name, newest))
+			names[i] = newest
+		}
+	}
+	return notes
 }

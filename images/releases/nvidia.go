@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,23 +11,92 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 // Address is where NVIDIA publishes the releases for data centers in machine-readable form.
 const Address = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
 
-// MaxSize is the most bytes that Parse and ParseIndex read. NVIDIA's file has about 100 KB.
+// MaxSize is the most bytes that Parse reads. NVIDIA's file has about 100 KB.
 const MaxSize = 4 << 20
 
-// ErrFormat says that a text is neither a list of releases nor a list of checksums.
-var ErrFormat = errors.New("not in the expected format")
+// ErrFormat says that a text is no list of releases.
+var ErrFormat = errors.New("no list of releases as NVIDIA publishes it")
 
 const (
-	maxBranches = 500
-	maxReleases = 2000 // of a branch
-	maxNotes    = 20
-	maxURL      = 1024
+	maxNotes = 20
+	maxURL   = 1024
 )
+
+// publicPatience bounds questions to NVIDIA's servers that the user did not ask for: the built-in table is
+// there.
+const publicPatience = 15 * time.Second
+
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, publicPatience, fmt.Errorf("%w within %v", fetch.ErrUnreachable, publicPatience))
+}
+
+// Source is where NVIDIA's list of releases, or a manifest of its redist folder, is read.
+type Source struct {
+	Address string // "": the public one, where it can be reached
+	Name    string // what messages call the address
+	None    bool   // none at all: the built-in table alone
+	Offline bool   // the list comes from an earlier download
+
+	// Read reads the newest state of a file, of at most so many bytes.
+	Read func(ctx context.Context, address string, limit int64) ([]byte, error)
+}
+
+// Load joins the built-in table with NVIDIA's list. A list that the caller names and that is not available is
+// an error, and so is a malformed list. The public list may be missing: a note says so.
+func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
+	table, err := Builtin()
+	if err != nil || s.None {
+		return table, nil, err
+	}
+	if s.Address != "" {
+		text, err := s.Read(ctx, s.Address, MaxSize)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--releases %s: %w", s.Name, err)
+		}
+		if t, notes, err = table.withList(text, s.Address); err != nil {
+			err = failure.Errorf(failure.Usage, "--releases %s: %w", s.Name, err)
+		}
+		return t, notes, err
+	}
+	limited, cancel := patient(ctx)
+	defer cancel()
+	text, err := s.Read(limited, Address, MaxSize)
+	if err != nil && context.Cause(limited) != nil {
+		err = context.Cause(limited)
+	}
+	if err == nil {
+		t, notes, err = table.withList(text, Address)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	case err != nil:
+		return table, []string{fmt.Sprintf("NVIDIA's list of releases could not be read, the built-in table is used: %v", err)}, nil
+	case s.Offline:
+		notes = append([]string{"NVIDIA's list of releases is that of the last download (--offline)"}, notes...)
+	}
+	return t, notes, nil
+}
+
+// withList adds the text of a list.
+func (t *Table) withList(text []byte, address string) (*Table, []string, error) {
+	fresh, notes, err := Parse(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range notes {
+		notes[i] = address + ": " + notes[i]
+	}
+	return t.With(fresh), notes, nil
+}
 
 // The forms of values. They are narrow on purpose: versions and URLs become part of matrix.yaml.
 var (
@@ -42,26 +112,16 @@ type document map[string]struct {
 	Info []json.RawMessage `json:"driver_info"`
 }
 
-type entry struct {
-	Version  string          `json:"release_version"`
-	Date     string          `json:"release_date"`
-	Notes    string          `json:"release_notes"`
-	RunFiles json.RawMessage `json:"runfile_url"` // by architecture ("x86_64"); a single address in some entries
-}
-
 // Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in notes. A text
 // that is not such a file, or has no entry with a known form, is ErrFormat. The file is not signed and has no
 // checksums: its content may only inform people and provide an address.
 func Parse(text []byte) (t *Table, notes []string, err error) {
 	if len(text) > MaxSize {
-		return nil, nil, fmt.Errorf("%w: %d bytes are too many for a list of releases (at most %d)", ErrFormat, len(text), MaxSize)
+		return nil, nil, fmt.Errorf("%w: %d bytes are too many (at most %d)", ErrFormat, len(text), MaxSize)
 	}
 	var doc document
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, nil, fmt.Errorf("%w: no list of releases as NVIDIA publishes it: %w", ErrFormat, err)
-	}
-	if len(doc) > maxBranches {
-		return nil, nil, fmt.Errorf("%w: %d branches are too many (at most %d)", ErrFormat, len(doc), maxBranches)
+		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	note := func(format string, args ...any) {
 		if len(notes) < maxNotes {
@@ -76,12 +136,7 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 			note("left out %.40q: no branch of drivers", key)
 			continue
 		}
-		info := doc[key].Info
-		if len(info) > maxReleases {
-			note("left out all but %d of %d releases of %s", maxReleases, len(info), b.Name)
-			info = info[:maxReleases]
-		}
-		for _, raw := range info {
+		for _, raw := range doc[key].Info {
 			r, err := parseEntry(raw)
 			if err == nil && BranchOf(r.Version) != b.Name {
 				err = fmt.Errorf("%s is not of this branch", r.Version)
@@ -102,7 +157,12 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 }
 
 func parseEntry(raw json.RawMessage) (Release, error) {
-	var e entry
+	var e struct {
+		Version  string          `json:"release_version"`
+		Date     string          `json:"release_date"`
+		Notes    string          `json:"release_notes"`
+		RunFiles json.RawMessage `json:"runfile_url"` // by architecture ("x86_64"); a single address in some entries
+	}
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return Release{}, errors.New("it is no release")
 	}
@@ -121,10 +181,11 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 	if json.Unmarshal(e.RunFiles, &byArch) != nil && json.Unmarshal(e.RunFiles, &one) == nil {
 		byArch = map[string]string{"x86_64": one}
 	}
-	for _, name := range slices.Sorted(maps.Keys(byArch)) {
-		arch, known := archOf(name)
-		if _, twice := r.Archive(arch); known && !twice && isRun(byArch[name]) {
-			r.Archives = append(r.Archives, Archive{Arch: arch, URL: byArch[name]})
+	for i, names := range [][]string{{"x86_64", "amd64"}, {"aarch64", "arm64", "sbsa"}} {
+		for _, name := range names {
+			if _, twice := r.Archive(archs[i]); !twice && isRun(byArch[name]) {
+				r.Archives = append(r.Archives, Archive{Arch: archs[i], URL: byArch[name]})
+			}
 		}
 	}
 	return r, nil
@@ -143,17 +204,6 @@ func kindOf(text string) Kind {
 		return Legacy
 	}
 	return ""
-}
-
-// archOf returns Go's name for NVIDIA's name of an architecture.
-func archOf(name string) (string, bool) {
-	switch strings.ToLower(name) {
-	case "x86_64", "amd64":
-		return "amd64", true
-	case "aarch64", "arm64", "sbsa":
-		return "arm64", true
-	}
-	return "", false
 }
 
 // isRun accepts the plain URL of a .run file.

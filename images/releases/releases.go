@@ -1,6 +1,6 @@
 // Package releases has data about NVIDIA's driver releases: their branches, the end of support of each, and
 // the sha256 of the archives as public packaging recipes publish them. It has a built-in table, and parses
-// NVIDIA's releases.json and files of checksums.
+// NVIDIA's releases.json and manifests.
 //
 // It compares a matrix with these drivers, and makes the entry of a driver that is to be added. It reads the
 // network only through the functions that its caller passes. It does not say that a driver works on a system:
@@ -28,6 +28,9 @@ const (
 	NewFeature Kind = "new-feature" // until the next branch
 	Legacy     Kind = "legacy"      // only for old cards
 )
+
+// archs are the architectures of drivers.
+var archs = []string{"amd64", "arm64"}
 
 // EndPassed is the end of life of a branch whose support has ended in an unpublished month.
 const EndPassed = "over"

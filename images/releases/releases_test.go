@@ -157,25 +157,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseIndex(t *testing.T) {
-	t.Parallel()
-	sum := strings.Repeat("0a", 32)
-	text := "# a comment\n" + sum + "  NVIDIA-Linux-x86_64-535.54.03.run\r\n" + strings.ToUpper(sum) + " *./x/NVIDIA-Linux-aarch64-535.54.03.run\n" +
-		sum + "  NVIDIA-Linux-x86_64-535.54.03-no-compat32.run\n" + "zz  NVIDIA-Linux-x86_64-1.run\n" +
-		"550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + sum + "\t12\t1\tus\x1b[1m\n555.1\tsparc\thttp://x/y.run\t" + sum + "\n560.1\tarm64\tftp://x\t" + sum + "\t-1\n"
-	got := require.Value(ParseIndex([]byte(text)))(t)
-	want := []Sum{
-		{Version: "535.54.03", Arch: "amd64", File: "NVIDIA-Linux-x86_64-535.54.03.run", SHA256: sum},
-		{Version: "535.54.03", Arch: "arm64", File: "./x/NVIDIA-Linux-aarch64-535.54.03.run", SHA256: sum},
-		{Version: "550.54.14", Arch: "amd64", URL: archiveHost + "/tesla/550.54.14/x.run", SHA256: sum, Size: 12, From: "us[1m"},
-		{Version: "560.1", Arch: "arm64", SHA256: sum},
-	}
-	assert.Same(t, want, got)
-	for _, text := range []string{"", "hello", strings.Repeat("x", MaxSize+1)} {
-		assert.ErrorIsf(t, assert.Err(ParseIndex([]byte(text))), ErrFormat, "ParseIndex(%.20q)", text)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(`{"535":{"driver_info":[{"release_version":"535.1"},{"release_version":"535.01"},{"release_version":"535.1.0"}]}}`))
@@ -194,22 +175,6 @@ func FuzzParse(f *testing.F) {
 						t.Fatalf("%+v", a)
 					}
 				}
-			}
-		}
-	})
-}
-
-func FuzzParseIndex(f *testing.F) {
-	f.Add([]byte(strings.Repeat("0a", 32) + "  NVIDIA-Linux-x86_64-535.54.03.run\n"))
-	f.Add([]byte("550.54.14\tamd64\t/tesla/550.54.14/x.run\t" + strings.Repeat("0a", 32) + "\t12\t1\tus\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		sums, err := ParseIndex(text)
-		if err != nil {
-			return
-		}
-		for _, s := range sums {
-			if !versionShape.MatchString(s.Version) || !sumShape.MatchString(s.SHA256) || s.URL != "" && !isRun(s.URL) || s.Size < 0 {
-				t.Fatalf("%+v", s)
 			}
 		}
 	})

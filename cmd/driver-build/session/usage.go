@@ -107,6 +107,12 @@ func sameEnd(word string, names []string) []string {
 	})
 }
 
+// gone are the flags of earlier versions, with what to use instead. An entry stays for one version.
+var gone = map[string]string{
+	"dry-run": "matrix add-driver prints the entry and writes nothing",
+	"index":   "use --download, or a .sha256sum file beside the archive",
+}
+
 // flagError says what a value has to be, in place of the error of Go's parsers, and which flags have a name
 // like one that is unknown.
 func flagError(cmd *cobra.Command, err error) error {
@@ -120,6 +126,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		if len(near) == 0 {
 			near = sameEnd(unknown.GetSpecifiedName(), names)
+		}
+		if instead := gone[unknown.GetSpecifiedName()]; instead != "" {
+			return Usagef("--%s is gone: %s", unknown.GetSpecifiedName(), instead)
 		}
 		if len(near) > 0 && len(near) <= 4 {
 			hint = "did you mean --" + strings.Join(near, " or --") + "?"
