@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
+	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/doctor"
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
@@ -24,6 +28,9 @@ driver is downloaded, and no question takes longer than 20 seconds.
 
 Exit code 3 if something is at fault. A warning is about some builds only. driver-build check asks whether each pair of the matrix
 can be built, with its package repositories and the driver's archive.`
+
+// leastSpace is what a build of one image takes of the cache at most, with some to spare.
+const leastSpace = 2 << 30
 
 // doctorFlags are the flags of the command.
 type doctorFlags struct {
@@ -50,69 +57,77 @@ func newDoctorCmd(a *session.App) *cobra.Command {
 }
 
 func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
-	if err := flags.CheckFormat(o.format); err != nil {
-		return err
-	}
-	if err := o.runners.Check(a.Getenv); err != nil {
-		return session.Usage(err)
-	}
-	if len(o.selection.Archs) == 0 {
-		o.selection.Archs = []string{"amd64"}
-	}
-	for _, arch := range o.selection.Archs {
-		if err := matrix.CheckArch(arch); err != nil {
-			return session.Usagef("--arch: %w", err)
-		}
-	}
 	m, err := o.selection.Load(a)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = m.Select(matrix.Selection{Systems: o.selection.Systems, Archs: o.selection.Archs, All: true})
 	}
-	if _, err := m.Select(matrix.Selection{Systems: o.selection.Systems, All: true}); err != nil {
+	if err := errors.Join(err, flags.CheckFormat(o.format), o.runners.Check(a.Getenv)); err != nil {
 		return session.Usage(err)
 	}
 	repository := a.Repository(o.repository, m.Defaults)
-	if err := batch.CheckRepository(repository); err != nil {
-		return err
-	}
 	cache, err := a.CacheDir()
-	if err != nil {
+	if err := errors.Join(err, batch.CheckRepository(repository)); err != nil {
 		return err
 	}
-	found := doctor.Ask(ctx, o.local(ctx, a, cache))
+	found := ask(ctx, o.local(ctx, a, cache))
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		var questions []doctor.Question
-		if !a.Offline {
-			questions = doctor.Bases(s.Registry, slices.DeleteFunc(slices.Clone(m.Systems), func(system matrix.System) bool {
-				return len(o.selection.Systems) > 0 && !slices.Contains(o.selection.Systems, system.ID)
-			}))
-		}
-		if repository != "" {
-			questions = append(questions, doctor.Repository(s.Registry, repository))
-		}
-		found = append(found, doctor.Ask(ctx, questions)...)
+		found = append(found, ask(ctx, o.registries(a, s, m, repository))...)
 		return nil
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		found = append(found, doctor.Finding{Question: "connection", State: doctor.Fault, Detail: err.Error()})
+		found = append(found, session.Finding{Question: "connection", State: "fault", Detail: err.Error()})
 	}
 	return o.report(a, found)
 }
 
+// question is something that a build needs. ask returns what was found, in a few words.
+type question struct {
+	name, fix string
+	optional  bool // only some builds need it: an error is a warning
+	ask       func(ctx context.Context) (string, error)
+}
+
+// ask asks all questions at the same time.
+func ask(ctx context.Context, questions []question) []session.Finding {
+	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("no answer within 20s"))
+	defer cancel()
+	found := make([]session.Finding, len(questions))
+	var asked sync.WaitGroup
+	for i, q := range questions {
+		asked.Go(func() {
+			detail, err := q.ask(ctx)
+			found[i] = session.Finding{Question: q.name, State: "ok", Detail: detail}
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			found[i] = session.Finding{Question: q.name, State: "fault", Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: q.fix}
+			if q.optional {
+				found[i].State = "warning"
+			}
+		})
+	}
+	asked.Wait()
+	return found
+}
+
 // local are the questions about this machine.
-func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string) []doctor.Question {
-	all := []doctor.Question{doctor.Cache(cache), {
-		Name: "compile", Optional: !o.runners.Named(), Fix: "make one of the two work if images with --kernel are built here; other images need neither",
-		Ask: func(ctx context.Context) (string, error) { return o.runners.Try(ctx, cache) },
-	}}
+func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string) []question {
+	all := []question{
+		{"cache", "name a folder that can be written to and has space, with --cache or DRIVER_BUILD_CACHE", false,
+			func(context.Context) (string, error) { return askCache(cache) }},
+		{"compile", "make one of the two work if images with --kernel are built here; other images need neither", !o.runners.Named(),
+			func(ctx context.Context) (string, error) { return o.runners.Try(ctx, cache) }},
+	}
 	find := a.PresentPrograms(ctx, "", false)
-	for _, arch := range o.selection.Archs {
-		all = append(all, doctor.Question{
-			Name: "programs " + arch, Fix: "take driver-build and its programs from one release or one build, in one folder",
-			Ask: func(context.Context) (string, error) {
+	for _, arch := range (matrix.Selection{Archs: o.selection.Archs}).ArchsOf(matrix.System{}) {
+		all = append(all, question{"programs " + arch, "take driver-build and its programs from one release or one build, in one folder", false,
+			func(context.Context) (string, error) {
 				var names []string
 				found, err := find(arch)
 				for _, b := range found {
@@ -122,6 +137,64 @@ func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string) [
 					return err.Error(), nil // a build makes them
 				}
 				return strings.Join(names, ", "), err
+			}})
+	}
+	return all
+}
+
+// askCache asks whether the folder can be written to, and has space.
+func askCache(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as fetch.OpenStore makes it
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return "", err
+	}
+	var st unix.Statfs_t
+	if err := errors.Join(unix.Fstatfs(int(f.Fd()), &st), f.Close(), os.Remove(f.Name())); err != nil {
+		return "", fmt.Errorf("ask for the space of %s: %w", dir, err)
+	}
+	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
+	if free < leastSpace {
+		return "", fmt.Errorf("%s has %d MiB free, a build takes up to %d MiB", dir, free>>20, leastSpace>>20)
+	}
+	return fmt.Sprintf("%s can be written to, %.1f GiB are free", dir, float64(free)/(1<<30)), nil
+}
+
+// registries asks each registry that bases come from, through its mirrors, for the base of its first system,
+// and whether images can be pushed.
+func (o *doctorFlags) registries(a *session.App, s *session.Session, m *matrix.Matrix, repository string) (all []question) {
+	var known []string
+	for _, system := range m.Systems {
+		ref, err := name.ParseReference(system.Base)
+		if err != nil || a.Offline || slices.Contains(known, ref.Context().RegistryStr()) || // the matrix has checked its references
+			len(o.selection.Systems) > 0 && !slices.Contains(o.selection.Systems, system.ID) {
+			continue
+		}
+		host := ref.Context().RegistryStr()
+		known = append(known, host)
+		if host == name.DefaultRegistry {
+			host = "docker.io" // as people and --registry-mirror write it
+		}
+		base := system.Base
+		if tagged, _, _ := strings.Cut(base, "@"); strings.LastIndex(tagged, ":") > strings.LastIndex(tagged, "/") {
+			base = tagged // what a digest names may be in the cache, and then no registry is asked
+		}
+		all = append(all, question{
+			"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host +
+				"=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
+			func(ctx context.Context) (string, error) {
+				digest, err := s.Registry.Resolve(ctx, base, system.Archs[0])
+				return fmt.Sprintf("%s is %s", base, digest), err
+			},
+		})
+	}
+	if host, _, _ := strings.Cut(repository, "/"); host != "" {
+		all = append(all, question{
+			"repository", "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to " + repository, false,
+			func(ctx context.Context) (string, error) {
+				return repository + " accepts pushes", s.Registry.CheckPush(ctx, repository)
 			},
 		})
 	}
@@ -129,12 +202,12 @@ func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string) [
 }
 
 // report prints the findings; one that is a fault is an error.
-func (o *doctorFlags) report(a *session.App, found []doctor.Finding) error {
+func (o *doctorFlags) report(a *session.App, found []session.Finding) error {
 	faults := 0
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	for _, f := range found {
 		state, line := f.State, f.Detail
-		if f.State == doctor.Fault {
+		if state == "fault" {
 			faults++
 			state = "FAULT"
 		}

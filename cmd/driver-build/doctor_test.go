@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/cmd/driver-build/doctor"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
 func TestDoctor(t *testing.T) {
@@ -19,7 +22,7 @@ func TestDoctor(t *testing.T) {
 	args := []string{"doctor", "--matrix", matrix, "--os", "ubuntu16.04"}
 	states := func(r result) map[string]string {
 		found := map[string]string{}
-		for _, f := range commandtest.Items[doctor.Finding](t, r, "doctor.schema.json") {
+		for _, f := range commandtest.Items[session.Finding](t, r, "doctor.schema.json") {
 			found[strings.Replace(f.Question, u.Host, "HOST", 1)] = f.State
 		}
 		return found
@@ -29,7 +32,7 @@ func TestDoctor(t *testing.T) {
 	r.Want(t, 0)
 	found := states(r)
 	for _, question := range []string{"cache", "programs amd64", "bases of HOST", "repository"} {
-		assert.Equalf(t, doctor.OK, found[question], "%s: %s", question, r.Stdout)
+		assert.Equalf(t, "ok", found[question], "%s: %s", question, r.Stdout)
 	}
 	r = u.Run(t, append(args, "--repository", "localhost:1/x")...)
 	r.Want(t, 3, "1 of ")
@@ -51,4 +54,20 @@ func TestDoctor(t *testing.T) {
 	r = u.Run(t, args...)
 	r.Want(t, 3)
 	assert.Contains(t, r.Stdout, "DRIVER_BUILD_CACHE")
+}
+
+// TestAsk: a question without an answer ends after 20 seconds, and what only some builds need is a warning.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		absent := func(context.Context) (string, error) { return "", errors.Join(errors.New("one"), errors.New("two")) }
+		assert.Same(t, []session.Finding{
+			{Question: "bad", State: "fault", Detail: "one; two", Fix: "do"},
+			{Question: "rare", State: "warning", Detail: "one; two", Fix: "do"},
+			{Question: "hangs", State: "fault", Detail: "no answer within 20s", Fix: "do"},
+		}, ask(t.Context(), []question{
+			{"bad", "do", false, absent}, {"rare", "do", true, absent},
+			{"hangs", "do", false, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }},
+		}))
+	})
 }

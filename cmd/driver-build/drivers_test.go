@@ -25,15 +25,6 @@ func (u *user) file(t *testing.T, name, text string) string {
 	return u.Path(name)
 }
 
-func TestHelpOfTools(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{"drivers", "matrix", "matrix add-driver", "report"} {
-		r := call(t.Context(), t, nil, append(strings.Fields(command), "--help")...)
-		r.Want(t, 0)
-		goldentest.Compare(t, "testdata/help-"+strings.ReplaceAll(command, " ", "-")+".txt", r.Stdout)
-	}
-}
-
 func TestDrivers(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

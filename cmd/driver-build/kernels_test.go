@@ -64,13 +64,6 @@ func (u *user) kernels(t *testing.T, args string) result {
 	return u.Run(t, append([]string{"kernels", "--matrix", u.Path("matrix.yaml")}, strings.Fields(args)...)...)
 }
 
-func TestKernelsHelp(t *testing.T) {
-	t.Parallel()
-	r := call(t.Context(), t, nil, "kernels", "--help")
-	r.Want(t, 0)
-	goldentest.Compare(t, "testdata/help-kernels.txt", r.Stdout)
-}
-
 func TestKernels(t *testing.T) {
 	t.Parallel()
 	u := kernelUser(t)

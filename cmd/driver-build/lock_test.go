@@ -24,15 +24,6 @@ func (u *user) lock(t *testing.T) *lockfile.Lock {
 	return require.Value(lockfile.Read(u.Path("matrix.lock"), nil))(t)
 }
 
-func TestToolHelp(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{"lock", "check", "plan", "fleet"} {
-		r := call(t.Context(), t, nil, command, "--help")
-		r.Want(t, 0)
-		goldentest.Compare(t, "testdata/help-"+command+".txt", r.Stdout)
-	}
-}
-
 // TestLock: an image built from the lock is the image that was built without, and nothing but files is asked
 // for.
 func TestLock(t *testing.T) {

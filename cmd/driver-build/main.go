@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/memory"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/runner/chroot"
 )
@@ -19,7 +18,7 @@ import (
 func main() {
 	chroot.Init()             // this process may be the inside of a compile
 	log.SetOutput(io.Discard) // libraries write to it: HTTP/2 a line for each transfer to a BuildKit daemon that is cut off
-	if err := memory.Prepare(); err != nil {
+	if err := limitMemory(); err != nil {
 		fmt.Fprintln(os.Stderr, "driver-build:", err)
 		os.Exit(session.ExitUnexpected)
 	}

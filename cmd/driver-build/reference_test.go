@@ -13,7 +13,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/reference"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/cmd/driver-build/help"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
@@ -22,11 +21,9 @@ func TestReference(t *testing.T) {
 	t.Parallel()
 	root := newRootCmd(&session.App{Stdout: io.Discard, Stderr: io.Discard, Getenv: func(string) string { return "" }})
 	root.InitDefaultHelpCmd()
-	parts := map[string]string{"exit codes": require.Value(reference.ExitCodes("session/exit.go"))(t)}
-	for _, s := range help.Sections(root) {
-		if table := reference.Flags(s.Flags); table != "" {
-			parts["flags: "+s.Title] = table
-		}
+	parts := map[string]string{
+		"exit codes": require.Value(reference.ExitCodes("session/exit.go"))(t),
+		"flags":      reference.Flags(root.LocalNonPersistentFlags()), "flags of every command": reference.Flags(root.PersistentFlags()),
 	}
 	var all strings.Builder
 	var list strings.Builder
@@ -54,12 +51,7 @@ func writeCommand(b *strings.Builder, root, c *cobra.Command) {
 		}
 		return
 	}
-	var sections []reference.Section
-	for _, s := range help.Sections(c) {
-		if s.Title != help.CommonTitle {
-			sections = append(sections, reference.Section(s))
-		}
-	}
+	sections := []reference.Section{{Title: "Flag", Flags: c.LocalFlags()}}
 	b.WriteString(reference.Command(c, sections, reference.Shared{Where: "the [build](driver-build.md)", Flags: root.Flags()}) + "\n")
 }
 

@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
-	"github.com/driver-container/driver-container/cmd/driver-build/completion"
-	"github.com/driver-container/driver-container/cmd/driver-build/help"
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
@@ -54,9 +53,34 @@ func newRootCmd(a *session.App) *cobra.Command {
 		c.SuggestFor = meant[c.Name()]
 	}
 	cmd.SuggestFor = []string{"build", "create", "make"}
-	help.Arrange(cmd)
-	completion.Register(cmd)
+	arrange(cmd)
+	complete(cmd)
 	return cmd
+}
+
+// groups are the commands by what a person wants to do, in the order in which they are shown.
+var groups = []struct {
+	title    string
+	commands []string
+}{
+	{"Build", []string{"list", "kernels", "fetch", "push"}},
+	{"Look at images", []string{"inspect", "verify", "sbom"}},
+	{"Fleet and CI", []string{"check", "plan", "fleet", "lock", "report", "drivers", "gpus", "matrix"}},
+	{"Trust and air gap", []string{"sign", "attest", "bundle"}},
+	{"Setup", []string{"doctor", "login", "logout", "completion", "version", "help"}},
+}
+
+func arrange(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range root.Commands() {
+			if slices.Contains(g.commands, c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+	}
+	root.SetHelpCommandGroupID("Setup")
+	root.SetCompletionCommandGroupID("Setup")
 }
 
 func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {

@@ -10,27 +10,29 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/schematest"
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 )
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "list", "gpus", "fetch", "inspect", "kernels", "sign", "verify", "attest", "push", "login", "logout", "sbom", "version", "doctor",
-		"bundle", "bundle create", "bundle verify", "bundle list", "bundle import", "bundle have"} {
-		args := append(strings.Fields(command), "--help")
-		r := call(t.Context(), t, nil, args...)
-		r.Want(t, 0)
-		name := strings.ReplaceAll(command, " ", "-")
-		if name == "" {
-			name = "driver-build"
+	var each func(c *cobra.Command)
+	each = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			each(sub)
 		}
-		goldentest.Compare(t, "testdata/help-"+name+".txt", r.Stdout)
-		assert.Equalf(t, "", r.Stderr, "%s: stderr", command)
+		r := call(t.Context(), t, nil, append(strings.Fields(c.CommandPath())[1:], "--help")...)
+		r.Want(t, 0)
+		goldentest.Compare(t, "testdata/help-"+strings.TrimPrefix(strings.ReplaceAll(c.CommandPath(), " ", "-"), "driver-build-")+".txt", r.Stdout)
+		assert.Equalf(t, "", r.Stderr, "%s: stderr", c.CommandPath())
 	}
+	each(newRootCmd(&session.App{}))
 	r := call(t.Context(), t, nil, "version")
 	r.Want(t, 0)
 	if !strings.HasPrefix(r.Stdout, "driver-build ") {

@@ -68,6 +68,14 @@ func (a *App) Warnings(warnings ...string) {
 	}
 }
 
+// Finding is the answer to a question of the command doctor.
+type Finding struct {
+	Question string `json:"question"`
+	State    string `json:"state"` // ok, warning (some builds cannot work) or fault
+	Detail   string `json:"detail"`
+	Fix      string `json:"fix,omitempty"`
+}
+
 // ListSchema is the version of the shape of all lists. It grows when the meaning of a field changes.
 const ListSchema = 1
 

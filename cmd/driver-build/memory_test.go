@@ -1,4 +1,4 @@
-package memory
+package main
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCheck(t *testing.T) {
+func TestMemoryLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		data, space uint64
@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 		{leastData - 1, ^uint64(0), "511 MiB of memory (ulimit -d), but needs up to 512 MiB: raise the limit with ulimit -d 524288"},
 		{^uint64(0), 1 << 30, "1024 MiB of memory (ulimit -v)"},
 	} {
-		err := check(func(resource int) (uint64, error) {
+		err := checkMemory(func(resource int) (uint64, error) {
 			if resource == syscall.RLIMIT_DATA {
 				return c.data, nil
 			}

@@ -1,6 +1,4 @@
-// Package memory prepares a process for a build: how much memory its heap may take before the collector works
-// harder, and whether the machine's limits leave enough.
-package memory
+package main
 
 import (
 	"fmt"
@@ -21,17 +19,17 @@ const (
 	leastAddressSpace = 2 << 30
 )
 
-// Prepare limits the heap, and refuses limits of memory under which commands would fail in the middle.
-func Prepare() error {
+// limitMemory limits the heap, and refuses limits of memory under which commands would fail in the middle.
+func limitMemory() error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(heap)
 	}
-	return check(resourceLimit)
+	return checkMemory(resourceLimit)
 }
 
-// check refuses limits below these before the work begins. When memory runs out later, Go's runtime
+// checkMemory refuses limits below these before the work begins. When memory runs out later, Go's runtime
 // ends the process with a trace and exit code 2.
-func check(limit func(resource int) (bytes uint64, err error)) error {
+func checkMemory(limit func(resource int) (bytes uint64, err error)) error {
 	for _, l := range []struct {
 		resource int
 		ulimit   string

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/images/advisory"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/cuda"
+	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/sbom"
+)
+
+// namesFile finds the flags that take a file or folder by what their help says.
+var namesFile = regexp.MustCompile(`\b(FILE|DIR|PROGRAM|[Ff]ile|folder)\b`)
+
+// completions are what a shell offers behind flags, by "--flag", or "command --flag" where a command has
+// values of its own. Flags that are missing here take files if their help says so.
+var completions = map[string]cobra.CompletionFunc{
+	"--os":                   ofMatrix(func(p batch.Pair) string { return p.System }),
+	"--driver":               ofMatrix(func(p batch.Pair) string { return p.Driver }),
+	"--arch":                 words(batch.Archs()...),
+	"--deny":                 words(append(advisory.Kinds(), "all")...),
+	"--cuda":                 words(cudaReleases()...),
+	"--flavour":              words(matrix.Proprietary, matrix.Open),
+	"--profile":              words(matrix.Profiles()...),
+	"--kernel":               words("latest", "all"),
+	"verify --kernel":        cobra.NoFileCompletions,
+	"--builder":              words("auto", "chroot", "buildkit"),
+	"--compression":          words("gzip", "zstd"),
+	"--signature-format":     words("legacy", "bundle", "both"),
+	"--sbom":                 words(string(sbom.SPDX), string(sbom.CycloneDX)),
+	"attest --sbom":          nil,
+	"--provenance":           words("driver-build", "ci"),
+	"--output":               words("oci:", "oci-archive:", "docker-archive:"),
+	"bundle create --output": nil,
+	"--format":               words("table", "json"),
+	"list --format":          words("table", "json", "yaml"),
+	"plan --format":          words("table", "json", "github", "gitlab"),
+	"fleet --format":         words("table", "json", "github", "gitlab", "values"),
+	"sbom --format":          words(string(sbom.SPDX), string(sbom.CycloneDX)),
+	"--only":                 words("base"),
+	"--progress":             words("auto", "tty", "plain", "json", "quiet"),
+}
+
+// takeFiles are the commands whose arguments may be files.
+var takeFiles = []string{"inspect", "verify", "sbom", "sign", "attest", "push", "bundle create", "bundle verify", "bundle list", "bundle import", "fleet"}
+
+// complete gives all flags and arguments of a command and those below it their completions.
+func complete(c *cobra.Command) {
+	_, path, _ := strings.Cut(c.CommandPath(), " ")
+	each := func(f *pflag.Flag) {
+		offer, ok := completions[strings.TrimSpace(path+" --"+f.Name)]
+		if !ok {
+			offer, ok = completions["--"+f.Name]
+		}
+		if !ok && !namesFile.MatchString(f.Usage) {
+			offer = cobra.NoFileCompletions
+		}
+		if offer == nil || f.Value.Type() == "bool" {
+			return // files are what shells offer by themselves
+		}
+		if err := c.RegisterFlagCompletionFunc(f.Name, offer); err != nil {
+			panic(err) //nolint:forbidigo // two completions of one flag: a mistake in this program, which every command shows
+		}
+	}
+	c.Flags().VisitAll(each)
+	c.PersistentFlags().VisitAll(each)
+	switch {
+	case path == "gpus":
+		c.ValidArgsFunction = words(gpulist.Generations()...)
+	case !slices.Contains(takeFiles, path):
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, sub := range c.Commands() {
+		complete(sub)
+	}
+}
+
+// words offers fixed words.
+func words(all ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		some := slices.DeleteFunc(slices.Clone(all), func(word string) bool { return !strings.HasPrefix(word, begun) })
+		return some, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func cudaReleases() (all []string) {
+	for _, r := range cuda.Releases() {
+		all = append(all, r.Version.String())
+	}
+	return all
+}
+
+// ofMatrix offers what the pairs of the matrix have that work together with what is on the command line. A
+// matrix with mistakes has nothing to offer: the command itself reports them.
+func ofMatrix(of func(batch.Pair) string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		file := ""
+		if f := c.Flags().Lookup("matrix"); f != nil {
+			file = f.Value.String()
+		}
+		m, err := batch.ReadMatrix(file, drivercontainer.Matrix, drivercontainer.Patches)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		given := func(flag string) []string {
+			all, _ := c.Flags().GetStringSlice(flag) // the command may have no such flag
+			return all
+		}
+		pairs, _ := batch.Pairs(m, matrix.Selection{Systems: given("os"), Drivers: given("driver"), Archs: given("arch")})
+		var all []string
+		for _, p := range pairs {
+			if p.Excluded == "" && !slices.Contains(all, of(p)) {
+				all = append(all, of(p))
+			}
+		}
+		return words(all...)(c, args, begun)
+	}
+}
