@@ -16,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -59,7 +58,7 @@ func TestConfigurations(t *testing.T) {
 				drivers := map[string]string{}
 				for _, pool := range p.Pools {
 					for name, of := range labels {
-						selected := nodes.ByChart(of, p.NFD)
+						selected := fleet.ByChart(of, p.NFD)
 						for key, value := range pool.NodeSelector {
 							selected = selected && of[key] == value
 						}
@@ -79,14 +78,14 @@ func TestConfigurations(t *testing.T) {
 }
 
 // list returns the nodes of a cluster with these labels. The maps get the labels that every node has.
-func list(t *testing.T, all map[string]map[string]string) []nodes.Node {
+func list(t *testing.T, all map[string]map[string]string) []fleet.Node {
 	t.Helper()
 	var items []string
 	for name, labels := range all {
-		labels[nodes.LabelArch], labels[nodes.LabelOSID], labels[nodes.LabelOSVersion] = "amd64", "ubuntu", "24.04"
+		labels[fleet.LabelArch], labels[fleet.LabelOSID], labels[fleet.LabelOSVersion] = "amd64", "ubuntu", "24.04"
 		items = append(items, fmt.Sprintf(`{"metadata": {"name": %q, "labels": %s},
 			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": "6.8.0-60-generic", "osImage": "Ubuntu 24.04.2 LTS"}}}`,
 			name, require.Value(json.Marshal(labels))(t)))
 	}
-	return require.Value(nodes.Read(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
+	return require.Value(fleet.ReadNodes(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
 }

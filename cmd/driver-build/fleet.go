@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/survey"
 )
@@ -135,18 +134,18 @@ func (o *fleetFlags) judge(m *matrix.Matrix, options *fleet.Options) error {
 }
 
 // readNodes reads FILE or standard input.
-func readNodes(ctx context.Context, a *session.App, args []string) ([]nodes.Node, error) {
+func readNodes(ctx context.Context, a *session.App, args []string) ([]fleet.Node, error) {
 	if len(args) == 0 || args[0] == "-" {
 		if session.IsTerminal(a.Stdin) {
 			return nil, session.Usagef("fleet reads nodes from standard input, which is a terminal: kubectl get nodes -o json | driver-build fleet")
 		}
-		return nodes.Read(a.Input(ctx))
+		return fleet.ReadNodes(a.Input(ctx))
 	}
 	f, err := bounded.Open(args[0])
 	if err != nil {
 		return nil, session.Usage(fmt.Errorf("read the list of nodes: %w", err))
 	}
-	all, err := nodes.Read(f)
+	all, err := fleet.ReadNodes(f)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

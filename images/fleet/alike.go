@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 )
 
 // refuseAlike takes the driver from nodes of a base that no selector could choose alone, and says which node is
@@ -53,7 +51,7 @@ func (d *partition) told(i, other int) bool {
 }
 
 // advice says which labels a node needs.
-func advice(n *nodes.Node) string {
+func advice(n *Node) string {
 	if len(deviceLabels(n)) == 0 {
 		return "let node feature discovery label the devices of all nodes (docs/fleet.md), apply the rules of driver-build gpus, or label them"
 	}

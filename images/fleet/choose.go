@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cuda"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
@@ -27,21 +27,21 @@ type chooser struct {
 
 func newChooser(m *matrix.Matrix, o Options) (*chooser, error) {
 	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
-		return nil, &matrix.RequestError{Err: err}
+		return nil, failure.Of(failure.Usage, err)
 	}
 	return &chooser{matrix: m, options: o, targets: map[string][]matrix.Target{}, known: map[string]answer{}}, nil
 }
 
 // answer says what a machine gets.
-func (c *chooser) answer(n *nodes.Node) answer {
+func (c *chooser) answer(n *Node) answer {
 	switch g := n.GPUs; {
 	case n.ID == "windows":
 		return answer{code: OwnWay, reason: osrelease.OwnWay(n.ID)}
 	case distros.ParseRelease(n.Kernel).Flavour == "tegra":
 		return answer{code: Jetson, reason: "Jetson's system has the driver of its GPU, and no other one drives it"}
-	case g.Presence == nodes.Absent && n.Fault == "":
+	case g.Presence == Absent && n.Fault == "":
 		return answer{code: NoGPU, reason: "no GPU of NVIDIA"}
-	case g.Presence == nodes.Unknown && n.Fault == "":
+	case g.Presence == Unknown && n.Fault == "":
 		return answer{code: GPUUnknown, reason: "whether it has a GPU is not known: it has no labels of node feature discovery"}
 	case n.Fault != "":
 		return answer{code: BadReport, reason: n.Fault}
@@ -62,7 +62,7 @@ func (c *chooser) answer(n *nodes.Node) answer {
 }
 
 // decide is answer for a machine with a GPU, by what it shares with others.
-func (c *chooser) decide(n *nodes.Node) answer {
+func (c *chooser) decide(n *Node) answer {
 	system, no := c.system(n)
 	if no.code != "" {
 		return no
@@ -122,7 +122,7 @@ func (c *chooser) suffix() string {
 }
 
 // system finds the row of the matrix.
-func (c *chooser) system(n *nodes.Node) (matrix.System, answer) {
+func (c *chooser) system(n *Node) (matrix.System, answer) {
 	named := n.ID + n.VersionID
 	for _, s := range c.matrix.Systems {
 		if slices.Contains(s.Aliases, named) {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/images/cuda"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -45,8 +44,8 @@ type Plan struct {
 	// Warnings name nodes whose driver is a guess.
 	Warnings []string `json:"warnings,omitempty"`
 	// Taints of nodes with a driver that the chart does not tolerate by itself.
-	Taints []nodes.Taint `json:"taints,omitempty"`
-	Hints  []Hint        `json:"hints,omitempty"`
+	Taints []Taint `json:"taints,omitempty"`
+	Hints  []Hint  `json:"hints,omitempty"`
 }
 
 // Image is an image that machines need.
@@ -68,18 +67,20 @@ type Image struct {
 	targets []matrix.Target // one for each architecture
 }
 
-// Pool is a pool of the chart: nodes that get the same image and the same settings.
+// Pool is a pool of the chart: nodes that get the same image and the same settings. As YAML it is what the
+// chart's values have.
 type Pool struct {
-	Name         string            `json:"name"`
-	NodeSelector map[string]string `json:"nodeSelector"`
-	System       string            `json:"os"`
-	Driver       string            `json:"driver"`
-	Kernel       string            `json:"kernel,omitempty"` // of precompiled images
+	Name        string `json:"name" yaml:"name"`
+	System      string `json:"os" yaml:"os"`
+	Driver      string `json:"driver" yaml:"driver"`
+	Precompiled bool   `json:"-" yaml:"precompiled,omitempty"`
+	Kernel      string `json:"kernel,omitempty" yaml:"kernel,omitempty"` // of precompiled images
 	// KernelModuleType is set if only one flavour works for the nodes' GPUs and kernels; else the node decides.
-	KernelModuleType string   `json:"kernelModuleType,omitempty"`
-	Tag              string   `json:"tag"`
-	Running          []string `json:"running,omitempty"` // versions of drivers that labels of the nodes name
-	Nodes            []string `json:"nodes"`
+	KernelModuleType string            `json:"kernelModuleType,omitempty" yaml:"kernelModuleType,omitempty"`
+	NodeSelector     map[string]string `json:"nodeSelector" yaml:"nodeSelector"`
+	Tag              string            `json:"tag" yaml:"-"`
+	Running          []string          `json:"running,omitempty" yaml:"-"` // versions of drivers that labels of the nodes name
+	Nodes            []string          `json:"nodes" yaml:"-"`
 }
 
 // Without are machines that get no driver for one reason.
@@ -136,13 +137,13 @@ func (a *answer) moduleType() string {
 }
 
 // Decide makes the plan of a fleet.
-func Decide(m *matrix.Matrix, all []nodes.Node, o Options) (*Plan, error) {
+func Decide(m *matrix.Matrix, all []Node, o Options) (*Plan, error) {
 	c, err := newChooser(m, o)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	answers := make([]answer, len(all))
 	for i := range all {
 		answers[i] = c.answer(&all[i])
@@ -152,7 +153,7 @@ func Decide(m *matrix.Matrix, all []nodes.Node, o Options) (*Plan, error) {
 		}
 	}
 	p := &Plan{Schema: Schema, Nodes: len(all), Images: []Image{}, Pools: []Pool{}, Without: []Without{}}
-	if slices.ContainsFunc(all, func(n nodes.Node) bool { return n.Labels != nil }) {
+	if slices.ContainsFunc(all, func(n Node) bool { return n.Labels != nil }) {
 		p.choosePools(all, answers, o.Precompiled)
 	}
 	p.addImages(all, answers, o.CUDA)
@@ -164,7 +165,7 @@ func Decide(m *matrix.Matrix, all []nodes.Node, o Options) (*Plan, error) {
 }
 
 // warn names the machines that get a driver for a GPU that is in no list.
-func (p *Plan) warn(all []nodes.Node, answers []answer) {
+func (p *Plan) warn(all []Node, answers []answer) {
 	names := map[string][]string{}
 	for i, a := range answers {
 		if a.code == "" && a.unknown != "" {
@@ -176,21 +177,25 @@ func (p *Plan) warn(all []nodes.Node, answers []answer) {
 	}
 }
 
+// grouped returns the element of a list with a key, which is made at its first use.
+func grouped[T any](list *[]T, position map[string]int, key string, first func() T) *T {
+	at, ok := position[key]
+	if !ok {
+		at = len(*list)
+		position[key] = at
+		*list = append(*list, first())
+	}
+	return &(*list)[at]
+}
+
 // addWithout adds the machines that get nothing, by code and reason.
-func (p *Plan) addWithout(all []nodes.Node, answers []answer) {
+func (p *Plan) addWithout(all []Node, answers []answer) {
 	position := map[string]int{}
 	for i, a := range answers {
 		if a.code == "" {
 			continue
 		}
-		key := a.code + "\x00" + a.reason
-		at, ok := position[key]
-		if !ok {
-			at = len(p.Without)
-			position[key] = at
-			p.Without = append(p.Without, Without{Code: a.code, Reason: a.reason})
-		}
-		w := &p.Without[at]
+		w := grouped(&p.Without, position, a.code+"\x00"+a.reason, func() Without { return Without{Code: a.code, Reason: a.reason} })
 		w.Nodes = append(w.Nodes, all[i].Name)
 		if driver := all[i].Driver(); driver != "" && !slices.Contains(w.Running, driver) {
 			w.Running = append(w.Running, driver)

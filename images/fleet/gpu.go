@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -18,7 +17,7 @@ type need struct {
 
 // needOf finds out what GPUs need: by their numbers, or else by their name, or else by what rules of node
 // feature discovery put on the node. A name of several GPUs needs a driver that drives them all.
-func needOf(g nodes.GPUs) need {
+func needOf(g GPUs) need {
 	var n need
 	for _, device := range g.Devices {
 		known, ok := gpulist.Lookup(device)
@@ -44,7 +43,7 @@ func needOf(g nodes.GPUs) need {
 
 // labelled is the GPU that labels describe. The label is the newest branch of a matrix that drives the GPU:
 // it is a limit only if it is the last branch of a generation, and not because that matrix had no newer one.
-func labelled(g nodes.GPUs) gpulist.GPU {
+func labelled(g GPUs) gpulist.GPU {
 	last := ""
 	if slices.ContainsFunc(gpulist.All(), func(known gpulist.GPU) bool { return known.LastBranch == g.Branch }) {
 		last = g.Branch

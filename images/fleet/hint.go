@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/gpulist"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -17,25 +16,18 @@ type Hint struct {
 
 // addHints adds which GPUs keep machines at an older driver than their other GPUs would get, such as a card for
 // a screen in a server.
-func (p *Plan) addHints(c *chooser, all []nodes.Node, answers []answer) {
+func (p *Plan) addHints(c *chooser, all []Node, answers []answer) {
 	position := map[string]int{}
 	for i := range all {
-		text := c.heldBack(all[i], &answers[i])
-		if text == "" {
-			continue
+		if text := c.heldBack(all[i], &answers[i]); text != "" {
+			hint := grouped(&p.Hints, position, text, func() Hint { return Hint{Text: text} })
+			hint.Nodes = append(hint.Nodes, all[i].Name)
 		}
-		at, ok := position[text]
-		if !ok {
-			at = len(p.Hints)
-			position[text] = at
-			p.Hints = append(p.Hints, Hint{Text: text})
-		}
-		p.Hints[at].Nodes = append(p.Hints[at].Nodes, all[i].Name)
 	}
 }
 
 // heldBack names the GPUs without which a machine would get a newer driver; "" if there are none.
-func (c *chooser) heldBack(n nodes.Node, a *answer) string {
+func (c *chooser) heldBack(n Node, a *answer) string {
 	if a.code != "" || len(n.GPUs.Devices) < 2 {
 		return ""
 	}

@@ -3,12 +3,13 @@ package fleet
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/cuda"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/survey"
 )
 
 // tag returns the tag of the image that a machine gets.
@@ -21,42 +22,33 @@ func (a *answer) tag() string {
 }
 
 // addImages adds what the machines need, each image once.
-func (p *Plan) addImages(all []nodes.Node, answers []answer, release *cuda.Release) {
+func (p *Plan) addImages(all []Node, answers []answer, release *cuda.Release) {
 	position := map[string]int{}
 	for i := range answers {
 		a := &answers[i]
 		if a.code != "" {
 			continue
 		}
-		at, ok := position[a.tag()]
-		if !ok {
-			at = len(p.Images)
-			position[a.tag()] = at
+		im := grouped(&p.Images, position, a.tag(), func() Image {
 			d := a.target.Driver
-			p.Images = append(p.Images, Image{
-				Tag: a.tag(), System: a.target.System.ID, Driver: d.Version, CUDA: cuda.Of(d.Version, d.CUDA).String(), Kernel: a.kernel,
-			})
+			im := Image{Tag: a.tag(), System: a.target.System.ID, Driver: d.Version, CUDA: cuda.Of(d.Version, d.CUDA).String(), Kernel: a.kernel}
 			if release != nil {
-				p.Images[at].RunsCUDA = string(batch.RunsCUDA(d, *release).Support)
+				im.RunsCUDA = string(batch.RunsCUDA(d, *release).Support)
 			}
+			return im
+		})
+		im.Nodes, im.GPUs, im.Kernels = append(im.Nodes, all[i].Name), append(im.GPUs, a.gpus), append(im.Kernels, all[i].Kernel)
+		if !slices.Contains(im.Archs, a.target.Arch) {
+			im.Archs, im.targets = append(im.Archs, a.target.Arch), append(im.targets, a.target)
 		}
-		p.Images[at].add(a, &all[i])
+		if a.kernel != "" && !slices.Contains(im.Flavours, a.flavours[0]) {
+			im.Flavours = append(im.Flavours, a.flavours[0])
+		}
 	}
 	for i := range p.Images {
 		p.Images[i].close()
 	}
 	slices.SortFunc(p.Images, func(a, b Image) int { return cmp.Compare(a.Tag, b.Tag) })
-}
-
-// add adds a machine that needs the image.
-func (im *Image) add(a *answer, n *nodes.Node) {
-	im.Nodes, im.GPUs, im.Kernels = append(im.Nodes, n.Name), append(im.GPUs, a.gpus), append(im.Kernels, n.Kernel)
-	if !slices.Contains(im.Archs, a.target.Arch) {
-		im.Archs, im.targets = append(im.Archs, a.target.Arch), append(im.targets, a.target)
-	}
-	if a.kernel != "" && !slices.Contains(im.Flavours, a.flavours[0]) {
-		im.Flavours = append(im.Flavours, a.flavours[0])
-	}
 }
 
 // close puts an image's lists in order. The flavour that a build compiles anyway needs no mention.
@@ -89,4 +81,43 @@ func (im *Image) group() batch.Group {
 		g.Images = append(g.Images, one)
 	}
 	return g
+}
+
+// Groups are the images as builds have them, in the order of the plan.
+func (p *Plan) Groups() (groups []batch.Group) {
+	for i := range p.Images {
+		groups = append(groups, p.Images[i].group())
+	}
+	return groups
+}
+
+// Targets are what the images are made of.
+func (p *Plan) Targets() (all []matrix.Target) {
+	for i := range p.Images {
+		all = append(all, p.Images[i].targets...)
+	}
+	return all
+}
+
+// Tasks are the builds that are due: of images that the registry lacks, or of all if it was not asked. The
+// flags of the batch are repeated in their arguments.
+func (p *Plan) Tasks(b batch.Batch) ([]survey.Task, error) {
+	tasks := []survey.Task{}
+	for i := range p.Images {
+		im := &p.Images[i]
+		if im.Asked && len(im.Missing) == 0 {
+			continue
+		}
+		reason := "nodes need it"
+		if im.Asked {
+			reason = "not in the registry: " + strings.Join(im.Missing, ", ")
+		}
+		b.Selection.Flavours = im.Flavours
+		t, err := survey.NewTask(&b, im.group(), reason)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
 }

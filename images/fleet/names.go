@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxPoolName = 20 // of the chart's schema
-	hashDigits  = 6
+	poolNameLength = 20 // of the chart's schema
+	hashDigits     = 6
 )
 
 // names returns a name for each pool. A name follows from what the nodes are (system, architecture, what
@@ -59,10 +59,10 @@ func (d *partition) title(of part) string {
 // long, or what would not be a name, is replaced by digits of its digest.
 func shortName(title, extra string) string {
 	readable, _, _ := strings.Cut(title, " ")
-	if extra == "" && len(readable) <= maxPoolName {
+	if extra == "" && len(readable) <= poolNameLength {
 		return readable
 	}
 	sum := sha256.Sum256([]byte(readable + "\x00" + extra))
-	readable = strings.Trim(readable[:min(len(readable), maxPoolName-hashDigits-1)], "-")
+	readable = strings.Trim(readable[:min(len(readable), poolNameLength-hashDigits-1)], "-")
 	return readable + "-" + hex.EncodeToString(sum[:])[:hashDigits]
 }

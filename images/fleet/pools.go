@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
 // partition divides the nodes of a cluster into pools.
 type partition struct {
-	all     []nodes.Node
+	all     []Node
 	answers []answer
 	devices [][]string      // labels that name the GPUs of each node
 	nfd     bool            // the chart's affinity counts
@@ -25,10 +24,10 @@ type partition struct {
 
 // choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node
 // that no selector can choose alone gets nothing instead.
-func (p *Plan) choosePools(all []nodes.Node, answers []answer, precompiled bool) {
+func (p *Plan) choosePools(all []Node, answers []answer, precompiled bool) {
 	d := &partition{all: all, answers: answers, taken: map[int]bool{}, whole: map[string]bool{}}
 	for i := range all {
-		d.nfd = d.nfd || answers[i].code == "" && nodes.HasChartLabel(all[i].Labels)
+		d.nfd = d.nfd || answers[i].code == "" && HasChartLabel(all[i].Labels)
 		d.devices = append(d.devices, deviceLabels(&all[i]))
 	}
 	p.NFD = d.nfd
@@ -69,14 +68,8 @@ func (d *partition) bases(precompiled bool) []base {
 			continue
 		}
 		sel := d.base(i, precompiled)
-		key := selectorText(sel)
-		at, ok := position[key]
-		if !ok {
-			at = len(all)
-			position[key] = at
-			all = append(all, base{part: part{selector: sel, nodes: d.matching(sel)}})
-		}
-		all[at].own = append(all[at].own, i)
+		b := grouped(&all, position, selectorText(sel), func() base { return base{part: part{selector: sel, nodes: d.matching(sel)}} })
+		b.own = append(b.own, i)
 	}
 	slices.SortFunc(all, func(a, b base) int {
 		return cmp.Or(cmp.Compare(len(b.nodes), len(a.nodes)), cmp.Compare(selectorText(a.selector), selectorText(b.selector)))
@@ -89,7 +82,7 @@ func (d *partition) refuseUnlabelled(precompiled bool) {
 	served := func(i int) bool { return d.answers[i].code == "" }
 	systems := false
 	for i := range d.all {
-		systems = systems || served(i) && d.all[i].Labels[nodes.LabelOSID] != ""
+		systems = systems || served(i) && d.all[i].Labels[LabelOSID] != ""
 	}
 	for i := range d.all {
 		if !served(i) {
@@ -100,7 +93,7 @@ func (d *partition) refuseUnlabelled(precompiled bool) {
 		}
 	}
 	for i := range d.all {
-		if n := &d.all[i]; served(i) && n.Labels[nodes.LabelOSMajor] == "" {
+		if n := &d.all[i]; served(i) && n.Labels[LabelOSMajor] == "" {
 			d.whole[n.ID] = true
 		}
 	}
@@ -108,22 +101,22 @@ func (d *partition) refuseUnlabelled(precompiled bool) {
 
 // unlabelled says which label of a node is missing or out of date. systems says that other nodes have one with
 // their system.
-func (d *partition) unlabelled(n *nodes.Node, systems, precompiled bool) string {
-	kernel, system := n.Labels[nodes.LabelKernel], n.Labels[nodes.LabelOSID]
+func (d *partition) unlabelled(n *Node, systems, precompiled bool) string {
+	kernel, system := n.Labels[LabelKernel], n.Labels[LabelOSID]
 	switch {
-	case d.nfd && !nodes.HasChartLabel(n.Labels), systems && system == "":
+	case d.nfd && !HasChartLabel(n.Labels), systems && system == "":
 		return "node feature discovery has not labelled it yet: ask again later"
 	case !d.nfd && n.GPUs.Label == "":
 		return "no label says that it has a GPU: install node feature discovery"
 	case precompiled && kernel == "":
-		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", nodes.LabelKernel)
+		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", LabelKernel)
 	case precompiled && kernel != distros.KernelTag(n.Kernel):
-		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", nodes.LabelKernel, kernel, n.Kernel)
-	case n.Labels[nodes.LabelArch] == "" && n.Labels[nodes.LabelArchOld] == "":
-		return "it has no label " + nodes.LabelArch
+		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", LabelKernel, kernel, n.Kernel)
+	case n.Labels[LabelArch] == "" && n.Labels[LabelArchOld] == "":
+		return "it has no label " + LabelArch
 	case system == "" && groupLabel(n.Labels) == "":
 		return "no label says which system it has, so its pool would take every new node: " +
-			"install node feature discovery (label " + nodes.LabelOSID + ")"
+			"install node feature discovery (label " + LabelOSID + ")"
 	}
 	return ""
 }
@@ -139,22 +132,22 @@ func (d *partition) base(i int, precompiled bool) map[string]string {
 			}
 		}
 	}
-	if take(nodes.LabelArch); len(sel) == 0 {
-		take(nodes.LabelArchOld)
+	if take(LabelArch); len(sel) == 0 {
+		take(LabelArchOld)
 	}
-	take(nodes.LabelOSID)
+	take(LabelOSID)
 	if key := d.versionKey(n); n.Labels[key] != "" {
 		take(key)
-	} else if key != "" && n.Labels[nodes.LabelOSID] != "" {
-		take(nodes.LabelKernelMajor, nodes.LabelKernelMinor) // as Garden Linux, whose releases have a series each
+	} else if key != "" && n.Labels[LabelOSID] != "" {
+		take(LabelKernelMajor, LabelKernelMinor) // as Garden Linux, whose releases have a series each
 	}
 	if precompiled {
-		take(nodes.LabelKernel)
+		take(LabelKernel)
 	}
 	if !d.nfd {
 		take(n.GPUs.Label)
 	}
-	if !d.nfd || n.Labels[nodes.LabelOSID] == "" {
+	if !d.nfd || n.Labels[LabelOSID] == "" {
 		take(groupLabel(n.Labels))
 	}
 	return sel
@@ -175,28 +168,28 @@ func groupLabel(labels map[string]string) string {
 
 // versionKey returns the label with the version of a node's system, as far as one image covers it: the major
 // version if all nodes of the system that get a driver have that label; "" if the image covers every version.
-func (d *partition) versionKey(n *nodes.Node) string {
+func (d *partition) versionKey(n *Node) string {
 	system, err := distros.FromIDs(n.ID, n.VersionID)
 	if err != nil {
-		return nodes.LabelOSVersion // an alias of the matrix
+		return LabelOSVersion // an alias of the matrix
 	}
 	switch _, version := system.OSRelease(); version {
 	case "":
 		return ""
 	case n.VersionID:
-		return nodes.LabelOSVersion
+		return LabelOSVersion
 	}
 	if d.whole[n.ID] {
-		return nodes.LabelOSVersion
+		return LabelOSVersion
 	}
-	return nodes.LabelOSMajor
+	return LabelOSMajor
 }
 
 // matching returns the nodes that a selector and the chart's own rule choose.
 func (d *partition) matching(sel map[string]string) (found []int) {
 	for i := range d.all {
 		labels := d.all[i].Labels
-		ok := nodes.ByChart(labels, d.nfd)
+		ok := ByChart(labels, d.nfd)
 		for key, value := range sel {
 			got, has := labels[key]
 			ok = ok && has && got == value
@@ -212,8 +205,8 @@ func (d *partition) matching(sel map[string]string) (found []int) {
 func (d *partition) pool(of part, name string) Pool {
 	a := &d.answers[of.nodes[0]]
 	p := Pool{
-		Name: name, NodeSelector: of.selector, System: a.target.System.ID, Driver: a.target.Driver.Version, Kernel: a.kernel,
-		KernelModuleType: a.moduleType(), Tag: a.tag(),
+		Name: name, NodeSelector: of.selector, System: a.target.System.ID, Driver: a.target.Driver.Version,
+		Precompiled: a.kernel != "", Kernel: a.kernel, KernelModuleType: a.moduleType(), Tag: a.tag(),
 	}
 	for _, i := range of.nodes {
 		p.Nodes = append(p.Nodes, d.all[i].Name)

@@ -13,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 )
 
 const nfd = "feature.node.kubernetes.io/"
@@ -31,7 +30,7 @@ var machines = []struct{ id, version, image, kernel string }{
 var gpus = []string{"1eb8", "102d", "1db1", "1bb3", "2b85", "06d1", "ffff"}
 
 // drawNodes draws nodes whose labels contradict each other, or lack, as in real clusters.
-func drawNodes(t *rapid.T, name string, most int) []nodes.Node {
+func drawNodes(t *rapid.T, name string, most int) []fleet.Node {
 	discovery := rapid.IntRange(0, 3).Draw(t, "node feature discovery") > 0
 	var items []string
 	for i := range rapid.IntRange(0, most).Draw(t, "nodes") {
@@ -65,7 +64,7 @@ func drawNodes(t *rapid.T, name string, most int) []nodes.Node {
 }
 
 // drawLabelled draws nodes with all labels of node feature discovery, as docs/fleet.md configures it.
-func drawLabelled(t *rapid.T, name string, most int) []nodes.Node {
+func drawLabelled(t *rapid.T, name string, most int) []fleet.Node {
 	var items []string
 	for i := range rapid.IntRange(1, most).Draw(t, "nodes") {
 		s := rapid.SampledFrom(machines).Draw(t, "system")
@@ -99,9 +98,9 @@ func item(name string, labels map[string]string, kernel, image string) string {
 		name, strings.Join(pairs, ", "), labels["kubernetes.io/arch"], kernel, image)
 }
 
-func parse(t rapid.TB, items []string) []nodes.Node {
+func parse(t rapid.TB, items []string) []fleet.Node {
 	t.Helper()
-	all, err := nodes.Read(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ",\n") + `]}`))
+	all, err := fleet.ReadNodes(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ",\n") + `]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +124,7 @@ func TestJoins(t *testing.T) {
 	t.Parallel()
 	m := rows(t)
 	for name, draw := range map[string]struct {
-		here, newcomers func(*rapid.T, string, int) []nodes.Node
+		here, newcomers func(*rapid.T, string, int) []fleet.Node
 		keeps           bool
 	}{"any labels": {drawNodes, drawNodes, false}, "all labels": {drawLabelled, drawLabelled, true}} {
 		t.Run(name, rapid.MakeCheck(func(rt *rapid.T) {
@@ -156,7 +155,7 @@ func TestAnyFleet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		all := drawNodes(rt, "n", 14)
 		o := fleet.Options{At: at, Precompiled: rapid.Bool().Draw(rt, "precompiled")}
-		decide := func(all []nodes.Node) (*fleet.Plan, string) {
+		decide := func(all []fleet.Node) (*fleet.Plan, string) {
 			p, err := fleet.Decide(m, all, o)
 			if err != nil {
 				rt.Fatal(err)
@@ -210,7 +209,7 @@ func TestNamesStay(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		alone, err := fleet.Decide(rows(t), []nodes.Node{n}, fleet.Options{At: at})
+		alone, err := fleet.Decide(rows(t), []fleet.Node{n}, fleet.Options{At: at})
 		assert.NoError(t, err)
 		assert.Equalf(t, want, find(alone, n.Name), "the pool of %s, alone", n.Name)
 		other, err := fleet.Decide(rows(t), all, fleet.Options{At: at, Drivers: []string{"470.256.02", "535.309.01", "610.57.04"}})

@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -40,7 +39,7 @@ func decideWith(t *testing.T, m *matrix.Matrix, o fleet.Options, shapes ...shape
 			"status": {"nodeInfo": {"architecture": "amd64", "kernelVersion": %q, "osImage": %q}}}`,
 			'a'+i, require.Value(json.Marshal(labels))(t), s.kernel, s.image))
 	}
-	all := require.Value(nodes.Read(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
+	all := require.Value(fleet.ReadNodes(strings.NewReader(`{"kind": "NodeList", "items": [` + strings.Join(items, ", ") + `]}`)))(t)
 	p := require.Value(fleet.Decide(m, all, o))(t)
 	checkPlan(t, all, p)
 	return p
@@ -65,7 +64,7 @@ func TestNodesOfTheirOwn(t *testing.T) {
 	with := func(key, value string) map[string]string { return map[string]string{gpu: "true", key: value} }
 	plain := with(gpu, "true")
 	rhel := map[string]string{
-		gpu: "true", nodes.LabelOSID: "rhel", nodes.LabelOSVersion: "9.6", nodes.LabelOSMajor: "9",
+		gpu: "true", fleet.LabelOSID: "rhel", fleet.LabelOSVersion: "9.6", fleet.LabelOSMajor: "9",
 	}
 	for name, c := range map[string]struct {
 		labels        map[string]string

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/driver-container/driver-container/images/fleet/nodes"
 )
 
 // byDevice stands for the labels that name a node's GPUs. A node has one for each kind.
@@ -17,7 +15,7 @@ var byDevice = []string{"feature.node.kubernetes.io/pci-"}
 // ofGPU is what labels say of the GPUs before a driver runs.
 var ofGPU = slices.Concat([][]string{
 	{"nvidia.com/driver.branch"}, {"nvidia.com/driver.modules"}, {"nvidia.com/driver.branch", "nvidia.com/driver.modules"},
-}, singles(nodes.CloudNames()))
+}, singles(CloudNames()))
 
 // singles are keys of which each one may tell nodes apart.
 func singles(keys []string) (all [][]string) {
@@ -34,7 +32,7 @@ func singles(keys []string) (all [][]string) {
 var keysThatDiffer = slices.Concat(ofGPU[:3], [][]string{byDevice}, ofGPU[3:],
 	singles([]string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}),
 	singles(groups), singles([]string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}),
-	singles([]string{"nvidia.com/gpu.family", "nvidia.com/gpu.product", nodes.LabelKernelMajor}), [][]string{{nodes.LabelKernelMajor, nodes.LabelKernelMinor}},
+	singles([]string{"nvidia.com/gpu.family", "nvidia.com/gpu.product", LabelKernelMajor}), [][]string{{LabelKernelMajor, LabelKernelMinor}},
 )
 
 // part are the nodes that a selector chooses.
@@ -121,13 +119,8 @@ func (d *partition) parts(whole part, keys []string) (parts []part) {
 	position := map[string]int{}
 	for _, i := range whole.nodes {
 		for _, value := range d.values(i, keys) {
-			at, ok := position[value]
-			if !ok {
-				at = len(parts)
-				position[value] = at
-				parts = append(parts, part{selector: d.narrow(whole.selector, i, keys, value)})
-			}
-			parts[at].nodes = append(parts[at].nodes, i)
+			p := grouped(&parts, position, value, func() part { return part{selector: d.narrow(whole.selector, i, keys, value)} })
+			p.nodes = append(p.nodes, i)
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(len(b.nodes), len(a.nodes)) })
@@ -178,7 +171,7 @@ func (d *partition) pure(whole part, parts []part, question func(*answer) string
 }
 
 // deviceLabels returns the labels of node feature discovery that name a node's GPUs.
-func deviceLabels(n *nodes.Node) (found []string) {
+func deviceLabels(n *Node) (found []string) {
 	for _, device := range n.GPUs.Devices {
 		for key, value := range n.Labels {
 			if value == "true" && strings.HasPrefix(key, byDevice[0]) && strings.Contains(key, fmt.Sprintf("10de_%04x", device)) {

@@ -20,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/fleet"
-	nodelist "github.com/driver-container/driver-container/images/fleet/nodes"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -143,7 +142,7 @@ func TestFleetExample(t *testing.T) {
 		}
 	}
 	m := require.Value(matrix.Parse("matrix.yaml", []byte(testfile.Read(t, recorded+"matrix.yaml"))))(t)
-	all := require.Value(nodelist.Read(strings.NewReader(job.Kubectl("get", "nodes", "-o", "json"))))(t)
+	all := require.Value(fleet.ReadNodes(strings.NewReader(job.Kubectl("get", "nodes", "-o", "json"))))(t)
 	plan := require.Value(fleet.Decide(m, all, fleet.Options{At: time.Date(2026, 7, 15, 0, 0, 0, 0, time.UTC)}))(t)
 	var values strings.Builder
 	require.NoError(t, plan.WriteValues(&values, "registry.example.com/gpu/driver"))

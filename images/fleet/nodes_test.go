@@ -1,4 +1,4 @@
-package nodes
+package fleet
 
 import (
 	"errors"
@@ -25,10 +25,10 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":                {"", "the input is empty: kubectl get nodes -o json prints one"},
 		"blanks":                 {" \n\t", "the input is empty"},
-		"many blanks":            {strings.Repeat(" ", 300) + "{}", "it begins with more than 256 blanks"},
-		"YAML":                   {"apiVersion: v1\nitems:\n", "that is YAML: use kubectl get nodes -o json"},
-		"a table":                {"NAME   STATUS   ROLES\n", "that is a table: use kubectl get nodes -o json"},
-		"an array":               {"[]", "that is a bare array"},
+		"many blanks":            {strings.Repeat(" ", 300) + "{}", "the input is empty"},
+		"YAML":                   {"apiVersion: v1\nitems:\n", "a list begins with { (kubectl get nodes -o json)"},
+		"a table":                {"NAME   STATUS   ROLES\n", "a list begins with {"},
+		"an array":               {"[]", "a list begins with {"},
 		"a word":                 {"error: no context", "a list begins with {"},
 		"binary":                 {"\x1f\x8b\x08", "a list begins with {"},
 		"no kind":                {"{}", `its kind is ""`},
@@ -36,10 +36,10 @@ func TestRefused(t *testing.T) {
 		"a kind that is no text": {`{"kind": 1}`, "no list of nodes"},
 		"a refusal":              {`{"kind": "Status", "status": "Failure", "message": "nodes is forbidden"}`, `the API server answered: "nodes is forbidden"`},
 		"no items":               {`{"kind": "List"}`, "it has no items"},
-		"items that are no list": {`{"kind": "List", "items": {}}`, "items is no array"},
+		"items that are no list": {`{"kind": "List", "items": {}}`, "cannot unmarshal JSON object"},
 		"other items":            {`{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a"}}]}`, `an item is a "Pod" and no Node`},
 		"a part of a list":       {`{"metadata": {"continue": "x"}, "kind": "NodeList", "items": []}`, "it is the first part of a longer list"},
-		"two documents":          {`{"kind": "List", "items": []} {"kind": "List", "items": []}`, "a second document follows the first"},
+		"two documents":          {`{"kind": "List", "items": []} {"kind": "List", "items": []}`, "after top-level value"},
 		"cut off":                {wrap(`"name": "a"`)[:120], "it ends before its first node: it was cut off"},
 		"cut off later":          {strings.Replace(wrap(`"name": "a"`), "]}", `, {"kind": "Node", `, 1), "it ends after 1 nodes, the last of which is a: it was cut off"},
 		"wrong JSON":             {`{"kind": "List", "items": [}`, "no list of nodes"},
@@ -53,8 +53,8 @@ func TestRefused(t *testing.T) {
 		"a label with YAML":      {wrap(`"name": "a", "labels": {"nvidia.com/x": "a: b"}`), "is none that an API server accepts"},
 		"a label's long value":   {wrap(`"name": "a", "labels": {"nvidia.com/x": "` + strings.Repeat("a", 64) + `"}`), "is none that an API server accepts"},
 		"a label's wrong key":    {wrap(`"name": "a", "labels": {"nvidia.com/../x": "a"}`), "is none that an API server accepts"},
-		"a label that is none":   {wrap(`"name": "a", "labels": {"nvidia.com/x": {"a": 1}}`), "is none that an API server accepts"},
-		"labels that are none":   {wrap(`"name": "a", "labels": []`), "labels is no object"},
+		"a label that is none":   {wrap(`"name": "a", "labels": {"nvidia.com/x": {"a": 1}}`), "cannot unmarshal JSON object"},
+		"labels that are none":   {wrap(`"name": "a", "labels": []`), "cannot unmarshal JSON array"},
 		"invalid UTF-8":          {wrap("\"name\": \"a\", \"labels\": {\"nvidia.com/x\": \"\xff\"}"), "invalid UTF-8"},
 		"a taint with a blank":   {strings.Replace(wrap(`"name": "a"`), `"status"`, `"spec": {"taints": [{"key": "a b", "effect": "NoSchedule"}]}, "status"`, 1), `the taint "a b": "" of the node a`},
 		"many labels":            {wrap(`"name": "a", "labels": {` + series(maxLabels+1, `"nvidia.com/l%d": "1"`) + `}`), "more than 4096 labels"},
@@ -71,7 +71,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all, err := Read(strings.NewReader(c.text))
+			all, err := ReadNodes(strings.NewReader(c.text))
 			assert.ErrorIs(t, err, ErrFormat)
 			assert.ErrorContains(t, err, c.want)
 			assert.Equalf(t, 0, len(all), "nodes")
@@ -105,7 +105,7 @@ func TestUnusable(t *testing.T) {
 			t.Parallel()
 			text := fmt.Sprintf(`{"kind": "NodeList", "items": [{"metadata": {"name": "bad"}, "status": {"nodeInfo": {"kernelVersion": %s, "osImage": %s}}},
 				{"metadata": {"name": "good"}, "status": {"nodeInfo": {"kernelVersion": "6.1.0-56-amd64", "osImage": "Debian GNU/Linux 12 (bookworm)"}}}]}`, quote(c.kernel), quote(c.image))
-			all := require.Value(Read(strings.NewReader(text)))(t)
+			all := require.Value(ReadNodes(strings.NewReader(text)))(t)
 			assert.Containsf(t, all[0].Fault, c.want, "the fault")
 			assert.Equalf(t, "", all[1].Fault, "the fault of the other")
 		})
@@ -146,7 +146,7 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for how, r := range map[string]io.Reader{"at once": strings.NewReader(c.text), "byte by byte": iotest.OneByteReader(strings.NewReader(c.text))} {
-				all := require.Value(Read(r))(t)
+				all := require.Value(ReadNodes(r))(t)
 				assert.Samef(t, []Node{c.want}, all, "%s", how)
 			}
 		})
@@ -179,7 +179,7 @@ func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken pipe")
 	for _, text := range []string{"", `{"kind": "List", "items": [`, "host a 6.1 x86_64\n"} {
-		_, err := Read(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))
+		_, err := ReadNodes(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))
 		assert.ErrorIs(t, err, broken)
 		assert.Equalf(t, false, errors.Is(err, ErrFormat), "%q is a damaged list: %v", text, err)
 	}
@@ -188,12 +188,12 @@ func TestReadErrors(t *testing.T) {
 // FuzzRead: any input gives nodes that are usable, or an error.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"kubeadm.json", "gke.json", "hosts.txt"} {
-		text := require.Value(os.ReadFile(filepath.Join("../testdata", name)))(f)
+		text := require.Value(os.ReadFile(filepath.Join("testdata", name)))(f)
 		f.Add(string(text[:min(len(text), 6000)]))
 	}
 	f.Add(wrap(`"name": "a", "labels": {"nvidia.com/x": "y"}`))
 	f.Fuzz(func(t *testing.T, text string) {
-		all, err := Read(strings.NewReader(text))
+		all, err := ReadNodes(strings.NewReader(text))
 		if err != nil {
 			if !errors.Is(err, ErrFormat) || len(all) > 0 {
 				t.Errorf("%d nodes, %v", len(all), err)

@@ -1,8 +1,7 @@
-package nodes
+package fleet
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -41,13 +40,15 @@ func readHosts(r io.Reader) ([]Node, error) {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrFormat, number, err)
 		}
 	}
-	switch err := lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
+	if lines.Err() != nil {
 		return nil, fmt.Errorf("%w: a line has more than %d bytes", ErrFormat, maxLine)
-	case err != nil:
-		return nil, fmt.Errorf("read the answers of hosts: %w", err)
 	}
-	h.close()
+	for i := range h.done {
+		if n := &h.done[i]; n.Fault == "" {
+			slices.Sort(n.GPUs.Devices)
+			n.complete()
+		}
+	}
 	return h.done, nil
 }
 
@@ -55,46 +56,48 @@ func readHosts(r io.Reader) ([]Node, error) {
 type hosts struct {
 	names map[string]bool
 	done  []Node
-	open  *Node // the host whose answers are read
+	open  bool // the answers of the last host have not ended
 }
 
 func (h *hosts) line(text string) error {
 	rest, isHost := strings.CutPrefix(text, hostWord)
-	switch {
-	case text == "" || strings.HasPrefix(text, "#"):
+	if text == "" || strings.HasPrefix(text, "#") {
 		return nil
-	case isHost:
+	}
+	if isHost {
 		return h.begin(rest)
-	case h.open == nil:
+	}
+	if !h.open {
 		return fmt.Errorf("%.80q follows no line host NAME RELEASE MACHINE", text)
-	case text == "end":
-		h.open.Fault = ""
-		h.close()
-		return nil
-	case assignment.MatchString(text):
-		h.release(text)
-		return nil
 	}
+	n := &h.done[len(h.done)-1]
+	key, value, _ := strings.Cut(text, "=")
+	value = strings.Trim(value, `"'`)
 	m := lspciShape.FindStringSubmatch(text)
-	if m == nil {
+	switch {
+	case text == "end":
+		n.Fault, h.open = "", false
+	case key == "ID":
+		n.ID = value
+	case key == "VERSION_ID":
+		n.VersionID = value
+	case key == "PRETTY_NAME":
+		n.OSImage = value
+	case assignment.MatchString(text):
+	case m == nil:
 		return fmt.Errorf("%.80q is no line of os-release or of lspci -n", text)
-	}
-	if m[3] != "10de" || !gpuClass(m[2]) {
-		return nil
-	}
-	device, err := strconv.ParseUint(m[4], 16, 16)
-	if err != nil {
+	case m[3] == "10de" && gpuClass(m[2]):
+		device, err := strconv.ParseUint(m[4], 16, 16)
+		if n.GPUs.Presence = Present; !slices.Contains(n.GPUs.Devices, uint16(device)) {
+			n.GPUs.Devices = append(n.GPUs.Devices, uint16(device))
+		}
 		return err // not reached: four hexadecimal digits
-	}
-	if h.open.GPUs.Presence = Present; !slices.Contains(h.open.GPUs.Devices, uint16(device)) {
-		h.open.GPUs.Devices = append(h.open.GPUs.Devices, uint16(device))
 	}
 	return nil
 }
 
 // begin is for the line host NAME RELEASE MACHINE.
 func (h *hosts) begin(answer string) error {
-	h.close()
 	fields := strings.Fields(answer)
 	switch {
 	case len(fields) != 3:
@@ -106,34 +109,10 @@ func (h *hosts) begin(answer string) error {
 	case len(h.names) == maxNodes:
 		return fmt.Errorf("there are more than %d hosts", maxNodes)
 	}
-	h.names[fields[0]] = true
-	h.open = &Node{Name: fields[0], Kernel: fields[1], Arch: fields[2], GPUs: GPUs{Presence: Absent}, Fault: "its answers were cut off: they do not end with the line end"}
+	h.names[fields[0]], h.open = true, true
+	h.done = append(h.done, Node{
+		Name: fields[0], Kernel: fields[1], Arch: fields[2], GPUs: GPUs{Presence: Absent},
+		Fault: "its answers were cut off: they do not end with the line end",
+	})
 	return nil
-}
-
-// release reads a line of os-release.
-func (h *hosts) release(text string) {
-	key, value, _ := strings.Cut(text, "=")
-	value = strings.Trim(value, `"'`)
-	switch key {
-	case "ID":
-		h.open.ID = value
-	case "VERSION_ID":
-		h.open.VersionID = value
-	case "PRETTY_NAME":
-		h.open.OSImage = value
-	}
-}
-
-// close ends the answers of a host.
-func (h *hosts) close() {
-	if h.open == nil {
-		return
-	}
-	slices.Sort(h.open.GPUs.Devices)
-	if h.open.Fault == "" {
-		h.open.complete()
-	}
-	h.done = append(h.done, *h.open)
-	h.open = nil
 }

@@ -1,4 +1,4 @@
-package nodes
+package fleet
 
 import (
 	"bufio"
@@ -83,96 +83,50 @@ func isPair(key, value string) bool {
 	return isName(prefix) && isWord(name, 63) && (value == "" || isWord(value, 63))
 }
 
-// Read reads a list of nodes in JSON, or the answers of hosts (see [hostWord]). Its errors about the content
-// wrap [ErrFormat].
-func Read(r io.Reader) ([]Node, error) {
-	src := &source{r: r}
-	in := bufio.NewReaderSize(src, 1<<16)
-	begin, err := skipBlanks(in)
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: the input is empty: kubectl get nodes -o json prints one", ErrFormat)
-	case err != nil:
-		return nil, src.explain(err)
+// ReadNodes reads a list of nodes in JSON, or the answers of hosts (see [hostWord]). Its errors about the
+// content wrap [ErrFormat].
+func ReadNodes(r io.Reader) (all []Node, err error) {
+	src := &source{Reader: io.LimitReader(r, maxInput)}
+	in := bufio.NewReader(src)
+	begin, _ := in.Peek(maxText) // an error of reading is in src
+	switch begin = bytes.TrimLeft(begin, " \t\r\n"); {
+	case len(begin) == 0:
+		err = fmt.Errorf("%w: the input is empty: kubectl get nodes -o json prints one", ErrFormat)
 	case begin[0] == '{':
-		all, err := readJSON(in)
-		return all, src.explain(err)
+		all, err = readJSON(in)
 	case bytes.HasPrefix(begin, []byte(hostWord)):
-		all, err := readHosts(in)
-		return all, src.explain(err)
+		all, err = readHosts(in)
+	default:
+		err = fmt.Errorf("%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), answers of hosts with a line host NAME RELEASE MACHINE",
+			ErrFormat, begin)
 	}
-	return nil, fmt.Errorf("%w: it begins with %.20q: %s", ErrFormat, begin, advice(string(begin)))
+	if src.err != nil {
+		return nil, fmt.Errorf("read the list of nodes: %w", src.err)
+	}
+	return all, err
 }
 
-// source is the input, with its bound and its own error.
+// source keeps an error of reading, which is none of what was read.
 type source struct {
-	r   io.Reader
-	n   int64
-	err error // of reading, not of what was read
+	io.Reader
+	err error
 }
 
 // Read is that of io.Reader.
 func (s *source) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if s.n += int64(n); s.n > maxInput {
-		err = fmt.Errorf("%w: it has more than %d bytes", ErrFormat, int64(maxInput))
-	}
+	n, err := s.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
 	return n, err
 }
 
-// explain puts an error of reading in the place of what a reader made of it.
-func (s *source) explain(err error) error {
-	switch {
-	case err == nil || s.err == nil:
-		return err
-	case errors.Is(s.err, ErrFormat):
-		return s.err
-	}
-	return fmt.Errorf("read the list of nodes: %w", s.err)
-}
-
-// skipBlanks returns the first bytes that are no blanks, without consuming them.
-func skipBlanks(in *bufio.Reader) ([]byte, error) {
-	for range maxText {
-		c, err := in.ReadByte()
-		if err != nil {
-			return nil, err
-		}
-		if strings.IndexByte(" \t\r\n", c) >= 0 {
-			continue
-		}
-		if err := in.UnreadByte(); err != nil {
-			return nil, err
-		}
-		begin, err := in.Peek(20)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		return begin, nil
-	}
-	return nil, fmt.Errorf("%w: it begins with more than %d blanks", ErrFormat, maxText)
-}
-
-// advice says which command was probably meant.
-func advice(begin string) string {
-	switch {
-	case strings.HasPrefix(begin, "apiVersion") || strings.HasPrefix(begin, "---"):
-		return "that is YAML: use kubectl get nodes -o json"
-	case strings.HasPrefix(begin, "NAME"):
-		return "that is a table: use kubectl get nodes -o json"
-	case strings.HasPrefix(begin, "["):
-		return "that is a bare array: give the whole answer of kubectl get nodes -o json"
-	}
-	return "a list begins with { (kubectl get nodes -o json), answers of hosts begin with a line host NAME RELEASE MACHINE"
-}
-
 // complete fills in what follows from the fields that were read, and checks what the machine says of itself.
 func (n *Node) complete() {
-	if a, ok := archOf(n.Arch); ok {
-		n.Arch = a
+	for _, a := range distros.Archs() { // hosts say uname -m
+		if n.Arch == a.Kernel {
+			n.Arch = a.Name
+		}
 	}
 	if id, ok := n.Labels[LabelOSID]; ok {
 		n.ID, n.VersionID = id, n.Labels[LabelOSVersion]
@@ -195,14 +149,4 @@ func (n *Node) complete() {
 	case !releaseShape.MatchString(n.Kernel):
 		n.Fault = fmt.Sprintf("what it reports as its kernel is no release: %.80q", n.Kernel)
 	}
-}
-
-// archOf returns Go's name of an architecture: nodes of Kubernetes have it already, hosts say uname -m.
-func archOf(machine string) (string, bool) {
-	for _, a := range distros.Archs() {
-		if machine == a.Name || machine == a.Kernel {
-			return a.Name, true
-		}
-	}
-	return "", false
 }

@@ -1,0 +1,147 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// object is a node as the API has it, or a list of nodes: the fields that count.
+type object struct {
+	Kind     string `json:"kind"`
+	Message  string `json:"message"` // of an API server's refusal
+	Metadata struct {
+		Name     string            `json:"name"`
+		Labels   map[string]string `json:"labels"`
+		Continue string            `json:"continue"` // of a list
+	} `json:"metadata"`
+	Spec struct {
+		Taints []Taint `json:"taints"`
+	} `json:"spec"`
+	Status status  `json:"status"`
+	Items  *[]item `json:"items"`
+}
+
+// item stands for a node of the list, which is kept elsewhere.
+type item struct{}
+
+type status struct {
+	NodeInfo struct {
+		Architecture    string `json:"architecture"`
+		KernelVersion   string `json:"kernelVersion"`
+		OSImage         string `json:"osImage"`
+		OperatingSystem string `json:"operatingSystem"`
+	} `json:"nodeInfo"`
+	Capacity struct {
+		GPUs jsontext.Value `json:"nvidia.com/gpu"`
+	} `json:"capacity"`
+}
+
+// list is what is known of the list while it is read.
+type list struct {
+	nodes []Node
+	names map[string]bool
+}
+
+// readJSON reads a List, a NodeList or a single Node, one node after the other.
+func readJSON(r io.Reader) ([]Node, error) {
+	l := list{names: map[string]bool{}}
+	each := json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *item) error {
+		var o object
+		if err := json.UnmarshalDecode(d, &o); err != nil {
+			return err
+		}
+		if o.Kind != "" && o.Kind != "Node" {
+			return fmt.Errorf("an item is a %.80q and no Node: give the nodes alone", o.Kind)
+		}
+		return l.add(&o)
+	})
+	refusal := json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *status) error {
+		if d.PeekKind() == '"' { // the word "Failure" of an API server's refusal
+			return d.SkipValue()
+		}
+		return errors.ErrUnsupported
+	})
+	var o object
+	err := json.UnmarshalRead(r, &o, json.WithUnmarshalers(json.JoinUnmarshalers(each, refusal)))
+	switch {
+	case err != nil:
+	case o.Message != "":
+		err = fmt.Errorf("the API server answered: %.200q", o.Message)
+	case o.Metadata.Continue != "":
+		err = errors.New("it is the first part of a longer list (metadata.continue): ask without a limit")
+	case o.Kind == "Node" && o.Items == nil:
+		err = l.add(&o)
+	case o.Kind != "List" && o.Kind != "NodeList":
+		err = fmt.Errorf("its kind is %.80q: want List, NodeList or Node", o.Kind)
+	case o.Items == nil:
+		err = errors.New("it has no items")
+	}
+	if err == nil {
+		return l.nodes, nil
+	}
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.Err != nil {
+		err = wrong.Err
+	}
+	where := "before its first node"
+	if n := len(l.nodes); n > 0 {
+		where = fmt.Sprintf("after %d nodes, the last of which is %s", n, l.nodes[n-1].Name)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%w: it ends %s: it was cut off, ask again", ErrFormat, where)
+	}
+	return nil, fmt.Errorf("%w: %w (%s)", ErrFormat, err, where)
+}
+
+// add checks what an API server would have checked, and keeps the node with the labels that count.
+func (l *list) add(o *object) error {
+	name, info := o.Metadata.Name, o.Status.NodeInfo
+	var labels map[string]string
+	if o.Metadata.Labels != nil { // the others are let go with their map
+		labels = map[string]string{}
+	}
+	for key, value := range o.Metadata.Labels {
+		if kept(key) {
+			labels[key] = value
+		}
+	}
+	switch {
+	case !isName(name):
+		return fmt.Errorf("%.80q is no name of a node", name)
+	case l.names[name]:
+		return fmt.Errorf("the node %s is there twice: give the nodes of one cluster", name)
+	case len(l.nodes) == maxNodes:
+		return fmt.Errorf("it has more than %d nodes", maxNodes)
+	case len(o.Spec.Taints) > maxTaints:
+		return fmt.Errorf("the node %s has more than %d taints", name, maxTaints)
+	case len(labels) > maxLabels:
+		return fmt.Errorf("the node %s has more than %d labels that count", name, maxLabels)
+	}
+	for key, value := range labels {
+		if !isPair(key, value) {
+			return fmt.Errorf("the label %.100q: %.80q is none that an API server accepts", key, value)
+		}
+	}
+	for _, t := range o.Spec.Taints {
+		if !isPair(t.Key, t.Value) {
+			return fmt.Errorf("the taint %.100q: %.80q of the node %s is none that an API server accepts", t.Key, t.Value, name)
+		}
+	}
+	l.names[name] = true
+	n := Node{Name: name, Labels: labels, Taints: o.Spec.Taints, Kernel: info.KernelVersion, OSImage: info.OSImage, Arch: info.Architecture}
+	for _, key := range []string{LabelArch, LabelArchOld} { // servers before 1.3 reported none
+		if n.Arch == "" {
+			n.Arch = n.Labels[key]
+		}
+	}
+	if info.OperatingSystem == "windows" {
+		n.ID = "windows"
+	}
+	n.GPUs = gpusOf(n.Labels, o.Status.Capacity.GPUs)
+	n.complete()
+	l.nodes = append(l.nodes, n)
+	return nil
+}
