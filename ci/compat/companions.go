@@ -18,7 +18,7 @@ func withCompanions(m *matrix.Matrix, c *cell) (all []*cell, err error) {
 		return nil, nil
 	}
 	for _, companion := range m.Companions {
-		if !slices.Contains(companion.Archs, arch) || companion.Archive == nil && !slices.Contains(companion.Systems, c.System) {
+		if !slices.Contains(companion.Archs, arch) || companion.Archive == nil && companion.Debian.Systems[c.System] == "" {
 			continue
 		}
 		beside := *c
@@ -47,7 +47,7 @@ func (l *laboratory) companionMatrix(c *cell, file string) (string, error) {
 	if o.Archive != nil {
 		fmt.Fprintf(&b, "    archive: {url: %q, sha256: %s}\n", o.Archive.URL, o.Archive.SHA256)
 	} else {
-		fmt.Fprintf(&b, "    debian: {package: %s, systems: {%s: %q}}\n", o.Package, c.System, o.Versions[c.System])
+		fmt.Fprintf(&b, "    debian: {package: %s, systems: {%s: %q}}\n", o.Debian.Package, c.System, o.Debian.Systems[c.System])
 	}
 	name := fmt.Sprintf("%s-%s-%s-%s.yaml", strings.TrimSuffix(file, ".yaml"), c.System, o.Name, o.Version)
 	return name, write(name, b.String())

@@ -183,7 +183,8 @@ func TestWrittenByHand(t *testing.T) {
 		sources []string
 		values  []string // keys that the readers take from a list of values
 	}{
-		"matrix.schema.json": {`key\{name: "([^"]+)"`, []string{"images/matrix/*.go"}, []string{"amd64", "arm64"}},
+		"matrix.schema.json": {`\bm:"([^"!]+)`, []string{"images/matrix/*.go"}, append([]string{"amd64", "arm64"}, // and those of driverinfo
+			"min", "max", "broken", "from", "below", "flavours", "reason", "id", "kind", "until", "affects", "fixed", "source")},
 		"lock.schema.json": {
 			`yaml:"([a-z-]*[a-z])`,
 			[]string{"images/lockfile/section.go", "images/recipe/request.go", "images/recipe/wants.go", "images/recipe/recipe.go", "images/matrix/matrix.go"}, nil,

@@ -126,7 +126,7 @@ func TestThousandTargetsRows(t *testing.T) {
 	lines = append(lines, "exclude:")
 	for i := range 30 {
 		lines = append(lines, fmt.Sprintf("  - {system: nosuch%d, driver: 535.100.01, reason: x}", i))
-		want = append(want, fmt.Sprintf(":%d:14: unknown system \"nosuch%d\"", len(lines), i))
+		want = append(want, fmt.Sprintf(":%d:14: system \"nosuch%d\" is no known system", len(lines), i))
 	}
 	require.NoError(t, os.WriteFile(u.Path("bad.yaml"), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	before := u.Requests("")

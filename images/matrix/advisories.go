@@ -13,7 +13,7 @@ import (
 // Advisory is what people should know about some drivers. Its drivers need not be in the matrix.
 type Advisory struct {
 	driverinfo.Advisory
-	Drivers []string // versions, or prefixes such as 570.*
+	Drivers []string `m:"drivers!" of:"pattern"` // versions, or prefixes such as 570.*
 }
 
 // covers reports whether the advisory is about a driver.
@@ -53,62 +53,34 @@ func (m *Matrix) AdvisoriesOf(version string) (all []driverinfo.Advisory) {
 	return all
 }
 
-// advisories reads the list. Two advisories must not contradict each other: have one id, or two ends of life
-// for one driver.
-func (d *decoder) advisories(to *[]Advisory) reader {
-	var lines []int
-	return d.list("advisories", func(n *yaml.Node) {
-		var a Advisory
-		before := len(d.errs)
-		d.mapping(n, "an advisory",
-			key{name: "id", required: true, read: d.text("id", &a.ID)},
-			key{name: "kind", required: true, read: d.text("kind", &a.Kind, oneOf([]string{driverinfo.EndOfLife, driverinfo.KnownBad}))},
-			key{name: "drivers", required: true, read: d.texts("drivers", &a.Drivers,
-				shape(patternShape, "is neither a driver version nor a pattern such as 570.*"))},
-			key{name: "until", read: d.text("until", &a.Until)},
-			key{name: "affects", read: d.text("affects", &a.Affects)},
-			key{name: "reason", read: d.text("reason", &a.Reason)},
-			key{name: "fixed", read: d.text("fixed", &a.Fixed, driverVersion)},
-			key{name: "source", required: true, read: d.text("source", &a.Source)},
-		)
-		if len(d.errs) > before {
-			return // reported already; the rest needs it
+// advisories checks the list. Two advisories must not contradict each other: have one id, or two ends of life
+// for one driver. A driver must not have more than an image can tell its node about.
+func (d *decoder) advisories(root *yaml.Node) {
+	rows := child(root, "advisories").Content
+	for i, a := range d.m.Advisories {
+		wrong := a.Check()
+		switch {
+		case len(a.Drivers) == 0 || a.ID == "" || a.Kind == "" || a.Source == "": // reported already
+		case wrong != "":
+			d.errorf(rows[i], "an advisory: %s", wrong)
+		case a.Kind == driverinfo.EndOfLife && a.Until == "":
+			d.errorf(rows[i], "an end of life has no key until: give the last month of support, such as 2026-06")
+		case a.Fixed != "" && a.covers(a.Fixed):
+			d.errorf(rows[i], "advisory %s is about driver %s, and says that this driver has it fixed", a.ID, a.Fixed)
 		}
-		if wrong := a.Check(); wrong != "" {
-			d.errorf(n, "an advisory: %s", wrong)
-			return
+		for k, b := range d.m.Advisories[:i] {
+			if a.ID == b.ID && a.ID != "" {
+				d.errorf(rows[i], "advisory %s appears twice: first on line %d", quoted(a.ID), rows[k].Line)
+			}
+			if shared := a.common(b); a.Kind == driverinfo.EndOfLife && b.Kind == a.Kind && shared != "" {
+				d.errorf(rows[i], "the support of driver %s ends with %s here and with %s on line %d: keep one of them", shared, a.Until, b.Until, rows[k].Line)
+			}
 		}
-		if a.Kind == driverinfo.EndOfLife && a.Until == "" {
-			d.errorf(n, "an end of life has no key until: give the last month of support, such as 2026-06")
-		}
-		if a.Fixed != "" && a.covers(a.Fixed) {
-			d.errorf(n, "advisory %s is about driver %s, and says that this driver has it fixed", a.ID, a.Fixed)
-		}
-		for i, b := range *to {
-			d.contradiction(n, a, b, lines[i])
-		}
-		*to, lines = append(*to, a), append(lines, n.Line)
-	})
-}
-
-// contradiction compares an advisory with one before it, on this line.
-func (d *decoder) contradiction(n *yaml.Node, a, b Advisory, line int) {
-	if a.ID == b.ID {
-		d.errorf(n, "advisory %s appears twice: first on line %d", quoted(a.ID), line)
 	}
-	if shared := a.common(b); a.Kind == driverinfo.EndOfLife && b.Kind == a.Kind && shared != "" {
-		d.errorf(n, "the support of driver %s ends with %s here and with %s on line %d: keep one of them", shared, a.Until, b.Until, line)
-	}
-}
-
-// assignAdvisories gives each driver its advisories. It refuses more than an image can tell its node about.
-func (d *decoder) assignAdvisories(m *Matrix) {
-	for i, v := range m.Drivers {
-		all := m.AdvisoriesOf(v.Version)
-		if len(all) >= driverinfo.MaxAdvisories { // one is left for the end of life that driver-build knows
+	for _, v := range d.m.Drivers {
+		if n := len(v.Advisories); n >= driverinfo.MaxAdvisories { // one is left for the end of life that driver-build knows
 			d.errorAt(0, 0, fmt.Sprintf("driver %s has %d advisories, of which an image can name %d: put what belongs together into one",
-				v.Version, len(all), driverinfo.MaxAdvisories-1))
+				v.Version, n, driverinfo.MaxAdvisories-1))
 		}
-		m.Drivers[i].Advisories = all
 	}
 }

@@ -1,33 +1,22 @@
 package matrix
 
 import (
+	"cmp"
 	"errors"
+	"io/fs"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	goversion "github.com/hashicorp/go-version"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/imagename"
-)
-
-// The forms of values. They are narrow on purpose: ids and versions become parts of tags, paths and package
-// requests.
-var (
-	sha256Shape    = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	versionShape   = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
-	cudaShape      = regexp.MustCompile(`^[1-9][0-9]?\.[0-9]{1,2}$`)
-	kernelShape    = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`)
-	packageShape   = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]{1,127}$`) // Debian policy 5.6.1
-	componentShape = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]{0,63}$`)
-	debianShape    = regexp.MustCompile(`^[A-Za-z0-9.+~:-]{1,128}$`) // Debian policy 5.6.12
-	suiteShape     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$`)
-	// The bound is the same as in package driverinfo.
-	aliasShape   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`)
-	patternShape = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*(\.\*)?$`)
 )
 
 // The words that some keys accept.
@@ -36,8 +25,53 @@ var (
 	knownFlavours = []string{Proprietary, Open}
 )
 
-// shape returns a check against a pattern.
-func shape(re *regexp.Regexp, want string) check {
+// formats are the checks of texts by the names in the tags of the types. A check returns the mistake, "" for none.
+var formats = map[string]func(string) string{
+	"":           func(string) string { return "" },
+	"advisory":   oneOf(driverinfo.EndOfLife, driverinfo.KnownBad),
+	"alias":      shape(`^[A-Za-z][A-Za-z0-9]*(-[a-z0-9]+)*[0-9]+(\.[0-9]+)*$`, "is no name of a system as it stands in tags, such as almalinux9.4"),
+	"arch":       oneOf(knownArchs...),
+	"archive":    archiveURL,
+	"base":       baseReference,
+	"companion":  oneOf(driverinfo.Companions()...),
+	"component":  shape(`^[a-z0-9][a-z0-9./-]{0,63}$`, "is no name of a repository component"),
+	"components": oneOf(ComponentNames...),
+	"cuda":       shape(`^[1-9][0-9]?\.[0-9]{1,2}$`, "is no version of CUDA, such as 12.8"),
+	"debian":     shape(`^[A-Za-z0-9.+~:-]{1,128}$`, "is no Debian version"), // Debian policy 5.6.12
+	"flavour":    oneOf(knownFlavours...),
+	"kernel":     shape(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`, "is no kernel series, such as 5.15"),
+	"key":        keyName,
+	"licence":    shape(`^\(?[A-Za-z0-9.+-]+( (AND|OR|WITH) \(?[A-Za-z0-9.+-]+\)?)*$`, "is no SPDX expression, such as MIT or GPL-2.0-only"),
+	"package":    shape(`^[a-z0-9][a-z0-9+.-]{1,127}$`, "is no package name"), // Debian policy 5.6.1
+	"patch":      patchFile,
+	"patch-url":  func(s string) string { return cmp.Or(webURL(s), ending(s, ".patch", ".diff")) },
+	"path":       keyPath,
+	"pattern":    shape(`^[0-9]+(\.[0-9]+)*(\.\*)?$`, "is neither a driver version nor a pattern such as 570.*"),
+	"profile":    oneOf(Profiles()...),
+	"range":      shape(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){0,2}$`, "is no driver version and no branch, such as 535"),
+	"registry":   func(s string) string { return nameFault(imagename.CheckRegistry(s)) },
+	"repository": func(s string) string { return nameFault(imagename.CheckRepository(s)) },
+	"sha256":     sha256Text,
+	"sources":    oneOf(SourceArchive, SourcePackages),
+	"source-url": func(s string) string { return cmp.Or(webURL(s), ending(s, ".tar.gz", ".tar.xz")) },
+	"suite":      shape(`^[A-Za-z0-9][A-Za-z0-9./_-]{0,127}$`, "is no suite"),
+	"system":     knownSystem,
+	"url":        webURL,
+	"version":    shape(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`, "is no driver version, such as 418.87.01"),
+	"version-of": shape(`^[0-9]{1,4}(\.[0-9]{1,4}){1,3}$`, "is no version, such as 2.13.5"),
+	"vgpu":       oneOf(driverinfo.VGPULicences()...),
+}
+
+// foreign are the forms of keys of types of driverinfo by their names in JSON. The others have that of the key
+// above: kernels or drivers.
+var foreign = map[string]string{
+	"reason": "", "flavours": "flavour", "id": "", "kind": "advisory", "until": "", "affects": "", "fixed": "version", "source": "",
+}
+
+// shape returns a check against a pattern. The patterns are narrow on purpose: ids and versions become parts of
+// tags, paths and package requests.
+func shape(pattern, want string) func(string) string {
+	re := regexp.MustCompile(pattern)
 	return func(s string) string {
 		if re.MatchString(s) {
 			return ""
@@ -47,41 +81,47 @@ func shape(re *regexp.Regexp, want string) check {
 }
 
 // oneOf returns a check that accepts some words and suggests one of them.
-func oneOf(words []string) check {
+func oneOf(words ...string) func(string) string {
 	return func(s string) string {
 		if slices.Contains(words, s) {
 			return ""
 		}
-		if near := suggest(s, words); near != "" {
-			return "is not known" + near
-		}
-		return "is not known: it is one of " + strings.Join(words, ", ")
+		return "is not known" + cmp.Or(suggest(s, words), ": it is one of "+strings.Join(words, ", "))
 	}
 }
 
-// driverVersion accepts the forms that NVIDIA uses: "418.87.01", "595.84".
-func driverVersion(s string) string {
-	if _, err := goversion.NewVersion(s); err != nil || !versionShape.MatchString(s) {
-		return "is no driver version, such as 418.87.01"
+func ending(s string, endings ...string) string {
+	if slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(s, e) }) {
+		return ""
 	}
-	return ""
+	return "must have a path that ends in " + strings.Join(endings, " or ")
 }
 
-// driverRange accepts an end of a range of drivers.
-func driverRange(s string) string {
-	return shape(driverLimit, "is no driver version and no branch, such as 535")(s)
-}
+var knownSystems = sync.OnceValue(func() (ids []string) {
+	for _, system := range distros.All() {
+		ids = append(ids, system.ID())
+	}
+	return ids
+})
 
-func kernelSeries(s string) string {
-	return shape(kernelShape, "is no kernel series, such as 5.15")(s)
+// knownSystem accepts the systems of package distros. A system that is used needs no row: drivers and companions name all
+// systems that have their packages, and a matrix for one of them needs no edit in each.
+func knownSystem(s string) string {
+	known := knownSystems()
+	if slices.Contains(known, s) {
+		return ""
+	}
+	return "is no known system" + suggest(s, known)
 }
 
 func sha256Text(s string) string {
 	if strings.Trim(s, "0") == "" && s != "" {
 		return "is a placeholder: give the archive's, which driver-build matrix add-driver finds"
 	}
-	return shape(sha256Shape, "is no sha256: 64 hex digits in lower case")(s)
+	return sha256Shape(s)
 }
+
+var sha256Shape = shape(`^[0-9a-f]{64}$`, "is no sha256: 64 hex digits in lower case")
 
 // webURL accepts http and https with a host. User names and passwords must not be in a file that is in git.
 func webURL(s string) string {
@@ -101,6 +141,23 @@ func webURL(s string) string {
 		return "must have no query and no fragment"
 	}
 	return ""
+}
+
+// keyName accepts an armoured key, or the name of a file with one. It refuses web addresses, because nothing
+// proves that a key from the web is authentic.
+func keyName(s string) string {
+	if strings.Contains(s, "://") && !strings.Contains(s, armour) {
+		return "is a web address, and nothing proves that a key from there is authentic: give a file beside the matrix, or the key itself"
+	}
+	return ""
+}
+
+// patchFile accepts the path of a file beside the matrix, or in a folder there.
+func patchFile(s string) string {
+	if !fs.ValidPath(s) || strings.Contains(s, `\\`) {
+		return "is no path beside the matrix, such as patches/name.patch"
+	}
+	return ending(s, ".patch", ".diff")
 }
 
 // keyPath accepts the path of a key in the base, as .repo files name it. It refuses web addresses, because
@@ -125,11 +182,7 @@ func archiveURL(s string) string {
 	if wrong := webURL(s); wrong != "" {
 		return wrong
 	}
-	u, err := url.Parse(s)
-	if err != nil || !strings.HasSuffix(u.Path, ".run") && !strings.HasSuffix(u.Path, redistEnding) {
-		return "must have a path that ends in .run or " + redistEnding
-	}
-	return ""
+	return ending(s, ".run", redistEnding)
 }
 
 // baseReference accepts an image reference with a tag or a digest: without one it would mean "latest".
@@ -142,10 +195,6 @@ func baseReference(s string) string {
 	}
 	return ""
 }
-
-func repositoryName(s string) string { return nameFault(imagename.CheckRepository(s)) }
-
-func registryName(s string) string { return nameFault(imagename.CheckRegistry(s)) }
 
 // nameFault returns the text of an error of package imagename without the name itself.
 func nameFault(err error) string {

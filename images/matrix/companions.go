@@ -2,8 +2,6 @@ package matrix
 
 import (
 	"fmt"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,18 +18,21 @@ const AllCompanions = "all"
 // Companion is a release of a companion: the sources of a kernel module that is compiled against the driver's
 // modules. See driverinfo.Companion.
 type Companion struct {
-	Name     string   // driverinfo.NvidiaFS, driverinfo.GDRDrv
-	Version  string   // "2.13.5"
-	Archive  *Archive // an archive of its sources; nil: Debian's package
-	Package  string   // Debian's package with its sources: "nvidia-fs-dkms"
-	Systems  []string // whose archives have the package, in the order of the file
-	Versions map[string]string
-	Archs    []string // architectures that it can be used on
-	From     string   // the first driver that it fits, "" for any: "535"
-	Below    string   // the first driver that it no longer fits; "": none
-	Flavours []string // of the driver's modules that it can be compiled against; empty: all
-	Licence  string   // SPDX expression of the module
-	Reason   string   // where the limits come from
+	Name    string   `m:"name!" of:"companion"`     // driverinfo.NvidiaFS, driverinfo.GDRDrv
+	Version string   `m:"version!" of:"version-of"` // "2.13.5"
+	Archive *Archive `m:"archive" of:"source-url"`  // an archive of its sources; nil: Debian's package
+	Debian  struct {
+		Package string            `m:"package!" of:"package"`       // with its sources: "nvidia-fs-dkms"
+		Systems map[string]string `m:"systems!" of:"system:debian"` // whose archives have it, with the version there
+	} `m:"debian"`
+	Drivers struct {
+		From  string `m:"from" of:"range"`  // the first driver that it fits, "" for any: "535"
+		Below string `m:"below" of:"range"` // the first driver that it no longer fits; "": none
+	} `m:"drivers"`
+	Archs    []string `m:"archs" of:"arch"`       // architectures that it can be used on
+	Flavours []string `m:"flavours" of:"flavour"` // of the driver's modules that it can be compiled against; empty: all
+	Licence  string   `m:"licence!" of:"licence"` // SPDX expression of the module
+	Reason   string   `m:"reason!"`               // where the limits come from
 
 	Named bool // of a target's: Selection.Companions has its name, so it may not be left out
 }
@@ -42,7 +43,7 @@ func (c Companion) Wants(system string) string {
 	if c.Archive != nil {
 		return ""
 	}
-	return c.Package + "=" + c.Versions[system]
+	return c.Debian.Package + "=" + c.Debian.Systems[system]
 }
 
 // misfit returns why a companion cannot be used for a target; "" if it can.
@@ -50,13 +51,13 @@ func (c Companion) misfit(t Target) string {
 	switch {
 	case !slices.Contains(c.Archs, t.Arch):
 		return "is not made for " + t.Arch
-	case c.From != "" && CompareVersions(t.Driver.Version, c.From) < 0:
-		return "needs driver " + c.From + " or newer"
-	case c.Below != "" && CompareVersions(t.Driver.Version, c.Below) >= 0:
-		return "needs a driver below " + c.Below
+	case c.Drivers.From != "" && CompareVersions(t.Driver.Version, c.Drivers.From) < 0:
+		return "needs driver " + c.Drivers.From + " or newer"
+	case c.Drivers.Below != "" && CompareVersions(t.Driver.Version, c.Drivers.Below) >= 0:
+		return "needs a driver below " + c.Drivers.Below
 	case len(c.Flavours) > 0 && !slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(t.Flavours, f) }):
 		return "needs the " + strings.Join(c.Flavours, " or ") + " modules"
-	case c.Archive == nil && !slices.Contains(c.Systems, t.System.ID):
+	case c.Archive == nil && c.Debian.Systems[t.System.ID] == "":
 		return "is in no archive of " + t.System.ID
 	}
 	return ""
@@ -99,11 +100,6 @@ func (m *Matrix) companions(t Target, names []string) (fitting []Companion, miss
 	return fitting, missing
 }
 
-var (
-	companionVersion = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,4}){1,3}$`)
-	driverLimit      = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){0,2}$`)
-)
-
 // CompareVersions compares versions of dots and numbers, whose form was checked: 418.87.1 equals 418.87.01.
 func CompareVersions(a, b string) int {
 	x, errX := goversion.NewVersion(a)
@@ -114,82 +110,35 @@ func CompareVersions(a, b string) int {
 	return x.Compare(y)
 }
 
-// companion reads one entry of companions.
-func (d *decoder) companion(to *Companion, n *yaml.Node) {
-	d.mapping(n, "a companion",
-		key{name: "name", required: true, read: d.text("name", &to.Name, oneOf(driverinfo.Companions()))},
-		key{name: "version", required: true, read: d.text("version", &to.Version, shape(companionVersion, "is no version, such as 2.13.5"))},
-		key{name: "archive", read: func(n *yaml.Node) {
-			to.Archive = new(Archive)
-			d.mapping(n, "the archive of a companion",
-				key{name: "url", required: true, read: d.text("url", &to.Archive.URL, sourceURL)},
-				key{name: "sha256", required: true, read: d.text("sha256", &to.Archive.SHA256, sha256Text)},
-				key{name: "size", read: d.size("size", &to.Archive.Size)},
-			)
-		}},
-		key{name: "debian", read: func(n *yaml.Node) {
-			d.mapping(n, "debian of a companion",
-				key{name: "package", required: true, read: d.text("package", &to.Package, shape(packageShape, "is no package name"))},
-				key{name: "systems", required: true, read: func(n *yaml.Node) { d.companionSystems(to, n) }},
-			)
-		}},
-		key{name: "archs", read: d.texts("archs", &to.Archs, oneOf(knownArchs))},
-		key{name: "drivers", read: func(n *yaml.Node) {
-			d.mapping(n, "drivers of a companion",
-				key{name: "from", read: d.text("from", &to.From, driverRange)},
-				key{name: "below", read: d.text("below", &to.Below, driverRange)},
-			)
-		}},
-		key{name: "flavours", read: d.texts("flavours", &to.Flavours, oneOf(knownFlavours))},
-		key{name: "licence", required: true, read: d.text("licence", &to.Licence, shape(licenceShape, "is no SPDX expression, such as MIT"))},
-		key{name: "reason", required: true, read: d.text("reason", &to.Reason)},
-	)
-	if len(to.Archs) == 0 {
-		to.Archs = slices.Clone(knownArchs)
+// canonical returns the form of a version that is the same for equal releases: 418.87.1 for 418.87.01.
+func canonical(v string) string {
+	parsed, err := goversion.NewVersion(v)
+	if err != nil {
+		return v
 	}
-	if to.Name == "" || to.Version == "" {
-		return // reported already
-	}
-	if (to.Archive == nil) == (to.Package == "") {
-		d.errorf(n, "companion %s %s needs one of archive and debian", to.Name, to.Version)
-	}
-	if to.From != "" && to.Below != "" && CompareVersions(to.From, to.Below) >= 0 {
-		d.errorf(n, "companion %s %s: drivers from %s is not below %s", to.Name, to.Version, to.From, to.Below)
-	}
+	return parsed.String()
 }
 
-// companionSystems reads "system: Debian version".
-func (d *decoder) companionSystems(to *Companion, n *yaml.Node) {
-	to.Versions = map[string]string{}
-	d.pairs(n, "systems of a companion", func(id string, at, value *yaml.Node) {
-		var v string
-		d.text("the Debian version", &v, shape(debianShape, "is no Debian version"))(value)
-		if v == "" {
-			return
+// matches reports whether a driver pattern of an exclusion covers a version: "" all, "418.*" a prefix, else
+// the exact text.
+func matches(pattern, version string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(version, prefix)
+	}
+	return pattern == "" || pattern == version
+}
+
+func (d *decoder) companion(c *Companion, n *yaml.Node) {
+	if len(c.Archs) == 0 {
+		c.Archs = slices.Clone(knownArchs)
+	}
+	if (c.Archive == nil) == (child(n, "debian") == n) {
+		d.errorf(n, "companion %s %s needs one of archive and debian", c.Name, c.Version)
+	}
+	d.rising(n, fmt.Sprintf("companion %s %s: the range of drivers", c.Name, c.Version), c.Drivers.From, c.Drivers.Below)
+	for system, v := range c.Debian.Systems {
+		if upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~"); v != "" && c.Version != "" && upstream != c.Version {
+			d.errorf(child(child(child(n, "debian"), "systems"), system), "Debian version %s is not one of %s %s", quoted(v), c.Name, c.Version)
 		}
-		upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~")
-		if to.Version != "" && upstream != to.Version {
-			d.errorf(value, "Debian version %s is not one of %s %s", quoted(v), to.Name, to.Version)
-		}
-		to.Systems, to.Versions[id] = append(to.Systems, id), v
-		d.refs = append(d.refs, reference{kind: kindSystem, word: id, at: at})
-	})
-}
-
-// sourceURL accepts the URL of an archive of sources.
-func sourceURL(s string) string {
-	if wrong := webURL(s); wrong != "" {
-		return wrong
-	}
-	if u, err := url.Parse(s); err != nil || !strings.HasSuffix(u.Path, ".tar.gz") && !strings.HasSuffix(u.Path, ".tar.xz") {
-		return "must have a path that ends in .tar.gz or .tar.xz"
-	}
-	return ""
-}
-
-// uniqueCompanion refuses the second entry of a release.
-func (d *decoder) uniqueCompanion(m *Matrix, c Companion, at *yaml.Node) {
-	if slices.ContainsFunc(m.Companions, func(o Companion) bool { return o.Name == c.Name && o.Version == c.Version }) && c.Name != "" {
-		d.errorf(at, "companion %s %s appears twice", c.Name, c.Version)
 	}
 }

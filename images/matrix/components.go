@@ -68,31 +68,22 @@ func archiveVersion(url string) string {
 	return ""
 }
 
-// components reads the archives of components. Their names hold platform and version, which must be those of
-// the key and of the driver. version may come later in the file, so it is compared at the end.
-func (d *decoder) components(to *Components, n *yaml.Node, version *string) {
-	*to = Components{}
-	d.pairs(n, "components", func(name string, at, value *yaml.Node) {
-		if wrong := oneOf(ComponentNames)(name); wrong != "" {
-			d.errorf(at, "component %s %s", quoted(name), wrong)
-		}
-		archives := map[string]Archive{}
-		d.archives(&archives, value)
-		(*to)[name] = archives
+// components checks the archives of components. Their names hold platform and version, which must be those of the
+// key and of the driver.
+func (d *decoder) components(to *Driver, n *yaml.Node) {
+	for name, archives := range to.Components {
+		at := child(child(n, "components"), name)
 		for arch, a := range archives {
-			if a.URL == "" {
-				continue // reported
-			}
-			platform := map[string]string{"amd64": "x86_64", "arm64": "sbsa"}[arch]
 			m := archiveName.FindStringSubmatch(path.Base(a.URL))
 			switch {
+			case a.URL == "": // reported
 			case m == nil:
-				d.errorf(value, "the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz", name)
-			case m[1] != platform:
-				d.errorf(value, "component %s for %s has the archive of linux-%s", name, arch, m[1])
-			case name != NVLSM:
-				d.refs = append(d.refs, reference{kind: kindComponent, word: m[2], at: value, version: version, name: name})
+				d.errorf(at, "the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz", name)
+			case m[1] != map[string]string{"amd64": "x86_64", "arm64": "sbsa"}[arch]:
+				d.errorf(at, "component %s for %s has the archive of linux-%s", name, arch, m[1])
+			case name != NVLSM && m[2] != to.Version:
+				d.errorf(at, "component %s is of version %s, its driver of version %s: they must be the same", name, m[2], to.Version)
 			}
 		}
-	})
+	}
 }

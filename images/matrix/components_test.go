@@ -36,7 +36,7 @@ func TestComponents(t *testing.T) {
 		string(withComponents("fabricmanager", "amd64", base+"fabricmanager-linux-sbsa-535.54.03-archive.tar.xz")):   "component fabricmanager for amd64 has the archive of linux-sbsa",
 		string(withComponents("imex", "amd64", base+"imex.run")):                                                     "must end in <name>-linux-",
 		string(withComponents("fabricmanger", "amd64", base+"x-linux-x86_64-535.54.03-archive.tar.xz")):              "did you mean fabricmanager?",
-		string(withComponents("nscq", "s390x", base+"x-linux-x86_64-535.54.03-archive.tar.xz")):                      `architecture "s390x"`,
+		string(withComponents("nscq", "s390x", base+"x-linux-x86_64-535.54.03-archive.tar.xz")):                      `key "s390x"`,
 	} {
 		_, err := Parse("m", []byte(text))
 		assert.ErrorContains(t, err, want)

@@ -2,20 +2,30 @@ package matrix
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
 // decoder walks the nodes of a file and collects every mistake with its position. It continues after each one
 // and omits the wrong value, so that the rest of the file is checked too.
 type decoder struct {
-	file string
-	errs Errors
-	refs []reference // checked when the whole file is read
+	file  string
+	errs  Errors
+	files Files
+	later []func() // checks that need the whole file
+	m     *Matrix
+	known map[string]*row // by type and forms from above
+}
 
-	files   Files
-	changed []Interface // of the file, read before its drivers
+// row are the keys of a mapping.
+type row struct {
+	names  []string
+	fields map[string]field
 }
 
 func (d *decoder) errorAt(line, col int, message string) {
@@ -43,34 +53,106 @@ func (d *decoder) refuseAliases(n *yaml.Node, what string) bool {
 	return false
 }
 
-// reader stores the value of a node.
-type reader func(n *yaml.Node)
+// nouns are what messages call the rows of lists.
+var nouns = map[reflect.Type]string{
+	reflect.TypeFor[Matrix](): "the matrix", reflect.TypeFor[System](): "a system", reflect.TypeFor[Repository](): "a repository",
+	reflect.TypeFor[Driver](): "a driver", reflect.TypeFor[Archive](): "an archive", reflect.TypeFor[Patch](): "a patch",
+	reflect.TypeFor[Exclusion](): "an exclusion", reflect.TypeFor[Companion](): "a companion", reflect.TypeFor[Advisory](): "an advisory",
+	reflect.TypeFor[Interface](): "an interface", reflect.TypeFor[driverinfo.Broken](): "a range of broken kernels",
+}
 
-// key is one key of a mapping.
-type key struct {
-	name     string
+// field is a key of a mapping.
+type field struct {
+	index    []int
 	required bool
-	read     reader
+	forms    []string
+}
+
+// fieldsOf returns the keys of a struct by their names. The tag m has the name, with ! if the key must be there, and of
+// the names of forms: those of the keys of maps, outermost first, then that of the value; ^ is what is above. Types of driverinfo
+// have the names of their JSON instead; their values have the forms of foreign, or those of the key above.
+func (d *decoder) fieldsOf(t reflect.Type, inherited []string) *row {
+	id := t.String() + strings.Join(inherited, ":")
+	if known, ok := d.known[id]; ok {
+		return known
+	}
+	found := &row{fields: map[string]field{}}
+	d.known[id] = found
+	for _, f := range reflect.VisibleFields(t) {
+		tag, ours := f.Tag.Lookup("m")
+		name, required := strings.CutSuffix(tag, "!")
+		forms := inherited
+		if of := f.Tag.Get("of"); of != "^" {
+			forms = strings.Split(of, ":")
+		}
+		if !ours {
+			inJSON, foreigner := f.Tag.Lookup("json")
+			if !foreigner || t.PkgPath() == reflect.TypeFor[Matrix]().PkgPath() && len(f.Index) == 1 {
+				continue
+			}
+			name, _, _ = strings.Cut(inJSON, ",")
+			required, forms = !strings.Contains(inJSON, "omitempty"), inherited
+			if form, ok := foreign[name]; ok {
+				forms = []string{form}
+			}
+		}
+		found.names, found.fields[name] = append(found.names, name), field{f.Index, required, forms}
+	}
+	return found
+}
+
+// read stores what a node has. what is the name of its key.
+func (d *decoder) read(n *yaml.Node, what string, to reflect.Value, forms []string) {
+	switch to.Kind() {
+	case reflect.Pointer:
+		to.Set(reflect.New(to.Type().Elem()))
+		d.read(n, what, to.Elem(), forms)
+	case reflect.Struct:
+		d.mapping(n, what, to, forms)
+	case reflect.Map:
+		to.Set(reflect.MakeMap(to.Type()))
+		d.pairs(n, what, func(name string, at, value *yaml.Node) {
+			if wrong := formats[forms[0]](name); wrong != "" {
+				d.errorf(at, "key %s of %s %s", quoted(name), what, wrong)
+			}
+			one, below := reflect.New(to.Type().Elem()).Elem(), what
+			if one.Kind() != reflect.Struct { // which has a noun
+				below += " of " + quoted(name)
+			}
+			d.read(value, below, one, forms[1:])
+			to.SetMapIndex(reflect.ValueOf(name), one)
+		})
+	case reflect.Slice:
+		d.list(n, what, to, forms)
+	default:
+		d.scalar(n, what, to, forms)
+	}
 }
 
 // mapping reads a mapping with known keys.
-func (d *decoder) mapping(n *yaml.Node, what string, keys ...key) {
-	byName := make(map[string]key, len(keys))
-	names := make([]string, 0, len(keys))
-	for _, k := range keys {
-		byName[k.name], names = k, append(names, k.name)
+func (d *decoder) mapping(n *yaml.Node, what string, to reflect.Value, forms []string) {
+	key := what
+	if noun, ok := nouns[to.Type()]; ok {
+		what = noun
 	}
+	if to.Type() == reflect.TypeFor[driverinfo.Span]() {
+		what = "a range of " + what
+	}
+	row := d.fieldsOf(to.Type(), forms)
 	seen := d.pairs(n, what, func(name string, at, value *yaml.Node) {
-		if k, ok := byName[name]; ok {
-			k.read(value)
+		if f, ok := row.fields[name]; ok {
+			d.read(value, name, to.FieldByIndex(f.index), f.forms)
 			return
 		}
-		d.errorf(at, "unknown key %s in %s%s", quoted(name), what, suggest(name, names))
+		d.errorf(at, "unknown key %s in %s%s", quoted(name), what, suggest(name, row.names))
 	})
-	for _, k := range keys {
-		if k.required && seen != nil && !seen[k.name] {
-			d.errorf(n, "%s has no key %s", what, k.name)
+	for _, name := range row.names {
+		if row.fields[name].required && seen != nil && !seen[name] {
+			d.errorf(n, "%s has no key %s", what, name)
 		}
+	}
+	if seen != nil {
+		d.later = append(d.later, func() { d.checkRow(to.Addr().Interface(), key, n) })
 	}
 }
 
@@ -104,98 +186,91 @@ func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, v
 	return seen
 }
 
-// list reads a sequence.
-func (d *decoder) list(what string, each reader) reader {
-	return func(n *yaml.Node) {
-		if !d.refuseAliases(n, what) {
+// list reads a sequence, and refuses the second of two equal words.
+func (d *decoder) list(n *yaml.Node, what string, to reflect.Value, forms []string) {
+	if !d.refuseAliases(n, what) {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		d.errorf(n, "%s must be a list, not %s", what, kindOf(n))
+		return
+	}
+	if len(n.Content) == 0 {
+		d.errorf(n, "%s is an empty list: fill it or remove the key", what)
+	}
+	words := to.Type().Elem().Kind() == reflect.String
+	seen := map[string]bool{"": true}
+	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content))) // checks keep pointers to the rows
+	for i, item := range n.Content {
+		if d.tooManyErrors() {
 			return
 		}
-		if n.Kind != yaml.SequenceNode {
-			d.errorf(n, "%s must be a list, not %s", what, kindOf(n))
-			return
+		if !words {
+			d.read(item, what, to.Index(i), forms)
+			continue
 		}
-		if len(n.Content) == 0 {
-			d.errorf(n, "%s is an empty list: fill it or remove the key", what)
-		}
-		for _, item := range n.Content {
-			if d.tooManyErrors() {
-				return
-			}
-			each(item)
+		before := len(d.errs)
+		d.read(item, "an entry of "+what, to.Index(i), forms)
+		if word := to.Index(i).String(); seen[word] && len(d.errs) == before {
+			d.errorf(item, "%s appears twice in %s", quoted(word), what)
+		} else {
+			seen[word] = true
 		}
 	}
 }
 
-// check returns the mistake in a text, "" for none.
-type check func(text string) string
-
-// text reads a scalar as written.
-func (d *decoder) text(what string, to *string, checks ...check) reader {
-	return func(n *yaml.Node) {
-		if !d.refuseAliases(n, what) {
-			return
+// scalar reads a single value as written.
+func (d *decoder) scalar(n *yaml.Node, what string, to reflect.Value, forms []string) {
+	if !d.refuseAliases(n, what) {
+		return
+	}
+	if n.Kind != yaml.ScalarNode {
+		d.errorf(n, "%s must be a single value, not %s", what, kindOf(n))
+		return
+	}
+	if n.Value == "" || n.Tag == "!!null" {
+		d.errorf(n, "%s is empty: fill it or remove the key", what)
+		return
+	}
+	wrong := ""
+	switch to.Kind() {
+	case reflect.Bool:
+		if n.Value != "true" && n.Value != "false" {
+			wrong = "must be true or false"
 		}
-		if n.Kind != yaml.ScalarNode {
-			d.errorf(n, "%s must be a single value, not %s", what, kindOf(n))
-			return
+		to.SetBool(n.Value == "true")
+	case reflect.Int64:
+		size, err := strconv.ParseInt(n.Value, 10, 64)
+		if err != nil || size <= 0 {
+			wrong = "must be a number of bytes greater than 0; leave the key out when it is not known"
 		}
-		if n.Value == "" || n.Tag == "!!null" {
-			d.errorf(n, "%s is empty: fill it or remove the key", what)
-			return
+		to.SetInt(size)
+	default:
+		if wrong = formats[forms[len(forms)-1]](n.Value); wrong == "" {
+			to.SetString(n.Value)
 		}
-		for _, c := range checks {
-			if wrong := c(n.Value); wrong != "" {
-				d.errorf(n, "%s %s %s", what, quoted(n.Value), wrong)
-				return
-			}
-		}
-		*to = n.Value
+	}
+	if wrong != "" {
+		d.errorf(n, "%s %s %s", what, quoted(n.Value), wrong)
 	}
 }
 
-// texts reads a list of scalars and refuses the second of two equal ones.
-func (d *decoder) texts(what string, to *[]string, checks ...check) reader {
-	seen := map[string]bool{}
-	return d.list(what, func(n *yaml.Node) {
-		var s string
-		d.text("an entry of "+what, &s, checks...)(n)
-		switch {
-		case s == "":
-		case seen[s]:
-			d.errorf(n, "%s appears twice in %s", quoted(s), what)
-		default:
-			seen[s] = true
-			*to = append(*to, s)
+// child returns the value of a key in a mapping, or the mapping itself when there is none.
+func child(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
 		}
-	})
+	}
+	return n
 }
 
-// flag reads true or false.
-func (d *decoder) flag(what string, to *bool) reader {
-	return func(n *yaml.Node) {
-		var s string
-		d.text(what, &s, func(s string) string {
-			if s != "true" && s != "false" {
-				return "must be true or false"
-			}
-			return ""
-		})(n)
-		*to = s == "true"
+// keys returns the keys of a mapping, in the order of the file.
+func keys(n *yaml.Node) (all []*yaml.Node) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		all = append(all, n.Content[i])
 	}
-}
-
-// size reads a number of bytes greater than zero.
-func (d *decoder) size(what string, to *int64) reader {
-	return func(n *yaml.Node) {
-		var s string
-		d.text(what, &s, func(s string) string {
-			if v, err := strconv.ParseInt(s, 10, 64); err != nil || v <= 0 {
-				return "must be a number of bytes greater than 0; leave the key out when it is not known"
-			}
-			return ""
-		})(n)
-		*to, _ = strconv.ParseInt(s, 10, 64) // checked above; "" after a mistake gives 0
-	}
+	return all
 }
 
 // kindOf returns the kind of a node, for messages.

@@ -18,21 +18,20 @@ import (
 // Matrix is a parsed file. All of its values are checked: ids and versions are unique, and every reference is
 // defined.
 type Matrix struct {
-	Defaults Defaults
-	Systems  []System    // in the order of the file
-	Drivers  []Driver    // in the order of the file
-	Exclude  []Exclusion // in the order of the file
-
-	Companions []Companion // in the order of the file
-	Advisories []Advisory  // in the order of the file
-	Interfaces []Interface // in the order of the file
+	Defaults   Defaults    `m:"defaults"`
+	Systems    []System    `m:"systems!"` // all lists are in the order of the file
+	Drivers    []Driver    `m:"drivers!"`
+	Exclude    []Exclusion `m:"exclude"`
+	Companions []Companion `m:"companions"`
+	Advisories []Advisory  `m:"advisories"`
+	Interfaces []Interface `m:"interfaces"`
 }
 
 // Defaults are settings that flags of the command override.
 type Defaults struct {
-	Repository string              // registry and path that images are pushed to; "" if the file names none
-	Profile    string              // one of Profiles; ProfileFull if the file names none
-	Mirrors    map[string][]string // registry host -> mirrors that are asked first, in order
+	Repository string              `m:"repository" of:"repository"`     // registry and path that images are pushed to; "" if the file names none
+	Profile    string              `m:"profile" of:"profile"`           // one of Profiles; ProfileFull if the file names none
+	Mirrors    map[string][]string `m:"mirrors" of:"registry:registry"` // registry host -> mirrors that are asked first, in order
 }
 
 // The profiles: which part of the user-mode driver an image contains.
@@ -59,56 +58,56 @@ const (
 // System is an operating system that images are built for.
 type System struct {
 	// ID is the id of package distros, which is the second half of the tag: "ubuntu16.04".
-	ID      string
-	Base    string   // reference of the base image
-	Archs   []string // Go names: "amd64", "arm64"
-	Kernels []string // its kernel series, lowest first: "4.4", "4.15"
+	ID      string   `m:"id!" of:"system"`
+	Base    string   `m:"base!" of:"base"`      // reference of the base image
+	Archs   []string `m:"archs!" of:"arch"`     // Go names: "amd64", "arm64"
+	Kernels []string `m:"kernels!" of:"kernel"` // its kernel series, lowest first: "4.4", "4.15"
 	// Aliases are further names for the second half of the tag: "almalinux9.4" for almalinux9.
-	Aliases             []string
-	Components          []string     // added to the repositories of the base: "non-free"
-	Repositories        []Repository // additional to those of the base
-	ReplaceRepositories bool         // use Repositories instead of those of the base, which are then not read
-	AllowExpired        bool         // accept repository indexes past their Valid-Until: frozen archives
+	Aliases             []string     `m:"aliases" of:"alias"`
+	Components          []string     `m:"components" of:"component"` // added to the repositories of the base: "non-free"
+	Repositories        []Repository `m:"repositories"`              // additional to those of the base
+	ReplaceRepositories bool         `m:"only-these-repositories"`   // use Repositories instead of those of the base, which are then not read
+	AllowExpired        bool         `m:"allow-expired"`             // accept repository indexes past their Valid-Until: frozen archives
 }
 
 // Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb
 // packages, or BaseURLs of .rpm packages. A repository without a key is never used.
 type Repository struct {
-	URIs       []string `json:"uris,omitempty" yaml:"uris,omitempty"`
-	Suites     []string `json:"suites,omitempty" yaml:"suites,omitempty"`
-	Components []string `json:"components,omitempty" yaml:"components,omitempty"`
-	BaseURLs   []string `json:"baseurl,omitempty" yaml:"baseurl,omitempty"` // of one repository; $releasever and $basearch stay unexpanded
+	URIs       []string `json:"uris,omitempty" yaml:"uris,omitempty" m:"uris" of:"url"`
+	Suites     []string `json:"suites,omitempty" yaml:"suites,omitempty" m:"suites" of:"suite"`
+	Components []string `json:"components,omitempty" yaml:"components,omitempty" m:"components" of:"component"`
+	BaseURLs   []string `json:"baseurl,omitempty" yaml:"baseurl,omitempty" m:"baseurl" of:"url"` // of one repository; $releasever and $basearch stay unexpanded
 	// Key is an armoured public key, or the path of a file with it; "" when GPGKeys are set.
-	Key     string   `json:"key,omitempty" yaml:"-"`
-	GPGKeys []string `json:"gpgkey,omitempty" yaml:"-"` // paths of keys in the base; only with BaseURLs
+	Key     string   `json:"key,omitempty" yaml:"-" m:"key" of:"key"`
+	GPGKeys []string `json:"gpgkey,omitempty" yaml:"-" m:"gpgkey" of:"path"` // paths of keys in the base; only with BaseURLs
 }
 
 // Driver is one release of the driver.
 type Driver struct {
-	Version  string             // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
-	Branch   string             // "R418"
-	Archives map[string]Archive // by architecture; nil for a driver that only Debian has
-	Flavours []string           // Proprietary, Open, in this order
+	Version  string             `m:"version!" of:"version"`      // as in the file: "418.87.01" stays "418.87.01" in tags and URLs
+	Branch   string             `m:"branch"`                     // "R418"
+	Archives map[string]Archive `m:"archives" of:"arch:archive"` // by architecture; nil for a driver that only Debian has
+	Flavours []string           `m:"flavours" of:"flavour"`      // Proprietary, Open, in this order
 	// VGPU says whose licence a vGPU guest driver needs: one of driverinfo.VGPULicences. "": the driver is for
 	// whole GPUs.
-	VGPU   string
-	Kernel driverinfo.KernelRule // on which kernels its modules compile, with its patches
-	CUDA   string                // highest version of CUDA that it runs natively; "": as driver-build knows it
-	Debian *Debian               // nil when Debian has no packages of it
+	VGPU   string                `m:"vgpu" of:"vgpu"`
+	Kernel driverinfo.KernelRule `m:"kernel" of:"kernel"` // on which kernels its modules compile, with its patches
+	CUDA   string                `m:"cuda" of:"cuda"`     // highest version of CUDA that it runs natively; "": as driver-build knows it
+	Debian *Debian               `m:"debian"`             // nil when Debian has no packages of it
 	// Patches are changes to its kernel sources. Unpatched is Kernel without them, as in the file.
-	Patches   []Patch
+	Patches   []Patch `m:"patches"`
 	Unpatched driverinfo.KernelRule
 	// Components are the programs and libraries of machines with NVSwitch and NVLink; nil: none is known.
-	Components Components
+	Components Components `m:"components" of:"components:arch:archive"`
 	// Advisories are those of the matrix for this driver.
 	Advisories []driverinfo.Advisory
 }
 
 // Archive is a file with a driver: a .run archive, or an archive of NVIDIA's redist folder.
 type Archive struct {
-	URL    string
-	SHA256 string // 64 lower-case hex digits
-	Size   int64  // bytes; 0: unknown
+	URL    string `m:"url!" of:"^"`
+	SHA256 string `m:"sha256!" of:"sha256"` // 64 lower-case hex digits
+	Size   int64  `m:"size"`                // bytes; 0: unknown
 }
 
 // redistEnding is how the names of archives in NVIDIA's redist folder end.
@@ -133,15 +132,15 @@ func (a Archive) Kind() string {
 // alternatives system. Depends is the exception.
 type Debian struct {
 	Systems  []string            // ids of the systems whose archive has them, in the order of the file
-	Versions map[string]string   // by system: the Debian version of Packages, Only and Kernel
-	Archs    []string            // architectures that Debian built them for
-	Packages []string            // user mode, firmware and documents, on every architecture
-	Only     map[string][]string // additional packages of one architecture
-	Kernel   []string            // module sources
+	Versions map[string]string   `m:"systems!" of:"system:debian"` // by system: the Debian version of Packages, Only and Kernel
+	Archs    []string            `m:"archs" of:"arch"`             // architectures that Debian built them for
+	Packages []string            `m:"packages!" of:"package"`      // user mode, firmware and documents, on every architecture
+	Only     map[string][]string `m:"only" of:"arch:package"`      // additional packages of one architecture
+	Kernel   []string            `m:"kernel!" of:"package"`        // module sources
 	// Extras are packages with versions of their own; any version in the archive is accepted.
-	Extras []string
+	Extras []string `m:"extras" of:"package"`
 	// Depends are ordinary packages that those need; they are installed with their own dependencies.
-	Depends []string
+	Depends []string `m:"depends" of:"package"`
 }
 
 // Wants returns the packages to take from the archive of a system for an architecture, in apt's notation
@@ -166,8 +165,10 @@ func (d *Debian) Wants(system, arch string) (user, kernel []string, ok bool) {
 
 // Exclusion excludes pairs for a reason that no rule knows. "" matches everything; Driver may end in ".*".
 type Exclusion struct {
-	System, Driver, Arch string
-	Reason               string
+	System string `m:"system" of:"system"`
+	Driver string `m:"driver" of:"pattern"`
+	Arch   string `m:"arch" of:"arch"`
+	Reason string `m:"reason!"`
 }
 
 // Selection says what to build. Empty Systems or Drivers select nothing unless All is set.

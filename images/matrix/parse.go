@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,13 +36,15 @@ type Files struct {
 
 // ParseWithFiles is Parse, and reads the files that the matrix names.
 func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
-	d := &decoder{file: name, files: files}
-	root := d.load(data)
-	m := new(Matrix)
-	if root != nil {
-		d.matrix(m, root)
-		d.references(m)
-		d.assignAdvisories(m)
+	m := &Matrix{Defaults: Defaults{Profile: ProfileFull}}
+	d := &decoder{file: name, files: files, m: m, known: map[string]*row{}}
+	if root := d.load(data); root != nil {
+		d.read(root, "", reflect.ValueOf(m).Elem(), nil)
+		for _, check := range d.later {
+			if !d.tooManyErrors() {
+				check()
+			}
+		}
 	}
 	if len(d.errs) > 0 {
 		return nil, d.errs.sorted()

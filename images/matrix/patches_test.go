@@ -119,7 +119,7 @@ func TestPatchMistakes(t *testing.T) {
 		"CRLF":               {entry("crlf.patch", strings.ReplaceAll(openDiff, "\n", "\r\n"), range61, onlyOpen), "line 1 ends in CR LF"},
 		"escape":             {entry("../open.patch", openDiff, range61, onlyOpen), `file "../open.patch" is no path beside the matrix`},
 		"absolute":           {entry("/open.patch", openDiff, range61, onlyOpen), "is no path beside the matrix"},
-		"ending":             {entry("open.sh", openDiff, range61, onlyOpen), "must end in .patch or .diff"},
+		"ending":             {entry("open.sh", openDiff, range61, onlyOpen), "must have a path that ends in .patch or .diff"},
 		"name":               {entry("Open.patch", openDiff, range61, onlyOpen), "small letters"},
 		"packages":           {entry("open.patch", openDiff, range61, onlyOpen+"        sources: [packages]\n"), "which driver 535.261.03 does not have"},
 		"two places":         {entry("open.patch", openDiff, range61, onlyOpen+"        url: https://x.example/open.patch\n"), "needs either file"},

@@ -1,100 +1,103 @@
 package matrix
 
 import (
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// matrix reads the top level.
-func (d *decoder) matrix(m *Matrix, n *yaml.Node) {
-	m.Defaults.Profile = ProfileFull
-	d.changed = d.interfaces(n)
-	m.Interfaces = d.changed
-	d.mapping(n, "the matrix",
-		key{name: "defaults", read: func(n *yaml.Node) { d.defaults(&m.Defaults, n) }},
-		key{name: "systems", required: true, read: d.list("systems", func(n *yaml.Node) {
-			var s System
-			d.system(&s, n)
-			m.Systems = append(m.Systems, s)
-		})},
-		key{name: "drivers", required: true, read: d.list("drivers", func(n *yaml.Node) {
-			var v Driver
-			d.driver(&v, n)
-			m.Drivers = append(m.Drivers, v)
-		})},
-		key{name: "companions", read: d.list("companions", func(n *yaml.Node) {
-			var c Companion
-			d.companion(&c, n)
-			d.uniqueCompanion(m, c, n)
-			m.Companions = append(m.Companions, c)
-		})},
-		key{name: "exclude", read: d.list("exclude", func(n *yaml.Node) {
-			var x Exclusion
-			d.exclusion(&x, n)
-			m.Exclude = append(m.Exclude, x)
-		})},
-		key{name: "advisories", read: d.advisories(&m.Advisories)},
-		key{name: "interfaces", read: func(*yaml.Node) {}}, // read above
-	)
+// checkRow checks what the forms of single values do not say. key is that of the row.
+func (d *decoder) checkRow(row any, key string, n *yaml.Node) {
+	switch row := row.(type) {
+	case *Matrix:
+		d.unique(n)
+		d.advisories(n)
+	case *System:
+		d.system(row, n)
+	case *Repository:
+		d.repository(row, n)
+	case *Driver:
+		if row.Version != "" { // else reported already; the rest needs it
+			d.driver(row, n)
+		}
+	case *driverinfo.KernelRule:
+		d.limits(row, n)
+	case *driverinfo.Span:
+		d.rising(n, "a range of "+key, row.From, row.Below)
+	case *Exclusion:
+		d.exclusion(row, n)
+	case *Companion:
+		d.companion(row, n)
+	}
 }
 
-func (d *decoder) defaults(to *Defaults, n *yaml.Node) {
-	d.mapping(n, "defaults",
-		key{name: "repository", read: d.text("repository", &to.Repository, repositoryName)},
-		key{name: "profile", read: d.text("profile", &to.Profile, oneOf(Profiles()))},
-		key{name: "mirrors", read: func(n *yaml.Node) {
-			to.Mirrors = map[string][]string{}
-			d.pairs(n, "mirrors", func(host string, at, value *yaml.Node) {
-				if wrong := registryName(host); wrong != "" {
-					d.errorf(at, "key %s of mirrors %s", quoted(host), wrong)
-				}
-				var hosts []string
-				d.texts("the mirrors of "+quoted(host), &hosts, registryName)(value)
-				to.Mirrors[host] = hosts
-			})
-		}},
-	)
+// rising refuses a range that is empty.
+func (d *decoder) rising(n *yaml.Node, what, from, below string) {
+	if from != "" && below != "" && CompareVersions(from, below) >= 0 {
+		d.errorf(n, "%s begins at %s, which is not below %s", what, from, below)
+	}
+}
+
+// unique refuses the second definition of a system, driver or companion.
+func (d *decoder) unique(root *yaml.Node) {
+	places := map[string]*yaml.Node{}
+	once := func(kind, id, word string, at *yaml.Node) {
+		first, twice := places[kind+" "+id]
+		switch {
+		case word == "": // reported already
+		case !twice:
+			places[kind+" "+id] = at
+		case first.Value == at.Value:
+			d.errorf(at, "%s %s appears twice: first on line %d", kind, quoted(word), first.Line)
+		default:
+			d.errorf(at, "%s %s is the same release as %s on line %d", kind, quoted(word), first.Value, first.Line)
+		}
+	}
+	for i, s := range d.m.Systems {
+		row := child(root, "systems").Content[i]
+		once("system", s.ID, s.ID, child(row, "id"))
+		for k, alias := range s.Aliases {
+			at := child(row, "aliases").Content[k]
+			if slices.Contains(knownSystems(), alias) {
+				d.errorf(at, "alias %s is the id of a system", quoted(alias))
+			}
+			once("system", alias, alias, at)
+		}
+	}
+	for i, v := range d.m.Drivers {
+		once("driver", canonical(v.Version), v.Version, child(child(root, "drivers").Content[i], "version"))
+	}
+	for i, c := range d.m.Companions {
+		once("companion", c.Name+" "+c.Version, c.Name+" "+c.Version, child(root, "companions").Content[i])
+	}
+	for i, c := range d.m.Interfaces {
+		once("interface", c.Name, c.Name, child(root, "interfaces").Content[i])
+	}
 }
 
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
-	var branchAt, flavoursAt, kernelAt *yaml.Node
-	var patches []patchEntry
-	d.mapping(n, "a driver",
-		key{name: "version", required: true, read: d.readDefinition(kindDriver, &to.Version, driverVersion)},
-		key{name: "branch", read: func(n *yaml.Node) { branchAt = n; d.text("branch", &to.Branch)(n) }},
-		key{name: "archives", read: func(n *yaml.Node) { d.archives(&to.Archives, n) }},
-		key{name: "components", read: func(n *yaml.Node) { d.components(&to.Components, n, &to.Version) }},
-		key{name: "flavours", read: func(n *yaml.Node) {
-			flavoursAt = n
-			d.texts("flavours", &to.Flavours, oneOf(knownFlavours))(n)
-		}},
-		key{name: "vgpu", read: d.text("vgpu", &to.VGPU, oneOf(driverinfo.VGPULicences()))},
-		key{name: "kernel", read: func(n *yaml.Node) { kernelAt = n; d.limits(&to.Kernel, n) }},
-		key{name: "patches", read: d.patches(&patches)},
-		key{name: "cuda", read: d.text("cuda", &to.CUDA, shape(cudaShape, "is no version of CUDA, such as 12.8"))},
-		key{name: "debian", read: func(n *yaml.Node) {
-			to.Debian = new(Debian)
-			d.debian(to.Debian, n, &to.Version)
-		}},
-	)
-	if to.Version == "" {
-		return // reported already; the rest needs it
-	}
 	want := "R" + strconv.Itoa(major(to.Version))
 	if to.Branch != "" && to.Branch != want {
-		d.errorf(branchAt, "branch %s of driver %s must be %s", quoted(to.Branch), to.Version, want)
+		d.errorf(child(n, "branch"), "branch %s of driver %s must be %s", quoted(to.Branch), to.Version, want)
 	}
 	to.Branch = want
 	if len(to.Archives) == 0 && to.Debian == nil {
 		d.errorf(n, "driver %s has no source: it needs archives or debian", to.Version)
 	}
+	if to.Debian != nil {
+		d.debian(to.Debian, child(n, "debian"), to.Version)
+	}
+	d.components(to, n)
 	d.checkGuest(to, n)
 	if slices.Contains(to.Flavours, Open) && major(to.Version) < firstOpen {
-		d.errorf(flavoursAt, "driver %s has no open kernel modules: they came with %d", to.Version, firstOpen)
+		d.errorf(child(n, "flavours"), "driver %s has no open kernel modules: they came with %d", to.Version, firstOpen)
 	}
 	if len(to.Flavours) == 0 {
 		to.Flavours = []string{Proprietary}
@@ -102,68 +105,42 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 			to.Flavours = []string{Proprietary, Open}
 		}
 	}
-	slices.SortFunc(to.Flavours, func(a, b string) int {
-		return slices.Index(knownFlavours, a) - slices.Index(knownFlavours, b)
-	})
+	to.Flavours = inOrder(knownFlavours, to.Flavours)
 	d.breakInterfaces(to, n)
-	d.checkPatches(to, patches, kernelAt)
+	d.patches(to, n)
+	to.Advisories = d.m.AdvisoriesOf(to.Version)
 }
 
-func (d *decoder) archives(to *map[string]Archive, n *yaml.Node) {
-	*to = map[string]Archive{}
-	d.pairs(n, "archives", func(arch string, at, value *yaml.Node) {
-		if wrong := oneOf(knownArchs)(arch); wrong != "" {
-			d.errorf(at, "architecture %s %s", quoted(arch), wrong)
+// debian completes the package source of a driver.
+func (d *decoder) debian(to *Debian, n *yaml.Node, version string) {
+	for _, system := range keys(child(n, "systems")) {
+		to.Systems = append(to.Systems, system.Value)
+		if v := to.Versions[system.Value]; v != "" && dpkg.Version(v).Upstream() != version {
+			d.errorf(child(child(n, "systems"), system.Value), "Debian version %s is not one of driver %s", quoted(v), version)
 		}
-		var a Archive
-		d.mapping(value, "an archive",
-			key{name: "url", required: true, read: d.text("url", &a.URL, archiveURL)},
-			key{name: "sha256", required: true, read: d.text("sha256", &a.SHA256, sha256Text)},
-			key{name: "size", read: d.size("size", &a.Size)},
-		)
-		(*to)[arch] = a
-	})
+	}
+	if len(to.Archs) == 0 {
+		to.Archs = append(to.Archs, knownArchs...)
+	}
 }
 
+// limits checks the limits of kernels. Two ranges must not say the same of one kernel and flavour.
 func (d *decoder) limits(to *driverinfo.KernelRule, n *yaml.Node) {
-	d.mapping(n, "kernel",
-		key{name: "min", read: d.text("min", &to.Min, kernelSeries)},
-		key{name: "max", read: d.text("max", &to.Max, kernelSeries)},
-		key{name: "reason", read: d.text("reason", &to.Reason)},
-		key{name: "broken", read: d.broken(&to.Broken)},
-	)
 	if to.Min != "" && to.Max != "" && driverinfo.CompareKernels(to.Min, to.Max) > 0 {
 		d.errorf(n, "kernel min %s is above max %s", to.Min, to.Max)
 	}
 	if to.Max != "" && to.Reason == "" {
 		d.errorf(n, "kernel max %s has no reason: say where it comes from", to.Max)
 	}
-}
-
-// broken reads ranges of kernels. Two of them must not say the same of one kernel and flavour.
-func (d *decoder) broken(to *[]driverinfo.Broken) reader {
-	var lines []int
-	return d.list("broken", func(n *yaml.Node) {
-		var b driverinfo.Broken
-		d.mapping(n, "a range of broken kernels",
-			key{name: "from", required: true, read: d.text("from", &b.From, kernelSeries)},
-			key{name: "below", read: d.text("below", &b.Below, kernelSeries)},
-			key{name: "flavours", read: d.texts("flavours", &b.Flavours, oneOf(knownFlavours))},
-			key{name: "reason", required: true, read: d.text("reason", &b.Reason)},
-		)
-		if b.From == "" {
-			return // reported already
-		}
-		if b.Below != "" && driverinfo.CompareKernels(b.From, b.Below) >= 0 {
-			d.errorf(n, "a range of broken kernels begins at %s, which is not below %s", b.From, b.Below)
-		}
-		for i, other := range *to {
-			if overlap(b, other) {
-				d.errorf(n, "the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)", b.Range(), lines[i], other.Range())
+	for i, b := range to.Broken {
+		at := child(n, "broken").Content
+		d.rising(at[i], "a range of broken kernels", b.From, b.Below)
+		for k, other := range to.Broken[:i] {
+			if b.From != "" && other.From != "" && overlap(b, other) {
+				d.errorf(at[i], "the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)", b.Range(), at[k].Line, other.Range())
 			}
 		}
-		*to, lines = append(*to, b), append(lines, n.Line)
-	})
+	}
 }
 
 // overlap reports whether two ranges have a kernel and a flavour in common.
@@ -174,15 +151,62 @@ func overlap(a, b driverinfo.Broken) bool {
 	return slices.ContainsFunc(knownFlavours, func(f string) bool { return a.Affects(f) && b.Affects(f) })
 }
 
-func (d *decoder) exclusion(to *Exclusion, n *yaml.Node) {
-	d.mapping(n, "an exclusion",
-		key{name: "system", read: d.readReference(kindSystem, &to.System)},
-		key{name: "driver", read: d.readReference(kindPattern, &to.Driver,
-			shape(patternShape, "is neither a driver version nor a pattern such as 418.*"))},
-		key{name: "arch", read: d.text("arch", &to.Arch, oneOf(knownArchs))},
-		key{name: "reason", required: true, read: d.text("reason", &to.Reason)},
-	)
-	if to.System == "" && to.Driver == "" && to.Arch == "" && n.Kind == yaml.MappingNode && !d.tooManyErrors() {
+func (d *decoder) exclusion(x *Exclusion, n *yaml.Node) {
+	if child(n, "system") == n && child(n, "driver") == n && child(n, "arch") == n {
 		d.errorf(n, "an exclusion names no system, driver or arch: it would exclude everything")
 	}
+	if versions := d.m.versions(); !slices.ContainsFunc(versions, func(v string) bool { return matches(x.Driver, v) }) {
+		d.errorf(child(n, "driver"), "driver %s is not in drivers%s", quoted(x.Driver), suggest(strings.TrimSuffix(x.Driver, ".*"), versions))
+	}
+}
+
+// vGPU guest drivers come in archives with names of their own. The owner of the cloud is in the name of some:
+// NVIDIA-Linux-x86_64-550.144.06-grid-azure.run. The archive of NVIDIA's licence portal and that of Google
+// have none.
+var (
+	guestArchive = regexp.MustCompile(`-grid(?:-(aws|azure|gcp|google))?\.run$`)
+	hostArchive  = regexp.MustCompile(`-vgpu-[a-z]+\.run$`)
+	guestCloud   = map[string]string{
+		"aws": driverinfo.VGPUAWS, "azure": driverinfo.VGPUAzure, "gcp": driverinfo.VGPUGoogle, "google": driverinfo.VGPUGoogle,
+	}
+)
+
+// checkGuest compares the key vgpu of a driver with the rest of the row. A row whose archive is one of a vGPU
+// guest driver must say so: images of such a row do not go to public registries.
+func (d *decoder) checkGuest(to *Driver, n *yaml.Node) {
+	for arch, a := range to.Archives {
+		name := path.Base(a.URL)
+		cloud := guestArchive.FindStringSubmatch(name)
+		switch {
+		case hostArchive.MatchString(name):
+			d.errorf(n, "the archive %s is the driver of a vGPU host: images have guest drivers, whose names end in -grid.run", quoted(name))
+		case to.VGPU == "" && cloud != nil:
+			d.errorf(n, "the archive %s is a vGPU guest driver: add the key vgpu, which says whose licence it needs", quoted(name))
+		case to.VGPU == "":
+		case cloud == nil && a.URL != "":
+			d.errorf(n, "driver %s has the key vgpu, but the name of its archive %s does not end in -grid.run or -grid-<cloud>.run", to.Version, quoted(name))
+		case arch != "amd64":
+			d.errorf(n, "driver %s is a vGPU guest driver, and NVIDIA has these for amd64 only: remove the archive for %s", to.Version, arch)
+		case cloud != nil && cloud[1] != "" && guestCloud[cloud[1]] != to.VGPU:
+			d.errorf(n, "the archive %s is licensed for %s, the key vgpu says %s", quoted(name), guestCloud[cloud[1]], to.VGPU)
+		}
+	}
+	if to.VGPU == "" {
+		return
+	}
+	if to.Debian != nil {
+		d.errorf(n, "driver %s has both vgpu and debian: Debian has no packages of vGPU guest drivers", to.Version)
+	}
+	if len(to.Components) > 0 {
+		d.errorf(n, "driver %s has both vgpu and components: a vGPU guest has no NVLink switches", to.Version)
+	}
+}
+
+// Guest reports whether any target has a vGPU guest driver, and returns the first that does.
+func Guest(targets []Target) (first Target, found bool) {
+	i := slices.IndexFunc(targets, func(t Target) bool { return t.Driver.VGPU != "" })
+	if i < 0 {
+		return Target{}, false
+	}
+	return targets[i], true
 }

@@ -110,7 +110,7 @@ func (r *Recipe) pinCompanions(t matrix.Target, pins []distros.Package) error {
 			continue
 		}
 		at := slices.IndexFunc(t.Companions, func(of matrix.Companion) bool { return of.Name == c.Name })
-		found := slices.IndexFunc(pins, func(p distros.Package) bool { return at >= 0 && p.Name == t.Companions[at].Package })
+		found := slices.IndexFunc(pins, func(p distros.Package) bool { return at >= 0 && p.Name == t.Companions[at].Debian.Package })
 		if found < 0 {
 			return fmt.Errorf("the package of companion %s %s was not planned", c.Name, c.Version)
 		}
