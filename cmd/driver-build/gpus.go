@@ -86,28 +86,19 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 	return w.Flush()
 }
 
-// findGPUs returns the GPUs that texts name, each once. A number that the list lacks is an unknown GPU; a
-// name that it lacks is a mistake.
-func findGPUs(texts []string) ([]gpulist.GPU, error) {
-	var all []gpulist.GPU
-	var errs []error
+// findGPUs returns the GPUs that texts name, each once.
+func findGPUs(texts []string) (all []gpulist.GPU, err error) {
 	for _, text := range texts {
-		found, err := gpulist.Find(text)
-		var unknown *gpulist.UnknownError
-		if device, ok, _ := gpulist.DeviceOf(text); ok && errors.As(err, &unknown) {
-			found, err = []gpulist.GPU{gpulist.Unknown(device)}, nil
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+		found, wrong := gpulist.Find(text)
+		err = errors.Join(err, wrong)
 		for _, g := range found {
 			if !slices.ContainsFunc(all, func(other gpulist.GPU) bool { return other.Device == g.Device }) {
 				all = append(all, g)
 			}
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, session.Usagef("%w", err)
+	if err != nil {
+		return nil, session.Usage(err)
 	}
 	return all, nil
 }

@@ -7,26 +7,15 @@ import (
 	"strings"
 )
 
-// RefusedError says that a driver does not drive a GPU.
-type RefusedError struct {
-	GPU             GPU
-	Driver, Flavour string
-	Reason          string
-}
-
-func (e *RefusedError) Error() string {
-	name := e.GPU.Name
-	if e.GPU.Device != 0 && name != e.GPU.ID() {
-		name += " (" + e.GPU.ID() + ")"
-	}
-	return fmt.Sprintf("driver %s does not drive %s: %s", e.Driver, name, e.Reason)
-}
-
-// Check returns a [RefusedError] if a release of the driver ("535.261.03") with modules of a flavour does not
-// drive the GPU. With the flavour "" any flavour will do. A driver whose version has no number passes.
+// Check returns an error if a release of the driver ("535.261.03") with modules of a flavour does not drive
+// the GPU. With the flavour "" any flavour will do. A driver whose version has no number passes.
 func (g GPU) Check(driver, flavour string) error {
 	refused := func(format string, args ...any) error {
-		return &RefusedError{GPU: g, Driver: driver, Flavour: flavour, Reason: fmt.Sprintf(format, args...)}
+		name := g.Name
+		if g.Device != 0 && name != g.ID() {
+			name += " (" + g.ID() + ")"
+		}
+		return fmt.Errorf("driver %s does not drive %s: %s", driver, name, fmt.Sprintf(format, args...))
 	}
 	number := BranchNumber(driver)
 	if last := BranchNumber(g.LastBranch); number > 0 && last > 0 && number > last {

@@ -12,27 +12,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// UnknownError is a text that names no GPU of the list.
-type UnknownError struct {
-	Text    string
-	Nearest []string // names that resemble it
-}
-
-func (e *UnknownError) Error() string {
-	text := fmt.Sprintf("GPU %q is not in the list", e.Text)
-	if len(e.Nearest) > 0 {
-		text += "; did you mean " + strings.Join(e.Nearest, ", ") + "?"
-	}
-	return text
-}
-
-// VendorError is the number of a device of another vendor.
-type VendorError struct{ Text, Vendor string }
-
-func (e *VendorError) Error() string {
-	return fmt.Sprintf("%q is a device of vendor %s, not of NVIDIA (%04x)", e.Text, e.Vendor, Vendor)
-}
-
 // maxText is the length of a text that can name a GPU: the longest name has half of it.
 const maxText = 128
 
@@ -40,54 +19,42 @@ const maxText = 128
 // "0x1EB8", "10DE1EB8".
 var number = regexp.MustCompile(`^(?i)(?:(?:0x)?([0-9a-f]{4})[:-]?)?(?:0x)?([0-9a-f]{4})$`)
 
-// DeviceOf returns the device number in a text such as "10de:1eb8", "1eb8" or "0x1EB8". ok is false if the
-// text is no number. A number of another vendor is a [VendorError].
-func DeviceOf(text string) (device uint16, ok bool, err error) {
-	m := number.FindStringSubmatch(text)
-	if m == nil {
-		return 0, false, nil
-	}
-	n, err := strconv.ParseUint(m[2], 16, 16)
-	if err != nil {
-		return 0, false, nil //nolint:nilerr // not reached: four hexadecimal digits
-	}
-	if v := strings.ToLower(m[1]); v != "" && v != fmt.Sprintf("%04x", Vendor) {
-		return 0, true, &VendorError{Text: text, Vendor: v}
-	}
-	return uint16(n), true, nil
-}
-
-// Find returns the GPUs that a text of a person means: a device number (see [DeviceOf]), the name of a chip or
-// generation, or words of a name in any case ("rtx 2080"), the GPUs with exactly that name first. The error for
-// a text without a GPU is an [UnknownError] or a [VendorError].
+// Find returns the GPUs that a text of a person means: a device number with or without its vendor, the name of
+// a chip or generation, or words of a name in any case ("rtx 2080"), the GPUs with exactly that name first. A
+// number that is not in the list is a GPU that is not known.
 func Find(text string) ([]GPU, error) {
 	if len(text) > maxText {
-		return nil, &UnknownError{Text: text[:maxText] + "..."}
+		return nil, fmt.Errorf("GPU %q is not in the list", text[:maxText]+"...")
 	}
-	device, isNumber, err := DeviceOf(text)
-	if err != nil {
-		return nil, err
+	m := number.FindStringSubmatch(text)
+	if m != nil && m[1] != "" && !strings.EqualFold(m[1], fmt.Sprintf("%04x", Vendor)) {
+		return nil, fmt.Errorf("%q is a device of vendor %s, not of NVIDIA (%04x)", text, strings.ToLower(m[1]), Vendor)
 	}
-	if g, ok := Lookup(device); isNumber && ok {
-		return []GPU{g}, nil
+	var device uint64
+	if m != nil {
+		device, _ = strconv.ParseUint(m[2], 16, 16) // four hexadecimal digits
+		if g, ok := Lookup(uint16(device)); ok {
+			return []GPU{g}, nil
+		}
 	}
 	wanted := words(text)
-	if found := ofKind(strings.Join(wanted, " ")); len(found) > 0 {
-		return found, nil
-	}
-	if found := append(called(text), having(wanted)...); len(found) > 0 {
-		var once []GPU
-		for _, g := range found {
-			if !slices.ContainsFunc(once, func(o GPU) bool { return o.Device == g.Device }) {
-				once = append(once, g)
+	found := ofKind(strings.Join(wanted, " "))
+	if len(found) == 0 {
+		for _, g := range append(called(text), having(wanted)...) {
+			if !slices.ContainsFunc(found, func(o GPU) bool { return o.Device == g.Device }) {
+				found = append(found, g)
 			}
 		}
-		return once, nil
 	}
-	if isNumber {
-		return nil, &UnknownError{Text: text}
+	switch near := nearest(text); {
+	case len(found) > 0:
+		return found, nil
+	case m != nil:
+		return []GPU{Unknown(uint16(device))}, nil
+	case len(near) > 0:
+		return nil, fmt.Errorf("GPU %q is not in the list; did you mean %s?", text, strings.Join(near, ", "))
 	}
-	return nil, &UnknownError{Text: text, Nearest: nearest(text)}
+	return nil, fmt.Errorf("GPU %q is not in the list", text)
 }
 
 // addition is what labels add to a name: part of a GPU (MIG), and shared by time or MPS.

@@ -1,7 +1,6 @@
 package gpulist
 
 import (
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,18 +44,18 @@ func TestFind(t *testing.T) {
 
 func TestFindRefuses(t *testing.T) {
 	t.Parallel()
-	var unknown *UnknownError
-	if _, err := Find("GeForce RTX 2O80"); !errors.As(err, &unknown) || !slices.Contains(unknown.Nearest, "GeForce RTX 2080") {
-		t.Errorf("a name with a mistake: %v; want GeForce RTX 2080 among the nearest", err)
-	}
-	for _, text := range []string{"", " ", "fffe", "10de:fffe", "no such GPU", string(make([]byte, 1<<20))} {
-		if got, err := Find(text); !errors.As(err, &unknown) || len(unknown.Text) > 2*maxText {
-			t.Errorf("Find(%.40q) = %v, %.200v; want an UnknownError", text, got, err)
+	for text, want := range map[string]string{
+		"GeForce RTX 2O80": "GeForce RTX 2080", "": `GPU "" is not in the list`, " ": "is not in the list", "no such GPU": "is not in the list",
+		"1002:67df": "is a device of vendor 1002, not of NVIDIA (10de)", string(make([]byte, 1<<20)): "is not in the list",
+	} {
+		if got, err := Find(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 8*maxText {
+			t.Errorf("Find(%.40q) = %v, %.200v; want %q", text, got, err, want)
 		}
 	}
-	var vendor *VendorError
-	if _, err := Find("1002:67df"); !errors.As(err, &vendor) || vendor.Vendor != "1002" {
-		t.Errorf("a device of another vendor: %v", err)
+	for _, text := range []string{"fffe", "10de:fffe"} {
+		if got, err := Find(text); err != nil || len(got) != 1 || got[0].Generation != UnknownGeneration || got[0].Device != 0xfffe {
+			t.Errorf("Find(%q) = %v, %v; want a GPU that is not known", text, got, err)
+		}
 	}
 }
 

@@ -48,8 +48,8 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
-			cmp.Compare(flavourRank(a), flavourRank(b)), -cmp.Compare(age(a.Generation), age(b.Generation)), cmp.Compare(a.variable, b.variable))
+		return cmp.Or(before(a.branch == ModulesNone, b.branch == ModulesNone), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
+			before(a.modules == ModulesAny, b.modules == ModulesAny), -cmp.Compare(age(a.Generation), age(b.Generation)), cmp.Compare(a.variable, b.variable))
 	})
 	for i := range sorted { // with few drivers, GPUs that are usually alike are not
 		if n := slices.IndexFunc(sorted, func(g group) bool { return g.variable == sorted[i].variable }); n < i {
@@ -129,20 +129,15 @@ func generationOf(name string) GPU {
 	return best
 }
 
-// rank puts groups without a driver before all others.
-func rank(g group) int {
-	if g.branch == ModulesNone {
-		return 0
+// before puts what is so in front of what is not.
+func before(a, b bool) int {
+	switch {
+	case a && !b:
+		return -1
+	case b && !a:
+		return 1
 	}
-	return 1
-}
-
-// flavourRank puts groups that take any flavour before those that need one.
-func flavourRank(g group) int {
-	if g.modules == ModulesAny {
-		return 0
-	}
-	return 1
+	return 0
 }
 
 // age is higher for newer generations.
@@ -157,10 +152,7 @@ func age(generation string) int {
 func conflicts(m *matrix.Matrix, all []group) (pairs [][2]group) {
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if rank(a) == 0 || rank(b) == 0 {
-				continue
-			}
-			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok {
+			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok && a.branch != ModulesNone && b.branch != ModulesNone {
 				pairs = append(pairs, [2]group{a, b})
 			}
 		}

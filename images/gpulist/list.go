@@ -152,3 +152,28 @@ func Lookup(device uint16) (g GPU, ok bool) {
 func Unknown(device uint16) GPU {
 	return GPU{Device: device, Name: "unknown GPU", Generation: UnknownGeneration, Flavours: []string{Open}}
 }
+
+// generations are the families of chips since Fermi, oldest first, by the first letters of their names.
+var generations = []struct{ letters, name string }{
+	{"GF", "Fermi"}, {"GK", "Kepler"}, {"GM", "Maxwell"}, {"GP", "Pascal"}, {"GV", "Volta"},
+	{"TU", "Turing"}, {"GA", "Ampere"}, {"AD", "Ada"}, {"GH", "Hopper"}, {"GB", "Blackwell"},
+}
+
+// Generations returns the names of all generations, oldest first.
+func Generations() []string {
+	names := []string{PreFermi}
+	for _, g := range generations {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// GenerationOf returns the generation of a chip: "Turing" for TU104.
+func GenerationOf(chip string) string {
+	for _, g := range generations {
+		if strings.HasPrefix(chip, g.letters) {
+			return g.name
+		}
+	}
+	return PreFermi
+}

@@ -1,7 +1,6 @@
 package gpulist
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -127,11 +126,10 @@ func TestCheck(t *testing.T) {
 		{0x2901, "not a version", "", ""},
 	} {
 		g, _ := Lookup(c.device)
-		var refused *RefusedError
 		switch err := g.Check(c.driver, c.flavour); {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: Check(%s, %s) = %v", g.Name, c.driver, c.flavour, err)
-		case c.want != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.want)):
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: Check(%s, %s) = %v, want %q", g.Name, c.driver, c.flavour, err, c.want)
 		}
 	}

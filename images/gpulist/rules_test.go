@@ -165,7 +165,7 @@ func TestOrder(t *testing.T) {
 	bad := conflicts(m, all)
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if rank(a) == 0 || rank(b) == 0 {
+			if a.branch == ModulesNone || b.branch == ModulesNone {
 				continue
 			}
 			conflict := slices.ContainsFunc(bad, func(p [2]group) bool { return p[0].variable == a.variable && p[1].variable == b.variable })
