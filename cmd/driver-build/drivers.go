@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,20 +36,6 @@ type driversFlags struct {
 
 // branchName is the form of a branch, or of a version of it.
 var branchName = regexp.MustCompile(`^[Rr]?[0-9]{3,4}(\.[0-9]+)*$`)
-
-// behindError says that the matrix lacks releases. Its exit code is 3, as that of a failed check.
-type behindError struct{ lags, addable []string }
-
-func (e *behindError) Error() string {
-	text := "the matrix lags behind: " + strings.Join(e.lags, ", ")
-	if len(e.addable) == 0 {
-		return text + "; no checksum of these is known: driver-build matrix add-driver needs --redist or --download for them"
-	}
-	return text + "; driver-build matrix add-driver VERSION has the entries of " + strings.Join(e.addable, ", ")
-}
-
-// FailureKind says what the command makes of it.
-func (*behindError) FailureKind() failure.Kind { return failure.Some }
 
 func newDriversCmd(a *session.App) *cobra.Command {
 	var o driversFlags
@@ -131,19 +115,23 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	return errors.Join(o.behind(rows), o.denied(a, m, rows))
 }
 
-// behind is the error of --lagging.
+// behind is the error of --lagging: the matrix lacks releases.
 func (o *driversFlags) behind(rows []releases.Coverage) error {
 	if !o.lagging || len(rows) == 0 {
 		return nil
 	}
-	e := new(behindError)
+	var lags, addable []string
 	for _, r := range rows {
-		e.lags = append(e.lags, fmt.Sprintf("%s has %s, newest is %s", r.Branch, r.Matrix[len(r.Matrix)-1], r.Newest))
+		lags = append(lags, fmt.Sprintf("%s has %s, newest is %s", r.Branch, r.Matrix[len(r.Matrix)-1], r.Newest))
 		if r.Addable != "" {
-			e.addable = append(e.addable, r.Addable)
+			addable = append(addable, r.Addable)
 		}
 	}
-	return e
+	text := "; no checksum of these is known: driver-build matrix add-driver needs --redist or --download for them"
+	if len(addable) > 0 {
+		text = "; driver-build matrix add-driver VERSION has the entries of " + strings.Join(addable, ", ")
+	}
+	return failure.New(failure.Some, "the matrix lags behind: "+strings.Join(lags, ", ")+text)
 }
 
 // denied is the error of --deny, about the drivers that the matrix has of the branches that were shown.
@@ -218,20 +206,28 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage, asked boo
 	if len(rows) == 0 { // --lagging, and nothing lags: nothing to say
 		return nil
 	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	runs := ""
-	if asked {
-		runs = "RUNS IT\t"
-	}
-	fmt.Fprintf(w, "BRANCH\tKIND\tEND OF LIFE\tNEWEST\tRELEASED\tCUDA\t%sKERNELS\tMATRIX\tNOTE\n", runs)
+	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runsTitle(asked), "KERNELS", "MATRIX", "NOTE"}
+	var table [][]string
 	for _, r := range rows {
-		if asked {
-			runs = cmp.Or(r.RunsCUDA, "-") + "\t"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\t%s\n", r.Branch, cmp.Or(r.Kind, "-"), endOfLife(r), cmp.Or(r.Newest, "-"),
-			cmp.Or(r.Date, "-"), cmp.Or(r.CUDA, "-"), runs, from(r.Kernel), cmp.Or(strings.Join(r.Matrix, " "), "-"), driverNote(r))
+		table = append(table, []string{
+			r.Branch, r.Kind, endOfLife(r), r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
+		})
 	}
-	return w.Flush()
+	return a.Table(titles, table)
+}
+
+func runsTitle(asked bool) string {
+	if asked {
+		return "RUNS IT"
+	}
+	return ""
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }
 
 // driverNote is a hint about a branch.
@@ -254,30 +250,20 @@ func driverNote(r releases.Coverage) string {
 }
 
 func printReleases(a *session.App, rows []releases.Coverage, asked bool) error {
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	runs := ""
-	if asked {
-		runs = "\tRUNS IT"
-	}
-	fmt.Fprintf(w, "VERSION\tRELEASED\tKERNELS\tARCHIVES\tSHA256\tMATRIX\tCUDA%s\tNOTE\n", runs)
+	titles := []string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runsTitle(asked), "NOTE"}
+	var table [][]string
 	for _, b := range rows {
 		for _, r := range slices.Backward(b.Releases) {
-			in := "-"
+			in := ""
 			if r.InMatrix {
 				in = "yes"
 			}
-			kernels := "-"
-			if r.Kernel != "" {
-				kernels = "up to " + r.Kernel
-			}
-			if asked {
-				runs = "\t" + cmp.Or(r.RunsCUDA, "-")
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\n", r.Version, cmp.Or(r.Date, "-"), kernels,
-				cmp.Or(strings.Join(r.Archs, " "), "-"), cmp.Or(strings.Join(r.Checked, " "), "-"), in, cmp.Or(r.CUDA, "-"), runs, faults(r))
+			table = append(table, []string{
+				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, faults(r),
+			})
 		}
 	}
-	return w.Flush()
+	return a.Table(titles, table)
 }
 
 // faults are what is known of a release.
@@ -292,17 +278,10 @@ func faults(r releases.ReleaseCoverage) string {
 	return strings.Join(all, "; ")
 }
 
-func from(kernel string) string {
-	if kernel == "" {
-		return "-"
-	}
-	return "from " + kernel
-}
-
 // endOfLife is the end of support of a branch, for people.
 func endOfLife(r releases.Coverage) string {
 	if r.Ended && r.EndOfLife != releases.EndPassed {
 		return "over " + r.EndOfLife
 	}
-	return cmp.Or(r.EndOfLife, "-")
+	return r.EndOfLife
 }

@@ -177,7 +177,7 @@ func (o *fleetFlags) print(a *session.App, p *fleet.Plan, repository string) err
 	a.Given(&b.Given)
 	tasks, err := p.Tasks(b)
 	if o.format == "table" {
-		return printFleet(a.Stdout, p, tasks) // without commands, if a name cannot be a word of one
+		return printFleet(a, p, tasks) // without commands, if a name cannot be a word of one
 	}
 	if err != nil {
 		return err

@@ -6,19 +6,17 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/survey"
 )
 
 // printFleet prints what people want to know: which nodes get what, who gets nothing and why, and the commands
 // that build what is missing.
-func printFleet(out io.Writer, p *fleet.Plan, tasks []survey.Task) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	if len(p.Images) > 0 {
-		fmt.Fprintln(w, "IMAGE\tARCH\tGPU\tKERNEL\tCUDA\tNODES\tREGISTRY\tRUNNING\tPOOLS")
-	}
+func printFleet(a *session.App, p *fleet.Plan, tasks []survey.Task) error {
+	out := a.Stdout
+	var rows [][]string
 	for i := range p.Images {
 		im := &p.Images[i]
 		var pools, running []string
@@ -28,13 +26,15 @@ func printFleet(out io.Writer, p *fleet.Plan, tasks []survey.Task) error {
 			}
 		}
 		slices.Sort(running)
-		fmt.Fprintln(w, strings.Join([]string{
+		rows = append(rows, []string{
 			im.Tag, strings.Join(im.Archs, ","), some(im.GPUs, 2), some(im.Kernels, 1), cmp.Or(im.RunsCUDA, im.CUDA), some(im.Nodes, 3),
-			registryState(im), cmp.Or(strings.Join(slices.Compact(running), ","), "-"), cmp.Or(strings.Join(pools, ","), "-"),
-		}, "\t"))
+			registryState(im), strings.Join(slices.Compact(running), ","), cmp.Or(strings.Join(pools, ","), "-"),
+		})
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	if len(rows) > 0 {
+		if err := a.Table([]string{"IMAGE", "ARCH", "GPU", "KERNEL", "CUDA", "NODES", "REGISTRY", "RUNNING", "POOLS"}, rows); err != nil {
+			return err
+		}
 	}
 	for _, hint := range p.Hints {
 		fmt.Fprintf(out, "hint: %s: %s\n", some(hint.Nodes, 3), hint.Text)
@@ -42,7 +42,8 @@ func printFleet(out io.Writer, p *fleet.Plan, tasks []survey.Task) error {
 	for _, without := range p.Without {
 		fmt.Fprintf(out, "no driver: %s: %s\n", some(without.Nodes, 3), reasonOf(without))
 	}
-	return printCommands(out, tasks)
+	printCommands(out, tasks)
+	return nil
 }
 
 // registryState says whether the registry has an image.
@@ -59,23 +60,21 @@ func registryState(im *fleet.Image) string {
 }
 
 // printCommands prints how to build what is missing.
-func printCommands(out io.Writer, tasks []survey.Task) (err error) {
+func printCommands(out io.Writer, tasks []survey.Task) {
 	const most = 10
 	if len(tasks) > 0 {
-		_, err = fmt.Fprintln(out, "\nTo build:")
+		fmt.Fprintln(out, "\nTo build:")
 	}
-	for i, t := range tasks {
-		if i == most {
-			_, err = fmt.Fprintf(out, "  ... and %d more: --format json, github or gitlab\n", len(tasks)-most)
-			return err
-		}
+	for _, t := range tasks[:min(most, len(tasks))] {
 		push := ""
 		if strings.Contains(t.Args, "--repository") {
 			push = " --push"
 		}
-		_, err = fmt.Fprintf(out, "  driver-build %s%s\n", t.Args, push)
+		fmt.Fprintf(out, "  driver-build %s%s\n", t.Args, push)
 	}
-	return err
+	if len(tasks) > most {
+		fmt.Fprintf(out, "  ... and %d more: --format json, github or gitlab\n", len(tasks)-most)
+	}
 }
 
 // reasonOf says why nodes get nothing, and what runs there now.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,12 +76,11 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 	if format == "json" {
 		return a.JSON(session.NewList(answers))
 	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tGPU\tGENERATION\tDRIVER\tSUPPORT\tLTS\tMODULES\tLAST BRANCH\tWHY")
+	var rows [][]string
 	for _, g := range answers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", g.ID, g.Name, g.Generation, driverColumns(g), g.Why)
+		rows = append(rows, slices.Concat([]string{g.ID, g.Name, g.Generation}, driverColumns(g), []string{g.Why}))
 	}
-	return w.Flush()
+	return a.Table([]string{"ID", "GPU", "GENERATION", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "WHY"}, rows)
 }
 
 // findGPUs returns the GPUs that texts name, each once.
@@ -104,16 +101,15 @@ func findGPUs(texts []string) (all []gpulist.GPU, err error) {
 }
 
 // driverColumns are those about the driver, which both tables have.
-func driverColumns(g gpulist.Answer) string {
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", cmp.Or(g.Driver, "-"), cmp.Or(g.Support, "-"), cmp.Or(g.LongTerm, "-"), g.Modules, cmp.Or(g.LastBranch, "-"))
+func driverColumns(g gpulist.Answer) []string {
+	return []string{g.Driver, g.Support, g.LongTerm, g.Modules, g.LastBranch}
 }
 
 // printGenerations prints a line for each generation, newest first, and one for its exceptions.
 func printGenerations(a *session.App, m *matrix.Matrix, day time.Time) error {
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "GENERATION\tGPUS\tDRIVER\tSUPPORT\tLTS\tMODULES\tLAST BRANCH\tSUCH AS")
+	var rows [][]string
 	for _, s := range gpulist.Summary(m, day) {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", s.Generation, s.Count, driverColumns(s.Answer), s.Name)
+		rows = append(rows, slices.Concat([]string{s.Generation, strconv.Itoa(s.Count)}, driverColumns(s.Answer), []string{s.Name}))
 	}
-	return w.Flush()
+	return a.Table([]string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "SUCH AS"}, rows)
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -87,29 +85,25 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 
 // printKernels prints the table; a column that nobody asked for is left out.
 func printKernels(a *session.App, rows []survey.OfferedKernel, q survey.KernelQuery) error {
-	columns := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
-	columns = slices.DeleteFunc(columns, func(c string) bool {
-		return c == "DATE" && !q.Dates || c == "FROM" && len(q.From) == 0 || (c == "PRECOMPILED" || c == "UNIVERSAL") && q.Repository == ""
-	})
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(columns, "\t"))
-	for _, r := range rows {
-		cells := map[string]string{
-			"OS": r.System, "ARCH": r.Arch, "KERNEL": r.Kernel, "FLAVOUR": r.Flavour, "VERSION": r.Version, "DATE": r.Date, "FROM": r.From,
-			"DRIVERS": strings.Join(r.Drivers, ","), "PRECOMPILED": strings.Join(r.Ready, ","),
-			"UNIVERSAL": strings.Join(slices.DeleteFunc(slices.Clone(r.Images), func(tag string) bool { return slices.Contains(r.Ready, tag) }), ","),
+	titles := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
+	for title, asked := range map[int]bool{6: q.Dates, 7: len(q.From) > 0, 9: q.Repository != "", 10: q.Repository != ""} {
+		if !asked {
+			titles[title] = ""
 		}
+	}
+	var table [][]string
+	for _, r := range rows {
+		usual, ready := "", strings.Join(r.Ready, ",")
+		universal := strings.Join(slices.DeleteFunc(slices.Clone(r.Images), func(tag string) bool { return slices.Contains(r.Ready, tag) }), ",")
 		if r.Default {
-			cells["DEFAULT"] = "yes"
+			usual = "yes"
 		}
 		if r.Images == nil {
-			cells["PRECOMPILED"], cells["UNIVERSAL"] = "unknown", "unknown"
+			ready, universal = "unknown", "unknown"
 		}
-		var line []string
-		for _, c := range columns {
-			line = append(line, cmp.Or(cells[c], "-")) // so that programs can tell columns apart too
-		}
-		fmt.Fprintln(w, strings.Join(line, "\t"))
+		table = append(table, []string{
+			r.System, r.Arch, r.Kernel, r.Flavour, usual, r.Version, r.Date, r.From, strings.Join(r.Drivers, ","), ready, cmp.Or(universal, "-"),
+		})
 	}
-	return w.Flush()
+	return a.Table(titles, table)
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
@@ -90,20 +88,19 @@ func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) e
 		_, err = a.Stdout.Write(b)
 		return err
 	case "table":
-		w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-		title := ""
+		titles := []string{"OS", "DRIVER", "ARCH", "TAG", "SOURCE", "COMPONENTS", "", "NOTE"}
 		if asked {
-			title = "CUDA\t"
+			titles[6] = "CUDA"
 		}
-		fmt.Fprintf(w, "OS\tDRIVER\tARCH\tTAG\tSOURCE\tCOMPONENTS\t%sNOTE\n", title)
+		var rows [][]string
 		for _, p := range pairs {
 			runs := ""
 			if p.Runs != nil {
-				runs = string(p.Runs.Support) + "\t"
+				runs = string(p.Runs.Support)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p))
+			rows = append(rows, []string{p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p)})
 		}
-		return w.Flush()
+		return a.Table(titles, rows)
 	default:
 		return session.Usagef("-o %q is not known: use table, json or yaml", format)
 	}
@@ -139,9 +136,6 @@ func componentNames(p batch.Pair) string {
 			c.Name += "?"
 		}
 		names = append(names, c.Name)
-	}
-	if len(names) == 0 && p.Excluded == "" {
-		return "-"
 	}
 	return strings.Join(names, ",")
 }

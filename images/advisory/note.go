@@ -59,17 +59,15 @@ func ParseKinds(words []string) (kinds []string, err error) {
 	return kinds, nil
 }
 
-// DeniedError says that there are warnings of denied kinds.
-type DeniedError struct{ Found map[string]int } // warnings by kind
-
-// Error counts them: the warnings themselves have been printed.
-func (e *DeniedError) Error() string {
+// Denied is the error about warnings of denied kinds: how many there are of each. The warnings themselves have
+// been printed. It is nil if there are none.
+func Denied(found map[string]int) error {
 	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(e.Found)) {
-		parts = append(parts, fmt.Sprintf("%d of kind %s", e.Found[k], k))
+	for _, k := range slices.Sorted(maps.Keys(found)) {
+		parts = append(parts, fmt.Sprintf("%d of kind %s", found[k], k))
 	}
-	return "--deny: there are warnings: " + strings.Join(parts, ", ")
+	if len(parts) == 0 {
+		return nil
+	}
+	return failure.New(failure.Some, "--deny: there are warnings: "+strings.Join(parts, ", "))
 }
-
-// FailureKind says what the command makes of it.
-func (*DeniedError) FailureKind() failure.Kind { return failure.Some }

@@ -90,7 +90,7 @@ func (j *Judgement) Releases() []string {
 	return slices.DeleteFunc(slices.Clone(j.Warnings), func(w string) bool { return slices.Contains(j.kinds[advisory.KernelBroken], w) })
 }
 
-// Deny returns a *advisory.DeniedError with the warnings of some kinds, nil if there are none.
+// Deny returns an error if there are warnings of some kinds.
 func (j *Judgement) Deny(kinds []string) error {
 	found := map[string]int{}
 	for _, k := range kinds {
@@ -98,10 +98,7 @@ func (j *Judgement) Deny(kinds []string) error {
 			found[k] = n
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	return &advisory.DeniedError{Found: found}
+	return advisory.Denied(found)
 }
 
 // JudgePairs adds to pairs what is known of their drivers on a day, which of all drivers of their system are

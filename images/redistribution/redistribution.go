@@ -26,28 +26,15 @@ var publicRegistries = []string{
 	"registry.gitlab.com", "nvcr.io", "mcr.microsoft.com", "registry.k8s.io", "codeberg.org", "gitea.com", "ttl.sh",
 }
 
-// PublicError says that an image with a vGPU guest driver would go to a public registry. Nothing was sent.
-type PublicError struct {
-	What       string // the image, or the driver that it would have
-	Licence    string // whose it is: a value of driverinfo.VGPULicences
-	Repository string
-}
-
-func (e *PublicError) Error() string {
-	return fmt.Sprintf("%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: to upload such a driver to a publicly available repository "+
-		"violates NVIDIA's vGPU EULA. Use a private registry; if this repository is private, say so with --allow-public-registry", e.What, e.Licence, e.Repository)
-}
-
-// FailureKind says what the command makes of it.
-func (*PublicError) FailureKind() failure.Kind { return failure.Usage }
-
-// Check returns a *PublicError if an image of that licence must not go to a repository. licence is "" for
-// images that may go everywhere, and repository may be "".
+// Check returns an error if an image of that licence must not go to a repository. licence is "" for images
+// that may go everywhere, and repository may be "".
 func Check(what, licence, repository string) error {
 	if licence == "" || repository == "" || !public(repository) {
 		return nil
 	}
-	return &PublicError{What: what, Licence: licence, Repository: repository}
+	return failure.Errorf(failure.Usage, "%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: to upload such a driver to a "+
+		"publicly available repository violates NVIDIA's vGPU EULA. Use a private registry; if this repository is private, say so with --allow-public-registry",
+		what, licence, repository)
 }
 
 // public reports whether the registry of a repository or an image is a public one. Names are completed as the

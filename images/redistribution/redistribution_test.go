@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // TestCheck: by the name of the registry, in every spelling that leads there.
@@ -25,8 +26,7 @@ func TestCheck(t *testing.T) {
 		"ghcr.io.example.com/driver": false, "example.com/ghcr.io/driver": false,
 	} {
 		err := Check("driver 550.144.06-debian12", "azure", repository)
-		var public *PublicError
-		assert.Equalf(t, refused, errors.As(err, &public), "%q: %v", repository, err)
+		assert.Equalf(t, refused, failure.KindOf(err) == failure.Usage, "%q: %v", repository, err)
 		assert.NoErrorf(t, Check("x", "", repository), "%q, a driver of whole GPUs", repository)
 	}
 	err := Check("driver 550.144.06-debian12", "azure", "ghcr.io/me/driver")

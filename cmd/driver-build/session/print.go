@@ -1,9 +1,12 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
+	"text/tabwriter"
 
 	"golang.org/x/term"
 )
@@ -66,6 +69,25 @@ func (a *App) Warnings(warnings ...string) {
 	for _, w := range warnings {
 		fmt.Fprintln(a.Stderr, "warning: "+w)
 	}
+}
+
+// Table prints rows below their titles. An empty cell is "-", but for the last one; a column without a title is
+// left out.
+func (a *App) Table(titles []string, rows [][]string) error {
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
+	for _, row := range append([][]string{titles}, rows...) {
+		var cells []string
+		for i, cell := range row {
+			if i < len(row)-1 {
+				cell = cmp.Or(cell, "-")
+			}
+			if titles[i] != "" {
+				cells = append(cells, cell)
+			}
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	return w.Flush()
 }
 
 // Finding is the answer to a question of the command doctor.
