@@ -37,12 +37,10 @@ func TestSuggestions(t *testing.T) {
 	for args, want := range map[string]string{
 		"lits":                           `unexpected argument "lits": did you mean driver-build list?`,
 		"bundle imprt":                   "did you mean driver-build bundle import?",
-		"bundle nonsense":                "commands of bundle are create",
+		"bundle nonsense":                "commands of bundle are",
 		"nonsense":                       "targets are given with --os and --driver",
 		"list --flavor open":             "unknown flag: --flavor: did you mean --flavour?",
 		"--drivers 1":                    "did you mean --driver?",
-		"kernels --kernel-from x":        "unknown flag: --kernel-from: did you mean --from?",
-		"--from x":                       "did you mean --cache-from or --kernel-from?",
 		"check --ofline":                 "did you mean --offline?",
 		"list --repository x":            `unknown flag: --repository: "driver-build list --help" lists the flags`,
 		"push --quiet-please-everything": "driver-build push --help",

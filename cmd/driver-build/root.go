@@ -48,11 +48,6 @@ func newRootCmd(a *session.App) *cobra.Command {
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	cmd.AddCommand(sbomcmd.New(a))
 	cmd.AddCommand(logincmd.Commands(a)...)
-	meant := map[string][]string{"list": {"ls", "images", "targets"}, "fetch": {"pull", "download"}, "check": {"test", "validate"}, "inspect": {"show", "info"}}
-	for _, c := range cmd.Commands() {
-		c.SuggestFor = meant[c.Name()]
-	}
-	cmd.SuggestFor = []string{"build", "create", "make"}
 	arrange(cmd)
 	complete(cmd)
 	return cmd

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +9,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 )
-
-// ErrNothingSelected is returned by Select for a selection that names no system or no driver.
-var ErrNothingSelected = errors.New("nothing selected: name at least one system and one driver, or select all")
 
 // maxErrors bounds the reported mistakes of one file: nobody reads more, and a hostile file could cause
 // millions.

@@ -8,14 +8,15 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
 //
 // For a name that is not in the matrix the error is an [UnknownError], for a pair that cannot work an
 // [IncompatibleError]. Select returns all of them together (errors.Join), names first. With All, it omits
-// pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection without systems or
-// drivers is [ErrNothingSelected].
+// pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection needs systems and
+// drivers.
 //
 // A pair that is selected in spite of a rule has that rule in Target.Overridden.
 func (m *Matrix) Select(s Selection) ([]Target, error) {
@@ -23,12 +24,13 @@ func (m *Matrix) Select(s Selection) ([]Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(bad) > 0 && !s.All {
-		errs := make([]error, len(bad))
-		for i, b := range bad {
-			errs[i] = b
+	for _, b := range bad {
+		if !s.All {
+			err = errors.Join(err, b)
 		}
-		return nil, errors.Join(errs...)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return targets, nil
 }
@@ -48,7 +50,7 @@ func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
 // selectCandidates judges every candidate.
 func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*IncompatibleError, err error) {
 	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
-		return nil, nil, ErrNothingSelected
+		return nil, nil, failure.New(failure.Usage, "nothing selected: name at least one system and one driver, or select all")
 	}
 	if err := m.unknown(s); err != nil {
 		return nil, nil, err
@@ -196,13 +198,7 @@ func selected(names []string, name string, all bool) bool {
 
 // inOrder returns the words of order that are in some, each once.
 func inOrder(order, some []string) []string {
-	var words []string
-	for _, w := range order {
-		if slices.Contains(some, w) {
-			words = append(words, w)
-		}
-	}
-	return words
+	return slices.DeleteFunc(slices.Clone(order), func(w string) bool { return !slices.Contains(some, w) })
 }
 
 func (m *Matrix) systemIDs() []string {

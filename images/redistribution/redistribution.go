@@ -7,6 +7,7 @@
 package redistribution
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
@@ -84,18 +86,15 @@ func annotated(document []byte) string {
 	if json.Unmarshal(document, &m) != nil {
 		return ""
 	}
-	if licence := m.Annotations[driverinfo.VGPULabel]; licence != "" {
-		return licence
-	}
+	licence := m.Annotations[driverinfo.VGPULabel]
 	for _, below := range m.Manifests {
-		if licence := below.Annotations[driverinfo.VGPULabel]; licence != "" {
-			return licence
-		}
+		licence = cmp.Or(licence, below.Annotations[driverinfo.VGPULabel])
 	}
-	return ""
+	return licence
 }
 
-// artifactLicence asks annotations and the labels of images: tools that convert images drop the annotations.
+// artifactLicence asks annotations and the labels of images, also of those of an index: tools that convert
+// images drop the annotations.
 func artifactLicence(a Artifact) (string, error) {
 	raw, err := a.RawManifest()
 	if err != nil {
@@ -104,33 +103,22 @@ func artifactLicence(a Artifact) (string, error) {
 	if licence := annotated(raw); licence != "" {
 		return licence, nil
 	}
-	switch a := a.(type) {
-	case v1.Image:
-		config, err := a.ConfigFile()
+	if img, ok := a.(v1.Image); ok {
+		config, err := img.ConfigFile()
 		if err != nil {
 			return "", err
 		}
 		return config.Config.Labels[driverinfo.VGPULabel], nil
-	case v1.ImageIndex:
-		return indexLicence(a)
 	}
-	return "", nil
-}
-
-// indexLicence asks the images of an index.
-func indexLicence(index v1.ImageIndex) (string, error) {
-	m, err := index.IndexManifest()
+	index, ok := a.(v1.ImageIndex)
+	if !ok {
+		return "", nil
+	}
+	images, err := partial.FindImages(index, func(d v1.Descriptor) bool { return d.MediaType.IsImage() })
 	if err != nil {
 		return "", err
 	}
-	for _, d := range m.Manifests {
-		if !d.MediaType.IsImage() {
-			continue
-		}
-		img, err := index.Image(d.Digest)
-		if err != nil {
-			return "", err
-		}
+	for _, img := range images {
 		if licence, err := artifactLicence(img); licence != "" || err != nil {
 			return licence, err
 		}

@@ -1,7 +1,6 @@
 package releases
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,37 +271,20 @@ func (e *Entry) limits(r Release) {
 
 // Comment names the sources of the checksums, for the lines above the entry: one text for architectures with
 // the same.
-func (e *Entry) Comment() (wrapped []string) {
+func (e *Entry) Comment() (lines []string) {
 	byText := map[string][]string{}
 	for _, arch := range slices.Sorted(maps.Keys(e.sources)) {
 		byText[e.sources[arch]] = append(byText[e.sources[arch]], arch)
 	}
-	var lines []string
-	for text, archs := range byText {
+	for _, text := range slices.Sorted(maps.Keys(byText)) {
 		of := ""
 		if len(byText) > 1 {
-			of = " of " + strings.Join(archs, " and ")
+			of = " of " + strings.Join(byText[text], " and ")
 		}
 		lines = append(lines, "sha256"+of+" from "+text)
 	}
-	slices.Sort(lines)
 	if len(e.componentsFrom) > 0 {
 		lines = append(lines, "sha256 of the components from "+strings.Join(e.componentsFrom, ", and "))
 	}
-	for _, l := range lines {
-		wrapped = append(wrapped, wrap(l, 110)...)
-	}
-	return wrapped
-}
-
-// wrap breaks a line at spaces, into pieces of at most so many bytes where words allow.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = cmp.Or(strings.TrimSpace(line+" "+word), word)
-	}
-	return append(lines, line)
+	return lines
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,21 +69,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	hint := "targets are given with --os and --driver"
-	near := distros.Nearest(args[0], names)
-	for _, c := range cmd.Commands() {
-		if slices.Contains(c.SuggestFor, args[0]) {
-			near = []string{c.Name()}
-		}
-	}
-	switch {
-	case slices.Contains(cmd.SuggestFor, args[0]):
-		hint = "leave that word out: " + cmd.Use
+	switch near := distros.Nearest(args[0], names); {
 	case len(near) > 0:
 		hint = "did you mean " + cmd.CommandPath() + " " + strings.Join(near, " or ") + "?"
-	case len(names) > 0 && cmd.HasParent():
-		hint = "commands of " + cmd.Name() + " are " + strings.Join(names, ", ")
 	case len(names) > 0:
-		hint += "; commands are " + strings.Join(names, ", ")
+		hint += "; commands of " + cmd.Name() + " are " + strings.Join(names, ", ")
 	}
 	return Usagef("unexpected argument %q: %s", args[0], hint)
 }
@@ -97,14 +86,6 @@ func ExactArgs(n int) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// sameEnd returns the names that end in a word, or in which the word ends: the flag "kernel-from" of one
-// command is "from" in another.
-func sameEnd(word string, names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return len(word) < 4 || len(name) < 4 || !strings.HasSuffix(name, "-"+word) && !strings.HasSuffix(word, "-"+name)
-	})
 }
 
 // gone are the flags of earlier versions, with what to use instead. An entry stays for one version.
@@ -120,18 +101,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		hint := fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")
-		near := distros.Nearest(unknown.GetSpecifiedName(), names)
-		if letter := unknown.GetSpecifiedShortnames(); letter != "" {
-			near = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, letter[:1]) })
-		}
-		if len(near) == 0 {
-			near = sameEnd(unknown.GetSpecifiedName(), names)
+		if near := distros.Nearest(unknown.GetSpecifiedName(), names); len(near) > 0 {
+			hint = "did you mean --" + strings.Join(near, " or --") + "?"
 		}
 		if instead := gone[unknown.GetSpecifiedName()]; instead != "" {
 			return Usagef("--%s is gone: %s", unknown.GetSpecifiedName(), instead)
-		}
-		if len(near) > 0 && len(near) <= 4 {
-			hint = "did you mean --" + strings.Join(near, " or --") + "?"
 		}
 		err = fmt.Errorf("%w: %s", err, hint)
 	}
