@@ -40,7 +40,7 @@ func (d *partition) alike(i int, among []int) answer {
 	}
 	k := among[other]
 	return answer{code: Alike, reason: fmt.Sprintf("no label tells nodes like %s (%s) from nodes like %s (%s): %s",
-		d.all[i].Name, d.describe(i, k), d.all[k].Name, d.describe(k, i), advice(&d.all[i]))}
+		d.all[i].Name, d.describe(i), d.all[k].Name, d.describe(k), advice(&d.all[i]))}
 }
 
 // told reports whether a node has a label that another lacks, or has with another value.
@@ -58,25 +58,16 @@ func advice(n *Node) string {
 	return "apply the rules of driver-build gpus, or label them"
 }
 
-// describe says what a node needs, as far as it differs from what another needs.
-func (d *partition) describe(i, other int) string {
-	a, b := &d.answers[i], &d.answers[other]
-	gpus := cmp.Or(a.gpus, needOf(d.all[i].GPUs).String())
+// describe says what a node needs.
+func (d *partition) describe(i int) string {
+	a := &d.answers[i]
+	text := cmp.Or(a.gpus, needOf(d.all[i].GPUs).String()) + ": "
 	if a.code != "" {
-		return gpus + ": no driver, " + a.code
+		return text + "no driver, " + a.code
 	}
-	text := gpus + ": driver " + a.target.Driver.Version
-	if b.code != "" {
-		return text
-	}
-	if a.target.System.ID != b.target.System.ID {
-		text += " for " + a.target.System.ID
-	}
-	if a.moduleType() != b.moduleType() {
-		if a.restricted {
-			return text + ", only with " + a.flavours[0] + " modules"
-		}
-		return text + ", with any modules"
+	text += "driver " + a.target.Driver.Version + " for " + a.target.System.ID
+	if a.restricted {
+		text += ", only with " + a.flavours[0] + " modules"
 	}
 	return text
 }

@@ -67,12 +67,12 @@ func TestTold(t *testing.T) {
 		"one is not known": {
 			[]string{ubuntuNode("t4", "1eb8"), ubuntuNode("k80", "102d"), ubuntuNode("what")},
 			map[string]string{"t4": "ubuntu2204", "k80": "ubuntu2204-r470", "what": fleet.Alike},
-			"no label tells nodes like what (unknown: driver 595.91.07) from nodes like k80 (Tesla K80: driver 470.256.02): let node feature discovery label the devices",
+			"no label tells nodes like what (unknown: driver 595.91.07 for ubuntu22.04) from nodes like k80 (Tesla K80: driver 470.256.02 for ubuntu22.04): let node feature discovery label the devices",
 		},
 		"modules differ": {
 			[]string{ubuntuNode("a10", product+"NVIDIA-A10"), ubuntuNode("what"), ubuntuNode("rtx", "2b85")},
 			map[string]string{"a10": "ubuntu2204", "what": fleet.Alike, "rtx": "ubuntu2204-open"},
-			"like what (unknown: driver 595.91.07, with any modules) from nodes like rtx (NVIDIA GeForce RTX 5090: driver 595.91.07, only with open modules)",
+			"like what (unknown: driver 595.91.07 for ubuntu22.04) from nodes like rtx (NVIDIA GeForce RTX 5090: driver 595.91.07 for ubuntu22.04, only with open modules)",
 		},
 		"a driver without a GPU": {
 			[]string{ubuntuNode("t4", "1eb8"), ubuntuNode("gone", nfd+"pci-10de.present=false", "nvidia.com/driver.version.full=595.91.07")},

@@ -162,17 +162,11 @@ func (m *Matrix) candidates(s Selection) []Target {
 
 // checkRules checks every rule. overridden has the rules that forbid the target and that allow overrides.
 func (m *Matrix) checkRules(t Target, allow bool) (failed []*IncompatibleError, overridden []string) {
-	for _, r := range rules() {
-		reason := r.check(m, t)
-		switch {
-		case reason == "":
-		case allow && r.overridable:
-			overridden = append(overridden, fmt.Sprintf("%s: %s", r.name, reason))
-		default:
-			failed = append(failed, &IncompatibleError{
-				System: t.System.ID, Driver: t.Driver.Version, Arch: t.Arch,
-				Rule: r.name, Reason: reason, Overridable: r.overridable,
-			})
+	for _, r := range m.broken(t) {
+		if allow && r.Overridable {
+			overridden = append(overridden, fmt.Sprintf("%s: %s", r.Rule, r.Reason))
+		} else {
+			failed = append(failed, r)
 		}
 	}
 	return failed, overridden
