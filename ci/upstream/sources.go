@@ -65,7 +65,7 @@ func (c *comparison) nix(name, text string) error {
 		compared++
 		arch := map[string]string{"sha256_64bit": "amd64", "sha256_aarch64": "arm64"}[m[1]]
 		r, _ := c.table.Release(version)
-		switch a, _ := r.Archive(arch); {
+		switch a, _ := r.Archive("", arch); {
 		case r.Version == "":
 			c.differ(name, "releases.tsv lacks %s", version)
 		case a.SHA256 == "":

@@ -34,7 +34,9 @@ var Builtin = sync.OnceValues(func() (*Table, error) {
 		{"releases.tsv", 4, func(row []string) error {
 			return t.add(Release{Version: row[0], Date: row[1], Kernel: row[2], Reason: row[3]})
 		}},
-		{"checksums.tsv", 7, t.addChecksum},
+		{"checksums.tsv", 7, func(row []string) error {
+			return t.addArchive(row[0], Archive{Arch: row[1], URL: archiveHost + row[2], SHA256: row[3], From: row[6]}, row[4])
+		}},
 		{"redist.tsv", 8, t.addRedist},
 	} {
 		if err := readRows("data/"+part.file, part.fields, part.add); err != nil {
@@ -101,36 +103,24 @@ func (t *Table) addBranch(row []string) error {
 	return nil
 }
 
-func (t *Table) addChecksum(row []string) error {
-	a, err := archiveOf(row[1], archiveHost+row[2], row[3], row[4], row[6])
-	if err != nil {
-		return err
-	}
-	return t.add(Release{Version: row[0], Archives: []Archive{a}})
-}
-
 func (t *Table) addRedist(row []string) error {
-	a, err := archiveOf(row[3], redistHost+row[4], row[5], row[6], row[7])
-	if err != nil {
-		return err
-	}
 	if !slices.Contains(redist.Components(), row[1]) {
 		return fmt.Errorf("%.80q is no component", row[1])
 	}
-	return t.add(Release{Version: row[0], Redist: []RedistFile{{Component: row[1], Version: cmp.Or(row[2], row[0]), Archive: a}}})
+	a := Archive{Component: row[1], Version: cmp.Or(row[2], row[0]), Arch: row[3], URL: redistHost + row[4], SHA256: row[5], From: row[7]}
+	return t.addArchive(row[0], a, row[6])
 }
 
-func archiveOf(arch, address, sum, size, from string) (a Archive, err error) {
-	a = Archive{Arch: arch, URL: address, SHA256: sum, From: from}
+func (t *Table) addArchive(version string, a Archive, size string) (err error) {
 	if size != "" {
 		if a.Size, err = strconv.ParseInt(size, 10, 64); err != nil || a.Size <= 0 {
-			return a, fmt.Errorf("%q is no size in bytes", size)
+			return fmt.Errorf("%q is no size in bytes", size)
 		}
 	}
-	if !sumShape.MatchString(sum) {
-		return a, fmt.Errorf("%.80q is no sha256", sum)
+	if !sumShape.MatchString(a.SHA256) {
+		return fmt.Errorf("%.80q is no sha256", a.SHA256)
 	}
-	return a, nil
+	return t.add(Release{Version: version, Archives: []Archive{a}})
 }
 
 func (t *Table) add(r Release) error {

@@ -153,11 +153,9 @@ func (r Release) addresses() map[string]string {
 // folder have none.
 func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a matrix.Archive, err error) {
 	a.URL = address
-	known, ok := r.Archive(arch)
+	known, ok := r.Archive("", arch)
 	if a.Redist() {
-		var f RedistFile
-		f, ok = r.Component(redist.Driver, arch)
-		known = f.Archive
+		known, ok = r.Archive(redist.Driver, arch)
 	}
 	var stated []Statement
 	if ok && known.SHA256 != "" {
@@ -222,7 +220,7 @@ var componentNames = map[string]string{
 // which were compared when the manifest was read.
 func (e *Entry) components(r Release, archs []string) {
 	all := matrix.Components{}
-	for _, f := range r.Redist {
+	for _, f := range r.Archives {
 		name, ok := componentNames[f.Component]
 		if !ok || !slices.Contains(archs, f.Arch) || f.Version != e.Version && name != matrix.NVLSM {
 			continue

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -70,9 +71,11 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 	have, _ := t.Release(r.Version)
 	for _, c := range parsed.Components {
 		for _, f := range c.Files {
-			a := Archive{Arch: f.Arch, URL: base + f.Path, SHA256: f.SHA256, Size: f.Size, From: fromManifest + Shown(m.Name)}
-			r.Redist = append(r.Redist, RedistFile{Component: c.Name, Version: c.Version, Archive: a})
-			if old, ok := have.Component(c.Name, f.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
+			a := Archive{
+				Component: c.Name, Version: c.Version, Arch: f.Arch, URL: base + f.Path, SHA256: f.SHA256, Size: f.Size, From: fromManifest + Shown(m.Name),
+			}
+			r.Archives = append(r.Archives, a)
+			if old, ok := have.Archive(c.Name, f.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
 				err = errors.Join(err, agree(a.URL, old.statement(), a.statement()))
 			}
 		}
@@ -92,7 +95,7 @@ func (r Release) CheckMatrix(m *matrix.Matrix) error {
 		if Compare(d.Version, r.Version) != 0 {
 			continue
 		}
-		for _, f := range r.Redist {
+		for _, f := range r.Archives {
 			a := d.Archives[f.Arch]
 			if name := componentNames[f.Component]; name != "" {
 				a = d.Components[name][f.Arch]
@@ -111,7 +114,7 @@ func (e *Entry) loadManifest(ctx context.Context) error {
 	m := e.Manifest
 	if m.Address == "" {
 		known, _ := e.table.Release(e.Version)
-		if m.None || e.Source.None || len(known.Redist) > 0 {
+		if m.None || e.Source.None || slices.ContainsFunc(known.Archives, func(a Archive) bool { return a.Component != "" }) {
 			return nil
 		}
 		m.Address = redist.Base + redist.ManifestName(e.Version)

@@ -183,7 +183,7 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 	}
 	for i, names := range [][]string{{"x86_64", "amd64"}, {"aarch64", "arm64", "sbsa"}} {
 		for _, name := range names {
-			if _, twice := r.Archive(archs[i]); !twice && isRun(byArch[name]) {
+			if _, twice := r.Archive("", archs[i]); !twice && isRun(byArch[name]) {
 				r.Archives = append(r.Archives, Archive{Arch: archs[i], URL: byArch[name]})
 			}
 		}

@@ -57,53 +57,36 @@ type Release struct {
 	Kernel   string // the highest kernel that the modules compile on without patches, "6.5"; "" when unknown
 	Reason   string // the source of Kernel, for people
 	Archives []Archive
-	Redist   []RedistFile
 }
 
-// Archive is a .run file, or one of NVIDIA's redist folder.
+// Archive is a .run file, or one of NVIDIA's redist folder, for one architecture.
 type Archive struct {
-	Arch   string // "amd64", "arm64"
-	URL    string // http or https
-	SHA256 string // 64 lower-case hex digits, "" when unpublished
-	Size   int64  // bytes; 0: unknown
-	From   string // the source of the sha256, for people
+	Component string // as in the manifest of the folder: redist.FabricManager; "" for a .run file
+	Version   string // of a component: the release's, except for components with versions of their own
+	Arch      string // "amd64", "arm64"
+	URL       string // http or https
+	SHA256    string // 64 lower-case hex digits, "" when unpublished
+	Size      int64  // bytes; 0: unknown
+	From      string // the source of the sha256, for people
 }
 
-// Archive returns the archive for an architecture.
-func (r Release) Archive(arch string) (Archive, bool) {
+// Archive returns the archive of a component for an architecture.
+func (r Release) Archive(component, arch string) (Archive, bool) {
 	for _, a := range r.Archives {
-		if a.Arch == arch {
+		if a.Component == component && a.Arch == arch {
 			return a, true
 		}
 	}
 	return Archive{}, false
 }
 
-// RedistFile is an archive of NVIDIA's redist folder: a component of a release for one architecture.
-type RedistFile struct {
-	Component string // as in the manifest: redist.FabricManager
-	Version   string // the release's, except for components with versions of their own
-	Archive
-}
-
-// Component returns a component's archive for an architecture.
-func (r Release) Component(name, arch string) (RedistFile, bool) {
-	for _, f := range r.Redist {
-		if f.Component == name && f.Arch == arch {
-			return f, true
-		}
-	}
-	return RedistFile{}, false
-}
-
 // Driver returns the archive that a build would take the driver from: the .run archive, or the one of the
 // redist folder where there is no other.
 func (r Release) Driver(arch string) (Archive, bool) {
-	if a, ok := r.Archive(arch); ok {
+	if a, ok := r.Archive("", arch); ok {
 		return a, true
 	}
-	f, ok := r.Component(redist.Driver, arch)
-	return f.Archive, ok
+	return r.Archive(redist.Driver, arch)
 }
 
 // Branch returns the branch with this name, such as R535, or of this version.
@@ -219,17 +202,13 @@ func (r Release) with(fresh Release) Release {
 		Kernel: cmp.Or(fresh.Kernel, r.Kernel), Reason: cmp.Or(fresh.Reason, r.Reason), Archives: slices.Clone(r.Archives),
 	}
 	for _, a := range fresh.Archives {
-		if _, found := merged.Archive(a.Arch); !found {
+		if _, found := merged.Archive(a.Component, a.Arch); !found {
 			merged.Archives = append(merged.Archives, a)
 		}
 	}
-	slices.SortFunc(merged.Archives, byArch)
-	merged.Redist = slices.Clone(r.Redist)
-	for _, f := range fresh.Redist {
-		if _, found := merged.Component(f.Component, f.Arch); !found {
-			merged.Redist = append(merged.Redist, f)
-		}
-	}
+	slices.SortStableFunc(merged.Archives, func(a, b Archive) int {
+		return cmp.Or(cmp.Compare(a.Component, b.Component), cmp.Compare(a.Arch, b.Arch))
+	})
 	return merged
 }
 
@@ -237,4 +216,3 @@ func (r Release) with(fresh Release) Release {
 func byVersion(a, b Release) int {
 	return cmp.Or(Compare(a.Version, b.Version), strings.Compare(a.Version, b.Version))
 }
-func byArch(a, b Archive) int { return strings.Compare(a.Arch, b.Arch) }
