@@ -41,21 +41,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"1eb8\tTU104\t418\t-\tpo\t-":                          "6 columns",
-		"x\tTU104\t418\t-\tpo\t-\tT4":                         "device number",
-		"1eb8\tTU104\t418\t-\top\t-\tT4":                      `flavours "op"`,
-		"1eb8\tTU104\t418\t-\tpo\t-\t":                        "no name",
-		strings.Repeat("1eb8\tTU104\t418\t-\tpo\t-\tT4\n", 2): "gpus.tsv:2: 1eb8 is there twice",
-	} {
-		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("parse(%q) = %v, want %q", text, err, want)
-		}
-	}
-}
-
 // TestLookup is about GPUs whose facts are known from elsewhere, one or more of each generation.
 func TestLookup(t *testing.T) {
 	t.Parallel()

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	drivercontainer "github.com/driver-container/driver-container"
-
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
@@ -99,16 +97,4 @@ func TestCompanions(t *testing.T) {
 		t.Errorf("a wrong name: %v", err)
 	}
 	assert.Equal(t, "nvidia-fs-dkms=2.13.5~11.8.0-5~deb12u1", m.Companions[0].Wants("debian12"))
-}
-
-// TestEmbeddedCompanions: the project's own matrix has Debian's packages of nvidia-fs for the drivers that
-// Debian ships beside them.
-func TestEmbeddedCompanions(t *testing.T) {
-	t.Parallel()
-	m := require.Value(Parse("matrix.yaml", drivercontainer.Matrix))(t)
-	for system, want := range map[string]string{"debian12 535.261.03": "2.13.5", "debian13 550.163.01": "2.19.7"} {
-		id, driver, _ := strings.Cut(system, " ")
-		got := require.Value(m.Select(Selection{Systems: []string{id}, Drivers: []string{driver}, Companions: []string{driverinfo.NvidiaFS}}))(t)
-		assert.Equalf(t, want, got[0].Companions[0].Version, "%s", system)
-	}
 }

@@ -47,18 +47,3 @@ func TestComponents(t *testing.T) {
 		t.Errorf("%v, without: %v", all[0].Driver.Components, none[0].Driver.Components)
 	}
 }
-
-// TestEmbeddedComponents: each driver whose components a public source has, has a fabric manager for both
-// architectures.
-func TestEmbeddedComponents(t *testing.T) {
-	t.Parallel()
-	n := 0
-	for _, d := range embedded(t).Drivers {
-		if len(d.Components) == 0 {
-			continue
-		}
-		n++
-		assert.Equalf(t, 2, len(d.Components[FabricManager]), "fabric managers of %s", d.Version)
-	}
-	assert.Equalf(t, 4, n, "drivers with components")
-}

@@ -89,51 +89,48 @@ func keepRows(text []byte, list, id string, values []string) ([]byte, error) {
 // Stanza returns the entry of a driver as a matrix has it in drivers, below a comment. The error is that of
 // Parse about the entry.
 func Stanza(d Driver, comment []string) (string, error) {
-	type archive struct {
-		URL    string `yaml:"url"`
-		SHA256 string `yaml:"sha256"`
-		Size   int64  `yaml:"size,omitempty"`
+	var b strings.Builder
+	line := func(depth int, format string, args ...any) {
+		fmt.Fprintf(&b, strings.Repeat("  ", depth)+format+"\n", args...)
 	}
-	archives := func(of map[string]Archive) map[string]archive {
-		all := map[string]archive{}
-		for arch, a := range of {
-			all[arch] = archive(a)
+	archives := func(depth int, of map[string]Archive) {
+		for _, arch := range slices.Sorted(maps.Keys(of)) {
+			line(depth, "%s:", arch)
+			line(depth+1, "url: %s", of[arch].URL)
+			line(depth+1, "sha256: %s", of[arch].SHA256)
+			if of[arch].Size > 0 {
+				line(depth+1, "size: %d", of[arch].Size)
+			}
 		}
-		return all
 	}
-	row := struct {
-		Version    string
-		Archives   map[string]archive
-		Components map[string]map[string]archive `yaml:",omitempty"`
-		CUDA       string                        `yaml:",omitempty"`
-		Kernel     map[string]string             `yaml:",omitempty"`
-	}{Version: d.Version, Archives: archives(d.Archives), CUDA: d.CUDA}
-	for name, of := range d.Components {
-		if row.Components == nil {
-			row.Components = map[string]map[string]archive{}
+	for _, text := range comment {
+		line(1, "# %s", text)
+	}
+	line(1, "- version: %s", d.Version)
+	line(2, "archives:")
+	archives(3, d.Archives)
+	if len(d.Components) > 0 {
+		line(2, "components:")
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Components)) {
+		line(3, "%s:", name)
+		archives(4, d.Components[name])
+	}
+	if d.CUDA != "" {
+		line(2, "cuda: %s", d.CUDA)
+	}
+	if !d.Kernel.IsZero() {
+		line(2, "kernel:")
+	}
+	for _, limit := range [][2]string{{"min", d.Kernel.Min}, {"max", d.Kernel.Max}, {"reason", d.Kernel.Reason}} {
+		if limit[1] != "" {
+			line(3, "%s: %q", limit[0], limit[1])
 		}
-		row.Components[name] = archives(of)
-	}
-	row.Kernel = map[string]string{"min": d.Kernel.Min, "max": d.Kernel.Max, "reason": d.Kernel.Reason}
-	maps.DeleteFunc(row.Kernel, func(_, value string) bool { return value == "" })
-	text, err := yaml.Dump([]any{row}, yaml.WithIndent(2))
-	if err != nil {
-		return "", fmt.Errorf("write the entry of driver %s: %w", d.Version, err)
-	}
-	stanza := ""
-	for _, line := range comment {
-		stanza += "  # " + line + "\n"
-	}
-	for line := range strings.Lines(string(text)) {
-		stanza += "  " + line
 	}
 	const system = "systems: [{id: debian12, base: 'debian:12', archs: [amd64], kernels: [6.1]}]\ndrivers:\n"
-	if _, err := Parse("the entry", []byte(system+stanza)); err != nil {
-		var wrong Errors
-		if errors.As(err, &wrong) {
-			return "", fmt.Errorf("driver %s: %s", d.Version, wrong[0].Message)
-		}
-		return "", err
+	_, err := Parse("the entry", []byte(system+b.String()))
+	if wrong, ok := errors.AsType[Errors](err); ok {
+		return "", fmt.Errorf("driver %s: %s", d.Version, wrong[0].Message)
 	}
-	return stanza, nil
+	return b.String(), err
 }
