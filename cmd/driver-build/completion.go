@@ -50,7 +50,9 @@ var completions = map[string]cobra.CompletionFunc{
 }
 
 // takeFiles are the commands whose arguments may be files.
-var takeFiles = []string{"inspect", "verify", "sbom", "sign", "attest", "push", "bundle create", "bundle verify", "bundle list", "bundle import", "fleet"}
+var takeFiles = []string{
+	"inspect", "verify", "sbom", "sign", "attest", "push", "bundle create", "bundle verify", "bundle list", "bundle import", "fleet",
+}
 
 // complete gives all flags and arguments of a command and those below it their completions.
 func complete(c *cobra.Command) {

@@ -192,7 +192,8 @@ func (o *doctorFlags) registries(a *session.App, s *session.Session, m *matrix.M
 	}
 	if host, _, _ := strings.Cut(repository, "/"); host != "" {
 		all = append(all, question{
-			"repository", "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to " + repository, false,
+			"repository", "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to " +
+				repository, false,
 			func(ctx context.Context) (string, error) {
 				return repository + " accepts pushes", s.Registry.CheckPush(ctx, repository)
 			},

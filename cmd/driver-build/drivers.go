@@ -147,7 +147,9 @@ func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.
 
 // withManifests adds the releases of --redist to those that are known, and compares their checksums with the
 // matrix.
-func (o *driversFlags) withManifests(ctx context.Context, a *session.App, s *session.Session, m *matrix.Matrix, known *releases.Table) (*releases.Table, error) {
+func (o *driversFlags) withManifests(
+	ctx context.Context, a *session.App, s *session.Session, m *matrix.Matrix, known *releases.Table,
+) (*releases.Table, error) {
 	for _, name := range o.redist {
 		source, err := sourceOf(a, s, "--redist", name)
 		if err != nil {
@@ -170,12 +172,13 @@ func releasesFlag(f *pflag.FlagSet, value *string) {
 
 // sourceOf is where a flag says that NVIDIA's list, or a manifest, is read.
 func sourceOf(a *session.App, s *session.Session, flag, value string) (releases.Source, error) {
-	source := releases.Source{Name: value, None: value == "none", Offline: a.Offline, Read: func(ctx context.Context, address string, limit int64) ([]byte, error) {
+	source := releases.Source{Name: value, None: value == "none", Offline: a.Offline}
+	source.Read = func(ctx context.Context, address string, limit int64) ([]byte, error) {
 		step := s.Step("drivers", "read "+address)
 		text, err := s.Fetch.Latest(ctx, address, limit)
 		_ = step.End(false, nil) // the command says what went wrong
 		return text, err
-	}}
+	}
 	if value == "" || source.None {
 		return source, nil
 	}
@@ -210,7 +213,8 @@ func (o *driversFlags) print(a *session.App, rows []releases.Coverage, asked boo
 	var table [][]string
 	for _, r := range rows {
 		table = append(table, []string{
-			r.Branch, r.Kind, endOfLife(r), r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
+			r.Branch, r.Kind, endOfLife(r), r.Newest, r.Date, r.CUDA, r.RunsCUDA,
+			prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
 		})
 	}
 	return a.Table(titles, table)
@@ -259,7 +263,8 @@ func printReleases(a *session.App, rows []releases.Coverage, asked bool) error {
 				in = "yes"
 			}
 			table = append(table, []string{
-				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, faults(r),
+				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "),
+				in, r.CUDA, r.RunsCUDA, faults(r),
 			})
 		}
 	}

@@ -97,8 +97,8 @@ func ReadNodes(r io.Reader) (all []Node, err error) {
 	case bytes.HasPrefix(begin, []byte(hostWord)):
 		all, err = readHosts(in)
 	default:
-		err = fmt.Errorf("%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), answers of hosts with a line host NAME RELEASE MACHINE",
-			ErrFormat, begin)
+		err = fmt.Errorf("%w: it begins with %.20q: a list begins with { (kubectl get nodes -o json), "+
+			"answers of hosts with a line host NAME RELEASE MACHINE", ErrFormat, begin)
 	}
 	if src.err != nil {
 		return nil, fmt.Errorf("read the list of nodes: %w", src.err)

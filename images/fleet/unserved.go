@@ -41,6 +41,6 @@ func (p *Plan) CheckServed(accepted []string) error {
 	if count == 0 {
 		return nil
 	}
-	return failure.Errorf(failure.Unserved, "nodes with a GPU that get no driver: %d: mend what is named above, or accept it with --allow-unserved %s",
-		count, strings.Join(slices.Compact(codes), ","))
+	return failure.Errorf(failure.Unserved, "nodes with a GPU that get no driver: %d: mend what is named above, or accept it with "+
+		"--allow-unserved %s", count, strings.Join(slices.Compact(codes), ","))
 }

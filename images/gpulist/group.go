@@ -49,7 +49,8 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
 		return cmp.Or(before(a.branch == ModulesNone, b.branch == ModulesNone), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
-			before(a.modules == ModulesAny, b.modules == ModulesAny), -cmp.Compare(age(a.Generation), age(b.Generation)), cmp.Compare(a.variable, b.variable))
+			before(a.modules == ModulesAny, b.modules == ModulesAny), -cmp.Compare(age(a.Generation), age(b.Generation)),
+			cmp.Compare(a.variable, b.variable))
 	})
 	for i := range sorted { // with few drivers, GPUs that are usually alike are not
 		if n := slices.IndexFunc(sorted, func(g group) bool { return g.variable == sorted[i].variable }); n < i {

@@ -73,7 +73,8 @@ func (d *decoder) advisories(root *yaml.Node) {
 				d.errorf(rows[i], "advisory %s appears twice: first on line %d", quoted(a.ID), rows[k].Line)
 			}
 			if shared := a.common(b); a.Kind == driverinfo.EndOfLife && b.Kind == a.Kind && shared != "" {
-				d.errorf(rows[i], "the support of driver %s ends with %s here and with %s on line %d: keep one of them", shared, a.Until, b.Until, rows[k].Line)
+				d.errorf(rows[i], "the support of driver %s ends with %s here and with %s on line %d: keep one of them",
+					shared, a.Until, b.Until, rows[k].Line)
 			}
 		}
 	}

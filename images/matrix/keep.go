@@ -54,7 +54,8 @@ func keepRows(text []byte, list, id string, values []string) ([]byte, error) {
 		}
 		for ; at > 0; at-- {
 			words := strings.TrimLeft(lines[at-1], " ")
-			if comment := strings.HasPrefix(words, "#") && len(lines[at-1])-len(words) <= margin; !comment && (!last || strings.TrimSpace(words) != "") {
+			comment := strings.HasPrefix(words, "#") && len(lines[at-1])-len(words) <= margin
+			if !comment && (!last || strings.TrimSpace(words) != "") {
 				break
 			}
 		}

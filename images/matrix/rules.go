@@ -34,7 +34,8 @@ func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {
 		}
 	}
 	if len(kernels) > 0 && limit.Max != "" && driverinfo.CompareKernels(kernels[0], limit.Max) > 0 {
-		forbid("kernel-too-new", true, "the lowest kernel of %s is %s, driver %s builds up to %s: %s", system, kernels[0], version, limit.Max, limit.Reason)
+		forbid("kernel-too-new", true, "the lowest kernel of %s is %s, driver %s builds up to %s: %s",
+			system, kernels[0], version, limit.Max, limit.Reason)
 	}
 	if n := len(kernels); n > 0 && limit.Min != "" && driverinfo.CompareKernels(kernels[n-1], limit.Min) < 0 {
 		forbid("kernel-too-old", true, "the highest kernel of %s is %s, driver %s needs %s", system, kernels[n-1], version, limit.Min)

@@ -137,7 +137,8 @@ func (d *decoder) limits(to *driverinfo.KernelRule, n *yaml.Node) {
 		d.rising(at[i], "a range of broken kernels", b.From, b.Below)
 		for k, other := range to.Broken[:i] {
 			if b.From != "" && other.From != "" && overlap(b, other) {
-				d.errorf(at[i], "the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)", b.Range(), at[k].Line, other.Range())
+				d.errorf(at[i], "the kernels %s are in two ranges of the same flavour: the other is in line %d (%s)",
+					b.Range(), at[k].Line, other.Range())
 			}
 		}
 	}
@@ -184,7 +185,8 @@ func (d *decoder) checkGuest(to *Driver, n *yaml.Node) {
 			d.errorf(n, "the archive %s is a vGPU guest driver: add the key vgpu, which says whose licence it needs", quoted(name))
 		case to.VGPU == "":
 		case cloud == nil && a.URL != "":
-			d.errorf(n, "driver %s has the key vgpu, but the name of its archive %s does not end in -grid.run or -grid-<cloud>.run", to.Version, quoted(name))
+			d.errorf(n, "driver %s has the key vgpu, but the name of its archive %s does not end in -grid.run or -grid-<cloud>.run",
+				to.Version, quoted(name))
 		case arch != "amd64":
 			d.errorf(n, "driver %s is a vGPU guest driver, and NVIDIA has these for amd64 only: remove the archive for %s", to.Version, arch)
 		case cloud != nil && cloud[1] != "" && guestCloud[cloud[1]] != to.VGPU:

@@ -58,7 +58,8 @@ func (d *decoder) repository(r *Repository, n *yaml.Node) {
 		}
 	}
 	for _, name := range slices.DeleteFunc(foreigners, func(name string) bool { return !has(name) }) {
-		d.errorf(n, "a repository has both %s and %s: uris, suites, components and key are for .deb packages, baseurl with gpgkey or key for .rpm packages", kind, name)
+		d.errorf(n, "a repository has both %s and %s: uris, suites, components and key are for .deb packages, "+
+			"baseurl with gpgkey or key for .rpm packages", kind, name)
 	}
 	if rpm && has("gpgkey") == has("key") {
 		d.errorf(n, "a repository with baseurl needs either gpgkey or key")

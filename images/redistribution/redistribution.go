@@ -34,9 +34,9 @@ func Check(what, licence, repository string) error {
 	if licence == "" || repository == "" || !public(repository) {
 		return nil
 	}
-	return failure.Errorf(failure.Usage, "%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: to upload such a driver to a "+
-		"publicly available repository violates NVIDIA's vGPU EULA. Use a private registry; if this repository is private, say so with --allow-public-registry",
-		what, licence, repository)
+	return failure.Errorf(failure.Usage, "%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: "+
+		"to upload such a driver to a publicly available repository violates NVIDIA's vGPU EULA. Use a private registry; "+
+		"if this repository is private, say so with --allow-public-registry", what, licence, repository)
 }
 
 // public reports whether the registry of a repository or an image is a public one. Names are completed as the

@@ -182,8 +182,8 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a
 		stated = append(stated, s)
 	}
 	if len(stated) == 0 {
-		return a, failure.Errorf(failure.Usage, "no checksum is known for driver %s %s (%s): give --redist, or --download to take the archive's own",
-			e.Version, arch, address)
+		return a, failure.Errorf(failure.Usage, "no checksum is known for driver %s %s (%s): give --redist, or --download to take the "+
+			"archive's own", e.Version, arch, address)
 	}
 	var from []string
 	for _, s := range stated {
@@ -213,7 +213,8 @@ func (e *Entry) beside(ctx context.Context, address string) (Statement, error) {
 
 // componentNames are the names in the matrix of components of the redist folder.
 var componentNames = map[string]string{
-	redist.FabricManager: matrix.FabricManager, redist.IMEX: matrix.IMEX, redist.NSCQ: matrix.NSCQ, redist.NVLSM: matrix.NVLSM, redist.NVSDM: matrix.NVSDM,
+	redist.FabricManager: matrix.FabricManager, redist.IMEX: matrix.IMEX, redist.NSCQ: matrix.NSCQ,
+	redist.NVLSM: matrix.NVLSM, redist.NVSDM: matrix.NVSDM,
 }
 
 // components writes down the components whose archives are known: those of the manifest and of the table,

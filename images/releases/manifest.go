@@ -32,7 +32,8 @@ func (s Statement) String() string {
 // agree refuses two statements about a file that cannot both be right. None of both is used.
 func agree(file string, a, b Statement) error {
 	if a.SHA256 != b.SHA256 || a.Size > 0 && b.Size > 0 && a.Size != b.Size {
-		return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before you use either", fileOf(file), a, b)
+		return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before "+
+			"you use either", fileOf(file), a, b)
 	}
 	return nil
 }
@@ -72,7 +73,8 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 	for _, c := range parsed.Components {
 		for _, f := range c.Files {
 			a := Archive{
-				Component: c.Name, Version: c.Version, Arch: f.Arch, URL: base + f.Path, SHA256: f.SHA256, Size: f.Size, From: fromManifest + Shown(m.Name),
+				Component: c.Name, Version: c.Version, Arch: f.Arch, URL: base + f.Path, SHA256: f.SHA256, Size: f.Size,
+				From: fromManifest + Shown(m.Name),
 			}
 			r.Archives = append(r.Archives, a)
 			if old, ok := have.Archive(c.Name, f.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
