@@ -65,33 +65,6 @@ func (es Errors) sorted() Errors {
 	return es
 }
 
-// UnknownError says that a selection has a name that is not in the matrix.
-type UnknownError struct {
-	Kind    string // "system", "driver", "architecture" or "flavour"
-	Name    string
-	Nearest []string // similar names, best first; may be empty
-}
-
-// Error returns the unknown name and the similar ones, or how to find the names.
-func (e *UnknownError) Error() string {
-	hint := didYouMean(e.Nearest)
-	switch {
-	case hint != "":
-	case e.Kind == "architecture":
-		hint = ": it is one of " + strings.Join(knownArchs, ", ")
-	case e.Kind == "flavour":
-		hint = ": it is one of " + strings.Join(knownFlavours, ", ")
-	case e.Kind == "system":
-		hint = ": driver-build list shows those of the matrix; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row"
-	default:
-		hint = ": driver-build list shows those of the matrix"
-	}
-	return fmt.Sprintf("unknown %s %s%s", e.Kind, quoted(e.Name), hint)
-}
-
-// FailureKind says what the command makes of it.
-func (*UnknownError) FailureKind() failure.Kind { return failure.Usage }
-
 // IncompatibleError says that a pair cannot work, and why.
 type IncompatibleError struct {
 	System, Driver, Arch string

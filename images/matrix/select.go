@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,20 +14,36 @@ import (
 
 // Select returns the targets of a selection in the order of the matrix: by system, driver, architecture.
 //
-// For a name that is not in the matrix the error is an [UnknownError], for a pair that cannot work an
-// [IncompatibleError]. Select returns all of them together (errors.Join), names first. With All, it omits
-// pairs that cannot work; [Matrix.Impossible] returns them. Without All, a selection needs systems and
-// drivers.
+// The errors for names that are not in the matrix, or for pairs that cannot work (an [IncompatibleError]), come all
+// together (errors.Join), names first. With All, it omits pairs that cannot work; [Matrix.Impossible] returns
+// them. Without All, a selection needs systems and drivers.
 //
 // A pair that is selected in spite of a rule has that rule in Target.Overridden.
-func (m *Matrix) Select(s Selection) ([]Target, error) {
-	targets, bad, err := m.selectCandidates(s)
-	if err != nil {
+func (m *Matrix) Select(s Selection) (targets []Target, err error) {
+	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
+		return nil, failure.New(failure.Usage, "nothing selected: name at least one system and one driver, or select all")
+	}
+	if err := m.unknown(s); err != nil {
 		return nil, err
 	}
-	for _, b := range bad {
-		if !s.All {
-			err = errors.Join(err, b)
+	for _, t := range m.candidates(s) {
+		var failed []*IncompatibleError
+		failed, t.Overridden = m.checkRules(t, s.AllowIncompatible)
+		companions, missing := m.companions(t, s.Companions)
+		if s.All || s.IfTheyFit { // each target has what fits it
+			for i := range companions {
+				companions[i].Named = false
+			}
+		} else {
+			failed = append(failed, missing...)
+		}
+		for _, f := range failed {
+			if !s.All {
+				err = errors.Join(err, f)
+			}
+		}
+		if t.Companions = companions; len(failed) == 0 {
+			targets = append(targets, t)
 		}
 	}
 	if err != nil {
@@ -47,81 +64,60 @@ func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
 	return bad
 }
 
-// selectCandidates judges every candidate.
-func (m *Matrix) selectCandidates(s Selection) (good []Target, bad []*IncompatibleError, err error) {
-	if !s.All && (len(s.Systems) == 0 || len(s.Drivers) == 0) {
-		return nil, nil, failure.New(failure.Usage, "nothing selected: name at least one system and one driver, or select all")
-	}
-	if err := m.unknown(s); err != nil {
-		return nil, nil, err
-	}
-	for _, t := range m.candidates(s) {
-		failed, overridden := m.checkRules(t, s.AllowIncompatible)
-		companions, missing := m.companions(t, s.Companions)
-		if s.All || s.IfTheyFit { // each target has what fits it
-			for i := range companions {
-				companions[i].Named = false
-			}
-		} else {
-			failed = append(failed, missing...)
-		}
-		if len(failed) > 0 {
-			bad = append(bad, failed...)
-			continue
-		}
-		t.Overridden, t.Companions = overridden, companions
-		good = append(good, t)
-	}
-	return good, bad, nil
-}
-
 // unknown returns an error for every name that is not in the matrix.
-func (m *Matrix) unknown(s Selection) error {
-	return errors.Join(
-		m.checkSystems(s.Systems), checkNames("driver", s.Drivers, m.versions()),
-		checkNames("architecture", s.Archs, knownArchs), checkNames("flavour", s.Flavours, knownFlavours),
-		checkNames("companion", s.Companions, append([]string{AllCompanions}, driverinfo.Companions()...)),
-	)
-}
-
-// checkSystems also knows the names by which the GPU Operator asks: an alias, or a version after the system.
-func (m *Matrix) checkSystems(names []string) error {
-	var errs []error
-	for _, name := range names {
-		err := checkNames("system", []string{name}, m.systemIDs())
-		i := slices.IndexFunc(m.Systems, func(s System) bool { return slices.Contains(s.Aliases, name) || strings.HasPrefix(name, s.ID) })
-		if unknown, ok := errors.AsType[*UnknownError](err); ok && i >= 0 {
-			unknown.Nearest = []string{m.Systems[i].ID}
+func (m *Matrix) unknown(s Selection) (err error) {
+	const list = ": driver-build list shows those of the matrix"
+	for _, name := range s.Systems { // also by the names that the GPU Operator asks for: an alias, or a version after the system
+		near := ""
+		for _, row := range m.Systems {
+			if near == "" && (slices.Contains(row.Aliases, name) || strings.HasPrefix(name, row.ID)) {
+				near = row.ID
+			}
 		}
-		errs = append(errs, err)
+		err = errors.Join(err, checkName("system", name, m.systemIDs(), near,
+			list+"; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row"))
 	}
-	return errors.Join(errs...)
+	for _, name := range s.Drivers {
+		err = errors.Join(err, checkName("driver", name, m.versions(), "", list))
+	}
+	for _, arch := range s.Archs {
+		err = errors.Join(err, CheckArch(arch))
+	}
+	for _, flavour := range s.Flavours {
+		err = errors.Join(err, checkName("flavour", flavour, knownFlavours, "", ": it is one of "+strings.Join(knownFlavours, ", ")))
+	}
+	for _, name := range s.Companions {
+		err = errors.Join(err, checkName("companion", name, append([]string{AllCompanions}, driverinfo.Companions()...), "", list))
+	}
+	return err
 }
 
-// CheckArch returns an [UnknownError] for what is no architecture of driver images.
-func CheckArch(arch string) error { return checkNames("architecture", []string{arch}, knownArchs) }
+// CheckArch returns an error for what is no architecture of driver images.
+func CheckArch(arch string) error {
+	return checkName("architecture", arch, knownArchs, "", ": it is one of "+strings.Join(knownArchs, ", "))
+}
 
 // synonyms are names that other programs use.
 var synonyms = map[string]string{
 	"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "armv8": "arm64", "closed": Proprietary, "kernel-open": Open,
 }
 
-func checkNames(kind string, names, among []string) error {
-	var errs []error
-	for _, n := range names {
-		if slices.Contains(among, n) {
-			continue
-		}
-		e := &UnknownError{Kind: kind, Name: n, Nearest: distros.Nearest(n, among)}
-		word := strings.ToLower(n)
-		if same := synonyms[word]; slices.Contains(among, same) {
-			e.Nearest = []string{same}
-		} else if branch, ok := strings.CutPrefix(word, "r"); ok && kind == "driver" {
-			e.Nearest = distros.Nearest(branch, among) // R535
-		}
-		errs = append(errs, e)
+// checkName returns an error for a name that is not among some, with the nearest ones or else a hint.
+func checkName(kind, name string, among []string, near, hint string) error {
+	if slices.Contains(among, name) {
+		return nil
 	}
-	return errors.Join(errs...)
+	word := strings.ToLower(name)
+	nearest := distros.Nearest(name, among)
+	switch branch, ok := strings.CutPrefix(word, "r"); {
+	case near != "":
+		nearest = []string{near}
+	case slices.Contains(among, synonyms[word]):
+		nearest = []string{synonyms[word]}
+	case ok && kind == "driver":
+		nearest = distros.Nearest(branch, among) // R535
+	}
+	return failure.Errorf(failure.Usage, "unknown %s %s%s", kind, quoted(name), cmp.Or(didYouMean(nearest), hint))
 }
 
 // candidates returns all combinations of the selection, possible or not.

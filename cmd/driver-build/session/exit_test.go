@@ -37,7 +37,6 @@ func TestExitCode(t *testing.T) {
 		{errors.New("x"), 1},
 		{Usage(errors.New("x")), 2},
 		{matrix.Errors{{Message: "x"}}, 2},
-		{&matrix.UnknownError{}, 2},
 		{&matrix.IncompatibleError{}, 2},
 		{&distros.UnknownError{}, 2},
 		{errors.Join(batch.ErrSomeFailed, apt.ErrSignature), 3},
