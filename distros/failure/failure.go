@@ -7,6 +7,7 @@ import "fmt"
 // Kind is the kind of an error. Of several kinds in one error the first of this list counts.
 type Kind int
 
+// The kinds, the one that counts most first.
 const (
 	Unserved   Kind = iota + 1 // nodes of a fleet get no driver
 	Some                       // some targets of several failed, or a check found something
