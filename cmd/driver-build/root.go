@@ -9,8 +9,6 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
-	"github.com/driver-container/driver-container/cmd/driver-build/logincmd"
-	"github.com/driver-container/driver-container/cmd/driver-build/sbomcmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -43,11 +41,9 @@ func newRootCmd(a *session.App) *cobra.Command {
 	a.Root(cmd)
 	o.addTo(cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
-		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a))
+		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a), newLoginCmd(a), newLogoutCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
-	cmd.AddCommand(sbomcmd.New(a))
-	cmd.AddCommand(logincmd.Commands(a)...)
 	arrange(cmd)
 	complete(cmd)
 	return cmd

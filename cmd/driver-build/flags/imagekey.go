@@ -2,6 +2,7 @@ package flags
 
 import (
 	"crypto"
+	"io"
 	"strings"
 	"time"
 
@@ -27,35 +28,54 @@ func (k *ImageKey) AddTo(f *pflag.FlagSet, what string) {
 
 // Load reads the key, which is nil when none was given. closer ends the session with a token.
 func (k *ImageKey) Load(getenv func(string) string) (_ crypto.Signer, closer func() error, err error) {
-	none := func() error { return nil }
-	switch {
-	case k.Key == "" && k.PassphraseFile != "":
-		return nil, none, session.Usagef("--image-passphrase-file belongs to a key: give --image-key too")
-	case k.Key == "":
-		return nil, none, nil
-	}
-	pass := func() ([]byte, error) { return []byte(getenv(ImagePassphraseVariable)), nil }
-	switch {
-	case k.PassphraseFile != "":
-		if _, err := keyfile.PassphraseFile(k.PassphraseFile)(); err != nil { // which is not read for a key without a passphrase
-			return nil, none, session.Usagef("--image-passphrase-file: %w", err)
+	if k.Key == "" {
+		if k.PassphraseFile != "" {
+			return nil, noClose, session.Usagef("--image-passphrase-file belongs to a key: give --image-key too")
 		}
-		pass = keyfile.PassphraseFile(k.PassphraseFile)
-	case getenv(ImagePassphraseVariable) == "":
-		pass = nil
+		return nil, noClose, nil
 	}
-	if strings.HasPrefix(k.Key, "pkcs11:") {
-		key, token, err := pkcs11.OpenKey(k.Key, pass)
-		if err != nil {
-			return nil, none, session.Usagef("--image-key: %w", err)
-		}
-		return key, token.Close, nil
-	}
-	key, _, err := keyfile.LoadPrivate(k.Key, pass)
+	pass, err := passphrase("--image-passphrase-file", k.PassphraseFile, getenv(ImagePassphraseVariable))
 	if err != nil {
-		return nil, none, session.Usagef("--image-key: %w", err)
+		return nil, noClose, err
 	}
-	return key, none, nil
+	var signer crypto.Signer
+	var token io.Closer
+	if strings.HasPrefix(k.Key, "pkcs11:") {
+		signer, token, err = pkcs11.OpenKey(k.Key, pass)
+	} else {
+		signer, _, err = keyfile.LoadPrivate(k.Key, pass)
+	}
+	return opened("--image-key", signer, token, err)
+}
+
+func noClose() error { return nil }
+
+// opened completes what loads a key: an error names its flag, and a file has nothing to close.
+func opened[T any](flag string, key T, token io.Closer, err error) (_ T, closer func() error, _ error) {
+	switch {
+	case err != nil:
+		var none T
+		return none, noClose, session.Usagef("%s: %w", flag, err)
+	case token == nil:
+		return key, noClose, nil
+	}
+	return key, token.Close, nil
+}
+
+// passphrase reads a passphrase or PIN from a file, else it is that of the environment; nil when none was given. A
+// mistake in the file is found also for a key without a passphrase, which does not ask for one.
+func passphrase(flag, file, ofEnvironment string) (keyfile.Passphrase, error) {
+	if file != "" {
+		pass := keyfile.PassphraseFile(file)
+		if _, err := pass(); err != nil {
+			return nil, session.Usagef("%s: %w", flag, err)
+		}
+		return pass, nil
+	}
+	if ofEnvironment == "" {
+		return nil, nil //nolint:nilnil // nil is no passphrase
+	}
+	return func() ([]byte, error) { return []byte(ofEnvironment), nil }, nil
 }
 
 // Trust says which public keys are trusted.

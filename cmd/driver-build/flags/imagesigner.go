@@ -55,28 +55,24 @@ func (s *ImageSigner) Check(detached bool) (err error) {
 // Load prepares the signer, which is nil if there is none; all that can be wrong with keys is found now.
 // closer ends the session with a token.
 func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, closer func() error, err error) {
-	none := func() error { return nil }
 	if s.Program != "" {
 		path, err := exec.LookPath(s.Program)
 		if err != nil {
-			return nil, none, session.Usagef("--sign-with: %w", err)
+			return nil, noClose, session.Usagef("--sign-with: %w", err)
 		}
 		public, err := s.Public()
 		if err != nil {
-			return nil, none, err
+			return nil, noClose, err
 		}
-		return attestation.Once(signature.Program{Path: path, Key: public}), none, nil
+		return attestation.Once(signature.Program{Path: path, Key: public}), noClose, nil
 	}
 	key, closer, err := s.ImageKey.Load(getenv)
-	if err != nil {
-		return nil, none, err
-	}
-	if key == nil {
-		return nil, none, nil
+	if err != nil || key == nil {
+		return nil, noClose, err
 	}
 	signer, err := signature.NewKeySigner(key)
 	if err != nil {
-		return nil, none, session.Usage(errors.Join(fmt.Errorf("--image-key: %w", err), closer()))
+		return nil, noClose, session.Usage(errors.Join(fmt.Errorf("--image-key: %w", err), closer()))
 	}
 	return attestation.Once(signer), closer, nil
 }

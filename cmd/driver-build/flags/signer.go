@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -40,39 +41,21 @@ func (s *Signer) Check(wanted bool) error {
 
 // Load reads the key; the signer is nil when there is none. closer ends the session with a token.
 func (s *Signer) Load(getenv func(string) string) (_ *sign.Signer, closer func() error, err error) {
-	none := func() error { return nil }
 	if s.Key == "" {
-		return nil, none, nil
+		return nil, noClose, nil
 	}
-	if s.PassphraseFile != "" { // which is not read for a key without a passphrase
-		if _, err := keyfile.PassphraseFile(s.PassphraseFile)(); err != nil {
-			return nil, none, fmt.Errorf("--sign-passphrase-file: %w", err)
-		}
-	}
-	if strings.HasPrefix(s.Key, "pkcs11:") {
-		signer, token, err := pkcs11.Open(s.Key, s.Cert, s.passphrase(getenv))
-		if err != nil {
-			return nil, none, fmt.Errorf("--sign-key: %w", err)
-		}
-		return signer, token.Close, nil
-	}
-	signer, err := sign.LoadSigner(s.Key, s.Cert, s.passphrase(getenv))
+	pass, err := passphrase("--sign-passphrase-file", s.PassphraseFile, getenv(PassphraseVariable))
 	if err != nil {
-		return nil, none, fmt.Errorf("--sign-key: %w", err)
+		return nil, noClose, err
 	}
-	return signer, none, nil
-}
-
-// passphrase is nil when none was given.
-func (s *Signer) passphrase(getenv func(string) string) keyfile.Passphrase {
-	if s.PassphraseFile != "" {
-		return keyfile.PassphraseFile(s.PassphraseFile)
+	var signer *sign.Signer
+	var token io.Closer
+	if strings.HasPrefix(s.Key, "pkcs11:") {
+		signer, token, err = pkcs11.Open(s.Key, s.Cert, pass)
+	} else {
+		signer, err = sign.LoadSigner(s.Key, s.Cert, pass)
 	}
-	text := getenv(PassphraseVariable)
-	if text == "" {
-		return nil
-	}
-	return func() ([]byte, error) { return []byte(text), nil }
+	return opened("--sign-key", signer, token, err)
 }
 
 // Certificates reads the files of --sign-cert.

@@ -1,5 +1,5 @@
 // Package imagecmd is the commands of driver-build that look at a finished image or change it: inspect,
-// verify, sign, attest and push. They take any image, also one that driver-build did not make.
+// verify, sbom, sign, attest and push. They take any image, also one that driver-build did not make.
 package imagecmd
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Commands returns the commands, for the root of driver-build.
 func Commands(a *session.App) []*cobra.Command {
-	return []*cobra.Command{newInspect(a), newVerify(a), newSign(a), newAttest(a), newPush(a)}
+	return []*cobra.Command{newInspect(a), newVerify(a), newSign(a), newAttest(a), newPush(a), newSBOM(a)}
 }
 
 const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE. A layout or archive that is there\n" +

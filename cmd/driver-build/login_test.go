@@ -1,4 +1,4 @@
-package logincmd
+package main
 
 import (
 	"net/http"
@@ -8,29 +8,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
-	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 )
 
-// call calls driver-build with a password on stdin.
-func call(t *testing.T, stdin string, args ...string) commandtest.Result {
+// typing calls driver-build with a password on stdin.
+func typing(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr tool.Buffer
 	a := &session.App{
 		Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }, Attempts: 2, Backoff: time.Millisecond,
 	}
-	root := &cobra.Command{Use: "driver-build"}
-	a.Root(root)
-	root.AddCommand(append(Commands(a), imagecmd.Commands(a)...)...)
-	code := a.Execute(t.Context(), root, append(args, "--cache", t.TempDir(), "--progress", "plain"))
-	return commandtest.Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
+	code := a.Execute(t.Context(), newRootCmd(a), append(args, "--cache", t.TempDir(), "--progress", "plain"))
+	return result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
 // TestLogin: a right password is kept and used, a wrong one is refused and told apart from a missing image.
@@ -51,21 +44,21 @@ func TestLogin(t *testing.T) {
 		return true
 	})
 	login := []string{"login", w.Host, "-u", "ci", "--password-stdin"}
-	call(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "not logged in, or no such image (401)", "driver-build login "+w.Host)
-	r := call(t, "wrong\n", login...)
+	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "not logged in, or no such image (401)", "driver-build login "+w.Host)
+	r := typing(t, "wrong\n", login...)
 	r.Want(t, session.ExitNetwork, "does not accept this user and password (401)")
 	if _, err := os.Stat(file); err == nil || strings.Contains(r.Stderr, "wrong") {
 		t.Errorf("a wrong password was kept, or told: %s", r.Stderr)
 	}
-	r = call(t, "right\r\n", login...)
+	r = typing(t, "right\r\n", login...)
 	r.Want(t, 0, "logged in to "+w.Host+" as ci", file)
 	assert.Equal(t, "", r.Stdout)
-	call(t, "", "verify", w.Base("debian12")).Want(t, session.ExitMismatch) // it is read, and is no driver image
-	call(t, "", "verify", w.Host+"/base/none:1").Want(t, session.ExitNetwork, "no such image, tag or blob (404)")
+	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitMismatch) // it is read, and is no driver image
+	typing(t, "", "verify", w.Host+"/base/none:1").Want(t, session.ExitNetwork, "no such image, tag or blob (404)")
 	password = "changed"
-	call(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "does not accept the stored user and password (401)")
-	call(t, "", "logout", w.Host).Want(t, 0, "removed from "+file)
-	call(t, "", "logout", w.Host).Want(t, 0, "has no credentials of "+w.Host)
+	typing(t, "", "verify", w.Base("debian12")).Want(t, session.ExitNetwork, "does not accept the stored user and password (401)")
+	typing(t, "", "logout", w.Host).Want(t, 0, "removed from "+file)
+	typing(t, "", "logout", w.Host).Want(t, 0, "has no credentials of "+w.Host)
 	if text := string(require.Value(os.ReadFile(file))(t)); strings.Contains(text, w.Host) {
 		t.Error(text)
 	}
@@ -77,6 +70,6 @@ func TestLogin(t *testing.T) {
 		"login -u ci":                                 "usage:",
 		"logout https://" + w.Host:                    "without scheme",
 	} {
-		call(t, "", strings.Fields(args)...).Want(t, session.ExitUsage, want)
+		typing(t, "", strings.Fields(args)...).Want(t, session.ExitUsage, want)
 	}
 }

@@ -1,5 +1,4 @@
-// Package sbomcmd is the command of driver-build that prints the bill of materials of an image.
-package sbomcmd
+package imagecmd
 
 import (
 	"context"
@@ -15,8 +14,7 @@ import (
 	"github.com/driver-container/driver-container/images/sbom"
 )
 
-// New returns the command.
-func New(a *session.App) *cobra.Command {
+func newSBOM(a *session.App) *cobra.Command {
 	var arch, format string
 	cmd := &cobra.Command{
 		Use: "sbom IMAGE", Short: "Print the bill of materials of an image", Args: session.ExactArgs(1),
@@ -27,7 +25,7 @@ func New(a *session.App) *cobra.Command {
 		Example: "  driver-build sbom oci:dist > driver.spdx.json\n" +
 			"  driver-build sbom registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch amd64 -o cyclonedx",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return run(cmd.Context(), a, oci.Named(args[0]), arch, format)
+			return printSBOM(cmd.Context(), a, oci.Named(args[0]), arch, format)
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")
@@ -35,7 +33,7 @@ func New(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, a *session.App, image, arch, format string) error {
+func printSBOM(ctx context.Context, a *session.App, image, arch, format string) error {
 	f, err := sbom.ParseFormat(format)
 	if err != nil {
 		err = fmt.Errorf("--format: %w", err)

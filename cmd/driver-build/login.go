@@ -1,19 +1,20 @@
-// Package logincmd is the commands of driver-build that keep and remove the credentials of registries.
-package logincmd
+package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/registry/credentials"
 )
-
-// Commands returns the commands, for the root of driver-build.
-func Commands(a *session.App) []*cobra.Command { return []*cobra.Command{newLogin(a), newLogout(a)} }
 
 const loginLong = `Ask a registry whether it accepts a user and a password, and keep them where docker login keeps them: in the file
 $REGISTRY_AUTH_FILE or else in Docker's config.json, or in the helper program that this file names. Without a helper the password is
@@ -27,7 +28,7 @@ type loginFlags struct {
 	stdin bool
 }
 
-func newLogin(a *session.App) *cobra.Command {
+func newLoginCmd(a *session.App) *cobra.Command {
 	var o loginFlags
 	cmd := &cobra.Command{
 		Use: "login REGISTRY -u USER", Short: "Log in to a registry", Long: loginLong, Args: session.ExactArgs(1),
@@ -63,7 +64,7 @@ func (o *loginFlags) run(ctx context.Context, a *session.App, registry string) e
 	return nil
 }
 
-func newLogout(a *session.App) *cobra.Command {
+func newLogoutCmd(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "logout REGISTRY", Short: "Remove the credentials of a registry", Args: session.ExactArgs(1),
 		Long:    "Remove the credentials of a registry from where login keeps them.",
@@ -83,5 +84,61 @@ func newLogout(a *session.App) *cobra.Command {
 			}
 			return nil
 		},
+	}
+}
+
+// maxPassword bounds a password, in bytes: tokens of cloud providers have a few thousand.
+const maxPassword = 64 << 10
+
+// password reads the password from stdin, or asks for it on a terminal.
+func (o *loginFlags) password(ctx context.Context, a *session.App, registry string) (string, error) {
+	var raw []byte
+	var err error
+	terminal, ok := a.Stdin.(*os.File)
+	ok = ok && term.IsTerminal(int(terminal.Fd()))
+	switch {
+	case o.stdin:
+		if raw, err = io.ReadAll(io.LimitReader(a.Input(ctx), maxPassword+1)); err != nil {
+			return "", fmt.Errorf("read the password from stdin: %w", err)
+		}
+		raw = bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r"))
+	case !ok:
+		return "", session.Usagef("login: stdin is no terminal to ask for the password: give --password-stdin")
+	default:
+		fmt.Fprintf(a.Stderr, "password of %s for %s: ", o.user, registry)
+		raw, err = readHidden(ctx, terminal)
+		fmt.Fprintln(a.Stderr)
+		if err != nil {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+	}
+	if len(raw) == 0 || len(raw) > maxPassword {
+		return "", session.Usagef("login: a password has 1 to %d bytes", maxPassword)
+	}
+	return string(raw), nil
+}
+
+// readHidden reads a line without echo. When ctx ends, it turns the echo on again; the read itself ends with
+// the process then, because a terminal has no deadline.
+func readHidden(ctx context.Context, terminal *os.File) ([]byte, error) {
+	fd := int(terminal.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+	type answer struct {
+		line []byte
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() {
+		line, err := term.ReadPassword(fd)
+		read <- answer{line, err}
+	}()
+	select {
+	case a := <-read:
+		return a.line, a.err
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), term.Restore(fd, before))
 	}
 }
