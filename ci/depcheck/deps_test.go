@@ -165,7 +165,7 @@ func TestDirectImports(t *testing.T) {
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
 		"github.com/hashicorp/go-version":    {"images/matrix"},
 		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
-		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb", "distros/rpm/sqlite"},
+		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb"},
 		"debug/elf":                          {"ci/conformance", "ci/imagetest", "ci/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files
 		"github.com/google/go-cmp":           {"ci/assert"},
 		"github.com/containerd/containerd":   {"images/runner/buildkit"},

@@ -93,7 +93,7 @@ func (p Package) Bytes(t testing.TB) []byte {
 	if p.Archive != nil {
 		archive = p.Archive(archive)
 	}
-	ending := map[string]string{"": ".gz", "gzip": ".gz", "xz": ".xz", "zstd": ".zst", "lzma": ".lzma"}[p.Compressor]
+	ending := map[string]string{"": ".gz", "gzip": ".gz", "xz": ".xz", "zstd": ".zst"}[p.Compressor]
 	payload := repotest.Compress(t, ending, archive)
 	header := append([]byte(Magic), Region(t, Immutable, p.entries(payload)...)...)
 	sum := md5.Sum(append(slices.Clone(header), payload...)) //nolint:gosec // see the import

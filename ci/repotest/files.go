@@ -14,7 +14,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
-	"github.com/ulikunitz/xz/lzma"
 
 	"github.com/driver-container/driver-container/ci/require"
 )
@@ -92,7 +91,7 @@ func Tar(t testing.TB, prefix string, files []File) []byte {
 // megabyte.
 var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", ".lzma", or "" for
+// Compress compresses data as the ending of a file name says: ".gz", ".xz", ".zst", or "" for
 // not at all.
 func Compress(t testing.TB, ending string, data []byte) []byte {
 	t.Helper()
@@ -111,8 +110,6 @@ func Compress(t testing.TB, ending string, data []byte) []byte {
 		w, err = xz.WriterConfig{DictCap: 1 << 16}.NewWriter(&b) // a small dictionary, because every test allocates it again
 	case ".zst":
 		w, err = zstd.NewWriter(&b)
-	case ".lzma":
-		w, err = lzma.NewWriter(&b)
 	default:
 		t.Fatalf("no compression has the ending %q", ending)
 	}

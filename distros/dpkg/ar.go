@@ -16,10 +16,9 @@ const (
 
 // archive reads the members of a common-format ar archive in order, without buffering and without seeking.
 type archive struct {
-	in     io.Reader
-	offset int64 // of the next byte in the file
-	left   int64 // unread bytes of the current member
-	pad    int64 // padding after it: members start at even offsets
+	in   io.Reader
+	left int64 // unread bytes of the current member
+	pad  int64 // padding after it: members start at even offsets
 }
 
 // member is a header. Mode, owner and time of members have no meaning in a .deb and are dropped.
@@ -36,7 +35,7 @@ func newArchive(r io.Reader) (*archive, error) {
 	if string(magic) != arMagic {
 		return nil, fmt.Errorf("ar: %w: starts with %.8q instead of %q", ErrFormat, magic, arMagic)
 	}
-	return &archive{in: r, offset: int64(len(arMagic))}, nil
+	return &archive{in: r}, nil
 }
 
 // next skips the rest of the current member and returns the header of the next one; io.EOF after the last.
@@ -44,7 +43,7 @@ func (a *archive) next() (member, error) {
 	if _, err := io.CopyN(io.Discard, a.in, a.left); err != nil {
 		return member{}, fmt.Errorf("ar: %w: ends inside of a member: %w", ErrFormat, err)
 	}
-	a.offset, a.left = a.offset+a.left, 0
+	a.left = 0
 	if a.pad == 1 {
 		b := make([]byte, 1)
 		_, err := io.ReadFull(a.in, b)
@@ -57,7 +56,7 @@ func (a *archive) next() (member, error) {
 		if b[0] != '\n' && b[0] != 0 {
 			return member{}, fmt.Errorf("ar: %w: padding is %q, want a newline", ErrFormat, b)
 		}
-		a.offset, a.pad = a.offset+1, 0
+		a.pad = 0
 	}
 	header := make([]byte, arHeaderSize)
 	if _, err := io.ReadFull(a.in, header); errors.Is(err, io.EOF) {
@@ -65,7 +64,6 @@ func (a *archive) next() (member, error) {
 	} else if err != nil {
 		return member{}, fmt.Errorf("ar: %w: ends inside of a member's header: %w", ErrFormat, err)
 	}
-	a.offset += arHeaderSize
 	m, err := parseMember(header)
 	if err != nil {
 		return member{}, err
@@ -99,7 +97,7 @@ func (a *archive) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := a.in.Read(p[:min(int64(len(p)), a.left)])
-	a.offset, a.left = a.offset+int64(n), a.left-int64(n)
+	a.left -= int64(n)
 	if errors.Is(err, io.EOF) {
 		err = nil
 		if a.left > 0 {

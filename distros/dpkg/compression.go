@@ -1,6 +1,7 @@
 package dpkg
 
 import (
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +20,10 @@ const (
 )
 
 // Unpack returns a reader of the content of a stream, as Decompress does, that ends with ErrFormat after most
-// bytes. A damaged stream is ErrFormat too; errors of r are its own. open may be nil; it opens the whole file
-// that r reads, if that is an .xz stream.
+// bytes. A damaged stream is ErrFormat too; errors of r are its own. open is for an .xz stream; nil: in Go.
 func Unpack(r io.Reader, ending string, most int64, open unxz.Open) (io.ReadCloser, error) {
 	raw := &sourceError{in: r}
-	in, err := decompress(raw, ending, open, 0, -1)
+	in, err := decompress(raw, ending, open)
 	if err != nil {
 		return nil, raw.classify(err)
 	}
@@ -66,22 +66,24 @@ func (s *sourceError) classify(err error) error {
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
-// decompress is Decompress by open, if it is not nil, of the stream that has size bytes from offset on.
-func decompress(r io.Reader, ending string, open unxz.Open, offset, size int64) (io.ReadCloser, error) {
+// decompress is Decompress, of an .xz stream by open if it is not nil.
+func decompress(r io.Reader, ending string, open unxz.Open) (io.ReadCloser, error) {
 	if ending == ".xz" && open != nil {
-		return open(r, offset, size, maxDictionary)
+		return open(r, maxDictionary)
 	}
 	return Decompress(r, ending)
 }
 
 // Decompress returns a reader of the content of a stream. ending is the one that dpkg gives to member names:
-// "" (plain), ".gz", ".xz" or ".zst". Close frees the reader's memory; it does not close r.
+// "" (plain), ".gz", ".xz" or ".zst"; and ".bz2". Close frees the reader's memory; it does not close r.
 func Decompress(r io.Reader, ending string) (io.ReadCloser, error) {
 	switch ending {
 	case "":
 		return io.NopCloser(r), nil
 	case ".gz":
 		return gzip.NewReader(r)
+	case ".bz2":
+		return io.NopCloser(bzip2.NewReader(r)), nil
 	case ".xz":
 		return unxz.InGo(r, maxDictionary)
 	case ".zst":

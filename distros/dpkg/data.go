@@ -25,7 +25,7 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 	}
 	d.done = true
 	name := "deb: data.tar" + d.ending
-	in, err := decompress(d.ar, d.ending, d.XZ, d.ar.offset, d.ar.left)
+	in, err := decompress(d.ar, d.ending, d.XZ)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}

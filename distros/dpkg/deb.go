@@ -31,7 +31,7 @@ var ErrUnsafePath = failure.New(failure.Content, "unsafe member")
 type Deb struct {
 	Control Paragraph         // the package's control file
 	Files   map[string][]byte // all files of control.tar by name: control, md5sums, conffiles, postinst, ...
-	XZ      unxz.Open         // opens data.tar.xz in the file that is read, which begins with the archive; nil: in Go
+	XZ      unxz.Open         // opens data.tar.xz; nil: in Go
 
 	ar     *archive
 	ending string // of data.tar

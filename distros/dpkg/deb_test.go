@@ -20,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,29 +90,6 @@ func TestDeb(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestDebXZ: data.tar.xz is opened where it lies in the file.
-func TestDebXZ(t *testing.T) {
-	t.Parallel()
-	data := debtest.AR(
-		debtest.Member{Name: "debian-binary", Data: []byte("2.0\n")}, debtest.Member{Name: "_odd", Data: []byte("odd")},
-		debtest.Member{Name: "control.tar.xz", Data: repotest.Compress(t, ".xz", control(t))},
-		debtest.Member{Name: "data.tar.xz", Data: repotest.Compress(t, ".xz", repotest.RawTar(t, goodData...))}, debtest.Member{Name: "_after", Data: []byte("x")},
-	)
-	d := require.Value(OpenDeb(bytes.NewReader(data)))(t)
-	opened := 0
-	d.XZ = func(first io.Reader, offset, size int64, dictionary uint32) (io.ReadCloser, error) {
-		opened++
-		if n, err := io.Copy(io.Discard, first); err != nil || n != size {
-			t.Errorf("%d bytes to read, %v; want %d", n, err, size)
-		}
-		return unxz.InGo(io.NewSectionReader(bytes.NewReader(data), offset, size), dictionary)
-	}
-	var got []string
-	require.NoError(t, d.Data(func(h *tar.Header, _ io.Reader) error { got = append(got, h.Name); return nil }))
-	assert.Equalf(t, 1, opened, "opened")
-	assert.Equalf(t, len(goodData)-1, len(got), "members: %v", got) // without the root
 }
 
 func TestDebStopsWithCaller(t *testing.T) {

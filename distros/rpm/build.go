@@ -18,20 +18,6 @@ const (
 	maxPackage   = 8 << 30 // bytes of one package; the largest, with debugging symbols, have 2 GiB
 )
 
-// Record is one package as a repository's database lists it; Options.SQLite returns them.
-type Record struct {
-	Name, Arch, Epoch, Version, Release string
-	ChecksumType, Checksum              string // of the package: "sha256" and the digest in hex
-	Location, Base                      string // the attributes href and xml:base of the element location
-	Size, Installed, Built              int64  // bytes, bytes, seconds since 1970
-
-	Provides, Requires, Conflicts, Obsoletes []RecordRelation
-	Files                                    []string // the files that the primary list names
-}
-
-// RecordRelation is one relation of a Record. Flags is EQ, LT, LE, GT, GE, or empty if there is no version.
-type RecordRelation struct{ Name, Flags, Epoch, Version, Release string }
-
 // builder collects the packages of one list.
 type builder struct {
 	repo    *repo
@@ -194,30 +180,4 @@ func (b *builder) end() error {
 	}
 	b.entries = append(b.entries, *e)
 	return nil
-}
-
-// record adds a package that a database lists.
-func (b *builder) record(r Record) error {
-	b.begin()
-	b.e.name, b.e.arch = b.text([]byte(r.Name)), b.text([]byte(r.Arch))
-	if b.skip() {
-		return nil
-	}
-	b.e.evr = b.evr([]byte(r.Epoch), []byte(r.Version), []byte(r.Release))
-	b.digestType, b.digest, b.href, b.xmlBase = r.ChecksumType, r.Checksum, r.Location, r.Base
-	b.e.size, b.e.installed, b.e.built = r.Size, r.Installed, r.Built
-	for k, list := range [kinds][]RecordRelation{r.Requires, r.Provides, r.Conflicts, r.Obsoletes} {
-		b.relations(kind(k))
-		for _, l := range list {
-			if err := b.relation(kind(k), []byte(l.Name), []byte(l.Flags), []byte(l.Epoch), []byte(l.Version), []byte(l.Release)); err != nil {
-				return fmt.Errorf("package %.80q: %w", r.Name, err)
-			}
-		}
-	}
-	for _, f := range r.Files {
-		if err := b.file([]byte(f)); err != nil {
-			return err
-		}
-	}
-	return b.end()
 }

@@ -3,7 +3,6 @@ package rpm
 import (
 	"encoding/hex"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -24,7 +23,7 @@ type entry struct {
 	keys       []string // see distros.Package.Keys
 	hotfix     bool     // the source has module_hotfixes: modules hide none of its packages
 
-	size, installed, built int64
+	size, installed int64
 
 	table                                    *table
 	requires, provides, conflicts, obsoletes span // of table.relations
@@ -153,7 +152,7 @@ func (e *entry) make() *Package {
 			Name: e.name, EVR: e.evr, Arch: e.arch, Files: e.filesOf(),
 			Provides: e.relations(e.provides), Requires: e.requirements(e.requires), Conflicts: e.requirements(e.conflicts), Obsoletes: e.relations(e.obsoletes),
 		},
-		Origin: e.origin, Priority: e.priority, InstalledSize: e.installed, BuildTime: time.Unix(e.built, 0).UTC(), Hidden: e.hidden,
+		Origin: e.origin, Priority: e.priority, InstalledSize: e.installed, Hidden: e.hidden,
 	}
 	if digest := hex.EncodeToString([]byte(e.digest)); len(e.digest) == 64 {
 		p.SHA512 = digest

@@ -7,7 +7,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -20,10 +19,9 @@ type Package struct {
 	distros.Package
 	Metadata rpmfile.Metadata `json:"-"` // not embedded: both have a Name and an Arch
 
-	Origin        string    `json:"-"` // id of its source, "baseos", for messages
-	Priority      int       `json:"-"` // of its source; the lower number wins
-	InstalledSize int64     `json:"-"` // bytes
-	BuildTime     time.Time `json:"-"`
+	Origin        string `json:"-"` // id of its source, "baseos", for messages
+	Priority      int    `json:"-"` // of its source; the lower number wins
+	InstalledSize int64  `json:"-"` // bytes
 	// Hidden says why the package is not available although the repository holds it: it belongs to a stream of a
 	// module that is not active, an active stream shadows it, or the source excludes it. It is empty for all
 	// packages except those that Index.hidden returns.

@@ -1,6 +1,7 @@
 package rpm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,24 +10,28 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
 
-func TestObsoleting(t *testing.T) {
-	t.Parallel()
-	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "aarch64")
-	for _, p := range []struct {
-		name, arch string
-		size       int64 // 0: the package is hidden
-		obsoletes  []string
-	}{
-		{"b", "aarch64", 1, []string{"old", "older", "old"}}, {"a", "noarch", 1, []string{"old"}}, {"c", "aarch64", 0, []string{"old"}}, {"a", "noarch", 1, nil},
-	} {
-		r := Record{Name: p.name, Arch: p.arch, Version: "1", Release: "1", ChecksumType: "sha256", Checksum: strings.Repeat("0", 64), Location: "a.rpm", Size: p.size}
-		for _, o := range p.obsoletes {
-			r.Obsoletes = append(r.Obsoletes, RecordRelation{Name: o})
-		}
-		require.NoError(t, b.record(r))
+// listed is a package element of a primary.xml; packages without a size are hidden.
+func listed(name, arch string, size int64, obsoletes ...string) string {
+	text := fmt.Sprintf(`<package><name>%s</name><arch>%s</arch><version ver="1" rel="1"/><checksum type="sha256">%064d</checksum>`+
+		`<location href="a.rpm"/><size package="%d"/><format><obsoletes>`, name, arch, 0, size)
+	for _, o := range obsoletes {
+		text += `<entry name="` + o + `"/>`
 	}
+	return text + "</obsoletes></format></package>"
+}
+
+func readListed(t *testing.T, packages ...string) *Index {
+	t.Helper()
+	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com", "aarch64")
+	require.NoError(t, b.readPrimary(strings.NewReader("<metadata>"+strings.Join(packages, "")+"</metadata>")))
 	x := &Index{arch: "aarch64", entries: b.entries}
 	x.build()
+	return x
+}
+
+func TestObsoleting(t *testing.T) {
+	t.Parallel()
+	x := readListed(t, listed("b", "aarch64", 1, "old", "older", "old"), listed("a", "noarch", 1, "old"), listed("c", "aarch64", 0, "old"), listed("a", "noarch", 1))
 	var got []string
 	for _, p := range x.Obsoleting("old") {
 		got = append(got, p.Name)

@@ -70,19 +70,8 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 }
 
 func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
-	primary, xml := r.md.Lists["primary"], true
-	if primary.Href == "" {
-		primary, xml = r.md.Lists["primary_db"], false
-	}
 	b := newBuilder(r, r.base, o.Arch)
-	read := b.readPrimary
-	if !xml {
-		if o.SQLite == nil {
-			return l, fmt.Errorf("%w: it lists its packages as a database only, which cannot be read here", repodata.ErrIndex)
-		}
-		read = func(in io.Reader) error { return b.readDatabase(ctx, in, o) }
-	}
-	if err := r.read(ctx, "primary", primary, maxPrimary, read); err != nil {
+	if err := r.read(ctx, "primary", r.md.Lists["primary"], maxPrimary, b.readPrimary); err != nil {
 		return l, err
 	}
 	l.entries = b.entries
@@ -174,21 +163,4 @@ func (r *Releases) Digest() string {
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-// readDatabase writes an unpacked database to the store and reads its packages with Options.SQLite.
-func (b *builder) readDatabase(ctx context.Context, in io.Reader, o Options) error {
-	w, err := o.Fetch.Store.Create()
-	if err != nil {
-		return err
-	}
-	defer w.Close() //nolint:errcheck // after Commit a no-op
-	if _, err := io.Copy(w, in); err != nil {
-		return err
-	}
-	digest, _, err := w.Commit()
-	if err != nil {
-		return err
-	}
-	return o.SQLite(ctx, o.Fetch.Store.Path(digest), b.record)
 }

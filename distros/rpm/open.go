@@ -40,11 +40,6 @@ type Options struct {
 	// a rollback is not noticed.
 	Remember string
 	Now      time.Time // zero: now
-
-	// SQLite reads the packages of a repository that lists them only in a database, as some repositories from
-	// the time of CentOS 5 to 7 do; nil: such a repository is an error. The implementation is
-	// distros/rpm/sqlite.Read, a separate package because few programs need it.
-	SQLite func(ctx context.Context, file string, add func(Record) error) error
 }
 
 // Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not been

@@ -79,8 +79,6 @@ func (b *builder) readElement(x *repodata.XMLReader) (err error) {
 		if b.e.size, err = number(x.Attr("package")); err == nil {
 			b.e.installed, err = number(x.Attr("installed"))
 		}
-	case "time":
-		b.e.built, err = number(x.Attr("build"))
 	}
 	return err
 }

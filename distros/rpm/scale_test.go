@@ -96,11 +96,7 @@ func TestTooLarge(t *testing.T) {
 	if !errors.Is(err, repodata.ErrIndex) || !strings.Contains(err.Error(), "allowed") {
 		t.Error(err)
 	}
-	b := newBuilder(&repo{source: repoconf.Source{ID: "x"}}, "https://example.com/os", "x86_64")
-	record := Record{
-		Name: "a", Arch: "noarch", Version: "1", Release: "1", ChecksumType: "sha256", Checksum: strings.Repeat("0", 64), Location: "a.rpm", Size: maxPackage + 1,
-	}
-	if err := b.record(record); err != nil || !strings.Contains(b.entries[0].hidden, "allowed") {
-		t.Errorf("%v: %+v", err, b.entries)
+	if x := readListed(t, listed("a", "noarch", maxPackage+1)); !strings.Contains(x.entries[0].hidden, "allowed") {
+		t.Errorf("%+v", x.entries)
 	}
 }

@@ -1,74 +1,38 @@
-// Package unxz decompresses .xz streams by the machine's xz program where that is faster, else in Go. The
-// result does not depend on the way: whenever the program fails, or its output differs from what the stream's
-// index and checksums say, the decoder in Go takes over, and its error counts.
+// Package unxz decompresses .xz streams by the machine's xz program where that is faster, else in Go.
 //
 // It knows no archives: its callers say where a stream begins and ends.
 package unxz
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
-	"sync/atomic"
-	"time"
+	"strconv"
+	"syscall"
 
 	"github.com/mikelolasagasti/xz"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-// patience is how long a read waits for the program. A program that is slower than this is not used again.
-const patience = time.Minute
+const (
+	// smallest is the fewest compressed bytes that are worth a process: below, to start one takes more processor
+	// time than it saves.
+	smallest    = 64 << 10
+	memoryExtra = 8 << 20 // bytes that the program needs besides the dictionary
+	maxMessages = 512     // bytes of the program's messages
+)
 
-// smallest is the fewest bytes of content that are worth a process: below, to start one takes more processor
-// time than it saves.
-const smallest = 256 << 10
+// Open returns the content of a stream. It reads in up to its end, also beyond the calls of Read, until Close.
+// dictionary bounds the memory.
+type Open func(in io.Reader, dictionary uint32) (io.ReadCloser, error)
 
-// ErrProgram says that the program returned other bytes than the stream has, so that what was made of them is
-// wrong.
-var ErrProgram = errors.New("the xz program returned wrong data")
-
-// Decoder decompresses with the xz program. It may be used by several goroutines. A nil Decoder decompresses
-// in Go.
-type Decoder struct {
-	path     string
-	report   func(error)
-	patience time.Duration
-	failed   atomic.Bool // the program failed with a sound stream: it is not used any more
-}
-
-// Find returns a decoder with the xz program of this machine; nil if there is none. report is called at most
-// once, when the program fails with a sound stream.
-func Find(report func(error)) *Decoder {
-	path, err := exec.LookPath("xz")
-	if err != nil {
-		return nil
-	}
-	return &Decoder{path: path, report: report, patience: patience}
-}
-
-// Open returns the content of the stream that begins at an offset of a file and has size bytes; -1: to
-// the end of the file. first is the same stream, for readers that count or hash what they read; it is at
-// its end when the content is. Open begins to read first, in a goroutine until Close returns. dictionary
-// bounds the memory.
-type Open func(first io.Reader, offset, size int64, dictionary uint32) (io.ReadCloser, error)
-
-// In returns how streams of a file are opened. It ends the program when ctx ends. A nil Decoder returns nil,
-// which readers of archives take as: in Go.
-func (d *Decoder) In(ctx context.Context, file io.ReaderAt, length int64) Open {
-	if d == nil {
-		return nil
-	}
-	return func(first io.Reader, offset, size int64, dictionary uint32) (io.ReadCloser, error) {
-		if size < 0 {
-			size = length - offset
-		}
-		return d.open(ctx, first, io.NewSectionReader(file, offset, size), dictionary)
-	}
-}
-
-// InGo returns the content of a stream, decompressed in Go. The decoder checks a stream's index with a running
-// hash and does not store it, and it refuses a dictionary above the bound before it allocates it.
+// InGo is Open without the program. The decoder checks a stream's index with a running hash and does not store
+// it, and it refuses a dictionary above the bound before it allocates it.
 func InGo(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
 	x, err := xz.NewReader(in, dictionary)
 	if err != nil {
@@ -77,25 +41,94 @@ func InGo(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
 	return io.NopCloser(x), nil
 }
 
-func (d *Decoder) open(ctx context.Context, first io.Reader, again *io.SectionReader, dictionary uint32) (io.ReadCloser, error) {
-	blocks, err := readIndex(again, dictionary)
-	if err != nil || d.failed.Load() || contentSize(blocks) < smallest {
-		return InGo(first, dictionary) // it says what is wrong with the stream
+// Program is the path of an xz program; "" decompresses in Go.
+type Program string
+
+// Find returns the xz program of this machine.
+func Find() Program {
+	path, err := exec.LookPath("xz")
+	if err != nil {
+		return ""
 	}
-	r := &reader{decoder: d, ctx: ctx, first: first, again: again, dictionary: dictionary, check: newChecker(blocks)}
-	if r.process, err = start(ctx, d.path, first, dictionary); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+	return Program(path)
+}
+
+// Open returns how streams are opened. It ends the program when ctx ends.
+func (p Program) Open(ctx context.Context) Open {
+	if p == "" {
+		return InGo
+	}
+	return func(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
+		begin := bufio.NewReaderSize(in, smallest)
+		if _, err := begin.Peek(smallest); err != nil { // its end, or an error that comes again
+			return InGo(begin, dictionary)
 		}
-		d.distrust(err)
-		return InGo(first, dictionary)
+		return p.start(ctx, begin, dictionary)
 	}
+}
+
+// process is a running xz program: a stream goes in, its content comes out.
+type process struct {
+	ctx      context.Context //nolint:containedctx // lives as long as one stream, which it cancels
+	cancel   context.CancelFunc
+	cmd      *exec.Cmd
+	out      io.Reader
+	messages bounded.Buffer
+	end      error // of all further reads
+}
+
+// start runs the program in a process group of its own, so that Ctrl-C ends it only by ctx, and without the
+// environment: XZ_OPT and XZ_DEFAULTS change what it does.
+func (p Program) start(ctx context.Context, in io.Reader, dictionary uint32) (io.ReadCloser, error) {
+	child, cancel := context.WithCancel(ctx)
+	r := &process{ctx: ctx, cancel: cancel, messages: bounded.Buffer{Limit: maxMessages}}
+	r.cmd = exec.CommandContext(child, string(p), "--decompress", "--stdout", "--format=xz", "--threads=1", //nolint:gosec // the machine's xz
+		"--memlimit-decompress="+strconv.FormatUint(uint64(dictionary)+memoryExtra, 10))
+	r.cmd.Env, r.cmd.Dir, r.cmd.Stdin, r.cmd.Stderr = []string{"LC_ALL=C"}, "/", in, &r.messages
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r.cmd.Cancel = func() error { return syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := r.cmd.StdoutPipe()
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return nil, r.failed(err)
+	}
+	r.out = out
 	return r, nil
 }
 
-// distrust notes that the program failed with a sound stream.
-func (d *Decoder) distrust(err error) {
-	if d.failed.CompareAndSwap(false, true) && d.report != nil {
-		d.report(fmt.Errorf("%s failed, everything more is decompressed in Go: %w; repair it, or use --no-helpers", d.path, err))
+func (r *process) Read(p []byte) (int, error) {
+	if r.end != nil {
+		return 0, r.end
 	}
+	n, err := r.out.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	if err = r.cmd.Wait(); err != nil {
+		r.end = r.failed(err)
+	} else {
+		r.end = io.EOF
+	}
+	return n, r.end
+}
+
+// failed says why the program failed; an error of the stream's own source is not the program's.
+func (r *process) failed(err error) error {
+	if r.ctx.Err() != nil {
+		return r.ctx.Err()
+	}
+	return fmt.Errorf("%s: %w %s; if the stream is sound, repair the program or use --no-helpers", r.cmd.Path, err, bytes.TrimSpace(r.messages.Kept))
+}
+
+// Close ends the program. Nothing reads the source after it.
+func (r *process) Close() error {
+	r.cancel()
+	if r.end == nil {
+		r.end = errors.New("the stream is closed")
+		_ = r.cmd.Wait() // it was killed
+	}
+	return nil
 }

@@ -63,11 +63,7 @@ func Connect(c Connection) (*images.Builder, error) {
 	}
 	env := packages.Env{Store: store, Fetch: files, Jobs: c.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
 	if !c.NoHelpers {
-		env.XZ = unxz.Find(func(err error) {
-			step := c.Observe.Begin("xz", "decompress")
-			step.Note(err.Error())
-			_ = step.End(false, nil) // the work continues
-		})
+		env.XZ = unxz.Find()
 	}
 	return &images.Builder{
 		Planner: images.Planner{Env: env, Registry: registries, Observe: c.Observe}, Binaries: c.Programs, Info: c.Info,

@@ -121,11 +121,7 @@ func takeCompanionArchive(ctx context.Context, env packages.Env, file string, c 
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, f), path.Ext(c.File.URL), maxSourceTar, env.XZ.In(ctx, f, info.Size()))
+	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, f), path.Ext(c.File.URL), maxSourceTar, env.XZ.Open(ctx))
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrContent, c.File.URL, err)
 	}

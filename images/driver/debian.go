@@ -75,7 +75,7 @@ func debianPlace(name, libDir string) string {
 	return ""
 }
 
-func (d *Driver) takeDebian(ctx context.Context, xz *unxz.Decoder, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
+func (d *Driver) takeDebian(ctx context.Context, xz unxz.Program, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
 	base := path.Base(e.Path)
 	if base == "copyright" && e.Kind == rootfs.File { // readable by everyone, whatever its mode in the package is
 		licence := *e
@@ -128,12 +128,12 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 
 // takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left
 // out; the binary objects of the oldest drivers get the names that the driver's Makefile asks for.
-func (d *Driver) takeKernelTar(ctx context.Context, xz *unxz.Decoder, r *recipe.Recipe, flavour string, e *rootfs.Entry) (err error) {
+func (d *Driver) takeKernelTar(ctx context.Context, xz unxz.Program, r *recipe.Recipe, flavour string, e *rootfs.Entry) (err error) {
 	compressed, err := e.Open()
 	if err != nil {
 		return err
 	}
-	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, compressed), ".xz", maxKernelTar, xz.In(ctx, compressed, compressed.Size()))
+	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, compressed), ".xz", maxKernelTar, xz.Open(ctx))
 	if err != nil {
 		return err
 	}

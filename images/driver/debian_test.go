@@ -27,7 +27,7 @@ func take(t *testing.T, name string, content []byte) (*Driver, error) {
 	require.NoError(t, pkg.AddBytes(name, 0o644, content))
 	d := &Driver{User: rootfs.New(spool, nil), Kernel: rootfs.New(spool, nil)}
 	r := &recipe.Recipe{Driver: "535.261.03", Arch: "amd64", LibDir: "usr/lib/x86_64-linux-gnu"}
-	return d, d.takeDebian(t.Context(), unxz.Find(nil), r, "nvidia-kernel-source", "535.261.03", pkg.All()[0])
+	return d, d.takeDebian(t.Context(), unxz.Find(), r, "nvidia-kernel-source", "535.261.03", pkg.All()[0])
 }
 
 // TestKernelArchive: the archive of the kernel sources inside a package is bounded, and damage in it is wrong

@@ -21,7 +21,7 @@ import (
 // unpackRedist reads all files of an archive of NVIDIA's redist folder into the spool, under the names that
 // they have in the .run archive, so that the same manifest says what is installed where. Links are passed
 // over: the manifest has them all.
-func unpackRedist(ctx context.Context, xz *unxz.Decoder, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+func unpackRedist(ctx context.Context, xz unxz.Program, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 	raw := rootfs.New(spool, nil)
 	var done int64
 	err := extractRedist(ctx, xz, file, *r.Source.Redist, func(id redist.Identity) error {
@@ -48,20 +48,16 @@ func unpackRedist(ctx context.Context, xz *unxz.Decoder, file string, r *recipe.
 // extractRedist reads an archive of the redist folder and compares its digest once more: the file may have
 // changed since it was downloaded.
 func extractRedist(
-	ctx context.Context, xz *unxz.Decoder, name string, want fetch.File, begin func(redist.Identity) error, add func(redist.Member, io.Reader) error,
+	ctx context.Context, xz unxz.Program, name string, want fetch.File, begin func(redist.Identity) error, add func(redist.Member, io.Reader) error,
 ) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	sum := sha256.New()
 	source := io.TeeReader(f, sum)
-	if err := redist.Extract(ctx, source, xz.In(ctx, f, st.Size()), begin, add); err != nil {
+	if err := redist.Extract(ctx, source, xz.Open(ctx), begin, add); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, rootfs.Cancellable(ctx, source)); err != nil {

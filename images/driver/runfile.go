@@ -41,7 +41,7 @@ func readArchive(ctx context.Context, env packages.Env, r *recipe.Recipe, spool 
 
 // unpackRunfile reads all members into the spool. The archive's own sums are checked besides the matrix's: an
 // archive that contradicts itself is broken however it was pinned.
-func unpackRunfile(ctx context.Context, xz *unxz.Decoder, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
+func unpackRunfile(ctx context.Context, xz unxz.Program, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -51,11 +51,7 @@ func unpackRunfile(ctx context.Context, xz *unxz.Decoder, file string, r *recipe
 	if err != nil {
 		return nil, err
 	}
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	run.XZ = xz.In(ctx, f, st.Size())
+	run.XZ = xz.Open(ctx)
 	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
 	if h := run.Header(); h.Version != r.Driver || h.TargetArch != arch.Kernel {
 		return nil, fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, h.Version, h.TargetArch, r.Driver, arch.Kernel)

@@ -90,9 +90,7 @@ func (e Env) unpackDeb(ctx context.Context, file string, p distros.Package, spoo
 	if u.deb, err = dpkg.OpenDeb(rootfs.Cancellable(ctx, f)); err != nil {
 		return u, err
 	}
-	if u.deb.XZ, err = e.openXZ(ctx, f); err != nil {
-		return u, err
-	}
+	u.deb.XZ = e.XZ.Open(ctx)
 	// dpkg's database records what the control file says.
 	if err := u.deb.Check(p.Name, p.Version, p.Arch); err != nil {
 		return u, err

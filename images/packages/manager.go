@@ -22,8 +22,8 @@ import (
 type Env struct {
 	Store *fetch.Store
 	Fetch *fetch.Client
-	Jobs  int           // downloads and packages unpacked at a time; 0: 4
-	XZ    *unxz.Decoder // nil: in Go
+	Jobs  int          // downloads and packages unpacked at a time; 0: 4
+	XZ    unxz.Program // "": in Go
 
 	// Machine is the root of this machine, for the subscription that repositories may ask for and that is
 	// mounted into containers of subscribed hosts; nothing of it goes into images. nil: there is none.

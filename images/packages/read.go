@@ -3,7 +3,6 @@ package packages
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -11,20 +10,10 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
-
-// openXZ returns how .xz streams in a file are opened.
-func (e Env) openXZ(ctx context.Context, f *os.File) (unxz.Open, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return e.XZ.In(ctx, f, st.Size()), nil
-}
 
 // Reader downloads packages and takes them apart.
 type Reader struct {

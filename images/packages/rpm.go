@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
-	"github.com/driver-container/driver-container/distros/rpm/sqlite"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -77,7 +76,7 @@ func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (rpm.Option
 	options := rpm.Options{
 		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
 		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
-		SQLite: sqlite.Read, Mirror: s.Mirror,
+		Mirror: s.Mirror,
 	}
 	sources, err := rpmSources(options, s)
 	if err != nil {

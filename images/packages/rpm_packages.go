@@ -54,9 +54,7 @@ func (e Env) unpackRPM(ctx context.Context, file string, p distros.Package, keys
 	if u.rpm, err = rpmfile.Open(rootfs.Cancellable(ctx, f)); err != nil {
 		return u, err
 	}
-	if u.rpm.XZ, err = e.openXZ(ctx, f); err != nil {
-		return u, err
-	}
+	u.rpm.XZ = e.XZ.Open(ctx)
 	if len(p.Keys) > 0 {
 		if _, err := u.rpm.Verify(keys, p.Keys); err != nil {
 			return u, err

@@ -34,8 +34,8 @@ type Member struct {
 var topShape = regexp.MustCompile(`^([a-z][a-z0-9_-]{0,63})-(linux-x86_64|linux-sbsa)-([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})-archive$`)
 
 // Extract reads an archive in one pass. It calls begin once, before the first member, and add for each file
-// and link. Folders are passed over. Errors of begin and add are returned as they are. open may be nil; it
-// opens the file that r reads.
+// and link. Folders are passed over. Errors of begin and add are returned as they are. open decompresses; nil:
+// in Go.
 func Extract(ctx context.Context, r io.Reader, open unxz.Open, begin func(Identity) error, add func(Member, io.Reader) error) error {
 	plain, err := dpkg.Unpack(cancellable{ctx, r}, ".xz", maxContent, open)
 	if err != nil {

@@ -98,8 +98,8 @@ func TestRoundTrip(t *testing.T) {
 // TestProgram: the machine's xz program gives the same members, sums and errors.
 func TestProgram(t *testing.T) {
 	t.Parallel()
-	program := unxz.Find(func(err error) { t.Error(err) })
-	if program == nil {
+	program := unxz.Find()
+	if program == "" {
 		t.Skip("there is no xz program")
 	}
 	a := sample("xz")
@@ -108,16 +108,10 @@ func TestProgram(t *testing.T) {
 	changed := bytes.Clone(good)
 	changed[len(changed)/2] ^= 1
 	for name, data := range map[string][]byte{"good": good, "changed": changed, "cut": good[:len(good)-20], "longer": append(bytes.Clone(good), "more"...)} {
-		opened := 0
-		open := program.In(t.Context(), bytes.NewReader(data), int64(len(data)))
-		got, sums, err := extractXZ(t, bytes.NewReader(data), runfile.Limits{}, func(first io.Reader, offset, size int64, window uint32) (io.ReadCloser, error) {
-			opened++
-			return open(first, offset, size, window)
-		})
+		got, sums, err := extractXZ(t, bytes.NewReader(data), runfile.Limits{}, program.Open(t.Context()))
 		want, wantSums, wantErr := extract(t, bytes.NewReader(data), runfile.Limits{})
-		assert.Equalf(t, fmt.Sprint(wantErr), fmt.Sprint(err), "%s: error", name)
+		assert.Equalf(t, wantErr == nil, err == nil, "%s: error %v, in Go %v", name, err, wantErr)
 		assert.Equalf(t, wantSums, sums, "%s: sums", name)
-		assert.Equalf(t, 1, opened, "%s: opened", name)
 		if err == nil {
 			assert.Samef(t, want, got, "%s: members, -want +got", name)
 		}

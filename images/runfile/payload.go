@@ -21,8 +21,8 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// decompress returns a reader of the decompressed payload, which begins at offset; close it. It returns
-// errors of src unchanged; every error of a decoder wraps ErrPayload or ErrTooLarge.
+// decompress returns a reader of the decompressed payload; close it. It returns errors
+// of src unchanged; every error of a decoder wraps ErrPayload or ErrTooLarge.
 //
 // The choice of the xz decoder was measured with nothing else running on two cores: a tar of 320,000,000
 // bytes of programs and libraries, xz -6 --check=none, 67 MB, one block or several. xz(1) takes 3.5 s,
@@ -30,7 +30,7 @@ var (
 // The other is that it refuses a dictionary above the caller's bound before it allocates it, where the latter
 // allocates the up to 4 GiB that a hostile block header names. Both read archives without integrity check and
 // those of several blocks.
-func (r *Reader) decompress(src io.Reader, offset int64) (io.ReadCloser, error) {
+func (r *Reader) decompress(src io.Reader) (io.ReadCloser, error) {
 	window := r.limits.Window
 	tagged := &tagReader{r: src}
 	in := bufio.NewReaderSize(tagged, 128<<10)
@@ -42,7 +42,7 @@ func (r *Reader) decompress(src io.Reader, offset int64) (io.ReadCloser, error) 
 	switch {
 	case bytes.HasPrefix(magic, xzMagic):
 		if r.XZ != nil {
-			d, err = r.XZ(in, offset, -1, window)
+			d, err = r.XZ(in, window)
 			break
 		}
 		z, zerr := xz.NewReader(in, window)
@@ -106,9 +106,9 @@ func (c *classifier) Read(p []byte) (int, error) {
 
 // unpack decompresses and untars. A goroutine decompresses in parallel; it has ended when unpack returns. src
 // may then have unread bytes.
-func (r *Reader) unpack(ctx context.Context, src io.Reader, offset int64, add AddFunc) error {
+func (r *Reader) unpack(ctx context.Context, src io.Reader, add AddFunc) error {
 	l := r.limits
-	d, err := r.decompress(src, offset)
+	d, err := r.decompress(src)
 	if err != nil {
 		return fmt.Errorf("payload: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Reader reads one archive from a stream, once.
@@ -19,9 +21,7 @@ type Reader struct {
 	summed int    // offset in head at which CRC and MD5 begin
 	used   bool
 
-	// XZ opens an .xz payload, which reaches from offset to the end of the archive's file (size is -1); first is
-	// the same stream, and at its end when the content is. window bounds the memory. nil: in Go.
-	XZ func(first io.Reader, offset, size int64, window uint32) (io.ReadCloser, error)
+	XZ unxz.Open // decompresses an .xz payload; nil: in Go
 }
 
 // Sums has the digest and the size of the whole archive file.
@@ -90,7 +90,7 @@ func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
 	payload := &skipper{src: feed, head: r.head, lines: r.header.Skip - 1, limit: r.limits.Stub}
 	unpackErr := payload.skip()
 	if unpackErr == nil {
-		unpackErr = r.unpack(ctx, payload.rest(), payload.offset, add)
+		unpackErr = r.unpack(ctx, payload.rest(), add)
 	}
 	// A caller that stops here must not wait for the rest of a download.
 	if err := stopNow(parent, unpackErr); err != nil {
@@ -137,14 +137,11 @@ type skipper struct {
 	lines int   // newlines that precede the payload
 	limit int64 // bytes that may precede it
 	left  []byte
-
-	offset int64 // of the payload in the file, once it is found
 }
 
 func (s *skipper) skip() error {
 	missing := s.lines - bytes.Count(s.head, []byte{'\n'})
 	seen := int64(len(s.head))
-	s.offset = seen
 	buf := make([]byte, 32<<10)
 	for missing > 0 {
 		n, err := s.src.Read(buf)
@@ -164,7 +161,7 @@ func (s *skipper) skip() error {
 		case seen > s.limit:
 			return fmt.Errorf("the payload is not within the first %d bytes: %w", s.limit, ErrTooLarge)
 		case missing == 0:
-			s.left, s.offset = chunk, seen
+			s.left = chunk
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("the file ends %d lines before its payload at line %d: %w", missing, s.lines+1, ErrPayload)
 		case err != nil:

@@ -56,7 +56,7 @@ func TestXZDictionaryIsBounded(t *testing.T) {
 	stream := []byte("\xfd7zXZ\x00\x00\x00\xff\x12\xd9\x41\x02\x00\x21\x01\x28\x00\x00\x00")
 	stream = binary.LittleEndian.AppendUint32(stream, crc32.ChecksumIEEE(stream[12:]))
 	r := Reader{limits: Limits{Window: 64 << 20}}
-	d, err := r.decompress(bytes.NewReader(append(stream, make([]byte, 100)...)), 0)
+	d, err := r.decompress(bytes.NewReader(append(stream, make([]byte, 100)...)))
 	if err == nil {
 		_, err = io.Copy(io.Discard, d)
 	}

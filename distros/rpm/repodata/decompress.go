@@ -2,7 +2,7 @@ package repodata
 
 import (
 	"bufio"
-	"compress/bzip2"
+	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -12,17 +12,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
-	"github.com/driver-container/driver-container/distros/unxz"
-)
-
-// Bounds on the memory that a compressed stream can make the reader allocate; each is what the strongest
-// usual level needs.
-const (
-	maxDictionary = 64 << 20  // xz -9
-	maxWindow     = 128 << 20 // zstd --ultra -22
+	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
 // Unpack opens a file of the store, detects the compression by the first bytes and passes the unpacked
@@ -68,24 +58,18 @@ func Unpack(stop func() error, file string, want Checksum, limit int64, read fun
 	return nil
 }
 
+// magics are the first bytes of the compressions of lists.
+var magics = map[string]string{".gz": "\x1f\x8b", ".xz": "\xfd7zXZ\x00", ".zst": "\x28\xb5\x2f\xfd", ".bz2": "BZh"}
+
 func decompress(r *bufio.Reader) (io.ReadCloser, error) {
-	magic, err := r.Peek(6)
+	begin, err := r.Peek(6)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	switch m := string(magic); {
-	case len(m) >= 2 && m[:2] == "\x1f\x8b":
-		return gzip.NewReader(r)
-	case m == "\xfd7zXZ\x00":
-		return unxz.InGo(r, maxDictionary)
-	case len(m) >= 4 && m[:4] == "\x28\xb5\x2f\xfd":
-		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
-		if err != nil {
-			return nil, err
+	for ending, magic := range magics {
+		if bytes.HasPrefix(begin, []byte(magic)) {
+			return dpkg.Decompress(r, ending)
 		}
-		return z.IOReadCloser(), nil
-	case len(m) >= 3 && m[:3] == "BZh":
-		return io.NopCloser(bzip2.NewReader(r)), nil
 	}
 	return io.NopCloser(r), nil
 }

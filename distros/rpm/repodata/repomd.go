@@ -26,7 +26,7 @@ const MaxRepomd = 4 << 20
 type Repomd struct {
 	Revision string          // mostly its time in seconds since 1970, but any text is allowed
 	Newest   int64           // the largest timestamp of its lists
-	Lists    map[string]File // by type: "primary", "filelists", "modules", "primary_db"...
+	Lists    map[string]File // by type: "primary", "filelists", "modules"...
 }
 
 // File is one file of a repository.
@@ -102,9 +102,12 @@ func ParseRepomd(text []byte) (*Repomd, error) {
 			return nil, fmt.Errorf("%w: repomd.xml: %w", ErrIndex, err)
 		}
 	}
-	if _, ok := r.primary(); !ok {
+	if _, ok := r.Lists["primary"]; !ok {
 		if err := weak["primary"]; err != nil {
 			return nil, fmt.Errorf("%w: repomd.xml: list primary: %w", ErrIndex, err)
+		}
+		if _, database := r.Lists["primary_db"]; database {
+			return nil, fmt.Errorf("%w: repomd.xml: it lists its packages as a database only; createrepo_c makes lists that can be read", ErrIndex)
 		}
 		return nil, fmt.Errorf("%w: repomd.xml: it names no list primary", ErrIndex)
 	}
@@ -112,15 +115,6 @@ func ParseRepomd(text []byte) (*Repomd, error) {
 }
 
 var errWeak = errors.New("unusable")
-
-// primary returns the list of packages: as XML, otherwise as a database.
-func (r *Repomd) primary() (File, bool) {
-	l, ok := r.Lists["primary"]
-	if !ok {
-		l, ok = r.Lists["primary_db"]
-	}
-	return l, ok
-}
 
 // readList reads one data element.
 func (r *Repomd) readList(x *XMLReader) (l File, err error) {

@@ -73,7 +73,7 @@ func TestRealRepomd(t *testing.T) {
 		text := require.Value(os.ReadFile(filepath.Join("testdata/real", tt.file)))(t)
 		r, err := ParseRepomd(text)
 		require.NoErrorf(t, err, "%s", tt.file)
-		l, ok := r.primary()
+		l, ok := r.Lists["primary"]
 		if !ok || l.Href[:len(tt.primary)] != tt.primary || filepath.Ext(l.Href) != ".gz" || l.Sum.Size != tt.size || l.Unpacked.Size != tt.open || l.Unpacked.SHA256 == "" {
 			t.Errorf("%s: primary list %+v", tt.file, l)
 		}

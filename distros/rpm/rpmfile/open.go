@@ -48,7 +48,7 @@ const (
 type File struct {
 	Header    *Header   // the metadata
 	Signature *Header   // signatures and digests of the metadata and the payload; it is not signed itself
-	XZ        unxz.Open // opens an .xz payload in the file that is read, which begins with the package; nil: in Go
+	XZ        unxz.Open // opens an .xz payload; nil: in Go
 
 	in      *bufio.Reader
 	files   []file

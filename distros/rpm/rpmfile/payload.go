@@ -157,8 +157,8 @@ func (p *payload) run() error {
 	return p.finish(whole, below)
 }
 
-// finish reads to the end of the file. Only zeros may follow the archive, and nothing may follow the
-// compressed stream.
+// finish reads to the end of the file. Only zeros may follow the archive; the decoders refuse what follows their
+// stream.
 func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
 	rest, err := io.ReadAll(whole) // bounded by limited
 	if err != nil {
@@ -167,17 +167,13 @@ func (p *payload) finish(whole io.Reader, below *bufio.Reader) error {
 	if strings.Trim(string(rest), "\x00") != "" {
 		return fmt.Errorf("%w: there is data behind the archive", ErrFormat)
 	}
-	n, err := io.Copy(io.Discard, below)
-	if err != nil {
+	if _, err := io.Copy(io.Discard, below); err != nil {
 		return p.broken(err)
 	}
 	if p.digest != "" {
 		if sum := fmt.Sprintf("%x", p.counted.Sum(nil)); sum != p.digest {
 			return fmt.Errorf("%w: its digest is %s, the header says %s", ErrDigest, sum, p.digest)
 		}
-	}
-	if n > 0 {
-		return fmt.Errorf("%w: there is data behind the compressed archive", ErrFormat)
 	}
 	return nil
 }

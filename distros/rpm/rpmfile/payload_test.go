@@ -22,7 +22,6 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,7 +81,7 @@ var goodList = []string{
 
 func TestPayload(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"", "gzip", "xz", "zstd", "lzma"} {
+	for _, how := range []string{"", "gzip", "xz", "zstd"} {
 		data := recipe{items: goodItems(), compressor: how}.build(t)
 		for name, r := range map[string]io.Reader{"plain": bytes.NewReader(data), "byte by byte": iotest.OneByteReader(bytes.NewReader(data))} {
 			f, got, err := list(r)
@@ -120,25 +119,6 @@ func stripped(items []repotest.File) func(testing.TB) []byte {
 	}
 }
 
-// TestPayloadXZ: an .xz payload is opened where it lies in the file, and its digest still counts.
-func TestPayloadXZ(t *testing.T) {
-	t.Parallel()
-	data := recipe{items: goodItems(), compressor: "xz"}.build(t)
-	f := require.Value(Open(bytes.NewReader(data)))(t)
-	opened := 0
-	f.XZ = func(first io.Reader, offset, size int64, dictionary uint32) (io.ReadCloser, error) {
-		opened++
-		if n, err := io.Copy(io.Discard, first); err != nil || n != int64(len(data))-offset || size != -1 {
-			t.Errorf("%d bytes to read from %d on, %v; size %d", n, offset, err, size)
-		}
-		return unxz.InGo(bytes.NewReader(data[offset:]), dictionary)
-	}
-	files := 0
-	require.NoError(t, f.Payload(func(*tar.Header, io.Reader) error { files++; return nil }))
-	assert.Equalf(t, 1, opened, "opened")
-	assert.Equalf(t, len(goodList), files, "files")
-}
-
 func TestPayloadStripped(t *testing.T) {
 	t.Parallel()
 	items := goodItems()
@@ -174,7 +154,7 @@ func TestPayloadStopsWithCaller(t *testing.T) {
 func TestReaderFails(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection lost")
-	for _, how := range []string{"", "gzip", "xz", "zstd", "lzma"} {
+	for _, how := range []string{"", "gzip", "xz", "zstd"} {
 		data := recipe{items: goodItems(), compressor: how}.build(t)
 		for n := 0; n < len(data); n += 1 + len(data)/40 {
 			if _, _, err := list(bytes.NewReader(data[:n])); !errors.Is(err, ErrFormat) {
@@ -256,8 +236,7 @@ func TestPackageHostile(t *testing.T) {
 		"rubbish behind":         {recipe{items: single, compressor: "gzip", damage: behind("rubbish")}, ErrFormat, ""},
 		"rubbish behind xz":      {recipe{items: single, compressor: "xz", damage: behind("rubbish")}, ErrFormat, ""},
 		"rubbish behind zstd":    {recipe{items: single, compressor: "zstd", damage: behind("rubbish")}, ErrFormat, ""},
-		"rubbish behind lzma":    {recipe{items: single, compressor: "lzma", damage: behind("rubbish")}, ErrDigest, ""},
-		"the same, no digest":    {recipe{items: single, compressor: "lzma", damage: behind("rubbish"), drop: []Tag{TagPayloadDigest}}, ErrFormat, "behind the compressed"},
+		"rubbish behind gzip":    {recipe{items: single, compressor: "gzip", damage: behind("rubbish"), drop: []Tag{TagPayloadDigest}}, ErrFormat, ""},
 		"zeros behind":           {recipe{items: single, damage: behind("\x00\x00\x00\x00")}, ErrDigest, ""},
 		"another payload":        {recipe{items: single, damage: func(b []byte) []byte { b[bytes.Index(b, []byte("070701"))+50] ^= 1; return b }}, ErrDigest, "its digest is"},
 		"magic of cpio":          {replaced("070701", "070707"), ErrFormat, "should begin"},
@@ -371,7 +350,7 @@ func TestInstalledHeader(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, how := range []string{"", "gzip", "xz", "zstd", "lzma"} {
+	for _, how := range []string{"", "gzip", "xz", "zstd"} {
 		f.Add(recipe{items: goodItems(), compressor: how}.build(f))
 	}
 	f.Add(recipe{}.build(f))
