@@ -20,7 +20,7 @@ func (r *rig) emptyMachine(t *testing.T, repository string) *Builder {
 	t.Helper()
 	b := newBuilder(t, r.World, t.TempDir())
 	b.Finished = layercache.New(t.Context(), layercache.Options{Registry: b.Registry, From: []string{repository}})
-	b.Runner = auto.New(auto.Options{Kind: auto.BuildKit, Addresses: []string{"unix:///nonexistent/buildkitd.sock"}, Say: func(string) {}}).Runner
+	b.Runner = auto.New(auto.Options{Kind: auto.BuildKit, Address: "unix:///nonexistent/buildkitd.sock", Say: func(string) {}}).Runner
 	return b
 }
 

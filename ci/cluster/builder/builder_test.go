@@ -2,7 +2,6 @@ package builder
 
 import (
 	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/buildkit"
-	"github.com/driver-container/driver-container/images/runner/buildkit/dialstdio"
 )
 
 const (
@@ -89,7 +87,7 @@ func TestWords(t *testing.T) {
 			}
 			t.Setenv("KUBECONFIG", c.kubeconfig)
 			t.Setenv("KUBECACHEDIR", t.TempDir())
-			builder, err := buildkit.New(t.Context(), buildkit.Options{Addresses: []string{c.address}})
+			builder, err := buildkit.New(t.Context(), buildkit.Options{Address: c.address})
 			if err == nil {
 				require.NoError(t, builder.Close())
 			}
@@ -124,10 +122,8 @@ func edited(t *testing.T, kubeconfig string, pairs ...string) string {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	text := string(require.Value(os.ReadFile(examples + "buildkitd.yaml"))(t))
-	u := require.Value(url.Parse("kube-pod://buildkitd-0?namespace=" + namespace))(t)
-	if d := require.Value(dialstdio.New(u))(t); d == nil {
-		t.Error("the address needs no program")
-	}
-	assert.Contains(t, text, u.String())
-	assert.Contains(t, string(require.Value(os.ReadFile("../../../docs/builders.md"))(t)), u.String())
+	const address = "kube-pod://buildkitd-0?namespace=" + namespace
+	require.NoError(t, buildkit.Check(address, buildkit.TLS{}))
+	assert.Contains(t, text, address)
+	assert.Contains(t, string(require.Value(os.ReadFile("../../../docs/builders.md"))(t)), address)
 }

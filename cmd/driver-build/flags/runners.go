@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,18 +15,18 @@ import (
 
 // Runners says what compiles modules ahead of time.
 type Runners struct {
-	values   []string
+	value    string
 	compiles int
 	tls      buildkit.TLS
 
-	addresses []string  // of BuildKit daemons, after Check
-	kind      auto.Kind // after Check
+	address string    // of a BuildKit daemon, after Check
+	kind    auto.Kind // after Check
 }
 
 // AddTo declares the flags.
 func (r *Runners) AddTo(f *pflag.FlagSet) {
-	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD (repeatable: one an architecture), buildkit, chroot or auto (default auto)")
-	f.IntVar(&r.compiles, "compiles", 0, "compiles at a time (default: one a BuildKit daemon, one in a chroot)")
+	f.StringVar(&r.value, "builder", "", "what compiles for --kernel: an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
+	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
 	f.StringVar(&r.tls.CA, "builder-ca", r.tls.CA, "PEM file of the authority of a BuildKit daemon's certificate (BUILDKIT_TLS_CACERT)")
 	f.StringVar(&r.tls.Cert, "builder-cert", r.tls.Cert, "PEM file of our certificate for a BuildKit daemon (BUILDKIT_TLS_CERT)")
@@ -38,23 +37,23 @@ func (r *Runners) AddTo(f *pflag.FlagSet) {
 // Check decides which kind of runner is meant, and does not look for one. BUILDKIT_HOST counts as an address
 // of --builder.
 func (r *Runners) Check(getenv func(string) string) (err error) {
-	if r.compiles < 0 || r.compiles > 64 {
+	if r.compiles < 1 || r.compiles > 64 {
 		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
-	if r.kind, r.addresses, err = auto.Parse(r.values, getenv("BUILDKIT_HOST")); err != nil {
+	if r.kind, r.address, err = auto.Parse(r.value, getenv("BUILDKIT_HOST")); err != nil {
 		return fmt.Errorf("--builder %w", err)
 	}
-	tcp := func(a string) bool { return strings.HasPrefix(a, "tcp://") }
-	if r.tls != buildkit.DefaultTLS() && !slices.ContainsFunc(r.addresses, tcp) {
+	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
 		return errors.New("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder tcp://HOST:PORT")
 	}
-	if err := buildkit.Check(r.addresses, r.tls); err != nil {
-		return fmt.Errorf("--builder: %w", err)
+	if r.address == "" {
+		return nil
 	}
-	if len(r.values) == 0 {
-		return nil // BUILDKIT_HOST is for all builds, also for those that compile nothing
+	err = buildkit.Check(r.address, r.tls)
+	if err == nil && r.value != "" { // BUILDKIT_HOST is for all builds, also for those that compile nothing
+		err = buildkit.FindProgram(r.address)
 	}
-	if err := buildkit.FindPrograms(r.addresses); err != nil {
+	if err != nil {
 		return fmt.Errorf("--builder: %w", err)
 	}
 	return nil
@@ -65,7 +64,7 @@ func (r *Runners) Named() bool { return r.kind != auto.Any }
 
 // Try looks for a runner as a build does, ends it, and returns its name. work is a folder for what it keeps.
 func (r *Runners) Try(ctx context.Context, work string) (found string, err error) {
-	finder := auto.New(auto.Options{Kind: r.kind, Addresses: r.addresses, TLS: r.tls, Work: work, Say: func(string) {}})
+	finder := auto.New(auto.Options{Kind: r.kind, Address: r.address, TLS: r.tls, Work: work, Say: func(string) {}})
 	defer func() { err = errors.Join(err, finder.Close()) }()
 	with, err := finder.Runner(ctx)
 	if err != nil {
@@ -78,11 +77,8 @@ func (r *Runners) Try(ctx context.Context, work string) (found string, err error
 // ends the runner.
 func (r *Runners) Attach(s *session.Session) func() error {
 	s.Compiles = r.compiles
-	if s.Compiles == 0 {
-		s.Compiles = max(1, len(r.addresses))
-	}
 	say := func(line string) { _ = s.Step("builder", line).End(false, nil) }
-	finder := auto.New(auto.Options{Kind: r.kind, Addresses: r.addresses, TLS: r.tls, Work: s.Store.Dir(), Say: say})
+	finder := auto.New(auto.Options{Kind: r.kind, Address: r.address, TLS: r.tls, Work: s.Store.Dir(), Say: say})
 	s.Runner = finder.Runner
 	return finder.Close
 }

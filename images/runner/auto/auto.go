@@ -1,5 +1,5 @@
-// Package auto finds what compiles modules on this machine: BuildKit daemons, or a chroot. It compiles
-// nothing itself.
+// Package auto finds what compiles modules on this machine: a BuildKit daemon, or a chroot. It compiles nothing
+// itself.
 package auto
 
 import (
@@ -31,39 +31,32 @@ const (
 	Chroot   Kind = "chroot"
 )
 
-// Parse reads the words that choose a kind: auto, chroot, buildkit, buildkit=ADDRESS or ADDRESS. host is one
-// more address, for builds that name neither an address nor a chroot; "" is none. Parse looks for nothing.
-func Parse(words []string, host string) (kind Kind, addresses []string, err error) {
-	kind = Any
-	for _, w := range words {
-		k, address, given := strings.Cut(w, "=")
-		if scheme, _, ok := strings.Cut(w, "://"); ok && !strings.Contains(scheme, "=") {
-			k, address, given = string(BuildKit), w, true
-		}
-		switch {
-		case !slices.Contains([]Kind{Any, Chroot, BuildKit}, Kind(k)) || given && (Kind(k) != BuildKit || address == ""):
-			return kind, nil, fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", w)
-		case kind != Any && kind != Kind(k):
-			return kind, nil, fmt.Errorf("%s and %s: one kind of builder at a time", kind, k)
-		}
-		kind = Kind(k)
-		if given {
-			addresses = append(addresses, address)
-		}
+// Parse reads the word that chooses a kind: auto, chroot, buildkit, buildkit=ADDRESS, ADDRESS or "". host is the
+// address for builds that name neither an address nor a chroot; "" is none. Parse looks for nothing.
+func Parse(word, host string) (kind Kind, address string, err error) {
+	name, address, given := strings.Cut(word, "=")
+	if scheme, _, ok := strings.Cut(word, "://"); ok && !strings.Contains(scheme, "=") {
+		name, address, given = string(BuildKit), word, true
 	}
-	if host != "" && kind != Chroot && len(addresses) == 0 {
-		return BuildKit, []string{host}, nil
+	switch kind = Kind(name); {
+	case word == "":
+		kind = Any
+	case !slices.Contains([]Kind{Any, Chroot, BuildKit}, kind) || given && (kind != BuildKit || address == ""):
+		return kind, "", fmt.Errorf("%q: give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto", word)
 	}
-	return kind, addresses, nil
+	if host != "" && kind != Chroot && address == "" {
+		return BuildKit, host, nil
+	}
+	return kind, address, nil
 }
 
 // Options say what to look for.
 type Options struct {
-	Kind      Kind
-	Addresses []string // of BuildKit daemons; empty: the default address
-	TLS       buildkit.TLS
-	Work      string       // folder for what runners keep
-	Say       func(string) // takes lines for people
+	Kind    Kind
+	Address string // of a BuildKit daemon; "": the default address
+	TLS     buildkit.TLS
+	Work    string       // folder for what runners keep
+	Say     func(string) // takes lines for people
 }
 
 // Finder looks for a runner when it is first asked for one, and keeps it until it is closed.
@@ -78,14 +71,12 @@ type Finder struct {
 func New(o Options) *Finder { return &Finder{options: o} }
 
 // Runner gives the runner.
-func (f *Finder) Runner(ctx context.Context) (runner.Runner, error) {
+func (f *Finder) Runner(ctx context.Context) (_ runner.Runner, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.found != nil {
-		return f.found, nil
+	if f.found == nil {
+		f.found, err = f.find(ctx)
 	}
-	var err error
-	f.found, err = f.find(ctx)
 	return f.found, err
 }
 
@@ -103,10 +94,10 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	o := f.options
 	var reasons []error
 	if o.Kind != Chroot {
-		daemons, err := buildkit.New(ctx, buildkit.Options{Addresses: o.Addresses, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), OnLine: o.Say})
+		daemon, err := buildkit.New(ctx, buildkit.Options{Address: o.Address, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), OnLine: o.Say})
 		if err == nil {
-			f.close = daemons.Close
-			return daemons, nil
+			f.close = daemon.Close
+			return daemon, nil
 		}
 		if o.Kind == BuildKit || !errors.Is(err, runner.ErrUnavailable) {
 			return nil, err
@@ -116,7 +107,7 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	err := chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
 	if err == nil {
 		var local *chroot.Runner
-		if local, err = chroot.New(chroot.Options{Work: filepath.Join(o.Work, "roots")}); err == nil {
+		if local, err = chroot.New(filepath.Join(o.Work, "roots")); err == nil {
 			o.Say("limits of a compile here: " + local.Limits())
 			return local, nil
 		}

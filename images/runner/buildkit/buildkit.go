@@ -1,14 +1,13 @@
-// Package buildkit runs steps in BuildKit daemons. It is the runner for users who have builders elsewhere.
+// Package buildkit runs steps in a BuildKit daemon. It is the runner for users who have builders elsewhere.
 //
-// The root of a step goes in as an image manifest that this package makes; a daemon fetches from this process
-// only the layers that it lacks. The command is one LLB Run without a network. The content of the output
-// folder comes back as a tar stream. The cache is BuildKit's: the same layers, command and environment give
-// the same digests.
+// The root of a step goes in as an image manifest that this package makes; the daemon fetches from this process
+// only the layers that it lacks. The command is one LLB Run without a network. BuildKit's client writes the
+// content of the output folder below the folder of the result, from where runner.Collect takes what a result may
+// have. The cache is BuildKit's: the same layers, command and environment give the same digests.
 //
-// A step goes to the first daemon whose machine has its architecture, else to the first that emulates it.
-// When the daemon is lost during a step, the step runs once more, since the address may stand for several.
-// This package does not queue, balance or plan, does not start a daemon, does not talk to a registry, and
-// keeps nothing on this machine after Close.
+// When the daemon is lost during a step, the step runs once more, since the address may stand for several. This
+// package does not queue, balance or start a daemon, does not talk to a registry, and keeps nothing on this
+// machine after Close.
 package buildkit
 
 import (
@@ -20,13 +19,24 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/util/appdefaults"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// Options say where the daemons are. Addresses have the forms that buildctl accepts:
+const (
+	socketTime  = 10 * time.Second // for a daemon to answer that it is alive
+	programTime = 30 * time.Second // the same if a program has to start on another machine first
+	// The first version that takes the root of a step from its client, and that reports its version at all.
+	oldest = "v0.11"
+)
+
+// Options say where the daemon is. Addresses have the forms that buildctl accepts:
 //
 //	unix:///run/buildkit/buildkitd.sock
 //	tcp://HOST:PORT                                              plain, or TLS when TLS says so
@@ -34,85 +44,111 @@ import (
 //	kube-pod://POD?context=CONTEXT&namespace=NS&container=NAME
 //	ssh://USER@HOST:PORT/SOCKET                                  needs buildctl over there
 type Options struct {
-	Addresses []string // empty: DefaultAddress only
-	TLS       TLS      // for tcp:// addresses; DefaultTLS returns the one of the environment
+	Address string // "": BUILDKIT_HOST, or the default address of a buildkitd on this machine
+	TLS     TLS    // for tcp:// addresses; DefaultTLS returns the one of the environment
 	// Work is the folder for temporary copies of layers that are not files of this machine; "": the system's.
 	Work string
-	// OnLine gets messages that are not output of a command: daemons that do not answer, layers in transfer. It
-	// may be nil.
+	// OnLine gets messages that are not output of a command, such as layers in transfer. It may be nil.
 	OnLine func(line string)
 }
 
-// Daemons is a runner.Runner over one or more daemons. It is safe for concurrent use.
-type Daemons struct {
-	all   []*daemon
-	spool *spool
+// Daemon is a runner.Runner over one address. It is safe for concurrent use.
+type Daemon struct {
+	address   string
+	program   *program // nil: a socket
+	client    *client.Client
+	platforms []string // "linux/amd64": what it can run
+	work      string
+	notify    *serial
+	solving   sync.WaitGroup // solves that may run a moment longer than their step
 }
 
-// New connects to every daemon and asks what it can run. It returns an error when an address is invalid or a
-// certificate cannot be read, and runner.ErrUnavailable when one of them does not answer.
-func New(ctx context.Context, o Options) (*Daemons, error) {
-	if len(o.Addresses) == 0 {
-		o.Addresses = []string{DefaultAddress()}
+var _ runner.Runner = (*Daemon)(nil)
+
+// New connects to the daemon and asks what it can run. It returns an error when the address is invalid or a
+// certificate cannot be read, and runner.ErrUnavailable when its program is missing or nothing answers.
+func New(ctx context.Context, o Options) (*Daemon, error) {
+	if o.Address == "" {
+		o.Address = appdefaults.Address
+		if a := os.Getenv("BUILDKIT_HOST"); a != "" {
+			o.Address = a
+		}
 	}
-	say := &serial{output: o.OnLine}
-	d := &Daemons{spool: &spool{dir: o.Work}}
-	for _, address := range o.Addresses {
-		one, err := dial(ctx, address, o.TLS, say.line)
-		if err == nil {
-			d.all = append(d.all, one)
-			if one.platforms, err = one.ask(ctx); err != nil {
-				err = unavailable("connect to BuildKit", err)
-			}
-		}
-		if err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
+	d, err := dial(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if d.platforms, err = d.ask(ctx); err != nil {
+		return nil, errors.Join(unavailable("connect to BuildKit", err), d.Close())
 	}
 	return d, nil
 }
 
-// Close closes every connection, when no step runs any more.
-func (d *Daemons) Close() error {
-	var err error
-	for _, one := range d.all {
-		err = errors.Join(err, one.close())
+// dial prepares a connection, which is made in the background.
+func dial(ctx context.Context, o Options) (*Daemon, error) {
+	u, p, err := parse(o.Address)
+	if err != nil {
+		return nil, err
 	}
-	d.all = nil
-	return errors.Join(err, d.spool.close())
+	if err := p.find(); err != nil {
+		return nil, unavailable("connect to BuildKit", err)
+	}
+	d := &Daemon{address: o.Address, program: p, work: o.Work, notify: &serial{output: o.OnLine}}
+	// gRPC's default is up to two minutes until it connects to a restarted daemon.
+	again := backoff.DefaultConfig
+	again.BaseDelay, again.MaxDelay = 200*time.Millisecond, 5*time.Second
+	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: d.answerTime()}))}
+	if p != nil {
+		opts = append(opts, client.WithContextDialer(p.dial))
+	}
+	if u.Scheme == "tcp" {
+		secure, err := o.TLS.options(u.Hostname())
+		if err != nil {
+			return nil, fmt.Errorf("connect to buildkitd at %s: %w", o.Address, err)
+		}
+		opts = append(opts, secure...)
+	}
+	if d.client, err = client.New(ctx, o.Address, opts...); err != nil {
+		return nil, fmt.Errorf("connect to buildkitd at %s: %w", o.Address, err)
+	}
+	return d, nil
 }
 
-// String returns the name of the runner and its daemons.
-func (d *Daemons) String() string {
-	names := make([]string, len(d.all))
-	for i, one := range d.all {
-		names[i] = one.address
+// Close closes the connection, when no step runs any more.
+func (d *Daemon) Close() error {
+	err := d.client.Close()
+	d.solving.Wait()
+	if err != nil {
+		return fmt.Errorf("end the connection to buildkitd at %s: %w", d.address, err)
 	}
-	return "buildkit " + strings.Join(names, ", ")
+	return nil
 }
+
+// String returns the name of the runner and its address.
+func (d *Daemon) String() string { return "buildkit " + d.address }
 
 // Run implements runner.Runner. A step whose daemon is lost runs once more; a command that failed does not.
-func (d *Daemons) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) error {
+func (d *Daemon) Run(ctx context.Context, s runner.Step, dir string, output func(line string)) error {
 	if err := s.Check(); err != nil {
 		return err
+	}
+	if want := "linux/" + s.Arch; !slices.Contains(d.platforms, want) {
+		return unavailable("step "+s.Name, fmt.Errorf("buildkitd at %s runs %s only: give the address of one on a machine of %s, or let this one emulate it (binfmt_misc)",
+			d.address, strings.Join(slices.Compact(slices.Clone(d.platforms)), ", "), want))
 	}
 	root, err := newRoot(s.Arch, s.Layers)
 	if err != nil {
 		return fmt.Errorf("step %s: %w", s.Name, err)
 	}
-	one, err := d.choose(s)
-	if err != nil {
-		return err
-	}
 	lines := &serial{output: output}
 	defer lines.end()
-	j := job{step: s, root: root, spool: d.spool, dir: dir, output: lines.line}
-	if err = one.solve(ctx, j); lost(ctx, err) {
+	j := job{step: s, root: root, dir: dir, output: lines.line}
+	if err = d.solve(ctx, j); lost(ctx, err) {
 		lines.line(err.Error())
-		if _, gone := one.ask(ctx); gone != nil {
+		if _, gone := d.ask(ctx); gone != nil {
 			err = errors.Join(err, gone)
-		} else if err = empty(dir); err == nil {
-			err = one.solve(ctx, j)
+		} else if err = clearDir(dir); err == nil {
+			err = d.solve(ctx, j)
 		}
 	}
 	if err == nil {
@@ -121,45 +157,49 @@ func (d *Daemons) Run(ctx context.Context, s runner.Step, dir string, output fun
 	if trouble := (*daemonError)(nil); errors.As(err, &trouble) && context.Cause(ctx) == nil {
 		err = unavailable("step "+s.Name, err)
 	}
-	return errors.Join(err, empty(dir))
+	return errors.Join(err, clearDir(dir))
 }
 
-// choose returns the first daemon that can run a step, and of these the first whose machine has its
-// architecture: a daemon names that one first.
-func (d *Daemons) choose(s runner.Step) (*daemon, error) {
-	want := "linux/" + s.Arch
-	var reasons []error
-	for _, native := range []bool{true, false} {
-		for _, one := range d.all {
-			switch i := slices.Index(one.platforms, want); {
-			case i == 0 || i > 0 && !native:
-				return one, nil
-			case !native:
-				reasons = append(reasons, fmt.Errorf("buildkitd at %s runs %s only: add a daemon on a machine of %s, or let this one emulate it (binfmt_misc)",
-					one.address, strings.Join(slices.Compact(slices.Clone(one.platforms)), ", "), want))
-			}
+// answerTime is the time for the daemon to answer that it is alive.
+func (d *Daemon) answerTime() time.Duration {
+	if d.program != nil {
+		return programTime
+	}
+	return socketTime
+}
+
+// ask returns the platforms of a daemon that is alive.
+func (d *Daemon) ask(ctx context.Context) (platforms []string, err error) {
+	limit := d.answerTime()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	all, err := d.client.ListWorkers(ctx)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w (%w)", cause, err)
 		}
+		return nil, fmt.Errorf("buildkitd at %s does not answer: %w%s", d.address, d.program.reason(err), d.advice(err))
 	}
-	return nil, unavailable("step "+s.Name, reasons...)
-}
-
-// DefaultAddress returns BUILDKIT_HOST, or the default address of a buildkitd on this machine.
-func DefaultAddress() string {
-	if a := os.Getenv("BUILDKIT_HOST"); a != "" {
-		return a
+	if len(all) == 0 {
+		return nil, fmt.Errorf("buildkitd at %s has no worker: start it with --oci-worker=true and look into its log", d.address)
 	}
-	return appdefaults.Address
+	first := all[0] // the only one that a daemon uses: it says so when it starts
+	if first.BuildkitVersion.Version == "" {
+		return nil, fmt.Errorf("buildkitd at %s is too old: give the address of one of %s or newer; make buildkitd starts the version that this project is tested with", d.address, oldest)
+	}
+	for _, p := range first.Platforms {
+		platforms = append(platforms, p.OS+"/"+p.Architecture)
+	}
+	return platforms, nil
 }
 
-var _ runner.Runner = (*Daemons)(nil)
-
-// unavailable returns the error of a runner that cannot run anything, with all reasons.
-func unavailable(what string, reasons ...error) error {
-	return fmt.Errorf("%s: %w: %w", what, runner.ErrUnavailable, errors.Join(reasons...))
+// unavailable returns the error of a runner that cannot run anything, with the reason.
+func unavailable(what string, reason error) error {
+	return fmt.Errorf("%s: %w: %w", what, runner.ErrUnavailable, reason)
 }
 
-// empty removes the files that a failed attempt left in the folder of the result.
-func empty(dir string) error {
+// clearDir removes the files that a failed attempt left in the folder of the result.
+func clearDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))

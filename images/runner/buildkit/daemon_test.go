@@ -160,9 +160,9 @@ func (d *testDaemon) processes(t *testing.T) []int {
 }
 
 // connect opens a runner and closes it at the end of the test.
-func connect(t *testing.T, addresses ...string) *Daemons {
+func connect(t *testing.T, address string) *Daemon {
 	t.Helper()
-	p := require.Value(New(t.Context(), Options{Addresses: addresses, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }}))(t)
+	p := require.Value(New(t.Context(), Options{Address: address, Work: t.TempDir(), OnLine: func(line string) { t.Log(line) }}))(t)
 	t.Cleanup(func() {
 		assert.NoError(t, p.Close())
 	})
@@ -177,7 +177,7 @@ func noLeaks(t *testing.T) {
 }
 
 // run executes a step and returns the lines that it printed.
-func run(t *testing.T, p *Daemons, s runner.Step) ([]string, error) {
+func run(t *testing.T, p *Daemon, s runner.Step) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

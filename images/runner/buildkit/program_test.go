@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	controlapi "github.com/moby/buildkit/api/services/control"
 	apitypes "github.com/moby/buildkit/api/types"
@@ -58,10 +60,8 @@ func TestProgramMissing(t *testing.T) {
 	if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "needs the program kubectl on this machine") {
 		t.Errorf("%v", err)
 	}
-	err = FindPrograms([]string{"tcp://builder:1234", "ssh://builder"})
-	if err == nil || !strings.Contains(err.Error(), "install ssh") {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorContains(t, FindProgram("ssh://builder"), "install ssh")
+	assert.NoError(t, FindProgram("tcp://builder:1234"))
 }
 
 // TestProgramHangs: a program that says nothing has a limit, and ends with the attempt.
@@ -70,12 +70,12 @@ func TestProgramHangs(t *testing.T) {
 	dir := onPath(t, "kubectl", `echo $$ >"${0%/*}/pid"`+"\nexec sleep 1000\n")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
 	defer cancel()
-	p := require.Value(dial(t.Context(), "kube-pod://buildkitd-0", TLS{}, func(string) {}))(t)
+	p := require.Value(dial(t.Context(), Options{Address: "kube-pod://buildkitd-0"}))(t)
 	_, err := p.ask(ctx)
 	if err == nil || !strings.Contains(err.Error(), "enough") || !strings.Contains(err.Error(), "try by hand whether this works and asks nothing: kubectl exec buildkitd-0 -- buildctl debug workers") {
 		t.Errorf("%v", err)
 	}
-	assert.NoError(t, p.close())
+	assert.NoError(t, p.Close())
 	ends(t, filepath.Join(dir, "pid"))
 }
 
@@ -102,24 +102,126 @@ func (c control) ListWorkers(context.Context, *controlapi.ListWorkersRequest) (*
 	return &controlapi.ListWorkersResponse{Record: []*apitypes.WorkerRecord{c.record}}, nil
 }
 
-// TestOld: a daemon that does not report its version is older than v0.11, which cannot run our steps.
-func TestOld(t *testing.T) {
+// TestWorker: a daemon that does not report its version is older than v0.11, which cannot run our steps; one
+// that cannot run an architecture gets no step for it.
+func TestWorker(t *testing.T) {
 	noLeaks(t)
-	platforms := []*pb.Platform{{OS: "linux", Architecture: "arm64"}}
+	platforms := []*pb.Platform{{OS: "linux", Architecture: "riscv64"}}
 	for says, record := range map[string]*apitypes.WorkerRecord{
 		"is too old: give the address of one of v0.11 or newer": {Platforms: platforms},
-		"": {Platforms: platforms, BuildkitVersion: &apitypes.BuildkitVersion{Version: "v0.11.6"}},
+		"runs linux/riscv64 only":                               {Platforms: platforms, BuildkitVersion: &apitypes.BuildkitVersion{Version: "v0.11.6"}},
 	} {
 		l := require.Value(net.Listen("unix", t.TempDir()+"/s"))(t)
 		s := grpc.NewServer()
 		controlapi.RegisterControlServer(s, control{record: record})
 		go s.Serve(l)
-		err := reachable(t.Context(), "unix://"+l.Addr().String())
-		if says == "" != (err == nil) || err != nil && (!errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%v, want %q", err, says)
+		p, err := New(t.Context(), Options{Address: "unix://" + l.Addr().String()})
+		if err == nil {
+			err = errors.Join(p.Run(t.Context(), step(t, runnertest.Layer(t, "x = 1")), t.TempDir(), nil), p.Close())
 		}
+		assert.ErrorIs(t, err, runner.ErrUnavailable)
+		assert.ErrorContains(t, err, says)
 		s.Stop()
 	}
+}
+
+// TestCommands: what runs for each address, to the letter, and what a person can try.
+func TestCommands(t *testing.T) {
+	for _, c := range []struct{ address, program, arguments, try string }{
+		{"kube-pod://buildkitd-0", "kubectl", "--context= --namespace= exec --container= -i buildkitd-0 -- buildctl dial-stdio",
+			"kubectl exec buildkitd-0 -- buildctl debug workers"},
+		{"kube-pod://buildkitd-0?context=me@far&namespace=ci&container=buildkitd", "kubectl",
+			"--context=me@far --namespace=ci exec --container=buildkitd -i buildkitd-0 -- buildctl dial-stdio",
+			"kubectl --context=me@far --namespace=ci exec --container=buildkitd buildkitd-0 -- buildctl debug workers"},
+		{"docker-container://buildkitd?context=far", "docker", "--context=far exec -i buildkitd buildctl dial-stdio",
+			"docker --context=far exec buildkitd buildctl debug workers"},
+		{"podman-container://buildkitd", "podman", "exec -i buildkitd buildctl dial-stdio", "podman exec buildkitd buildctl debug workers"},
+		{"nerdctl-container://buildkitd?namespace=k8s.io", "nerdctl", "exec --namespace k8s.io -i buildkitd buildctl dial-stdio",
+			"nerdctl --namespace=k8s.io exec buildkitd buildctl debug workers"},
+		{"ssh://me@builder:22/run/buildkit/buildkitd.sock", "ssh", "-l me -p 22 -- builder buildctl --addr unix:///run/buildkit/buildkitd.sock dial-stdio",
+			"ssh -l me -p 22 builder buildctl debug workers"},
+	} {
+		t.Run(c.address, func(t *testing.T) {
+			dir := onPath(t, c.program, `echo "$*" >"${0%/*}/arguments"`+"\nexec cat\n")
+			_, p, err := parse(c.address)
+			require.NoError(t, err)
+			assert.Equal(t, c.try, p.byHand)
+			conn := require.Value(p.dial(t.Context(), ""))(t)
+			require.Value(conn.Write([]byte("hello")))(t)
+			got := make([]byte, 5)
+			require.Value(io.ReadFull(conn, got))(t)
+			assert.Equal(t, "hello", string(got))
+			assert.NoError(t, conn.Close())
+			assert.NoError(t, p.reason(nil))
+			assert.Equal(t, c.arguments+"\n", string(require.Value(os.ReadFile(filepath.Join(dir, "arguments")))(t)))
+		})
+	}
+}
+
+// TestEnded: the last words of programs, as they print them, and what to do about them. Those of kubectl are in
+// ci/cluster/builder, from kubectl itself.
+func TestEnded(t *testing.T) {
+	for _, c := range []struct{ address, words, says string }{
+		{"kube-pod://x", "E1123 04:14:27.8 2 memcache.go:265] no list\nE1123 04:14:27.9 2 memcache.go:265] no list\nerror: You must be logged in to the server",
+			"exit status 3: error: You must be logged in to the server: the cluster does not know these credentials: log in to it again"},
+		{"kube-pod://x", `error: unable to upgrade connection: container not found ("buildkitd")`, "kubectl describe pod"},
+		{"kube-pod://x", `exec: "buildctl": executable file not found in $PATH: unknown` + "\ncommand terminated with exit code 127", "the container has no buildctl"},
+		{"kube-pod://x", "error: dial unix /run/buildkit/buildkitd.sock: connect: no such file or directory\ncommand terminated with exit code 1", "BUILDKIT_HOST"},
+		{"kube-pod://x", "command terminated with exit code 137", "too little memory"},
+		{"docker-container://x", "Error response from daemon: No such container: x", "docker ps"},
+		{"podman-container://x", `Error: no container with name or ID "x" found: no such container`, "podman ps"},
+		{"ssh://x", "bash: line 1: buildctl: command not found", "install buildctl on that host"},
+		{"ssh://x", "me@x: Permission denied (publickey).", "a key or an agent"},
+		{"ssh://x", "\x1b[31mred\x00\nand so on", "ssh ended with exit status 3: [31mred and so on: try by hand whether this works and asks nothing: ssh x buildctl debug workers"},
+	} {
+		t.Run(c.words, func(t *testing.T) {
+			_, p, err := parse(c.address)
+			require.NoError(t, err)
+			dir := onPath(t, p.name, `cat "${0%/*}/words" >&2`+"\nexit 3\n")
+			testfile.Write(t, filepath.Join(dir, "words"), c.words)
+			conn := require.Value(p.dial(t.Context(), ""))(t)
+			_, err = conn.Read(make([]byte, 1))
+			assert.ErrorContains(t, err, c.says)
+			assert.NoError(t, conn.Close())
+		})
+	}
+}
+
+// TestWritten: a program that has ended is found also by a write, and its last words are not lost.
+func TestWritten(t *testing.T) {
+	onPath(t, "kubectl", "echo '(NotFound)' >&2\nexit 1\n")
+	_, p, err := parse("kube-pod://x")
+	require.NoError(t, err)
+	conn := require.Value(p.dial(t.Context(), ""))(t)
+	go conn.Read(make([]byte, 1))
+	for end := time.Now().Add(time.Minute); ; {
+		if _, err := conn.Write([]byte("x")); err != nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal("a program that has ended takes everything")
+		}
+	}
+	assert.NoError(t, conn.Close())
+	assert.ErrorContains(t, p.reason(nil), "(NotFound)")
+}
+
+// FuzzEnded: whatever a program prints, an error is one bounded line that a terminal prints as it is.
+func FuzzEnded(f *testing.F) {
+	for _, words := range []string{"", "\x1b]0;title\a", "a\r\nb", "\xff\xfe", strings.Repeat("\u2028é", 4096)} {
+		f.Add(words)
+	}
+	p := &program{name: "kubectl", byHand: "kubectl"}
+	f.Fuzz(func(t *testing.T, words string) {
+		err := p.explain(fmt.Errorf("command [kubectl exec] has exited with exit status 1, make sure the URL is valid: stderr=%s", words))
+		if err == nil || len(err.Error()) > maxWords+400 {
+			t.Fatalf("%v", err)
+		}
+		for _, r := range err.Error() {
+			if !unicode.IsPrint(r) {
+				t.Fatalf("%q in %q", r, err.Error())
+			}
+		}
+	})
 }
 
 // programs are the ways to a daemon through a program: the address, and the program's arguments before the

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/moby/buildkit/solver/pb"
 	"github.com/opencontainers/go-digest"
@@ -89,13 +90,10 @@ func TestRoot(t *testing.T) {
 
 func TestFormats(t *testing.T) {
 	t.Parallel()
-	for mt, want := range map[types.MediaType]string{
-		types.DockerLayer:             ocispecs.MediaTypeImageLayerGzip,
-		types.OCILayerZStd:            ocispecs.MediaTypeImageLayerZstd,
-		types.DockerUncompressedLayer: ocispecs.MediaTypeImageLayer,
-		types.OCIManifestSchema1:      "",
+	for mt, want := range map[types.MediaType]types.MediaType{
+		types.DockerLayer: types.OCILayer, types.OCILayerZStd: types.OCILayerZStd, types.DockerUncompressedLayer: types.OCIUncompressedLayer, types.OCIManifestSchema1: "",
 	} {
-		if got, err := ociType(mt); got != want || (err == nil) != (want != "") {
+		if got, err := ociType(static.NewLayer(nil, mt)); got != want || (err == nil) != (want != "") {
 			t.Errorf("ociType(%s) = %q, %v", mt, got, err)
 		}
 	}
@@ -108,8 +106,7 @@ func TestStore(t *testing.T) {
 	f := &filed{Layer: runnertest.Layer(t, "b = 1"), path: filepath.Join(t.TempDir(), "blob")}
 	require.NoError(t, os.WriteFile(f.path, compressed(t, f.Layer), 0o600))
 	var told []string
-	sp := &spool{dir: t.TempDir()}
-	s := &store{root: mustRoot(t, "amd64", l, f), spool: sp, notify: func(line string) { told = append(told, line) }, told: map[digest.Digest]bool{}}
+	s := &store{root: mustRoot(t, "amd64", l, f), work: t.TempDir(), notify: func(line string) { told = append(told, line) }}
 	want := map[digest.Digest][]byte{}
 	for _, layer := range []v1.Layer{l.Layer, f.Layer} {
 		sum, _ := layer.Digest()
@@ -139,8 +136,8 @@ func TestStore(t *testing.T) {
 	}
 	all.Wait()
 	assert.Equalf(t, 2, len(told), "told %q", told)
-	if left, _ := os.ReadDir(sp.dir); len(left) > 0 {
-		t.Errorf("files with names in the spool: %v", left)
+	if left, _ := os.ReadDir(s.work); len(left) > 0 {
+		t.Errorf("files with names: %v", left)
 	}
 	other := digest.FromString("something else of this machine")
 	if _, err := s.Info(t.Context(), other); !errdefs.IsNotFound(err) {
@@ -152,15 +149,14 @@ func TestStore(t *testing.T) {
 	if _, err := s.Writer(t.Context()); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("Writer: %v", err)
 	}
-	assert.NoError(t, sp.close())
 }
 
-// TestSpoolDamaged: a layer that does not match its digest is refused here, with an explanation; the next
+// TestDamagedLayer: a layer that does not match its digest is refused here, with an explanation; the next
 // attempt reads it again.
-func TestSpoolDamaged(t *testing.T) {
+func TestDamagedLayer(t *testing.T) {
 	t.Parallel()
 	l := &streamed{Layer: runnertest.Layer(t, "a = 1"), bytes: []byte("something else")}
-	s := &store{root: mustRoot(t, "amd64", l), spool: &spool{dir: t.TempDir()}, notify: func(string) {}, told: map[digest.Digest]bool{}}
+	s := &store{root: mustRoot(t, "amd64", l), work: t.TempDir(), notify: func(string) {}}
 	sum, _ := l.Digest()
 	desc := ocispecs.Descriptor{Digest: digest.Digest(sum.String())}
 	assert.ErrorContainsf(t, assert.Err(s.ReaderAt(t.Context(), desc)), sum.String(), "damaged")
@@ -171,7 +167,7 @@ func TestSpoolDamaged(t *testing.T) {
 	l.bytes = nil
 	assert.ErrorIsf(t, assert.Err(s.ReaderAt(ctx, desc)), because, "cancelled")
 	r := require.Value(s.ReaderAt(t.Context(), desc))(t)
-	assert.NoError(t, errors.Join(r.Close(), s.spool.close()))
+	assert.NoError(t, r.Close())
 }
 
 // TestDefinition: the request for a step.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -20,6 +20,9 @@ import (
 // storeID is the name of our content store in a session. BuildKit's cache key contains it as part of the
 // source's digest, so it must never change.
 const storeID = "driver-root"
+
+// Time for a daemon to end a cancelled step before Run returns without its confirmation.
+const patience = 1500 * time.Millisecond
 
 // definition returns a step as LLB, whose result is the content of the output folder, and exec, the digest of
 // the vertex that runs the command. A memory limit does not change the digests, so a cached result serves any
@@ -53,7 +56,7 @@ func definition(ctx context.Context, s runner.Step, r *root, limit bool) (def *l
 
 // solve runs one step. Errors: *runner.FailedError; *daemonError when the daemon and not the step is the
 // cause; ctx's cause; others are errors of this process.
-func (d *daemon) solve(ctx context.Context, j job) error {
+func (d *Daemon) solve(ctx context.Context, j job) error {
 	limit := true
 	err := d.attempt(ctx, j, limit)
 	if err != nil && j.step.Memory > 0 && refusesLimits(err) && context.Cause(ctx) == nil {
@@ -62,7 +65,7 @@ func (d *daemon) solve(ctx context.Context, j job) error {
 		err = d.attempt(ctx, j, limit)
 	}
 	if err != nil && halfReceived(err) && context.Cause(ctx) == nil {
-		if err := d.collect(ctx); err != nil {
+		if err := d.forgetParts(ctx); err != nil {
 			return err
 		}
 		err = d.attempt(ctx, j, limit)
@@ -75,9 +78,9 @@ func (d *daemon) solve(ctx context.Context, j job) error {
 // test here shows it).
 func halfReceived(err error) bool { return strings.Contains(err.Error(), "unsupported offset") }
 
-// collect lets a daemon remove unreferenced data, such as half a layer. The filter matches no cache record,
+// forgetParts lets a daemon remove unreferenced data, such as half a layer. The filter matches no cache record,
 // so none is removed.
-func (d *daemon) collect(ctx context.Context) error {
+func (d *Daemon) forgetParts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := d.client.Prune(ctx, nil, client.WithFilter([]string{"id==none"})); err != nil {
@@ -92,14 +95,26 @@ func refusesLimits(err error) bool {
 	return strings.Contains(err.Error(), string(pb.CapExecMetaLinuxResources))
 }
 
-func (d *daemon) attempt(ctx context.Context, j job, limit bool) error {
+// job is one attempt at a step.
+type job struct {
+	step   runner.Step
+	root   *root
+	dir    string
+	output func(string) // never nil, may be called by any goroutine until solve returns
+}
+
+func (d *Daemon) attempt(ctx context.Context, j job, limit bool) (err error) {
 	def, exec, err := definition(ctx, j.step, j.root, limit)
 	if err != nil {
 		return err
 	}
-	tell := func(line string) { d.notify(d.address + ": " + j.step.Name + ": " + line) }
-	blobs := &store{root: j.root, spool: j.spool, notify: tell, told: map[digest.Digest]bool{}}
-	result := newResult(j.dir)
+	received, err := os.MkdirTemp(j.dir, ".received-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the result: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(received)) }()
+	tell := func(line string) { d.notify.line(d.address + ": " + j.step.Name + ": " + line) }
+	blobs := &store{root: j.root, work: d.work, notify: tell}
 	out := &output{vertex: exec, lines: runner.NewLines(j.output), print: j.output}
 	// The goroutine drains the channel until Solve closes it, also after ctx has ended: a Solve that cannot
 	// write to it never returns.
@@ -115,27 +130,36 @@ func (d *daemon) attempt(ctx context.Context, j job, limit bool) error {
 	d.solving.Go(func() {
 		_, err := d.client.Solve(ctx, def, client.SolveOpt{
 			OCIStores: map[string]content.Store{storeID: blobs},
-			Exports: []client.ExportEntry{{Type: client.ExporterTar, Output: func(map[string]string) (io.WriteCloser, error) {
-				return result.open()
-			}}},
+			Exports:   []client.ExportEntry{{Type: client.ExporterLocal, OutputDir: received}},
 		}, status)
 		<-drained
 		ended <- err
 	})
 	err = await(ctx, ended)
-	received := result.close()
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("step %s: %w", j.step.Name, cause)
 	}
-	switch {
-	case err != nil && blobs.failure() != nil:
-		err = blobs.failure()
-	case received != nil && (err == nil || !errors.Is(received, errIncomplete)):
-		err = received
-	default:
+	switch failure := blobs.failure(); {
+	case err != nil && failure != nil:
+		err = failure
+	case err != nil:
 		return d.explain(ctx, j.step, out, err)
+	default:
+		if err = collect(ctx, received, j.dir); err == nil {
+			return nil
+		}
 	}
 	return fmt.Errorf("step %s on buildkitd at %s: %w", j.step.Name, d.address, err)
+}
+
+// collect takes what a result may have from the folder that BuildKit's client wrote.
+func collect(ctx context.Context, received, dir string) error {
+	from, err := os.OpenRoot(received)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return runner.Collect(ctx, from, dir)
 }
 
 // await waits for the end of a solve. A cancelled solve ends when the daemon has ended the command. If the

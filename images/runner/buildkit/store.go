@@ -3,12 +3,15 @@ package buildkit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/errdefs"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/opencontainers/go-digest"
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -17,21 +20,12 @@ import (
 // else of this machine. It is a read-only containerd content store.
 type store struct {
 	root   *root
-	spool  *spool
+	work   string       // folder for temporary copies of layers that are not files
 	notify func(string) // called when a layer is being sent
 
 	mu   sync.Mutex
 	told map[digest.Digest]bool
 	err  error // our first failure; the daemon returns only a text for it
-}
-
-func (s *store) fail(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-	}
-	return err
 }
 
 func (s *store) failure() error {
@@ -45,39 +39,83 @@ func (s *store) Info(_ context.Context, dgst digest.Digest) (content.Info, error
 	if b, ok := s.root.small[dgst]; ok {
 		return content.Info{Digest: dgst, Size: int64(len(b))}, nil
 	}
-	if size, ok := s.root.sizes[dgst]; ok {
-		return content.Info{Digest: dgst, Size: size}, nil
+	l, ok := s.root.layers[dgst]
+	if !ok {
+		return content.Info{}, fmt.Errorf("blob %s of the step's root: %w", dgst, errdefs.ErrNotFound)
 	}
-	return content.Info{}, fmt.Errorf("blob %s of the step's root: %w", dgst, errdefs.ErrNotFound)
+	size, err := l.Size()
+	return content.Info{Digest: dgst, Size: size}, err
 }
 
 // ReaderAt implements content.Provider.
 func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content.ReaderAt, error) {
-	if b, ok := s.root.small[desc.Digest]; ok {
-		return &blob{nopCloser{bytes.NewReader(b)}, int64(len(b))}, nil
-	}
-	l, ok := s.root.layers[desc.Digest]
-	if !ok {
-		return nil, fmt.Errorf("blob %s of the step's root: %w", desc.Digest, errdefs.ErrNotFound)
-	}
-	size := s.root.sizes[desc.Digest]
-	s.announce(desc.Digest, size)
-	r, err := s.spool.open(ctx, desc.Digest, l)
+	info, err := s.Info(ctx, desc.Digest)
 	if err != nil {
-		return nil, s.fail(fmt.Errorf("send layer %s: %w", desc.Digest, err))
+		return nil, err
 	}
-	return &blob{r, size}, nil
+	if b, ok := s.root.small[desc.Digest]; ok {
+		return &blob{nopCloser{bytes.NewReader(b)}, info.Size}, nil
+	}
+	s.mu.Lock() // one copy at a time
+	defer s.mu.Unlock()
+	if s.told == nil {
+		s.told = map[digest.Digest]bool{}
+	}
+	if !s.told[desc.Digest] { // the first step on a remote daemon may take minutes before its command runs
+		s.told[desc.Digest] = true
+		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", desc.Digest, float64(info.Size)/1e6))
+	}
+	r, err := s.open(ctx, desc.Digest, s.root.layers[desc.Digest])
+	if err != nil {
+		err = fmt.Errorf("send layer %s: %w", desc.Digest, err)
+		if s.err == nil {
+			s.err = err
+		}
+		return nil, err
+	}
+	return &blob{r, info.Size}, nil
 }
 
-// announce reports, once, that a layer is being sent: the first step on a remote daemon may take minutes
-// before its command runs.
-func (s *store) announce(dgst digest.Digest, size int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.told[dgst] {
-		s.told[dgst] = true
-		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", dgst, float64(size)/1e6))
+// open opens a layer for reading at any offset: a file directly, another from a temporary copy.
+func (s *store) open(ctx context.Context, dgst digest.Digest, l v1.Layer) (_ readerAtCloser, err error) {
+	rc, err := l.Compressed()
+	if err != nil {
+		return nil, err
 	}
+	if r, ok := rc.(readerAtCloser); ok {
+		return r, nil
+	}
+	defer func() { err = errors.Join(err, rc.Close()) }()
+	f, err := os.CreateTemp(s.work, "driver-layer-*")
+	if err != nil {
+		return nil, err
+	}
+	// Without a name nothing is left of the copy even after a crash. A daemon's error for a wrong digest explains
+	// nothing, so the digest is compared here.
+	v := dgst.Verifier()
+	if err = os.Remove(f.Name()); err == nil {
+		_, err = io.Copy(io.MultiWriter(f, v), &cancelled{ctx, rc})
+	}
+	if err == nil && !v.Verified() {
+		err = errors.New("its bytes do not have this digest: what is kept of it is damaged; fetch it again")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// cancelled is a reader that ends with its context. It exists as long as one copy.
+type cancelled struct {
+	ctx  context.Context //nolint:containedctx // of one io.Copy, which takes no context
+	from io.Reader
+}
+
+func (c *cancelled) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.from.Read(p)
 }
 
 // Update, Walk, Delete, Status, ListStatuses, Abort and Writer complete content.Store; daemons do not need

@@ -45,7 +45,7 @@ func TestRealTLS(t *testing.T) {
 		{"stranger", TLS{CA: in("ca.crt"), Cert: in("stranger.crt"), Key: in("stranger.key")}, "client certificate"},
 		{"no TLS", TLS{}, "wants TLS"},
 	} {
-		p, err := New(t.Context(), Options{Addresses: []string{"tcp://" + host}, TLS: c.tls})
+		p, err := New(t.Context(), Options{Address: "tcp://" + host, TLS: c.tls})
 		if c.says != "" {
 			if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), host) {
 				t.Errorf("%s: %v", c.name, err)

@@ -40,7 +40,7 @@ func lost(ctx context.Context, err error) bool {
 
 // explain classifies a solve's error: failure of the command, trouble of the daemon, or something else. ctx
 // must be alive.
-func (d *daemon) explain(ctx context.Context, s runner.Step, out *output, err error) error {
+func (d *Daemon) explain(ctx context.Context, s runner.Step, out *output, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (d *daemon) explain(ctx context.Context, s runner.Step, out *output, err er
 	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
 		return &daemonError{address: d.address, full: true, err: err}
 	case ended, code == codes.Unavailable, code == codes.Canceled:
-		return &daemonError{address: d.address, err: d.reason(err)}
+		return &daemonError{address: d.address, err: d.program.reason(err)}
 	}
 	// If the daemon does not answer any more, report that before any other error.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -66,7 +66,7 @@ func (d *daemon) explain(ctx context.Context, s runner.Step, out *output, err er
 
 // failed returns the error of a failed command. Runc reports a signal as 128 plus its number, as a shell
 // does. When it could not start a command, it prints the reason on a line of its own and returns code 1.
-func (d *daemon) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
+func (d *Daemon) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
 	f := &runner.FailedError{Step: s.Name, Runner: "buildkit " + d.address, Code: int(exit.ExitCode), Tail: out.tail()}
 	last := ""
 	if n := len(f.Tail); n > 0 {
@@ -94,8 +94,19 @@ func limitText(s runner.Step) string {
 
 const hungUp = "the other side hung up: a daemon with --tlscacert wants a client certificate of that CA (BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY)"
 
-// advice returns what to do about a daemon that does not answer. The texts on the left come from gRPC, the
-// kernel and crypto/tls, which offer them only as text.
+// advice returns what to do about a daemon that does not answer.
+func (d *Daemon) advice(err error) string {
+	switch {
+	case d.program == nil:
+		return advice(err)
+	case d.program.reason(nil) != nil:
+		return "" // the error says it
+	}
+	return ": " + d.program.advice()
+}
+
+// advice is that of a socket. The texts on the left come from gRPC, the kernel and crypto/tls, which offer them
+// only as text.
 func advice(err error) string {
 	text := err.Error()
 	for _, a := range []struct{ sign, do string }{

@@ -1,5 +1,17 @@
 //go:build linux
 
+// Package chroot runs steps on this machine: it unpacks the layers into a private folder, and the command
+// gets that folder as its root, in namespaces of its own, without network, devices, capabilities or new
+// privileges. It works only on Linux and only for the architecture of the machine.
+//
+// The process that sets up the namespaces is this same program, started again (Init). It is process 1 of the
+// step's pid namespace and dies with the program that started it, so that nothing keeps running or stays
+// mounted, whatever happens.
+//
+// Root runs steps as root. Other users run them in a user namespace in which their own id is 0. No further
+// ids are mapped: the runner does not unpack owners of files, and a command without capabilities cannot
+// change ids, so a range of ids would only leave files that the user cannot remove. This is not a sandbox for
+// hostile programs of unknown origin, because the kernel is shared.
 package chroot
 
 import (
@@ -27,13 +39,11 @@ var _ runner.Runner = (*Runner)(nil)
 // folderPrefix begins the names of the folders of steps.
 const folderPrefix = "step-"
 
-// New prepares the folder and removes folders of dead owners from it. It does not test whether this machine
-// lets it run anything: see Supported.
-func New(o Options) (*Runner, error) {
-	if o.Work == "" {
-		return nil, errors.New("the chroot runner needs a folder to work in")
-	}
-	work, err := filepath.Abs(o.Work)
+// New prepares the folder for roots, and removes folders of dead owners from it. Each running step needs a
+// gigabyte or so there, which is freed at its end. New does not test whether this machine lets it run anything:
+// see Supported.
+func New(work string) (*Runner, error) {
+	work, err := filepath.Abs(work)
 	if err == nil {
 		err = os.MkdirAll(work, 0o755)
 	}
@@ -111,7 +121,6 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *workdir.Dir, dir st
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
 	}
-	waitForForks()
 	if err := r.execute(ctx, s, f, output); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func open(t *testing.T) (*chroot.Runner, string) {
 
 func openIn(t *testing.T, work string) *chroot.Runner {
 	t.Helper()
-	return require.Value(chroot.New(chroot.Options{Work: work}))(t)
+	return require.Value(chroot.New(work))(t)
 }
 
 func TestConformance(t *testing.T) {
@@ -180,10 +180,9 @@ func TestUnavailable(t *testing.T) {
 	if !errors.Is(err, runner.ErrUnavailable) || !strings.Contains(err.Error(), "BuildKit") {
 		t.Errorf("another architecture: %v", err)
 	}
-	assert.Errorf(t, assert.Err(chroot.New(chroot.Options{})), "no folder to work in")
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	assert.Errorf(t, assert.Err(chroot.New(chroot.Options{Work: file})), "a file to work in")
+	assert.Errorf(t, assert.Err(chroot.New(file)), "a file to work in")
 }
 
 // TestMemory: without a cgroup the limit holds for each process, with one for all together.

@@ -83,8 +83,8 @@ func innerStep() (status, error) {
 }
 
 // startCommand starts the command. driver-build unpacked its program; a child of driver-build that does not
-// execute its own program yet, for another step, may still have the file open for writing (ETXTBSY). That
-// ends within milliseconds.
+// execute its own program yet, for another step, may still have the file open for writing (ETXTBSY, "text file
+// busy"; https://go.dev/issue/22315). That ends within milliseconds.
 func startCommand(c config) (pid int, err error) {
 	const tries, pause = 200, 10 * time.Millisecond
 	for range tries {

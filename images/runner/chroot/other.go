@@ -21,7 +21,7 @@ func Supported() error {
 }
 
 // New returns no runner: see Supported.
-func New(Options) (*Runner, error) { return nil, Supported() }
+func New(string) (*Runner, error) { return nil, Supported() }
 
 // Limits returns nothing: no step runs here.
 func (*Runner) Limits() string { return "" }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -117,10 +116,7 @@ func (in *inner) run(ctx context.Context) (status, error) {
 	}
 	defer statusRead.Close()
 	cmd := in.command(ctx, configRead, statusWrite)
-	startLock.RLock()
-	err = cmd.Start()
-	startLock.RUnlock()
-	err = errors.Join(err, configRead.Close(), statusWrite.Close())
+	err = errors.Join(cmd.Start(), configRead.Close(), statusWrite.Close())
 	if err != nil {
 		if ctx.Err() != nil {
 			return status{}, context.Cause(ctx)
@@ -140,21 +136,6 @@ func (in *inner) run(ctx context.Context) (status, error) {
 		return status{}, err
 	}
 	return in.interpretStatus(raw, waitErr)
-}
-
-// startLock is locked while this program starts an inner process. Like syscall.ForkLock it is global to the
-// process.
-var startLock sync.RWMutex
-
-// waitForForks waits until no process that is being started, by this package or another one, has the newly
-// unpacked files open: between fork and exec it has them, and the kernel runs no program that a process has
-// open for writing (ETXTBSY, "text file busy"; https://go.dev/issue/22315). The fork lock alone is not
-// enough, because Go releases it before exec where there is a user namespace.
-func waitForForks() {
-	startLock.Lock()
-	defer startLock.Unlock()
-	syscall.ForkLock.Lock()
-	defer syscall.ForkLock.Unlock()
 }
 
 // advice ends every error about something that this machine does not allow.

@@ -1,0 +1,192 @@
+package buildkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode"
+)
+
+const (
+	lastWords = 3 * time.Second // for a program to say why it does not take what is sent to it
+	maxWords  = 1 << 10         // bytes of a program's stderr that an error quotes
+)
+
+// program connects to a daemon through kubectl, docker, podman, nerdctl or ssh: it runs "buildctl dial-stdio"
+// beside the daemon, and its stdin and stdout are the connection. BuildKit's own helpers start it, without a
+// shell; this type says why it ended. The methods of nil are those of an address without a program.
+type program struct {
+	address, name, byHand string
+	connect               func(context.Context, string) (net.Conn, error)
+
+	mu   sync.Mutex
+	last error // how the program of the newest connection ended; nil while it runs
+}
+
+// find looks for the program in PATH.
+func (p *program) find() error {
+	if p == nil {
+		return nil
+	}
+	if _, err := exec.LookPath(p.name); err != nil {
+		return fmt.Errorf("the address %q of a buildkitd needs the program %s on this machine: %w: install %s, or give a daemon at tcp://HOST:PORT",
+			p.address, p.name, err, p.name)
+	}
+	return nil
+}
+
+// dial starts the program. gRPC passes its address.
+func (p *program) dial(ctx context.Context, address string) (net.Conn, error) {
+	p.set(nil)
+	if err := p.find(); err != nil {
+		return nil, err
+	}
+	c, err := p.connect(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("start %s for the connection to buildkitd at %s: %w", p.name, p.address, err)
+	}
+	return &conn{Conn: c, program: p, ended: make(chan struct{})}, nil
+}
+
+func (p *program) set(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = err
+}
+
+// reason returns how the program ended, because gRPC's own error about it is long and has no type, and err if
+// none has ended.
+func (p *program) reason(err error) error {
+	if p == nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last != nil {
+		return p.last
+	}
+	return err
+}
+
+// conn is a connection that notes how its program ended.
+type conn struct {
+	net.Conn
+	program *program
+	ended   chan struct{} // closed by the only reader
+	over    bool          // of that reader
+}
+
+// Read is called by one goroutine at a time, as gRPC does.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil || c.over {
+		return n, err
+	}
+	c.over = true
+	defer close(c.ended)
+	if e := c.program.explain(err); e != nil {
+		c.program.set(e)
+		err = e
+	}
+	return n, err
+}
+
+// Write waits for the reader if the program takes nothing any more: the caller closes the connection at once
+// when a write fails, and the reason would be lost.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) { // the helper closes stdin when the program has ended
+		select {
+		case <-c.ended:
+		case <-time.After(lastWords):
+		}
+	}
+	return n, err
+}
+
+// explain reads the error of BuildKit's helper, which is only text. It returns nil for other errors, such as
+// the end of a stream after the program has succeeded.
+func (p *program) explain(err error) error {
+	_, rest, ok := strings.Cut(err.Error(), "] has exited with ")
+	if !ok {
+		return nil
+	}
+	status, _, _ := strings.Cut(rest, ",")
+	_, words, _ := strings.Cut(rest, "stderr=")
+	text := p.name + " ended with " + status
+	if line := oneLine(words); line != "" {
+		text += ": " + line
+	}
+	return errors.New(text + ": " + p.remedy(words))
+}
+
+// klog is a line of kubectl's log, which says the same as its last line in more words.
+var klog = regexp.MustCompile(`(?m)^[EWI]\d{4} .*\n`)
+
+// oneLine returns the end of a text without characters that could change a terminal.
+func oneLine(text string) string {
+	clean := strings.Join(strings.FieldsFunc(klog.ReplaceAllString(text, ""), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }), " ")
+	if len(clean) > maxWords {
+		clean = "..." + strings.ToValidUTF8(clean[len(clean)-maxWords:], "")
+	}
+	return clean
+}
+
+const (
+	noDaemon = "buildctl runs there, and finds no daemon at its address: look at the log of buildkitd, and give the container its socket in BUILDKIT_HOST"
+	noTool   = "the container has no buildctl: take an image with buildkitd and buildctl in PATH, and name the container if there are several"
+	noServer = "the API server does not answer: check KUBECONFIG and the context (kubectl cluster-info)"
+	contexts = "see kubectl config get-contexts"
+	notThere = "look for a container that runs: "
+)
+
+// remedies are what to do about the last words of a program. The first match counts. The texts on the left
+// are the programs' own, which have no codes for them.
+var remedies = []struct{ program, sign, do string }{
+	{"kubectl", "(Forbidden)", "the account needs the rights get on pods and create on pods/exec in that namespace (kubectl auth can-i create pods/exec)"},
+	{"kubectl", "must be logged in", "the cluster does not know these credentials: log in to it again, or choose a context (kubectl config get-contexts)"},
+	{"kubectl", "(NotFound)", "the pod is not there: look with kubectl get pods, and give ?namespace= and ?context= if it is elsewhere"},
+	{"kubectl", "context was not found", contexts},
+	{"kubectl", "does not exist", contexts},
+	{"kubectl", "cannot exec into a container in a completed pod", "the pod has ended: start a new one, from a StatefulSet so that it comes back"},
+	{"kubectl", "does not have a host assigned", "no node has taken the pod yet: kubectl describe pod says why"},
+	{"kubectl", "container not found", "the container does not run: kubectl describe pod says why, and kubectl logs what it said"},
+	{"kubectl", "is not valid for pod", "the pod has no such container: correct ?container="},
+	{"kubectl", "not found in pod", "the pod has no such container: correct ?container="},
+	{"kubectl", "connection to the server", noServer},
+	{"kubectl", "Unable to connect to the server", noServer},
+	{"docker", "No such container", notThere + "docker ps"},
+	{"docker", "is not running", notThere + "docker ps"},
+	{"podman", "container", notThere + "podman ps"},
+	{"nerdctl", "no such container", notThere + "nerdctl ps"},
+	{"ssh", "Permission denied", "ssh must work without a question: give it a key or an agent"},
+	{"ssh", "buildctl: ", "install buildctl on that host, in the PATH of commands that ssh runs"},
+	{"", `"buildctl": executable file not found`, noTool},
+	{"", "stat buildctl: no such file", noTool},
+	{"", "buildkitd.sock", noDaemon},
+	{"", "failed to dial", noDaemon},
+	{"kubectl", "exit code 137", "the container was killed: kubectl describe pod says why, which is often too little memory"},
+}
+
+// remedy returns what to do about a program that ended with these words.
+func (p *program) remedy(words string) string {
+	for _, r := range remedies {
+		if (r.program == "" || r.program == p.name) && strings.Contains(words, r.sign) {
+			return r.do
+		}
+	}
+	return p.advice()
+}
+
+// advice is what to do about a program that says nothing of use.
+func (p *program) advice() string {
+	return "try by hand whether this works and asks nothing: " + p.byHand
+}

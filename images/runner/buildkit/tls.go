@@ -1,0 +1,116 @@
+package buildkit
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/buildkit/client"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/images/registry/transport"
+)
+
+// TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
+type TLS struct {
+	CA         string // PEM file: CAs for the daemon's certificate; "": those that this machine trusts
+	Cert, Key  string // PEM files: the client certificate, which a daemon with --tlscacert requires
+	ServerName string // the name in the daemon's certificate; "": the host of the address
+	Dir        string // folder with ca.pem, cert.pem, key.pem or ca.crt, tls.crt, tls.key; instead of CA, Cert and Key
+}
+
+// DefaultTLS returns the TLS of the environment: BUILDKIT_TLS_CACERT, BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY,
+// BUILDKIT_TLS_SERVERNAME and BUILDKIT_TLS_DIR, named after the options of buildctl.
+func DefaultTLS() TLS {
+	return TLS{
+		CA: os.Getenv("BUILDKIT_TLS_CACERT"), Cert: os.Getenv("BUILDKIT_TLS_CERT"), Key: os.Getenv("BUILDKIT_TLS_KEY"),
+		ServerName: os.Getenv("BUILDKIT_TLS_SERVERNAME"), Dir: os.Getenv("BUILDKIT_TLS_DIR"),
+	}
+}
+
+// maxPEM bounds a certificate with its chain, or a key, in bytes.
+const maxPEM = 1 << 20
+
+// check reads the files.
+func (t TLS) check() error {
+	t, err := t.resolve()
+	if err != nil {
+		return err
+	}
+	if t.CA != "" {
+		if _, err := transport.Authorities(t.CA); err != nil {
+			return fmt.Errorf("the authority of a buildkitd's certificate: %w", err)
+		}
+	}
+	if t.Cert == "" {
+		return nil
+	}
+	var pair [2][]byte
+	for n, file := range []string{t.Cert, t.Key} {
+		if pair[n], err = bounded.File(file, maxPEM); err != nil {
+			return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
+		}
+	}
+	if _, err := tls.X509KeyPair(pair[0], pair[1]); err != nil {
+		return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
+	}
+	return nil
+}
+
+func (t TLS) options(host string) ([]client.ClientOpt, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	t, err := t.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if t.ServerName == "" {
+		t.ServerName = host
+	}
+	opts := []client.ClientOpt{client.WithServerConfigSystem(t.ServerName)}
+	if t.CA != "" {
+		opts = []client.ClientOpt{client.WithServerConfig(t.ServerName, t.CA)}
+	}
+	if t.Cert != "" {
+		opts = append(opts, client.WithCredentials(t.Cert, t.Key))
+	}
+	return opts, nil
+}
+
+// resolve returns t with the files of Dir in CA, Cert and Key.
+func (t TLS) resolve() (TLS, error) {
+	switch {
+	case t.Dir == "" && (t.Cert == "") != (t.Key == ""):
+		return t, errors.New("a client certificate and its key are needed together: only one of them is given")
+	case t.Dir == "":
+		return t, nil
+	case t.CA != "" || t.Cert != "" || t.Key != "":
+		return t, errors.New("give either a folder of TLS files or the files themselves, not both")
+	}
+	var err error
+	for to, names := range map[*string][2]string{&t.CA: {"ca.pem", "ca.crt"}, &t.Cert: {"cert.pem", "tls.crt"}, &t.Key: {"key.pem", "tls.key"}} {
+		if *to, err = oneOf(t.Dir, names); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+func oneOf(dir string, names [2]string) (string, error) {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("the TLS folder %s has neither of %s", dir, strings.Join(names[:], " and "))
+}
