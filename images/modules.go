@@ -177,7 +177,7 @@ func compileStep(r *recipe.Recipe, k recipe.Kernel, flavour string, layers []v1.
 func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel) (layers []v1.Layer, searchPath string, err error) {
 	below, searchPath := base, r.SearchPath(recipe.DefaultPath)
 	if k.Toolkit != nil {
-		if below, searchPath, err = b.toolkit(ctx, *k.Toolkit, r.Arch); err != nil {
+		if below, searchPath, err = b.headersImage(ctx, *k.Toolkit, r.Arch); err != nil {
 			return nil, "", err
 		}
 	}

@@ -96,7 +96,7 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 		return pins, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
 	}
 	pins.Base = base
-	pins.Toolkits, err = p.toolkits(ctx, t, o, step)
+	pins.Toolkits, err = p.headersImages(ctx, t, o, step)
 	return pins, err
 }
 

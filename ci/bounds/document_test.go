@@ -31,7 +31,7 @@ var readers = []string{
 	"distros/rpm/repodata", "distros/rpm/rpmdb", "distros/rpm/rpmdb/blobs", "distros/rpm/rpmfile",
 	"images/attestation", "images/bundle", "images/bundle/reading", "images/bundle/tarfile", "images/bundle/writing", "images/driver", "images/fleet", "images/helmchart", "images/layer",
 	"images/lockfile", "images/matrix", "images/modsign", "images/moduleset", "images/oci", "images/oci/tarindex", "images/patch", "images/provenance", "images/rebuild", "images/registry",
-	"images/redist", "images/registry/transport", "images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/sbom", "images/signature", "images/toolkit", "images/verify", "images/vex",
+	"images/redist", "images/registry/transport", "images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/sbom", "images/signature", "images/headersimage", "images/verify", "images/vex",
 	"kmod/sign", "kmod/sign/keyfile", "node/drivertoolkit", "node/fabric", "node/headers",
 }
 

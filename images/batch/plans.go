@@ -54,7 +54,7 @@ func (p *Plans) Offered(ctx context.Context, t matrix.Target, o recipe.Options) 
 // inToolkits lists the kernels of images with headers and compiler.
 func (p *Plans) inToolkits(ctx context.Context, refs []string, arch string) ([]distros.Kernel, error) {
 	return p.kernels.Get(ctx, arch+" from "+strings.Join(refs, " "), func() (list []distros.Kernel, err error) {
-		found, err := p.ToolkitKernels(ctx, refs, arch)
+		found, err := p.HeadersKernels(ctx, refs, arch)
 		for _, k := range found {
 			list = append(list, k.Kernel.Kernel)
 		}

@@ -17,7 +17,7 @@ type Options struct {
 	Sources   bool     // with Kernels: the sources of the modules are in the image
 	Flavours  []string // with Kernels: of those modules; empty: the one that the driver's own installer would take
 	Modules   []string // with Kernels: names of the modules; empty: all that the sources offer
-	// KernelFrom are images that have the headers and the compiler of the kernels (see images/toolkit); empty:
+	// KernelFrom are images that have the headers and the compiler of the kernels (see images/headersimage); empty:
 	// packages have them.
 	KernelFrom []string
 	KMM        bool              // with Kernels: the modules are laid out for Kernel Module Management too; of one flavour

@@ -172,7 +172,7 @@ func noKernels(t matrix.Target) string {
 func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target) (found []offer, err error) {
 	switch {
 	case len(q.From) > 0:
-		all, err := b.ToolkitKernels(ctx, q.From, t.Arch)
+		all, err := b.HeadersKernels(ctx, q.From, t.Arch)
 		for _, k := range all {
 			found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k.Kernel.Kernel}, from: k.Ref, compiler: k.Compiler})
 		}

@@ -15,7 +15,7 @@ import (
 
 // Runners says what compiles modules ahead of time.
 type Runners struct {
-	value    string
+	values   []string
 	compiles int
 	tls      buildkit.TLS
 
@@ -25,7 +25,7 @@ type Runners struct {
 
 // AddTo declares the flags.
 func (r *Runners) AddTo(f *pflag.FlagSet) {
-	f.StringVar(&r.value, "builder", "", "what compiles for --kernel: an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
+	f.StringArrayVar(&r.values, "builder", nil, "what compiles for --kernel: an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto (default auto)")
 	f.IntVar(&r.compiles, "compiles", 1, "compiles at a time")
 	r.tls = buildkit.DefaultTLS()
 	f.StringVar(&r.tls.CA, "builder-ca", r.tls.CA, "PEM file of the authority of a BuildKit daemon's certificate (BUILDKIT_TLS_CACERT)")
@@ -40,7 +40,11 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 	if r.compiles < 1 || r.compiles > 64 {
 		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
-	if r.kind, r.address, err = auto.Parse(r.value, getenv("BUILDKIT_HOST")); err != nil {
+	if len(r.values) > 1 {
+		return fmt.Errorf("--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
+			strings.Join(r.values, " and "))
+	}
+	if r.kind, r.address, err = auto.Parse(strings.Join(r.values, ""), getenv("BUILDKIT_HOST")); err != nil {
 		return fmt.Errorf("--builder %w", err)
 	}
 	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
@@ -50,7 +54,7 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 		return nil
 	}
 	err = buildkit.Check(r.address, r.tls)
-	if err == nil && r.value != "" { // BUILDKIT_HOST is for all builds, also for those that compile nothing
+	if err == nil && len(r.values) > 0 { // BUILDKIT_HOST is for all builds, also for those that compile nothing
 		err = buildkit.FindProgram(r.address)
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package toolkit_test
+package headersimage_test
 
 import (
 	"archive/tar"
@@ -14,9 +14,9 @@ import (
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/headersimage"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
-	"github.com/driver-container/driver-container/images/toolkit"
 )
 
 const (
@@ -46,12 +46,12 @@ func image(t *testing.T, files ...repotest.File) v1.Image {
 	return imagetest.Image(t, "amd64", v1.Config{Env: []string{"PATH=relative:/opt/x/bin:/usr/bin"}}, layer)
 }
 
-func read(t *testing.T, img v1.Image) (toolkit.Toolkit, error) {
+func read(t *testing.T, img v1.Image) (headersimage.Contents, error) {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	digest := require.Value(img.Digest())(t).String()
-	found, err := toolkit.Read(t.Context(), store, img, digest, "amd64", progress.Observer(nil).Begin("", ""))
-	again, ok := toolkit.Cached(store, digest)
+	found, err := headersimage.Read(t.Context(), store, img, digest, "amd64", progress.Observer(nil).Begin("", ""))
+	again, ok := headersimage.Cached(store, digest)
 	assert.Equal(t, err == nil, ok)
 	if ok {
 		assert.Same(t, found, again)
@@ -154,7 +154,7 @@ func TestUnsuitable(t *testing.T) {
 			if err == nil {
 				err = found.Check()
 			}
-			assert.ErrorIs(t, err, toolkit.ErrUnsuitable)
+			assert.ErrorIs(t, err, headersimage.ErrUnsuitable)
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
@@ -207,6 +207,6 @@ func TestSearchPath(t *testing.T) {
 		"PATH=/" + strings.Repeat("x", 5000): usual,
 		"PATH=/a\x00b":                       usual,
 	} {
-		assert.Equal(t, want, toolkit.SearchPath([]string{text}))
+		assert.Equal(t, want, headersimage.SearchPath([]string{text}))
 	}
 }

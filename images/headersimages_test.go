@@ -19,12 +19,12 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/headersimage"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/toolkit"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
@@ -174,8 +174,8 @@ func TestToolkitRefused(t *testing.T) {
 	err := plan(imagetest.CloudKernel, good)
 	assert.ErrorIs(t, err, recipe.ErrKernel)
 	assert.ErrorContains(t, err, "they have "+imagetest.Kernel)
-	assert.ErrorIs(t, plan(imagetest.Kernel, r.PushToolkit("none", "amd64", imagetest.ToolkitFiles()...)), toolkit.ErrUnsuitable)
-	assert.ErrorIs(t, plan(imagetest.Kernel, "oci:"+t.TempDir()), toolkit.ErrUnsuitable)
+	assert.ErrorIs(t, plan(imagetest.Kernel, r.PushToolkit("none", "amd64", imagetest.ToolkitFiles()...)), headersimage.ErrUnsuitable)
+	assert.ErrorIs(t, plan(imagetest.Kernel, "oci:"+t.TempDir()), headersimage.ErrUnsuitable)
 	err = plan(imagetest.Kernel, r.PushToolkit("arm", "arm64", imagetest.ToolkitFiles(imagetest.Kernel)...))
 	if _, ok := errors.AsType[*oci.PlatformError](err); !ok {
 		t.Errorf("an image of another architecture: %v", err)
@@ -220,7 +220,7 @@ func TestToolkitAlias(t *testing.T) {
 		target.Distro = require.Value(distros.Lookup("flatcar"))(t)
 		var notes []string
 		step := progress.Observer(func(e progress.Event) { notes = append(notes, e.Note) }).Begin("t", "s")
-		_, err := r.b.toolkits(t.Context(), target, recipe.Options{Kernels: []string{release}, KernelFrom: []string{ref}}, step)
+		_, err := r.b.headersImages(t.Context(), target, recipe.Options{Kernels: []string{release}, KernelFrom: []string{ref}}, step)
 		require.NoError(t, err)
 		got := strings.Join(notes, "\n")
 		if strings.Contains(got, "aliases") != (c.want != "") || !strings.Contains(got, c.want) {

@@ -1,10 +1,11 @@
-// Package toolkit reads what an image can compile kernel modules for: OpenShift's Driver Toolkit, a developer
+// Package headersimage reads what an image can compile kernel modules for: OpenShift's Driver Toolkit, a developer
 // container, or any image with the headers of kernels and their compiler.
 //
 // It executes nothing of the image and compiles nothing: package images does that, in a runner.
-package toolkit
+package headersimage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,8 @@ import (
 // says of itself cannot be read.
 var ErrUnsuitable = failure.New(failure.Usage, "the image cannot compile kernel modules")
 
-// Toolkit is what an image has for compiling modules.
-type Toolkit struct {
+// Contents is what an image has for compiling modules.
+type Contents struct {
 	Kernels   []Kernel `json:"kernels"`   // with complete headers; the newest first
 	Broken    []Broken `json:"broken"`    // headers that cannot be used
 	Compilers []string `json:"compilers"` // paths of programs that can be a C compiler
@@ -63,11 +64,11 @@ type Broken struct {
 	Reason string `json:"reason"`
 }
 
-// version is part of the name under which the cache keeps a Toolkit. Raise it when Read finds something else.
+// version is part of the name under which the cache keeps the contents. Raise it when Read finds something else.
 const version = "3"
 
 // Cached returns what the cache has of an image, by its digest.
-func Cached(store *fetch.Store, digest string) (t Toolkit, ok bool) {
+func Cached(store *fetch.Store, digest string) (t Contents, ok bool) {
 	data, err := os.ReadFile(filepath.Join(store.Dir(), cacheName(digest)))
 	return t, err == nil && json.Unmarshal(data, &t) == nil
 }
@@ -78,7 +79,7 @@ func cacheName(digest string) string {
 
 // Read finds the kernels of an image for an architecture, and keeps them in the cache by the image's digest.
 // Content that no image has is an error of package rootfs.
-func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch string, step *progress.Step) (t Toolkit, err error) {
+func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch string, step *progress.Step) (t Contents, err error) {
 	spool, err := rootfs.NewSpool(store.Dir())
 	if err != nil {
 		return t, err
@@ -135,7 +136,7 @@ func SearchPath(env []string) string {
 // maxCompilers bounds how many programs are listed.
 const maxCompilers = 32
 
-func (t *Toolkit) findPrograms(tree *rootfs.Tree, searchPath string) {
+func (t *Contents) findPrograms(tree *rootfs.Tree, searchPath string) {
 	seen := map[string]bool{}
 	for _, dir := range filepath.SplitList(searchPath) {
 		at, err := tree.Resolve(strings.Trim(dir, "/"))
@@ -161,42 +162,22 @@ func (t *Toolkit) findPrograms(tree *rootfs.Tree, searchPath string) {
 }
 
 // Check returns an error of ErrUnsuitable if no modules can be compiled in the image.
-func (t Toolkit) Check() error {
+func (t Contents) Check() error {
+	const most = 5 // kernels that cannot be used, in an error
+	var broken []string
+	for _, b := range t.Broken[:min(len(t.Broken), most)] {
+		broken = append(broken, b.Kernel+": "+b.Reason)
+	}
 	switch {
-	case len(t.Kernels) == 0 && len(t.Broken) > 0:
-		return fmt.Errorf("%w: it has complete headers of no kernel: %s", ErrUnsuitable, t.brokenText())
+	case len(t.Kernels) == 0 && len(broken) > 0:
+		return fmt.Errorf("%w: it has complete headers of no kernel: %s", ErrUnsuitable, strings.Join(broken, "; "))
 	case len(t.Kernels) == 0:
 		return fmt.Errorf("%w: it has headers of no kernel (no include/generated/utsrelease.h below lib/modules, usr/src or another folder)", ErrUnsuitable)
 	case len(t.Compilers) == 0:
-		return fmt.Errorf("%w: it has no C compiler: install the one of its kernels into the image, such as %s", ErrUnsuitable, t.wantedCompiler())
+		compiler, _, _ := strings.Cut(t.Kernels[0].Compiler, ",")
+		return fmt.Errorf("%w: it has no C compiler: install the one of its kernels into the image, such as %s", ErrUnsuitable, cmp.Or(compiler, "gcc"))
 	case !t.Make:
 		return fmt.Errorf("%w: it has no make: install it into the image", ErrUnsuitable)
 	}
 	return nil
-}
-
-func (t Toolkit) wantedCompiler() string {
-	if text, _, _ := strings.Cut(t.Kernels[0].Compiler, ","); text != "" {
-		return text
-	}
-	return "gcc"
-}
-
-// brokenText lists the kernels that cannot be used, a few of them.
-func (t Toolkit) brokenText() string {
-	const most = 5
-	var all []string
-	for _, b := range t.Broken[:min(len(t.Broken), most)] {
-		all = append(all, b.Kernel+": "+b.Reason)
-	}
-	return strings.Join(all, "; ")
-}
-
-// Why returns why a kernel cannot be used; "" if the image has no headers of it.
-func (t Toolkit) Why(release string) string {
-	i := slices.IndexFunc(t.Broken, func(b Broken) bool { return b.Kernel == release })
-	if i < 0 {
-		return ""
-	}
-	return t.Broken[i].Reason
 }

@@ -11,28 +11,28 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/osrelease"
+	"github.com/driver-container/driver-container/images/headersimage"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/toolkit"
 )
 
-// ToolkitKernel is a kernel whose modules an image can compile, and that image.
-type ToolkitKernel struct {
-	toolkit.Kernel
-	Ref    string         // the image as it was named
-	Image  recipe.Base    // what is pinned of it
-	System toolkit.System // of the image
+// HeadersKernel is a kernel whose modules an image can compile, and that image.
+type HeadersKernel struct {
+	headersimage.Kernel
+	Ref    string              // the image as it was named
+	Image  recipe.Base         // what is pinned of it
+	System headersimage.System // of the image
 }
 
-// ToolkitKernels lists the kernels of images with headers and a compiler, in the order of the images and each
+// HeadersKernels lists the kernels of images with headers and a compiler, in the order of the images and each
 // kernel once. The content of an image is read once and then kept in the cache by its digest. Errors:
-// toolkit.ErrUnsuitable, those of registry.Client.Base, those of package rootfs.
-func (p *Planner) ToolkitKernels(ctx context.Context, refs []string, arch string) (all []ToolkitKernel, err error) {
+// headersimage.ErrUnsuitable, those of registry.Client.Base, those of package rootfs.
+func (p *Planner) HeadersKernels(ctx context.Context, refs []string, arch string) (all []HeadersKernel, err error) {
 	for _, ref := range refs {
-		found, image, err := p.openToolkit(ctx, ref, arch)
+		found, image, err := p.openHeadersImage(ctx, ref, arch)
 		if err == nil {
 			err = found.Check()
 		}
@@ -43,28 +43,28 @@ func (p *Planner) ToolkitKernels(ctx context.Context, refs []string, arch string
 			return nil, fmt.Errorf("kernels of the image %s: %w", ref, err)
 		}
 		for _, k := range found.Kernels {
-			if !slices.ContainsFunc(all, func(o ToolkitKernel) bool { return o.Release == k.Release }) {
-				all = append(all, ToolkitKernel{k, ref, image, found.System})
+			if !slices.ContainsFunc(all, func(o HeadersKernel) bool { return o.Release == k.Release }) {
+				all = append(all, HeadersKernel{k, ref, image, found.System})
 			}
 		}
 	}
 	return all, nil
 }
 
-// openToolkit reads what an image can compile for. Its layers are downloaded only if the cache does not know
+// openHeadersImage reads what an image can compile for. Its layers are downloaded only if the cache does not know
 // the image yet.
-func (p *Planner) openToolkit(ctx context.Context, ref, arch string) (found toolkit.Toolkit, image recipe.Base, err error) {
+func (p *Planner) openHeadersImage(ctx context.Context, ref, arch string) (found headersimage.Contents, image recipe.Base, err error) {
 	step := p.Observe.Begin(ref, "kernels of the image")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
 	base, err := p.Registry.Look(ctx, ref, arch)
 	if err == nil {
-		if found, cached = toolkit.Cached(p.Store, base.Digest.String()); !cached {
+		if found, cached = headersimage.Cached(p.Store, base.Digest.String()); !cached {
 			base, err = p.Registry.Base(ctx, ref, arch)
 		}
 	}
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
-		return found, image, fmt.Errorf("%w: %w", toolkit.ErrUnsuitable, err)
+		return found, image, fmt.Errorf("%w: %w", headersimage.ErrUnsuitable, err)
 	}
 	if err != nil {
 		return found, image, err
@@ -74,7 +74,7 @@ func (p *Planner) openToolkit(ctx context.Context, ref, arch string) (found tool
 		image.Name, image.Location = "", ref
 	}
 	if !cached {
-		found, err = toolkit.Read(ctx, p.Store, base.Image, image.Digest, arch, step)
+		found, err = headersimage.Read(ctx, p.Store, base.Image, image.Digest, arch, step)
 	}
 	for _, b := range found.Broken {
 		step.Note(fmt.Sprintf("kernel %s is left out: %s", b.Kernel, b.Reason))
@@ -82,20 +82,20 @@ func (p *Planner) openToolkit(ctx context.Context, ref, arch string) (found tool
 	return found, image, err
 }
 
-// toolkits pins the images of the kernels of a plan.
-func (p *Planner) toolkits(ctx context.Context, t matrix.Target, o recipe.Options, step *progress.Step) (map[string]recipe.Base, error) {
+// headersImages pins the images of the kernels of a plan.
+func (p *Planner) headersImages(ctx context.Context, t matrix.Target, o recipe.Options, step *progress.Step) (map[string]recipe.Base, error) {
 	if len(o.KernelFrom) == 0 || len(o.Kernels) == 0 {
 		return nil, nil
 	}
-	offered, err := p.ToolkitKernels(ctx, o.KernelFrom, t.Arch)
+	offered, err := p.HeadersKernels(ctx, o.KernelFrom, t.Arch)
 	if err != nil {
 		return nil, err
 	}
 	pins := map[string]recipe.Base{}
 	for _, release := range o.Kernels {
-		i := slices.IndexFunc(offered, func(k ToolkitKernel) bool { return k.Release == release })
+		i := slices.IndexFunc(offered, func(k HeadersKernel) bool { return k.Release == release })
 		if i < 0 {
-			return nil, NoToolkitError(release, offered)
+			return nil, NoHeadersError(release, offered)
 		}
 		pins[release] = offered[i].Image
 		if alias := missingAlias(t, offered[i].System); alias != "" {
@@ -108,7 +108,7 @@ func (p *Planner) toolkits(ctx context.Context, t matrix.Target, o recipe.Option
 
 // missingAlias returns the name by which the GPU Operator asks for images of nodes with the system of a
 // toolkit, if the target is for this system and its images do not get the name; otherwise "".
-func missingAlias(t matrix.Target, s toolkit.System) string {
+func missingAlias(t matrix.Target, s headersimage.System) string {
 	tag := osrelease.Tag(s.ID, s.VersionID)
 	if s.ID == "" || !t.Distro.Matches(s.ID, s.VersionID) || tag == t.System.ID || slices.Contains(t.System.Aliases, tag) {
 		return ""
@@ -116,8 +116,8 @@ func missingAlias(t matrix.Target, s toolkit.System) string {
 	return tag
 }
 
-// NoToolkitError is the error for a kernel that none of the images has.
-func NoToolkitError(release string, offered []ToolkitKernel) error {
+// NoHeadersError is the error for a kernel that none of the images has.
+func NoHeadersError(release string, offered []HeadersKernel) error {
 	var have []string
 	for _, k := range offered {
 		have = append(have, k.Release)
@@ -125,9 +125,9 @@ func NoToolkitError(release string, offered []ToolkitKernel) error {
 	return fmt.Errorf("%w: %q: no image of --kernel-from has its headers; they have %s", recipe.ErrKernel, release, strings.Join(have, ", "))
 }
 
-// toolkit opens the image that a kernel is compiled in, and makes sure that it is the one that was planned.
+// headersImage opens the image that a kernel is compiled in, and makes sure that it is the one that was planned.
 // It also returns the search path for the image's programs.
-func (b *Builder) toolkit(ctx context.Context, pinned recipe.Base, arch string) (img v1.Image, searchPath string, err error) {
+func (b *Builder) headersImage(ctx context.Context, pinned recipe.Base, arch string) (img v1.Image, searchPath string, err error) {
 	found, err := b.bases.Get(ctx, "toolkit "+pinned.Location+" "+arch, func() (*registry.Base, error) { return b.Registry.Base(ctx, pinned.Location, arch) })
 	if err != nil {
 		return nil, "", fmt.Errorf("image to compile in: %w", err)
@@ -139,5 +139,5 @@ func (b *Builder) toolkit(ctx context.Context, pinned recipe.Base, arch string) 
 	if err != nil {
 		return nil, "", fmt.Errorf("configuration of %s: %w", pinned.Location, err)
 	}
-	return found.Image, toolkit.SearchPath(config.Config.Env), nil
+	return found.Image, headersimage.SearchPath(config.Config.Env), nil
 }

@@ -1,9 +1,12 @@
-package toolkit
+package headersimage
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -18,11 +21,15 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
+// releaseFile is where a Driver Toolkit names its kernels.
+const releaseFile = "etc/driver-toolkit-release.json"
+
 // Bounds of what is read of an image.
 const (
-	maxTrees  = 64       // folders with headers; a Driver Toolkit has two or three
-	maxHeader = 64 << 10 // bytes of a generated header; kernels have 200
-	maxConfig = 8 << 20  // bytes of a kernel's configuration; kernels have 300 KB
+	maxReleaseFile = 64 << 10 // bytes; toolkits have 150
+	maxTrees       = 64       // folders with headers; a Driver Toolkit has two or three
+	maxHeader      = 64 << 10 // bytes of a generated header; kernels have 200
+	maxConfig      = 8 << 20  // bytes of a kernel's configuration; kernels have 300 KB
 )
 
 // The files of headers that say which kernel they are for and how it was built.
@@ -55,8 +62,8 @@ var (
 var configOfArch = map[string]string{"amd64": "CONFIG_X86_64=y", "arm64": "CONFIG_ARM64=y"}
 
 // read finds the kernels in a tree.
-func read(tree *rootfs.Tree, arch string) (t Toolkit, err error) {
-	own, err := readRelease(tree)
+func read(tree *rootfs.Tree, arch string) (t Contents, err error) {
+	own, err := named(tree)
 	if err != nil {
 		return t, err
 	}
@@ -74,19 +81,55 @@ func read(tree *rootfs.Tree, arch string) (t Toolkit, err error) {
 			t.Broken = append(t.Broken, Broken{k.Release, reason})
 			continue
 		}
-		k.Default = slices.ContainsFunc(own.releases(), func(named string) bool { return isNamed(k.Release, named) })
+		k.Default = slices.ContainsFunc(own, func(name string) bool { return isNamed(k.Release, name) })
 		t.Kernels = append(t.Kernels, k)
 	}
 	slices.SortStableFunc(t.Kernels, func(a, b Kernel) int { return distros.CompareReleases(b.Release, a.Release) })
 	t.Kernels = slices.CompactFunc(t.Kernels, func(a, b Kernel) bool { return a.Release == b.Release })
-	for _, named := range own.releases() {
-		has := slices.ContainsFunc(t.Kernels, func(k Kernel) bool { return isNamed(k.Release, named) })
-		if !has && !slices.ContainsFunc(t.Broken, func(b Broken) bool { return isNamed(b.Kernel, named) }) {
-			t.Broken = append(t.Broken, Broken{named, "/" + releaseFile + " names it, and the image has no headers of it"})
+	for _, name := range own {
+		has := slices.ContainsFunc(t.Kernels, func(k Kernel) bool { return isNamed(k.Release, name) })
+		if !has && !slices.ContainsFunc(t.Broken, func(b Broken) bool { return isNamed(b.Kernel, name) }) {
+			t.Broken = append(t.Broken, Broken{name, "/" + releaseFile + " names it, and the image has no headers of it"})
 		}
 	}
 	return t, nil
 }
+
+// named reads the kernels that a Driver Toolkit names as its own; other images have no such file. One that
+// cannot be read is an error of ErrUnsuitable: the image is damaged.
+func named(tree *rootfs.Tree) (releases []string, err error) {
+	e, err := tree.Stat(releaseFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var says struct {
+		Kernel   string `json:"KERNEL_VERSION"`
+		RTKernel string `json:"RT_KERNEL_VERSION"`
+	}
+	content, err := e.Open()
+	if err == nil {
+		var data []byte
+		if data, err = bounded.Read(content, maxReleaseFile); err == nil {
+			err = json.Unmarshal(data, &says)
+		}
+	}
+	for _, release := range []string{says.Kernel, says.RTKernel} {
+		if release != "" {
+			releases, err = append(releases, release), errors.Join(err, recipe.CheckRelease(release))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: /%s cannot be read: %v", ErrUnsuitable, releaseFile, err) //nolint:errorlint // the image is wrong, not a flag
+	}
+	return releases, nil
+}
+
+// isNamed says whether a kernel is the one that a Driver Toolkit names. Real-time kernels of RHEL 9 have "+rt" at
+// the end of their release, which the version of their package lacks.
+func isNamed(kernel, name string) bool { return kernel == name || kernel == name+"+rt" }
 
 // kernelIn reads the headers in a folder. reason is why they cannot be used.
 func kernelIn(tree *rootfs.Tree, dir, arch string) (k Kernel, reason string) {
