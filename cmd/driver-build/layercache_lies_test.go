@@ -29,6 +29,9 @@ func TestManifestsLie(t *testing.T) {
 	var good, other v1.Manifest
 	u.get(t, "team/cache/manifests/"+tag, &good)
 	u.get(t, "team/cache/manifests/418.87.01-ubuntu16.04", &other)
+	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "arm64", "--output", "oci:"+u.Path("arm64"), "--cache-to", u.Host+"/team/arm64").Want(t, 0)
+	var arm64 v1.Manifest
+	u.get(t, "team/arm64/manifests/535.261.03-debian12", &arm64)
 	keyed := func(m *v1.Manifest, change func(d *v1.Descriptor)) {
 		for i := range m.Layers {
 			if m.Layers[i].Annotations[recipe.LabelKey] != "" {
@@ -53,8 +56,9 @@ func TestManifestsLie(t *testing.T) {
 		"one-layer-for-all": func(m *v1.Manifest) {
 			keyed(m, func(d *v1.Descriptor) { d.Digest, d.Size = m.Layers[0].Digest, m.Layers[0].Size })
 		},
-		"another-config": func(m *v1.Manifest) { m.Config = other.Config },
-		"no-config":      func(m *v1.Manifest) { m.Config.Digest = nowhere },
+		"another-architecture": func(m *v1.Manifest) { *m = arm64 },
+		"another-config":       func(m *v1.Manifest) { m.Config = other.Config },
+		"no-config":            func(m *v1.Manifest) { m.Config.Digest = nowhere },
 		"wrong-list": func(m *v1.Manifest) {
 			keyed(m, func(d *v1.Descriptor) { d.Annotations[recipe.LabelFiles] = nowhere.String() })
 		},

@@ -16,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // fresh is another machine: a user of the same world with an empty cache and folder.
@@ -233,59 +232,6 @@ func (u *user) refusesMounts(t *testing.T, target []string, want result) {
 	r.Want(t, 0)
 	assert.Equal(t, want.Digest(t), r.Digest(t))
 	assert.Equalf(t, before, u.downloads(), "%s", r.Stderr)
-}
-
-// TestLabelsLie: images of another architecture and manifests with other keys are passed over; a layer under
-// the key of another is found out where its content is made.
-func TestLabelsLie(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "arm64", "--output", "oci:"+u.Path("arm64"), "--cache-to", u.Host+"/team/arm64").Want(t, 0)
-	target := []string{"--os", "debian12", "--driver", newDriver}
-	want := u.Run(t, append(target, "--output", "oci:"+u.Path("plain"), "--cache-to", u.Host+"/team/cache")...)
-	want.Want(t, 0)
-	good := u.manifest(t, "team/cache", "535.261.03-debian12")
-	other := u.manifest(t, "team/arm64", "535.261.03-debian12")
-	put := func(repository, tag string, raw []byte) {
-		req := require.Value(http.NewRequestWithContext(t.Context(), http.MethodPut, u.URL+"/v2/"+repository+"/manifests/"+tag, bytes.NewReader(raw)))(t)
-		req.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-		resp := require.Value(http.DefaultClient.Do(req))(t)
-		require.NoError(t, resp.Body.Close())
-		assert.Equal(t, http.StatusCreated, resp.StatusCode)
-	}
-	stale := bytes.ReplaceAll(good.raw, []byte(`driver-container.key":"`), []byte(`driver-container.key":"another version`))
-	put("team/cache", "535.261.03-debian12", stale)
-	for _, l := range good.Layers {
-		if key := l.Annotations[recipe.LabelKey]; key != "" {
-			put("team/cache", "layer-"+key, stale)
-			put("team/arm64", "layer-"+key, other.raw)
-		}
-	}
-	for _, repository := range []string{"/team/cache", "/team/arm64"} {
-		before, m := u.downloads(), u.fresh(t)
-		r := m.Run(t, append(target, "--output", "oci:"+m.Path("dist"), "--cache-from", u.Host+repository)...)
-		r.Want(t, 0)
-		assert.Equalf(t, want.Digest(t), r.Digest(t), "%s", repository)
-		assert.Equalf(t, true, u.downloads() > before, "%s: everything is made here\n%s", repository, r.Stderr)
-	}
-}
-
-// TestDamagedCache: a blob that something cut short between two builds is made again.
-func TestDamagedCache(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	target := []string{"--os", "debian12", "--driver", newDriver}
-	first := u.Run(t, append(target, "--output", "oci:"+u.Path("a"))...)
-	first.Want(t, 0)
-	blobs := require.Value(filepath.Glob(filepath.Join(u.Cache, "blobs/sha256/*")))(t)
-	for _, b := range blobs {
-		require.NoError(t, os.Chmod(b, 0o644))
-		require.NoError(t, os.Truncate(b, require.Value(os.Stat(b))(t).Size()/2))
-	}
-	again := u.Run(t, append(target, "--output", "oci:"+u.Path("b"))...)
-	again.Want(t, 0)
-	assert.Equal(t, first.Digest(t), again.Digest(t))
-	u.Run(t, "verify", "oci:"+u.Path("b")).Want(t, 0)
 }
 
 // TestWarmLayout: what the cache wrote to a layout is not read again, until its file changes.
