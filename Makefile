@@ -65,7 +65,7 @@ compat: build ## every driver and kernel that Debian's packages allow, compiled;
 upstream: ## what differs between the tables and public sources: NVIDIA's open modules, Gentoo, nixpkgs, the redist folder
 	ci/upstream/run
 
-gpulist: ## the list of GPUs per branch, images/gpulist/gpus.tsv, from the drivers in Debian's packages
+gpulist: ## the list of GPUs per branch, images/gpus/gpus.tsv, from the drivers in Debian's packages
 	ci/gputable/run
 
 gpu: ## questions to GPUs whose driver is loaded, against nvidia-smi, as a table; changes nothing; bin/gpu can be carried to such a machine
@@ -98,7 +98,7 @@ pictures: driver-build programs-amd64 ## the pictures of the README from real ru
 	ci/pictures/run $(PICTURE)
 
 golden: ## rewrite the golden files, and the generated parts of the pages in docs
-	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/page ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat -update
+	go test ./cmd/driver-build ./cmd/driver-entrypoint ./cmd/driver-evict ./images ./images/matrix ./images/status ./images/runfile ./node/metrics ./node/preflight ./node/status ./ci/compat -update
 
 clean: ## remove what was built; the cache stays
 	rm -rf bin dist

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-const committed = "../../images/gpulist/gpus.tsv"
+const committed = "../../images/gpus/gpus.tsv"
 
 // TestExcerpts makes a table of excerpts of the real lists, which have 25 GPUs of all generations, and
 // compares its lines with those of the table that is embedded. `make gpulist` makes the whole table.

@@ -1,4 +1,4 @@
-// Command gputable makes the table of images/gpulist of the lists of GPUs in NVIDIA's drivers and of
+// Command gputable makes the table of images/gpus of the lists of GPUs in NVIDIA's drivers and of
 // pci.ids. It reads a folder, which ci/gputable/run fills, and prints the table. It does not download.
 //
 // The folder has the list of each branch, as supported-gpus.json (450.json, since 450) or as appendix A of

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 )
 
 // seen is what the lists say about a device number.
@@ -41,9 +41,9 @@ func merge(lists []branchList, chips map[uint16]chip) (lines []string, err error
 		case c.code == "" || !c.gpu:
 			return nil, fmt.Errorf("%04x (%s) is not in pci.ids: its chip is not known", device, s.names)
 		}
-		generation := gpulist.GenerationOf(c.code)
+		generation := gpus.GenerationOf(c.code)
 		last := lastBranches[generation]
-		if generation != gpulist.PreFermi && s.legacy > last {
+		if generation != gpus.PreFermi && s.legacy > last {
 			return nil, fmt.Errorf("%04x (%s, %s): its last branch is %d, that of %s is %d", device, c.code, s.names[0], s.legacy, generation, last)
 		}
 		lists := number(s.oldest)
@@ -111,7 +111,7 @@ func firstOf(all map[uint16]*seen, chips map[uint16]chip) map[string]int {
 		}
 	}
 	for code, branch := range maps.Clone(first) {
-		generation := gpulist.GenerationOf(code)
+		generation := gpus.GenerationOf(code)
 		first[generation] = max(first[generation], branch)
 	}
 	return first
@@ -135,7 +135,7 @@ var lastBranches = map[string]int{"Fermi": 390, "Kepler": 470, "Maxwell": 580, "
 // list that has it counts.
 func (s *seen) flavours(device uint16, generation string) string {
 	switch {
-	case slices.Contains([]string{gpulist.PreFermi, "Fermi", "Kepler", "Maxwell", "Pascal", "Volta"}, generation):
+	case slices.Contains([]string{gpus.PreFermi, "Fermi", "Kepler", "Maxwell", "Pascal", "Volta"}, generation):
 		return "p"
 	case generation == "Blackwell" || device >= 0x2340 && device <= 0x237f:
 		return "o"

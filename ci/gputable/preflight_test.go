@@ -8,7 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/preflight"
 )
@@ -34,7 +34,7 @@ func TestPreflight(t *testing.T) {
 		list := require.Value(preflight.ParseSupported(data))(t)
 		for _, e := range require.Value(supported(data, branch))(t) {
 			chip, ok := list.Lookup(devices.GPU{Device: e.device})
-			g, known := gpulist.Lookup(e.device)
+			g, known := gpus.Lookup(e.device)
 			if !ok || !known {
 				t.Errorf("%s: %04x: in the node's list %v, in the table %v", file, e.device, ok, known)
 				continue
@@ -43,7 +43,7 @@ func TestPreflight(t *testing.T) {
 			driven := chip.Legacy == ""
 			assert.Equalf(t, driven, g.Check(number, "") == nil, "%s: %s %s: driven by %s", file, g.ID(), g.Name, number)
 			if driven && branch >= firstWithOpen { // older lists do not know the open modules
-				assert.Equalf(t, chip.Open, g.Check(number, gpulist.Open) == nil, "%s: %s %s: open modules", file, g.ID(), g.Name)
+				assert.Equalf(t, chip.Open, g.Check(number, gpus.Open) == nil, "%s: %s %s: open modules", file, g.ID(), g.Name)
 			}
 		}
 	}

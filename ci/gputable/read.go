@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -53,7 +53,7 @@ func readLists(folder fs.FS) ([]branchList, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := branchList{branch: gpulist.BranchNumber(name)}
+		l := branchList{branch: gpus.BranchNumber(name)}
 		switch path.Ext(name) {
 		case ".json":
 			l.entries, err = supported(data, l.branch)
@@ -93,7 +93,7 @@ func supported(data []byte, branch int) ([]entry, error) {
 		e := entry{device: uint16(device), board: c.SubVendorID != "", name: c.Name, open: slices.Contains(c.Features, "kernelopen")}
 		e.closed = !e.open && branch >= firstWithOpen
 		if c.LegacyBranch != "" {
-			if e.legacy = gpulist.BranchNumber(c.LegacyBranch); e.legacy == 0 {
+			if e.legacy = gpus.BranchNumber(c.LegacyBranch); e.legacy == 0 {
 				return nil, fmt.Errorf("legacybranch %q is no branch", c.LegacyBranch)
 			}
 		}
@@ -118,7 +118,7 @@ func rows(data []byte, row *regexp.Regexp) ([]entry, error) {
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		line := lines.Text()
 		if m := readmeLegacy.FindStringSubmatch(line); m != nil {
-			legacy = gpulist.BranchNumber(m[1])
+			legacy = gpus.BranchNumber(m[1])
 		}
 		if m := row.FindStringSubmatch(line); m != nil {
 			device, _ := strconv.ParseUint(m[2], 16, 16) // the expression has four digits

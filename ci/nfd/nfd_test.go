@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/tool"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -61,22 +61,22 @@ var known = map[string]labelled{
 func TestRealNFD(t *testing.T) {
 	gate.Real(t, "Node Feature Discovery is built from source")
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
-	newest, _ := gpulist.Labels(m, gpulist.Unknown(0xfffe))
+	newest, _ := gpus.Labels(m, gpus.Unknown(0xfffe))
 	nodes := maps.Clone(known)
-	for _, g := range gpulist.All() {
-		branch, modules := gpulist.Labels(m, g)
+	for _, g := range gpus.All() {
+		branch, modules := gpus.Labels(m, g)
 		number := fmt.Sprintf("%04x", g.Device)
 		nodes["gpu-"+number] = labelled{[]device{gpu(number)}, fmt.Sprintf("%s %s %s", strings.ToLower(g.Generation), branch, modules)}
 	}
 	labels := label(t, program(t), m, "", nodes)
 	for name, n := range nodes {
 		l := labels[name]
-		got := strings.TrimSpace(l[gpulist.LabelGeneration] + " " + l[gpulist.LabelBranch] + " " + l[gpulist.LabelModules])
+		got := strings.TrimSpace(l[gpus.LabelGeneration] + " " + l[gpus.LabelBranch] + " " + l[gpus.LabelModules])
 		if want := strings.Replace(n.want, "NEW", newest, 1); got != want {
 			t.Errorf("%s: labels %q, want %q", name, got, want)
 		}
-		if conflict := strings.HasSuffix(name, "-conflict"); (l[gpulist.LabelConflict] == "true") != conflict {
-			t.Errorf("%s: conflict label %q", name, l[gpulist.LabelConflict])
+		if conflict := strings.HasSuffix(name, "-conflict"); (l[gpus.LabelConflict] == "true") != conflict {
+			t.Errorf("%s: conflict label %q", name, l[gpus.LabelConflict])
 		}
 	}
 }
@@ -89,7 +89,7 @@ func label(t *testing.T, program string, m *matrix.Matrix, pci string, nodes map
 	rules := bytes.NewBufferString("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\n")
 	if m != nil {
 		rules.Reset()
-		require.NoError(t, gpulist.Write(rules, m))
+		require.NoError(t, gpus.Write(rules, m))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules.Bytes(), 0o644))
 	args := []string{program, "rules.yaml", pci}

@@ -19,16 +19,16 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/preflight"
-	"github.com/driver-container/driver-container/node/status"
+	nodestatus "github.com/driver-container/driver-container/node/status"
 )
 
 // dir is the folder of the schemas, relative to the project's folder.
@@ -41,7 +41,7 @@ var generated = map[string]struct {
 }{
 	"inspect.schema.json":     {"An image, as driver-build inspect -o json prints it", reflect.TypeFor[verify.Inspection]()},
 	"bundle-list.schema.json": {"What a bundle holds, as driver-build bundle list -o json prints it", reflect.TypeFor[bundle.List]()},
-	"status.schema.json":      {"/run/nvidia/driver-status.json: what is known of the driver on a node", reflect.TypeFor[status.Snapshot]()},
+	"status.schema.json":      {"/run/nvidia/driver-status.json: what is known of the driver on a node", reflect.TypeFor[nodestatus.Snapshot]()},
 	"bundle-have.schema.json": {"What a repository has, as driver-build bundle have prints it", reflect.TypeFor[bundle.Stock]()},
 	"compile.schema.json":     {"A set of modules, as nvidia-driver compile -o json prints it", reflect.TypeFor[kbuild.Set]()},
 	"bake.schema.json":        {"What was baked, as nvidia-driver bake -o json prints it", reflect.TypeFor[host.Baked]()},
@@ -54,12 +54,12 @@ var lists = map[string]struct {
 	title string
 	of    reflect.Type // of an item
 }{
-	"plan.schema.json":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[survey.Task]()},
+	"plan.schema.json":          {"The builds that are due, as driver-build plan -o json prints them", reflect.TypeFor[status.Task]()},
 	"list.schema.json":          {"Pairs of the matrix, as driver-build list -o json prints them", reflect.TypeFor[batch.Pair]()},
-	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[survey.Checked]()},
-	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[survey.OfferedKernel]()},
+	"check.schema.json":         {"Pairs and what was found out about them, as driver-build check -o json prints them", reflect.TypeFor[status.Checked]()},
+	"kernels.schema.json":       {"Kernels of the repositories, as driver-build kernels -o json prints them", reflect.TypeFor[status.OfferedKernel]()},
 	"drivers.schema.json":       {"Branches of the driver, as driver-build drivers -o json prints them", reflect.TypeFor[releases.Coverage]()},
-	"gpus.schema.json":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpulist.Answer]()},
+	"gpus.schema.json":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpus.Answer]()},
 	"verify.schema.json":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding]()},
 	"bundle-verify.schema.json": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding]()},
 	"doctor.schema.json":        {"Answers about this machine, as driver-build doctor -o json prints them", reflect.TypeFor[session.Finding]()},

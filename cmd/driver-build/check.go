@@ -13,9 +13,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 const checkLong = `Ask, for each pair of the matrix, whether it could be built now: whether the base is to be had, the driver's archive is there
@@ -79,7 +78,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
 		return session.Usage(err)
 	}
-	var rows []survey.Checked
+	var rows []status.Checked
 	programs := a.Programs(ctx, o.programs.Entrypoint, o.programs.AllowMissing)
 	if o.programs.Entrypoint != "" {
 		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
@@ -87,7 +86,7 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		}
 	}
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		rows, err = survey.Check(ctx, &b, s.Builder, pairs)
+		rows, err = status.Check(ctx, &b, s.Builder, pairs)
 		return err
 	}); err != nil {
 		return err
@@ -96,13 +95,13 @@ func (o *checkFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	denied := o.advisories.Report(a, b.Targets)
-	if n := len(slices.DeleteFunc(rows, func(r survey.Checked) bool { return !r.Broken })); n > 0 {
+	if n := len(slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })); n > 0 {
 		return errors.Join(fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(b.Targets), batch.ErrSomeFailed), denied)
 	}
 	return denied
 }
 
-func printChecked(a *session.App, rows []survey.Checked, format string) error {
+func printChecked(a *session.App, rows []status.Checked, format string) error {
 	if format == "json" {
 		return a.JSON(session.NewList(rows))
 	}
@@ -132,49 +131,49 @@ func printChecked(a *session.App, rows []survey.Checked, format string) error {
 }
 
 // sharedCauses are those that hit several pairs.
-func sharedCauses(rows []survey.Checked) []cause.Group {
-	var all []cause.Group
+func sharedCauses(rows []status.Checked) []batch.Cause {
+	var all []batch.Cause
 	for _, r := range rows {
 		var seen []string // of this pair
-		for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
+		for _, v := range []*status.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
 			if v != nil && v.Cause != "" && !slices.Contains(seen, v.Cause) {
 				seen = append(seen, v.Cause)
-				all = cause.Add(all, v.Cause, r.Tag+" "+r.Arch)
+				all = batch.AddCause(all, v.Cause, r.Tag+" "+r.Arch)
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(g cause.Group) bool { return len(g.Targets) < 2 })
+	return slices.DeleteFunc(all, func(g batch.Cause) bool { return len(g.Targets) < 2 })
 }
 
-func verdict(v *survey.Verdict) string {
+func verdict(v *status.Verdict) string {
 	switch {
-	case v == nil || v.State == survey.VerdictNone:
+	case v == nil || v.State == status.VerdictNone:
 		return "-"
-	case v.State == survey.VerdictFailed:
+	case v.State == status.VerdictFailed:
 		return "FAILED"
 	}
 	return v.State
 }
 
 // checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.
-func checkNote(r survey.Checked, shared []cause.Group) string {
+func checkNote(r status.Checked, shared []batch.Cause) string {
 	var notes []string
-	for _, v := range []*survey.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
-		if v == nil || v.State == survey.VerdictOK || v.Detail == "" {
+	for _, v := range []*status.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
+		if v == nil || v.State == status.VerdictOK || v.Detail == "" {
 			continue
 		}
 		text := v.Detail
-		if n := slices.IndexFunc(shared, func(g cause.Group) bool { return g.Cause == v.Cause }); n >= 0 {
+		if n := slices.IndexFunc(shared, func(g batch.Cause) bool { return g.Text == v.Cause }); n >= 0 {
 			text = fmt.Sprintf("cause %d", n+1)
 		}
 		if !slices.Contains(notes, text) {
 			notes = append(notes, text)
 		}
 	}
-	if r.Headers != nil && r.Headers.State == survey.VerdictOK {
+	if r.Headers != nil && r.Headers.State == status.VerdictOK {
 		notes = append(notes, r.Headers.Detail)
 	}
-	if r.Image != nil && r.Image.State != survey.Missing && r.Image.Why != "" {
+	if r.Image != nil && r.Image.State != status.Missing && r.Image.Why != "" {
 		notes = append(notes, "image: "+r.Image.Why)
 	}
 	return strings.Join(notes, "; ")

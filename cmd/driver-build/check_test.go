@@ -10,13 +10,13 @@ import (
 	"github.com/driver-container/driver-container/ci/commandtest"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
-func rows(t *testing.T, r result) map[string]survey.Checked {
+func rows(t *testing.T, r result) map[string]status.Checked {
 	t.Helper()
-	all := map[string]survey.Checked{}
-	for _, row := range commandtest.Items[survey.Checked](t, r, "check.schema.json") {
+	all := map[string]status.Checked{}
+	for _, row := range commandtest.Items[status.Checked](t, r, "check.schema.json") {
 		all[row.Tag+" "+row.Arch] = row
 	}
 	return all
@@ -39,19 +39,19 @@ func TestCheck(t *testing.T) {
 	}
 	r = u.tool(t, "check -o json --os debian12 --arch amd64 --base "+u.Host+"/none/such:1")
 	r.Want(t, 3, "1 of 1 pairs")
-	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Base.State != survey.VerdictFailed || !strings.Contains(row.Base.Detail, "none/such") {
+	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Base.State != status.VerdictFailed || !strings.Contains(row.Base.Detail, "none/such") {
 		t.Errorf("%+v", row.Base)
 	}
 	r = u.tool(t, "check -o json --os debian12 --arch amd64,arm64 --repository "+repository)
 	r.Want(t, 0)
 	all := rows(t, r)
-	if row := all["535.261.03-debian12 amd64"]; row.Image.State != survey.Current || row.Headers.State != survey.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != survey.VerdictNone || row.Broken {
+	if row := all["535.261.03-debian12 amd64"]; row.Image.State != status.Current || row.Headers.State != status.VerdictOK || row.Kernel != imagetest.Kernel || row.Kernels != 3 || row.Archive.State != status.VerdictNone || row.Broken {
 		t.Errorf("%+v", row)
 	}
 	if row := all["418.87.01-debian12 amd64"]; !strings.Contains(row.Excluded, "kernel-too-new") || row.Base != nil {
 		t.Errorf("%+v", row)
 	}
-	if row := all["535.261.03-debian12 arm64"]; row.Image.State != survey.Missing { // one image, of the other architecture
+	if row := all["535.261.03-debian12 arm64"]; row.Image.State != status.Missing { // one image, of the other architecture
 		t.Errorf("%+v", row.Image)
 	}
 }
@@ -74,16 +74,16 @@ func TestCheckBroken(t *testing.T) {
 	r.Want(t, 3, "pairs cannot be built")
 	all := rows(t, r)
 	for pair, want := range map[string][3]string{
-		"418.87.01-ubuntu16.04 amd64":  {survey.VerdictFailed, survey.VerdictFailed, survey.VerdictUnknown},
-		"535.261.03-ubuntu16.04 amd64": {survey.VerdictFailed, survey.VerdictOK, survey.VerdictUnknown},
-		"418.87.01-ubuntu18.04 amd64":  {survey.VerdictOK, survey.VerdictFailed, survey.VerdictFailed},
-		"535.261.03-debian12 amd64":    {survey.VerdictOK, survey.VerdictNone, survey.VerdictOK},
+		"418.87.01-ubuntu16.04 amd64":  {status.VerdictFailed, status.VerdictFailed, status.VerdictUnknown},
+		"535.261.03-ubuntu16.04 amd64": {status.VerdictFailed, status.VerdictOK, status.VerdictUnknown},
+		"418.87.01-ubuntu18.04 amd64":  {status.VerdictOK, status.VerdictFailed, status.VerdictFailed},
+		"535.261.03-debian12 amd64":    {status.VerdictOK, status.VerdictNone, status.VerdictOK},
 	} {
 		row := all[pair]
 		if got := [3]string{row.Base.State, row.Archive.State, row.Headers.State}; got != want || row.Broken == (pair == "535.261.03-debian12 amd64") {
 			t.Errorf("%s: %v, want %v, %+v", pair, got, want, row)
 		}
-		if row.Image.State != survey.Unknown || row.Image.Why == "" {
+		if row.Image.State != status.Unknown || row.Image.Why == "" {
 			t.Errorf("%s: %+v", pair, row.Image)
 		}
 	}
@@ -102,7 +102,7 @@ func TestCheckComponents(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.withComponents(t, twoComponents())
-	check := func(code int, flags string) survey.Checked {
+	check := func(code int, flags string) status.Checked {
 		r := u.components(t, "check -o json --os ubuntu18.04 --driver "+newDriver+flags)
 		r.Want(t, code)
 		return rows(t, r)[newDriver+"-ubuntu18.04 amd64"]
@@ -111,11 +111,11 @@ func TestCheckComponents(t *testing.T) {
 	assert.Equal(t, "fabricmanager "+newDriver+", imex "+newDriver, row.Components.Detail)
 	u.Put("/redist/imex-linux-x86_64-"+newDriver+"-archive.tar.xz", []byte("a size that lies"))
 	row = check(3, "")
-	if row.Components.State != survey.VerdictFailed || !row.Broken || !strings.Contains(row.Components.Detail, "imex: ") || !strings.Contains(row.Components.Detail, "has 16 bytes, and should have 4") {
+	if row.Components.State != status.VerdictFailed || !row.Broken || !strings.Contains(row.Components.Detail, "imex: ") || !strings.Contains(row.Components.Detail, "has 16 bytes, and should have 4") {
 		t.Errorf("%+v", row.Components)
 	}
 	row = check(0, " --no-fabric")
-	assert.Equal(t, survey.VerdictNone, row.Components.State)
+	assert.Equal(t, status.VerdictNone, row.Components.State)
 }
 
 // TestCheckLock: a locked file that was removed breaks its pair, although the repositories have a newer one.
@@ -126,10 +126,10 @@ func TestCheckLock(t *testing.T) {
 	r := u.tool(t, "check -o json --arch amd64,arm64")
 	r.Want(t, 0)
 	all := rows(t, r)
-	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != survey.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
+	if row := all["535.261.03-debian12 arm64"]; row.Lock.State != status.VerdictOK || !strings.HasPrefix(row.Lock.Detail, "base and ") || row.Image != nil {
 		t.Errorf("%+v", row.Lock)
 	}
-	if row := all["535.261.03-ubuntu16.04 amd64"]; row.Lock.State != survey.VerdictNone {
+	if row := all["535.261.03-ubuntu16.04 amd64"]; row.Lock.State != status.VerdictNone {
 		t.Errorf("%+v", row.Lock)
 	}
 	gone := u.Archives["debian12"].Path(*u.Archives["debian12"].Find("libtirpc3", "amd64"))
@@ -142,7 +142,7 @@ func TestCheckLock(t *testing.T) {
 	r = u.tool(t, "check -o json --arch amd64,arm64")
 	r.Want(t, 3)
 	all = rows(t, r)
-	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != survey.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
+	if row := all["535.261.03-debian12 amd64"]; row.Lock.State != status.VerdictFailed || !strings.Contains(row.Lock.Detail, "404") || all["535.261.03-debian12 arm64"].Broken {
 		t.Errorf("%+v", row)
 	}
 	u.Fault(func(w http.ResponseWriter, r *http.Request) bool { // as repositories of a subscription answer
@@ -153,7 +153,7 @@ func TestCheckLock(t *testing.T) {
 	})
 	r = u.tool(t, "check -o json --os debian12")
 	r.Want(t, 0)
-	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != survey.VerdictUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
+	if row := rows(t, r)["535.261.03-debian12 amd64"]; row.Lock.State != status.VerdictUnknown || !strings.Contains(row.Lock.Detail, "1 of ") {
 		t.Errorf("%+v", row.Lock)
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/spf13/pflag"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/sbom"
 )
 
@@ -26,7 +25,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"--os":                   ofMatrix(func(p batch.Pair) string { return p.System }),
 	"--driver":               ofMatrix(func(p batch.Pair) string { return p.Driver }),
 	"--arch":                 words(batch.Archs()...),
-	"--deny":                 words(append(advisory.Kinds(), "all")...),
+	"--deny":                 words(append(releases.WarningKinds(), "all")...),
 	"--cuda":                 words(cudaReleases()...),
 	"--flavour":              words(matrix.Proprietary, matrix.Open),
 	"--profile":              words(matrix.Profiles()...),
@@ -76,7 +75,7 @@ func complete(c *cobra.Command) {
 	c.PersistentFlags().VisitAll(each)
 	switch {
 	case path == "gpus":
-		c.ValidArgsFunction = words(gpulist.Generations()...)
+		c.ValidArgsFunction = words(gpus.Generations()...)
 	case !slices.Contains(takeFiles, path):
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
@@ -94,8 +93,8 @@ func words(all ...string) cobra.CompletionFunc {
 }
 
 func cudaReleases() (all []string) {
-	for _, r := range cuda.Releases() {
-		all = append(all, r.Version.String())
+	for _, r := range releases.CUDAReleases() {
+		all = append(all, r.Version)
 	}
 	return all
 }

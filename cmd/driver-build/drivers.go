@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -81,7 +80,7 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err := flags.CheckFormat(o.format); err != nil {
 		return err
 	}
-	release, asked, err := o.cuda.Release(m)
+	release, err := o.cuda.Release(m)
 	if err != nil {
 		return err
 	}
@@ -97,19 +96,14 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	rows, err := known.Coverage(m, o.advisories.Day, o.branches, o.lagging)
+	rows, err := known.Coverage(m, o.advisories.Day, release, o.branches, o.lagging)
 	if err != nil {
 		return session.Usage(err)
 	}
-	var of *cuda.Release
-	if asked {
-		of = &release
-	}
-	batch.JudgeBranches(m, rows, o.advisories.Day, of)
-	if err := o.print(a, rows, asked); err != nil {
+	if err := o.print(a, rows, release != nil); err != nil {
 		return err
 	}
-	if asked {
+	if release != nil {
 		a.Notes(release.Explain())
 	}
 	return errors.Join(o.behind(rows), o.denied(a, m, rows))

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -80,7 +80,7 @@ func TestOneRecommendation(t *testing.T) {
 		r.Want(t, 0)
 		return r
 	}
-	gpu := commandtest.Items[gpulist.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]
+	gpu := commandtest.Items[gpus.Answer](t, run("gpus", "1eb8", "-o", "json"), "gpus.schema.json")[0]
 	want := []string{gpu.LongTerm, gpu.Driver}
 	var listed, known []string
 	for _, p := range commandtest.Items[batch.Pair](t, run("list", "--os", "ubuntu22.04", "--arch", "amd64", "-o", "json"), "list.schema.json") {

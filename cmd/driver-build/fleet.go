@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 const fleetLong = `Read the nodes of a cluster, as kubectl get nodes -o json prints them, and say which driver each of them gets: the images
@@ -122,15 +122,10 @@ func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
 
 // judge reads the flags about what is known of drivers.
 func (o *fleetFlags) judge(m *matrix.Matrix, options *fleet.Options) error {
-	release, asked, err := o.cuda.Release(m)
-	if err := errors.Join(err, o.advisories.Check()); err != nil {
-		return err
-	}
-	if asked {
-		options.CUDA = &release
-	}
-	options.At = o.advisories.Day
-	return nil
+	release, err := o.cuda.Release(m)
+	err = errors.Join(err, o.advisories.Check())
+	options.CUDA, options.At = release, o.advisories.Day
+	return err
 }
 
 // readNodes reads FILE or standard input.
@@ -158,7 +153,7 @@ func readNodes(ctx context.Context, a *session.App, args []string) ([]fleet.Node
 // askRegistry finds out which images are missing.
 func askRegistry(ctx context.Context, a *session.App, m *matrix.Matrix, p *fleet.Plan, repository string) error {
 	return a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		lacking, err := survey.Lacking(ctx, s.Builder, repository, p.Groups())
+		lacking, err := status.Lacking(ctx, s.Builder, repository, p.Groups())
 		for i := range lacking {
 			p.Images[i].Asked, p.Images[i].Missing = true, lacking[i]
 		}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/fleet"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // printFleet prints what people want to know: which nodes get what, who gets nothing and why, and the commands
 // that build what is missing.
-func printFleet(a *session.App, p *fleet.Plan, tasks []survey.Task) error {
+func printFleet(a *session.App, p *fleet.Plan, tasks []status.Task) error {
 	out := a.Stdout
 	var rows [][]string
 	for i := range p.Images {
@@ -60,7 +60,7 @@ func registryState(im *fleet.Image) string {
 }
 
 // printCommands prints how to build what is missing.
-func printCommands(out io.Writer, tasks []survey.Task) {
+func printCommands(out io.Writer, tasks []status.Task) {
 	const most = 10
 	if len(tasks) > 0 {
 		fmt.Fprintln(out, "\nTo build:")

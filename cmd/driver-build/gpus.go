@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
@@ -40,7 +40,7 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 				if len(args) > 0 {
 					return session.Usagef("--node-feature-rules is about all GPUs: leave out %s", strings.Join(args, " "))
 				}
-				return gpulist.Write(a.Stdout, m)
+				return gpus.Write(a.Stdout, m)
 			}
 			day, err := a.Now()
 			if err != nil {
@@ -57,20 +57,20 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 }
 
 func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, day time.Time) error {
-	gpus := gpulist.All()
+	all := gpus.All()
 	if len(texts) > 0 {
 		var err error
-		if gpus, err = findGPUs(texts); err != nil {
+		if all, err = findGPUs(texts); err != nil {
 			return err
 		}
 	}
 	if format == "table" && len(texts) == 0 {
 		return printGenerations(a, m, day)
 	}
-	answers := make([]gpulist.Answer, len(gpus))
-	for i, g := range gpus {
-		if answers[i] = gpulist.For(m, g, day); !answers[i].Known {
-			a.Warnings(answers[i].ID + " is " + gpulist.TakenForNew)
+	answers := make([]gpus.Answer, len(all))
+	for i, g := range all {
+		if answers[i] = gpus.For(m, g, day); !answers[i].Known {
+			a.Warnings(answers[i].ID + " is " + gpus.TakenForNew)
 		}
 	}
 	if format == "json" {
@@ -84,12 +84,12 @@ func printGPUs(a *session.App, m *matrix.Matrix, texts []string, format string, 
 }
 
 // findGPUs returns the GPUs that texts name, each once.
-func findGPUs(texts []string) (all []gpulist.GPU, err error) {
+func findGPUs(texts []string) (all []gpus.GPU, err error) {
 	for _, text := range texts {
-		found, wrong := gpulist.Find(text)
+		found, wrong := gpus.Find(text)
 		err = errors.Join(err, wrong)
 		for _, g := range found {
-			if !slices.ContainsFunc(all, func(other gpulist.GPU) bool { return other.Device == g.Device }) {
+			if !slices.ContainsFunc(all, func(other gpus.GPU) bool { return other.Device == g.Device }) {
 				all = append(all, g)
 			}
 		}
@@ -101,14 +101,14 @@ func findGPUs(texts []string) (all []gpulist.GPU, err error) {
 }
 
 // driverColumns are those about the driver, which both tables have.
-func driverColumns(g gpulist.Answer) []string {
+func driverColumns(g gpus.Answer) []string {
 	return []string{g.Driver, g.Support, g.LongTerm, g.Modules, g.LastBranch}
 }
 
 // printGenerations prints a line for each generation, newest first, and one for its exceptions.
 func printGenerations(a *session.App, m *matrix.Matrix, day time.Time) error {
 	var rows [][]string
-	for _, s := range gpulist.Summary(m, day) {
+	for _, s := range gpus.Summary(m, day) {
 		rows = append(rows, slices.Concat([]string{s.Generation, strconv.Itoa(s.Count)}, driverColumns(s.Answer), []string{s.Name}))
 	}
 	return a.Table([]string{"GENERATION", "GPUS", "DRIVER", "SUPPORT", "LTS", "MODULES", "LAST BRANCH", "SUCH AS"}, rows)

@@ -6,9 +6,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/commandtest"
-	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -32,12 +30,12 @@ func TestCUDA(t *testing.T) {
 	r.Want(t, 0, "note: CUDA 12.8 needs driver 525.60.13 or newer, or the package cuda-compat-12-8 in the application's image, on data center GPUs only; "+
 		"from 570.86.10 on nothing is missing, below minor-version means that the driver compiles no PTX of 12.8")
 	assert.Contains(t, r.Stdout, "CUDA           NOTE")
-	supports := map[string]cuda.Support{oldDriver: cuda.None, newDriver: cuda.Minor}
+	supports := map[string]releases.CUDASupport{oldDriver: releases.CUDANone, newDriver: releases.CUDAMinor}
 	for _, p := range commandtest.Items[batch.Pair](t, u.tool(t, "list -o json --cuda 12.8"), "list.schema.json") {
 		assert.Equalf(t, supports[p.Driver], p.Runs.Support, "%s", p.Driver)
 	}
 	for _, p := range commandtest.Items[batch.Pair](t, u.tool(t, "list -o json --cuda 10.1"), "list.schema.json") {
-		assert.Equalf(t, cuda.Native, p.Runs.Support, "%s", p.Driver)
+		assert.Equalf(t, releases.CUDANative, p.Runs.Support, "%s", p.Driver)
 	}
 	for _, b := range commandtest.Items[releases.Coverage](t, u.tool(t, "drivers --releases none -o json --cuda 13.0"), "drivers.schema.json") {
 		want := map[string]string{"R535": "none", "R580": "native", "R610": "native", "R418": "none"}[b.Branch]
@@ -70,8 +68,8 @@ func TestAdvisories(t *testing.T) {
 	assert.Equal(t, fault+"\n", tool("list MATRIX --at 2025-01-01 --driver "+newDriver).Stderr)
 	for _, p := range commandtest.Items[batch.Pair](t, tool("list MATRIX -o json --at 2025-01-01 --driver "+newDriver), "list.schema.json") {
 		assert.Equal(t, 2, len(p.Advisories))
-		assert.Equal(t, advisory.Warning, p.Advisories[0].Severity)
-		assert.Equal(t, advisory.Notice, p.Advisories[1].Severity)
+		assert.Equal(t, releases.Warning, p.Advisories[0].Severity)
+		assert.Equal(t, releases.Notice, p.Advisories[1].Severity)
 	}
 
 	denied := tool("list MATRIX --at 2026-06-30 --deny known-bad,end-of-life")

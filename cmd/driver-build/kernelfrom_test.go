@@ -9,7 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // TestKernelFrom: which images --kernel-from means, by their tags, and what is wrong with flags and images.
@@ -155,19 +155,19 @@ func TestKernelFromCheck(t *testing.T) {
 	two := u.PushToolkit("two", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, imagetest.OldKernel)...)
 	cloud := u.PushToolkit("cloud", "amd64", imagetest.ToolkitFiles(imagetest.CloudKernel)...)
 	none := u.PushToolkit("none", "amd64", imagetest.ToolkitFiles()...)
-	check := func(code int, flags string, want ...string) map[string]survey.Checked {
+	check := func(code int, flags string, want ...string) map[string]status.Checked {
 		r := u.tool(t, "check -o json --os debian12 --arch amd64 --driver "+newDriver+" --repository "+u.Host+"/gpu/driver --kernel-from "+flags)
 		r.Want(t, code, want...)
 		return rows(t, r)
 	}
 	for ref, kernel := range map[string]string{two: imagetest.Kernel, cloud: imagetest.CloudKernel} {
 		row := check(0, ref)[newDriver+"-"+kernel+"-debian12 amd64"]
-		if row.Headers == nil || row.Headers.State != survey.VerdictOK || row.Kernel != kernel || row.Image.State != survey.Missing || row.Broken {
+		if row.Headers == nil || row.Headers.State != status.VerdictOK || row.Kernel != kernel || row.Image.State != status.Missing || row.Broken {
 			t.Errorf("%s: %+v", ref, row)
 		}
 	}
 	row := check(3, none, "1 of 1 pairs")[newDriver+"-debian12 amd64"]
-	assert.Equal(t, survey.VerdictFailed, row.Headers.State)
+	assert.Equal(t, status.VerdictFailed, row.Headers.State)
 	assert.Contains(t, row.Headers.Detail, "headers of no kernel")
 	u.tool(t, "check --kernel-from UPPER:CASE:x").Want(t, 2, "--kernel-from")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // kernelListFlags are the flags of the command.
@@ -61,14 +61,14 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 	if err := flags.CheckFormat(o.format); err != nil {
 		return err
 	}
-	q := survey.KernelQuery{
+	q := status.KernelQuery{
 		Matrix: m, Selection: o.selection.Selection, From: o.from, Flavours: o.flavours, Dates: o.dates, Repository: a.Repository(o.repository, m.Defaults),
 		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror},
 	}
 	if err := errors.Join(o.sources.Check(), batch.CheckRepository(q.Repository), q.Check()); err != nil {
 		return err
 	}
-	var rows []survey.OfferedKernel
+	var rows []status.OfferedKernel
 	failed := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
 		rows, err = q.List(ctx, s.Builder)
 		return err
@@ -84,7 +84,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 }
 
 // printKernels prints the table; a column that nobody asked for is left out.
-func printKernels(a *session.App, rows []survey.OfferedKernel, q survey.KernelQuery) error {
+func printKernels(a *session.App, rows []status.OfferedKernel, q status.KernelQuery) error {
 	titles := []string{"OS", "ARCH", "KERNEL", "FLAVOUR", "DEFAULT", "VERSION", "DATE", "FROM", "DRIVERS", "PRECOMPILED", "UNIVERSAL"}
 	for title, asked := range map[int]bool{6: q.Dates, 7: len(q.From) > 0, 9: q.Repository != "", 10: q.Repository != ""} {
 		if !asked {

@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
 )
 
 func newListCmd(a *session.App) *cobra.Command {
@@ -42,25 +41,21 @@ func newListCmd(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			release, asked, err := wanted.Release(m)
+			release, err := wanted.Release(m)
 			if err != nil {
 				return err
 			}
-			var of *cuda.Release
-			if asked {
-				of = &release
-			}
-			batch.JudgePairs(m, pairs, advisories.Day, of)
+			batch.JudgePairs(m, pairs, advisories.Day, release)
 			var shown []batch.Pair
 			for _, p := range pairs {
 				if excluded || p.Excluded == "" {
 					shown = append(shown, p)
 				}
 			}
-			if err := printPairs(a, shown, format, asked); err != nil {
+			if err := printPairs(a, shown, format, release != nil); err != nil {
 				return err
 			}
-			if asked {
+			if release != nil {
 				a.Notes(release.Explain())
 			}
 			return advisories.ReportReleases(a, batch.Targets(shown))

@@ -14,11 +14,11 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 const planLong = `List the images that need building: those that the registry does not have, and those that are out of date, which means that
@@ -75,7 +75,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	if n := len(b.Targets); n > survey.MaxGitHubJobs && !chosen {
+	if n := len(b.Targets); n > status.MaxGitHubJobs && !chosen {
 		return session.Usagef("plan builds the whole matrix, %d images: choose some with --os and --driver, keep a smaller matrix.yaml "+
 			"(driver-build matrix init writes one), or give --all", n)
 	}
@@ -109,11 +109,11 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	var tasks []survey.Task
+	var tasks []status.Task
 	var left map[string][]string
 	checked := 0
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		tasks, left, checked, err = survey.Due(ctx, &b, s.Builder, groups)
+		tasks, left, checked, err = status.Due(ctx, &b, s.Builder, groups)
 		return err
 	}); err != nil {
 		printLeft(a, left)
@@ -125,7 +125,7 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	}
 	for i, t := range tasks {
 		if n := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == t.Driver }); n >= 0 {
-			tasks[i].Advisories = advisory.Notes(t.Driver, m.Drivers[n].Advisories, o.advisories.Day)
+			tasks[i].Advisories = releases.Notes(m.Drivers[n], o.advisories.Day)
 		}
 	}
 	if err := printTasks(a, tasks, o.format); err != nil {
@@ -165,16 +165,16 @@ func (o *planFlags) certificate(p *recipe.Options) error {
 	return nil
 }
 
-func printTasks(a *session.App, tasks []survey.Task, format string) error {
+func printTasks(a *session.App, tasks []status.Task, format string) error {
 	switch format {
 	case "github":
-		if len(tasks) > survey.MaxGitHubJobs {
+		if len(tasks) > status.MaxGitHubJobs {
 			fmt.Fprintf(a.Stderr, "note: %d images need building, the first %d are listed: a matrix has no more jobs; plan again when they are there\n",
-				len(tasks), survey.MaxGitHubJobs)
+				len(tasks), status.MaxGitHubJobs)
 		}
-		return survey.WriteGitHub(a.Stdout, tasks)
+		return status.WriteGitHub(a.Stdout, tasks)
 	case "gitlab":
-		return survey.WriteGitLab(a.Stdout, tasks)
+		return status.WriteGitLab(a.Stdout, tasks)
 	case "json":
 		return a.JSON(session.NewList(tasks))
 	}

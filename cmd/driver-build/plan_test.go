@@ -15,7 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 func (u *user) plan(t *testing.T, args string) result {
@@ -97,7 +97,7 @@ func TestPlanKernels(t *testing.T) {
 		t.Helper()
 		r := u.plan(t, "--os debian12 --arch amd64 --format json "+flags)
 		r.Want(t, 0)
-		for _, task := range commandtest.Items[survey.Task](t, r, "plan.schema.json") {
+		for _, task := range commandtest.Items[status.Task](t, r, "plan.schema.json") {
 			all = append(all, task.Tag+" "+task.Args)
 		}
 		return all

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,9 +13,8 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/outfile"
-	"github.com/driver-container/driver-container/images/page"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 const reportLong = `Write a page that shows the matrix: systems by drivers, which images the registry has and which it lacks, their tags, digests and
@@ -77,14 +75,12 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	r := survey.ReportOptions{Title: o.title, Tool: "driver-build " + session.BuildInfo().Version, Matrix: m, Compare: o.compare}
+	r := status.ReportOptions{Title: o.title, Tool: "driver-build " + session.BuildInfo().Version, Matrix: m, Compare: o.compare}
 	if r.Time, err = a.Now(); err != nil {
 		return err
 	}
-	if release, asked, err := o.cuda.Release(m); err != nil {
+	if r.CUDA, err = o.cuda.Release(m); err != nil {
 		return err
-	} else if asked {
-		r.CUDA = &release
 	}
 	profile := cmp.Or(o.content.Profile, m.Defaults.Profile)
 	if b.Plan, err = o.sources.Options(profile, string(recipe.Gzip), a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
@@ -109,14 +105,14 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 		b.Repository = ""
 		notes = append(notes, "the registry was not asked (--offline)")
 	}
-	var shown page.Report
+	var shown status.Page
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
 		known, fresh, err := knownDrivers(ctx, a, s, o.releases)
 		if err != nil {
 			return err
 		}
 		notes, r.Releases = append(notes, fresh...), known
-		shown, err = survey.Report(ctx, &b, s.Builder, pairs, r)
+		shown, err = status.Report(ctx, &b, s.Builder, pairs, r)
 		return err
 	}); err != nil {
 		return err
@@ -129,11 +125,11 @@ func (o *reportFlags) run(ctx context.Context, a *session.App) error {
 	return o.advisories.Report(a, b.Targets)
 }
 
-func writePage(ctx context.Context, a *session.App, file string, shown page.Report) error {
+func writePage(ctx context.Context, a *session.App, file string, shown status.Page) error {
 	if file == "-" {
-		return page.Write(a.Stdout, shown)
+		return shown.Write(a.Stdout)
 	}
-	if err := outfile.Write(ctx, file, func(w io.Writer) error { return page.Write(w, shown) }); err != nil {
+	if err := outfile.Write(ctx, file, shown.Write); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -19,7 +18,7 @@ import (
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
 	errs := Parallel(ctx, jobs/2, len(groups), func(i int) error {
 		if err := f(groups[i]); err != nil {
-			return cause.About(groups[i].Tag, err)
+			return About(groups[i].Tag, err)
 		}
 		return nil
 	})
@@ -29,7 +28,7 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 			failed++
 		}
 	}
-	all := cause.Join(errs, func(i int) string { return groups[i].Tag })
+	all := JoinErrors(errs, func(i int) string { return groups[i].Tag })
 	if failed == 0 || len(groups) == 1 {
 		return all
 	}

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/advisory"
-	"github.com/driver-container/driver-container/images/cuda"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
@@ -33,13 +32,13 @@ func Judge(targets []matrix.Target, day time.Time) Judgement {
 			continue
 		}
 		seen = append(seen, t.Driver.Version)
-		for _, n := range advisory.Notes(t.Driver.Version, t.Driver.Advisories, day) {
+		for _, n := range releases.Notes(t.Driver, day) {
 			switch {
-			case n.Kind == driverinfo.EndOfLife && n.Severity == advisory.Warning:
+			case n.Kind == driverinfo.EndOfLife && n.Severity == releases.Warning:
 				ended = append(ended, fmt.Sprintf("%s (%s)", t.Driver.Version, cmp.Or(n.Until, "over")))
 			case n.Kind == driverinfo.EndOfLife && n.Near(day):
 				ending = append(ending, fmt.Sprintf("%s (%s)", t.Driver.Version, n.Until))
-			case n.Severity == advisory.Warning:
+			case n.Severity == releases.Warning:
 				j.warn(n.Kind, fmt.Sprintf("driver %s is %s", t.Driver.Version, n.Text(day)))
 			}
 		}
@@ -73,7 +72,7 @@ func (j *Judgement) warnKernels(targets []matrix.Target) {
 		}
 	}
 	for _, l := range limits {
-		j.warn(advisory.KernelBroken, fmt.Sprintf("driver %s on %s: %s", l.driver, strings.Join(systems[l], ", "), l.reason))
+		j.warn(driverinfo.KernelBroken, fmt.Sprintf("driver %s on %s: %s", l.driver, strings.Join(systems[l], ", "), l.reason))
 	}
 }
 
@@ -87,90 +86,50 @@ func (j *Judgement) warn(kind, text string) {
 
 // Releases are the warnings about releases of the driver, without those about kernels of systems.
 func (j *Judgement) Releases() []string {
-	return slices.DeleteFunc(slices.Clone(j.Warnings), func(w string) bool { return slices.Contains(j.kinds[advisory.KernelBroken], w) })
+	return slices.DeleteFunc(slices.Clone(j.Warnings), func(w string) bool { return slices.Contains(j.kinds[driverinfo.KernelBroken], w) })
 }
 
 // Deny returns an error if there are warnings of some kinds.
 func (j *Judgement) Deny(kinds []string) error {
-	found := map[string]int{}
-	for _, k := range kinds {
+	var parts []string
+	for _, k := range slices.Compact(slices.Sorted(slices.Values(kinds))) {
 		if n := len(j.kinds[k]); n > 0 {
-			found[k] = n
+			parts = append(parts, fmt.Sprintf("%d of kind %s", n, k))
 		}
 	}
-	return advisory.Denied(found)
+	if len(parts) == 0 {
+		return nil
+	}
+	return failure.New(failure.Some, "--deny: there are warnings: "+strings.Join(parts, ", "))
 }
 
 // JudgePairs adds to pairs what is known of their drivers on a day, which of all drivers of their system are
 // recommended and, with a release of CUDA, how they run it.
-func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *cuda.Release) {
-	advice := map[string]advisory.Advice{}
-	for _, p := range pairs {
+func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *releases.CUDA) {
+	advice := map[string]releases.Advice{}
+	for i := range pairs {
+		p := &pairs[i]
 		key := p.System + " " + p.Arch
-		if _, ok := advice[key]; ok {
-			continue
-		}
-		var drivers []matrix.Driver
-		targets, _ := m.Select(matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}}) // the names are the matrix's own
-		for _, t := range targets {
-			if r == nil || RunsCUDA(t.Driver, *r).Support != cuda.None {
-				drivers = append(drivers, t.Driver)
+		if _, ok := advice[key]; !ok {
+			var drivers []matrix.Driver
+			targets, _ := m.Select(matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}}) // the names are the matrix's own
+			for _, t := range targets {
+				if r == nil || RunsCUDA(t.Driver, *r).Support != releases.CUDANone {
+					drivers = append(drivers, t.Driver)
+				}
 			}
+			advice[key] = releases.Recommend(drivers, day)
 		}
-		advice[key] = advisory.Recommend(drivers, day)
-	}
-	for _, d := range m.Drivers {
-		notes := advisory.Notes(d.Version, d.Advisories, day)
-		for i := range pairs {
-			if pairs[i].Driver != d.Version {
-				continue
-			}
-			pairs[i].Advisories, pairs[i].Recommended = notes, advice[pairs[i].System+" "+pairs[i].Arch].Mark(d.Version)
-			if r != nil {
-				answer := RunsCUDA(d, *r)
-				pairs[i].Runs = &answer
-			}
+		d := m.Drivers[slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == p.Driver })]
+		p.Advisories, p.Recommended = releases.Notes(d, day), advice[key].Mark(p.Driver)
+		if r != nil {
+			answer := RunsCUDA(d, *r)
+			p.Runs = &answer
 		}
 	}
-}
-
-// JudgeBranches adds to branches what is known of their releases on a day, which drivers of the matrix are
-// recommended and, with a release of CUDA, how they run it. A version that the matrix states counts.
-func JudgeBranches(m *matrix.Matrix, branches []releases.Coverage, day time.Time, r *cuda.Release) {
-	advice := advisory.Recommend(m.Drivers, day)
-	stated := map[string]string{}
-	for _, d := range m.Drivers {
-		stated[d.Version] = d.CUDA
-	}
-	runs := func(version string, v cuda.Version) string {
-		if r == nil || version == "" {
-			return ""
-		}
-		return string(r.Judge(version, v).Support)
-	}
-	for i, b := range branches {
-		branches[i].RunsCUDA = runs(b.Newest, cuda.Of(b.Newest, cmp.Or(stated[b.Newest], b.CUDA)))
-		for k := range b.Releases {
-			one := &b.Releases[k]
-			v := cuda.Of(one.Version, stated[one.Version])
-			one.Recommended = advice.Mark(one.Version)
-			one.CUDA, one.RunsCUDA = v.String(), runs(one.Version, v)
-			one.Advisories = slices.DeleteFunc(m.AdvisoriesOf(one.Version), func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife })
-		}
-	}
-}
-
-// RequireCUDA returns the release of CUDA that a text names: one of the table, or one that a driver of the
-// matrix states.
-func RequireCUDA(m *matrix.Matrix, text string) (cuda.Release, error) {
-	var stated []string
-	for _, d := range m.Drivers {
-		stated = append(stated, d.CUDA)
-	}
-	return cuda.Require(text, stated)
 }
 
 // RunsCUDA says how a driver of the matrix runs a release of CUDA.
-func RunsCUDA(d matrix.Driver, r cuda.Release) cuda.Answer {
-	return r.Judge(d.Version, cuda.Of(d.Version, d.CUDA))
+func RunsCUDA(d matrix.Driver, r releases.CUDA) releases.CUDAAnswer {
+	return r.RunBy(d.Version, d.CUDA)
 }

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/advisory"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // Pair is a driver on a system, for one architecture.
@@ -36,9 +35,9 @@ type Pair struct {
 	Excluded string   `json:"excluded,omitempty" yaml:"excluded,omitempty"` // the rule that says why it cannot be built
 	Limits   []string `json:"limits,omitempty" yaml:"limits,omitempty"`     // kernels of the system on which modules do not work
 
-	CUDA       string          `json:"cuda,omitempty" yaml:"cuda,omitempty"`             // the highest release that the driver runs natively
-	Runs       *cuda.Answer    `json:"runsCUDA,omitempty" yaml:"runsCUDA,omitempty"`     // how it runs the release that was asked for
-	Advisories []advisory.Note `json:"advisories,omitempty" yaml:"advisories,omitempty"` // what is known of the driver
+	CUDA       string               `json:"cuda,omitempty" yaml:"cuda,omitempty"`             // the highest release that the driver runs natively
+	Runs       *releases.CUDAAnswer `json:"runsCUDA,omitempty" yaml:"runsCUDA,omitempty"`     // how it runs the release that was asked for
+	Advisories []releases.Note      `json:"advisories,omitempty" yaml:"advisories,omitempty"` // what is known of the driver
 
 	Target matrix.Target `json:"-" yaml:"-"` // zero when excluded
 }
@@ -76,7 +75,7 @@ func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 }
 
 func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driver, arch string) (Pair, error) {
-	p := Pair{System: sys.ID, Driver: d.Version, Branch: d.Branch, Arch: arch, VGPU: d.VGPU, CUDA: cuda.Of(d.Version, d.CUDA).String()}
+	p := Pair{System: sys.ID, Driver: d.Version, Branch: d.Branch, Arch: arch, VGPU: d.VGPU, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
 	s.IfTheyFit = s.IfTheyFit || s.All
 	s.Systems, s.Drivers, s.Archs, s.All = []string{sys.ID}, []string{d.Version}, []string{arch}, false
 	targets, err := m.Select(s)

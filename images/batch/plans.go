@@ -10,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/cause"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/memo"
@@ -78,7 +77,7 @@ func (p *Plans) Find(ctx context.Context, im Image) (recipe.Pins, error) {
 	}
 	pins, err := p.pins.Get(ctx, Platform(im.Target)+" "+string(request), func() (recipe.Pins, error) { return p.resolve(ctx, im) })
 	if err != nil {
-		return recipe.Pins{}, cause.About(im.Tag(), err)
+		return recipe.Pins{}, About(im.Tag(), err)
 	}
 	return pins, nil
 }

@@ -9,9 +9,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/osrelease"
-	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
@@ -118,7 +116,7 @@ func (c *chooser) suffix() string {
 	if c.options.CUDA == nil {
 		return ""
 	}
-	return " that runs CUDA " + c.options.CUDA.Version.String()
+	return " that runs CUDA " + c.options.CUDA.Version
 }
 
 // system finds the row of the matrix.
@@ -165,13 +163,13 @@ func (c *chooser) candidates(system, arch string) []matrix.Target {
 	found = slices.DeleteFunc(found, func(t matrix.Target) bool {
 		// Whether a machine has a vGPU and a licence for it, its labels do not say.
 		vgpu := t.Driver.VGPU != "" && !slices.Contains(c.options.Drivers, t.Driver.Version)
-		old := c.options.CUDA != nil && batch.RunsCUDA(t.Driver, *c.options.CUDA).Support == cuda.None
+		old := c.options.CUDA != nil && batch.RunsCUDA(t.Driver, *c.options.CUDA).Support == releases.CUDANone
 		return vgpu || old || len(c.allowed(t)) == 0
 	})
 	for i := range found {
 		found[i].Flavours = c.allowed(found[i])
 	}
-	slices.SortStableFunc(found, func(a, b matrix.Target) int { return advisory.Order(a.Driver, b.Driver, c.options.At) })
+	slices.SortStableFunc(found, func(a, b matrix.Target) int { return releases.Order(a.Driver, b.Driver, c.options.At) })
 	c.targets[key] = found
 	return found
 }

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/images/cuda"
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // Schema is the version of the shape of a plan.
@@ -24,11 +24,11 @@ const Schema = 1
 
 // Options restrict what may be chosen.
 type Options struct {
-	Drivers     []string      // versions of the matrix; empty: all
-	Flavours    []string      // of the modules; empty: all
-	Precompiled bool          // images with the modules of one kernel, and a pool for each kernel
-	CUDA        *cuda.Release // that workloads need; nil: any
-	At          time.Time     // decides which branches are still supported
+	Drivers     []string       // versions of the matrix; empty: all
+	Flavours    []string       // of the modules; empty: all
+	Precompiled bool           // images with the modules of one kernel, and a pool for each kernel
+	CUDA        *releases.CUDA // that workloads need; nil: any
+	At          time.Time      // decides which branches are still supported
 }
 
 // Plan is what a fleet needs.
@@ -173,7 +173,7 @@ func (p *Plan) warn(all []Node, answers []answer) {
 		}
 	}
 	for _, gpu := range slices.Sorted(maps.Keys(names)) {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(names[gpu], ", "), gpulist.TakenForNew))
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(names[gpu], ", "), gpus.TakenForNew))
 	}
 }
 

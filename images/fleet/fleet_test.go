@@ -16,9 +16,9 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // at is a time at which R535 is over, R580 and R595 are supported, and R610 is a branch with new features.
@@ -136,7 +136,7 @@ func TestGPUs(t *testing.T) {
 		return `"feature.node.kubernetes.io/pci-0302_10de_` + number + `.present": "true"`
 	}
 	m := rows(t)
-	release := require.Value(cuda.Require("12.0", nil))(t)
+	release := require.Value(releases.RequireCUDA(m, "12.0"))(t)
 	for label, want := range map[string]string{
 		`"nvidia.com/driver.branch": "R470"`: "ubuntu2204-r470 470.256.02 ", `"nvidia.com/driver.branch": "R580"`: "ubuntu2204-r580 580.173.02 ",
 		`"nvidia.com/driver.branch": "R595"`: "ubuntu2204 595.91.07 ", `"nvidia.com/driver.branch": "R610"`: "ubuntu2204 595.91.07 ",
@@ -206,7 +206,7 @@ func TestOptions(t *testing.T) {
 		})
 	}
 	for version, want := range map[string]string{"12.0": "535.309.01-debian12", "13.0": "of the drivers that may be chosen, none that runs CUDA 13.0 is made for debian12 on amd64"} {
-		release := require.Value(cuda.Require(version, nil))(t)
+		release := require.Value(releases.RequireCUDA(rows(t), version))(t)
 		p := require.Value(fleet.Decide(m, t4, fleet.Options{At: at, CUDA: &release, Drivers: []string{"470.256.02", "535.309.01"}}))(t)
 		got := ""
 		if len(p.Images) > 0 {

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // need is what the GPUs of a machine ask of a driver.
 type need struct {
-	gpus    []gpulist.GPU
+	gpus    []gpus.GPU
 	text    []string // how they are called
 	unknown string   // one that is in no list; ""
 }
@@ -20,9 +20,9 @@ type need struct {
 func needOf(g GPUs) need {
 	var n need
 	for _, device := range g.Devices {
-		known, ok := gpulist.Lookup(device)
+		known, ok := gpus.Lookup(device)
 		if !ok {
-			known = gpulist.Unknown(device)
+			known = gpus.Unknown(device)
 			known.Name, n.unknown = known.ID(), known.ID()
 		}
 		n.gpus, n.text = append(n.gpus, known), append(n.text, known.Name)
@@ -32,27 +32,27 @@ func needOf(g GPUs) need {
 		return n
 	case g.Product != "":
 		n.text = []string{g.Product}
-		if n.gpus = gpulist.Named(g.Product); len(n.gpus) == 0 {
-			n.gpus, n.unknown = []gpulist.GPU{gpulist.Unknown(0)}, g.Product
+		if n.gpus = gpus.Named(g.Product); len(n.gpus) == 0 {
+			n.gpus, n.unknown = []gpus.GPU{gpus.Unknown(0)}, g.Product
 		}
 	case g.Branch != "" || g.Modules != "":
-		n.gpus, n.text = []gpulist.GPU{labelled(g)}, append(n.text, "label nvidia.com/driver.branch="+g.Branch)
+		n.gpus, n.text = []gpus.GPU{labelled(g)}, append(n.text, "label nvidia.com/driver.branch="+g.Branch)
 	}
 	return n
 }
 
 // labelled is the GPU that labels describe. The label is the newest branch of a matrix that drives the GPU:
 // it is a limit only if it is the last branch of a generation, and not because that matrix had no newer one.
-func labelled(g GPUs) gpulist.GPU {
+func labelled(g GPUs) gpus.GPU {
 	last := ""
-	if slices.ContainsFunc(gpulist.All(), func(known gpulist.GPU) bool { return known.LastBranch == g.Branch }) {
+	if slices.ContainsFunc(gpus.All(), func(known gpus.GPU) bool { return known.LastBranch == g.Branch }) {
 		last = g.Branch
 	}
 	flavours := []string{matrix.Proprietary, matrix.Open}
 	if slices.Contains(flavours, g.Modules) {
 		flavours = []string{g.Modules}
 	}
-	return gpulist.GPU{Name: "its GPU", Generation: "it", LastBranch: last, Flavours: flavours}
+	return gpus.GPU{Name: "its GPU", Generation: "it", LastBranch: last, Flavours: flavours}
 }
 
 // flavours returns those of a driver that drive all GPUs.
@@ -81,7 +81,7 @@ func (n need) check(driver, flavour string) error {
 
 // contradicts reports whether the machine has GPUs that need different drivers or flavours.
 func (n need) contradicts() bool {
-	return slices.ContainsFunc(n.gpus, func(g gpulist.GPU) bool {
+	return slices.ContainsFunc(n.gpus, func(g gpus.GPU) bool {
 		return g.LastBranch != n.gpus[0].LastBranch || g.FirstBranch != n.gpus[0].FirstBranch || !slices.Equal(g.Flavours, n.gpus[0].Flavours)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/driver-container/driver-container/images/gpulist"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -49,8 +49,8 @@ func (c *chooser) heldBack(n Node, a *answer) string {
 
 // lastBranch is the number of the last branch that drives a GPU, a high one if it is not known.
 func lastBranch(device uint16) int {
-	if g, ok := gpulist.Lookup(device); ok && g.LastBranch != "" {
-		return gpulist.BranchNumber(g.LastBranch)
+	if g, ok := gpus.Lookup(device); ok && g.LastBranch != "" {
+		return gpus.BranchNumber(g.LastBranch)
 	}
 	return 1 << 30
 }

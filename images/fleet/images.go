@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/survey"
+	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/status"
 )
 
 // tag returns the tag of the image that a machine gets.
@@ -22,7 +22,7 @@ func (a *answer) tag() string {
 }
 
 // addImages adds what the machines need, each image once.
-func (p *Plan) addImages(all []Node, answers []answer, release *cuda.Release) {
+func (p *Plan) addImages(all []Node, answers []answer, release *releases.CUDA) {
 	position := map[string]int{}
 	for i := range answers {
 		a := &answers[i]
@@ -31,7 +31,7 @@ func (p *Plan) addImages(all []Node, answers []answer, release *cuda.Release) {
 		}
 		im := grouped(&p.Images, position, a.tag(), func() Image {
 			d := a.target.Driver
-			im := Image{Tag: a.tag(), System: a.target.System.ID, Driver: d.Version, CUDA: cuda.Of(d.Version, d.CUDA).String(), Kernel: a.kernel}
+			im := Image{Tag: a.tag(), System: a.target.System.ID, Driver: d.Version, CUDA: releases.CUDAOf(d.Version, d.CUDA), Kernel: a.kernel}
 			if release != nil {
 				im.RunsCUDA = string(batch.RunsCUDA(d, *release).Support)
 			}
@@ -101,8 +101,8 @@ func (p *Plan) Targets() (all []matrix.Target) {
 
 // Tasks are the builds that are due: of images that the registry lacks, or of all if it was not asked. The
 // flags of the batch are repeated in their arguments.
-func (p *Plan) Tasks(b batch.Batch) ([]survey.Task, error) {
-	tasks := []survey.Task{}
+func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
+	tasks := []status.Task{}
 	for i := range p.Images {
 		im := &p.Images[i]
 		if im.Asked && len(im.Missing) == 0 {
@@ -113,7 +113,7 @@ func (p *Plan) Tasks(b batch.Batch) ([]survey.Task, error) {
 			reason = "not in the registry: " + strings.Join(im.Missing, ", ")
 		}
 		b.Selection.Flavours = im.Flavours
-		t, err := survey.NewTask(&b, im.group(), reason)
+		t, err := status.NewTask(&b, im.group(), reason)
 		if err != nil {
 			return nil, err
 		}

@@ -21,14 +21,14 @@ type object struct {
 	Spec struct {
 		Taints []Taint `json:"taints"`
 	} `json:"spec"`
-	Status status  `json:"status"`
+	Status report  `json:"status"`
 	Items  *[]item `json:"items"`
 }
 
 // item stands for a node of the list, which is kept elsewhere.
 type item struct{}
 
-type status struct {
+type report struct {
 	NodeInfo struct {
 		Architecture    string `json:"architecture"`
 		KernelVersion   string `json:"kernelVersion"`
@@ -59,7 +59,7 @@ func readJSON(r io.Reader) ([]Node, error) {
 		}
 		return l.add(&o)
 	})
-	refusal := json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *status) error {
+	refusal := json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *report) error {
 		if d.PeekKind() == '"' { // the word "Failure" of an API server's refusal
 			return d.SkipValue()
 		}

@@ -25,9 +25,9 @@ var machines = []struct{ id, version, image, kernel string }{
 	{"cos", "121", "Container-Optimized OS from Google", "6.6.93+"}, {"flatcar", "4081.2.0", "Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)", "6.6.60-flatcar"},
 }
 
-// gpus are a Tesla T4, K80, V100 and P4, an RTX 5090, a GPU that no driver of the matrix drives, and one that is not in
+// deviceNumbers are a Tesla T4, K80, V100 and P4, an RTX 5090, a GPU that no driver of the matrix drives, and one that is not in
 // the list.
-var gpus = []string{"1eb8", "102d", "1db1", "1bb3", "2b85", "06d1", "ffff"}
+var deviceNumbers = []string{"1eb8", "102d", "1db1", "1bb3", "2b85", "06d1", "ffff"}
 
 // drawNodes draws nodes whose labels contradict each other, or lack, as in real clusters.
 func drawNodes(t *rapid.T, name string, most int) []fleet.Node {
@@ -48,7 +48,7 @@ func drawNodes(t *rapid.T, name string, most int) []fleet.Node {
 				delete(labels, nfd+"system-os_release.VERSION_ID.major")
 			}
 		}
-		maybe(nfd+"pci-0302_10de_"+rapid.SampledFrom(gpus).Draw(t, "gpu")+".present", "true", "true")
+		maybe(nfd+"pci-0302_10de_"+rapid.SampledFrom(deviceNumbers).Draw(t, "gpu")+".present", "true", "true")
 		maybe(nfd+"pci-0302_10de_2330.present", "true")
 		maybe("nvidia.com/driver.branch", "R470", "R580", "R610")
 		maybe("nvidia.com/driver.version.full", "595.91.07", "")
@@ -70,7 +70,7 @@ func drawLabelled(t *rapid.T, name string, most int) []fleet.Node {
 		s := rapid.SampledFrom(machines).Draw(t, "system")
 		labels := map[string]string{"kubernetes.io/arch": "amd64", nfd + "pci-0302_10de.present": "true"}
 		discover(labels, s.id, s.version, s.kernel)
-		labels[nfd+"pci-0302_10de_"+rapid.SampledFrom(gpus).Draw(t, "gpu")+".present"] = "true"
+		labels[nfd+"pci-0302_10de_"+rapid.SampledFrom(deviceNumbers).Draw(t, "gpu")+".present"] = "true"
 		if rapid.Bool().Draw(t, "a driver runs") {
 			labels["nvidia.com/gpu.product"] = "a-GPU"
 		}

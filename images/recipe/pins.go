@@ -8,10 +8,9 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/advisory"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // Pins is the part of a recipe that depends on when registries and repositories were asked.
@@ -98,7 +97,7 @@ func targetRecipe(t matrix.Target, o Options) *Recipe {
 		Distro: d, Schema: Version, System: t.System.ID, Driver: t.Driver.Version, Branch: t.Driver.Branch, Arch: t.Arch, Tag: t.Tag(),
 		Profile: cmp.Or(o.Profile, Full), Flavours: t.Flavours, Links: d.Links(), LibDir: d.LibDir(t.Arch), LibDir32: d.LibDir32(t.Arch),
 		Compression: cmp.Or(o.Compression, Gzip), Epoch: o.Epoch, Kernel: t.Driver.Kernel, Overridden: t.Overridden,
-		CUDA: cuda.Of(t.Driver.Version, t.Driver.CUDA).String(), Advisories: advisory.Of(t.Driver),
+		CUDA: releases.CUDAOf(t.Driver.Version, t.Driver.CUDA), Advisories: releases.AdvisoriesOf(t.Driver),
 		VGPU: t.Driver.VGPU, Toolchain: true, Sources: true, Aliases: AliasTags(t), Repositories: t.System.Repositories, OnlyThese: t.System.ReplaceRepositories,
 	}
 	r.Fabric = r.Profile.Fabric(t.Driver.Components.For(t.Arch))

@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -50,9 +51,10 @@ type ReleaseCoverage struct {
 	Advisories []driverinfo.Advisory `json:"advisories,omitempty"` // faults that the matrix knows of
 }
 
-// Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with
-// a matrix, the newest branch first. With lagging it leaves out those whose newest release the matrix has.
-func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagging bool) (all []Coverage, err error) {
+// Coverage compares the branches that are named (by name or by any version of theirs), or all branches, with a matrix
+// on a day, the newest branch first. With lagging it leaves out those whose newest release the matrix has. With cuda it
+// says how drivers run that release of CUDA.
+func (t *Table) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA, branches []string, lagging bool) (all []Coverage, err error) {
 	var known, wanted []string
 	for _, b := range t.Branches {
 		known = append(known, b.Name)
@@ -67,7 +69,7 @@ func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagg
 		wanted = append(wanted, b.Name)
 	}
 	for _, b := range slices.Backward(t.Branches) {
-		c := b.Coverage(m, at)
+		c := b.Coverage(m, day, cuda)
 		if (len(wanted) == 0 || slices.Contains(wanted, b.Name)) && (c.Lags || !lagging) {
 			all = append(all, c)
 		}
@@ -75,28 +77,32 @@ func (t *Table) Coverage(m *matrix.Matrix, at time.Time, branches []string, lagg
 	return all, err
 }
 
-// Coverage compares the branch with a matrix. at decides whether its support has ended.
-func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
+// Coverage compares the branch with a matrix on a day.
+func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 	c := Coverage{
-		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Ended: b.Ended(at), CUDA: b.CUDA, Kernel: b.Kernel,
+		Branch: b.Name, Kind: string(b.Kind), EndOfLife: b.End, Ended: b.Ended(day), CUDA: b.CUDA, Kernel: b.Kernel,
 		Matrix: []string{}, Releases: []ReleaseCoverage{},
 	}
+	stated, advice := map[string]string{}, Recommend(m.Drivers, day)
 	for _, d := range m.Drivers {
 		if d.Branch == b.Name {
-			c.Matrix = append(c.Matrix, d.Version)
+			c.Matrix, stated[d.Version] = append(c.Matrix, d.Version), d.CUDA
 		}
 	}
 	slices.SortFunc(c.Matrix, Compare)
-	newest, ok := b.Newest()
-	if ok {
+	if newest, ok := b.Newest(); ok {
 		c.Newest, c.Date = newest.Version, newest.Date
 		c.Lags = len(c.Matrix) > 0 && Compare(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
+		c.RunsCUDA = runsCUDA(cuda, newest.Version, cmp.Or(stated[newest.Version], b.CUDA))
 	}
 	for _, known := range b.Releases {
 		r := ReleaseCoverage{
 			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
 			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return Compare(v, known.Version) == 0 }),
+			CUDA:     CUDAOf(known.Version, stated[known.Version]), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
+			Recommended: advice.Mark(known.Version),
 		}
+		r.Advisories = slices.DeleteFunc(m.AdvisoriesOf(r.Version), func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife })
 		for _, arch := range archs {
 			a, ok := known.Driver(arch)
 			if ok {
@@ -112,6 +118,14 @@ func (b Branch) Coverage(m *matrix.Matrix, at time.Time) Coverage {
 		c.Releases = append(c.Releases, r)
 	}
 	return c
+}
+
+// runsCUDA says how a driver runs a release of CUDA; "" without one.
+func runsCUDA(cuda *CUDA, driver, stated string) string {
+	if cuda == nil {
+		return ""
+	}
+	return string(cuda.RunBy(driver, stated).Support)
 }
 
 // branchOnly is a branch as people write it: 580, R580.

@@ -37,17 +37,16 @@ type Entry struct {
 	Driver matrix.Driver // that Find has found
 	Notes  []string      // what the user should know
 
-	urls           map[string]string // by architecture
-	table          *Table
-	manifest       *Release // what a manifest says of the driver; nil: none was read
-	have           []string // versions of the matrix
-	componentsFrom []string // sources of the checksums of components
-	sources        map[string]string
+	urls    map[string]string // by architecture
+	table   *Table
+	read    bool     // a manifest of the driver was read
+	have    []string // versions of the matrix
+	sources []string // of checksums: a line each
 }
 
 // Check refuses before anything is asked: mistakes in arguments, and a driver that is there.
 func (e *Entry) Check(m *matrix.Matrix) error {
-	e.urls, e.sources = map[string]string{}, map[string]string{}
+	e.urls = map[string]string{}
 	for _, arch := range e.Archs {
 		if err := matrix.CheckArch(arch); err != nil {
 			return fmt.Errorf("--arch: %w", err)
@@ -88,53 +87,74 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 	if err := e.load(ctx); err != nil {
 		return err
 	}
-	if err := e.loadManifest(ctx); err != nil {
-		return err
-	}
 	release, _ := e.table.Release(e.Version)
 	addresses := release.addresses()
 	maps.Copy(addresses, e.urls)
-	archs := slices.Compact(slices.Sorted(slices.Values(e.Archs)))
-	if len(archs) == 0 {
-		archs = slices.Sorted(maps.Keys(addresses))
+	wanted := slices.Compact(slices.Sorted(slices.Values(e.Archs)))
+	if len(wanted) == 0 {
+		wanted = slices.Sorted(maps.Keys(addresses))
 	}
-	if len(archs) == 0 {
+	if len(wanted) == 0 {
 		return failure.Of(failure.Usage, e.unknown())
 	}
 	if v := release.Version; v != "" && v != e.Version {
 		return failure.Errorf(failure.Usage, "driver %s is written %s", e.Version, v)
 	}
 	e.Driver.Version, e.Driver.Archives = e.Version, map[string]matrix.Archive{}
-	for _, arch := range archs {
+	bySource := map[string][]string{}
+	for _, arch := range wanted {
 		if addresses[arch] == "" {
 			lacks := ""
-			if e.manifest != nil {
+			if e.read {
 				lacks = fmt.Sprintf(", and its manifest has no %s for %s", redist.Driver, redist.Platform(arch))
 			}
 			return failure.Errorf(failure.Usage, "no address of driver %s for %s is known%s: give --url %s=URL", e.Version, arch, lacks, arch)
 		}
-		if e.Driver.Archives[arch], err = e.archive(ctx, arch, addresses[arch], release); err != nil {
+		a, from, err := e.archive(ctx, arch, addresses[arch], release)
+		if err != nil {
 			return err
 		}
+		e.Driver.Archives[arch], bySource[from] = a, append(bySource[from], arch)
+	}
+	for _, from := range slices.Sorted(maps.Keys(bySource)) {
+		of := ""
+		if len(bySource) > 1 {
+			of = " of " + strings.Join(bySource[from], " and ")
+		}
+		e.sources = append(e.sources, "sha256"+of+" from "+from+"; added "+e.Day.Format(time.DateOnly))
 	}
 	e.limits(release)
-	e.components(release, archs)
+	e.components(release, wanted)
 	return nil
 }
 
-// load asks for NVIDIA's list only when the built-in table does not have the release and the user gave no
-// address.
+// load reads what is known of drivers: NVIDIA's list only when the built-in table does not have the release and the user
+// gave no address; the manifest that the user named, or NVIDIA's own where nothing else knows an archive. Only what the
+// user named must be there.
 func (e *Entry) load(ctx context.Context) (err error) {
-	source := e.Source
-	if source.Address == "" && (len(e.urls) > 0 || e.Manifest.Address != "") {
-		source.None = true
+	list, m := e.Source, e.Manifest
+	built, _ := Builtin().Release(e.Version)
+	list.None = list.None || list.Address == "" && (len(e.urls) > 0 || m.Address != "" || len(built.addresses()) > 0)
+	if e.table, e.Notes, err = Load(ctx, list); err != nil {
+		return err
 	}
-	if table, err := Builtin(); err == nil && source.Address == "" {
-		r, _ := table.Release(e.Version)
-		source.None = source.None || len(r.addresses()) > 0
+	known, _ := e.table.Release(e.Version)
+	needless := m.None || e.Source.None || slices.ContainsFunc(known.Archives, func(a Archive) bool { return a.Component != "" })
+	if m.Address == "" && needless {
+		return nil
 	}
-	e.table, e.Notes, err = Load(ctx, source)
-	return err
+	table, _, cuda, err := e.table.ReadManifest(ctx, m, e.Version)
+	switch {
+	case err == nil:
+		e.table, e.read, e.Driver.CUDA = table, true, cuda
+	case m.Address != "":
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's redist folder has no manifest of driver %s", e.Version))
+	default:
+		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's manifest of driver %s is not used: %v", e.Version, err))
+	}
+	return nil
 }
 
 // addresses are where the archives are, by architecture.
@@ -148,67 +168,66 @@ func (r Release) addresses() map[string]string {
 	return all
 }
 
-// archive pins one archive: sha256, size and who says so. All sources that know the archive must say the
-// same. The .sha256sum file beside an archive is asked only if there is no other, and archives of the redist
-// folder have none.
-func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a matrix.Archive, err error) {
+// archive pins one archive: sha256, size and who says so. All sources that know the archive must say the same. The
+// .sha256sum file beside an archive is asked only if there is no other, and archives of the redist folder have none.
+func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a matrix.Archive, from string, err error) {
 	a.URL = address
-	known, ok := r.Archive("", arch)
+	component := ""
 	if a.Redist() {
-		known, ok = r.Archive(redist.Driver, arch)
+		component = redist.Driver
 	}
-	var stated []Statement
-	if ok && known.SHA256 != "" {
-		stated = append(stated, known.statement())
+	var stated []Archive
+	if known, _ := r.Archive(component, arch); known.SHA256 != "" {
+		stated = append(stated, known.named())
 	} else if !a.Redist() {
-		s, err := e.beside(ctx, address)
-		if ctx.Err() != nil {
-			return a, context.Cause(ctx)
-		}
-		if err == nil {
-			stated = append(stated, s)
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		sum, err := e.beside(ctx, address)
+		switch {
+		case ctx.Err() != nil:
+			return a, "", context.Cause(ctx)
+		case err == nil:
+			stated = append(stated, Archive{From: "the .sha256sum file beside the archive", SHA256: sum})
+		case !errors.Is(err, fs.ErrNotExist):
 			e.Notes = append(e.Notes, fmt.Sprintf("%s.sha256sum: %v", Shown(address), err))
 		}
 	}
 	if e.Download != nil {
-		s := Statement{Source: "a download"}
+		own := Archive{From: "a download"}
 		if len(stated) == 0 {
-			s.Source = "a download alone"
+			own.From = "a download alone"
 		}
-		if s.SHA256, s.Size, err = e.Download(ctx, address, maxArchive); err != nil {
-			return a, err
+		if own.SHA256, own.Size, err = e.Download(ctx, address, maxArchive); err != nil {
+			return a, "", err
 		}
-		stated = append(stated, s)
+		stated = append(stated, own)
 	}
 	if len(stated) == 0 {
-		return a, failure.Errorf(failure.Usage, "no checksum is known for driver %s %s (%s): give --redist, or --download to take the "+
+		return a, "", failure.Errorf(failure.Usage, "no checksum is known for driver %s %s (%s): give --redist, or --download to take the "+
 			"archive's own", e.Version, arch, address)
 	}
-	var from []string
+	var sources []string
 	for _, s := range stated {
-		if err := agree(address, stated[0], s); err != nil {
-			return a, err
+		s.URL = address
+		if err := agree(stated[0], s); err != nil {
+			return a, "", err
 		}
-		a.SHA256, a.Size, from = s.SHA256, max(a.Size, s.Size), append(from, s.Source)
+		a.SHA256, a.Size, sources = s.SHA256, max(a.Size, s.Size), append(sources, s.From)
 	}
-	e.sources[arch] = strings.Join(from, ", and ") + "; added " + e.Day.Format(time.DateOnly)
-	return a, nil
+	return a, strings.Join(sources, ", and "), nil
 }
 
-// beside reads the .sha256sum file beside an archive.
-func (e *Entry) beside(ctx context.Context, address string) (Statement, error) {
+// beside reads the sha256 in the .sha256sum file beside an archive.
+func (e *Entry) beside(ctx context.Context, address string) (string, error) {
 	text, err := e.Source.Read(ctx, address+".sha256sum", maxSumsFile)
 	if err != nil {
-		return Statement{}, err
+		return "", err
 	}
 	for line := range strings.Lines(string(text)) {
 		sum, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if sum = strings.ToLower(sum); fileOf(strings.TrimLeft(file, " *")) == fileOf(address) && sumShape.MatchString(sum) {
-			return Statement{Source: "the .sha256sum file beside the archive", SHA256: sum}, nil
+			return sum, nil
 		}
 	}
-	return Statement{}, errors.New("it is of another file")
+	return "", errors.New("it is of another file")
 }
 
 // componentNames are the names in the matrix of components of the redist folder.
@@ -220,7 +239,7 @@ var componentNames = map[string]string{
 // components writes down the components whose archives are known: those of the manifest and of the table,
 // which were compared when the manifest was read.
 func (e *Entry) components(r Release, archs []string) {
-	all := matrix.Components{}
+	all, sources := matrix.Components{}, []string(nil)
 	for _, f := range r.Archives {
 		name, ok := componentNames[f.Component]
 		if !ok || !slices.Contains(archs, f.Arch) || f.Version != e.Version && name != matrix.NVLSM {
@@ -230,11 +249,13 @@ func (e *Entry) components(r Release, archs []string) {
 			all[name] = map[string]matrix.Archive{}
 		}
 		all[name][f.Arch] = matrix.Archive{URL: f.URL, SHA256: f.SHA256, Size: f.Size}
-		if from := strings.ReplaceAll(f.From, ",", ", "); !slices.Contains(e.componentsFrom, from) {
-			e.componentsFrom = append(e.componentsFrom, from)
+		if from := strings.ReplaceAll(f.From, ",", ", "); !slices.Contains(sources, from) {
+			sources = append(sources, from)
 		}
 	}
-	e.Driver.Components = all
+	if e.Driver.Components = all; len(sources) > 0 {
+		e.sources = append(e.sources, "sha256 of the components from "+strings.Join(sources, ", and "))
+	}
 }
 
 // unknown says that no source knows the release, and which known one is near.
@@ -268,22 +289,5 @@ func (e *Entry) limits(r Release) {
 	}
 }
 
-// Comment names the sources of the checksums, for the lines above the entry: one text for architectures with
-// the same.
-func (e *Entry) Comment() (lines []string) {
-	byText := map[string][]string{}
-	for _, arch := range slices.Sorted(maps.Keys(e.sources)) {
-		byText[e.sources[arch]] = append(byText[e.sources[arch]], arch)
-	}
-	for _, text := range slices.Sorted(maps.Keys(byText)) {
-		of := ""
-		if len(byText) > 1 {
-			of = " of " + strings.Join(byText[text], " and ")
-		}
-		lines = append(lines, "sha256"+of+" from "+text)
-	}
-	if len(e.componentsFrom) > 0 {
-		lines = append(lines, "sha256 of the components from "+strings.Join(e.componentsFrom, ", and "))
-	}
-	return lines
-}
+// Comment names the sources of the checksums, for the lines above the entry: one text for architectures with the same.
+func (e *Entry) Comment() []string { return e.sources }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -15,57 +13,52 @@ import (
 	"github.com/driver-container/driver-container/images/redist"
 )
 
-// Statement is what one source says about a file.
-type Statement struct {
-	Source string
-	SHA256 string
-	Size   int64 // bytes; 0: it does not say
-}
-
-func (s Statement) String() string {
-	if s.Size == 0 {
-		return fmt.Sprintf("%s says sha256 %s", s.Source, s.SHA256)
-	}
-	return fmt.Sprintf("%s says sha256 %s and %d bytes", s.Source, s.SHA256, s.Size)
-}
-
-// agree refuses two statements about a file that cannot both be right. None of both is used.
-func agree(file string, a, b Statement) error {
-	if a.SHA256 != b.SHA256 || a.Size > 0 && b.Size > 0 && a.Size != b.Size {
-		return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before "+
-			"you use either", fileOf(file), a, b)
-	}
-	return nil
-}
-
 // fromManifest begins the name of a manifest as a source.
 const fromManifest = "the manifest "
 
-func (a Archive) statement() Statement {
-	s := Statement{a.From, a.SHA256, a.Size}
+// named returns the archive with its source as people read it.
+func (a Archive) named() Archive {
 	if !strings.HasPrefix(a.From, fromManifest) {
-		s.Source = strings.ReplaceAll(a.From, ",", ", ") + " (table of driver-build)"
+		a.From = strings.ReplaceAll(a.From, ",", ", ") + " (table of driver-build)"
 	}
-	return s
+	return a
 }
 
-// ReadManifest reads a manifest of NVIDIA's redist folder and adds its release to the table. version is that
-// of the driver that it must be of; "" takes any. A file whose checksum the table has differently is an error.
+// agree refuses what two sources say of a file if both cannot be right. None of both is used.
+func agree(a, b Archive) error {
+	if a.SHA256 == b.SHA256 && (a.Size == b.Size || a.Size == 0 || b.Size == 0) {
+		return nil
+	}
+	says := func(a Archive) string {
+		if a.Size == 0 {
+			return fmt.Sprintf("%s says sha256 %s", a.From, a.SHA256)
+		}
+		return fmt.Sprintf("%s says sha256 %s and %d bytes", a.From, a.SHA256, a.Size)
+	}
+	return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before you use either",
+		fileOf(b.URL), says(a), says(b))
+}
+
+// ReadManifest reads a manifest of NVIDIA's redist folder and adds its release to the table. version is that of the
+// driver that it must be of; "" takes any. A file whose checksum the table has differently is an error.
 func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fresh *Table, r Release, cuda string, err error) {
-	text, err := m.Read(ctx, m.Address, redist.MaxManifest)
+	if m.Name == "" {
+		m.Name = redist.Base + redist.ManifestName(version)
+	}
+	text, err := m.read(ctx, m.Name, redist.MaxManifest)
+	var parsed *redist.Manifest
+	if err == nil {
+		if parsed, err = redist.Parse(text); err == nil && version != "" && parsed.Version != version {
+			return nil, r, "", failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s", m.Name, parsed.Version, version)
+		}
+		err = failure.Of(failure.Usage, err)
+	}
 	if err != nil {
 		return nil, r, "", fmt.Errorf("--redist %s: %w", m.Name, err)
 	}
-	parsed, err := redist.Parse(text)
-	if err != nil {
-		return nil, r, "", failure.Errorf(failure.Usage, "--redist %s: %w", m.Name, err)
-	}
-	if version != "" && parsed.Version != version {
-		return nil, r, "", failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s", m.Name, parsed.Version, version)
-	}
 	// The paths of a manifest are relative to its own folder; those of a file, to NVIDIA's.
 	base := redist.Base
-	if folder, file := path.Split(m.Address); file != "" && (strings.HasPrefix(m.Address, "https://") || strings.HasPrefix(m.Address, "http://")) {
+	if folder, file := path.Split(m.Address); file != "" && (strings.HasPrefix(folder, "https://") || strings.HasPrefix(folder, "http://")) {
 		base = folder
 	}
 	r = Release{Version: parsed.Version, Date: parsed.Date}
@@ -78,7 +71,7 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 			}
 			r.Archives = append(r.Archives, a)
 			if old, ok := have.Archive(c.Name, f.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
-				err = errors.Join(err, agree(a.URL, old.statement(), a.statement()))
+				err = errors.Join(err, agree(old.named(), a))
 			}
 		}
 	}
@@ -89,10 +82,8 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 	return t.With(&Table{Branches: []Branch{branch}}), r, parsed.CUDA, err
 }
 
-// CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the same
-// checksum and size.
-func (r Release) CheckMatrix(m *matrix.Matrix) error {
-	var errs []error
+// CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the same checksum and size.
+func (r Release) CheckMatrix(m *matrix.Matrix) (err error) {
 	for _, d := range m.Drivers {
 		if Compare(d.Version, r.Version) != 0 {
 			continue
@@ -103,41 +94,11 @@ func (r Release) CheckMatrix(m *matrix.Matrix) error {
 				a = d.Components[name][f.Arch]
 			}
 			if fileOf(a.URL) == fileOf(f.URL) {
-				errs = append(errs, agree(f.URL, Statement{"the matrix", a.SHA256, a.Size}, f.statement()))
+				err = errors.Join(err, agree(Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}, f.named()))
 			}
 		}
 	}
-	return errors.Join(errs...)
-}
-
-// loadManifest adds the manifest of the release: the one that the user named, or NVIDIA's own where nothing
-// else knows an archive. Only the first must be there.
-func (e *Entry) loadManifest(ctx context.Context) error {
-	m := e.Manifest
-	if m.Address == "" {
-		known, _ := e.table.Release(e.Version)
-		if m.None || e.Source.None || slices.ContainsFunc(known.Archives, func(a Archive) bool { return a.Component != "" }) {
-			return nil
-		}
-		m.Address = redist.Base + redist.ManifestName(e.Version)
-		m.Name = m.Address
-		var cancel context.CancelFunc
-		ctx, cancel = patient(ctx)
-		defer cancel()
-	}
-	table, r, cuda, err := e.table.ReadManifest(ctx, m, e.Version)
-	switch {
-	case err != nil && e.Manifest.Address != "":
-		return err
-	case errors.Is(err, fs.ErrNotExist):
-		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's redist folder has no manifest of driver %s", e.Version))
-		return nil
-	case err != nil:
-		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's manifest of driver %s is not used: %v", e.Version, err))
-		return nil
-	}
-	e.manifest, e.Driver.CUDA, e.table = &r, cuda, table
-	return nil
+	return err
 }
 
 // Shown is an address for people and for comments: without what may be secret. A file is shown by its name.

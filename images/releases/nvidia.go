@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,20 +24,14 @@ const Address = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
 const MaxSize = 4 << 20
 
 // ErrFormat says that a text is no list of releases.
-var ErrFormat = errors.New("no list of releases as NVIDIA publishes it")
+var ErrFormat = failure.New(failure.Usage, "no list of releases as NVIDIA publishes it")
 
 const (
 	maxNotes = 20
 	maxURL   = 1024
+	// publicPatience bounds questions to NVIDIA's servers that the user did not ask for: the built-in table is there.
+	publicPatience = 15 * time.Second
 )
-
-// publicPatience bounds questions to NVIDIA's servers that the user did not ask for: the built-in table is
-// there.
-const publicPatience = 15 * time.Second
-
-func patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, publicPatience, fmt.Errorf("%w within %v", fetch.ErrUnreachable, publicPatience))
-}
 
 // Source is where NVIDIA's list of releases, or a manifest of its redist folder, is read.
 type Source struct {
@@ -49,53 +44,45 @@ type Source struct {
 	Read func(ctx context.Context, address string, limit int64) ([]byte, error)
 }
 
-// Load joins the built-in table with NVIDIA's list. A list that the caller names and that is not available is
-// an error, and so is a malformed list. The public list may be missing: a note says so.
-func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
-	table, err := Builtin()
-	if err != nil || s.None {
-		return table, nil, err
-	}
+// read reads what the user named, or else a public file, for which nobody waits long.
+func (s Source) read(ctx context.Context, public string, limit int64) ([]byte, error) {
 	if s.Address != "" {
-		text, err := s.Read(ctx, s.Address, MaxSize)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--releases %s: %w", s.Name, err)
-		}
-		if t, notes, err = table.withList(text, s.Address); err != nil {
-			err = failure.Errorf(failure.Usage, "--releases %s: %w", s.Name, err)
-		}
-		return t, notes, err
+		return s.Read(ctx, s.Address, limit)
 	}
-	limited, cancel := patient(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, publicPatience, fmt.Errorf("%w within %v", fetch.ErrUnreachable, publicPatience))
 	defer cancel()
-	text, err := s.Read(limited, Address, MaxSize)
-	if err != nil && context.Cause(limited) != nil {
+	text, err := s.Read(limited, public, limit)
+	if err != nil && limited.Err() != nil {
 		err = context.Cause(limited)
 	}
-	if err == nil {
-		t, notes, err = table.withList(text, Address)
-	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, nil, context.Cause(ctx)
-	case err != nil:
-		return table, []string{fmt.Sprintf("NVIDIA's list of releases could not be read, the built-in table is used: %v", err)}, nil
-	case s.Offline:
-		notes = append([]string{"NVIDIA's list of releases is that of the last download (--offline)"}, notes...)
-	}
-	return t, notes, nil
+	return text, err
 }
 
-// withList adds the text of a list.
-func (t *Table) withList(text []byte, address string) (*Table, []string, error) {
-	fresh, notes, err := Parse(text)
-	if err != nil {
-		return nil, nil, err
+// Load joins the built-in table with NVIDIA's list. A list that the caller names and that is not available is an
+// error, and so is a malformed list. The public list may be missing: a note says so.
+func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
+	if s.None {
+		return Builtin(), nil, nil
+	}
+	text, err := s.read(ctx, Address, MaxSize)
+	if err == nil {
+		t, notes, err = Parse(text)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	case err != nil && s.Address != "":
+		return nil, nil, fmt.Errorf("--releases %s: %w", s.Name, err)
+	case err != nil:
+		return Builtin(), []string{fmt.Sprintf("NVIDIA's list of releases could not be read, the built-in table is used: %v", err)}, nil
 	}
 	for i := range notes {
-		notes[i] = address + ": " + notes[i]
+		notes[i] = cmp.Or(s.Address, Address) + ": " + notes[i]
 	}
-	return t.With(fresh), notes, nil
+	if s.Offline && s.Address == "" {
+		notes = append([]string{"NVIDIA's list of releases is that of the last download (--offline)"}, notes...)
+	}
+	return Builtin().With(t), notes, nil
 }
 
 // The forms of values. They are narrow on purpose: versions and URLs become part of matrix.yaml.
@@ -103,23 +90,20 @@ var (
 	versionShape = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
 	branchShape  = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
 	sumShape     = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	urlShape     = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+$`)
+	urlShape     = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+\.run$`)
 )
 
-// document is the form of NVIDIA's file: by branch ("535"). Fields that differ between entries stay raw.
-type document map[string]struct {
-	Type string            `json:"type"` // "lts branch", "production branch", "new feature branch"
-	Info []json.RawMessage `json:"driver_info"`
-}
-
-// Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in notes. A text
-// that is not such a file, or has no entry with a known form, is ErrFormat. The file is not signed and has no
-// checksums: its content may only inform people and provide an address.
+// Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in notes. A text that is
+// not such a file, or has no entry with a known form, is ErrFormat. The file is not signed and has no checksums: its
+// content may only inform people and provide an address.
 func Parse(text []byte) (t *Table, notes []string, err error) {
 	if len(text) > MaxSize {
 		return nil, nil, fmt.Errorf("%w: %d bytes are too many (at most %d)", ErrFormat, len(text), MaxSize)
 	}
-	var doc document
+	var doc map[string]struct { // by branch ("535"); fields that differ between entries stay raw
+		Type string            `json:"type"` // "lts branch", "production branch", "new feature branch"
+		Info []json.RawMessage `json:"driver_info"`
+	}
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
@@ -128,7 +112,7 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	all := new(Table)
+	t = new(Table)
 	found := 0
 	for _, key := range slices.Sorted(maps.Keys(doc)) {
 		b := Branch{Name: "R" + strings.TrimLeft(strings.TrimSpace(key), "Rr"), Kind: kindOf(doc[key].Type)}
@@ -148,12 +132,12 @@ func Parse(text []byte) (t *Table, notes []string, err error) {
 			b.Releases = append(b.Releases, r)
 			found++
 		}
-		all.put(b)
+		t.put(b)
 	}
 	if found == 0 {
 		return nil, notes, fmt.Errorf("%w: no release in it", ErrFormat)
 	}
-	return all, notes, nil
+	return t, notes, nil
 }
 
 func parseEntry(raw json.RawMessage) (Release, error) {
@@ -191,22 +175,19 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 	return r, nil
 }
 
+// kindOf reads the words of NVIDIA's list: "lts branch".
 func kindOf(text string) Kind {
 	text = strings.ToLower(text)
-	switch {
-	case strings.Contains(text, "lts"), strings.Contains(text, "long"):
-		return LongTerm
-	case strings.Contains(text, "production"):
-		return Production
-	case strings.Contains(text, "feature"):
-		return NewFeature
-	case strings.Contains(text, "legacy"):
-		return Legacy
+	for _, k := range []struct {
+		word string
+		kind Kind
+	}{{"lts", LongTerm}, {"long", LongTerm}, {"production", Production}, {"feature", NewFeature}, {"legacy", Legacy}} {
+		if strings.Contains(text, k.word) {
+			return k.kind
+		}
 	}
 	return ""
 }
 
 // isRun accepts the plain URL of a .run file.
-func isRun(text string) bool {
-	return len(text) <= maxURL && urlShape.MatchString(text) && strings.HasSuffix(text, ".run")
-}
+func isRun(text string) bool { return len(text) <= maxURL && urlShape.MatchString(text) }

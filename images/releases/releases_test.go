@@ -2,6 +2,7 @@ package releases
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,25 +13,23 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/redist"
 )
-
-func builtin(t testing.TB) *Table {
-	t.Helper()
-	return require.Value(Builtin())(t)
-}
 
 func TestBuiltin(t *testing.T) {
 	t.Parallel()
-	table := builtin(t)
+	table := Builtin()
 	archives := 0
 	for n, b := range table.Branches {
 		if n > 0 && Compare(table.Branches[n-1].Name, b.Name) >= 0 {
 			t.Errorf("%s after %s", b.Name, table.Branches[n-1].Name)
 		}
+		assert.Equalf(t, true, branchShape.MatchString(b.Name), "%q", b.Name)
 		if _, err := time.Parse("2006-01", b.End); b.End != "" && b.End != EndPassed && err != nil {
 			t.Errorf("%s: end %q", b.Name, b.End)
 		}
 		for i, r := range b.Releases {
+			assert.Equalf(t, true, versionShape.MatchString(r.Version), "%q", r.Version)
 			if i > 0 && byVersion(b.Releases[i-1], r) >= 0 || BranchOf(r.Version) != b.Name {
 				t.Errorf("%s: %s stands behind %s", b.Name, r.Version, b.Releases[max(i, 1)-1].Version)
 			}
@@ -39,7 +38,9 @@ func TestBuiltin(t *testing.T) {
 			}
 			assert.Equalf(t, r.Reason == "", r.Kernel == "", "%s: kernel %q, reason %q", r.Version, r.Kernel, r.Reason)
 			for _, a := range r.Archives {
+				assert.Equalf(t, true, sumShape.MatchString(a.SHA256) && a.Size >= 0, "%s: %+v", r.Version, a)
 				if a.Component != "" {
+					assert.Equalf(t, true, slices.Contains(redist.Components(), a.Component), "%s", a.Component)
 					if f := (matrix.Archive{URL: a.URL}); !f.Redist() || !strings.HasPrefix(a.URL, redistHost) || !strings.Contains(a.URL, a.Version) || a.From == "" {
 						t.Errorf("%s: %+v", r.Version, a)
 					}
@@ -52,8 +53,7 @@ func TestBuiltin(t *testing.T) {
 			}
 		}
 	}
-	rows := require.Value(data.ReadFile("data/checksums.tsv"))(t)
-	assert.Equalf(t, strings.Count(string(rows), ".run\t"), archives, "archives")
+	assert.Equalf(t, len(rows("checksums.tsv")), archives, "archives")
 	b, _ := table.Branch("535.1")
 	newest, _ := b.Newest()
 	if b.Kind != LongTerm || b.End != "2026-06" || b.CUDA != "12.2" || b.Kernel != "3.10" || newest.Version != "535.309.01" {
@@ -64,7 +64,7 @@ func TestBuiltin(t *testing.T) {
 // The matrix of this project and the table agree on the archives and the limits that both have.
 func TestAgreesWithMatrix(t *testing.T) {
 	t.Parallel()
-	table := builtin(t)
+	table := Builtin()
 	m := require.Value(matrix.Parse("matrix.yaml", drivercontainer.Matrix))(t)
 	for _, d := range m.Drivers {
 		r, ok := table.Release(d.Version)
@@ -128,7 +128,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	fresh, notes, err := Parse([]byte(sample))
 	require.NoError(t, err)
-	table := builtin(t).With(fresh)
+	table := Builtin().With(fresh)
 	r, ok := table.Release("535.400.01")
 	if want := (Release{Version: "535.400.01", Date: "2026-05-12", Notes: "https://docs.nvidia.com/x/index.html", Archives: []Archive{
 		{Arch: "amd64", URL: "https://us.download.nvidia.com/tesla/535.400.01/NVIDIA-Linux-x86_64-535.400.01.run"},
@@ -136,7 +136,7 @@ func TestParse(t *testing.T) {
 	}}); !ok || cmp.Diff(want, r) != "" {
 		t.Errorf("%s", cmp.Diff(want, r))
 	}
-	before, _ := builtin(t).Release("535.261.03")
+	before, _ := Builtin().Release("535.261.03")
 	if after, _ := table.Release("535.261.03"); cmp.Diff(before, after) != "" {
 		t.Errorf("a list without checksums changed what has one: %s", cmp.Diff(before, after))
 	}

@@ -7,10 +7,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/advisory"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/cuda"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
 )
 
 // Advisories are the flags about what is known of drivers.
@@ -32,7 +31,7 @@ func (o *Advisories) Check() error { return o.CheckOn(time.Now()) }
 
 // CheckOn is Check with another day than today without --at.
 func (o *Advisories) CheckOn(today time.Time) (err error) {
-	if o.kinds, err = advisory.ParseKinds(o.deny); err != nil {
+	if o.kinds, err = releases.ParseWarningKinds(o.deny); err != nil {
 		return session.Usagef("--deny: %w", err)
 	}
 	o.Day = today
@@ -84,24 +83,25 @@ func (o *CUDA) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&o.text, "cuda", "", "MAJOR.MINOR of CUDA: say how each driver runs it; plan and fleet leave out drivers that do not")
 }
 
-// Release returns the release that the flag names; ok is false without the flag.
-func (o *CUDA) Release(m *matrix.Matrix) (r cuda.Release, ok bool, err error) {
+// Release returns the release that the flag names; nil without the flag.
+func (o *CUDA) Release(m *matrix.Matrix) (*releases.CUDA, error) {
 	if o.text == "" {
-		return r, false, nil
+		return nil, nil //nolint:nilnil // no flag, no release
 	}
-	if r, err = batch.RequireCUDA(m, o.text); err != nil {
-		return r, false, session.Usagef("--cuda: %w", err)
+	r, err := releases.RequireCUDA(m, o.text)
+	if err != nil {
+		return nil, session.Usagef("--cuda: %w", err)
 	}
-	return r, true, nil
+	return &r, nil
 }
 
 // Limit removes the targets whose drivers do not run the release.
 func (o *CUDA) Limit(m *matrix.Matrix, b *batch.Batch) error {
-	r, ok, err := o.Release(m)
-	if err != nil || !ok {
+	r, err := o.Release(m)
+	if err != nil || r == nil {
 		return err
 	}
-	b.Targets = slices.DeleteFunc(b.Targets, func(t matrix.Target) bool { return batch.RunsCUDA(t.Driver, r).Support == cuda.None })
+	b.Targets = slices.DeleteFunc(b.Targets, func(t matrix.Target) bool { return batch.RunsCUDA(t.Driver, *r).Support == releases.CUDANone })
 	if len(b.Targets) == 0 {
 		return session.Usagef("--cuda %s: no driver of the selection runs it: it needs %s or newer; driver-build list --cuda %s shows all", r.Version, r.Floor, r.Version)
 	}

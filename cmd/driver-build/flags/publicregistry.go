@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/redistribution"
+	"github.com/driver-container/driver-container/images/publicguard"
 )
 
 // PublicRegistry says that images with a vGPU guest driver may go to a registry that is known to be public.
@@ -25,7 +25,7 @@ func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...s
 		if repository == noRepository {
 			continue
 		}
-		if err := redistribution.Check(guest.Tag(), guest.Driver.VGPU, repository); err != nil {
+		if err := publicguard.Check(guest.Tag(), guest.Driver.VGPU, repository); err != nil {
 			return err
 		}
 	}
@@ -33,9 +33,9 @@ func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...s
 }
 
 // CheckImage refuses a repository for an image that is there already.
-func (p *PublicRegistry) CheckImage(image, repository string, open func() (redistribution.Artifact, error)) error {
+func (p *PublicRegistry) CheckImage(image, repository string, open func() (publicguard.Artifact, error)) error {
 	if p.Allowed {
 		return nil
 	}
-	return redistribution.CheckArtifact(image, repository, open)
+	return publicguard.CheckArtifact(image, repository, open)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/redistribution"
+	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -59,7 +59,7 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 			return session.Usage(err)
 		}
 		for _, t := range transfers {
-			if err := public.CheckImage(t.From, t.To, func() (redistribution.Artifact, error) { return s.Registry.Open(ctx, t.From) }); err != nil {
+			if err := public.CheckImage(t.From, t.To, func() (publicguard.Artifact, error) { return s.Registry.Open(ctx, t.From) }); err != nil {
 				return err
 			}
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/redistribution"
+	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
@@ -133,7 +133,7 @@ func begin(ctx context.Context, b *reading.Bundle, r Registry, o Options) (*tran
 		}
 		x.collect(b.Documents, i.Descriptor.Digest, map[v1.Hash]bool{})
 		for _, d := range x.documents {
-			if err := redistribution.CheckDocument(x.Repository, x.Repository, d.Raw); err != nil && !o.AllowPublic {
+			if err := publicguard.CheckDocument(x.Repository, x.Repository, d.Raw); err != nil && !o.AllowPublic {
 				return nil, err
 			}
 		}

@@ -1,0 +1,162 @@
+package gpus
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// group is all GPUs of a generation for which a matrix has the same.
+type group struct {
+	GPU             // one that stands for all: with the newest first branch of them
+	variable string // of the rule, read by the rule about conflicts: "kepler_r367"
+	members  []GPU  // none: the GPUs that are not in the list
+	branch   string // the labels
+	modules  string
+}
+
+// groups returns the groups in the order of their rules. A later rule overrides the labels of an earlier one,
+// so on a node with several kinds of GPUs the label is what fits all: the lowest branch, and at the same
+// branch the one flavour that is needed. Groups without a driver come first: they do not count beside GPUs
+// that have one.
+func groups(m *matrix.Matrix, all []GPU) []group {
+	byKey := map[string]*group{}
+	for _, g := range all {
+		newest, flavours, _ := Newest(m, g)
+		key := strings.Join(append([]string{g.Generation, g.LastBranch, newest.Branch}, flavours...), " ")
+		if g.Generation == PreFermi {
+			key = g.Generation // whatever their branch: no driver of a matrix is as old
+		}
+		of := byKey[key]
+		if of == nil {
+			of = &group{GPU: g}
+			byKey[key] = of
+		}
+		of.members = append(of.members, g)
+		if BranchNumber(g.FirstBranch) > BranchNumber(of.FirstBranch) {
+			of.GPU = g
+		}
+	}
+	byKey[""] = &group{GPU: Unknown(0)}
+	var sorted []group
+	for _, g := range byKey {
+		g.variable = g.name()
+		g.branch, g.modules = Labels(m, g.GPU)
+		sorted = append(sorted, *g)
+	}
+	slices.SortFunc(sorted, func(a, b group) int {
+		return cmp.Or(before(a.branch == ModulesNone, b.branch == ModulesNone), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
+			before(a.modules == ModulesAny, b.modules == ModulesAny), -cmp.Compare(age(a.Generation), age(b.Generation)),
+			cmp.Compare(a.variable, b.variable))
+	})
+	for i := range sorted { // with few drivers, GPUs that are usually alike are not
+		if n := slices.IndexFunc(sorted, func(g group) bool { return g.variable == sorted[i].variable }); n < i {
+			sorted[i].variable += strings.ToLower("_" + sorted[i].branch + "_" + sorted[i].modules)
+		}
+	}
+	return sorted
+}
+
+// Labels returns the labels of a node with a GPU: the newest branch of a matrix that drives it, and the modules
+// for it.
+func Labels(m *matrix.Matrix, g GPU) (branch, flavours string) {
+	newest, _, ok := Newest(m, g)
+	if !ok {
+		return ModulesNone, ModulesNone
+	}
+	return newest.Branch, modules(newest, g)
+}
+
+// Summed is GPUs of a generation for which a matrix has the same: one of them stands for all.
+type Summed struct {
+	Answer
+	Count int
+}
+
+// Summary returns what a matrix has for each generation on a day, the newest first; GPUs that differ from most
+// of their generation have lines of their own.
+func Summary(m *matrix.Matrix, day time.Time) []Summed {
+	var lines []Summed
+	for _, g := range groups(m, All()) {
+		if len(g.members) > 0 {
+			lines = append(lines, Summed{Answer: For(m, g.example(), day), Count: len(g.members)})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b Summed) int {
+		return cmp.Or(-cmp.Compare(age(a.Generation), age(b.Generation)), -cmp.Compare(a.Count, b.Count))
+	})
+	return lines
+}
+
+// example returns the first GPU of the group in NVIDIA's lists, or else the first that has a name.
+func (g group) example() GPU {
+	if i := slices.IndexFunc(g.members, func(m GPU) bool { return m.Lists != "" }); i >= 0 {
+		return g.members[i]
+	}
+	return g.members[max(0, slices.IndexFunc(g.members, func(m GPU) bool {
+		return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved")
+	}))]
+}
+
+// name returns a name for the rule of the group and its variable.
+func (g group) name() string {
+	name := strings.ReplaceAll(strings.ToLower(g.Generation), "-", "_")
+	switch usual := generationOf(g.Generation); {
+	case g.Generation == PreFermi:
+	case g.LastBranch != usual.LastBranch:
+		name += "_" + strings.ToLower(g.LastBranch)
+	case len(g.Flavours) < len(usual.Flavours):
+		name += "_" + g.Flavours[0]
+	}
+	return name
+}
+
+// generationOf returns what is usual in a generation: the last branch and the flavours of most of its GPUs.
+func generationOf(name string) GPU {
+	count, best := map[string]int{}, GPU{}
+	most := 0
+	for _, g := range All() {
+		if g.Generation != name {
+			continue
+		}
+		key := g.LastBranch + strings.Join(g.Flavours, "")
+		if count[key]++; count[key] > most {
+			most, best = count[key], g
+		}
+	}
+	return best
+}
+
+// before puts what is so in front of what is not.
+func before(a, b bool) int {
+	switch {
+	case a && !b:
+		return -1
+	case b && !a:
+		return 1
+	}
+	return 0
+}
+
+// age is higher for newer generations.
+func age(generation string) int {
+	if i := slices.Index(Generations(), generation); i >= 0 {
+		return i
+	}
+	return len(Generations()) // unknown
+}
+
+// conflicts returns the pairs of groups that have drivers, but none in common.
+func conflicts(m *matrix.Matrix, all []group) (pairs [][2]group) {
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok && a.branch != ModulesNone && b.branch != ModulesNone {
+				pairs = append(pairs, [2]group{a, b})
+			}
+		}
+	}
+	return pairs
+}

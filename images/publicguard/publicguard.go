@@ -1,0 +1,127 @@
+// Package publicguard refuses to give away what its licence keeps private: images with a driver for vGPU
+// guests do not go to public registries.
+//
+// It knows registries by their names. Whether a repository of such a registry is private, or one of another
+// registry public, cannot be seen from outside, and the package does not ask. It does not read the licence of
+// an image: the label, which the build takes from the matrix, says whose it is.
+package publicguard
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
+)
+
+// publicRegistries are those on which repositories are public unless the owner does something about it, or on
+// which all are.
+var publicRegistries = []string{
+	"index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "ghcr.io", "quay.io", "public.ecr.aws",
+	"registry.gitlab.com", "nvcr.io", "mcr.microsoft.com", "registry.k8s.io", "codeberg.org", "gitea.com", "ttl.sh",
+}
+
+// Check returns an error if an image of that licence must not go to a repository. licence is "" for images
+// that may go everywhere, and repository may be "".
+func Check(what, licence, repository string) error {
+	if licence == "" || repository == "" || !public(repository) {
+		return nil
+	}
+	return failure.Errorf(failure.Usage, "%s has a driver for vGPU guests (licence: %s), and the registry of %s is a public one: "+
+		"to upload such a driver to a publicly available repository violates NVIDIA's vGPU EULA. Use a private registry; "+
+		"if this repository is private, say so with --allow-public-registry", what, licence, repository)
+}
+
+// public reports whether the registry of a repository or an image is a public one. Names are completed as the
+// registries' clients complete them: "me/driver" is on Docker Hub.
+func public(repository string) bool {
+	r, err := name.ParseReference(repository, name.WeakValidation)
+	if err != nil {
+		return false // refused elsewhere
+	}
+	host, _, _ := strings.Cut(r.Context().RegistryStr(), ":")
+	return slices.Contains(publicRegistries, strings.ToLower(strings.TrimSuffix(host, ".")))
+}
+
+// Artifact is an image, an index of images, or any other artifact.
+type Artifact interface{ RawManifest() ([]byte, error) }
+
+// CheckArtifact is Check of an image, or of all images of an index. It reads the artifact only if the
+// registry is a public one.
+func CheckArtifact(what, repository string, open func() (Artifact, error)) error {
+	if !public(repository) {
+		return nil
+	}
+	a, err := open()
+	if err != nil {
+		return err
+	}
+	licence, err := artifactLicence(a)
+	if err != nil {
+		return fmt.Errorf("read whose licence %s needs: %w", what, err)
+	}
+	return Check(what, licence, repository)
+}
+
+// CheckDocument is Check of a manifest or an index as it is written.
+func CheckDocument(what, repository string, document []byte) error {
+	return Check(what, annotated(document), repository)
+}
+
+// annotated returns the licence that the annotations of a manifest or an index name, "" for none.
+func annotated(document []byte) string {
+	var m struct {
+		Annotations map[string]string `json:"annotations"`
+		Manifests   []struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"manifests"`
+	}
+	if json.Unmarshal(document, &m) != nil {
+		return ""
+	}
+	licence := m.Annotations[driverinfo.VGPULabel]
+	for _, below := range m.Manifests {
+		licence = cmp.Or(licence, below.Annotations[driverinfo.VGPULabel])
+	}
+	return licence
+}
+
+// artifactLicence asks annotations and the labels of images, also of those of an index: tools that convert
+// images drop the annotations.
+func artifactLicence(a Artifact) (string, error) {
+	raw, err := a.RawManifest()
+	if err != nil {
+		return "", err
+	}
+	if licence := annotated(raw); licence != "" {
+		return licence, nil
+	}
+	if img, ok := a.(v1.Image); ok {
+		config, err := img.ConfigFile()
+		if err != nil {
+			return "", err
+		}
+		return config.Config.Labels[driverinfo.VGPULabel], nil
+	}
+	index, ok := a.(v1.ImageIndex)
+	if !ok {
+		return "", nil
+	}
+	images, err := partial.FindImages(index, func(d v1.Descriptor) bool { return d.MediaType.IsImage() })
+	if err != nil {
+		return "", err
+	}
+	for _, img := range images {
+		if licence, err := artifactLicence(img); licence != "" || err != nil {
+			return licence, err
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,166 @@
+package releases
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/matrix"
+)
+
+// The severities of a note.
+const (
+	Warning = "warning"
+	Notice  = "notice" // an end of life that is still to come
+)
+
+// Note is an advisory as it is on a day.
+type Note struct {
+	driverinfo.Advisory `yaml:",inline"`
+	Severity            string `json:"severity" yaml:"severity"` // warning, or notice: an end of life that is still to come
+}
+
+// Notes are the advisories of a driver of the matrix on a day.
+func Notes(d matrix.Driver, day time.Time) (all []Note) {
+	for _, a := range AdvisoriesOf(d) {
+		n := Note{a, Notice}
+		if a.Warns(day) {
+			n.Severity = Warning
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// AdvisoriesOf returns the advisories of a driver of the matrix, and the end of life of its branch unless the matrix has one.
+func AdvisoriesOf(d matrix.Driver) []driverinfo.Advisory {
+	b, ok := Builtin().Branch(d.Version)
+	if !ok || b.End == "" || slices.ContainsFunc(d.Advisories, func(a driverinfo.Advisory) bool { return a.Kind == driverinfo.EndOfLife }) {
+		return d.Advisories
+	}
+	a := driverinfo.Advisory{ID: "end-of-life-" + strings.ToLower(b.Name), Kind: driverinfo.EndOfLife, Until: b.End, Source: b.EndSource}
+	if b.End == EndPassed {
+		a.Until = ""
+	}
+	return append(slices.Clone(d.Advisories), a)
+}
+
+// WarningKinds are all kinds of warnings.
+func WarningKinds() []string {
+	return []string{driverinfo.EndOfLife, driverinfo.KnownBad, driverinfo.KernelBroken}
+}
+
+// ParseWarningKinds returns the kinds that words name; all stands for every kind.
+func ParseWarningKinds(words []string) (kinds []string, err error) {
+	known := append(WarningKinds(), "all")
+	for _, w := range words {
+		if w == "all" {
+			return WarningKinds(), nil
+		}
+		if !slices.Contains(known, w) {
+			if near := distros.Nearest(w, known); len(near) > 0 {
+				return nil, fmt.Errorf("%.40q is no kind of warning: did you mean %s?", w, near[0])
+			}
+			return nil, fmt.Errorf("%.40q is no kind of warning: it is one of %s", w, strings.Join(known, ", "))
+		}
+		kinds = append(kinds, w)
+	}
+	return kinds, nil
+}
+
+// Advice is which of some drivers to take: what list, drivers, gpus and fleet recommend.
+type Advice struct {
+	Driver   string // the best by [Order]; "" if there are none
+	Support  string // of its branch: "production until 2027-03"
+	LongTerm string // the best of a branch with long-term support that has not ended; "" if there is none
+
+	marks map[string]string
+}
+
+// Recommend chooses among drivers on a day. It leaves out those for vGPU guests, which need a licence.
+func Recommend(drivers []matrix.Driver, day time.Time) Advice {
+	a := Advice{marks: map[string]string{}}
+	var all []rated
+	for _, d := range drivers {
+		if d.VGPU == "" {
+			all = append(all, rate(d, day))
+		}
+	}
+	slices.SortStableFunc(all, rated.order)
+	for i, r := range all {
+		if i == 0 {
+			a.Driver, a.Support = r.version, r.support()
+		}
+		longTerm := r.kind == LongTerm && !r.ended && a.LongTerm == ""
+		if longTerm {
+			a.LongTerm = r.version
+		}
+		if longTerm || i == 0 && r.rank() == 0 {
+			a.marks[r.version] = "recommended: " + r.support()
+		}
+	}
+	return a
+}
+
+// Mark says of a version that it is recommended, and how long NVIDIA supports it; "" of any other.
+func (a Advice) Mark(version string) string { return a.marks[version] }
+
+// Order compares drivers on a day, the better one first: one of a branch that NVIDIA recommends for production
+// (long-term or not) and supports, then one of another supported branch, then the rest; of these one that is not
+// known to be bad; of these the newest.
+func Order(x, y matrix.Driver, day time.Time) int { return rate(x, day).order(rate(y, day)) }
+
+// rated is what is known of a driver on a day.
+type rated struct {
+	version, until string // until: the last month of support, where it is known
+	kind           Kind
+	ended          bool
+	faults         int // 1: it is known to be bad, for whatever nodes
+}
+
+func rate(d matrix.Driver, day time.Time) rated {
+	b, _ := Builtin().Branch(d.Version)
+	r := rated{version: d.Version, kind: b.Kind}
+	for _, a := range AdvisoriesOf(d) {
+		switch a.Kind {
+		case driverinfo.EndOfLife:
+			r.until, r.ended = a.Until, a.Warns(day)
+		case driverinfo.KnownBad:
+			r.faults = 1
+		}
+	}
+	return r
+}
+
+func (r rated) order(o rated) int {
+	return cmp.Or(cmp.Compare(r.rank(), o.rank()), cmp.Compare(r.faults, o.faults), Compare(o.version, r.version))
+}
+
+func (r rated) rank() int {
+	switch {
+	case r.ended:
+		return 2
+	case r.kind == Production || r.kind == LongTerm:
+		return 0
+	}
+	return 1
+}
+
+// support says how long NVIDIA supports a driver's branch: "LTS until 2028-06", "over since 2024-07".
+func (r rated) support() string {
+	words, before := cmp.Or(string(r.kind), "supported"), " until "
+	switch {
+	case r.ended:
+		words, before = "over", " since "
+	case r.kind == LongTerm:
+		words = "LTS"
+	}
+	if r.until == "" {
+		return words
+	}
+	return words + before + r.until
+}

@@ -1,0 +1,163 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/releases"
+)
+
+// Task is one build that is due: a tag, for one or several architectures.
+type Task struct {
+	Tag        string          `json:"tag"`
+	System     string          `json:"os"`
+	Driver     string          `json:"driver"`
+	Archs      []string        `json:"archs"`
+	Kernels    []string        `json:"kernels,omitempty"` // that modules are compiled for
+	Reason     string          `json:"reason"`
+	Advisories []releases.Note `json:"advisories,omitempty"` // what is known of the driver
+	Args       string          `json:"args"`                 // of driver-build, separated by single spaces; nothing in it needs quotes
+}
+
+// Due lists the builds of images that the registry does not have, or that are out of date, in the order of
+// the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
+// number of all tags. A registry that does not answer is an error: everything would be built again. Images
+// whose base or packages are out of reach are left out, because a build could not work either: left has them
+// by their cause. It is an error if nothing else is to be built. groups are those of [batch.Batch.Groups],
+// nil where [batch.Batch.NeedsIndex] is true.
+func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []batch.Group) (tasks []Task, left map[string][]string, checked int, err error) {
+	fail := func(err error) ([]Task, map[string][]string, int, error) { return nil, nil, 0, err }
+	if _, err := pipelineArguments(b); err != nil {
+		return fail(err)
+	}
+	s, err := newSurvey(builder)
+	if err != nil {
+		return fail(err)
+	}
+	if b.NeedsIndex() {
+		groups, err = b.Groups(b.Offered(ctx, s.plans))
+		if err != nil {
+			return fail(err)
+		}
+	}
+	reasons, outage := make([][]string, len(groups)), make([]error, len(groups))
+	if err := batch.JoinErrors(batch.Parallel(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
+		reasons[i], outage[i], err = s.reasons(ctx, b, groups[i])
+		return err
+	}), func(i int) string { return groups[i].Tag }); err != nil {
+		return fail(err)
+	}
+	tasks, left = []Task{}, map[string][]string{}
+	for i, g := range groups {
+		if outage[i] != nil {
+			why := batch.CauseOf(outage[i], g.Tag)
+			left[why] = append(left[why], g.Tag)
+		}
+		if outage[i] != nil || len(reasons[i]) == 0 {
+			continue
+		}
+		t, err := NewTask(b, g, strings.Join(reasons[i], "; "))
+		if err != nil {
+			return fail(err)
+		}
+		tasks = append(tasks, t)
+	}
+	if i := slices.IndexFunc(outage, func(err error) bool { return err != nil }); i >= 0 && len(tasks) == 0 {
+		return tasks, left, len(groups), fmt.Errorf("nothing else is to be built: %w", outage[i])
+	}
+	return tasks, left, len(groups), nil
+}
+
+// isOutage says whether an image cannot be planned because something is out of reach now. What does not exist
+// will not exist later either.
+func isOutage(err error) bool {
+	return errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// reasons to build what belongs to a tag; none when it is up to date. outage is why that is not known.
+func (s *survey) reasons(ctx context.Context, b *batch.Batch, g batch.Group) (reasons []string, outage, err error) {
+	for _, im := range g.Images {
+		r, planErr := s.recipe(ctx, im)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if isOutage(planErr) {
+			outage = planErr
+			continue
+		}
+		arch := im.Target.Arch
+		st := s.state(ctx, b.Repository+":"+g.Tag, arch, r)
+		switch {
+		case st.State == Unknown:
+			return nil, nil, st.Err
+		case planErr != nil:
+			reasons = append(reasons, arch+": cannot be planned: "+oneLine(planErr.Error()))
+		case st.State == Missing:
+			reasons = append(reasons, arch+": "+st.Why)
+		case st.State != Current:
+			reasons = append(reasons, arch+": "+string(st.State)+": "+st.Why)
+		}
+	}
+	return sameReason(g, reasons), outage, nil
+}
+
+// sameReason says once what is true of all architectures.
+func sameReason(g batch.Group, reasons []string) []string {
+	if len(reasons) < len(g.Images) {
+		return reasons
+	}
+	var all []string
+	for i, r := range reasons {
+		all = append(all, strings.TrimPrefix(r, g.Images[i].Target.Arch+": "))
+	}
+	if all = slices.Compact(all); len(all) == 1 {
+		return all
+	}
+	return reasons
+}
+
+// NewTask returns the build of a tag with the flags of the batch. It is an error if one of them cannot be an
+// argument in a pipeline.
+func NewTask(b *batch.Batch, g batch.Group, reason string) (Task, error) {
+	first := g.Images[0]
+	t := Task{Tag: g.Tag, System: first.Target.System.ID, Driver: first.Target.Driver.Version, Kernels: first.Plan.Kernels, Reason: reason}
+	words := []string{"--os", t.System, "--driver", t.Driver}
+	for _, im := range g.Images {
+		t.Archs = append(t.Archs, im.Target.Arch)
+		words = append(words, "--arch", im.Target.Arch)
+	}
+	for _, k := range t.Kernels { // by name, so that the job builds what was planned
+		words = append(words, "--kernel", k)
+	}
+	given, err := pipelineArguments(b)
+	if err != nil {
+		return t, err
+	}
+	t.Args = strings.Join(append(words, given...), " ")
+	return t, nil
+}
+
+// pipelineArguments gives the flags of this call that the job of a pipeline repeats. A job separates them by
+// single spaces, and a shell takes them as they are.
+func pipelineArguments(b *batch.Batch) ([]string, error) {
+	words := b.Arguments("--one-image", "--with-toolchain", "--with-sources", "--kmm", "--allow-incompatible", "--allow-missing-programs", "--insecure-registry", "--no-fabric", "--no-patches", "--companions", "--modules",
+		"--flavour", "--profile", "--base", "--kernel-from")
+	for _, w := range b.Arguments("--mirror") {
+		words = append(words, strings.ReplaceAll(w, " ", ","))
+	}
+	words = append(words, b.Arguments("--matrix", "--lock", "--repository", "--ca", "--registry-mirror")...)
+	for _, w := range words {
+		if strings.ContainsAny(w, " \t\n*?['\"\\") {
+			return nil, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)
+		}
+	}
+	return words, nil
+}

@@ -1,0 +1,263 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/registry/transport"
+	"github.com/driver-container/driver-container/images/releases"
+)
+
+// created is the standard annotation that says when an image was made.
+const created = "org.opencontainers.image.created"
+
+// ReportOptions say what a page shows beside the pairs.
+type ReportOptions struct {
+	Title, Tool string // of the page; name and version of the program
+	Matrix      *matrix.Matrix
+	Releases    *releases.Table // of the drivers there are
+	Time        time.Time       // of the page
+	CUDA        *releases.CUDA  // to say how each driver runs it; nil: none
+	Compare     bool            // plan every image, also without a lock, to tell which are out of date
+}
+
+// reporter asks about all cells of a page.
+type reporter struct {
+	*batch.Batch
+	survey  *survey
+	compare bool
+	tags    []string // of the repository, nil where it does not list them
+
+	mu      sync.Mutex
+	unknown []batch.Cause // images that could not be compared
+}
+
+// Report makes the page that shows pairs: what is built of them and what is not.
+func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair, o ReportOptions) (shown Page, err error) {
+	s, err := newSurvey(builder)
+	if err != nil {
+		return shown, err
+	}
+	shown = emptyPage(b, pairs, o)
+	r := &reporter{Batch: b, survey: s, compare: b.Repository != "" && (o.Compare || b.Lock != nil)}
+	if b.Repository != "" {
+		note, err := r.list(ctx)
+		if err != nil {
+			return shown, err
+		}
+		shown.Notes = append(shown.Notes, note...)
+	}
+	shown.Cells = make([]Cell, len(pairs))
+	if err := errors.Join(batch.Parallel(ctx, s.online.Jobs, len(pairs), func(i int) error {
+		shown.Cells[i] = r.cell(ctx, pairs[i])
+		return context.Cause(ctx)
+	})...); err != nil {
+		return shown, err
+	}
+	slices.SortFunc(r.unknown, func(a, b batch.Cause) int { return strings.Compare(a.Text, b.Text) })
+	for _, g := range r.unknown {
+		shown.Notes = append(shown.Notes, fmt.Sprintf("whether %d images are out of date could not be found out: %s", len(g.Targets), g.Text))
+	}
+	return shown, nil
+}
+
+// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver
+// comes first.
+func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) Page {
+	shown := Page{Title: o.Title, Generated: o.Time, Tool: o.Tool, Repository: b.Repository, Matrix: "matrix.yaml"}
+	if b.Given.MatrixFile != "" {
+		shown.Matrix = filepath.Base(b.Given.MatrixFile)
+	}
+	for _, s := range o.Matrix.Systems {
+		if slices.ContainsFunc(pairs, func(p batch.Pair) bool { return p.System == s.ID }) {
+			shown.Systems = append(shown.Systems, s)
+		}
+	}
+	for _, d := range slices.Backward(o.Matrix.Drivers) {
+		if !slices.ContainsFunc(pairs, func(p batch.Pair) bool { return p.Driver == d.Version }) {
+			continue
+		}
+		column := Column{
+			Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
+		}
+		column.CUDA = releases.CUDAOf(d.Version, d.CUDA)
+		if o.CUDA != nil {
+			answer := batch.RunsCUDA(d, *o.CUDA)
+			column.Runs = strings.TrimSuffix(fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why), ": ")
+		}
+		for _, n := range releases.Notes(d, o.Time) {
+			if n.Kind != driverinfo.EndOfLife {
+				column.Faults = append(column.Faults, n.Text(o.Time))
+			}
+		}
+		column.Components, column.Unknown = components(pairs, d.Version)
+		if branch, ok := o.Releases.Branch(d.Branch); ok {
+			c := branch.Coverage(o.Matrix, o.Time, nil)
+			column.Kind, column.End, column.Over = c.Kind, c.EndOfLife, c.Ended
+			if c.Lags {
+				column.Newest = c.Newest
+			}
+		}
+		shown.Drivers = append(shown.Drivers, column)
+	}
+	return shown
+}
+
+// components returns the components of a driver with the architectures of the pairs that get them, and those
+// that pairs go without because their checksum is not known: "fabricmanager (amd64, arm64)".
+func components(pairs []batch.Pair, version string) (known, unknown []string) {
+	with, without := map[string][]string{}, map[string][]string{}
+	for _, p := range pairs {
+		for _, c := range p.Components {
+			archs := with
+			if c.SHA256 == "" {
+				archs = without
+			}
+			if p.Driver == version && !slices.Contains(archs[c.Name], p.Arch) {
+				archs[c.Name] = append(archs[c.Name], p.Arch)
+			}
+		}
+	}
+	list := func(archs map[string][]string) (all []string) {
+		for _, name := range slices.Sorted(maps.Keys(archs)) {
+			slices.Sort(archs[name])
+			all = append(all, name+" ("+strings.Join(archs[name], ", ")+")")
+		}
+		return all
+	}
+	return list(with), list(without)
+}
+
+// list asks for the tags of the repository. A registry that answers anything at all is asked further
+// questions; without any answer there is no page: an old page is better than a page that knows nothing.
+func (r *reporter) list(ctx context.Context) (notes []string, err error) {
+	step := r.survey.online.Observe.Begin(r.Repository, "list the tags")
+	tags, err := r.survey.online.Registry.ListTags(ctx, r.Repository)
+	_ = step.End(false, nil) // the errors below say what went wrong
+	_, status := errors.AsType[*transport.StatusError](err)
+	_, silent := errors.AsType[*registry.Error](err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case status, errors.Is(err, fs.ErrNotExist):
+		notes = append(notes, fmt.Sprintf("images with compiled modules are not shown: %v", err))
+	case silent:
+		return nil, err
+	case err != nil:
+		return nil, matrix.RequestErrorf("--repository: %w", err)
+	}
+	r.tags = tags
+	return notes, nil
+}
+
+// cell says all that is known of a pair.
+func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
+	c := Cell{Pair: p}
+	if p.Excluded != "" {
+		c.State, c.Why = Excluded, p.Excluded
+		return c
+	}
+	t := p.Target
+	for _, series := range t.System.Kernels {
+		if recipe.AnyFlavour(t.Driver, distros.Kernel{Release: series}, t.Flavours) {
+			c.Kernels = append(c.Kernels, series)
+		}
+	}
+	c.Modules = r.kernelTags(t)
+	if r.Repository == "" {
+		c.State = Buildable
+		return c
+	}
+	st := r.survey.state(ctx, r.Repository+":"+p.Tag, p.Arch, r.recipe(ctx, t))
+	c.State, c.Why = st.State, st.Why
+	if st.State == Current || st.State == Present {
+		c.State = Built
+	}
+	if st.State == Missing {
+		c.Why = strings.TrimPrefix(st.Why, "not in the registry")
+	}
+	if st.Found.Size > 0 {
+		c.Digest, c.Size = st.Found.Digest.String(), st.Found.Size
+		c.Created, _ = time.Parse(time.RFC3339, st.Found.Annotations[created])
+		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
+			c.Created = time.Time{}
+		}
+		inside(&c, st.Found.Annotations)
+	}
+	return c
+}
+
+// inside sets what the labels of the registry's image say of it.
+func inside(c *Cell, labels map[string]string) {
+	if kernels := labels[recipe.LabelKernels]; kernels != "" {
+		c.Modules = append(strings.Split(kernels, ","), c.Modules...)
+	}
+	c.Companions, c.Patches, c.Omitted = nil, nil, labels[recipe.LabelOmitted]
+	if names := labels[recipe.LabelCompanions]; names != "" {
+		c.Companions = strings.Split(names, ", ")
+	}
+	for patch := range strings.SplitSeq(labels[recipe.LabelPatches], ", ") {
+		if name, _, _ := strings.Cut(patch, " "); name != "" {
+			c.Patches = append(c.Patches, name)
+		}
+	}
+}
+
+// recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found
+// out.
+func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
+	if !r.compare {
+		return nil
+	}
+	im := batch.Image{Target: t, Plan: r.Plan}
+	var err error
+	if r.Lock != nil {
+		im.Pins, err = r.LockedPins(im)
+	}
+	var made *recipe.Recipe
+	if err == nil {
+		made, err = r.survey.recipe(ctx, im)
+	}
+	if err == nil {
+		return made
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unknown = batch.AddCause(r.unknown, batch.CauseOf(err, im.Tag()), im.Tag()+" "+t.Arch)
+	return nil
+}
+
+// kernelTags are the kernels that the repository has images with compiled modules for, as their tags name
+// them.
+func (r *reporter) kernelTags(t matrix.Target) (kernels []string) {
+	other := []string{"arm64", "aarch64"}
+	if t.Arch == "arm64" {
+		other = []string{"amd64", "x86_64"}
+	}
+	for _, tag := range r.tags {
+		front, back := t.Driver.Version+"-", "-"+t.System.ID
+		if len(tag) <= len(front)+len(back) || !strings.HasPrefix(tag, front) || !strings.HasSuffix(tag, back) {
+			continue
+		}
+		kernel := tag[len(front) : len(tag)-len(back)]
+		if !slices.ContainsFunc(other, func(arch string) bool { return strings.Contains(kernel, arch) }) {
+			kernels = append(kernels, kernel)
+		}
+	}
+	return kernels
+}
