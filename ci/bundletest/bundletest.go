@@ -3,9 +3,13 @@ package bundletest
 
 import (
 	"bytes"
-	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"io"
+	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -13,9 +17,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/reading"
-	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Origin is the repository of the images.
@@ -51,6 +54,35 @@ func Index(t testing.TB, images ...*oci.Content) *oci.Content {
 	return c
 }
 
+// Files returns the content of an artifact of files with these paths, whose contents are their numbers.
+func Files(t testing.TB, paths ...string) *oci.Content {
+	t.Helper()
+	c, m := &oci.Content{}, v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	for n, p := range paths {
+		b := oci.BytesBlob("application/octet-stream", fmt.Append(nil, n), map[string]string{bundle.TitleAnnotation: p})
+		c.Blobs, m.Layers = append(c.Blobs, b), append(m.Layers, b.Desc)
+	}
+	config := oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
+	c.Blobs, m.Config = append(c.Blobs, config), config.Desc
+	c.Documents = []oci.Document{document(t, types.OCIManifestSchema1, m)}
+	return c
+}
+
+// Artifact is content as an artifact.
+func Artifact(t testing.TB, c *oci.Content) oci.Artifact {
+	t.Helper()
+	blobs := map[v1.Hash]oci.Blob{}
+	for _, b := range c.Blobs {
+		blobs[b.Desc.Digest] = b
+	}
+	manifest := func(h v1.Hash) ([]byte, error) {
+		i := slices.IndexFunc(c.Documents, func(d oci.Document) bool { return d.Desc.Digest == h })
+		return c.Documents[i].Raw, nil
+	}
+	open := func(d v1.Descriptor) (io.ReadCloser, error) { return blobs[d.Digest].Open() }
+	return require.Value(oci.NewArtifact(c.Top().Raw, oci.RemoteBlobs("the test", manifest, open)))(t)
+}
+
 func document(t testing.TB, mediaType types.MediaType, v any) oci.Document {
 	t.Helper()
 	raw := fmtJSON(t, v)
@@ -71,15 +103,15 @@ func Referrer(t testing.TB, subject oci.Document, artifactType, text string) oci
 
 // Artifacts returns two images that share a layer, an index of both, and attachments: an SBOM, a signature of
 // it and a .sig tag.
-func Artifacts(t testing.TB) []writing.Artifact {
+func Artifacts(t testing.TB) []bundle.Artifact {
 	t.Helper()
 	one, two := Image(t, "shared layer", "layer of one"), Image(t, "shared layer", "layer of two")
 	index := Index(t, one, two)
 	sbom := Referrer(t, index.Top(), "application/spdx+json", "an SBOM")
-	signed := Referrer(t, sbom.Manifest, bundle.SignatureType, "a signature of the SBOM")
+	signed := Referrer(t, sbom.Manifest, "application/vnd.dev.sigstore.bundle.v0.3+json", "a signature of the SBOM")
 	tagged := Referrer(t, one.Top(), "application/x", "a signature")
 	tagged.Tag = oci.SignatureTag(one.Top().Desc.Digest)
-	return []writing.Artifact{
+	return []bundle.Artifact{
 		{Kind: bundle.Image, Repository: Origin, Tags: []string{"535.261.03-debian12", "535-debian12"}, Content: index, Attachments: []oci.Attachment{signed, tagged, sbom}},
 		{Kind: bundle.Image, Repository: Origin, Tags: []string{"550.1-debian12"}, Content: Image(t, "shared layer", "layer of three")},
 		{Kind: bundle.Chart, Repository: Origin + "/charts/nvidia-driver", Tags: []string{"0.2.0"}, Content: Image(t, "a chart")},
@@ -87,45 +119,45 @@ func Artifacts(t testing.TB) []writing.Artifact {
 	}
 }
 
-// Sign signs with a key that is a word.
-func Sign(key string) bundle.Signer {
-	return func(_ context.Context, subject v1.Descriptor) (oci.Attachment, error) {
-		layer := oci.BytesBlob(bundle.SignatureType, []byte(key+" signs "+subject.Digest.String()), nil)
-		return oci.NewReferrer(subject, bundle.SignatureType, []oci.Blob{layer}, nil)
-	}
+// Key is a key that signs equal bytes equally. It is made of a word.
+func Key(word string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte(word))
+	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-// Verify verifies what Sign made.
-func Verify(key string) bundle.Verifier {
-	return func(_ context.Context, subject v1.Descriptor, signature oci.Attachment) error {
-		text, err := oci.ReadBlob(signature.Blobs[1], 1<<20)
-		if err != nil || string(text) != key+" signs "+subject.Digest.String() {
-			return errors.New("it is signed by another key")
-		}
-		return nil
-	}
-}
+// Trusted is what verifies a bundle with Options.
+var Trusted = []crypto.PublicKey{Key("key").Public()}
 
 // Options are those of a small signed bundle.
-func Options() writing.Options {
-	return writing.Options{Origin: Origin, Created: 1_700_000_000, Tool: "driver-build test", Sign: Sign("key")}
+func Options(t testing.TB) bundle.Options {
+	t.Helper()
+	return bundle.Options{Origin: Origin, Created: 1_700_000_000, Tool: "driver-build test", Sign: require.Value(signature.NewKeySigner(Key("key")))(t)}
 }
 
 // Plan makes the plan of a bundle.
-func Plan(t testing.TB, o writing.Options, artifacts []writing.Artifact) *writing.Plan {
+func Plan(t testing.TB, o bundle.Options, artifacts []bundle.Artifact) *bundle.Plan {
 	t.Helper()
-	return require.Value(writing.Prepare(t.Context(), o, artifacts))(t)
+	return require.Value(bundle.Prepare(t.Context(), o, artifacts))(t)
 }
 
-// Bytes returns a bundle of one file.
-func Bytes(t testing.TB, o writing.Options, artifacts []writing.Artifact) []byte {
+// Bytes returns a bundle.
+func Bytes(t testing.TB, o bundle.Options, artifacts []bundle.Artifact) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, Plan(t, o, artifacts).Write(t.Context(), &b, nil))
 	return b.Bytes()
 }
 
-// Source is bytes as a file.
-func Source(name string, b []byte) reading.Source {
-	return reading.Source{Name: name, Content: bytes.NewReader(b), Size: int64(len(b))}
+// File is bytes as a file.
+func File(b []byte) *io.SectionReader {
+	return io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))
+}
+
+// Open reads a bundle and verifies it.
+func Open(t testing.TB, raw []byte) *bundle.Bundle {
+	t.Helper()
+	b, findings, err := bundle.Check(t.Context(), File(raw), nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, bundle.Unsound(findings))
+	return b
 }

@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/driver-container/driver-container/images/helmchart"
+	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -86,7 +86,7 @@ func (m *maker) manPages() ([]string, error) {
 
 // chart packs the chart as driver-build packs it into bundles.
 func (m *maker) chart(context.Context) error {
-	c, err := helmchart.Read(filepath.Join(m.source.dir, "deploy", "chart"))
+	c, err := bundle.ReadChart(filepath.Join(m.source.dir, "deploy", "chart"))
 	if err != nil {
 		return err
 	}

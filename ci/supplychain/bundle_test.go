@@ -2,7 +2,6 @@ package supplychain
 
 import (
 	"archive/tar"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,9 +19,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/importing"
-	"github.com/driver-container/driver-container/images/bundle/reading"
-	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/signature"
@@ -44,16 +40,9 @@ func writeBundle(t *testing.T, file string, key signingKey, form signature.Forma
 		subjects = append(subjects, signature.Subject{Descriptor: d.Desc})
 	}
 	attachments := sign(t, key, form, origin, subjects, slices.Collect(maps.Values(predicates(t)))...)
-	options := writing.Options{Origin: origin, Tool: "driver-build", Sign: func(ctx context.Context, subject v1.Descriptor) (oci.Attachment, error) {
-		r := signature.Request{Subjects: []signature.Subject{{Descriptor: subject}}, Format: signature.Bundle}
-		made, err := signature.Sign(ctx, r, key.signer)
-		if err != nil {
-			return oci.Attachment{}, err
-		}
-		return made[0], nil
-	}}
-	artifacts := []writing.Artifact{{Kind: bundle.Image, Repository: origin, Tags: []string{"1"}, Content: content, Attachments: attachments}}
-	plan := require.Value(writing.Prepare(t.Context(), options, artifacts))(t)
+	options := bundle.Options{Origin: origin, Tool: "driver-build", Sign: key.signer}
+	artifacts := []bundle.Artifact{{Kind: bundle.Image, Repository: origin, Tags: []string{"1"}, Content: content, Attachments: attachments}}
+	plan := require.Value(bundle.Prepare(t.Context(), options, artifacts))(t)
 	require.NoError(t, outfile.Write(t.Context(), file, func(w io.Writer) error { return plan.Write(t.Context(), w, nil) }))
 	return ocitest.Digest(t, index)
 }
@@ -130,9 +119,9 @@ func (p project) importBundle(t *testing.T, file, to string) {
 	f := require.Value(os.Open(file))(t)
 	defer f.Close()
 	info := require.Value(f.Stat())(t)
-	b, findings, err := reading.Check(t.Context(), reading.Source{Name: file, Content: f, Size: info.Size()}, reading.Options{})
+	b, findings, err := bundle.Check(t.Context(), io.NewSectionReader(f, 0, info.Size()), nil, nil)
 	require.NoError(t, errors.Join(err, bundle.Unsound(findings)))
-	require.Value(importing.Import(t.Context(), b, p.Client, importing.Options{To: to}))(t)
+	require.Value(b.Import(t.Context(), p.Client, bundle.ImportOptions{To: to}))(t)
 }
 
 // bundleSignature takes the bundle's manifest and its signature out of the tar, as docs/airgap.md does

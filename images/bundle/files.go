@@ -9,16 +9,14 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-
-	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Annotations of a layer that is a file.
 const (
 	TitleAnnotation      = "org.opencontainers.image.title"        // its path, which `oras pull` writes it to
-	DownloadAnnotation   = "io.github.driver-container.download"   // of a download, the address it came from
-	SHA512Annotation     = "io.github.driver-container.sha512"     // of a download whose repository has no sha256
-	ExecutableAnnotation = "io.github.driver-container.executable" // "true" of a program
+	downloadAnnotation   = "io.github.driver-container.download"   // of a download, the address it came from
+	sha512Annotation     = "io.github.driver-container.sha512"     // of a download whose repository has no sha256
+	executableAnnotation = "io.github.driver-container.executable" // "true" of a program
 )
 
 // Bounds of the path of a file.
@@ -48,62 +46,55 @@ func CheckPath(kind Kind, title string) error {
 	return nil
 }
 
-// Files returns the files of all items of a kind whose layers are files.
-func (l *List) Files(documents map[v1.Hash][]byte, kind Kind) (all []v1.Descriptor) {
-	for _, i := range l.Items {
-		if refs, err := Refer(documents[i.Descriptor.Digest]); i.Kind == kind && err == nil && len(refs.Blobs) > 0 {
-			all = append(all, refs.Blobs[1:]...)
+// filesOf returns the files of all items of a kind whose layers are files, and apart from them the downloads.
+func filesOf(items []Item, raw map[v1.Hash][]byte, kind Kind) (files, downloads []v1.Descriptor) {
+	for _, i := range items {
+		if i.Kind != kind {
+			continue
+		}
+		r, err := refer(raw[i.Descriptor.Digest])
+		if err != nil || !r.mediaType.IsImage() {
+			continue
+		}
+		for _, d := range r.named[:len(r.named)-1] {
+			if d.Annotations[downloadAnnotation] != "" {
+				downloads = append(downloads, d)
+			} else {
+				files = append(files, d)
+			}
 		}
 	}
-	return all
+	return files, downloads
 }
 
-// checkFiles says which files an import could not write, or would write over others.
-func (l *List) checkFiles(documents map[v1.Hash][]byte) (faults []string) {
+// checkFiles says which file an import could not write, or would write over another.
+func checkFiles(items []Item, raw map[v1.Hash][]byte) error {
 	for _, kind := range []Kind{Inputs, Headers} {
-		files, folders := map[string]v1.Hash{}, map[string]bool{}
-		for _, d := range l.Files(documents, kind) {
-			if err := checkFile(kind, d, files); err != nil {
-				faults = append(faults, err.Error())
-				continue
-			}
-			if d.Annotations[DownloadAnnotation] == "" {
-				files[d.Annotations[TitleAnnotation]] = d.Digest
+		files, downloads := filesOf(items, raw, kind)
+		for _, d := range downloads {
+			if !sha512Hex.MatchString(d.Annotations[sha512Annotation]) {
+				return errors.New("a download has no sha512 where one is stated")
 			}
 		}
-		for name := range files {
-			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		known, folders := map[string]v1.Hash{}, map[string]bool{}
+		for _, d := range files {
+			title := d.Annotations[TitleAnnotation]
+			if err := CheckPath(kind, title); err != nil {
+				return err
+			}
+			if other, twice := known[title]; twice && other != d.Digest {
+				return fmt.Errorf("two different files have the name %s", title)
+			}
+			known[title] = d.Digest
+			for dir := path.Dir(title); dir != "."; dir = path.Dir(dir) {
 				folders[dir] = true
 			}
 		}
-		for name := range files {
+		for name := range known {
 			if folders[name] {
-				faults = append(faults, fmt.Sprintf("%s is a file and a folder of %s", name, kind))
+				return fmt.Errorf("%s is a file and a folder of %s", name, kind)
 			}
 		}
 	}
-	return faults
+	return nil
 }
-
-func checkFile(kind Kind, d v1.Descriptor, others map[string]v1.Hash) error {
-	if d.Annotations[DownloadAnnotation] != "" {
-		if !sha512Hex.MatchString(d.Annotations[SHA512Annotation]) {
-			return errors.New("a download has no sha512 where one is stated")
-		}
-		return nil
-	}
-	title := d.Annotations[TitleAnnotation]
-	if other, twice := others[title]; twice && other != d.Digest {
-		return fmt.Errorf("two different files have the name %s", title)
-	}
-	return CheckPath(kind, title)
-}
-
-// SelectionError says that what the user selected cannot be a bundle.
-type SelectionError struct{ Err error }
-
-func (e *SelectionError) Error() string { return e.Err.Error() }
-
-// FailureKind says what the command makes of it.
-func (*SelectionError) FailureKind() failure.Kind { return failure.Usage }
-func (e *SelectionError) Unwrap() error           { return e.Err }

@@ -1,10 +1,13 @@
 package bundle
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
+
+// ErrUnsound says that a bundle is not what its list and its signature say: damaged, incomplete, or changed.
+var ErrUnsound = failure.New(failure.Content, "the bundle is not sound")
 
 // Rule names what a finding is about.
 type Rule string
@@ -21,12 +24,16 @@ const (
 	RuleSignature Rule = "signature" // none, or not by the key that is trusted
 )
 
-// Finding is one thing that is wrong with a bundle.
+// Finding is one thing that is wrong with a bundle. As an error it is an [ErrUnsound].
 type Finding struct {
 	File    string `json:"file"`             // "" for the bundle as a whole
 	Member  string `json:"member,omitempty"` // "" for the file as a whole
 	Rule    Rule   `json:"rule"`
 	Message string `json:"message"`
+}
+
+func finding(rule Rule, member, format string, args ...any) Finding {
+	return Finding{Member: member, Rule: rule, Message: fmt.Sprintf(format, args...)}
 }
 
 func (f Finding) String() string {
@@ -39,13 +46,10 @@ func (f Finding) String() string {
 	return text
 }
 
-// Sort orders findings and removes repetitions.
-func Sort(findings []Finding) []Finding {
-	slices.SortFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Member, b.Member), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
-	})
-	return slices.Compact(findings)
-}
+func (f Finding) Error() string { return ErrUnsound.Error() + ": " + f.String() }
+
+// Unwrap makes it an ErrUnsound.
+func (Finding) Unwrap() error { return ErrUnsound }
 
 // Unsound returns an ErrUnsound when there are findings.
 func Unsound(findings []Finding) error {

@@ -4,24 +4,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/images/oci"
 )
 
-// maxDepth bounds how deep indexes nest.
+// maxDepth bounds how deep indexes nest, and attachments of attachments: a signature of an SBOM of an image is 2.
 const maxDepth = 4
 
-// References is what a manifest or an index names.
-type References struct {
-	MediaType types.MediaType
-	Documents []v1.Descriptor // of an index
-	Blobs     []v1.Descriptor // of a manifest: its config, then its layers
-	Subject   *v1.Descriptor
+// emptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every bundle and
+// therefore on no list.
+var emptyConfig = oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
+
+// references is what a manifest or an index names.
+type references struct {
+	mediaType types.MediaType
+	named     []v1.Descriptor // of a manifest its layers, then its config
+	subject   *v1.Descriptor
 }
 
-// Refer parses a manifest or an index, and checks the descriptors in it.
-func Refer(raw []byte) (References, error) {
+// isDocument separates the documents that an index names from blobs, which the caches of BuildKit list there.
+func (r references) isDocument(d v1.Descriptor) bool {
+	return r.mediaType.IsIndex() && (d.MediaType == "" || d.MediaType.IsImage() || d.MediaType.IsIndex())
+}
+
+// refer parses a manifest or an index.
+func refer(raw []byte) (references, error) {
 	var doc struct {
 		SchemaVersion int             `json:"schemaVersion"`
 		MediaType     types.MediaType `json:"mediaType"`
@@ -31,155 +42,112 @@ func Refer(raw []byte) (References, error) {
 		Subject       *v1.Descriptor  `json:"subject"`
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return References{}, fmt.Errorf("it is malformed: %w", err)
+		return references{}, fmt.Errorf("it is malformed: %w", err)
 	}
-	r := References{MediaType: doc.MediaType, Subject: doc.Subject}
+	r := references{mediaType: doc.MediaType, named: doc.Manifests, subject: doc.Subject}
+	index := doc.Config == nil
 	switch {
-	case doc.SchemaVersion != 2 || (doc.Config == nil) == (doc.Manifests == nil) || doc.Manifests != nil && doc.Layers != nil:
-		return References{}, errors.New("it is neither a manifest nor an index")
-	case doc.Config != nil:
-		r.Blobs = append([]v1.Descriptor{*doc.Config}, doc.Layers...)
-	default:
-		r.Documents, r.Blobs = divide(doc.Manifests)
+	case doc.SchemaVersion != 2 || index == (doc.Manifests == nil) || index && doc.Layers != nil:
+		return references{}, errors.New("it is neither a manifest nor an index")
+	case r.mediaType == "" && index:
+		r.mediaType = types.OCIImageIndex
+	case r.mediaType == "":
+		r.mediaType = types.OCIManifestSchema1
 	}
-	if r.MediaType == "" {
-		r.MediaType = types.OCIManifestSchema1
-		if doc.Config == nil {
-			r.MediaType = types.OCIImageIndex
-		}
+	if index != r.mediaType.IsIndex() || index == r.mediaType.IsImage() {
+		return references{}, fmt.Errorf("its media type %q is not that of its content", r.mediaType)
 	}
-	if index := doc.Config == nil; index != r.MediaType.IsIndex() || index == r.MediaType.IsImage() {
-		return References{}, fmt.Errorf("its media type %q is not that of its content", r.MediaType)
+	if !index {
+		r.named = slices.Concat(doc.Layers, []v1.Descriptor{*doc.Config})
 	}
-	for _, all := range [][]v1.Descriptor{r.Blobs, r.Documents} {
-		for _, d := range all {
-			if err := checkDigest(d.Digest); err != nil {
-				return References{}, err
-			}
-		}
+	if slices.ContainsFunc(r.named, func(d v1.Descriptor) bool { return d.Digest.Hex == "" }) {
+		return references{}, errors.New("it names something without a digest")
 	}
 	return r, nil
 }
 
-// divide separates the documents that an index names from blobs, which the caches of BuildKit list there.
-func divide(entries []v1.Descriptor) (documents, blobs []v1.Descriptor) {
-	for _, d := range entries {
-		if d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() {
-			blobs = append(blobs, d)
-		} else {
-			documents = append(documents, d)
-		}
-	}
-	return documents, blobs
-}
-
-// CheckDocuments compares the documents, by their digests, with the list, in both directions. It returns what
-// is wrong, a sentence each. Documents that are missing are passed over.
-func (l *List) CheckDocuments(documents map[v1.Hash][]byte) []string {
-	g := graph{sizes: map[v1.Hash]int64{}, blobs: map[v1.Hash]bool{}, used: map[v1.Hash]bool{}, depth: map[v1.Hash]int{}}
-	empty := EmptyConfig().Desc
-	g.sizes[empty.Digest], g.blobs[empty.Digest] = empty.Size, true
-	for _, b := range l.Blobs {
-		g.sizes[b.Digest], g.blobs[b.Digest] = b.Size, true
-	}
-	for _, d := range l.Documents {
-		g.sizes[d.Digest] = d.Size
-		if raw, ok := documents[d.Digest]; ok {
-			g.add(d.Digest, raw)
-		}
-	}
-	earlier := map[string]bool{}
-	for _, i := range l.Items {
-		g.item(i, documents, earlier)
-	}
-	for _, b := range l.Blobs {
-		if !g.used[b.Digest] && len(documents) == len(l.Documents) {
-			g.fault("blob %s is on the list, but no manifest names it", b.Digest)
-		}
-	}
-	for _, d := range l.Documents {
-		if !g.used[d.Digest] && len(documents) == len(l.Documents) {
-			g.fault("document %s is on the list, but nothing names it", d.Digest)
-		}
-	}
-	return append(g.faults, l.checkFiles(documents)...)
-}
-
+// graph collects what items need from the documents. Its result is the same wherever it is made: create writes
+// it into the list, and every reader compares it with the list.
 type graph struct {
-	sizes  map[v1.Hash]int64
-	blobs  map[v1.Hash]bool
-	used   map[v1.Hash]bool
-	depth  map[v1.Hash]int // of the documents so far: an index comes after what it names
-	faults []string
+	raw       map[v1.Hash][]byte // of the documents
+	sizes     map[v1.Hash]int64  // of what is collected
+	reached   map[string]bool    // repository@digest of documents
+	documents []Blob             // an index after what it names
+	blobs     []Blob
 }
 
-func (g *graph) fault(format string, args ...any) {
-	g.faults = append(g.faults, fmt.Sprintf(format, args...))
+func newGraph(raw map[v1.Hash][]byte) *graph {
+	return &graph{raw: raw, sizes: map[v1.Hash]int64{}, reached: map[string]bool{}}
 }
 
-// add checks one document, whose children were added before.
-func (g *graph) add(h v1.Hash, raw []byte) {
-	r, err := Refer(raw)
-	if err != nil {
-		g.fault("document %s: %v", h, err)
-		return
-	}
-	depth := 1
-	for _, d := range r.Documents {
-		under, known := g.depth[d.Digest]
-		if !known || g.sizes[d.Digest] != d.Size {
-			g.fault("document %s names %s of %d bytes, which is not on the list before it", h, d.Digest, d.Size)
+// collect returns the documents and the blobs that items need, each once.
+func collect(items []Item, raw map[v1.Hash][]byte) (documents, blobs []Blob, err error) {
+	g := newGraph(raw)
+	for _, i := range items {
+		if err := g.item(i); err != nil {
+			return nil, nil, fmt.Errorf("item %s in %s: %w", i.Descriptor.Digest, i.Repository, err)
 		}
-		g.used[d.Digest] = true
-		depth = max(depth, under+1)
 	}
-	for _, d := range r.Blobs {
-		if !g.blobs[d.Digest] || g.sizes[d.Digest] != d.Size {
-			g.fault("document %s names the blob %s of %d bytes, which is not on the list", h, d.Digest, d.Size)
+	return g.documents, g.blobs, checkFiles(items, raw)
+}
+
+func (g *graph) item(i Item) error {
+	if i.Subject != nil && !g.reached[i.Repository+"@"+i.Subject.String()] {
+		return fmt.Errorf("it belongs to %s, which is not before it", i.Subject)
+	}
+	if err := g.document(i.Repository, i.Descriptor, maxDepth); err != nil {
+		return err
+	}
+	r, err := refer(g.raw[i.Descriptor.Digest])
+	switch {
+	case err != nil:
+		return err
+	case r.mediaType != i.Descriptor.MediaType:
+		return fmt.Errorf("it has the media type %q on the list, and %q itself", i.Descriptor.MediaType, r.mediaType)
+	case i.Subject != nil && len(i.Tags) == 0 && (r.subject == nil || r.subject.Digest != *i.Subject):
+		return fmt.Errorf("it belongs to %s on the list, but does not name it", i.Subject)
+	}
+	return nil
+}
+
+// document adds a document, after what it names.
+func (g *graph) document(repository string, d v1.Descriptor, depth int) error {
+	raw, known := g.raw[d.Digest]
+	switch {
+	case !known || int64(len(raw)) != d.Size:
+		return fmt.Errorf("%s is no document of %d bytes", d.Digest, d.Size)
+	case depth == 0:
+		return fmt.Errorf("%s: indexes within indexes, more than %d deep", d.Digest, maxDepth)
+	case g.reached[repository+"@"+d.Digest.String()]:
+		return nil
+	}
+	g.reached[repository+"@"+d.Digest.String()] = true
+	r, err := refer(raw)
+	if err != nil {
+		return fmt.Errorf("document %s: %w", d.Digest, err)
+	}
+	for _, n := range r.named {
+		if r.isDocument(n) {
+			err = g.document(repository, n, depth-1)
+		} else if n.Digest != emptyConfig.Desc.Digest {
+			err = g.add(&g.blobs, n)
 		}
-		g.used[d.Digest] = true
+		if err != nil {
+			return err
+		}
 	}
-	if depth > maxDepth {
-		g.fault("document %s: indexes within indexes, more than %d deep", h, maxDepth)
-	}
-	g.depth[h] = depth
+	return g.add(&g.documents, d)
 }
 
-// item checks an item against its document. earlier has the items before it, and what their indexes name.
-func (g *graph) item(i Item, documents map[v1.Hash][]byte, earlier map[string]bool) {
-	h := i.Descriptor.Digest
-	g.used[h] = true
-	if i.Subject != nil && !earlier[i.Repository+"@"+i.Subject.String()] {
-		g.fault("item %s belongs to %s, which is not before it in %s", h, i.Subject, i.Repository)
+// add adds what was not there yet.
+func (g *graph) add(to *[]Blob, d v1.Descriptor) error {
+	size, known := g.sizes[d.Digest]
+	if known && size != d.Size {
+		return fmt.Errorf("%s is said to have %d bytes, and %d", d.Digest, size, d.Size)
 	}
-	g.reach(i.Repository, h, documents, earlier, maxDepth)
-	raw, ok := documents[h]
-	if !ok {
-		return
+	if !known {
+		g.sizes[d.Digest] = d.Size
+		*to = append(*to, Blob{d.Digest, d.Size})
 	}
-	r, err := Refer(raw)
-	if err != nil {
-		return // reported by add
-	}
-	if r.MediaType != i.Descriptor.MediaType {
-		g.fault("item %s has the media type %q on the list, and %q itself", h, i.Descriptor.MediaType, r.MediaType)
-	}
-	if i.Subject != nil && len(i.Tags) == 0 && (r.Subject == nil || r.Subject.Digest != *i.Subject) {
-		g.fault("item %s belongs to %s on the list, but does not name it", h, i.Subject)
-	}
-}
-
-func (g *graph) reach(repository string, h v1.Hash, documents map[v1.Hash][]byte, earlier map[string]bool, depth int) {
-	key := repository + "@" + h.String()
-	if earlier[key] || depth == 0 {
-		return
-	}
-	earlier[key] = true
-	r, err := Refer(documents[h])
-	if err != nil {
-		return
-	}
-	for _, d := range r.Documents {
-		g.reach(repository, d.Digest, documents, earlier, depth-1)
-	}
+	return nil
 }

@@ -11,41 +11,37 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// LayoutVersion is the content of the member oci-layout.
-const LayoutVersion = `{"imageLayoutVersion":"1.0.0"}`
+// layoutVersion is the content of the member oci-layout.
+const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
-// SignatureType is the type of a bundle's signature: artifact type of its manifest, and type of its layer.
-const SignatureType = "application/vnd.dev.sigstore.bundle.v0.3+json"
+// signatureType is the type of a bundle's signature: artifact type of its manifest, and type of its layer.
+const signatureType = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 // Annotations of entries in index.json. Only container images have the names that other programs read:
 // containerd fails on an archive that gives such a name to anything else.
 const (
 	refName        = "org.opencontainers.image.ref.name" // skopeo, regctl, umoci
 	containerdName = "io.containerd.image.name"          // ctr, k3s
-
-	titleAnnotation = "org.opencontainers.image.title"
 )
 
-// EmptyConfig is the config of the bundle's manifest and of most artifacts. It is a member of every bundle
-// and therefore on no list.
-func EmptyConfig() oci.Blob { return oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil) }
-
-// Manifest returns the bundle's manifest for the bytes of its list.
-func Manifest(list []byte) (oci.Document, error) {
-	layer := oci.BytesBlob(MediaType, list, map[string]string{titleAnnotation: "bundle.json"})
-	raw, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: MediaType, Config: EmptyConfig().Desc, Layers: []v1.Descriptor{layer.Desc},
-	})
-	if err != nil {
-		return oci.Document{}, fmt.Errorf("make the bundle's manifest: %w", err)
-	}
-	return oci.Document{Raw: raw, Desc: v1.Descriptor{
-		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: MediaType,
-	}}, nil
+// manifestOf returns the bundle's manifest for the bytes of its list.
+func manifestOf(list []byte) (oci.Document, error) {
+	layer := oci.BytesBlob(MediaType, list, map[string]string{TitleAnnotation: "bundle.json"})
+	return artifactManifest(MediaType, []v1.Descriptor{layer.Desc})
 }
 
-// Index returns index.json: the bundle's manifest, its signature if it has one, the images, everything else.
-func (l *List) Index(manifest v1.Descriptor, signature *v1.Descriptor) ([]byte, error) {
+// artifactManifest returns a manifest of layers with an empty config.
+func artifactManifest(artifactType string, layers []v1.Descriptor) (oci.Document, error) {
+	raw, err := json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType, Config: emptyConfig.Desc, Layers: layers,
+	})
+	return oci.Document{Raw: raw, Desc: v1.Descriptor{
+		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: artifactType,
+	}}, err
+}
+
+// index returns index.json: the bundle's manifest, its signature if it has one, the images, everything else.
+func (l *List) index(manifest v1.Descriptor, signature *v1.Descriptor) ([]byte, error) {
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{manifest}}
 	if signature != nil {
 		index.Manifests = append(index.Manifests, v1.Descriptor{

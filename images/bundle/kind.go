@@ -33,8 +33,8 @@ var kinds = []Kind{Image, Base, Chart, Inputs, Headers, Signature, Attestation, 
 // anything but an image has one.
 func (k Kind) named() bool { return k == Image || k == Base }
 
-// KindOf is the kind of an attachment, by its tag, its artifact type and its annotations.
-func KindOf(a oci.Attachment) Kind {
+// kindOf is the kind of an attachment, by its tag, its artifact type and its annotations.
+func kindOf(a oci.Attachment) Kind {
 	switch a.Tag {
 	case oci.SignatureTag(a.Subject):
 		return Signature
@@ -59,5 +59,5 @@ func KindOf(a oci.Attachment) Kind {
 	return Referrer
 }
 
-// Order is the place of a kind among the items of a list.
-func Order(k Kind) int { return slices.Index(kinds, k) }
+// order is the place of a kind among the items of a list.
+func (k Kind) order() int { return slices.Index(kinds, k) }

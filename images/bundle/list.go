@@ -1,12 +1,13 @@
 package bundle
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-
-	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/images/oci"
 )
 
 // MediaType is the type of the bundle's list, and the artifact type of its manifest.
@@ -14,9 +15,6 @@ const MediaType = "application/vnd.driver-container.bundle.v1+json"
 
 // schema is the version of the list. A list of another version is refused.
 const schema = 1
-
-// ErrUnsound says that a bundle is not what its list and its signature say: damaged, incomplete, or changed.
-var ErrUnsound = failure.New(failure.Content, "the bundle is not sound")
 
 // List says what a bundle holds. Encode writes it as bundle.json, Decode reads it.
 type List struct {
@@ -54,14 +52,8 @@ type Absent struct {
 	Source string `json:"source"`
 }
 
-// Signer signs the manifest of a bundle. It returns a referrer whose one layer is a sigstore bundle.
-type Signer func(ctx context.Context, subject v1.Descriptor) (oci.Attachment, error)
-
-// Verifier says why what Signer returned is no valid signature of a subject by a key that is trusted.
-type Verifier func(ctx context.Context, subject v1.Descriptor, signature oci.Attachment) error
-
-// Present returns the blobs that are in the bundle, in their order.
-func (l *List) Present() (here []Blob) {
+// present returns the blobs that are in the bundle, in their order.
+func (l *List) present() (here []Blob) {
 	absent := map[v1.Hash]bool{}
 	for _, a := range l.Absent {
 		absent[a.Digest] = true
@@ -72,4 +64,62 @@ func (l *List) Present() (here []Blob) {
 		}
 	}
 	return here
+}
+
+// Encode returns the list as bundle.json has it. The same list gives the same bytes. It fails when Decode
+// would refuse them.
+func (l *List) Encode() ([]byte, error) {
+	l.Schema = schema
+	raw, err := json.Marshal(l)
+	if err == nil {
+		err = l.check()
+	}
+	if err == nil && len(raw) > MaxDocument {
+		err = fmt.Errorf("it has %d bytes, at most %d are allowed: make several bundles", len(raw), MaxDocument)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the bundle's list: %w", err)
+	}
+	return raw, nil
+}
+
+// Decode reads bundle.json strictly: every field is known, and the bytes are those that Encode writes. Its
+// errors are findings.
+func Decode(raw []byte) (*List, error) {
+	l, err := decode(raw)
+	if err != nil {
+		return nil, finding(RuleList, "", "its list (bundle.json): %v", err)
+	}
+	return l, nil
+}
+
+func decode(raw []byte) (*List, error) {
+	if len(raw) > MaxDocument {
+		return nil, fmt.Errorf("it has more than %d bytes", MaxDocument)
+	}
+	var version struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(raw, &version); err != nil {
+		return nil, fmt.Errorf("it is malformed: %w", err)
+	}
+	if version.Schema != schema {
+		return nil, fmt.Errorf("its version is %d, this program knows %d: use a newer driver-build", version.Schema, schema)
+	}
+	var l List
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return nil, fmt.Errorf("it is malformed: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it is malformed: bytes follow it")
+	}
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	if again, err := json.Marshal(l); err != nil || !bytes.Equal(again, raw) {
+		return nil, errors.New("it is malformed: its bytes are not those that driver-build writes for this content")
+	}
+	return &l, nil
 }

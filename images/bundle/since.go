@@ -1,12 +1,15 @@
 package bundle
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Stock is what a site has: the blobs of an earlier bundle, or of a repository. It is a small file that the
@@ -16,49 +19,70 @@ type Stock struct {
 	Blobs  []Blob `json:"blobs"`
 }
 
-// Stock returns what a site has after it has imported the bundle. raw is the list's bytes.
-func (l *List) Stock(raw []byte) (Stock, error) {
-	m, err := Manifest(raw)
-	return Stock{Source: m.Desc.Digest.String(), Blobs: l.Blobs}, err
-}
-
-// DecodeStock reads a stock, or the list of an earlier bundle.
+// DecodeStock reads a stock, or the list of an earlier bundle. Its errors are of kind failure.Usage.
 func DecodeStock(raw []byte) (Stock, error) {
 	if l, err := Decode(raw); err == nil {
-		return l.Stock(raw)
+		m, err := manifestOf(raw)
+		return Stock{Source: m.Desc.Digest.String(), Blobs: l.Blobs}, err
 	}
 	var s Stock
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return Stock{}, fmt.Errorf("it is neither the list of a bundle nor that of a repository: %w", err)
+	err := json.Unmarshal(raw, &s)
+	if err == nil && (s.Source == "" || len(s.Source) > maxText || len(s.Blobs) > maxListed) {
+		err = fmt.Errorf("source %q, %d blobs", s.Source, len(s.Blobs))
 	}
-	if s.Source == "" || len(s.Source) > maxText || len(s.Blobs) > MaxMembers {
-		return Stock{}, fmt.Errorf("it is neither the list of a bundle nor that of a repository: source %q, %d blobs", s.Source, len(s.Blobs))
+	if err == nil {
+		err = checkSizes(s.Blobs, maxSize, maxSize)
 	}
-	for _, b := range s.Blobs {
-		if err := checkDigest(b.Digest); err != nil {
-			return Stock{}, err
-		}
+	if err != nil {
+		return Stock{}, failure.Errorf(failure.Usage, "it is neither the list of a bundle nor that of a repository: %w", err)
 	}
 	return s, nil
 }
 
-// Known returns those of the blobs that a site has, sorted by digest; the first of the stocks that has a blob
+// known returns those of the blobs that a site has, sorted by digest; the first of the stocks that has a blob
 // is named as its source.
-func Known(blobs []Blob, stocks []Stock) []Absent {
+func known(blobs []Blob, stocks []Stock) (all []Absent) {
 	from := map[v1.Hash]string{}
-	for _, s := range stocks {
+	for _, s := range slices.Backward(stocks) {
 		for _, b := range s.Blobs {
-			if from[b.Digest] == "" {
-				from[b.Digest] = s.Source
-			}
+			from[b.Digest] = s.Source
 		}
 	}
-	var all []Absent
 	for _, b := range blobs {
 		if source := from[b.Digest]; source != "" {
 			all = append(all, Absent{b, source})
 		}
 	}
-	slices.SortFunc(all, func(a, b Absent) int { return strings.Compare(a.Digest.Hex, b.Digest.Hex) })
+	slices.SortFunc(all, func(a, b Absent) int { return compareHash(a.Digest, b.Digest) })
 	return all
+}
+
+// StockOf returns what a repository has: the blobs of all its tags, and of what belongs to them.
+func StockOf(ctx context.Context, c *registry.Client, repository string) (Stock, error) {
+	g := gatherer{client: c, origin: repository, places: map[string]int{}}
+	tags, err := c.ListTags(ctx, repository)
+	if err != nil {
+		return Stock{}, err
+	}
+	for _, t := range tags {
+		if err := g.artifact(ctx, Image, repository+":"+t, v1.Hash{}); err != nil {
+			return Stock{}, err
+		}
+	}
+	s := Stock{Source: repository, Blobs: []Blob{}}
+	seen := map[v1.Hash]bool{}
+	for _, a := range g.all {
+		blobs := a.Content.Blobs
+		for _, x := range a.Attachments {
+			blobs = slices.Concat(blobs, x.Blobs)
+		}
+		for _, b := range blobs {
+			if !seen[b.Desc.Digest] {
+				seen[b.Desc.Digest] = true
+				s.Blobs = append(s.Blobs, Blob{Digest: b.Desc.Digest, Size: b.Desc.Size})
+			}
+		}
+	}
+	slices.SortFunc(s.Blobs, func(a, b Blob) int { return compareHash(a.Digest, b.Digest) })
+	return s, nil
 }

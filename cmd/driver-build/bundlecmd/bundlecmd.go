@@ -5,12 +5,16 @@ package bundlecmd
 import (
 	"errors"
 	"fmt"
+	"io"
+	"path"
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Commands returns the commands, for the root of driver-build.
@@ -28,17 +32,36 @@ func Commands(a *session.App) []*cobra.Command {
 }
 
 // open opens the file of a bundle. The caller closes it.
-func open(name string) (s reading.Source, closer func() error, err error) {
+func open(name string) (*io.SectionReader, io.Closer, error) {
 	f, err := bounded.Open(name)
 	if errors.Is(err, bounded.ErrNotRegular) {
 		err = fmt.Errorf("%w: import reads a pipe with - instead of a name", err)
 	}
 	if err != nil {
-		return s, nil, session.Usage(err)
+		return nil, nil, session.Usage(err)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return s, nil, session.Usage(errors.Join(err, f.Close()))
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return reading.Source{Name: name, Content: f, Size: info.Size()}, f.Close, nil
+	return io.NewSectionReader(f, 0, info.Size()), f, nil
+}
+
+// shown shows how far work on a file or a repository is.
+func shown(observe progress.Observer, name, target string, work func(report func(done, total int64)) error) error {
+	step := observe.Begin(target, name)
+	return step.End(false, work(func(done, total int64) { step.Progress(path.Base(target), done, total) }))
+}
+
+// signer returns what signs with a key, nil without one, and its public half. The caller calls closer.
+func signer(a *session.App, key *flags.ImageKey) (with signature.Signer, closer func() error, err error) {
+	private, closer, err := key.Load(a.Getenv)
+	if err != nil || private == nil {
+		return nil, closer, err
+	}
+	with, err = signature.NewKeySigner(private)
+	if err != nil {
+		return nil, closer, session.Usagef("--image-key: %w", errors.Join(err, closer()))
+	}
+	return with, closer, nil
 }

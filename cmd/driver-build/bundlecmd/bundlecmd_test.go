@@ -23,8 +23,7 @@ import (
 	"github.com/driver-container/driver-container/ci/schematest"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/bundle/importing"
-	"github.com/driver-container/driver-container/images/bundle/reading"
+	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -57,9 +56,8 @@ func newWorld(t *testing.T) *world {
 	w.public, w.private = writeKey(t)
 	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Keychain: noCredentials{}}))(t)
 	defer c.Close()
-	raw := bundletest.Bytes(t, bundletest.Options(), bundletest.Artifacts(t))
-	b := require.Value(reading.Load(bundletest.Source("x", raw)))(t)
-	require.Value(importing.Import(t.Context(), b, c, importing.Options{To: w.origin}))(t)
+	b := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
+	require.Value(b.Import(t.Context(), c, bundle.ImportOptions{To: w.origin}))(t)
 	return w
 }
 

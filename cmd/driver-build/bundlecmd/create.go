@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,10 +18,6 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/gathering"
-	"github.com/driver-container/driver-container/images/bundle/reading"
-	"github.com/driver-container/driver-container/images/bundle/writing"
-	"github.com/driver-container/driver-container/images/helmchart"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
@@ -39,7 +36,7 @@ same bytes if SOURCE_DATE_EPOCH is its time. --since leaves out what the site ha
 
 // createFlags are the flags of bundle create.
 type createFlags struct {
-	gathering.Selection
+	bundle.Selection
 	targets flags.Selection
 	output  string
 	since   []string
@@ -82,42 +79,30 @@ func newCreate(a *session.App) *cobra.Command {
 }
 
 func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
-	if o.output == "" {
-		return session.Usagef("--output: give the file to write")
-	}
-	if o.output != "-" {
-		if err := outfile.Check(o.output); err != nil {
-			return session.Usagef("--output: %w", err)
-		}
-	}
-	if err := imagename.CheckRepository(o.Origin); err != nil {
-		return session.Usagef("--repository: %w", err)
-	}
-	if err := errors.Join(o.checkSources(), o.selectTags(a), o.addBeside(a)); err != nil {
+	if err := errors.Join(o.check(), o.selectTags(a), o.addBeside(a)); err != nil {
 		return err
 	}
-	if o.fetched != "" {
-		raw, err := bounded.File(o.fetched, bundle.MaxDocument)
+	options := bundle.Options{Origin: o.Origin, Tool: "driver-build " + session.BuildInfo().Version}
+	for _, name := range o.since {
+		stock, err := readStock(name)
 		if err != nil {
-			return session.Usagef("--inputs: %w", err)
+			return fmt.Errorf("--since %s: %w", name, err)
 		}
-		o.Fetched = string(raw)
-	}
-	stocks, err := readStocks(o.since)
-	if err != nil {
-		return err
+		options.Since = append(options.Since, stock)
 	}
 	created, err := a.Now()
 	if err != nil {
 		return session.Usage(err)
 	}
-	sign, closer, err := signer(a, &o.key)
+	options.Created = created.Unix()
+	with, closer, err := signer(a, &o.key)
 	if err != nil {
 		return err
 	}
+	options.Sign = with
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) (err error) {
-		artifacts, err := gathering.Gather(ctx, s.Registry, o.Selection)
+		artifacts, err := bundle.Gather(ctx, s.Registry, o.Selection)
 		if err != nil {
 			return err
 		}
@@ -126,10 +111,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeMirror()) }()
-		info := session.BuildInfo()
-		plan, err := writing.Prepare(ctx, writing.Options{
-			Origin: o.Origin, Created: created.Unix(), Tool: "driver-build " + info.Version, Since: stocks, Sign: sign,
-		}, artifacts)
+		plan, err := bundle.Prepare(ctx, options, artifacts)
 		if err != nil {
 			return err
 		}
@@ -137,43 +119,40 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 	})
 }
 
-// checkSources says what is wrong with the names of images, charts and files.
-func (o *createFlags) checkSources() error {
+// check says what is wrong with the flags, before anything is asked or read.
+func (o *createFlags) check() error {
+	switch {
+	case o.output == "":
+		return session.Usagef("--output: give the file to write")
+	case o.output != "-":
+		if err := outfile.Check(o.output); err != nil {
+			return session.Usagef("--output: %w", err)
+		}
+	}
+	if err := imagename.CheckRepository(o.Origin); err != nil {
+		return session.Usagef("--repository: %w", err)
+	}
+	if err := imagename.CheckTag(o.FileTag); err != nil {
+		return session.Usagef("--file-tag: %w", err)
+	}
 	for _, release := range o.headers {
 		if err := recipe.CheckRelease(release); err != nil {
 			return session.Usagef("--headers: %w", err)
 		}
 	}
-	for _, ref := range o.Images {
+	for _, ref := range slices.Concat(o.Images, o.Bases) {
 		if err := registry.CheckSource(ref); err != nil {
 			return session.Usage(err)
 		}
 	}
-	for _, ref := range o.Bases {
-		if err := registry.CheckSource(ref); err != nil {
-			return session.Usagef("--base: %w", err)
-		}
+	if o.fetched == "" {
+		return nil
 	}
-	for _, name := range o.Charts {
-		ref, remote := strings.CutPrefix(name, "oci://")
-		var err error
-		if remote {
-			err = imagename.CheckImage(ref)
-		} else {
-			_, err = helmchart.Read(name)
-		}
-		if err != nil {
-			return session.Usagef("--chart: %w", err)
-		}
+	raw, err := bounded.File(o.fetched, bundle.MaxDocument)
+	if err != nil {
+		return session.Usagef("--inputs: %w", err)
 	}
-	for _, name := range o.Files {
-		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
-			return session.Usagef("--file %s: it is no regular file that can be read", name)
-		}
-	}
-	if err := imagename.CheckTag(o.FileTag); err != nil {
-		return session.Usagef("--file-tag: %w", err)
-	}
+	o.Fetched = string(raw)
 	return nil
 }
 
@@ -196,56 +175,63 @@ func (o *createFlags) selectTags(a *session.App) error {
 	return nil
 }
 
-func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Session, plan *writing.Plan) error {
-	shown := steps{observe: s.Observe, name: "write"}
-	fill := func(w io.Writer) error { return plan.Write(ctx, w, shown.total(o.output)) }
-	if o.output == "-" {
-		return shown.end(fill(a.Stdout))
+// addBeside takes along the patches and the keys of repositories that a matrix of --file names: without them
+// the site cannot read it. They come to the same place beside it. A key that is elsewhere stays out, with a
+// warning.
+func (o *createFlags) addBeside(a *session.App) error {
+	for _, file := range o.Files {
+		names, _, err := batch.MatrixFiles(file)
+		if err != nil {
+			return session.Usagef("--file %s: %w", file, err)
+		}
+		for _, name := range names {
+			if title := filepath.ToSlash(name); bundle.CheckPath(bundle.Inputs, title) == nil {
+				o.Beside = append(o.Beside, bundle.Beside{Path: filepath.Join(filepath.Dir(file), name), Title: title})
+				continue
+			}
+			fmt.Fprintf(a.Stderr, "warning: %s names %s, which the import could not put beside it: the site needs this file at the same place\n", file, name)
+		}
 	}
-	if err := shown.end(outfile.Write(ctx, o.output, fill)); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.Stderr, "%s: %.1f MB\n", o.output, float64(plan.Size)/1e6)
-	a.Result(o.output)
 	return nil
 }
 
-// readStocks reads the files of --since.
-func readStocks(names []string) (all []bundle.Stock, err error) {
-	for _, n := range names {
-		s, err := readStock(n)
-		if err != nil {
-			return nil, fmt.Errorf("--since %s: %w", n, err)
+func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Session, plan *bundle.Plan) error {
+	return shown(s.Observe, "write", o.output, func(report func(done, total int64)) error {
+		fill := func(w io.Writer) error { return plan.Write(ctx, w, report) }
+		if o.output == "-" {
+			return fill(a.Stdout)
 		}
-		all = append(all, s)
-	}
-	return all, nil
+		if err := outfile.Write(ctx, o.output, fill); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Stderr, "%s: %.1f MB\n", o.output, float64(plan.Size)/1e6)
+		a.Result(o.output)
+		return nil
+	})
 }
 
+// readStock reads a file of --since: a bundle, its list, or what bundle have printed.
 func readStock(name string) (bundle.Stock, error) {
+	const most = 2 * bundle.MaxDocument
 	info, err := os.Stat(name)
 	if err != nil {
 		return bundle.Stock{}, session.Usage(err)
 	}
-	if !strings.HasSuffix(name, ".tar") && info.Size() <= 2*bundle.MaxDocument {
-		raw, err := bounded.File(name, 2*bundle.MaxDocument)
+	if !strings.HasSuffix(name, ".tar") && info.Size() <= most {
+		raw, err := bounded.File(name, most)
 		if err != nil {
 			return bundle.Stock{}, session.Usage(err)
 		}
-		s, err := bundle.DecodeStock(raw)
-		if err != nil {
-			err = session.Usage(err)
-		}
-		return s, err
+		return bundle.DecodeStock(raw)
 	}
-	source, closer, err := open(name)
+	file, closer, err := open(name)
 	if err != nil {
 		return bundle.Stock{}, err
 	}
-	defer closer() //nolint:errcheck // read only
-	b, err := reading.Load(source)
+	defer closer.Close()
+	b, err := bundle.Open(file)
 	if err != nil {
 		return bundle.Stock{}, err
 	}
-	return b.List.Stock(b.Raw)
+	return bundle.DecodeStock(b.Raw)
 }

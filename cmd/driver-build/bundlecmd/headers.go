@@ -14,9 +14,6 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/gathering"
-	"github.com/driver-container/driver-container/images/bundle/recording"
-	"github.com/driver-container/driver-container/images/bundle/writing"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/workdir"
@@ -25,7 +22,7 @@ import (
 // mirror adds the mirror of --headers to the artifacts. It is recorded while what nodes with the images
 // would ask is asked, with an empty store, so that nothing is asked halfway. The caller calls closer when
 // the bundle is written.
-func (o *createFlags) mirror(ctx context.Context, s *session.Session, artifacts *[]writing.Artifact) (closer func() error, err error) {
+func (o *createFlags) mirror(ctx context.Context, s *session.Session, artifacts *[]bundle.Artifact) (closer func() error, err error) {
 	if len(o.headers) == 0 {
 		return func() error { return nil }, nil
 	}
@@ -45,7 +42,7 @@ func (o *createFlags) mirror(ctx context.Context, s *session.Session, artifacts 
 	return dir.Remove, nil
 }
 
-func (o *createFlags) record(ctx context.Context, s *session.Session, dir string, artifacts []writing.Artifact) (a writing.Artifact, err error) {
+func (o *createFlags) record(ctx context.Context, s *session.Session, dir string, artifacts []bundle.Artifact) (a bundle.Artifact, err error) {
 	mirror, empty := filepath.Join(dir, "mirror"), filepath.Join(dir, "store")
 	if err := os.Mkdir(mirror, 0o700); err != nil {
 		return a, err
@@ -58,7 +55,7 @@ func (o *createFlags) record(ctx context.Context, s *session.Session, dir string
 	if s.Fetch.HTTP != nil {
 		plain = *s.Fetch.HTTP
 	}
-	plain.Transport = &recording.Transport{Dir: mirror, Next: plain.Transport}
+	plain.Transport = &bundle.Recorder{Dir: mirror, Next: plain.Transport}
 	client.Store, client.HTTP = store, &plain
 	env.Store, env.Fetch = store, &client
 	found, err := o.headersOf(ctx, s, env, artifacts)
@@ -70,11 +67,11 @@ func (o *createFlags) record(ctx context.Context, s *session.Session, dir string
 			return a, session.Usagef("no image that compiles has repositories with the headers of kernel %s; driver-build kernels lists those that there are", release)
 		}
 	}
-	return gathering.Mirror(ctx, o.Origin, o.FileTag, mirror)
+	return bundle.Mirror(ctx, o.Origin, o.FileTag, mirror)
 }
 
 // headersOf downloads the headers for all images, and returns the kernels that it has found.
-func (o *createFlags) headersOf(ctx context.Context, s *session.Session, env packages.Env, artifacts []writing.Artifact) (found []string, err error) {
+func (o *createFlags) headersOf(ctx context.Context, s *session.Session, env packages.Env, artifacts []bundle.Artifact) (found []string, err error) {
 	refs := o.Images
 	if len(refs) == 0 {
 		for _, a := range artifacts {

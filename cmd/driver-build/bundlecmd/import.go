@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,11 +17,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/gathering"
-	"github.com/driver-container/driver-container/images/bundle/importing"
-	"github.com/driver-container/driver-container/images/bundle/inputs"
-	"github.com/driver-container/driver-container/images/bundle/reading"
-	"github.com/driver-container/driver-container/images/bundle/recording"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/outfile"
 )
@@ -33,7 +29,7 @@ stdout gets REFERENCE@sha256:... lines.`
 
 // importFlags are the flags of bundle import.
 type importFlags struct {
-	importing.Options
+	bundle.ImportOptions
 	key            flags.Trust
 	site           flags.ImageKey
 	values, secret string
@@ -70,17 +66,14 @@ func newImport(a *session.App) *cobra.Command {
 }
 
 func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err error) {
-	if err := imagename.CheckRepository(o.To); err != nil {
-		return session.Usagef("--to: %w", err)
-	}
-	if err := o.check(); err != nil {
+	if err := o.check(file); err != nil {
 		return err
 	}
-	verify, keys, err := verifier(&o.key)
+	keys, err := o.key.Load(time.Now())
 	if err != nil {
 		return err
 	}
-	site, closer, err := imageSigner(a, &o.site)
+	site, closer, err := signer(a, &o.site)
 	if err != nil {
 		return err
 	}
@@ -94,70 +87,91 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
 	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
-	how := reading.Options{Verify: verify}
 	if file == "-" {
-		if o.inputs != "" || o.headers != "" {
-			return session.Usagef("--inputs and --headers: the bundle must be a file, not a pipe")
-		}
-		return o.stream(ctx, a, how)
+		return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
+			b, err := bundle.Open(a.Input(ctx))
+			if err == nil {
+				err = b.VerifySignature(keys)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
+			return o.push(ctx, a, s, b)
+		})
 	}
-	source, closeFile, err := open(file)
+	b, closeFile, err := o.checked(ctx, a, file, keys)
 	if err != nil {
 		return err
 	}
-	defer closeFile() //nolint:errcheck // read only
-	b, findings, err := check(ctx, a, source, how)
-	if err != nil {
-		return err
-	}
-	if len(findings) > 0 {
-		for _, f := range findings {
-			fmt.Fprintln(a.Stderr, f)
-		}
-		return bundle.Unsound(findings)
-	}
-	for kind, dir := range map[bundle.Kind]string{bundle.Inputs: o.inputs, bundle.Headers: o.headers} {
-		if dir == "" {
-			continue
-		}
-		if err := inputs.Complete(b, kind); err != nil {
-			return fmt.Errorf("--%s: %w", kind, err)
-		}
-	}
-	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
-		shown := steps{observe: s.Observe, name: "import"}
-		o.Progress = shown.total(o.To)
-		result, err := importing.Import(ctx, b, s.Registry, o.Options)
-		if err = shown.end(err); err != nil {
-			return err
-		}
-		if err := o.extract(ctx, s, b); err != nil {
-			return err
-		}
-		return o.report(a, b.List, result)
-	})
+	defer closeFile.Close()
+	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error { return o.push(ctx, a, s, b) })
 }
 
-// extract writes the files of a bundle that was verified and imported.
-func (o *importFlags) extract(ctx context.Context, s *session.Session, b *reading.Bundle) error {
+// checked opens a file that is sound and has what the flags ask for. The caller closes it.
+func (o *importFlags) checked(ctx context.Context, a *session.App, name string, keys []crypto.PublicKey) (*bundle.Bundle, io.Closer, error) {
+	file, closer, err := open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, findings, err := check(ctx, a, name, file, keys)
+	for _, f := range findings {
+		fmt.Fprintln(a.Stderr, f)
+	}
+	if err == nil {
+		err = bundle.Unsound(findings)
+	}
+	if err == nil && o.inputs != "" {
+		err = b.Complete(bundle.Inputs)
+	}
+	if err == nil && o.headers != "" {
+		err = b.Complete(bundle.Headers)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closer.Close())
+	}
+	return b, closer, nil
+}
+
+// push imports, and writes what the flags ask for.
+func (o *importFlags) push(ctx context.Context, a *session.App, s *session.Session, b *bundle.Bundle) error {
+	var r *bundle.Result
+	err := shown(s.Observe, "import", o.To, func(report func(done, total int64)) (err error) {
+		o.Progress = report
+		r, err = b.Import(ctx, s.Registry, o.ImportOptions)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if o.inputs != "" && !o.DryRun {
-		if _, err := inputs.Adopt(ctx, b, s.Store); err != nil {
-			return fmt.Errorf("--inputs: %w", err)
-		}
-		if _, err := inputs.Extract(ctx, b, o.inputs); err != nil {
+		if err := errors.Join(b.Adopt(ctx, s.Store), b.Extract(ctx, bundle.Inputs, o.inputs)); err != nil {
 			return fmt.Errorf("--inputs: %w", err)
 		}
 	}
 	if o.headers != "" && !o.DryRun {
-		if err := recording.Extract(ctx, b, o.headers); err != nil {
+		if err := b.Extract(ctx, bundle.Headers, o.headers); err != nil {
 			return fmt.Errorf("--headers: %w", err)
 		}
 	}
-	return nil
+	for _, ref := range r.References() {
+		a.Result(ref)
+	}
+	fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB)\n", r.Sent, float64(r.Bytes)/1e6)
+	if o.Sign != nil {
+		fmt.Fprintf(a.Stderr, "signed with the site's key: %d images and artifacts\n", r.Signed)
+	}
+	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), o.writePolicy(a, b.List.Origin))
 }
 
 // check says what is wrong with the flags, before a file is read.
-func (o *importFlags) check() error {
+func (o *importFlags) check(file string) error {
+	if err := imagename.CheckRepository(o.To); err != nil {
+		return session.Usagef("--to: %w", err)
+	}
+	if file == "-" && (o.inputs != "" || o.headers != "") {
+		return session.Usagef("--inputs and --headers: the bundle must be a file, not a pipe")
+	}
 	for _, m := range o.MountFrom {
 		if err := imagename.CheckRepository(m); err != nil {
 			return session.Usagef("--mount-from: %w", err)
@@ -179,34 +193,6 @@ func (o *importFlags) check() error {
 	return nil
 }
 
-func (o *importFlags) stream(ctx context.Context, a *session.App, how reading.Options) error {
-	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
-		stream, err := reading.Open(ctx, a.Input(ctx), how)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
-		shown := steps{observe: s.Observe, name: "import"}
-		o.Progress = shown.total(o.To)
-		result, err := importing.Stream(ctx, stream, s.Registry, o.Options)
-		if err = shown.end(err); err != nil {
-			return err
-		}
-		return o.report(a, stream.List, result)
-	})
-}
-
-func (o *importFlags) report(a *session.App, l *bundle.List, r *importing.Result) error {
-	for _, ref := range r.References() {
-		a.Result(ref)
-	}
-	fmt.Fprintf(a.Stderr, "blobs: %d sent (%.1f MB)\n", r.Sent, float64(r.Bytes)/1e6)
-	if o.Sign != nil {
-		fmt.Fprintf(a.Stderr, "signed with the site's key: %d images and artifacts\n", r.Signed)
-	}
-	return errors.Join(writeText(a.Stdout, o.values, r.Values(o.secret)), o.writePolicy(a, l.Origin))
-}
-
 func (o *importFlags) writePolicy(a *session.App, origin string) error {
 	if o.policy == "" {
 		return nil
@@ -214,7 +200,7 @@ func (o *importFlags) writePolicy(a *session.App, origin string) error {
 	if o.Sign != nil {
 		origin = ""
 	}
-	files, err := importing.Policies(origin, o.To, o.trusted)
+	files, err := bundle.Policies(origin, o.To, o.trusted)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err = errors.Join(err, writeText(a.Stdout, filepath.Join(o.policy, name), files[name]))
 	}
@@ -237,12 +223,4 @@ func writeText(stdout io.Writer, file, text string) error {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil
-}
-
-func have(ctx context.Context, a *session.App, s *session.Session, repository string) error {
-	stock, err := gathering.Stock(ctx, s.Registry, repository)
-	if err != nil {
-		return err
-	}
-	return a.JSON(stock)
 }

@@ -2,15 +2,17 @@ package bundlecmd
 
 import (
 	"context"
+	"crypto"
 	"fmt"
+	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/bundle/reading"
 	"github.com/driver-container/driver-container/images/progress"
 )
 
@@ -26,16 +28,16 @@ func newVerify(a *session.App) *cobra.Command {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			verify, _, err := verifier(&key)
+			keys, err := key.Load(time.Now())
 			if err != nil {
 				return err
 			}
-			source, closer, err := open(args[0])
+			file, closer, err := open(args[0])
 			if err != nil {
 				return err
 			}
-			defer closer() //nolint:errcheck // read only
-			b, findings, err := check(cmd.Context(), a, source, reading.Options{Verify: verify})
+			defer closer.Close()
+			b, findings, err := check(cmd.Context(), a, args[0], file, keys)
 			if err != nil {
 				return err
 			}
@@ -54,14 +56,17 @@ func newVerify(a *session.App) *cobra.Command {
 }
 
 // check verifies a bundle, and shows how far it is.
-func check(ctx context.Context, a *session.App, source reading.Source, o reading.Options) (b *reading.Bundle, findings []bundle.Finding, err error) {
+func check(ctx context.Context, a *session.App, name string, file *io.SectionReader, keys []crypto.PublicKey) (b *bundle.Bundle, found []bundle.Finding, err error) {
 	err = a.Show(func(observe progress.Observer) error { //nolint:contextcheck // the display ends after the context
-		shown := steps{observe: observe, name: "verify"}
-		o.Progress = shown.report
-		b, findings, err = reading.Check(ctx, source, o)
-		return shown.end(err)
+		return shown(observe, "verify", name, func(report func(done, total int64)) error {
+			b, found, err = bundle.Check(ctx, file, keys, report)
+			return err
+		})
 	})
-	return b, findings, err
+	for n := range found {
+		found[n].File = name
+	}
+	return b, found, err
 }
 
 func printFindings(a *session.App, format string, findings []bundle.Finding) error {
@@ -84,12 +89,12 @@ func newList(a *session.App) *cobra.Command {
 			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
-			source, closer, err := open(args[0])
+			file, closer, err := open(args[0])
 			if err != nil {
 				return err
 			}
-			defer closer() //nolint:errcheck // read only
-			b, err := reading.Load(source)
+			defer closer.Close()
+			b, err := bundle.Open(file)
 			if err != nil {
 				return err
 			}
@@ -104,10 +109,10 @@ func newList(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func printList(a *session.App, b *reading.Bundle) error {
+func printList(a *session.App, b *bundle.Bundle) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "Bundle\t%s\nOrigin\t%s\nTool\t%s\nSigned\t%v\n", b.Manifest.Digest, b.List.Origin, b.List.Tool, b.Signed)
-	for _, l := range b.List.Summary(b.Documents) {
+	for _, l := range b.Summaries() {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f MB\n", l.Kind, l.Name, l.Digest, float64(l.Bytes)/1e6)
 	}
 	for _, x := range b.List.Absent {
@@ -124,7 +129,11 @@ func newHave(a *session.App) *cobra.Command {
 		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.With(cmd.Context(), nil, a.Programs(cmd.Context(), "", true), func(ctx context.Context, s *session.Session) error {
-				return have(ctx, a, s, args[0])
+				stock, err := bundle.StockOf(ctx, s.Registry, args[0])
+				if err != nil {
+					return err
+				}
+				return a.JSON(stock)
 			})
 		},
 	}

@@ -1,0 +1,60 @@
+package bundle_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/bundle"
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// TestChart makes the artifact of this project's chart from its folder, from a copy with other times, and from
+// its archive: one digest.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	const ours = "../../deploy/chart"
+	c := require.Value(bundle.ReadChart(ours))(t)
+	assert.Equal(t, "nvidia-driver", c.Name)
+	dir := filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(ours)))
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "Chart.yaml"), time.Now(), time.Now()))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "old.tgz"), []byte("ignored"), 0o600))
+	again := require.Value(bundle.ReadChart(dir))(t)
+	assert.Equal(t, c.Content.Top().Desc.Digest, again.Content.Top().Desc.Digest)
+
+	archive := filepath.Join(t.TempDir(), "c.tgz")
+	require.NoError(t, os.WriteFile(archive, require.Value(oci.ReadBlob(c.Content.Blobs[0], 1<<20))(t), 0o600))
+	again = require.Value(bundle.ReadChart(archive))(t)
+	assert.Equal(t, c.Content.Top().Desc.Digest, again.Content.Top().Desc.Digest)
+
+	var config struct{ Name, Version, KubeVersion string }
+	require.NoError(t, json.Unmarshal(require.Value(oci.ReadBlob(c.Content.Blobs[1], 1<<20))(t), &config))
+	assert.Equal(t, c.Version, config.Version)
+	assert.Equal(t, ">=1.23.0-0", config.KubeVersion)
+}
+
+func TestChartRefused(t *testing.T) {
+	t.Parallel()
+	for want, files := range map[string]map[string]string{
+		"it has no Chart.yaml": {"values.yaml": "a: 1"},
+		"is malformed":         {"Chart.yaml": "name: [x"},
+		"no name and version":  {"Chart.yaml": "name: ../../x\nversion: 1.0.0"},
+		"is not supported":     {"Chart.yaml": "name: x\nversion: 1.0.0", ".helmignore": "!x"},
+	} {
+		dir := t.TempDir()
+		for name, text := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		assert.ErrorContains(t, assert.Err(bundle.ReadChart(dir)), want)
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte("name: x\nversion: 1.0.0"), 0o600))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "x")))
+	assert.ErrorContains(t, assert.Err(bundle.ReadChart(dir)), "no regular file")
+	assert.ErrorContains(t, assert.Err(bundle.ReadChart("/etc/hostname")), "neither a folder nor an archive")
+}

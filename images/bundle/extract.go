@@ -1,0 +1,127 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// Complete says what of the inputs of builds or of a mirror is not in the file, before anything of it is written.
+func (b *Bundle) Complete(kind Kind) error {
+	all, _ := filesOf(b.List.Items, b.documents, kind)
+	if kind == Inputs {
+		all = append(all, b.buildInputs()...)
+	} else if len(all) == 0 {
+		return finding(RuleMissing, "", "it has no kernel headers; bundle create --headers takes them along")
+	}
+	for _, d := range all {
+		if _, err := b.open(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens a blob or a document of a file.
+func (b *Bundle) open(d v1.Descriptor) (io.ReadCloser, error) {
+	if raw, ok := b.documents[d.Digest]; ok {
+		return io.NopCloser(bytes.NewReader(raw)), nil
+	}
+	blob, ok := b.reader(Blob{d.Digest, d.Size})
+	if !ok {
+		return nil, fmt.Errorf("%s is not in the bundle: take one that was made without --since", d.Digest)
+	}
+	return blob.Open()
+}
+
+// buildInputs returns what a build reads from its cache: downloads, and base images with their documents.
+func (b *Bundle) buildInputs() []v1.Descriptor {
+	_, all := filesOf(b.List.Items, b.documents, Inputs)
+	bases := slices.DeleteFunc(slices.Clone(b.List.Items), func(i Item) bool { return i.Kind != Base })
+	documents, blobs, _ := collect(bases, b.documents) // was collected before
+	for _, d := range slices.Concat(documents, blobs) {
+		all = append(all, v1.Descriptor{Digest: d.Digest, Size: d.Size})
+	}
+	return all
+}
+
+// Adopt puts the downloads of all inputs, and all base images, into a cache, each under its digest. The bundle was
+// checked.
+func (b *Bundle) Adopt(ctx context.Context, store *fetch.Store) error {
+	for _, d := range b.buildInputs() {
+		f := fetch.File{URL: "bundle:" + d.Digest.String(), SHA256: d.Digest.Hex, SHA512: d.Annotations[sha512Annotation], Size: d.Size}
+		if store.Has(f.SHA256) && (f.SHA512 == "" || store.Has(f.SHA512)) {
+			continue
+		}
+		r, err := b.open(d)
+		if err == nil {
+			err = errors.Join(store.Adopt(ctx, f, r), r.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("put %s into the cache: %w", d.Digest, err)
+		}
+	}
+	return nil
+}
+
+// heads are files that a client of a repository reads first: they come when everything that they lead to is
+// there.
+var heads = []string{"InRelease", "Release", "Release.gpg", "repomd.xml", "repomd.xml.asc", "repomd.xml.key"}
+
+// Extract writes the files of a kind, except downloads, into a folder that exists, each under its title. A file
+// appears whole, no link in the folder leads out of it, and a mirror that nodes read meanwhile stays usable. The
+// bundle was checked.
+func (b *Bundle) Extract(ctx context.Context, kind Kind, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	all, _ := filesOf(b.List.Items, b.documents, kind)
+	for _, last := range []bool{false, true} {
+		for _, d := range all {
+			name := d.Annotations[TitleAnnotation]
+			if slices.Contains(heads, path.Base(name)) != last {
+				continue
+			}
+			if err := b.extract(ctx, root, name, d); err != nil {
+				return fmt.Errorf("write %s in %s: %w", name, dir, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Bundle) extract(ctx context.Context, root *os.Root, name string, d v1.Descriptor) error {
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o644)
+	if d.Annotations[executableAnnotation] == "true" {
+		mode = 0o755 // as at the origin
+	}
+	temporary := path.Join(path.Dir(name), ".part-"+d.Digest.Hex[:16])
+	f, err := root.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	content := oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return b.open(d) }}
+	err = errors.Join(writeBlob(ctx, f, content, nil), f.Sync(), f.Close())
+	if err == nil {
+		err = root.Rename(temporary, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temporary))
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package bundle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// Selection says what a bundle gets.
+type Selection struct {
+	Origin string                // repository whose name is replaced at the site; images on this machine are put into it
+	Images []string              // REGISTRY/PATH:TAG, oci:DIR:TAG or oci-archive:FILE:TAG; none: every tag of Origin
+	Keep   func(tag string) bool // which tags of Origin; nil: all
+	Bases  []string              // images that others are built on, REGISTRY/PATH:TAG
+	Charts []string              // folders, archives, or oci://REGISTRY/PATH:VERSION
+	Files  []string              // inputs of builds
+	Beside []Beside              // files that a matrix among Files names
+	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
+	Fetched string
+	FileTag string // tag of the artifact that has Files and the downloads, and of that with a mirror
+}
+
+// Beside is a file that the site needs in a folder beside another one: Title is its path there.
+type Beside struct{ Path, Title string }
+
+// Gather reads the documents of a selection.
+func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, error) {
+	g := gatherer{client: c, origin: s.Origin, places: map[string]int{}}
+	images := s.Images
+	if len(images) == 0 {
+		tags, err := c.ListTags(ctx, s.Origin)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tags {
+			if s.Keep == nil || s.Keep(t) {
+				images = append(images, s.Origin+":"+t)
+			}
+		}
+		if len(images) == 0 {
+			return nil, failure.Errorf(failure.Usage, "%s: the repository has no image that is selected", s.Origin)
+		}
+	}
+	for _, ref := range images {
+		if err := g.artifact(ctx, Image, ref, v1.Hash{}); err != nil {
+			return nil, err
+		}
+	}
+	bases, downloads, err := fetched(ctx, s.Fetched)
+	if err != nil {
+		return nil, failure.Errorf(failure.Usage, "--inputs: %w", err)
+	}
+	for _, ref := range s.Bases {
+		bases = append(bases, base{Ref: ref})
+	}
+	for _, b := range bases {
+		if err := g.artifact(ctx, Base, b.Ref, b.Digest); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range s.Charts {
+		if err := g.chart(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Files)+len(downloads) == 0 {
+		return g.all, nil
+	}
+	for _, f := range s.Beside {
+		b, err := fromFile(ctx, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		b.Desc.Annotations = map[string]string{TitleAnnotation: f.Title}
+		downloads = append(downloads, b)
+	}
+	err = g.files(ctx, s.Files, downloads, s.FileTag)
+	return g.all, err
+}
+
+type gatherer struct {
+	client *registry.Client
+	origin string
+	all    []Artifact
+	places map[string]int // repository@digest, and where it is in all
+}
+
+// artifact adds an artifact of a registry or of this machine, which must have the document of a digest unless
+// that is zero. The same artifact under another tag gets the tag.
+func (g *gatherer) artifact(ctx context.Context, kind Kind, ref string, want v1.Hash) error {
+	a, err := g.client.Open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	content, err := oci.Collect(a)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", ref, err)
+	}
+	if want != (v1.Hash{}) && !slices.ContainsFunc(content.Documents, func(d oci.Document) bool { return d.Desc.Digest == want }) {
+		return failure.Errorf(failure.Usage, "%s has no image %s any more: run driver-build fetch again", ref, want)
+	}
+	repository, tag, err := g.place(kind, ref, content.Top().Desc.Digest)
+	if err != nil {
+		return failure.Of(failure.Usage, err)
+	}
+	var tags []string
+	if tag != "" {
+		tags = []string{tag}
+	}
+	key := repository + "@" + content.Top().Desc.Digest.String()
+	if at, known := g.places[key]; known {
+		g.all[at].Tags = append(g.all[at].Tags, tags...)
+		return nil
+	}
+	var attachments []oci.Attachment
+	if kind != Base { // a build does not read what belongs to its base
+		if attachments, err = g.client.Attachments(ctx, pinned(ref, content.Top().Desc.Digest)); err != nil {
+			return err
+		}
+	}
+	g.places[key] = len(g.all)
+	g.all = append(g.all, Artifact{Kind: kind, Repository: repository, Tags: tags, Content: content, Attachments: attachments})
+	return nil
+}
+
+// place returns the repository and the tag that an artifact has at the origin. A base of this machine has none
+// and gets some.
+func (g *gatherer) place(kind Kind, ref string, h v1.Hash) (repository, tag string, err error) {
+	if l, ok := oci.ParseLocal(ref); ok {
+		repository, tag = g.origin, l.Tag()
+		if kind == Base {
+			repository += "/base"
+			if imagename.CheckTag(tag) != nil {
+				tag = "base-" + h.Hex[:12]
+			}
+		}
+		if tag == "" {
+			return "", "", fmt.Errorf("%s: give the tag that the image gets: %s:TAG", ref, ref)
+		}
+		return repository, tag, nil
+	}
+	if err := imagename.CheckImage(ref); err != nil {
+		return "", "", err
+	}
+	name, _, _ := strings.Cut(ref, "@")
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		name, tag = name[:i], name[i+1:]
+	}
+	return name, tag, nil
+}
+
+// pinned is a reference by digest, because a tag may move between two requests.
+func pinned(ref string, h v1.Hash) string {
+	if oci.IsLocal(ref) {
+		return ref
+	}
+	name, _, _ := strings.Cut(ref, "@")
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		name = name[:i]
+	}
+	return name + "@" + h.String()
+}
+
+func (g *gatherer) chart(ctx context.Context, name string) error {
+	if ref, ok := strings.CutPrefix(name, "oci://"); ok {
+		return g.artifact(ctx, Chart, ref, v1.Hash{})
+	}
+	c, err := ReadChart(name)
+	if err != nil {
+		return err
+	}
+	g.all = append(g.all, Artifact{
+		Kind: Chart, Title: c.Name + " " + c.Version, Repository: g.origin + "/charts/" + c.Name,
+		Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
+	})
+	return nil
+}
+
+func (g *gatherer) files(ctx context.Context, names []string, all []oci.Blob, tag string) error {
+	for _, n := range names {
+		b, err := fromFile(ctx, n)
+		if err != nil {
+			return failure.Errorf(failure.Usage, "--file: %w", err)
+		}
+		all = append(all, b)
+	}
+	content, err := filesArtifact(all)
+	if err != nil {
+		return err
+	}
+	g.all = append(g.all, Artifact{Kind: Inputs, Repository: g.origin + "/inputs", Tags: []string{tag}, Content: content})
+	return nil
+}

@@ -1,0 +1,92 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
+)
+
+// inputsType is the artifact type of files: what images are built from at a site that builds the same digests itself
+// (matrix, lock, packages, archives, programs), or a mirror. Each file is a layer with its path as the title, so
+// that `oras pull` gives the files.
+const inputsType = "application/vnd.driver-container.inputs.v1"
+
+// fileType is the type of a layer that is a file, as oras has it.
+const fileType types.MediaType = "application/octet-stream"
+
+// fromFile reads a file's digest. Its content is read again when the bundle is written.
+func fromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
+	f, err := bounded.Open(name)
+	if err != nil {
+		return oci.Blob{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return oci.Blob{}, err
+	}
+	sum, size := sha256.New(), int64(0)
+	if err := fetch.Copy(ctx, sum, f, func(n int64) { size = n }); err != nil {
+		return oci.Blob{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	h := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
+	d := v1.Descriptor{MediaType: fileType, Digest: h, Size: size, Annotations: map[string]string{TitleAnnotation: filepath.Base(name)}}
+	if info.Mode()&0o111 != 0 {
+		d.Annotations[executableAnnotation] = "true"
+	}
+	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
+}
+
+// filesArtifact makes the artifact of files, sorted by title.
+func filesArtifact(files []oci.Blob) (*oci.Content, error) {
+	title := func(b oci.Blob) string { return b.Desc.Annotations[TitleAnnotation] }
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b oci.Blob) int {
+		return cmp.Or(cmp.Compare(title(a), title(b)), compareHash(a.Desc.Digest, b.Desc.Digest))
+	})
+	files = slices.CompactFunc(files, func(a, b oci.Blob) bool { return title(a) == title(b) && a.Desc.Digest == b.Desc.Digest })
+	var layers []v1.Descriptor
+	for _, f := range files {
+		layers = append(layers, f.Desc)
+	}
+	d, err := artifactManifest(inputsType, layers)
+	return &oci.Content{Blobs: append(files, emptyConfig), Documents: []oci.Document{d}}, err
+}
+
+// Mirror returns the artifact of a partial mirror in a folder, for an origin.
+func Mirror(ctx context.Context, origin, tag, dir string) (Artifact, error) {
+	var files []oci.Blob
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := fromFile(ctx, name)
+		if err != nil {
+			return err
+		}
+		title, err := filepath.Rel(dir, name)
+		b.Desc.Annotations = map[string]string{TitleAnnotation: filepath.ToSlash(title)}
+		files = append(files, b)
+		return err
+	})
+	if err != nil {
+		return Artifact{}, err
+	}
+	content, err := filesArtifact(files)
+	return Artifact{Kind: Headers, Repository: origin + "/headers", Tags: []string{tag}, Content: content}, err
+}

@@ -1,0 +1,132 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A tar consists of blocks: a header is one, content is filled up with zeros, and two of zeros are the end.
+const (
+	blockSize   = 512
+	trailerSize = 2 * blockSize
+)
+
+// maxMembers bounds the members of an archive: those of the list, and a few of the bundle itself.
+const maxMembers = maxListed + 100
+
+// Names of the members that are no blobs, and the folder of the others.
+const (
+	layoutName = "oci-layout"
+	indexName  = "index.json"
+	blobFolder = "blobs/sha256/"
+)
+
+func padding(size int64) int64 { return -size & (blockSize - 1) }
+
+// header is the one header that a member has: a regular file of mode 0644 that belongs to root, of 1970.
+func header(name string, size int64) *tar.Header {
+	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR}
+	if size >= 1<<33 { // more than octal digits hold
+		h.Format = tar.FormatGNU
+	}
+	return &h
+}
+
+// members reads an archive from its beginning to its end. Every byte that is no content has one possible value,
+// so that links, sparse members, owners, times and bytes between members are noticed. Errors about the archive
+// are findings.
+type members struct {
+	from io.Reader
+	at   int64 // bytes that were read
+	rest int64 // of the content of this member
+	pad  int64 // bytes behind it
+	n    int
+}
+
+// next goes behind the member, whose content must have been read, to the next one. The error is io.EOF at the
+// sound end of the archive.
+func (m *members) next() (name string, size int64, err error) {
+	if err := m.zeros(m.pad); err != nil {
+		return "", 0, err
+	}
+	m.pad = 0
+	var block [blockSize]byte
+	if err := m.full(block[:]); err != nil {
+		return "", 0, err
+	}
+	if block == [blockSize]byte{} {
+		if err := m.zeros(trailerSize - blockSize); err != nil {
+			return "", 0, err
+		}
+		if n, _ := io.CopyN(io.Discard, m.from, 1); n > 0 {
+			return "", 0, finding(RuleArchive, "", "something follows the end of the archive")
+		}
+		return "", 0, io.EOF
+	}
+	if m.n++; m.n > maxMembers {
+		return "", 0, finding(RuleArchive, "", "it has more than %d members", maxMembers)
+	}
+	h, err := tar.NewReader(bytes.NewReader(block[:])).Next()
+	var want bytes.Buffer
+	if err == nil {
+		err = tar.NewWriter(&want).WriteHeader(header(h.Name, h.Size))
+	}
+	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
+		return "", 0, finding(RuleArchive, "", "byte %d: there is no header of a member as bundles have them, but %s", m.at-blockSize, kindOfMember(block[156]))
+	}
+	m.rest, m.pad = h.Size, padding(h.Size)
+	return h.Name, h.Size, nil
+}
+
+// Read reads the content of the member.
+func (m *members) Read(p []byte) (int, error) {
+	if m.rest == 0 {
+		return 0, io.EOF
+	}
+	n, err := m.from.Read(p[:min(int64(len(p)), m.rest)])
+	m.rest -= int64(n)
+	m.at += int64(n)
+	if err != nil && m.rest > 0 {
+		return n, cutOff(err)
+	}
+	return n, nil
+}
+
+func (m *members) full(p []byte) error {
+	n, err := io.ReadFull(m.from, p)
+	m.at += int64(n)
+	return cutOff(err)
+}
+
+func (m *members) zeros(n int64) error {
+	var b [blockSize]byte
+	if err := m.full(b[:n]); err != nil {
+		return err
+	}
+	if b != [blockSize]byte{} {
+		return finding(RuleArchive, "", "byte %d: bytes between members are not zero", m.at-n)
+	}
+	return nil
+}
+
+func cutOff(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return finding(RuleArchive, "", "it is cut off")
+	}
+	return err
+}
+
+func kindOfMember(typeflag byte) string {
+	switch typeflag {
+	case tar.TypeLink, tar.TypeSymlink:
+		return "a link"
+	case tar.TypeDir:
+		return "a folder"
+	case tar.TypeXHeader, tar.TypeXGlobalHeader, tar.TypeGNULongName, tar.TypeGNULongLink:
+		return "one that renames others or gives them attributes"
+	}
+	return fmt.Sprintf("one that is damaged or of another program (type %q)", typeflag)
+}
