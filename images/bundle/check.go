@@ -19,7 +19,6 @@ const (
 	maxItems     = 100_000
 	maxTags      = 1_000 // of an item
 	maxText      = 1_024 // bytes of a title, a tool, a source
-	maxSize      = 1 << 60
 )
 
 // check says what is wrong with a list, by itself: its bounds and its names. That it fits the documents is
@@ -41,7 +40,7 @@ func (l *List) check() error {
 	if err := checkSizes(l.Documents, MaxDocument, maxDocuments); err != nil {
 		return fmt.Errorf("its documents: %w", err)
 	}
-	if err := checkSizes(l.Blobs, maxSize, maxSize); err != nil {
+	if err := checkSizes(l.Blobs, 1<<60, 1<<60); err != nil {
 		return fmt.Errorf("its blobs: %w", err)
 	}
 	names := map[string]bool{} // repository:tag and repository@digest

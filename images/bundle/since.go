@@ -31,7 +31,7 @@ func DecodeStock(raw []byte) (Stock, error) {
 		err = fmt.Errorf("source %q, %d blobs", s.Source, len(s.Blobs))
 	}
 	if err == nil {
-		err = checkSizes(s.Blobs, maxSize, maxSize)
+		err = checkSizes(s.Blobs, 1<<60, 1<<60)
 	}
 	if err != nil {
 		return Stock{}, failure.Errorf(failure.Usage, "it is neither the list of a bundle nor that of a repository: %w", err)

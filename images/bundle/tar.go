@@ -15,7 +15,7 @@ const (
 )
 
 // maxMembers bounds the members of an archive: those of the list, and a few of the bundle itself.
-const maxMembers = maxListed + 100
+const maxMembers = 100_100
 
 // Names of the members that are no blobs, and the folder of the others.
 const (
