@@ -242,7 +242,6 @@ func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session
 		return err
 	}
 	if !o.dryRun {
-		groups = batch.Order(groups)
 		plans.Expect(groups)
 	}
 	return batch.Each(ctx, a.Jobs, groups, func(g batch.Group) error {

@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/registry"
@@ -92,7 +92,7 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 	case strings.HasPrefix(i.ref, "oci:"):
 		return oci.AttachLayout(ctx, local.Path, all...)
 	case strings.HasPrefix(i.ref, "docker-archive:"):
-		return matrix.RequestErrorf("%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive", i.ref)
+		return failure.Errorf(failure.Usage, "%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive", i.ref)
 	}
 	unlock, err := outfile.LockFolder(ctx, filepath.Dir(local.Path))
 	if err != nil {
@@ -111,7 +111,7 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 		return err
 	}
 	if len(tags) != 1 {
-		return matrix.RequestErrorf("%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
+		return failure.Errorf(failure.Usage, "%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
 	}
 	repository, err := oci.LocalRepository(ctx, i.store, local)
 	if err != nil {
@@ -156,7 +156,7 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 			return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == arch
 		})
 		if n < 0 {
-			return nil, matrix.RequestErrorf("--arch %s: %s is no index with an image for it", arch, i.ref)
+			return nil, failure.Errorf(failure.Usage, "--arch %s: %s is no index with an image for it", arch, i.ref)
 		}
 		found = append(found, index.Manifests[n].Digest)
 	}

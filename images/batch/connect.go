@@ -7,10 +7,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -45,18 +45,18 @@ type Connection struct {
 func Connect(c Connection) (*images.Builder, error) {
 	client, err := c.httpClient()
 	if err != nil {
-		return nil, &matrix.RequestError{Err: err}
+		return nil, failure.Of(failure.Usage, err)
 	}
 	store, err := fetch.OpenStore(c.Cache)
 	if err != nil {
-		return nil, matrix.RequestErrorf("open the cache: %w: give another folder with --cache", err)
+		return nil, failure.Errorf(failure.Usage, "open the cache: %w: give another folder with --cache", err)
 	}
 	registries, err := registry.New(registry.Options{
 		Store: store, Insecure: c.Insecure, CAFile: c.CAFile, Mirrors: c.Mirrors, Offline: c.Offline, Jobs: c.Jobs, Progress: c.Progress,
 		Attempts: c.Attempts, Backoff: c.Backoff, MountFrom: c.MountFrom,
 	})
 	if err != nil {
-		return nil, &matrix.RequestError{Err: err}
+		return nil, failure.Of(failure.Usage, err)
 	}
 	files := &fetch.Client{
 		Store: store, HTTP: client, Offline: c.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: c.Attempts, Backoff: c.Backoff,
@@ -78,7 +78,7 @@ func (c *Connection) httpClient() (*http.Client, error) {
 	}
 	pool, err := transport.Authorities(c.CAFile)
 	if err != nil {
-		return nil, matrix.RequestErrorf("--ca (DRIVER_BUILD_CA): %w", err)
+		return nil, failure.Errorf(failure.Usage, "--ca (DRIVER_BUILD_CA): %w", err)
 	}
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -38,9 +38,9 @@ func (k *Kernels) only(offered []distros.Kernel) ([]string, error) {
 	case 1:
 		return []string{offered[0].Release}, nil
 	case 0:
-		return nil, matrix.RequestErrorf("--kernel-flavour: %w: %s has none of the flavour %s", recipe.ErrKernel, strings.Join(k.From, " and "), strings.Join(k.Flavours, ", "))
+		return nil, failure.Errorf(failure.Usage, "--kernel-flavour: %w: %s has none of the flavour %s", recipe.ErrKernel, strings.Join(k.From, " and "), strings.Join(k.Flavours, ", "))
 	}
-	return nil, matrix.RequestErrorf("--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s",
+	return nil, failure.Errorf(failure.Usage, "--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s",
 		strings.Join(k.From, " and "), releasesOf(offered))
 }
 

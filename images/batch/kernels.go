@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -131,7 +132,7 @@ func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 			return nil, err
 		}
 		if both := recipe.CompiledFlavours(t, b.Selection.Flavours); k.KMM && len(both) > 1 {
-			return nil, matrix.RequestErrorf("--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour", t.Tag(), strings.Join(both, ", "))
+			return nil, failure.Errorf(failure.Usage, "--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour", t.Tag(), strings.Join(both, ", "))
 		}
 		o := b.Plan
 		o.Together, o.Toolchain, o.Sources, o.KMM = k.Together, k.Toolchain, k.Sources, k.KMM
@@ -162,7 +163,7 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 	usual := ""
 	if k.NeedsIndex() {
 		if err := recipe.CheckPackaged(t.Distro); err != nil && len(k.From) == 0 {
-			return nil, matrix.RequestErrorf("%s %s: --kernel: %w", t.Tag(), t.Arch, err)
+			return nil, failure.Errorf(failure.Usage, "%s %s: --kernel: %w", t.Tag(), t.Arch, err)
 		}
 		usual = t.Distro.KernelFlavour(t.Arch)
 		all, err := list(t)
@@ -173,10 +174,10 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 			return suits(k) != nil
 		})
 		if len(offered) == 0 && len(all) > 0 {
-			return nil, matrix.RequestErrorf("--kernel: %w; the %s have no other", suits(all[0]), k.Offering())
+			return nil, failure.Errorf(failure.Usage, "--kernel: %w; the %s have no other", suits(all[0]), k.Offering())
 		}
 		if err := k.inImages(all); err != nil {
-			return nil, &matrix.RequestError{Err: err}
+			return nil, failure.Of(failure.Usage, err)
 		}
 	}
 	if len(k.Specs) == 0 {
@@ -187,12 +188,12 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 			continue
 		}
 		if err := suits(distros.Kernel{Release: spec}); err != nil {
-			return nil, matrix.RequestErrorf("--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
+			return nil, failure.Errorf(failure.Usage, "--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
 		}
 	}
 	releases, err := recipe.SelectKernels(offered, k.Specs, k.Flavours, usual)
 	if err != nil {
-		return nil, matrix.RequestErrorf("%s %s: %w", t.Tag(), t.Arch, err)
+		return nil, failure.Errorf(failure.Usage, "%s %s: %w", t.Tag(), t.Arch, err)
 	}
 	return releases, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/lockfile"
@@ -51,12 +52,12 @@ func (b *Batch) OpenLock() error {
 	case errors.Is(err, fs.ErrNotExist) && b.Given.LockFile == "":
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return matrix.RequestErrorf("--lock: %w; driver-build lock --lock %s writes it", err, path)
+		return failure.Errorf(failure.Usage, "--lock: %w; driver-build lock --lock %s writes it", err, path)
 	case err != nil:
-		return &matrix.RequestError{Err: err}
+		return failure.Of(failure.Usage, err)
 	}
 	if l.Old {
-		return matrix.RequestErrorf("%s: an earlier driver-build wrote it, without digests of its images: driver-build lock adds them and changes nothing else", path)
+		return failure.Errorf(failure.Usage, "%s: an earlier driver-build wrote it, without digests of its images: driver-build lock adds them and changes nothing else", path)
 	}
 	b.Lock = &Lock{l, path}
 	return nil
@@ -73,7 +74,7 @@ func (b *Batch) lockedImages() ([]Image, error) {
 		all, errs = append(all, some...), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, matrix.RequestErrorf("%s: %w", b.Lock.File, err)
+		return nil, failure.Errorf(failure.Usage, "%s: %w", b.Lock.File, err)
 	}
 	return all, nil
 }

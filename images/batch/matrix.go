@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 
 	"github.com/driver-container/driver-container/images/patch"
@@ -28,7 +29,7 @@ func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, er
 	if file != "" {
 		data, err := bounded.File(file, matrix.MaxSize)
 		if err != nil {
-			return nil, matrix.RequestErrorf("--matrix: %w", err)
+			return nil, failure.Errorf(failure.Usage, "--matrix: %w", err)
 		}
 		return parseMatrix(file, data)
 	}
@@ -37,7 +38,7 @@ func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, er
 		return matrix.ParseWithFiles(embeddedName, embedded, matrix.Files{Patch: patchReader(carried)})
 	}
 	if err != nil {
-		return nil, matrix.RequestErrorf("read the matrix: %w", err)
+		return nil, failure.Errorf(failure.Usage, "read the matrix: %w", err)
 	}
 	return parseMatrix("matrix.yaml", data)
 }
@@ -85,7 +86,7 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note 
 	if file != "" {
 		name = file
 		if text, err = bounded.File(file, matrix.MaxSize); err != nil {
-			return nil, nil, nil, matrix.RequestErrorf("--matrix: %w", err)
+			return nil, nil, nil, failure.Errorf(failure.Usage, "--matrix: %w", err)
 		}
 	}
 	if m, err = parse(text); err != nil {
@@ -98,10 +99,10 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note 
 		for _, no := range m.Impossible(s) {
 			err = errors.Join(err, no)
 		}
-		return nil, nil, nil, &matrix.RequestError{Err: err}
+		return nil, nil, nil, failure.Of(failure.Usage, err)
 	}
 	if text, err = matrix.Keep(name, text, s.Systems, s.Drivers); err != nil {
-		return nil, nil, nil, &matrix.RequestError{Err: err}
+		return nil, nil, nil, failure.Of(failure.Usage, err)
 	}
 	m, err = parse(text)
 	return m, text, files, err
@@ -126,7 +127,7 @@ func looksLikeMatrix(data []byte) bool {
 func parseNamed(name string, data []byte, found func(file, text string)) (*matrix.Matrix, error) {
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
-		return nil, matrix.RequestErrorf("open the folder of the matrix: %w", err)
+		return nil, failure.Errorf(failure.Usage, "open the folder of the matrix: %w", err)
 	}
 	defer func() { _ = root.Close() }()
 	key := func(file string) (string, error) {

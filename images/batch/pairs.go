@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
@@ -54,7 +55,7 @@ type Component struct {
 func Pairs(m *matrix.Matrix, s matrix.Selection) ([]Pair, error) {
 	s.All = true
 	if _, err := m.Select(s); err != nil {
-		return nil, &matrix.RequestError{Err: err}
+		return nil, failure.Of(failure.Usage, err)
 	}
 	var pairs []Pair
 	for _, sys := range m.Systems {
@@ -84,7 +85,7 @@ func pair(m *matrix.Matrix, s matrix.Selection, sys matrix.System, d matrix.Driv
 		return p, nil
 	}
 	if err != nil {
-		return p, &matrix.RequestError{Err: err}
+		return p, failure.Of(failure.Usage, err)
 	}
 	p.Target = targets[0]
 	p.Limits = recipe.Limits(p.Target)

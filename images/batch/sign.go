@@ -9,8 +9,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -70,7 +70,7 @@ func BuiltTags(img v1.Image) ([]string, error) {
 	}
 	tag := config.Config.Labels["org.opencontainers.image.version"]
 	if tag == "" {
-		return nil, matrix.RequestErrorf("the image does not say which tag it was built with: give --tag")
+		return nil, failure.Errorf(failure.Usage, "the image does not say which tag it was built with: give --tag")
 	}
 	return append([]string{tag}, strings.FieldsFunc(config.Config.Labels[recipe.LabelAliases], func(r rune) bool { return r == ',' })...), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/imagename"
@@ -25,18 +26,18 @@ type Sources struct {
 func (s Sources) Check() error {
 	if s.Base != "" {
 		if err := registry.CheckSource(s.Base); err != nil {
-			return matrix.RequestErrorf("--base: %w", err)
+			return failure.Errorf(failure.Usage, "--base: %w", err)
 		}
 	}
 	if _, err := repoconf.ParseMirror(s.Mirror); err != nil { // the words are the same for deb packages
-		return matrix.RequestErrorf("--mirror: %w", err)
+		return failure.Errorf(failure.Usage, "--mirror: %w", err)
 	}
 	for _, word := range strings.FieldsFunc(s.Mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) }) {
 		if from, to, ok := strings.Cut(word, "="); ok && !strings.Contains(from, "?") {
 			word = to
 		}
 		if err := fetch.CheckURL(word); err != nil {
-			return matrix.RequestErrorf("--mirror %w", err)
+			return failure.Errorf(failure.Usage, "--mirror %w", err)
 		}
 	}
 	return nil
@@ -49,10 +50,10 @@ func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, 
 	}
 	o.Base, o.Mirror = s.Base, s.Mirror
 	if o.Profile, err = recipe.ParseProfile(profile); err != nil {
-		return o, &matrix.RequestError{Err: err}
+		return o, failure.Of(failure.Usage, err)
 	}
 	if o.Compression, err = recipe.ParseCompression(compression); err != nil {
-		return o, &matrix.RequestError{Err: err}
+		return o, failure.Of(failure.Usage, err)
 	}
 	if epoch != "" {
 		if o.Epoch, err = ParseEpoch(epoch); err != nil {
@@ -61,7 +62,7 @@ func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, 
 	}
 	if s.Source != "" {
 		if o.Source, err = fetch.Address("--source", s.Source); err != nil {
-			return o, &matrix.RequestError{Err: err}
+			return o, failure.Of(failure.Usage, err)
 		}
 	}
 	return o, nil
@@ -71,7 +72,7 @@ func (s Sources) Options(profile, compression, epoch string) (o recipe.Options, 
 func ParseEpoch(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, matrix.RequestErrorf("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", text)
+		return 0, failure.Errorf(failure.Usage, "SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", text)
 	}
 	return n, nil
 }
@@ -82,7 +83,7 @@ func CheckRepository(repository string) error {
 		return nil
 	}
 	if err := imagename.CheckRepository(repository); err != nil {
-		return matrix.RequestErrorf("--repository (DRIVER_BUILD_REPOSITORY) %w", err)
+		return failure.Errorf(failure.Usage, "--repository (DRIVER_BUILD_REPOSITORY) %w", err)
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func CheckPrograms(find Programs, targets []matrix.Target) (lacks []string, err 
 		checked = append(checked, t.Arch)
 		found, err := find(t.Arch)
 		if err != nil {
-			return nil, &matrix.RequestError{Err: fmt.Errorf("the programs for the image: %w", err)}
+			return nil, failure.Of(failure.Usage, fmt.Errorf("the programs for the image: %w", err))
 		}
 		for _, p := range recipe.OptionalPrograms() {
 			if !slices.ContainsFunc(found, func(b recipe.Binary) bool { return b.Name == p.Name }) {

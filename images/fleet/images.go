@@ -2,53 +2,37 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
 )
 
-// tag returns the tag of the image that a machine gets.
-func (a *answer) tag() string {
-	if a.kernel == "" {
-		return a.target.Tag()
+// image is the image that a machine gets, before it is added.
+func (c *chooser) image(m *machine) Image {
+	d := m.target.Driver
+	im := Image{Tag: m.tag(), System: m.target.System.ID, Driver: d.Version, CUDA: releases.CUDAOf(d.Version, d.CUDA), Kernel: m.kernel}
+	if c.options.CUDA != nil {
+		im.RunsCUDA = string(batch.RunsCUDA(d, *c.options.CUDA).Support)
 	}
-	tag, _ := recipe.KernelTags(a.target, a.kernel)
-	return tag
+	return im
 }
 
-// addImages adds what the machines need, each image once.
-func (p *Plan) addImages(all []Node, answers []answer, release *releases.CUDA) {
-	position := map[string]int{}
-	for i := range answers {
-		a := &answers[i]
-		if a.code != "" {
-			continue
-		}
-		im := grouped(&p.Images, position, a.tag(), func() Image {
-			d := a.target.Driver
-			im := Image{Tag: a.tag(), System: a.target.System.ID, Driver: d.Version, CUDA: releases.CUDAOf(d.Version, d.CUDA), Kernel: a.kernel}
-			if release != nil {
-				im.RunsCUDA = string(batch.RunsCUDA(d, *release).Support)
-			}
-			return im
-		})
-		im.Nodes, im.GPUs, im.Kernels = append(im.Nodes, all[i].Name), append(im.GPUs, a.gpus), append(im.Kernels, all[i].Kernel)
-		if !slices.Contains(im.Archs, a.target.Arch) {
-			im.Archs, im.targets = append(im.Archs, a.target.Arch), append(im.targets, a.target)
-		}
-		if a.kernel != "" && !slices.Contains(im.Flavours, a.flavours[0]) {
-			im.Flavours = append(im.Flavours, a.flavours[0])
-		}
+// add adds a machine that gets the image.
+func (im *Image) add(m *machine) {
+	im.Nodes, im.GPUs, im.Kernels = append(im.Nodes, m.Name), append(im.GPUs, m.need.String()), append(im.Kernels, m.Kernel)
+	if !slices.Contains(im.Archs, m.target.Arch) {
+		im.Archs, im.targets = append(im.Archs, m.target.Arch), append(im.targets, m.target)
 	}
-	for i := range p.Images {
-		p.Images[i].close()
+	if m.kernel != "" && !slices.Contains(im.Flavours, m.flavours[0]) {
+		im.Flavours = append(im.Flavours, m.flavours[0])
 	}
-	slices.SortFunc(p.Images, func(a, b Image) int { return cmp.Compare(a.Tag, b.Tag) })
 }
 
 // close puts an image's lists in order. The flavour that a build compiles anyway needs no mention.
@@ -99,8 +83,8 @@ func (p *Plan) Targets() (all []matrix.Target) {
 	return all
 }
 
-// Tasks are the builds that are due: of images that the registry lacks, or of all if it was not asked. The
-// flags of the batch are repeated in their arguments.
+// Tasks are the builds that are due: of images that the registry lacks, or of all if it was not asked. The flags of the
+// batch are repeated in their arguments.
 func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 	tasks := []status.Task{}
 	for i := range p.Images {
@@ -120,4 +104,37 @@ func (p *Plan) Tasks(b batch.Batch) ([]status.Task, error) {
 		tasks = append(tasks, t)
 	}
 	return tasks, nil
+}
+
+// Hint is what machines with a driver could do better.
+type Hint struct {
+	Text  string   `json:"text"`
+	Nodes []string `json:"nodes"`
+}
+
+// heldBack names the GPUs without which a machine would get a newer driver, such as a card for a screen in a server; "" if
+// there are none.
+func (c *chooser) heldBack(m *machine) string {
+	last := func(device uint16) int { // the last branch that drives a GPU, a high one if it is not known
+		g, _ := gpus.Lookup(device)
+		return cmp.Or(gpus.BranchNumber(g.LastBranch), 1<<30)
+	}
+	n, old := *m.Node, m.GPUs
+	n.GPUs.Devices, old.Devices = nil, nil
+	for _, device := range m.GPUs.Devices {
+		if slices.ContainsFunc(m.GPUs.Devices, func(other uint16) bool { return last(other) < last(device) }) {
+			n.GPUs.Devices = append(n.GPUs.Devices, device)
+		} else {
+			old.Devices = append(old.Devices, device)
+		}
+	}
+	if len(n.GPUs.Devices) == 0 {
+		return ""
+	}
+	without := c.choose(&n)
+	if without.code != "" || releases.Compare(without.target.Driver.Version, m.target.Driver.Version) <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s gets driver %s because of %s: without it, driver %s",
+		without.need, m.target.Driver.Version, needOf(old), without.target.Driver.Version)
 }

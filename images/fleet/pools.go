@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,33 +15,34 @@ import (
 
 // partition divides the nodes of a cluster into pools.
 type partition struct {
-	all     []Node
-	answers []answer
-	devices [][]string      // labels that name the GPUs of each node
-	nfd     bool            // the chart's affinity counts
-	whole   map[string]bool // systems that are chosen by their whole version: a node has no label with the major one
-	pools   []part
-	taken   map[int]bool // nodes of these pools
+	all         []*machine
+	nfd         bool // the chart's affinity counts
+	precompiled bool
+	whole       map[string]bool // systems that are chosen by their whole version: a node has no label with the major one
+	pools       []part
 }
 
-// choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node
-// that no selector can choose alone gets nothing instead.
-func (p *Plan) choosePools(all []Node, answers []answer, precompiled bool) {
-	d := &partition{all: all, answers: answers, taken: map[int]bool{}, whole: map[string]bool{}}
-	for i := range all {
-		d.nfd = d.nfd || answers[i].code == "" && HasChartLabel(all[i].Labels)
-		d.devices = append(d.devices, deviceLabels(&all[i]))
-	}
+// part are the nodes that a selector chooses.
+type part struct {
+	selector map[string]string
+	nodes    []*machine
+}
+
+// choosePools finds selectors that choose exactly the nodes that get a driver, and each of them once. A node that no selector
+// can choose alone gets nothing instead.
+func (p *Plan) choosePools(all []*machine, precompiled bool) {
+	d := &partition{all: all, precompiled: precompiled, whole: map[string]bool{}}
+	d.nfd = slices.ContainsFunc(all, func(m *machine) bool { return m.code == "" && HasChartLabel(m.Labels) })
 	p.NFD = d.nfd
-	d.refuseUnlabelled(precompiled)
-	for _, b := range d.bases(precompiled) {
-		if slices.ContainsFunc(b.own, d.free) {
+	d.refuseUnlabelled()
+	for _, b := range d.bases() {
+		if slices.ContainsFunc(b.own, (*machine).free) {
 			d.split(b.part)
 			d.refuseAlike(b)
 		}
 	}
 	for i, name := range d.names() {
-		p.Pools = append(p.Pools, d.pool(d.pools[i], name))
+		p.Pools = append(p.Pools, d.pools[i].pool(name))
 	}
 	slices.SortFunc(p.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
 }
@@ -48,8 +51,8 @@ func (p *Plan) choosePools(all []Node, answers []answer, precompiled bool) {
 func (d *partition) add(parts ...part) {
 	d.pools = append(d.pools, parts...)
 	for _, p := range parts {
-		for _, i := range p.nodes {
-			d.taken[i] = true
+		for _, m := range p.nodes {
+			m.pooled = true
 		}
 	}
 }
@@ -57,19 +60,19 @@ func (d *partition) add(parts ...part) {
 // base are all nodes that a selector chooses by what they are.
 type base struct {
 	part
-	own []int // the nodes that it was made for
+	own []*machine // the nodes that it was made for
 }
 
 // bases returns the selectors of all nodes that get a driver, those first that choose most.
-func (d *partition) bases(precompiled bool) []base {
+func (d *partition) bases() []base {
 	position, all := map[string]int{}, []base{}
-	for i := range d.all {
-		if d.answers[i].code != "" {
+	for _, m := range d.all {
+		if m.code != "" {
 			continue
 		}
-		sel := d.base(i, precompiled)
+		sel := d.base(m)
 		b := grouped(&all, position, selectorText(sel), func() base { return base{part: part{selector: sel, nodes: d.matching(sel)}} })
-		b.own = append(b.own, i)
+		b.own = append(b.own, m)
 	}
 	slices.SortFunc(all, func(a, b base) int {
 		return cmp.Or(cmp.Compare(len(b.nodes), len(a.nodes)), cmp.Compare(selectorText(a.selector), selectorText(b.selector)))
@@ -77,57 +80,13 @@ func (d *partition) bases(precompiled bool) []base {
 	return all
 }
 
-// refuseUnlabelled refuses nodes without the labels that other nodes have: selectors are about these labels.
-func (d *partition) refuseUnlabelled(precompiled bool) {
-	served := func(i int) bool { return d.answers[i].code == "" }
-	systems := false
-	for i := range d.all {
-		systems = systems || served(i) && d.all[i].Labels[LabelOSID] != ""
-	}
-	for i := range d.all {
-		if !served(i) {
-			continue
-		}
-		if why := d.unlabelled(&d.all[i], systems, precompiled); why != "" {
-			d.answers[i] = answer{code: NotLabelled, reason: why}
-		}
-	}
-	for i := range d.all {
-		if n := &d.all[i]; served(i) && n.Labels[LabelOSMajor] == "" {
-			d.whole[n.ID] = true
-		}
-	}
-}
-
-// unlabelled says which label of a node is missing or out of date. systems says that other nodes have one with
-// their system.
-func (d *partition) unlabelled(n *Node, systems, precompiled bool) string {
-	kernel, system := n.Labels[LabelKernel], n.Labels[LabelOSID]
-	switch {
-	case d.nfd && !HasChartLabel(n.Labels), systems && system == "":
-		return "node feature discovery has not labelled it yet: ask again later"
-	case !d.nfd && n.GPUs.Label == "":
-		return "no label says that it has a GPU: install node feature discovery"
-	case precompiled && kernel == "":
-		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", LabelKernel)
-	case precompiled && kernel != distros.KernelTag(n.Kernel):
-		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", LabelKernel, kernel, n.Kernel)
-	case n.Labels[LabelArch] == "" && n.Labels[LabelArchOld] == "":
-		return "it has no label " + LabelArch
-	case system == "" && groupLabel(n.Labels) == "":
-		return "no label says which system it has, so its pool would take every new node: " +
-			"install node feature discovery (label " + LabelOSID + ")"
-	}
-	return ""
-}
-
-// base is the selector of a node by what it is: architecture, system, and the kernel for precompiled images.
-// Nodes of one group of machines have one system, where no label says which.
-func (d *partition) base(i int, precompiled bool) map[string]string {
-	n, sel := &d.all[i], map[string]string{}
+// base is the selector of a node by what it is: architecture, system, and the kernel for precompiled images. Nodes of one
+// group of machines have one system, where no label says which.
+func (d *partition) base(m *machine) map[string]string {
+	sel := map[string]string{}
 	take := func(keys ...string) {
 		for _, key := range keys {
-			if value, ok := n.Labels[key]; ok {
+			if value, ok := m.Labels[key]; ok {
 				sel[key] = value
 			}
 		}
@@ -136,19 +95,19 @@ func (d *partition) base(i int, precompiled bool) map[string]string {
 		take(LabelArchOld)
 	}
 	take(LabelOSID)
-	if key := d.versionKey(n); n.Labels[key] != "" {
+	if key := d.versionKey(m); m.Labels[key] != "" {
 		take(key)
-	} else if key != "" && n.Labels[LabelOSID] != "" {
+	} else if key != "" && m.Labels[LabelOSID] != "" {
 		take(LabelKernelMajor, LabelKernelMinor) // as Garden Linux, whose releases have a series each
 	}
-	if precompiled {
+	if d.precompiled {
 		take(LabelKernel)
 	}
 	if !d.nfd {
-		take(n.GPUs.Label)
+		take(m.GPUs.Label)
 	}
-	if !d.nfd || n.Labels[LabelOSID] == "" {
-		take(groupLabel(n.Labels))
+	if !d.nfd || m.Labels[LabelOSID] == "" {
+		take(groupLabel(m.Labels))
 	}
 	return sel
 }
@@ -158,64 +117,58 @@ var groups = []string{"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodep
 
 // groupLabel returns the label with a node's group; "" if it has none.
 func groupLabel(labels map[string]string) string {
-	for _, key := range groups {
-		if labels[key] != "" {
-			return key
-		}
+	if i := slices.IndexFunc(groups, func(key string) bool { return labels[key] != "" }); i >= 0 {
+		return groups[i]
 	}
 	return ""
 }
 
-// versionKey returns the label with the version of a node's system, as far as one image covers it: the major
-// version if all nodes of the system that get a driver have that label; "" if the image covers every version.
-func (d *partition) versionKey(n *Node) string {
-	system, err := distros.FromIDs(n.ID, n.VersionID)
+// versionKey returns the label with the version of a node's system, as far as one image covers it: the major version if all
+// nodes of the system that get a driver have that label; "" if the image covers every version.
+func (d *partition) versionKey(m *machine) string {
+	system, err := distros.FromIDs(m.ID, m.VersionID)
 	if err != nil {
 		return LabelOSVersion // an alias of the matrix
 	}
-	switch _, version := system.OSRelease(); version {
-	case "":
+	switch _, version := system.OSRelease(); {
+	case version == "":
 		return ""
-	case n.VersionID:
-		return LabelOSVersion
-	}
-	if d.whole[n.ID] {
+	case version == m.VersionID || d.whole[m.ID]:
 		return LabelOSVersion
 	}
 	return LabelOSMajor
 }
 
 // matching returns the nodes that a selector and the chart's own rule choose.
-func (d *partition) matching(sel map[string]string) (found []int) {
-	for i := range d.all {
-		labels := d.all[i].Labels
-		ok := ByChart(labels, d.nfd)
+func (d *partition) matching(sel map[string]string) (found []*machine) {
+	for _, m := range d.all {
+		ok := ByChart(m.Labels, d.nfd)
 		for key, value := range sel {
-			got, has := labels[key]
+			got, has := m.Labels[key]
 			ok = ok && has && got == value
 		}
 		if ok {
-			found = append(found, i)
+			found = append(found, m)
 		}
 	}
 	return found
 }
 
 // pool is a part with everything that the chart needs.
-func (d *partition) pool(of part, name string) Pool {
-	a := &d.answers[of.nodes[0]]
-	p := Pool{
-		Name: name, NodeSelector: of.selector, System: a.target.System.ID, Driver: a.target.Driver.Version,
-		Precompiled: a.kernel != "", Kernel: a.kernel, KernelModuleType: a.moduleType(), Tag: a.tag(),
+func (p part) pool(name string) Pool {
+	m := p.nodes[0]
+	pool := Pool{
+		Name: name, NodeSelector: p.selector, System: m.target.System.ID, Driver: m.target.Driver.Version,
+		Precompiled: m.kernel != "", Kernel: m.kernel, KernelModuleType: m.moduleType(), Tag: m.tag(),
 	}
-	for _, i := range of.nodes {
-		p.Nodes = append(p.Nodes, d.all[i].Name)
-		if version := d.all[i].Driver(); version != "" && !slices.Contains(p.Running, version) {
-			p.Running = append(p.Running, version)
+	for _, m := range p.nodes {
+		pool.Nodes = append(pool.Nodes, m.Name)
+		if version := m.Driver(); version != "" && !slices.Contains(pool.Running, version) {
+			pool.Running = append(pool.Running, version)
 		}
 	}
-	slices.SortFunc(p.Running, releases.Compare)
-	return p
+	slices.SortFunc(pool.Running, releases.Compare)
+	return pool
 }
 
 // selectorText is a selector on one line, in the order of its keys.
@@ -225,4 +178,91 @@ func selectorText(sel map[string]string) string {
 		words = append(words, key+"="+sel[key])
 	}
 	return strings.Join(words, ",")
+}
+
+const (
+	poolNameLength = 20 // of the chart's schema
+	hashDigits     = 6
+)
+
+// names returns a name for each pool. A name follows from what the nodes are (system, architecture, what their GPUs ask for,
+// and the kernel of a precompiled image), so that it stays when drivers change and nodes come: helm replaces the DaemonSet of a
+// pool whose name changes on all nodes at once. Only if several pools would have one name do the labels count that tell them
+// apart.
+func (d *partition) names() (names []string) {
+	count := map[string]int{}
+	for _, p := range d.pools {
+		count[p.title()+" "+p.nodes[0].kernel]++
+	}
+	for _, p := range d.pools {
+		kernel := p.nodes[0].kernel
+		extra := distros.KernelTag(kernel)
+		if count[p.title()+" "+kernel] > 1 || !d.nfd && groupLabel(p.selector) != "" { // there will be more groups
+			extra = selectorText(p.selector)
+		}
+		names = append(names, shortName(p.title(), extra))
+	}
+	return names
+}
+
+// title is the readable part of a pool's name, with all that distinguishes pools of a fleet whose labels are in order:
+// "debian12", "ubuntu2204-arm-r580".
+func (p part) title() string {
+	m := p.nodes[0]
+	title := strings.ReplaceAll(m.target.System.ID, ".", "")
+	if m.target.Arch != "amd64" {
+		title += "-" + strings.TrimSuffix(m.target.Arch, "64") // a name is short
+	}
+	class := m.need.class()
+	if class != "" && !slices.ContainsFunc(p.nodes, func(other *machine) bool { return other.need.class() != class }) {
+		title += "-" + class
+	}
+	return title
+}
+
+// shortName makes a name that the chart accepts of a title and what else distinguishes the pool. What is too long, or what
+// would not be a name, is replaced by digits of its digest.
+func shortName(title, extra string) string {
+	if extra == "" && len(title) <= poolNameLength {
+		return title
+	}
+	sum := sha256.Sum256([]byte(title + "\x00" + extra))
+	title = strings.Trim(title[:min(len(title), poolNameLength-hashDigits-1)], "-")
+	return title + "-" + hex.EncodeToString(sum[:])[:hashDigits]
+}
+
+// refuseUnlabelled refuses nodes without the labels that other nodes have: selectors are about these labels.
+func (d *partition) refuseUnlabelled() {
+	systems := slices.ContainsFunc(d.all, func(m *machine) bool { return m.code == "" && m.Labels[LabelOSID] != "" })
+	for _, m := range d.all {
+		if m.code != "" {
+			continue
+		}
+		if why := d.unlabelled(m, systems); why != "" {
+			m.refuse(NotLabelled, "%s", why)
+		} else if m.Labels[LabelOSMajor] == "" {
+			d.whole[m.ID] = true
+		}
+	}
+}
+
+// unlabelled says which label of a node is missing or out of date. systems says that other nodes have one with their system.
+func (d *partition) unlabelled(m *machine, systems bool) string {
+	kernel, system := m.Labels[LabelKernel], m.Labels[LabelOSID]
+	switch {
+	case d.nfd && !HasChartLabel(m.Labels), systems && system == "":
+		return "node feature discovery has not labelled it yet: ask again later"
+	case !d.nfd && m.GPUs.Label == "":
+		return "no label says that it has a GPU: install node feature discovery"
+	case d.precompiled && kernel == "":
+		return fmt.Sprintf("it has no label %s, by which a pool for its kernel would choose it: install node feature discovery", LabelKernel)
+	case d.precompiled && kernel != distros.KernelTag(m.Kernel):
+		return fmt.Sprintf("its label %s=%s is not of its kernel %s: ask again later", LabelKernel, kernel, m.Kernel)
+	case m.Labels[LabelArch] == "" && m.Labels[LabelArchOld] == "":
+		return "it has no label " + LabelArch
+	case system == "" && groupLabel(m.Labels) == "":
+		return "no label says which system it has, so its pool would take every new node: " +
+			"install node feature discovery (label " + LabelOSID + ")"
+	}
+	return ""
 }

@@ -10,62 +10,40 @@ import (
 )
 
 // byDevice stands for the labels that name a node's GPUs. A node has one for each kind.
-var byDevice = []string{"feature.node.kubernetes.io/pci-"}
+const byDevice = nfd + "pci-"
 
-// ofGPU is what labels say of the GPUs before a driver runs.
-var ofGPU = slices.Concat([][]string{
-	{"nvidia.com/driver.branch"}, {"nvidia.com/driver.modules"}, {"nvidia.com/driver.branch", "nvidia.com/driver.modules"},
-}, singles(CloudNames()))
+// ofGPU is what labels say of the GPUs before a driver runs. Keys with a comma between them count together.
+var ofGPU = append([]string{"nvidia.com/driver.branch", "nvidia.com/driver.modules", "nvidia.com/driver.branch,nvidia.com/driver.modules"}, CloudNames()...)
 
-// singles are keys of which each one may tell nodes apart.
-func singles(keys []string) (all [][]string) {
-	for _, key := range keys {
-		all = append(all, []string{key})
-	}
-	return all
-}
-
-// keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in which they
-// are tried: GPUs, groups of machines, what is there only once a driver runs (a new node would never get one),
-// and the series of the kernel, which changes with the system. The whole version of the kernel is no key: its
-// next update would take the driver from the nodes. (A pool of precompiled images has it anyway.)
-var keysThatDiffer = slices.Concat(ofGPU[:3], [][]string{byDevice}, ofGPU[3:],
-	singles([]string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}),
-	singles(groups), singles([]string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}),
-	singles([]string{"nvidia.com/gpu.family", "nvidia.com/gpu.product", LabelKernelMajor}), [][]string{{LabelKernelMajor, LabelKernelMinor}},
+// keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in which they are tried: GPUs,
+// groups of machines, what is there only once a driver runs (a new node would never get one), and the series of the kernel,
+// which changes with the system. The whole version of the kernel is no key: its next update would take the driver from the
+// nodes. (A pool of precompiled images has it anyway.)
+var keysThatDiffer = slices.Concat(ofGPU[:3], []string{byDevice}, ofGPU[3:],
+	[]string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}, groups,
+	[]string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "nvidia.com/gpu.family", "nvidia.com/gpu.product"},
+	[]string{LabelKernelMajor, LabelKernelMajor + "," + LabelKernelMinor},
 )
 
-// part are the nodes that a selector chooses.
-type part struct {
-	selector map[string]string
-	nodes    []int
-}
-
-// free reports whether a node gets a driver and has no pool yet.
-func (d *partition) free(i int) bool { return d.answers[i].code == "" && !d.taken[i] }
+// question is what the nodes of a pool must have in common.
+type question = func(*machine) string
 
 // same reports whether some nodes are free and have the same answer to a question.
-func (d *partition) same(some []int, question func(*answer) string) bool {
-	return !slices.ContainsFunc(some, func(i int) bool {
-		return !d.free(i) || question(&d.answers[i]) != question(&d.answers[some[0]])
-	})
+func same(some []*machine, q question) bool {
+	return !slices.ContainsFunc(some, func(m *machine) bool { return !m.free() || q(m) != q(some[0]) })
 }
 
-// settingAndClass distinguishes more than a pool has to: what may need another driver later.
-func settingAndClass(a *answer) string { return a.setting() + " " + a.class }
-
-// split makes pools of the nodes that a selector chooses. If they do not all need the same, it adds labels to
-// the selector: the first that tell them all apart, or else all that tell some apart, so that one node without
-// a label takes the driver from no other. Nodes that need the same for different reasons share a pool if no
-// label of their GPUs tells them apart.
+// split makes pools of the nodes that a selector chooses. If they do not all need the same, it adds labels to the selector: the
+// first that tell them all apart, or else all that tell some apart, so that one node without a label takes the driver from no
+// other. Nodes that need the same for different reasons share a pool if no label of their GPUs tells them apart.
 func (d *partition) split(whole part) {
-	if d.same(whole.nodes, settingAndClass) {
+	if same(whole.nodes, (*machine).settingAndClass) {
 		d.add(whole)
 		return
 	}
-	if d.same(whole.nodes, (*answer).setting) {
+	if same(whole.nodes, (*machine).setting) {
 		for _, keys := range ofGPU {
-			if parts, left := d.pure(whole, d.parts(whole, keys), settingAndClass); !left {
+			if parts, left := whole.pure(whole.parts(keys), (*machine).settingAndClass); !left {
 				d.add(parts...)
 				return
 			}
@@ -74,9 +52,9 @@ func (d *partition) split(whole part) {
 		return
 	}
 	for _, some := range []bool{false, true} {
-		for _, question := range []func(*answer) string{settingAndClass, (*answer).setting} {
-			for all := range d.divisions(whole) {
-				parts, left := d.pure(whole, all, question)
+		for _, q := range []question{(*machine).settingAndClass, (*machine).setting} {
+			for all := range whole.divisions() {
+				parts, left := whole.pure(all, q)
 				if left && !some {
 					continue
 				}
@@ -89,22 +67,22 @@ func (d *partition) split(whole part) {
 }
 
 // divisions are the ways to divide nodes: by the keys, and by two of them.
-func (d *partition) divisions(whole part) iter.Seq[[]part] {
+func (p part) divisions() iter.Seq[[]part] {
 	return func(yield func([]part) bool) {
 		one := make([][]part, len(keysThatDiffer))
 		for n, keys := range keysThatDiffer {
-			if one[n] = d.parts(whole, keys); !yield(one[n]) {
+			if one[n] = p.parts(keys); !yield(one[n]) {
 				return
 			}
 		}
 		for n := range one {
-			if len(one[n]) == 1 && len(one[n][0].nodes) == len(whole.nodes) {
+			if len(one[n]) == 1 && len(one[n][0].nodes) == len(p.nodes) {
 				continue // divides nothing
 			}
 			for _, keys := range keysThatDiffer[n+1:] {
 				var both []part
-				for _, p := range one[n] {
-					both = append(both, d.parts(p, keys)...)
+				for _, below := range one[n] {
+					both = append(both, below.parts(keys)...)
 				}
 				if !yield(both) {
 					return
@@ -115,70 +93,122 @@ func (d *partition) divisions(whole part) iter.Seq[[]part] {
 }
 
 // parts divides nodes by the values of labels, the largest part first. Nodes that lack one are in no part.
-func (d *partition) parts(whole part, keys []string) (parts []part) {
+func (p part) parts(keys string) (parts []part) {
 	position := map[string]int{}
-	for _, i := range whole.nodes {
-		for _, value := range d.values(i, keys) {
-			p := grouped(&parts, position, value, func() part { return part{selector: d.narrow(whole.selector, i, keys, value)} })
-			p.nodes = append(p.nodes, i)
+	for _, m := range p.nodes {
+		for _, values := range m.values(keys) {
+			of := grouped(&parts, position, selectorText(values), func() part {
+				sel := maps.Clone(p.selector)
+				maps.Copy(sel, values)
+				return part{selector: sel}
+			})
+			of.nodes = append(of.nodes, m)
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(len(b.nodes), len(a.nodes)) })
 	return parts
 }
 
-// values returns what labels say of a node: by device the labels themselves, else one text.
-func (d *partition) values(i int, keys []string) []string {
-	if &keys[0] == &byDevice[0] {
-		return d.devices[i]
+// values returns the labels of a node with some keys: each of its devices alone, else all of them, or none if it lacks one.
+func (m *machine) values(keys string) (all []map[string]string) {
+	if keys == byDevice {
+		for _, key := range m.deviceLabels() {
+			all = append(all, map[string]string{key: "true"})
+		}
+		return all
 	}
-	var all []string
-	for _, key := range keys {
-		value := d.all[i].Labels[key]
-		if value == "" {
+	labels := map[string]string{}
+	for key := range strings.SplitSeq(keys, ",") {
+		if labels[key] = m.Labels[key]; labels[key] == "" {
 			return nil
 		}
-		all = append(all, value)
 	}
-	return []string{strings.Join(all, ",")}
+	return []map[string]string{labels}
 }
 
-// narrow adds labels of a node to a selector.
-func (d *partition) narrow(sel map[string]string, i int, keys []string, value string) map[string]string {
-	if &keys[0] == &byDevice[0] {
-		keys = []string{value}
-	}
-	sel = maps.Clone(sel)
-	for _, key := range keys {
-		sel[key] = d.all[i].Labels[key]
-	}
-	return sel
-}
-
-// pure returns the parts whose nodes all have the same answer to a question, none of them in two parts; left
-// says that others are left over.
-func (d *partition) pure(whole part, parts []part, question func(*answer) string) (found []part, left bool) {
-	placed := map[int]bool{}
-	for _, p := range parts {
-		if !slices.ContainsFunc(p.nodes, func(i int) bool { return placed[i] }) && d.same(p.nodes, question) {
-			found = append(found, p)
-			for _, i := range p.nodes {
-				placed[i] = true
+// pure returns the parts whose nodes all have the same answer to a question, none of them in two parts; left says that others
+// are left over.
+func (p part) pure(parts []part, q question) (found []part, left bool) {
+	placed := map[*machine]bool{}
+	for _, of := range parts {
+		if !slices.ContainsFunc(of.nodes, func(m *machine) bool { return placed[m] }) && same(of.nodes, q) {
+			found = append(found, of)
+			for _, m := range of.nodes {
+				placed[m] = true
 			}
 		}
 	}
-	return found, slices.ContainsFunc(whole.nodes, func(i int) bool { return d.free(i) && !placed[i] })
+	return found, slices.ContainsFunc(p.nodes, func(m *machine) bool { return m.free() && !placed[m] })
 }
 
 // deviceLabels returns the labels of node feature discovery that name a node's GPUs.
-func deviceLabels(n *Node) (found []string) {
-	for _, device := range n.GPUs.Devices {
-		for key, value := range n.Labels {
-			if value == "true" && strings.HasPrefix(key, byDevice[0]) && strings.Contains(key, fmt.Sprintf("10de_%04x", device)) {
+func (m *machine) deviceLabels() (found []string) {
+	for _, device := range m.GPUs.Devices {
+		for key, value := range m.Labels {
+			if value == "true" && strings.HasPrefix(key, byDevice) && strings.Contains(key, fmt.Sprintf("10de_%04x", device)) {
 				found = append(found, key)
 			}
 		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// refuseAlike takes the driver from nodes of a base that no selector could choose alone, and says which node is in the way.
+// Nodes in a pool of another base keep it.
+func (d *partition) refuseAlike(b base) {
+	reasons := map[string]machine{}
+	left := slices.DeleteFunc(slices.Clone(b.own), func(m *machine) bool { return !m.free() })
+	for _, m := range left {
+		if _, ok := reasons[m.settingAndClass()]; !ok {
+			reasons[m.settingAndClass()] = alike(*m, b.nodes)
+		}
+	}
+	for _, m := range left {
+		why := reasons[m.settingAndClass()]
+		m.refuse(why.code, "%s", why.reason)
+	}
+}
+
+// alike returns a machine with the reason: from which other nodes labels do not tell it.
+func alike(m machine, among []*machine) machine {
+	differs := func(other *machine) bool { return other.code != "" || other.setting() != m.setting() }
+	other := slices.IndexFunc(among, func(o *machine) bool { return differs(o) && !m.told(o) })
+	if other < 0 {
+		other = slices.IndexFunc(among, differs)
+	}
+	if other < 0 {
+		pooled := among[slices.IndexFunc(among, func(o *machine) bool { return o.pooled })]
+		m.refuse(NotLabelled, "its labels are too few to tell it from %s, which is in another pool: label it as that node is", pooled.Name)
+		return m
+	}
+	advice := "apply the rules of driver-build gpus, or label them"
+	if len(m.deviceLabels()) == 0 {
+		advice = "let node feature discovery label the devices of all nodes (docs/fleet.md), " + advice
+	}
+	o := among[other]
+	m.refuse(Alike, "no label tells nodes like %s (%s) from nodes like %s (%s): %s", m.Name, m.describe(), o.Name, o.describe(), advice)
+	return m
+}
+
+// told reports whether a node has a label that another lacks, or has with another value.
+func (m *machine) told(other *machine) bool {
+	return slices.ContainsFunc(keysThatDiffer, func(keys string) bool {
+		return slices.ContainsFunc(m.values(keys), func(mine map[string]string) bool {
+			return !slices.ContainsFunc(other.values(keys), func(theirs map[string]string) bool { return maps.Equal(mine, theirs) })
+		})
+	})
+}
+
+// describe says what a node needs.
+func (m *machine) describe() string {
+	text := needOf(m.GPUs).String() + ": "
+	if m.code != "" {
+		return text + "no driver, " + m.code
+	}
+	text += "driver " + m.target.Driver.Version + " for " + m.target.System.ID
+	if m.restricted() {
+		text += ", only with " + m.flavours[0] + " modules"
+	}
+	return text
 }

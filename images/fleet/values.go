@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -34,24 +33,10 @@ func (t toleration) covers(taint Taint) bool {
 // those that matter.
 var passing = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "readiness.k8s.io/", "karpenter.sh/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
 
-// addTaints adds the taints that keep the driver's pod from nodes that get one.
-func (p *Plan) addTaints(all []Node, answers []answer) {
-	for i, a := range answers {
-		if a.code != "" {
-			continue
-		}
-		for _, t := range all[i].Taints {
-			known := t.Effect == "PreferNoSchedule" || slices.Contains(p.Taints, t) ||
-				slices.ContainsFunc(tolerated, func(o toleration) bool { return o.covers(t) }) ||
-				slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
-			if !known {
-				p.Taints = append(p.Taints, t)
-			}
-		}
-	}
-	slices.SortFunc(p.Taints, func(a, b Taint) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
-	})
+// keepsOff reports whether the taint keeps the driver's pod from a node.
+func (t Taint) keepsOff() bool {
+	return t.Effect != "PreferNoSchedule" && !slices.ContainsFunc(tolerated, func(o toleration) bool { return o.covers(t) }) &&
+		!slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
 }
 
 // values are those of the chart that follow from the nodes.

@@ -107,20 +107,3 @@ func quoted(word string) string {
 	}
 	return fmt.Sprintf("%q", word)
 }
-
-// RequestError is a mistake in what was asked for (an argument, the matrix, the lock) that was found before
-// anything was made.
-type RequestError struct{ Err error }
-
-// RequestErrorf is fmt.Errorf for a RequestError.
-func RequestErrorf(format string, args ...any) error {
-	return &RequestError{fmt.Errorf(format, args...)}
-}
-
-// Error is that of Err.
-func (e *RequestError) Error() string { return e.Err.Error() }
-
-// FailureKind says what the command makes of it.
-func (*RequestError) FailureKind() failure.Kind { return failure.Usage }
-
-func (e *RequestError) Unwrap() error { return e.Err }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"math/big"
 	"slices"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/rebuild"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/runner"
@@ -92,6 +91,5 @@ func TestSignedModules(t *testing.T) {
 }
 
 func isRequest(err error) bool {
-	var request *matrix.RequestError
-	return errors.As(err, &request)
+	return failure.KindOf(err) == failure.Usage
 }

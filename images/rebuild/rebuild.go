@@ -16,9 +16,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -46,7 +46,7 @@ type rebuilder struct {
 
 // Images builds the image, or every image of the index, that a reference names again, and compares. Each
 // finding is a line; errors are differences, and images without a provenance. The error is that of what could
-// not be fetched or built, or a *matrix.RequestError for what the caller has to give.
+// not be fetched or built, or of kind failure.Usage for what the caller has to give.
 func Images(ctx context.Context, b *images.Builder, ref string, o Options) (findings []verify.Finding, err error) {
 	subjects, err := open(ctx, b.Registry, ref, o.Arch)
 	if err != nil {
@@ -161,7 +161,7 @@ func problem(format string, args ...any) verify.Finding {
 // driver-build. It returns the recipe that it went by.
 func (r *rebuilder) build(ctx context.Context, s subject, of *recipe.Recipe) (*recipe.Recipe, v1.Image, error) {
 	if len(of.Kernels) > 0 && len(r.Keys) == 0 {
-		return nil, nil, matrix.RequestErrorf("the image has modules that were compiled ahead of time, and to compile them again is to run the compiler that " +
+		return nil, nil, failure.Errorf(failure.Usage, "the image has modules that were compiled ahead of time, and to compile them again is to run the compiler that "+
 			"the provenance names: give --key, so that not anybody can name one")
 	}
 	made := *of
@@ -191,7 +191,7 @@ func (r *rebuilder) locate(of *recipe.Recipe) error {
 	case r.Base != "":
 		of.Base.Location = r.Base
 	case of.Base.Name == "":
-		return matrix.RequestErrorf("the base was an image on the machine that built: give --base, with the image that has the digest %s", of.Base.Digest)
+		return failure.Errorf(failure.Usage, "the base was an image on the machine that built: give --base, with the image that has the digest %s", of.Base.Digest)
 	default:
 		of.Base.Location = of.Base.Name + "@" + of.Base.Digest
 	}
@@ -211,7 +211,7 @@ func (r *rebuilder) locate(of *recipe.Recipe) error {
 	case r.builder.Store.Has(file.SHA256):
 		file.URL = "file://" + r.builder.Store.Path(file.SHA256) // never a path that the provenance names
 	default:
-		return matrix.RequestErrorf("the driver's archive was a file on the machine that built: give --source, with the file that has the SHA-256 %s", file.SHA256)
+		return failure.Errorf(failure.Usage, "the driver's archive was a file on the machine that built: give --source, with the file that has the SHA-256 %s", file.SHA256)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (r *rebuilder) locateToolkits(of *recipe.Recipe) error {
 		}
 		image := *k.Toolkit
 		if image.Name == "" {
-			return matrix.RequestErrorf("the modules for kernel %s were compiled in an image that was a file of the machine that built, with the digest %s: "+
+			return failure.Errorf(failure.Usage, "the modules for kernel %s were compiled in an image that was a file of the machine that built, with the digest %s: "+
 				"push it to a registry and build from there, so that others can build again", k.Release, image.Digest)
 		}
 		image.Location = image.Name + "@" + image.Digest
@@ -245,6 +245,6 @@ func (r *rebuilder) signatures(ctx context.Context, s subject, of *recipe.Recipe
 			return &taken, err
 		}
 	}
-	return nil, matrix.RequestErrorf("its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
+	return nil, failure.Errorf(failure.Usage, "its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
 		"their signatures are then checked and taken over, because only the key could make them again", of.Signer)
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -156,7 +156,7 @@ func pipelineArguments(b *batch.Batch) ([]string, error) {
 	words = append(words, b.Arguments("--matrix", "--lock", "--repository", "--ca", "--registry-mirror")...)
 	for _, w := range words {
 		if strings.ContainsAny(w, " \t\n*?['\"\\") {
-			return nil, matrix.RequestErrorf("%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)
+			return nil, failure.Errorf(failure.Usage, "%q cannot be an argument in a pipeline: use a name without spaces, quotes and wildcards", w)
 		}
 	}
 	return words, nil

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
@@ -68,22 +69,22 @@ func (q *KernelQuery) modules(d matrix.Driver) []string {
 func (q *KernelQuery) Check() error {
 	s := &q.Selection
 	if err := batch.CheckKernelFlavours(q.Flavours); err != nil {
-		return &matrix.RequestError{Err: err}
+		return failure.Of(failure.Usage, err)
 	}
 	if len(q.From) > 0 {
 		if err := q.checkImages(); err != nil {
 			return err
 		}
 	} else if len(s.Systems) == 0 {
-		return matrix.RequestErrorf("give --os SYSTEM; driver-build list shows the systems there are")
+		return failure.Errorf(failure.Usage, "give --os SYSTEM; driver-build list shows the systems there are")
 	}
 	if len(s.Systems) > 1 && q.Plan.Base != "" {
-		return matrix.RequestErrorf("--base is of one system: give one --os")
+		return failure.Errorf(failure.Usage, "--base is of one system: give one --os")
 	}
 	s.All = true
 	targets, err := q.Matrix.Select(*s)
 	if err != nil {
-		return &matrix.RequestError{Err: err}
+		return failure.Of(failure.Usage, err)
 	}
 	q.compatible, q.offered = map[string]bool{}, map[string]bool{}
 	for _, t := range targets {
@@ -101,7 +102,7 @@ func (q *KernelQuery) Check() error {
 				continue
 			}
 			if !slices.Contains(sys.Archs, arch) {
-				return matrix.RequestErrorf("--arch %s: the matrix has %s for %s only", arch, sys.ID, strings.Join(sys.Archs, ", "))
+				return failure.Errorf(failure.Usage, "--arch %s: the matrix has %s for %s only", arch, sys.ID, strings.Join(sys.Archs, ", "))
 			}
 			distro, err := distros.Lookup(sys.ID)
 			if err != nil {
@@ -202,11 +203,11 @@ type offer struct {
 func (q *KernelQuery) checkImages() error {
 	for _, ref := range q.From {
 		if err := registry.CheckSource(ref); err != nil {
-			return matrix.RequestErrorf("--from: %w", err)
+			return failure.Errorf(failure.Usage, "--from: %w", err)
 		}
 	}
 	if q.Dates || q.Plan.Base != "" || q.Plan.Mirror != "" {
-		return matrix.RequestErrorf("--from asks no package repository: leave --base, --mirror and --dates out")
+		return failure.Errorf(failure.Usage, "--from asks no package repository: leave --base, --mirror and --dates out")
 	}
 	return nil
 }
@@ -226,7 +227,7 @@ func (q *KernelQuery) checkFlavours() error {
 		if len(q.From) > 0 {
 			who = strings.Join(q.From, " and ") + " has"
 		}
-		return matrix.RequestErrorf("--kernel-flavour %q: %s no kernel of it: %s", flavour, who, hint)
+		return failure.Errorf(failure.Usage, "--kernel-flavour %q: %s no kernel of it: %s", flavour, who, hint)
 	}
 	return nil
 }
@@ -248,7 +249,7 @@ func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) error {
 		return nil
 	}
 	if err != nil {
-		return matrix.RequestErrorf("--repository: %w", err)
+		return failure.Errorf(failure.Usage, "--repository: %w", err)
 	}
 	q.tags = map[string]bool{}
 	for _, tag := range tags {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -159,7 +160,7 @@ func (r *reporter) list(ctx context.Context) (notes []string, err error) {
 	case silent:
 		return nil, err
 	case err != nil:
-		return nil, matrix.RequestErrorf("--repository: %w", err)
+		return nil, failure.Errorf(failure.Usage, "--repository: %w", err)
 	}
 	r.tags = tags
 	return notes, nil

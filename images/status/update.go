@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/lockfile"
@@ -37,7 +38,7 @@ func (u *LockUpdate) Read() (err error) {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrFormat) && u.Update && len(u.Names) == 0:
 		u.old = &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
 	case err != nil:
-		return &matrix.RequestError{Err: err}
+		return failure.Of(failure.Usage, err)
 	}
 	return u.narrow()
 }
@@ -69,7 +70,7 @@ func (u *LockUpdate) narrow() error {
 			if near := distros.Nearest(name, known); len(near) > 0 {
 				hint = "did you mean " + near[0] + "?"
 			}
-			return matrix.RequestErrorf("--update %q: neither the lock nor what is selected has such a target: %s", name, hint)
+			return failure.Errorf(failure.Usage, "--update %q: neither the lock nor what is selected has such a target: %s", name, hint)
 		}
 	}
 	return nil

@@ -7,14 +7,8 @@
 package fleet
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -111,97 +105,8 @@ const (
 	Alike          = "not-told-apart"  // no label tells it from a node that needs something else
 )
 
-// answer is what one machine gets: an image, or a reason.
-type answer struct {
-	code, reason string // why it gets nothing; "" if it gets a driver
-	target       matrix.Target
-	kernel       string   // of a precompiled image
-	flavours     []string // that work for its GPUs and kernel, the preferred one first
-	restricted   bool     // flavours are fewer than the driver's
-	unknown      string   // a GPU of it that is in no list
-	class        string   // what its GPUs ask of a driver, for the name of its pool: "", "r470", "open"
-	gpus         string   // how they are called
-}
+// elsewhere are the reasons for which a machine is no loss: it has no GPU, or its driver comes another way.
+var elsewhere = []string{NoGPU, GPUUnknown, HostDriver, OwnWay, Jetson, ForMachines}
 
-// setting is what the pool of a machine has to say, so that machines with the same setting can share one.
-func (a *answer) setting() string {
-	return a.target.Driver.Version + " " + a.target.System.ID + " " + a.kernel + " " + a.moduleType()
-}
-
-// moduleType returns the flavour that the pool must name; "" if the node may decide.
-func (a *answer) moduleType() string {
-	if a.restricted {
-		return a.flavours[0]
-	}
-	return ""
-}
-
-// Decide makes the plan of a fleet.
-func Decide(m *matrix.Matrix, all []Node, o Options) (*Plan, error) {
-	c, err := newChooser(m, o)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	answers := make([]answer, len(all))
-	for i := range all {
-		answers[i] = c.answer(&all[i])
-		if code, driver := answers[i].code, all[i].Driver(); driver != "" && (code == NoGPU || code == GPUUnknown) {
-			answers[i] = answer{code: NotLabelled, reason: fmt.Sprintf("its labels name driver %s, and none says that it has a GPU: "+
-				"is node feature discovery at work there?", driver)}
-		}
-	}
-	p := &Plan{Schema: Schema, Nodes: len(all), Images: []Image{}, Pools: []Pool{}, Without: []Without{}}
-	if slices.ContainsFunc(all, func(n Node) bool { return n.Labels != nil }) {
-		p.choosePools(all, answers, o.Precompiled)
-	}
-	p.addImages(all, answers, o.CUDA)
-	p.addWithout(all, answers)
-	p.addHints(c, all, answers)
-	p.addTaints(all, answers)
-	p.warn(all, answers)
-	return p, nil
-}
-
-// warn names the machines that get a driver for a GPU that is in no list.
-func (p *Plan) warn(all []Node, answers []answer) {
-	names := map[string][]string{}
-	for i, a := range answers {
-		if a.code == "" && a.unknown != "" {
-			names[a.unknown] = append(names[a.unknown], all[i].Name)
-		}
-	}
-	for _, gpu := range slices.Sorted(maps.Keys(names)) {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(names[gpu], ", "), gpus.TakenForNew))
-	}
-}
-
-// grouped returns the element of a list with a key, which is made at its first use.
-func grouped[T any](list *[]T, position map[string]int, key string, first func() T) *T {
-	at, ok := position[key]
-	if !ok {
-		at = len(*list)
-		position[key] = at
-		*list = append(*list, first())
-	}
-	return &(*list)[at]
-}
-
-// addWithout adds the machines that get nothing, by code and reason.
-func (p *Plan) addWithout(all []Node, answers []answer) {
-	position := map[string]int{}
-	for i, a := range answers {
-		if a.code == "" {
-			continue
-		}
-		w := grouped(&p.Without, position, a.code+"\x00"+a.reason, func() Without { return Without{Code: a.code, Reason: a.reason} })
-		w.Nodes = append(w.Nodes, all[i].Name)
-		if driver := all[i].Driver(); driver != "" && !slices.Contains(w.Running, driver) {
-			w.Running = append(w.Running, driver)
-		}
-	}
-	slices.SortFunc(p.Without, func(a, b Without) int {
-		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason))
-	})
-}
+// losses are the other reasons.
+var losses = []string{BadReport, VGPUGuest, SystemUnknown, NoDriver, GPUUnsupported, GPUsDiffer, KernelDrivers, NotLabelled, Alike}

@@ -55,21 +55,7 @@ func labelled(g GPUs) gpus.GPU {
 	return gpus.GPU{Name: "its GPU", Generation: "it", LastBranch: last, Flavours: flavours}
 }
 
-// flavours returns those of a driver that drive all GPUs.
-func (n need) flavours(t matrix.Target) (fit []string, err error) {
-	for _, f := range t.Flavours {
-		if no := n.check(t.Driver.Version, f); no != nil {
-			err = no
-			continue
-		}
-		fit = append(fit, f)
-	}
-	if len(fit) > 0 {
-		return fit, nil
-	}
-	return nil, err
-}
-
+// check returns an error if a driver with modules of a flavour does not drive all GPUs.
 func (n need) check(driver, flavour string) error {
 	for _, g := range n.gpus {
 		if err := g.Check(driver, flavour); err != nil {

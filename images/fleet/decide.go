@@ -1,0 +1,168 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/gpus"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/recipe"
+)
+
+// machine is a node with what it gets: an image, or a reason.
+type machine struct {
+	*Node
+	code, reason string // why it gets nothing; "" if it gets a driver
+	target       matrix.Target
+	kernel       string   // of a precompiled image
+	flavours     []string // that work for its GPUs and kernel, the preferred one first
+	need         need     // what its GPUs ask of a driver
+	pooled       bool     // a pool chooses it
+}
+
+// restricted reports whether fewer flavours work than the driver has.
+func (m *machine) restricted() bool { return len(m.flavours) < len(m.target.Driver.Flavours) }
+
+// moduleType returns the flavour that the pool must name; "" if the node may decide.
+func (m *machine) moduleType() string {
+	if m.restricted() {
+		return m.flavours[0]
+	}
+	return ""
+}
+
+// setting is what the pool of a machine has to say, so that machines with the same setting can share one.
+func (m *machine) setting() string {
+	return m.target.Driver.Version + " " + m.target.System.ID + " " + m.kernel + " " + m.moduleType()
+}
+
+// settingAndClass distinguishes more than a pool has to: what may need another driver later.
+func (m *machine) settingAndClass() string { return m.setting() + " " + m.need.class() }
+
+// tag returns the tag of the image that a machine gets.
+func (m *machine) tag() string {
+	if m.kernel == "" {
+		return m.target.Tag()
+	}
+	tag, _ := recipe.KernelTags(m.target, m.kernel)
+	return tag
+}
+
+// free reports whether a machine gets a driver and has no pool yet.
+func (m *machine) free() bool { return m.code == "" && !m.pooled }
+
+// refuse takes the driver from a machine.
+func (m *machine) refuse(code, format string, args ...any) {
+	*m = machine{Node: m.Node, need: m.need, code: code, reason: fmt.Sprintf(format, args...)}
+}
+
+// Decide makes the plan of a fleet.
+func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
+	if _, err := m.Select(matrix.Selection{All: true, Drivers: o.Drivers, Flavours: o.Flavours}); err != nil {
+		return nil, failure.Of(failure.Usage, err)
+	}
+	c := &chooser{matrix: m, options: o, targets: map[string][]matrix.Target{}, known: map[string]machine{}}
+	p := &Plan{Schema: Schema, Nodes: len(nodes), Images: []Image{}, Pools: []Pool{}, Without: []Without{}}
+	var all []*machine
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range nodes {
+		one := c.choose(&nodes[i])
+		if driver := one.Driver(); driver != "" && (one.code == NoGPU || one.code == GPUUnknown) {
+			one.refuse(NotLabelled, "its labels name driver %s, and none says that it has a GPU: is node feature discovery at work there?", driver)
+		}
+		all = append(all, one)
+	}
+	if slices.ContainsFunc(all, func(m *machine) bool { return m.Labels != nil }) {
+		p.choosePools(all, o.Precompiled)
+	}
+	p.collect(c, all)
+	return p, nil
+}
+
+// grouped returns the element of a list with a key, which is made at its first use.
+func grouped[T any](list *[]T, position map[string]int, key string, first func() T) *T {
+	at, ok := position[key]
+	if !ok {
+		at = len(*list)
+		position[key] = at
+		*list = append(*list, first())
+	}
+	return &(*list)[at]
+}
+
+// collect adds what the machines need, each image once, and what is to be said of them.
+func (p *Plan) collect(c *chooser, all []*machine) {
+	images, without, hints := map[string]int{}, map[string]int{}, map[string]int{}
+	unknown := map[string][]string{} // nodes by GPUs that are in no list
+	for _, m := range all {
+		if m.code != "" {
+			w := grouped(&p.Without, without, m.code+"\x00"+m.reason, func() Without { return Without{Code: m.code, Reason: m.reason} })
+			w.Nodes = append(w.Nodes, m.Name)
+			if driver := m.Driver(); driver != "" && !slices.Contains(w.Running, driver) {
+				w.Running = append(w.Running, driver)
+			}
+			continue
+		}
+		im := grouped(&p.Images, images, m.tag(), func() Image { return c.image(m) })
+		im.add(m)
+		if text := c.heldBack(m); text != "" {
+			hint := grouped(&p.Hints, hints, text, func() Hint { return Hint{Text: text} })
+			hint.Nodes = append(hint.Nodes, m.Name)
+		}
+		if m.need.unknown != "" {
+			unknown[m.need.unknown] = append(unknown[m.need.unknown], m.Name)
+		}
+		for _, t := range m.Taints {
+			if !slices.Contains(p.Taints, t) && t.keepsOff() {
+				p.Taints = append(p.Taints, t)
+			}
+		}
+	}
+	for i := range p.Images {
+		p.Images[i].close()
+	}
+	for _, gpu := range slices.Sorted(maps.Keys(unknown)) {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%s of %s is %s", gpu, strings.Join(unknown[gpu], ", "), gpus.TakenForNew))
+	}
+	slices.SortFunc(p.Images, func(a, b Image) int { return cmp.Compare(a.Tag, b.Tag) })
+	slices.SortFunc(p.Without, func(a, b Without) int { return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Reason, b.Reason)) })
+	slices.SortFunc(p.Taints, func(a, b Taint) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
+	})
+}
+
+// Unserved are the machines with a GPU that get nothing.
+func (p *Plan) Unserved() []Without {
+	return slices.DeleteFunc(slices.Clone(p.Without), func(w Without) bool { return slices.Contains(elsewhere, w.Code) })
+}
+
+// CheckReasons checks the names of reasons that are accepted.
+func CheckReasons(accepted []string) error {
+	for _, code := range accepted {
+		if code != "all" && !slices.Contains(losses, code) {
+			return failure.Errorf(failure.Usage, "%q is no reason that can be accepted: use %s or all", code, strings.Join(losses, ", "))
+		}
+	}
+	return nil
+}
+
+// CheckServed returns an error if a machine with a GPU gets nothing, for a reason that is not accepted. "all" accepts every
+// reason.
+func (p *Plan) CheckServed(accepted []string) error {
+	count, codes := 0, []string(nil)
+	for _, w := range p.Unserved() {
+		if !slices.Contains(accepted, w.Code) && !slices.Contains(accepted, "all") {
+			count += len(w.Nodes)
+			codes = append(codes, w.Code)
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return failure.Errorf(failure.Unserved, "nodes with a GPU that get no driver: %d: mend what is named above, or accept it with "+
+		"--allow-unserved %s", count, strings.Join(slices.Compact(codes), ","))
+}
