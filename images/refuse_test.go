@@ -24,9 +24,9 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/nvredist"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/redist"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
 )
@@ -109,8 +109,8 @@ func TestArchiveRefused(t *testing.T) {
 
 // wrongContent are the kinds of error for which driver-build has exit code 5.
 var wrongContent = []error{
-	driver.ErrContent, runfile.ErrHeader, runfile.ErrChecksum, runfile.ErrManifest, runfile.ErrUnsafe, rootfs.ErrUnsafePath, rootfs.ErrFormat, rootfs.ErrTooLarge,
-	dpkg.ErrFormat, dpkg.ErrUnsafePath, redist.ErrArchive,
+	driver.ErrContent, runfile.ErrHeader, runfile.ErrPayload, runfile.ErrManifest, runfile.ErrUnsafe, rootfs.ErrUnsafePath, rootfs.ErrFormat, rootfs.ErrTooLarge,
+	dpkg.ErrFormat, dpkg.ErrUnsafePath, nvredist.ErrArchive,
 }
 
 func elfMember(name, line string, file imagetest.ELF) makeself.Member {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,13 +99,13 @@ func installed(t *testing.T, name string) []string {
 	r := require.Value(reader.Open(f))(t)
 	var m *reader.Manifest
 	have := make(map[string]bool)
-	require.Value(r.Extract(t.Context(), func(name string, _ fs.FileMode, _ int64, content io.Reader) (err error) {
-		have[name] = true
-		if name == reader.ManifestName {
-			m, err = reader.ParseManifest(name, content)
+	require.NoError(t, r.Extract(func(member reader.Member, content io.Reader) (err error) {
+		have[member.Name] = true
+		if member.Name == ".manifest" {
+			m, err = reader.ParseManifest(member.Name, content)
 		}
 		return err
-	}))(t)
+	}))
 	files := require.Value(m.Install(reader.Layout{LibDir: "usr/lib/x86_64-linux-gnu", FirmwareDir: "usr/share/nvidia-driver/firmware"}))(t)
 	var paths []string
 	for _, f := range files {

@@ -1,35 +1,26 @@
 package driver
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
 )
 
 // CompanionsLayout is part of the cache key of the layer with the sources of companions. Raise it when the
 // same archives are to give other files.
 const CompanionsLayout = 1
-
-// Bounds of an archive with the sources of a companion.
-const (
-	maxSourceTar   = 64 << 20 // bytes, unpacked; that of nvidia-fs has 0.4 MB, that of gdrcopy 0.7
-	maxSourceFiles = 5_000
-)
 
 // companionFiles says where a companion's files are in the archive of its project, below the archive's own
 // folder, and what the compile needs.
@@ -71,7 +62,10 @@ func readCompanion(ctx context.Context, env packages.Env, c recipe.Companion, tr
 	if err != nil {
 		return err
 	}
-	return takeCompanionArchive(ctx, env, file, c, tree)
+	if err := pinned(ctx, file, *c.File, func(in io.Reader) error { return takeCompanionArchive(in, c, tree) }); err != nil {
+		return fmt.Errorf("%s: %w", c.File.URL, err)
+	}
+	return nil
 }
 
 // CompanionFile downloads the archive of a companion. If it cannot be reached, the error says which file is
@@ -113,65 +107,28 @@ func takeCompanionPackage(c recipe.Companion, from, tree *rootfs.Tree) error {
 	return nil
 }
 
-// takeCompanionArchive unpacks a .tar.gz or .tar.xz of a project. The digest of the file was compared
-// already; what it holds is still bounded, and nothing of it leaves the folder of the sources.
-func takeCompanionArchive(ctx context.Context, env packages.Env, file string, c recipe.Companion, tree *rootfs.Tree) (err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, f), path.Ext(c.File.URL), maxSourceTar, env.XZ.Open(ctx))
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrContent, c.File.URL, err)
-	}
-	defer func() { err = errors.Join(err, plain.Close()) }()
-	tr := tar.NewReader(plain)
-	for range maxSourceFiles {
-		hdr, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			if _, err = io.Copy(io.Discard, plain); err == nil { // to the end: only then has its checksum been compared
-				return nil
+// takeCompanionArchive unpacks a .tar.gz or .tar.xz of a project. Nothing of it leaves the folder of the sources.
+func takeCompanionArchive(in io.Reader, c recipe.Companion, tree *rootfs.Tree) error {
+	known := companionFiles[c.Name]
+	return runfile.Unpack(in, true, func(m runfile.Member, content io.Reader) error {
+		_, inside, _ := strings.Cut(m.Name, "/")
+		to := ""
+		for _, dir := range known.keep {
+			if strings.HasPrefix(inside, dir+"/") {
+				to = companionDir(c) + strings.TrimPrefix(inside, known.strip)
 			}
 		}
-		if err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrContent, c.File.URL, err)
+		if inside == "LICENSE" {
+			to = recipe.ComponentLicence(c.Name)
 		}
-		if err := takeCompanionMember(ctx, hdr, tr, c, tree); err != nil {
-			return fmt.Errorf("%s: %.200q: %w", c.File.URL, hdr.Name, err)
+		switch {
+		case to == "":
+			return nil
+		case m.Link != "":
+			return fmt.Errorf("%w: it is neither a file nor a folder", ErrContent)
+		case tree.Exists(to):
+			return fmt.Errorf("%w: it is there twice", ErrContent)
 		}
-	}
-	return fmt.Errorf("%w: %s has more than %d members", ErrContent, c.File.URL, maxSourceFiles)
-}
-
-// takeCompanionMember adds one member of an archive if the compile needs it. Links and devices among those
-// are refused.
-func takeCompanionMember(ctx context.Context, hdr *tar.Header, content io.Reader, c recipe.Companion, tree *rootfs.Tree) error {
-	if hdr.Typeflag == tar.TypeXGlobalHeader { // git archive writes the commit there
-		return nil
-	}
-	name := strings.TrimSuffix(strings.TrimPrefix(hdr.Name, "./"), "/")
-	if !fs.ValidPath(name) {
-		return fmt.Errorf("%w: the name leads out of the archive", ErrContent)
-	}
-	_, inside, _ := strings.Cut(name, "/")
-	known := companionFiles[c.Name]
-	to := ""
-	for _, dir := range known.keep {
-		if strings.HasPrefix(inside, dir+"/") {
-			to = companionDir(c) + strings.TrimPrefix(inside, known.strip)
-		}
-	}
-	if inside == "LICENSE" {
-		to = recipe.ComponentLicence(c.Name)
-	}
-	switch {
-	case to == "" || hdr.Typeflag == tar.TypeDir:
-		return nil
-	case hdr.Typeflag != tar.TypeReg:
-		return fmt.Errorf("%w: it is neither a file nor a folder", ErrContent)
-	case tree.Exists(to):
-		return fmt.Errorf("%w: it is there twice", ErrContent)
-	}
-	return tree.AddFile(to, 0o644|fs.FileMode(hdr.Mode)&0o111, hdr.Size, rootfs.Cancellable(ctx, content)) //nolint:gosec // three bits
+		return tree.AddFile(to, 0o644|m.Mode&0o111, m.Size, content)
+	})
 }

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
 )
 
 // gdrcopy returns the members of an archive in the form that git makes of gdrcopy.
@@ -91,15 +90,11 @@ func TestCompanionArchive(t *testing.T) {
 	}
 }
 
-// TestHostileCompanion: nothing of an archive leaves the folder of the sources, and it is bounded.
+// TestHostileCompanion: nothing of an archive leaves the folder of the sources.
 func TestHostileCompanion(t *testing.T) {
 	t.Parallel()
 	member := func(name string, kind byte) tar.Header {
 		return tar.Header{Name: name, Typeflag: kind, Linkname: "/etc/passwd", Mode: 0o644}
-	}
-	many := make([]tar.Header, maxSourceFiles+1)
-	for i := range many {
-		many[i] = tar.Header{Name: fmt.Sprint("gdrcopy/x/", i), Typeflag: tar.TypeReg}
 	}
 	for name, more := range map[string][]tar.Header{
 		"link":      {member("gdrcopy-2.5.2/src/gdrdrv/link.h", tar.TypeSymlink)},
@@ -109,15 +104,13 @@ func TestHostileCompanion(t *testing.T) {
 		"absolute":  {member("/etc/passwd", tar.TypeReg)},
 		"outside":   {member("../etc/passwd", tar.TypeReg)},
 		"twice":     {member("gdrcopy-2.5.2/src/gdrdrv/gdrdrv.c", tar.TypeReg)},
-		"many":      many,
 	} {
-		if err := takeArchive(t, sourceArchive(t, ".gz", append(gdrcopy(), more...))); !errors.Is(err, ErrContent) {
+		if err := takeArchive(t, sourceArchive(t, ".gz", append(gdrcopy(), more...))); !errors.Is(err, ErrContent) && !errors.Is(err, runfile.ErrUnsafe) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	whole := sourceArchive(t, ".gz", gdrcopy())
 	for name, data := range map[string][]byte{
-		"large":   repotest.Compress(t, ".gz", make([]byte, maxSourceTar+1)),
 		"cut":     whole[:len(whole)/2],
 		"changed": append([]byte("not gzip"), whole...),
 		"empty":   nil,
@@ -132,12 +125,10 @@ func TestHostileCompanion(t *testing.T) {
 // takeArchive reads an archive of gdrcopy.
 func takeArchive(t testing.TB, data []byte) error {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "a")
-	require.NoError(t, os.WriteFile(file, data, 0o600))
 	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	defer func() { _ = spool.Close() }()
 	tree := rootfs.New(spool, nil)
-	err := takeCompanionArchive(t.Context(), packages.Env{}, file, gdrdrv("https://example.com/a.tar.gz", ""), tree)
+	err := takeCompanionArchive(bytes.NewReader(data), gdrdrv("https://example.com/a.tar.gz", ""), tree)
 	for _, e := range tree.All() {
 		if !strings.HasPrefix(e.Path+"/", "usr/src/gdrdrv-2.5.2/") && !strings.HasPrefix("usr/src/gdrdrv-2.5.2/", e.Path+"/") &&
 			e.Path != "licenses" && e.Path != "licenses/gdrdrv.txt" {

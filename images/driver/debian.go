@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +10,17 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
 )
 
-// Bounds of what is compressed inside a package, and of a file whose text is replaced.
+// Bounds in bytes of supported-gpus.json, which has 0.3 MB today, and of a file whose text is replaced.
 const (
-	maxInflated    = 16 << 20 // bytes of supported-gpus.json, which has 0.3 MB today
-	maxKernelTar   = 1 << 30  // bytes of the archive with the kernel sources: 0.2 GB today, of which one binary object has 0.1
-	maxKernelFiles = 20_000   // its members; today's have 1,500
-	maxTemplate    = 1 << 20  // bytes; real ones have some kilobytes
+	maxInflated = 16 << 20
+	maxTemplate = 1 << 20
 )
 
 // readDebian reads a driver from Debian's packages into the layout that the .run archive installs: libraries
@@ -40,7 +37,7 @@ func readDebian(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 			if e.Kind == rootfs.Dir {
 				continue
 			}
-			if err := d.takeDebian(ctx, env.XZ, r, u.Name, dpkg.Version(u.Version).Upstream(), e); err != nil {
+			if err := d.takeDebian(ctx, r, u.Name, dpkg.Version(u.Version).Upstream(), e); err != nil {
 				return nil, fmt.Errorf("package %s: %s: %w", u.Name, e.Path, err)
 			}
 		}
@@ -75,7 +72,7 @@ func debianPlace(name, libDir string) string {
 	return ""
 }
 
-func (d *Driver) takeDebian(ctx context.Context, xz unxz.Program, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
+func (d *Driver) takeDebian(ctx context.Context, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
 	base := path.Base(e.Path)
 	if base == "copyright" && e.Kind == rootfs.File { // readable by everyone, whatever its mode in the package is
 		licence := *e
@@ -86,7 +83,7 @@ func (d *Driver) takeDebian(ctx context.Context, xz unxz.Program, r *recipe.Reci
 	case base == "nvidia-drm_gbm.so":
 		return d.User.AddLink(r.LibDir+"/gbm/"+base, "../libnvidia-allocator.so.1")
 	case strings.HasPrefix(e.Path, "usr/src/") && strings.HasSuffix(base, ".tar.xz"):
-		return d.takeKernelTar(ctx, xz, r, recipe.PackageFlavour(pkg), e)
+		return d.takeKernelTar(ctx, r, recipe.PackageFlavour(pkg), e)
 	case base == "supported-gpus.json.gz":
 		return d.inflate(e, recipe.SupportedGPUs)
 	case base == "copyright" && version != r.Driver:
@@ -128,41 +125,20 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 
 // takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left
 // out; the binary objects of the oldest drivers get the names that the driver's Makefile asks for.
-func (d *Driver) takeKernelTar(ctx context.Context, xz unxz.Program, r *recipe.Recipe, flavour string, e *rootfs.Entry) (err error) {
+func (d *Driver) takeKernelTar(ctx context.Context, r *recipe.Recipe, flavour string, e *rootfs.Entry) error {
 	compressed, err := e.Open()
 	if err != nil {
 		return err
 	}
-	plain, err := dpkg.Unpack(rootfs.Cancellable(ctx, compressed), ".xz", maxKernelTar, xz.Open(ctx))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, plain.Close()) }()
-	tr := tar.NewReader(plain)
-	for range maxKernelFiles {
-		hdr, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			_, err = io.Copy(io.Discard, plain) // to the end: only then has its checksum been compared
-			return err
+	return runfile.Unpack(rootfs.Cancellable(ctx, compressed), true, func(m runfile.Member, content io.Reader) error {
+		parts := strings.SplitN(m.Name, "/", 3)
+		if len(parts) < 3 || strings.HasPrefix(parts[2], "debian/") || parts[2] == "NVIDIA_Changelog" {
+			return nil
 		}
-		if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("%w: %w", ErrContent, err)
+		name := recipe.KernelDir(r.Driver, flavour) + "/" + strings.Replace(parts[2], "-amd64.o_binary", ".o_binary", 1)
+		if m.Link != "" {
+			return d.Kernel.AddLink(name, m.Link)
 		}
-		if err != nil {
-			return err
-		}
-		if hdr.Size > maxKernelTar {
-			return fmt.Errorf("%w: %.100s has %d bytes, more than %d", ErrContent, hdr.Name, hdr.Size, maxKernelTar)
-		}
-		parts := strings.SplitN(path.Clean(hdr.Name), "/", 3)
-		if hdr.Typeflag == tar.TypeDir || len(parts) < 3 || strings.HasPrefix(parts[2], "debian/") || parts[2] == "NVIDIA_Changelog" {
-			continue
-		}
-		hdr.Name = recipe.KernelDir(r.Driver, flavour) + "/" + strings.Replace(parts[2], "-amd64.o_binary", ".o_binary", 1)
-		hdr.Uid, hdr.Gid = 0, 0
-		if err := d.Kernel.Add(hdr, rootfs.Cancellable(ctx, tr)); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: more than %d members", ErrContent, maxKernelFiles)
+		return d.Kernel.AddFile(name, m.Mode, m.Size, content)
+	})
 }

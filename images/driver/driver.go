@@ -39,7 +39,7 @@ func (d *Driver) For(r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
 	if d.raw == nil {
 		return nil, errors.New("the driver came as packages of one system")
 	}
-	other, err := installRunfile(d.raw, r, spool)
+	other, err := install(d.raw, r, spool)
 	if err != nil {
 		return nil, err
 	}

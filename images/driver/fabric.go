@@ -12,11 +12,12 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/nvredist"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/redist"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/images/runfile"
 )
 
 // FabricLayout is part of the cache key of the fabric layer. Raise it when the same archives are to give
@@ -59,7 +60,7 @@ func ReadFabric(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 		if err != nil {
 			return nil, err
 		}
-		if err := readComponent(ctx, env, file, c, r, tree); err != nil {
+		if err := readComponent(ctx, file, c, r, tree); err != nil {
 			return nil, fmt.Errorf("component %s: %s: %w", c.Name, c.File.URL, err)
 		}
 		versions[c.Name] = c.Version
@@ -104,19 +105,13 @@ func ComponentFile(ctx context.Context, client *fetch.Client, c recipe.Component
 
 // readComponent puts the files of one component to their places. Files in other folders (headers, units of
 // systemd) are left out.
-func readComponent(ctx context.Context, env packages.Env, file string, c recipe.Component, r *recipe.Recipe, tree *rootfs.Tree) error {
+func readComponent(ctx context.Context, file string, c recipe.Component, r *recipe.Recipe, tree *rootfs.Tree) error {
 	known, ok := components[c.Name]
 	if !ok {
 		return fmt.Errorf("%w: no such component is known", ErrContent)
 	}
 	licence := false
-	err := extractRedist(ctx, env.XZ, file, c.File, func(id redist.Identity) error {
-		if !slices.Contains(known.archives, id.Component) || id.Version != c.Version || id.Arch != r.Arch {
-			return fmt.Errorf("%w: the archive is %s %s for %s, not %s %s for %s: correct its URL in the matrix",
-				ErrContent, id.Component, id.Version, id.Arch, known.archives[0], c.Version, r.Arch)
-		}
-		return nil
-	}, func(m redist.Member, content io.Reader) error {
+	take := func(m runfile.Member, content io.Reader) error {
 		switch m.Name {
 		case "LICENSE":
 			licence = true
@@ -138,6 +133,9 @@ func readComponent(ctx context.Context, env packages.Env, file string, c recipe.
 			return tree.AddLink(name, m.Link)
 		}
 		return tree.AddFile(name, m.Mode&0o755|0o444, m.Size, content)
+	}
+	err := pinned(ctx, file, c.File, func(in io.Reader) error {
+		return nvredist.Extract(in, func(id nvredist.Identity) error { return checkIdentity(id, c.Version, r.Arch, known.archives...) }, take)
 	})
 	if err == nil && !licence {
 		err = fmt.Errorf("%w: it has no LICENSE", ErrContent)

@@ -14,7 +14,7 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/redist"
+	"github.com/driver-container/driver-container/images/nvredist"
 )
 
 const (
@@ -106,7 +106,7 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 		if addresses[arch] == "" {
 			lacks := ""
 			if e.read {
-				lacks = fmt.Sprintf(", and its manifest has no %s for %s", redist.Driver, redist.Platform(arch))
+				lacks = fmt.Sprintf(", and its manifest has no %s for %s", nvredist.Driver, nvredist.Platform(arch))
 			}
 			return failure.Errorf(failure.Usage, "no address of driver %s for %s is known%s: give --url %s=URL", e.Version, arch, lacks, arch)
 		}
@@ -174,7 +174,7 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a
 	a.URL = address
 	component := ""
 	if a.Redist() {
-		component = redist.Driver
+		component = nvredist.Driver
 	}
 	var stated []Archive
 	if known, _ := r.Archive(component, arch); known.SHA256 != "" {
@@ -232,8 +232,8 @@ func (e *Entry) beside(ctx context.Context, address string) (string, error) {
 
 // componentNames are the names in the matrix of components of the redist folder.
 var componentNames = map[string]string{
-	redist.FabricManager: matrix.FabricManager, redist.IMEX: matrix.IMEX, redist.NSCQ: matrix.NSCQ,
-	redist.NVLSM: matrix.NVLSM, redist.NVSDM: matrix.NVSDM,
+	nvredist.FabricManager: matrix.FabricManager, nvredist.IMEX: matrix.IMEX, nvredist.NSCQ: matrix.NSCQ,
+	nvredist.NVLSM: matrix.NVLSM, nvredist.NVSDM: matrix.NVSDM,
 }
 
 // components writes down the components whose archives are known: those of the manifest and of the table,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/redist"
+	"github.com/driver-container/driver-container/images/nvredist"
 )
 
 // fromManifest begins the name of a manifest as a source.
@@ -43,12 +43,12 @@ func agree(a, b Archive) error {
 // driver that it must be of; "" takes any. A file whose checksum the table has differently is an error.
 func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fresh *Table, r Release, cuda string, err error) {
 	if m.Name == "" {
-		m.Name = redist.Base + redist.ManifestName(version)
+		m.Name = nvredist.Base + nvredist.ManifestName(version)
 	}
-	text, err := m.read(ctx, m.Name, redist.MaxManifest)
-	var parsed *redist.Manifest
+	text, err := m.read(ctx, m.Name, nvredist.MaxManifest)
+	var parsed *nvredist.Manifest
 	if err == nil {
-		if parsed, err = redist.Parse(text); err == nil && version != "" && parsed.Version != version {
+		if parsed, err = nvredist.Parse(text); err == nil && version != "" && parsed.Version != version {
 			return nil, r, "", failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s", m.Name, parsed.Version, version)
 		}
 		err = failure.Of(failure.Usage, err)
@@ -57,7 +57,7 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 		return nil, r, "", fmt.Errorf("--redist %s: %w", m.Name, err)
 	}
 	// The paths of a manifest are relative to its own folder; those of a file, to NVIDIA's.
-	base := redist.Base
+	base := nvredist.Base
 	if folder, file := path.Split(m.Address); file != "" && (strings.HasPrefix(folder, "https://") || strings.HasPrefix(folder, "http://")) {
 		base = folder
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/redist"
+	"github.com/driver-container/driver-container/images/nvredist"
 )
 
 func TestBuiltin(t *testing.T) {
@@ -40,7 +40,7 @@ func TestBuiltin(t *testing.T) {
 			for _, a := range r.Archives {
 				assert.Equalf(t, true, sumShape.MatchString(a.SHA256) && a.Size >= 0, "%s: %+v", r.Version, a)
 				if a.Component != "" {
-					assert.Equalf(t, true, slices.Contains(redist.Components(), a.Component), "%s", a.Component)
+					assert.Equalf(t, true, slices.Contains(nvredist.Components(), a.Component), "%s", a.Component)
 					if f := (matrix.Archive{URL: a.URL}); !f.Redist() || !strings.HasPrefix(a.URL, redistHost) || !strings.Contains(a.URL, a.Version) || a.From == "" {
 						t.Errorf("%s: %+v", r.Version, a)
 					}

@@ -30,7 +30,7 @@ func (m *Manifest) entry(line int, text string) (Entry, error) {
 	}
 	clean, err := cleanName(e.File)
 	if err != nil {
-		return e, m.errorf(e, "%v", err)
+		return e, m.errorf(e, "its name %v", err)
 	}
 	e.File = clean
 	if e.Mode, err = parseMode(words[1]); err != nil {

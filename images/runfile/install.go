@@ -32,17 +32,22 @@ type File struct {
 // both kernel source trees (below usr/src/nvidia-<version>/, each under its own name), firmware, and
 // everything else. Of alternatives it takes the GLVND client libraries and the NEW thread-local storage
 // library, as NVIDIA's installer does on any system of the last ten years. Two entries with different content
-// for one path are a *[ManifestError].
+// for one path are an [ErrManifest].
 func (m *Manifest) Install(l Layout) ([]File, error) {
-	l, err := l.withDefaults()
-	if err != nil {
+	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("install driver %s: %w", m.Version, err)
 	}
 	files := make([]File, 0, len(m.Entries))
 	at := make(map[string]int, len(m.Entries))
-	newTLS := m.newTLS()
+	// Up to R410 thread-local storage libraries had two variants: one for the threads of Linux 2.4, one for present
+	// ones.
+	newTLS := map[string]bool{}
+	library := func(e Entry) string { return string(e.Arch) + " " + path.Base(e.File) }
 	for _, e := range m.Entries {
-		if e.Arch == Compat32 && l.LibDir32 == "" || e.GLVND == "NON_GLVND" || e.TLS == "CLASSIC" && newTLS[tlsKey(e)] {
+		newTLS[library(e)] = newTLS[library(e)] || e.TLS == "NEW"
+	}
+	for _, e := range m.Entries {
+		if e.Arch == Compat32 && l.LibDir32 == "" || e.GLVND == "NON_GLVND" || e.TLS == "CLASSIC" && newTLS[library(e)] {
 			continue
 		}
 		f, err := m.fileFor(l, e)
@@ -73,21 +78,6 @@ func (m *Manifest) nesting(files []File, at map[string]int) error {
 	return nil
 }
 
-// tlsKey returns a key for a thread-local storage library that both of its variants share.
-func tlsKey(e Entry) string { return string(e.Arch) + " " + path.Base(e.File) }
-
-// newTLS returns the libraries that have a NEW variant. Up to R410 there were two variants: one for the
-// threads of Linux 2.4, one for present ones.
-func (m *Manifest) newTLS() map[string]bool {
-	found := make(map[string]bool)
-	for _, e := range m.Entries {
-		if e.TLS == "NEW" {
-			found[tlsKey(e)] = true
-		}
-	}
-	return found
-}
-
 // fileFor applies the rule of an entry's type.
 func (m *Manifest) fileFor(l Layout, e Entry) (File, error) {
 	r, known := lookupRule(e.Type)
@@ -105,8 +95,7 @@ func (m *Manifest) fileFor(l Layout, e Entry) (File, error) {
 	if e.Link() {
 		return m.link(l, e, r, f)
 	}
-	dest, list := m.template(r.template, f)
-	f.Path, f.Rewrite = dest, rewriter(list)
+	m.template(&f)
 	return f, nil
 }
 
@@ -136,4 +125,41 @@ func (m *Manifest) link(l Layout, e Entry, r rule, f File) (File, error) {
 	}
 	f.Source, f.Link, f.Mode = "", linkTarget(f.Path, full), fs.ModeSymlink|fs.ModePerm
 	return f, nil
+}
+
+// template completes a file whose content must be rewritten.
+func (m *Manifest) template(f *File) {
+	var replace []string
+	switch f.Type {
+	case "DOT_DESKTOP":
+		replace = []string{"__UTILS_PATH__", "/usr/bin", "__PIXMAP_PATH__", "/usr/share/pixmaps"}
+	case "VULKAN_ICD_JSON":
+		// 384.47 to 430 ship a template, because the library depends on the choice of GLVND; later versions ship a
+		// finished file.
+		name, isTemplate := strings.CutSuffix(f.Path, ".template")
+		if !isTemplate {
+			return
+		}
+		f.Path, replace = name, []string{"__NV_VK_ICD__", "libGLX_nvidia.so.0"}
+	case "LIBGL_LA":
+		replace = []string{"__LIBGL_PATH__", "/" + path.Dir(f.Path), "__GENERATED_BY__", "driver-build"}
+	case "DKMS_CONF":
+		replace = m.dkms()
+	default:
+		return
+	}
+	f.Rewrite = func(content []byte) []byte { return []byte(strings.NewReplacer(replace...).Replace(string(content))) }
+}
+
+// dkms returns the replacements that complete a dkms.conf, so that dkms can use the source tree in the image.
+// The compiler check is off, as everywhere in a driver container: the image has its own compiler.
+func (m *Manifest) dkms() []string {
+	var modules []string
+	for i, module := range m.Modules {
+		modules = append(modules, fmt.Sprintf("BUILT_MODULE_NAME[%d]=\"%s\"\nDEST_MODULE_LOCATION[%d]=\"/kernel/drivers/video\"", i, module, i))
+	}
+	return []string{
+		"__VERSION_STRING", m.Version, "__DKMS_MODULES", strings.Join(modules, "\n"), "__JOBS", "$(nproc)",
+		"__EXCLUDE_MODULES", "", "__IGNORE_CC_MISMATCH", "1", "will be generated", "was generated",
+	}
 }

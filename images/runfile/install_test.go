@@ -37,7 +37,7 @@ func TestInstallRefuses(t *testing.T) {
 	} {
 		_, err := install(t, debian, test.lines...)
 		if !errors.Is(err, runfile.ErrManifest) || !strings.Contains(err.Error(), test.message) {
-			t.Errorf("%s: error %v; want a ManifestError with %q", name, err, test.message)
+			t.Errorf("%s: error %v; want ErrManifest with %q", name, err, test.message)
 		}
 	}
 }
@@ -46,11 +46,11 @@ func TestInstallLayouts(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]runfile.Layout{
 		"none":       {},
-		"absolute":   {LibDir: "/usr/lib"},
-		"climbing":   {LibDir: "usr/../lib"},
-		"not clean":  {LibDir: "usr/lib/"},
-		"top":        {LibDir: "."},
-		"same twice": {LibDir: "usr/lib", LibDir32: "usr/lib"},
+		"absolute":   {LibDir: "/usr/lib", FirmwareDir: "f"},
+		"climbing":   {LibDir: "usr/../lib", FirmwareDir: "f"},
+		"not clean":  {LibDir: "usr/lib/", FirmwareDir: "f"},
+		"top":        {LibDir: ".", FirmwareDir: "f"},
+		"same twice": {LibDir: "usr/lib", LibDir32: "usr/lib", FirmwareDir: "f"},
 		"firmware":   {LibDir: "usr/lib", FirmwareDir: "../firmware"},
 	} {
 		if _, err := install(t, l, "x 0755 CUDA_ICD"); err == nil || !strings.Contains(err.Error(), "layout") {
@@ -58,7 +58,7 @@ func TestInstallLayouts(t *testing.T) {
 		}
 	}
 	// Without a directory for 32-bit libraries, their entries are left out. Equal entries count once.
-	files, err := install(t, runfile.Layout{LibDir: "usr/lib64"}, "l.so 0755 CUDA_LIB NATIVE /", "./32/l.so 0755 CUDA_LIB COMPAT32 /", "l.so 0755 CUDA_LIB NATIVE /",
+	files, err := install(t, runfile.Layout{LibDir: "usr/lib64", FirmwareDir: "usr/lib/firmware"}, "l.so 0755 CUDA_LIB NATIVE /", "./32/l.so 0755 CUDA_LIB COMPAT32 /", "l.so 0755 CUDA_LIB NATIVE /",
 		"firmware/gsp.bin 0644 FIRMWARE INHERIT_PATH_DEPTH:1")
 	if err != nil || len(files) != 2 || files[0].Path != "usr/lib64/l.so" || files[1].Path != "usr/lib/firmware/nvidia/440.44/gsp.bin" {
 		t.Errorf("files %+v, error %v", files, err)

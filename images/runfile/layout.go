@@ -1,53 +1,37 @@
 package runfile
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 )
 
 // Layout has the directories of a target system. All paths are relative to the image's root, without a
 // leading slash.
 type Layout struct {
-	// LibDir is the directory of native libraries: usr/lib/x86_64-linux-gnu, usr/lib64. Mandatory.
-	LibDir string
-	// LibDir32 is the directory of 32-bit libraries. Without it, 32-bit entries are left out.
-	LibDir32 string
-	// FirmwareDir gets nvidia/<version>/ below it. Default usr/lib/firmware.
-	FirmwareDir string
-	// XModuleDir is for X server modules. Default usr/lib/xorg/modules.
-	XModuleDir string
-	// UnitDir is for systemd units. Default usr/lib/systemd/system.
-	UnitDir string
+	LibDir      string // native libraries: usr/lib/x86_64-linux-gnu, usr/lib64
+	LibDir32    string // 32-bit libraries; "": their entries are left out
+	FirmwareDir string // gets nvidia/<version>/ below it
 }
 
-func (l Layout) withDefaults() (Layout, error) {
-	l.FirmwareDir = cmp.Or(l.FirmwareDir, "usr/lib/firmware")
-	l.XModuleDir = cmp.Or(l.XModuleDir, "usr/lib/xorg/modules")
-	l.UnitDir = cmp.Or(l.UnitDir, "usr/lib/systemd/system")
-	if l.LibDir == "" {
-		return l, errors.New("layout: the library directory of the target system is not set")
-	}
-	for _, dir := range []string{l.LibDir, l.LibDir32, l.FirmwareDir, l.XModuleDir, l.UnitDir} {
-		if dir == "" {
+func (l Layout) check() error {
+	for _, dir := range []string{l.LibDir, l.LibDir32, l.FirmwareDir} {
+		if dir == "" && dir == l.LibDir32 && l.LibDir != "" {
 			continue
 		}
 		if clean, err := cleanName(dir); err != nil || clean != dir || clean == "." {
-			return l, fmt.Errorf("layout: directory %q is not a clean path below the image's root", clip(dir))
+			return fmt.Errorf("layout: directory %q is not a clean path below the image's root", clip(dir))
 		}
 	}
 	if l.LibDir32 == l.LibDir {
-		return l, fmt.Errorf("layout: %q is the directory of native and of 32-bit libraries at once", l.LibDir)
+		return fmt.Errorf("layout: %q is the directory of native and of 32-bit libraries at once", l.LibDir)
 	}
-	return l, nil
+	return nil
 }
 
 // expand replaces the words in braces of a rule's directory:
 //
-//	{lib} {bin} {xmodules} {units} {firmware}
+//	{lib} {firmware}
 //	              directories of the layout; {lib} depends on the entry's architecture
 //	{version}     the driver's version
 //	{path}        the entry's path word; {path|icd.d} gives a default for entries without one
@@ -73,8 +57,7 @@ func (l Layout) expand(dest, version string, e Entry) (string, error) {
 			dest = before + "{path}"
 		}
 	}
-	full := strings.NewReplacer("{lib}", lib, "{bin}", "usr/bin", "{xmodules}", l.XModuleDir, "{units}", l.UnitDir,
-		"{firmware}", l.FirmwareDir, "{version}", version, "{path}", where, "{dir}", dir,
+	full := strings.NewReplacer("{lib}", lib, "{firmware}", l.FirmwareDir, "{version}", version, "{path}", where, "{dir}", dir,
 		"{inherited}", strings.Join(inherited, "/"), "{32}", thirtyTwo).Replace(dest)
 	return relative(full)
 }
@@ -88,7 +71,7 @@ func relative(dir string) (string, error) {
 	}
 	clean, err := cleanName(dir)
 	if err != nil {
-		return "", fmt.Errorf("path %s: %w", strconv.Quote(clip(dir)), err)
+		return "", fmt.Errorf("path %q %w", clip(dir), err)
 	}
 	return clean, nil
 }

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"regexp"
 	"strings"
 )
-
-// ManifestName is the name of the manifest in every archive.
-const ManifestName = ".manifest"
 
 // Manifest is the list of a driver's files and their destinations.
 type Manifest struct {
@@ -70,7 +68,10 @@ const (
 	maxPathDepth     = 16
 )
 
-// ParseManifest reads a manifest. name is for messages. A mistake is a *[ManifestError]. An unknown type is a
+// moduleName matches names that are safe in a dkms.conf.
+var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+
+// ParseManifest reads a manifest. name is for messages. A mistake is an [ErrManifest] that names the line. An unknown type is a
 // mistake, as in NVIDIA's own installer: the driver might not work without the files of that type.
 func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 	m := &Manifest{Name: name}
@@ -115,7 +116,14 @@ func ParseManifest(name string, r io.Reader) (*Manifest, error) {
 
 // errorf returns an error about an entry or, when only its Line is set, about a line.
 func (m *Manifest) errorf(e Entry, format string, args ...any) error {
-	return &ManifestError{Name: m.Name, Line: e.Line, File: clip(e.File), Type: clip(e.Type), Reason: fmt.Sprintf(format, args...)}
+	where := fmt.Sprintf("%s:%d", m.Name, e.Line)
+	if e.File != "" {
+		where += fmt.Sprintf(": file %q", clip(e.File))
+	}
+	if e.Type != "" {
+		where += fmt.Sprintf(" of type %q", clip(e.Type))
+	}
+	return fmt.Errorf("%s: %s (%w)", where, fmt.Sprintf(format, args...), ErrManifest)
 }
 
 // header parses one of the first eight lines. Lines 3 and 5 to 8 have values that only old installers used.
@@ -134,7 +142,7 @@ func (m *Manifest) header(line int, text string) error {
 	case 4:
 		m.Modules = strings.Fields(text)
 		for _, module := range m.Modules {
-			if !isName(strings.ReplaceAll(module, "-", "_")) {
+			if !moduleName.MatchString(module) {
 				return m.errorf(Entry{Line: line}, "%q is not a module name", clip(module))
 			}
 		}

@@ -144,12 +144,7 @@ func TestParseManifestRefuses(t *testing.T) {
 		"too many":             {manifestHead + strings.Repeat("x 0755 CUDA_ICD\n", 20001), "20000 entries", 20009},
 	} {
 		_, err := runfile.ParseManifest("the.manifest", strings.NewReader(test.text))
-		var at *runfile.ManifestError
-		if !errors.As(err, &at) || !errors.Is(err, runfile.ErrManifest) {
-			t.Errorf("%s: error %v; want a ManifestError", name, err)
-			continue
-		}
-		if at.Line != test.line || !strings.Contains(err.Error(), test.message) || !strings.HasPrefix(err.Error(), fmt.Sprintf("the.manifest:%d: ", test.line)) {
+		if !errors.Is(err, runfile.ErrManifest) || !strings.Contains(err.Error(), test.message) || !strings.HasPrefix(err.Error(), fmt.Sprintf("the.manifest:%d: ", test.line)) {
 			t.Errorf("%s: error %v; want line %d and %q", name, err, test.line, test.message)
 		}
 	}

@@ -1,175 +1,177 @@
+// Package runfile reads NVIDIA's self-extracting driver archives (NVIDIA-Linux-*.run) and the .manifest
+// inside them. It never executes any part of them.
+//
+// An archive is a shell stub, an optional embedded decompressor, and one compressed tar up to the end of the
+// file. [Open] reads the variables at the head of the stub, [Reader.Extract] the members of the tar in one
+// pass. [ParseManifest] reads the list of files and their destinations, and [Manifest.Install] turns it into
+// paths for a target system. [Unpack] is for archives that are such a tar without a stub.
+//
+// The head has sums that only detect damage. The caller knows the SHA-256 of the whole file, and keeps apart
+// what Extract delivers until it has compared that. The package does not write files, does not examine the
+// machine that it runs on, and does not make soname links that the manifest lacks.
 package runfile
 
 import (
 	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"strconv"
+	"strings"
 
-	"github.com/driver-container/driver-container/distros/unxz"
+	"github.com/driver-container/driver-container/distros/failure"
+)
+
+// Kinds of failure, for errors.Is. An error of this package wraps exactly one of them, or the error of the
+// caller's own reader or callback.
+var (
+	// ErrHeader: the file does not begin like an NVIDIA .run archive.
+	ErrHeader = failure.New(failure.Content, "not an NVIDIA .run archive")
+	// ErrPayload: the payload cannot be decompressed or is not a well-formed tar.
+	ErrPayload = failure.New(failure.Content, "payload cannot be unpacked")
+	// ErrUnsafe: the payload has something dangerous that no NVIDIA archive has: absolute names, names with
+	// "..", links, devices, a name twice.
+	ErrUnsafe = failure.New(failure.Content, "unsafe archive member")
+	// ErrTooLarge: a bound was exceeded.
+	ErrTooLarge = failure.New(failure.Content, "archive exceeds a limit")
+	// ErrManifest: the .manifest is malformed or requires something impossible.
+	ErrManifest = failure.New(failure.Content, "invalid .manifest")
+)
+
+// Bounds of what precedes the payload, in bytes and lines. The head has 18 lines, the longest is a label of
+// about 70 bytes; stub and embedded decompressor of 610.57.04 have 160,635 bytes.
+const (
+	maxStub        = 16 << 20
+	maxHeaderLine  = 1024
+	maxHeaderLines = 32
 )
 
 // Reader reads one archive from a stream, once.
 type Reader struct {
-	header Header
-	limits Limits
-	src    *bufio.Reader
-	head   []byte // lines 1 to TARGET_ARCH, already taken from src
-	summed int    // offset in head at which CRC and MD5 begin
-	used   bool
+	Version    string // of the driver, in its original text
+	TargetArch string // "x86_64", "aarch64"
 
-	XZ unxz.Open // decompresses an .xz payload; nil: in Go
+	src   *bufio.Reader
+	lines int // newlines that were read
+	skip  int // line, counted from 1, at which the payload starts
+	left  int64
 }
 
-// Sums has the digest and the size of the whole archive file.
-type Sums struct {
-	// SHA256 is in lower-case hexadecimal.
-	SHA256 string
-	// Size is in bytes.
-	Size int64
+// Open reads the head of the archive in r, a few kilobytes. Nothing in it is ever evaluated. Errors wrap
+// [ErrHeader] or the error of r.
+func Open(r io.Reader) (*Reader, error) {
+	a := &Reader{src: bufio.NewReaderSize(r, 64<<10), left: maxStub}
+	if err := a.head(); err != nil {
+		return nil, fmt.Errorf("open .run archive: line %d: %w", a.lines+1, err)
+	}
+	return a, nil
 }
 
-// Open parses the head of the archive in r, under the default [Limits]. It reads a few kilobytes;
-// [Reader.Extract] reads the rest. Errors wrap [ErrHeader] or the error of r.
-func Open(r io.Reader) (*Reader, error) { return OpenLimited(r, Limits{}) }
-
-// OpenLimited is Open with other limits.
-func OpenLimited(r io.Reader, l Limits) (*Reader, error) {
-	src := bufio.NewReaderSize(r, 64<<10)
-	h, head, summed, err := parseHeader(src)
-	if err != nil {
-		return nil, fmt.Errorf("open .run archive: %w", err)
+// head reads up to TARGET_ARCH, the last variable of the head.
+func (r *Reader) head() error {
+	for r.TargetArch == "" {
+		if r.lines == maxHeaderLines {
+			return fmt.Errorf("no TARGET_ARCH in the first %d lines: %w", maxHeaderLines, ErrHeader)
+		}
+		text, err := r.src.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("the file ends there: %w", ErrHeader)
+		case errors.Is(err, bufio.ErrBufferFull), err == nil && len(text) > maxHeaderLine:
+			return fmt.Errorf("longer than %d bytes: %w", maxHeaderLine, ErrHeader)
+		case err != nil:
+			return err
+		}
+		line := strings.TrimSuffix(string(text), "\n")
+		if err := r.variable(line); err != nil {
+			return fmt.Errorf("%q %w: %w", clip(line), err, ErrHeader)
+		}
+		r.lines, r.left = r.lines+1, r.left-int64(len(text))
 	}
-	return &Reader{header: h, limits: l.withDefaults(), src: src, head: head, summed: summed}, nil
-}
-
-// Header returns the content of the archive's head.
-func (r *Reader) Header() Header { return r.header }
-
-// AddFunc takes one regular file of the payload. The name is relative, clean and slash-separated; mode has
-// only permission bits (a set-uid bit comes only from the manifest). AddFunc must read what it needs of
-// content before it returns; it need not read everything. Its error ends the extraction, and Extract returns
-// it, wrapped.
-type AddFunc func(name string, mode fs.FileMode, size int64, content io.Reader) error
-
-// Extract unpacks the payload, calls add for each regular file in the archive's order, and returns the sums
-// of the whole file. It checks directories but does not report them, because the manifest implies them. It
-// can be called once.
-//
-// A wrong CRC or MD5 is a *[ChecksumError], also when the damage first appeared as an undecodable payload.
-// Other bad content is [ErrPayload], [ErrUnsafe] or [ErrTooLarge]. Sums are valid whenever the whole file
-// could be read, also with an error, and zero otherwise.
-//
-// Reading, hashing, decompressing and add run in parallel on bounded buffers: the memory is the
-// decompressor's window and about 8 MiB. No goroutine outlives the call. When ctx ends, Extract returns its
-// cause as soon as the current Read of the underlying reader returns.
-func (r *Reader) Extract(ctx context.Context, add AddFunc) (Sums, error) {
-	if r.used {
-		return Sums{}, errors.New("extract .run archive: it was read already; open it again")
-	}
-	r.used = true
-	sums, err := r.extract(ctx, add)
-	if err != nil {
-		return sums, fmt.Errorf("extract %s: %w", r.describe(), err)
-	}
-	return sums, nil
-}
-
-func (r *Reader) describe() string {
-	return fmt.Sprintf("NVIDIA driver archive %s for %s", r.header.Version, r.header.TargetArch)
-}
-
-func (r *Reader) extract(parent context.Context, add AddFunc) (Sums, error) {
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	sum := newChecksums(r.head, r.summed)
-	feed := newFeed(ctx, r.src, sum)
-	payload := &skipper{src: feed, head: r.head, lines: r.header.Skip - 1, limit: r.limits.Stub}
-	unpackErr := payload.skip()
-	if unpackErr == nil {
-		unpackErr = r.unpack(ctx, payload.rest(), add)
-	}
-	// A caller that stops here must not wait for the rest of a download.
-	if err := stopNow(parent, unpackErr); err != nil {
-		cancel(err)
-		feed.wait()
-		return Sums{}, err
-	}
-	// Otherwise the sums need the rest of the file, and they distinguish damage from malice.
-	if _, err := io.Copy(io.Discard, feed); err != nil {
-		cancel(err)
-		feed.wait()
-		return Sums{}, errors.Join(unpackErr, err)
-	}
-	feed.wait()
-	return sum.verify(r.header, unpackErr)
-}
-
-// stopNow returns the error that ends an extraction at once: of the caller's context or the caller's
-// callback.
-func stopNow(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if add := (*addError)(nil); errors.As(err, &add) {
-		return add
+	if r.skip <= r.lines || !validVersion(r.Version) {
+		return fmt.Errorf("the lines before it name no version, or no start of the payload behind them: %w", ErrHeader)
 	}
 	return nil
 }
 
-// addError marks an error of the caller's callback.
-type addError struct {
-	name string
-	err  error
-}
-
-func (e *addError) Error() string { return fmt.Sprintf("take member %s: %v", e.name, e.err) }
-func (e *addError) Unwrap() error { return e.err }
-
-// skipper finds the payload. Like `tail -n +skip`, it counts newlines from the start of the file, through the
-// rest of the stub and the binary decompressor.
-type skipper struct {
-	src   io.Reader
-	head  []byte
-	lines int   // newlines that precede the payload
-	limit int64 // bytes that may precede it
-	left  []byte
-}
-
-func (s *skipper) skip() error {
-	missing := s.lines - bytes.Count(s.head, []byte{'\n'})
-	seen := int64(len(s.head))
-	buf := make([]byte, 32<<10)
-	for missing > 0 {
-		n, err := s.src.Read(buf)
-		chunk := buf[:n]
-		for missing > 0 {
-			i := bytes.IndexByte(chunk, '\n')
-			if i < 0 {
-				seen += int64(len(chunk))
-				chunk = nil
-				break
-			}
-			seen += int64(i) + 1
-			chunk = chunk[i+1:]
-			missing--
+// variable takes what counts of one line.
+func (r *Reader) variable(line string) (err error) {
+	name, value, ok := strings.Cut(line, "=")
+	value = strings.Trim(value, `"`)
+	switch {
+	case r.lines == 0 && line != "#! /bin/sh" && line != "#!/bin/sh":
+		return errors.New("is not the first line of a shell script")
+	case r.lines > 0 && !ok:
+		return errors.New("is not of the form NAME=value")
+	case name == "skip":
+		var n uint64
+		n, err = strconv.ParseUint(value, 10, 31)
+		r.skip = int(n)
+	case name == "version_string":
+		r.Version = value
+	case name == "TARGET_ARCH":
+		if r.TargetArch = value; value == "" {
+			return errors.New("is empty")
 		}
-		switch {
-		case seen > s.limit:
-			return fmt.Errorf("the payload is not within the first %d bytes: %w", s.limit, ErrTooLarge)
-		case missing == 0:
-			s.left = chunk
+	}
+	return err
+}
+
+// Extract unpacks the payload and calls add for each regular file in the archive's order. It checks folders but
+// does not report them, because the manifest implies them. The mode of a file has only permission bits: a
+// set-uid bit comes only from the manifest. add must read what it needs of the content before it returns. Its
+// error ends the extraction, and Extract returns it, wrapped. Bad content is [ErrPayload], [ErrUnsafe] or
+// [ErrTooLarge].
+func (r *Reader) Extract(add func(Member, io.Reader) error) error {
+	err := r.skipStub()
+	if err == nil {
+		err = Unpack(r.src, false, add)
+	}
+	if err != nil {
+		return fmt.Errorf("extract NVIDIA driver archive %s for %s: %w", r.Version, r.TargetArch, err)
+	}
+	return nil
+}
+
+// skipStub finds the payload. Like `tail -n +skip`, it counts newlines from the start of the file, through the
+// rest of the stub and the binary decompressor.
+func (r *Reader) skipStub() error {
+	for r.lines < r.skip-1 {
+		text, err := r.src.ReadSlice('\n')
+		if err == nil {
+			r.lines++
+		}
+		switch r.left -= int64(len(text)); {
+		case r.left < 0:
+			return fmt.Errorf("the payload is not within the first %d bytes: %w", maxStub, ErrTooLarge)
 		case errors.Is(err, io.EOF):
-			return fmt.Errorf("the file ends %d lines before its payload at line %d: %w", missing, s.lines+1, ErrPayload)
-		case err != nil:
+			return fmt.Errorf("the file ends before its payload at line %d: %w", r.skip, ErrPayload)
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
 	}
 	return nil
 }
 
-// rest returns the payload; valid after skip.
-func (s *skipper) rest() io.Reader { return io.MultiReader(bytes.NewReader(s.left), s.src) }
+// validVersion accepts text that is safe in a path: a digit first, then digits, letters, dots, plus, minus
+// and underscore.
+func validVersion(s string) bool {
+	if s == "" || len(s) > 64 || s[0] < '0' || s[0] > '9' || strings.Contains(s, "..") {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte(".+-_", c) >= 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// clip shortens hostile text for messages. The caller prints it with %q.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}

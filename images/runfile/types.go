@@ -18,18 +18,17 @@ type rule struct {
 	dest string
 	// base, when set, replaces dest as the directory that the target of a link is relative to.
 	base string
-	// template marks files whose content must be rewritten.
-	template templateKind
 }
 
 // Destinations of several types.
 const (
 	toLib      = "{lib}"
 	toLibPath  = "{lib}/{path}"
-	toBin      = "{bin}"
+	toBin      = "usr/bin"
 	toMan      = "usr/share/man/{path}"
-	toXModules = "{xmodules}/{path}"
+	toXModules = "usr/lib/xorg/modules/{path}"
 	toPath     = "{path}"
+	toUnits    = "usr/lib/systemd/system"
 	toPrivate  = "usr/lib/nvidia/{32}"
 	toSource   = "usr/src/nvidia-{version}/{dir}"
 )
@@ -65,7 +64,7 @@ var rules = map[string]rule{
 	"OPENGL_SYMLINK":             {fields: "AL", dest: toLib},
 	"OPENGL_DATA":                {fields: "P", dest: toPath},
 	"OPENGL_HEADER":              {fields: "P", dest: "usr/include/{path}"},
-	"LIBGL_LA":                   {fields: "A", dest: toLib, template: libtoolArchive},
+	"LIBGL_LA":                   {fields: "A", dest: toLib},
 	"TLS_LIB":                    {fields: "AcP", dest: toLibPath},
 	"TLS_SYMLINK":                {fields: "AcPL", dest: toLibPath},
 	"GLVND_LIB":                  {fields: "A", dest: toLib},
@@ -77,7 +76,7 @@ var rules = map[string]rule{
 	"GBM_BACKEND_LIB":            {fields: "A", dest: "{lib}/gbm"},
 	"GBM_BACKEND_LIB_SYMLINK":    {fields: "AL", dest: "{lib}/gbm", base: toLib},
 	"ALLOCATOR_JSON":             {fields: "p", dest: "etc/allocator/{path}"},
-	"VULKAN_ICD_JSON":            {fields: "p", dest: "etc/vulkan/{path|icd.d}", template: vulkanICD},
+	"VULKAN_ICD_JSON":            {fields: "p", dest: "etc/vulkan/{path|icd.d}"},
 	"VULKANSC_ICD_JSON":          {fields: "P", dest: "etc/vulkansc/{path}"},
 	"GLVND_EGL_ICD_JSON":         {dest: "usr/share/glvnd/egl_vendor.d"},
 	"EGL_EXTERNAL_PLATFORM_JSON": {dest: "usr/share/egl/egl_external_platform.d"},
@@ -90,7 +89,7 @@ var rules = map[string]rule{
 	"GLX_MODULE_SHARED_LIB":   {fields: "P", dest: toXModules},
 	"GLX_MODULE_SYMLINK":      {fields: "PL", dest: toXModules},
 	"XORG_OUTPUTCLASS_CONFIG": {dest: "usr/share/X11/xorg.conf.d"},
-	"DOT_DESKTOP":             {fields: "P", dest: "usr/share/applications", template: desktopFile},
+	"DOT_DESKTOP":             {fields: "P", dest: "usr/share/applications"},
 	"ICON":                    {fields: "P", dest: "usr/share/icons/hicolor/{path}"},
 
 	// Programs and their files.
@@ -106,14 +105,14 @@ var rules = map[string]rule{
 	"INTERNAL_UTILITY_LIB":       {fields: "a", dest: toPrivate},
 	"INTERNAL_UTILITY_DATA":      {fields: "a", dest: toPrivate},
 	"SANDBOXUTILS_FILELIST_JSON": {fields: "P", dest: "usr/share/nvidia/files.d/{path}"},
-	"SYSTEMD_UNIT":               {dest: "{units}"},
+	"SYSTEMD_UNIT":               {dest: toUnits},
 	"SYSTEMD_SLEEP_SCRIPT":       {dest: "usr/lib/systemd/system-sleep"},
 	// Its line has no target: the target is the unit of the same name.
-	"SYSTEMD_UNIT_SYMLINK": {fields: "P", dest: "etc/systemd/system/{path}", base: "{units}"},
+	"SYSTEMD_UNIT_SYMLINK": {fields: "P", dest: "etc/systemd/system/{path}", base: toUnits},
 
 	// Kernel.
 	"KERNEL_MODULE_SRC": {fields: "D", dest: toSource},
-	"DKMS_CONF":         {fields: "D", dest: toSource, template: dkmsConf},
+	"DKMS_CONF":         {fields: "D", dest: toSource},
 	// No archive has it: installers write such lines for modules that they built. It gets a place where no
 	// kernel looks.
 	"KERNEL_MODULE":      {dest: "usr/lib/nvidia/modules"},

@@ -49,7 +49,7 @@ func TestExitCode(t *testing.T) {
 		{errors.Join(fetch.ErrUnreachable, &fetch.MismatchError{}), 5},
 		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
 		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
-		{runfile.ErrHeader, 5}, {runfile.ErrChecksum, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
+		{runfile.ErrHeader, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
 		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {oci.ErrFormat, 5},
 		{verify.ErrUnfit, 5},
 		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},

@@ -3,17 +3,18 @@ package driver
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/unxz"
+	"github.com/driver-container/driver-container/images/nvredist"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -32,48 +33,94 @@ func readArchive(ctx context.Context, env packages.Env, r *recipe.Recipe, spool 
 	if err != nil {
 		return nil, err
 	}
-	raw, err := unpack(ctx, env.XZ, file, r, spool, step)
+	raw := rootfs.New(spool, nil)
+	var done int64
+	err = pinned(ctx, file, *archive, func(in io.Reader) error {
+		return unpack(in, r, func(name string, m runfile.Member, content io.Reader) error {
+			done += m.Size
+			step.Work("unpack", done, 0)
+			if _, taken := raw.Lstat(name); taken {
+				return fmt.Errorf("%w: %s would be %s of the .run archive, as another member is already", ErrContent, m.Name, name)
+			}
+			return raw.AddFile(name, m.Mode, m.Size, content)
+		})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", archive.URL, err)
 	}
-	return installRunfile(raw, r, spool)
+	return install(raw, r, spool)
 }
 
-// unpackRunfile reads all members into the spool. The archive's own sums are checked besides the matrix's: an
-// archive that contradicts itself is broken however it was pinned.
-func unpackRunfile(ctx context.Context, xz unxz.Program, file string, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) (raw *rootfs.Tree, err error) {
-	f, err := os.Open(file)
+// pinned has read take the content of a downloaded file, and compares its digest once more: the file may have
+// changed since it was downloaded. Another digest counts more than what read makes of it.
+func pinned(ctx context.Context, name string, want fetch.File, read func(io.Reader) error) (err error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	run, err := runfile.Open(f)
-	if err != nil {
-		return nil, err
+	sum := sha256.New()
+	in := io.TeeReader(rootfs.Cancellable(ctx, f), sum)
+	wrong := read(in)
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return err
 	}
-	run.XZ = xz.Open(ctx)
-	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
-	if h := run.Header(); h.Version != r.Driver || h.TargetArch != arch.Kernel {
-		return nil, fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, h.Version, h.TargetArch, r.Driver, arch.Kernel)
+	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
+		return &fetch.MismatchError{URL: want.URL, Want: want.SHA256, Got: got}
 	}
-	raw = rootfs.New(spool, nil)
-	var done int64
-	sums, err := run.Extract(ctx, func(name string, mode fs.FileMode, size int64, content io.Reader) error {
-		done += size
-		step.Work("unpack", done, 0)
-		return raw.AddFile(name, mode, size, content)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if sums.SHA256 != r.Source.Runfile.SHA256 {
-		return nil, &fetch.MismatchError{URL: r.Source.Runfile.URL, Want: r.Source.Runfile.SHA256, Got: sums.SHA256}
-	}
-	return raw, nil
+	return wrong
 }
 
-// installRunfile distributes the members as the manifest says.
-func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
+type takeMember = func(name string, m runfile.Member, content io.Reader) error
+
+func unpackRunfile(in io.Reader, r *recipe.Recipe, take takeMember) error {
+	run, err := runfile.Open(in)
+	if err != nil {
+		return err
+	}
+	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
+	if run.Version != r.Driver || run.TargetArch != arch.Kernel {
+		return fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, run.Version, run.TargetArch, r.Driver, arch.Kernel)
+	}
+	return run.Extract(func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) })
+}
+
+// unpackRedist takes the files of an archive of NVIDIA's redist folder under the names that they have in the .run
+// archive, so that the same manifest says what is installed where. Links are passed over: the manifest has them
+// all.
+func unpackRedist(in io.Reader, r *recipe.Recipe, take takeMember) error {
+	return nvredist.Extract(in, func(id nvredist.Identity) error {
+		return checkIdentity(id, r.Driver, r.Arch, nvredist.Driver)
+	}, func(m runfile.Member, content io.Reader) error {
+		if m.Link != "" {
+			return nil
+		}
+		return take(nvredist.Place(m.Name), m, content)
+	})
+}
+
+// checkIdentity compares what an archive says that it is with what it should be, by any of some names.
+func checkIdentity(is nvredist.Identity, version, arch string, names ...string) error {
+	if !slices.Contains(names, is.Component) || is.Version != version || is.Arch != arch {
+		return fmt.Errorf("%w: the archive is %s %s for %s, not %s %s for %s: correct its URL in the matrix",
+			ErrContent, is.Component, is.Version, is.Arch, names[0], version, arch)
+	}
+	return nil
+}
+
+// has32 reports whether an unpacked archive holds 32-bit libraries. Archives of the redist folder may lack
+// them, and their manifest lists them all the same.
+func has32(raw *rootfs.Tree) bool {
+	for _, e := range raw.All() {
+		if strings.HasPrefix(e.Path, "32/") {
+			return true
+		}
+	}
+	return false
+}
+
+// install distributes the members as the manifest says.
+func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, error) {
 	text, err := raw.ReadFile(".manifest")
 	if err != nil {
 		return nil, fmt.Errorf("%w: the archive has no .manifest: %w", ErrContent, err)
@@ -83,7 +130,7 @@ func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*D
 		return nil, err
 	}
 	if m.Version != r.Driver {
-		return nil, fmt.Errorf("%w: .manifest is of driver %s, the head of the archive says %s", ErrContent, m.Version, r.Driver)
+		return nil, fmt.Errorf("%w: .manifest is of driver %s, the archive should be %s", ErrContent, m.Version, r.Driver)
 	}
 	layout := runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir}
 	if r.Source.Redist != nil && !has32(raw) {
@@ -101,14 +148,14 @@ func installRunfile(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*D
 				continue
 			}
 		}
-		if err := takeRunfile(tree, raw, f); err != nil {
+		if err := takeFile(tree, raw, f); err != nil {
 			return nil, fmt.Errorf(".manifest:%d: %s: %w", f.Line, f.Path, err)
 		}
 	}
 	return d, takeDocuments(d, raw)
 }
 
-func takeRunfile(tree, raw *rootfs.Tree, f runfile.File) error {
+func takeFile(tree, raw *rootfs.Tree, f runfile.File) error {
 	if f.Link != "" {
 		return tree.AddLink(f.Path, f.Link)
 	}

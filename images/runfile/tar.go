@@ -1,0 +1,192 @@
+package runfile
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/readahead"
+)
+
+// Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a name. 610.57.04
+// has 1.8 GB in 1,189 members, real names have 90 bytes and 6 folders. Package dpkg bounds the decompressors.
+const (
+	maxContent = 4 << 30
+	maxMembers = 20_000
+	maxName    = 1024
+	maxDepth   = 32
+)
+
+// Member is a file of an archive, or a symbolic link where these are allowed.
+type Member struct {
+	Name string      // relative, clean and slash-separated
+	Mode fs.FileMode // permission
+	Size int64       // bytes
+	Link string      // target of a symbolic link; "" for a file
+}
+
+// compressions are those that payloads have had, by their first bytes, with the endings of package dpkg. These
+// decide, not the driver's version: xz changed to zstd with 530.30.02, but repackaged variants differ.
+var compressions = []struct{ magic, ending string }{{"\x1f\x8b", ".gz"}, {"\xfd7zXZ\x00", ".xz"}, {"\x28\xb5\x2f\xfd", ".zst"}}
+
+// Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each symbolic link
+// if links are allowed. A goroutine decompresses at the same time; it has ended when Unpack returns.
+func Unpack(r io.Reader, links bool, add func(Member, io.Reader) error) error {
+	in := bufio.NewReaderSize(r, 128<<10)
+	begin, err := in.Peek(6)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for _, c := range compressions {
+		if !strings.HasPrefix(string(begin), c.magic) {
+			continue
+		}
+		plain, err := dpkg.Unpack(in, c.ending, maxContent, nil)
+		if err != nil {
+			return classify("decompress", err)
+		}
+		ahead := readahead.New(plain)
+		if err = untar(ahead, links, add); err == nil {
+			// After the end of the tar comes padding, which must be well-formed compressed data too.
+			_, err = io.Copy(io.Discard, ahead)
+		}
+		ahead.Stop()
+		return errors.Join(classify("payload", err), plain.Close())
+	}
+	return fmt.Errorf("it begins with % x, which is neither gzip, xz nor zstd: %w", begin, ErrPayload)
+}
+
+// untar reads the tar and calls add for each file and link.
+func untar(r io.Reader, links bool, add func(Member, io.Reader) error) error {
+	t, seen := tar.NewReader(r), names{}
+	for n := 0; ; n++ {
+		hdr, err := t.Next()
+		switch {
+		case errors.Is(err, io.EOF) && n == 0:
+			return fmt.Errorf("the tar is empty: %w", ErrPayload)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return classify("read the next member", err)
+		case n == maxMembers:
+			return fmt.Errorf("more than %d members: %w", maxMembers, ErrTooLarge)
+		case hdr.Typeflag == tar.TypeXGlobalHeader: // git archive writes the commit there
+			continue
+		}
+		m, err := member(hdr, links)
+		if err == nil {
+			err = seen.add(m.Name, hdr.Typeflag == tar.TypeDir)
+		}
+		if err != nil {
+			return fmt.Errorf("member %q %w", clip(hdr.Name), err)
+		}
+		if hdr.Typeflag == tar.TypeDir {
+			continue
+		}
+		content := &remembering{r: t}
+		if err := add(m, content); err != nil {
+			if content.err != nil { // that counts, whatever the callback returned for it
+				return classify("read member "+m.Name, content.err)
+			}
+			return fmt.Errorf("take member %s: %w", m.Name, err)
+		}
+	}
+}
+
+// member checks one header by itself.
+func member(hdr *tar.Header, links bool) (m Member, err error) {
+	m = Member{Mode: fs.FileMode(hdr.Mode) & fs.ModePerm, Size: hdr.Size}
+	if m.Name, err = cleanName(hdr.Name); err != nil {
+		return m, fmt.Errorf("has a name that %w: %w", err, ErrUnsafe)
+	}
+	for key := range hdr.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return m, fmt.Errorf("is a sparse file: %w", ErrUnsafe)
+		}
+	}
+	switch {
+	case hdr.Size < 0 || hdr.Size > maxContent:
+		return m, fmt.Errorf("claims %d bytes: %w", hdr.Size, ErrTooLarge)
+	case hdr.Typeflag == tar.TypeSymlink && links && hdr.Linkname != "" && len(hdr.Linkname) <= maxName:
+		m.Link, m.Size = strings.Clone(hdr.Linkname), 0
+	case hdr.Typeflag != tar.TypeReg && hdr.Typeflag != tar.TypeDir:
+		return m, fmt.Errorf("is neither a file nor a folder (type %q), which NVIDIA's archives never have: %w", hdr.Typeflag, ErrUnsafe)
+	}
+	return m, nil
+}
+
+// names has the clean names seen so far; the value is true for a folder.
+type names map[string]bool
+
+func (n names) add(name string, dir bool) error {
+	if was, twice := n[name]; twice && !(dir && was) || name == "." && !dir {
+		return fmt.Errorf("is there a second time: %w", ErrUnsafe)
+	}
+	for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
+		if isDir, seen := n[parent]; seen && !isDir {
+			return fmt.Errorf("is below %q, which is a file: %w", parent, ErrUnsafe)
+		}
+		n[parent] = true
+	}
+	n[name] = dir
+	return nil
+}
+
+// cleanName cleans a member's name ("./32/libcuda.so.1" becomes "32/libcuda.so.1", the top itself "."), and
+// refuses names that lead out of the tree or that no NVIDIA archive has.
+func cleanName(name string) (string, error) {
+	switch {
+	case name == "" || len(name) > maxName:
+		return "", fmt.Errorf("has %d bytes", len(name))
+	case strings.HasPrefix(name, "/"):
+		return "", errors.New("is absolute")
+	case strings.Count(name, "/") > maxDepth:
+		return "", fmt.Errorf("is deeper than %d directories", maxDepth)
+	}
+	for _, c := range []byte(name) {
+		if c < ' ' || c == 0x7f || c == '\\' {
+			return "", fmt.Errorf("holds the byte %#02x", c)
+		}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", errors.New("climbs out of a directory")
+		}
+	}
+	// A copy: a name out of a PAX record shares the memory of the whole record, which may have a megabyte.
+	return path.Clean(strings.Clone(name)), nil
+}
+
+// classify makes damage of the compressed data or the tar an ErrPayload. Other errors, such as those of a disk,
+// stay what they are.
+func classify(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, damage := range []error{dpkg.ErrFormat, tar.ErrHeader, tar.ErrFieldTooLong, tar.ErrInsecurePath, io.ErrUnexpectedEOF} {
+		if errors.Is(err, damage) && !errors.Is(err, ErrPayload) {
+			return fmt.Errorf("%s: %w: %w", what, err, ErrPayload)
+		}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// remembering keeps a read error of the tar during the callback.
+type remembering struct {
+	r   io.Reader
+	err error
+}
+
+func (c *remembering) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}
