@@ -13,6 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/debtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -82,7 +83,7 @@ func (a *archive) options(t *testing.T) Options {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	return Options{
-		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "amd64", Now: testNow,
+		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Root: testfile.FS(nil), Arch: "amd64", Now: testNow,
 		Sources: []Source{{
 			Origin: "test", URIs: []string{a.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"main"},
 			Key: string(public(t, true, keys().ed)),

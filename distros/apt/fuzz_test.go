@@ -32,35 +32,6 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
-// FuzzEntries: the text that the arena keeps is still the paragraph, and its parts are those that dpkg reads.
-func FuzzEntries(f *testing.F) {
-	f.Add([]byte("Package: a\nVersion: 1\nArchitecture: amd64\nDepends: b\nTag: x,\n y\nProvides: v (= 1), w\n"))
-	f.Add([]byte("Package: a\nversion: 1\nARCHITECTURE: all\nProvides:\n x,\n y\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for p, err := range dpkg.ReadParagraphs(strings.NewReader(string(data))) {
-			if err != nil {
-				return
-			}
-			var a arena
-			if a.add(p.String(), "amd64", &repo{rel: &release{}}, "main") != nil {
-				continue
-			}
-			for _, e := range a.entries {
-				q, err := dpkg.ParseParagraph([]byte(e.raw))
-				if err != nil {
-					t.Fatalf("kept text does not parse: %v\n%q", err, e.raw)
-				}
-				once := !slices.ContainsFunc(p.Names(), func(n string) bool {
-					return n != "Package" && strings.EqualFold(n, "Package") || strings.Count(strings.ToLower(p.String()), strings.ToLower(n)+":") > 1
-				})
-				if once && (strings.TrimSpace(q.Get("Package")) != e.name || q.Get("Depends") != p.Get("Depends")) {
-					t.Errorf("entry %q of %q", e.name, p.String())
-				}
-			}
-		}
-	})
-}
-
 // TestResultIsClosed: for every repository and system, a result has everything that it needs, breaks nothing
 // that was whole, has no conflicts, and is the same a second time.
 func TestResultIsClosed(t *testing.T) {

@@ -24,7 +24,7 @@ type Index struct {
 // entry is one package of an index. Its strings are parts of raw.
 type entry struct {
 	name, version, arch, provides string
-	raw                           string // the paragraph, except the fields in unused
+	raw                           string // the paragraph
 	repo                          *repo
 	component                     string
 }

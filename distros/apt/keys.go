@@ -15,86 +15,55 @@ import (
 
 const maxKeyring = 4 << 20 // bytes; Debian's, with all its old keys, is below 100 KiB
 
-// keyStore reads the keys that a base trusts.
-type keyStore struct {
-	root  fs.FS // nil: none
-	extra [][]byte
-}
-
-// keysFor returns the keys that are trusted for a source: its own, or those that its Signed-By names, or all
-// that the base trusts; and always the additional ones of the caller. If a file named by Signed-By is
-// missing, keysFor looks for its name in usr/share/keyrings, where distributions keep the originals. notes
-// says what was skipped and why.
-func (k keyStore) keysFor(s Source) (keys openpgp.EntityList, notes []string, err error) {
-	for i, data := range k.extra {
-		more, err := pgp.ReadKeys(data)
-		if err != nil {
-			return nil, nil, fmt.Errorf("additional keyring %d: %w: %w", i+1, ErrSources, err)
-		}
-		keys = append(keys, more...)
-	}
+// keysFor returns the keys that are trusted for a source: its own, or those that its Signed-By names, or all that the
+// base trusts.
+func keysFor(root fs.FS, s Source) (ring pgp.Ring, err error) {
 	if s.Key != "" {
-		more, err := pgp.ReadKeys([]byte(s.Key))
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: key of the source: %w: %w", s.Origin, ErrSources, err)
-		}
-		return append(keys, more...), nil, nil
+		ring.Add(s.Origin+": key of the source", []byte(s.Key))
+		return ring, nil
 	}
 	var prints []string
 	for _, by := range s.SignedBy {
-		if !strings.HasPrefix(by, "/") {
+		if strings.HasPrefix(by, "/") {
+			addNamed(&ring, root, by)
+		} else {
 			prints = append(prints, strings.ToUpper(strings.TrimSuffix(by, "!")))
-			continue
 		}
-		more, err := k.named(by)
-		if err != nil {
-			notes = append(notes, err.Error())
-		}
-		keys = append(keys, more...)
 	}
 	if len(s.SignedBy) > 0 && len(prints) == 0 {
-		return keys, notes, nil
+		return ring, nil
 	}
-	trusted, more, err := k.trusted()
-	if err != nil {
-		return nil, nil, err
-	}
+	trusted, err := trustedKeys(root)
 	if len(prints) > 0 {
-		trusted = slices.DeleteFunc(trusted, func(e *openpgp.Entity) bool { return !hasFingerprint(e, prints) })
+		trusted.Keys = slices.DeleteFunc(trusted.Keys, func(e *openpgp.Entity) bool { return !hasFingerprint(e, prints) })
 	}
-	return append(keys, trusted...), append(notes, more...), nil
+	ring.Keys, ring.Notes = append(ring.Keys, trusted.Keys...), append(ring.Notes, trusted.Notes...)
+	return ring, err
 }
 
-// named reads a keyring by its absolute path in the base.
-func (k keyStore) named(name string) (openpgp.EntityList, error) {
-	if k.root == nil {
-		return nil, fmt.Errorf("no root file system to find %s in", name)
-	}
+// addNamed reads a keyring by its absolute path in the base. If it is missing there, the keyring of its name in
+// usr/share/keyrings counts, where distributions keep the originals.
+func addNamed(ring *pgp.Ring, root fs.FS, name string) {
 	for _, p := range []string{strings.TrimPrefix(path.Clean(name), "/"), path.Join("usr/share/keyrings", path.Base(name))} {
-		data, err := readFile(k.root, p, maxKeyring)
+		data, err := readFile(root, p, maxKeyring)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, err
+			ring.Notes = append(ring.Notes, err.Error())
+			return
 		}
-		keys, err := pgp.ReadKeys(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
-		}
-		return keys, nil
+		ring.Add(p, data)
+		return
 	}
-	return nil, fmt.Errorf("%s does not exist in the base", name)
+	ring.Notes = append(ring.Notes, name+" does not exist in the base")
 }
 
-// trusted reads the keys that count for every source without Signed-By.
-func (k keyStore) trusted() (keys openpgp.EntityList, notes []string, err error) {
-	if k.root == nil {
-		return nil, nil, nil
-	}
+// trustedKeys reads the keys that count for every source without Signed-By.
+func trustedKeys(root fs.FS) (ring pgp.Ring, err error) {
 	names := []string{"etc/apt/trusted.gpg"}
-	list, err := fs.ReadDir(k.root, "etc/apt/trusted.gpg.d")
+	list, err := fs.ReadDir(root, "etc/apt/trusted.gpg.d")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("read trusted keys: %w", err)
+		return ring, fmt.Errorf("read trusted keys: %w", err)
 	}
 	for _, e := range list {
 		if ext := path.Ext(e.Name()); ext == ".gpg" || ext == ".asc" {
@@ -102,24 +71,19 @@ func (k keyStore) trusted() (keys openpgp.EntityList, notes []string, err error)
 		}
 	}
 	for _, name := range names[:min(len(names), maxConfigs)] {
-		data, err := readFile(k.root, name, maxKeyring)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
-			continue
+		data, err := readFile(root, name, maxKeyring)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0:
+		case err != nil:
+			ring.Notes = append(ring.Notes, fmt.Sprintf("%s: %v", name, err))
+		default:
+			ring.Add(name, data)
 		}
-		var more openpgp.EntityList
-		if err == nil {
-			more, err = pgp.ReadKeys(data)
-		}
-		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s: %v", name, err)) // one unreadable file does not affect the trust in the others
-		}
-		keys = append(keys, more...)
 	}
-	return keys, notes, nil
+	return ring, nil
 }
 
 func hasFingerprint(e *openpgp.Entity, prints []string) bool {
-	match := func(fingerprint []byte) bool { return slices.Contains(prints, fmt.Sprintf("%X", fingerprint)) }
-	return match(e.PrimaryKey.Fingerprint) ||
-		slices.ContainsFunc(e.Subkeys, func(k openpgp.Subkey) bool { return match(k.PublicKey.Fingerprint) })
+	return slices.Contains(prints, pgp.Fingerprint(e.PrimaryKey)) ||
+		slices.ContainsFunc(e.Subkeys, func(k openpgp.Subkey) bool { return slices.Contains(prints, pgp.Fingerprint(k.PublicKey)) })
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -19,12 +19,10 @@ const parallel = 4 // repositories that are fetched or parsed at the same time
 // Options says which repositories to open and which keys to trust.
 type Options struct {
 	Fetch        *fetch.Client // mandatory
-	Root         fs.FS         // the base's root file system: sources (unless given below) and keyrings; may be nil with both given
-	Sources      []Source      // nil: those of Root
+	Root         fs.FS         // the base's root file system, with its keyrings; mandatory
+	Sources      []Source      // those of ReadSources, for example
 	Arch         string        // Debian's name: "amd64", "arm64", "i386"; mandatory
 	Components   []string      // added to each source that has them; an error if none has
-	Mirror       string        // replaces URIs, see WithMirror; "": none
-	Keyrings     [][]byte      // additional trusted keys, for every source, binary or armoured
 	AllowExpired bool          // accept Release files past their Valid-Until, and expired keys
 	Now          time.Time     // zero: now
 }
@@ -49,21 +47,14 @@ type repo struct {
 }
 
 // name returns the URI for messages, without credentials.
-func (r *repo) name() string {
-	base := r.base
-	if u, err := url.Parse(base); err == nil && u.User != nil {
-		u.User = nil
-		base = u.String()
-	}
-	return base + " " + r.suite
-}
+func (r *repo) name() string { return distros.HideSecrets(r.base) + " " + r.suite }
 
 // OpenReleases fetches and verifies the Release file of every repository. This is cheap, so a caller can
 // compare their Digest before it loads the indexes. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex,
-// *ComponentError, and those of fetch.
+// and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
-	if o.Fetch == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", ErrSources)
+	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
+		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", ErrSources)
 	}
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -72,12 +63,11 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 	if err := r.plan(); err != nil {
 		return nil, err
 	}
-	keys := keyStore{o.Root, o.Keyrings}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, repo := range r.repos {
 		g.Go(func() error {
-			if err := repo.open(gctx, o, keys); err != nil {
+			if err := repo.open(gctx, o); err != nil {
 				return fmt.Errorf("package repository %s: %w", repo.name(), err)
 			}
 			return nil
@@ -90,24 +80,12 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 }
 
 // plan converts the sources into repositories.
-func (r *Releases) plan() (err error) {
+func (r *Releases) plan() error {
 	o := r.options
-	sources := o.Sources
-	if sources == nil && o.Root != nil {
-		if sources, err = ReadSources(o.Root); err != nil {
+	for _, s := range o.Sources {
+		if err := s.check(); err != nil {
 			return err
 		}
-	}
-	sources = slices.Clone(sources)
-	for i := range sources {
-		if err := sources[i].check(); err != nil {
-			return err
-		}
-	}
-	if sources, err = WithMirror(sources, o.Mirror); err != nil {
-		return err
-	}
-	for _, s := range sources {
 		if len(s.Architectures) > 0 && !slices.Contains(s.Architectures, o.Arch) {
 			continue
 		}
@@ -135,7 +113,7 @@ func (r *Releases) chooseComponents() error {
 	for _, repo := range r.repos {
 		for _, c := range repo.components {
 			if len(repo.rel.components) > 0 && !slices.Contains(repo.rel.components, c) {
-				return &ComponentError{c, repo.name(), repo.rel.components}
+				return noComponent(c, repo.name(), repo.rel.components)
 			}
 		}
 	}
@@ -158,7 +136,7 @@ func (r *Releases) chooseComponents() error {
 		}
 		if !found {
 			slices.Sort(have)
-			return &ComponentError{c, strings.Join(names, ", "), slices.Compact(have)}
+			return noComponent(c, strings.Join(names, ", "), slices.Compact(have))
 		}
 	}
 	return nil

@@ -86,7 +86,7 @@ func (s *Source) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %s", s.Origin, ErrSources, fmt.Sprintf(format, args...))
 	}
-	s.URIs = slices.DeleteFunc(s.URIs, func(u string) bool { return strings.HasPrefix(u, "cdrom:") })
+	s.URIs = slices.DeleteFunc(slices.Clone(s.URIs), func(u string) bool { return strings.HasPrefix(u, "cdrom:") })
 	if len(s.URIs) == 0 {
 		return nil
 	}

@@ -15,8 +15,8 @@ import (
 
 // open fetches, verifies and parses the Release file: InRelease or, where that does not exist, Release with
 // Release.gpg.
-func (r *repo) open(ctx context.Context, o Options, keys keyStore) error {
-	text, err := r.fetchRelease(ctx, o, keys)
+func (r *repo) open(ctx context.Context, o Options) error {
+	text, err := r.fetchRelease(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -28,10 +28,10 @@ func (r *repo) open(ctx context.Context, o Options, keys keyStore) error {
 	return r.rel.check(r.suite, o.Now, o.AllowExpired || r.source.NoValidUntil)
 }
 
-func (r *repo) fetchRelease(ctx context.Context, o Options, keys keyStore) ([]byte, error) {
+func (r *repo) fetchRelease(ctx context.Context, o Options) ([]byte, error) {
 	t := pgp.Trust{Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name a keyring with Signed-By"}
 	var err error
-	if t.Keys, t.Notes, err = keys.keysFor(r.source); err != nil {
+	if t.Ring, err = keysFor(o.Root, r.source); err != nil {
 		return nil, err
 	}
 	inline, err := o.Fetch.Latest(ctx, r.dir+"/InRelease", maxRelease)

@@ -6,10 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
+
+// Ring is the keys that are trusted for something.
+type Ring struct {
+	Keys  openpgp.EntityList
+	Notes []string // files of keys that could not be used, and why
+}
+
+// Add adds the keys of a file. It may have copies of keys that are there: one copy can have a later expiry, another
+// one a revocation, and both count. An unreadable file is a note, because it does not affect the trust in others.
+func (r *Ring) Add(name string, data []byte) {
+	keys, err := ReadKeys(data)
+	if err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: %v", name, err))
+	}
+	r.Keys = append(r.Keys, keys...)
+}
+
+// Fingerprints returns the fingerprints of the primary keys in capital hex, sorted.
+func (r Ring) Fingerprints() []string {
+	var all []string
+	for _, e := range r.Keys {
+		all = append(all, Fingerprint(e.PrimaryKey))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Fingerprint returns the fingerprint of a key in capital hex.
+func Fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
 
 // ReadKeys reads a file of public keys: binary, or any number of armoured blocks. It skips blocks with
 // unsupported kinds of keys if there are others. A file without any readable key is an error.

@@ -49,9 +49,8 @@ func Strong(h crypto.Hash) bool {
 // Trust verifies signatures. One good signature of a trusted key is enough, because archives sign with
 // several generations of keys, of which a base knows only some.
 type Trust struct {
-	Keys  openpgp.EntityList
-	Notes []string // keys that were unavailable; part of the error when nothing verifies
-	Now   time.Time
+	Ring // its notes are part of the error when nothing verifies
+	Now  time.Time
 	// AllowExpired accepts expired keys: the archives of unsupported systems are not signed again.
 	AllowExpired bool
 	Hint         string // how to give a key; for the error when there is none at all

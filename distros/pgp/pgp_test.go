@@ -52,7 +52,7 @@ func TestDetached(t *testing.T) {
 		"expired key allowed": {"text", late, []*openpgp.Entity{old}, true, nil, ""},
 		"not a signature":     {"text", []byte("-----BEGIN PGP SIGNATURE-----\n"), []*openpgp.Entity{good}, false, ErrSignature, "malformed"},
 	} {
-		tr := Trust{Keys: c.keys, Now: testNow, AllowExpired: c.old, Hint: "use the hint"}
+		tr := Trust{Ring: Ring{Keys: c.keys}, Now: testNow, AllowExpired: c.old, Hint: "use the hint"}
 		if err := tr.Detached([]byte(c.text), c.sig); !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v; want %v with %q", name, err, c.want, c.say)
 		}
@@ -70,7 +70,7 @@ func TestClearsigned(t *testing.T) {
 	if err = errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	tr := Trust{Keys: openpgp.EntityList{good}, Now: testNow}
+	tr := Trust{Ring: Ring{Keys: openpgp.EntityList{good}}, Now: testNow}
 	assert.Equal(t, "text\n", string(require.Value(tr.Clearsigned(b.Bytes()))(t)))
 	for name, data := range map[string]string{
 		"text before": "x\n" + b.String(), "text behind": b.String() + "\nx", "no message": "x",
@@ -103,7 +103,7 @@ func TestWeakDigest(t *testing.T) {
 		}
 		var b bytes.Buffer
 		require.NoError(t, sig.Serialize(&b))
-		err := Trust{Now: testNow, Keys: openpgp.EntityList{key}}.Detached([]byte("text"), b.Bytes())
+		err := Trust{Now: testNow, Ring: Ring{Keys: openpgp.EntityList{key}}}.Detached([]byte("text"), b.Bytes())
 		if ok != (err == nil) || !ok && (!errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), "weak")) {
 			t.Errorf("%v: %v", h, err)
 		}

@@ -3,6 +3,7 @@ package rpm
 import (
 	"net/url"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
@@ -47,7 +48,7 @@ func (c *Clients) For(rawURL string) (*fetch.Client, error) {
 	for _, own := range c.own {
 		for _, p := range own.prefixes {
 			switch {
-			case repoconf.HasURLPrefix(rawURL, p) && len(p) > length:
+			case distros.HasURLPrefix(rawURL, p) && len(p) > length:
 				best, length = own, len(p)
 			case length < 0 && sameHost(rawURL, p):
 				best, length = own, 0

@@ -36,7 +36,6 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 	t.Cleanup(server.Close)
 	r.url = server.URL + "/os"
 	o = r.options(t)
-	o.Sources = nil
 	o.Root = testfile.FS(map[string]string{"etc/pki/rpm-gpg/KEY": repotest.Public(t, testKeys().good), "etc/os-release": "ID=\"rhel\"\nVERSION_ID=9.4\n"})
 	o.Machine = testfile.FS(map[string]string{
 		"run/secrets/rhsm/ca/ca.pem":                    testcert.PEM("CERTIFICATE", server.Certificate().Raw),
@@ -46,6 +45,7 @@ func subscribed(t *testing.T) (r *repository, o Options, cert, key string) {
 		"run/secrets/redhat.repo": "[rhel]\nname=x\nbaseurl=" + r.url + "\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/KEY\nsslcacert=/etc/rhsm/ca/ca.pem\n" +
 			"sslclientcert=/etc/pki/entitlement/1.pem\nsslclientkey=/etc/pki/entitlement/1-key.pem\n",
 	})
+	o.Sources = require.Value(repoconf.WithSubscription(nil, o.Root, o.Machine, nil))(t)
 	return r, o, cert, key
 }
 
@@ -216,21 +216,24 @@ func TestNoVerify(t *testing.T) {
 	assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), o)), repoconf.ErrSources, "Open(no CA in PEM)")
 }
 
-// TestOptionsKeyring checks that keys which only a source names count, wherever the base stores them.
+// TestOptionsKeyring checks that the keys of the options, of the base and of its sources count, and that the others
+// are notes.
 func TestOptionsKeyring(t *testing.T) {
 	t.Parallel()
 	k := testKeys()
 	o := Options{
-		Arch: "x86_64", Root: testfile.FS(map[string]string{"usr/share/keys/a": repotest.Public(t, k.good)}),
+		Arch: "x86_64", Root: testfile.FS(map[string]string{
+			"usr/share/keys/a": repotest.Public(t, k.good), "etc/pki/rpm-gpg/B": repotest.Public(t, k.expired), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": "",
+		}), Keyrings: [][]byte{[]byte(repotest.Public(t, k.expired))},
 		Sources: []repoconf.Source{
 			{ID: "a", BaseURLs: []string{"http://x"}, GPGCheck: true, GPGKeys: []string{"file:///usr/share/keys/a", "https://example.com/x"}},
 			{ID: "b", BaseURLs: []string{"http://x"}, Key: repotest.Public(t, k.stranger)},
 		},
 	}
-	ring, notes, err := o.Keyring()
-	want := []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger)}
+	ring, err := o.Keyring()
+	want := []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger), repotest.Fingerprint(k.expired)}
 	slices.Sort(want)
-	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 1 {
-		t.Errorf("Keyring = %q, %q, %v; want %q", got, notes, err, want)
+	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(ring.Notes) != 3 {
+		t.Errorf("Keyring = %q, %q, %v; want %q", got, ring.Notes, err, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
+	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -67,6 +68,7 @@ func TestCreaterepo(t *testing.T) {
 			testfile.Write(t, filepath.Join(root, config, "r.repo"), text)
 			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
 				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(),
+				Sources: require.Value(repoconf.ReadSources(os.DirFS(root), nil))(t),
 			}))(t)
 			x := require.Value(releases.Load(t.Context()))(t)
 			assert.Equalf(t, len(packages), x.Len(), "Len")

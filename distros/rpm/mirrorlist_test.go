@@ -9,6 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
@@ -106,7 +107,7 @@ func TestMirrorOfMirrorList(t *testing.T) {
 	base := strings.TrimSuffix(r.url, "/os")
 	r.Files["/core/mirror.list"] = []byte("https://cdn.example.com/os\n")
 	o := r.options(t)
-	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", base
+	o.Sources[0].BaseURLs, o.Sources[0].MirrorList, o.Mirror = nil, "https://cdn.example.com/core/mirror.list", require.Value(distros.ParseMirror(base))(t)
 	x := require.Value(openIndex(t.Context(), o))(t)
 	checkBasics(t, x, r.url)
 }

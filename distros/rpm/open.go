@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
@@ -22,16 +23,14 @@ const parallel = 4 // number of repositories that are fetched or parsed at once
 // Options says which repositories to open and which keys to trust.
 type Options struct {
 	Fetch *fetch.Client // mandatory
-	// The root file system of the base: sources (unless given below), keys, modules. It may be nil if sources
-	// and keys are given.
-	Root fs.FS
+	Root  fs.FS         // of the base, with its keys and modules; mandatory
 	// The root of this machine, for certificates and for the files of a subscription that are mounted. It may be
 	// nil.
 	Machine fs.FS
-	Sources []repoconf.Source // nil: those of Root, plus WithSubscription of Machine
+	Sources []repoconf.Source // those of repoconf.ReadSources, for example
 	Arch    string            // mandatory, rpm's name: "x86_64", "aarch64"
-	Vars    repoconf.Vars     // for sources of Root and for mirror lists; nil: ReadVars without installed packages
-	Mirror  string            // replaces URLs, see WithMirror; "": no mirror
+	Vars    repoconf.Vars     // for mirror lists
+	Mirror  distros.Mirror    // replaces URLs, see repoconf.WithMirror
 
 	Keyrings      [][]byte // additional trusted keys for every source, binary or armoured
 	AllowExpired  bool     // accept signatures of keys that have expired
@@ -69,17 +68,14 @@ type repo struct {
 // sources returns the sources to use, checked and with the URLs of the mirror, and the identity of each
 // repository by id, which does not depend on the mirror.
 func (o *Options) sources() (sources []repoconf.Source, identities map[string]string, err error) {
-	if sources, err = o.configured(); err != nil {
-		return nil, nil, err
-	}
 	identities = map[string]string{}
-	for _, s := range sources {
+	for _, s := range o.Sources {
 		if _, ok := identities[s.ID]; ok {
 			return nil, nil, fmt.Errorf("%s: %w: there is another source %s", s.Origin, repoconf.ErrSources, s.ID)
 		}
 		identities[s.ID] = cmp.Or(s.Metalink, s.MirrorList, strings.Join(s.BaseURLs[:min(1, len(s.BaseURLs))], ""))
 	}
-	if sources, err = repoconf.WithMirror(sources, o.Mirror); err != nil {
+	if sources, err = repoconf.WithMirror(slices.Clone(o.Sources), o.Mirror); err != nil {
 		return nil, nil, err
 	}
 	for i := range sources {
@@ -91,34 +87,12 @@ func (o *Options) sources() (sources []repoconf.Source, identities map[string]st
 	return sources, identities, nil
 }
 
-// configured returns the sources of the options or of the base, without the mirror.
-func (o *Options) configured() ([]repoconf.Source, error) {
-	sources := slices.Clone(o.Sources)
-	if o.Vars == nil && o.Root != nil {
-		v, err := repoconf.ReadVars(o.Root, nil, o.Arch)
-		if err != nil {
-			return nil, err
-		}
-		o.Vars = v
-	}
-	if o.Sources == nil {
-		if o.Root != nil {
-			var err error
-			if sources, err = repoconf.ReadSources(o.Root, o.Vars); err != nil {
-				return nil, err
-			}
-		}
-		return repoconf.WithSubscription(sources, o.Root, o.Machine, o.Vars)
-	}
-	return sources, nil
-}
-
 // OpenReleases fetches and verifies the repomd.xml of every repository. That is cheap, so a caller can ask
 // for their Digest before it loads the lists. Errors: ErrSources, ErrSignature, ErrExpired, ErrIndex,
 // ErrRollback, and those of fetch.
 func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
-	if o.Fetch == nil || o.Arch == "" {
-		return nil, fmt.Errorf("open package repositories: %w: a fetch client and an architecture are needed", repoconf.ErrSources)
+	if o.Fetch == nil || o.Root == nil || o.Arch == "" {
+		return nil, fmt.Errorf("open package repositories: %w: a fetch client, a root and an architecture are needed", repoconf.ErrSources)
 	}
 	if archs[o.Arch] == nil {
 		return nil, fmt.Errorf("open package repositories: %w: architecture %q is not known", repoconf.ErrSources, o.Arch)
@@ -134,17 +108,13 @@ func OpenReleases(ctx context.Context, o Options) (*Releases, error) {
 		return nil, fmt.Errorf("open package repositories: %w: none is configured and enabled", repoconf.ErrSources)
 	}
 	r := &Releases{options: o, clients: &Clients{base: o.Fetch}}
-	rules, err := repoconf.ParseMirror(o.Mirror)
-	if err != nil {
-		return nil, err
-	}
 	r.repos = make([]*repo, len(sources))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, s := range sources {
 		r.repos[i] = &repo{source: s, identity: identities[s.ID], folders: s.BaseURLs}
 		g.Go(func() error {
-			err := r.repos[i].open(gctx, o, rules)
+			err := r.repos[i].open(gctx, o)
 			if err != nil && s.SkipUnavailable && gctx.Err() == nil && errors.Is(err, fetch.ErrUnreachable) {
 				r.repos[i].err, err = err, nil
 			}
@@ -186,7 +156,7 @@ func (r *Releases) Clients() *Clients { return r.clients }
 // name returns the repository's name for messages. A source's URL never holds a secret.
 func (r *repo) name() string {
 	if r.base != "" {
-		return r.source.ID + " (" + repoconf.HideSecrets(r.base) + ")"
+		return r.source.ID + " (" + distros.HideSecrets(r.base) + ")"
 	}
-	return r.source.ID + " (" + repoconf.HideSecrets(r.identity) + ")"
+	return r.source.ID + " (" + distros.HideSecrets(r.identity) + ")"
 }

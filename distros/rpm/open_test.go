@@ -209,7 +209,7 @@ func TestRefused(t *testing.T) {
 		{name: "no key for repomd", option: func(o *Options) {
 			o.Sources[0].Key = ""
 			o.Sources[0].GPGKeys = []string{"file:///etc/pki/rpm-gpg/KEY"}
-		}, want: ErrSignature, text: "no root file system"},
+		}, want: ErrSignature, text: "does not exist in the base"},
 		{name: "no such host", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "http://127.0.0.1:1/os" }, want: fetch.ErrUnreachable},
 		{name: "unknown variable", option: func(o *Options) { o.Sources[0].BaseURLs[0] += "/$releasever/x" }, want: repoconf.ErrSources, text: "$releasever stands for"},
 		{name: "not a URL", option: func(o *Options) { o.Sources[0].BaseURLs[0] = "ftp://user:pass@example.com" }, want: repoconf.ErrSources, text: "ftp://example.com"},
@@ -292,21 +292,6 @@ func TestSignedPackages(t *testing.T) {
 				t.Errorf("Keys = %q; want %q", p.Keys, c.want)
 			}
 		})
-	}
-}
-
-func TestKeyring(t *testing.T) {
-	t.Parallel()
-	k := testKeys()
-	root := testfile.FS(map[string]string{"etc/pki/rpm-gpg/GOOD": repotest.Public(t, k.good), "usr/lib/rpm/gnupg/keys/bad.asc": "hello", "usr/lib/rpm/gnupg/keys/empty.asc": ""})
-	ring, notes, err := Keyring(root, [][]byte{[]byte(repotest.Public(t, k.stranger))}, []byte(repotest.Public(t, k.expired)))
-	want := []string{repotest.Fingerprint(k.good), repotest.Fingerprint(k.stranger), repotest.Fingerprint(k.expired)}
-	slices.Sort(want)
-	if got := ring.Fingerprints(); err != nil || !slices.Equal(got, want) || len(notes) != 2 {
-		t.Errorf("Keyring = %q, %q, %v; want %q and two notes", got, notes, err, want)
-	}
-	if _, _, err := Keyring(nil, nil, []byte("hello")); !errors.Is(err, repoconf.ErrSources) {
-		t.Errorf("Keyring(unreadable extra) = %v", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/moby/sys/atomicwriter"
 
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
@@ -39,7 +39,7 @@ func (o Options) recall(r *repo) *seen {
 	}
 	data, err := os.ReadFile(o.file(r))
 	var s seen
-	if err != nil || json.Unmarshal(data, &s) != nil || s.Repository != repoconf.HideSecrets(r.identity) {
+	if err != nil || json.Unmarshal(data, &s) != nil || s.Repository != distros.HideSecrets(r.identity) {
 		return nil
 	}
 	return &s
@@ -80,7 +80,7 @@ func (o Options) remember(r *repo) error {
 	if s := o.recall(r); o.Remember == "" || s != nil && compareIndexes(r.md, s) <= 0 {
 		return nil
 	}
-	text, err := json.Marshal(seen{repoconf.HideSecrets(r.identity), r.md.Revision, r.md.Newest})
+	text, err := json.Marshal(seen{distros.HideSecrets(r.identity), r.md.Revision, r.md.Newest})
 	if err == nil {
 		err = os.MkdirAll(o.Remember, 0o755) //nolint:gosec // nothing in it is secret
 	}

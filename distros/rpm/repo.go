@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
@@ -17,15 +18,15 @@ import (
 
 // open finds the folders of a repository and takes the first valid repomd.xml. A mirror that is outdated,
 // broken or forged costs one more request.
-func (r *repo) open(ctx context.Context, o Options, rules repoconf.MirrorRules) error {
-	files, notes, err := o.keysFor(r.source)
+func (r *repo) open(ctx context.Context, o Options) error {
+	ring, err := o.keysFor(r.source)
 	if err != nil {
 		return err
 	}
-	if err := r.prepareKeys(files, notes); err != nil {
+	if err := r.prepareKeys(ring); err != nil {
 		return err
 	}
-	if err := r.findFolders(ctx, o, rules); err != nil {
+	if err := r.findFolders(ctx, o); err != nil {
 		return err
 	}
 	if r.client, err = o.access().Client(r.source, r.folders); err != nil {
@@ -35,7 +36,7 @@ func (r *repo) open(ctx context.Context, o Options, rules repoconf.MirrorRules) 
 	if len(r.folders) > 1 && quick.Attempts == 0 {
 		quick.Attempts = 2
 	}
-	t := o.trust(files, notes)
+	t := pgp.Trust{Ring: ring, Now: o.Now, AllowExpired: o.AllowExpired, Hint: "name one of the base with gpgkey, or give it in the matrix"}
 	var first, bad error
 	for _, folder := range r.folders[:min(len(r.folders), tryMirrors)] {
 		err := r.openAt(ctx, &quick, folder, o, t)
@@ -60,7 +61,7 @@ func (r *repo) open(ctx context.Context, o Options, rules repoconf.MirrorRules) 
 
 // prepareKeys decides what vouches for the packages: repomd.xml, or the signature of each package by one of
 // the source's keys.
-func (r *repo) prepareKeys(files [][]byte, notes []string) error {
+func (r *repo) prepareKeys(ring pgp.Ring) error {
 	s := r.source
 	if s.RepoGPGCheck {
 		return nil
@@ -69,23 +70,23 @@ func (r *repo) prepareKeys(files [][]byte, notes []string) error {
 		r.notes = append(r.notes, "nothing vouches for what it holds but the file system it is on")
 		return nil
 	}
-	r.keys, notes = fingerprints(files, notes)
+	r.keys = ring.Fingerprints()
 	if len(r.keys) > 0 {
 		if len(s.GPGKeys) > 0 { // one of the named keys may be the right one, so unreadable ones are worth a note
-			r.notes = append(r.notes, notes...)
+			r.notes = append(r.notes, ring.Notes...)
 		}
 		return nil
 	}
 	err := fmt.Errorf("%w: its packages must be signed (gpgcheck=1), and there is no key to check that with; name one of the base with "+
 		"gpgkey, or give it in the matrix", repoconf.ErrSources)
-	for _, note := range notes {
+	for _, note := range ring.Notes {
 		err = fmt.Errorf("%w; %s", err, note)
 	}
 	return err
 }
 
 // findFolders fetches the mirror list or the metalink and adds its folders after the base URLs of the source.
-func (r *repo) findFolders(ctx context.Context, o Options, rules repoconf.MirrorRules) error {
+func (r *repo) findFolders(ctx context.Context, o Options) error {
 	from := r.source.Metalink
 	if from == "" {
 		from = r.source.MirrorList
@@ -102,11 +103,12 @@ func (r *repo) findFolders(ctx context.Context, o Options, rules repoconf.Mirror
 		return fmt.Errorf("mirror list: %w", err)
 	}
 	if r.mirrors, err = parseMirrors(data, o.Vars); err != nil {
-		return fmt.Errorf("mirror list %s: %w", repoconf.HideSecrets(from), err)
+		return fmt.Errorf("mirror list %s: %w", distros.HideSecrets(from), err)
 	}
 	r.folders = slices.Clone(r.folders)
 	for _, folder := range r.mirrors.folders {
-		r.folders = append(r.folders, rules.Replace(folder))
+		moved, _ := o.Mirror.Replace(folder, repoconf.Rebase(o.Mirror))
+		r.folders = append(r.folders, moved)
 	}
 	return nil
 }
@@ -120,7 +122,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 	}
 	if !r.mirrors.permits(text) {
 		return fmt.Errorf("%w: %s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
-			repodata.ErrIndex, repoconf.HideSecrets(folder), name)
+			repodata.ErrIndex, distros.HideSecrets(folder), name)
 	}
 	if r.source.RepoGPGCheck {
 		sig, err := client.Latest(ctx, folder+name+".asc", 1<<20)

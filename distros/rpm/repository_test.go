@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testfile"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 )
@@ -58,7 +59,7 @@ func (r *repository) options(t *testing.T) Options {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	return Options{
-		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Arch: "x86_64", Now: testNow,
+		Fetch: &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}, Root: testfile.FS(nil), Arch: "x86_64", Now: testNow,
 		Sources: []repoconf.Source{{Origin: "test", ID: "os", BaseURLs: []string{r.url}, RepoGPGCheck: true, Key: repotest.Public(t, testKeys().good)}},
 	}
 }

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -18,7 +17,7 @@ import (
 // Sources say where base, packages and driver come from instead of what the matrix says.
 type Sources struct {
 	Base   string // as registry.Client.Base takes it
-	Mirror string // of packages: words as repoconf.WithMirror takes them
+	Mirror string // of packages: words as distros.ParseMirror takes them
 	Source string // of the driver's archive: URL or file
 }
 
@@ -29,14 +28,12 @@ func (s Sources) Check() error {
 			return failure.Errorf(failure.Usage, "--base: %w", err)
 		}
 	}
-	if _, err := repoconf.ParseMirror(s.Mirror); err != nil { // the words are the same for deb packages
+	mirror, err := distros.ParseMirror(s.Mirror)
+	if err != nil {
 		return failure.Errorf(failure.Usage, "--mirror: %w", err)
 	}
-	for _, word := range strings.FieldsFunc(s.Mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) }) {
-		if from, to, ok := strings.Cut(word, "="); ok && !strings.Contains(from, "?") {
-			word = to
-		}
-		if err := fetch.CheckURL(word); err != nil {
+	for _, address := range mirror.URLs() {
+		if err := fetch.CheckURL(address); err != nil {
 			return failure.Errorf(failure.Usage, "--mirror %w", err)
 		}
 	}

@@ -55,12 +55,12 @@ func aptOptions(env Env, s Sources, base *rootfs.Tree) (apt.Options, error) {
 		}
 		sources = append(sources, read...)
 	}
-	if s.Mirror != "" {
-		replaced, err := apt.WithMirror(sources, s.Mirror)
-		if err != nil {
-			return apt.Options{}, err
-		}
-		sources = replaced
+	m, err := distros.ParseMirror(s.Mirror)
+	if err == nil {
+		sources, err = apt.WithMirror(sources, m)
+	}
+	if err != nil {
+		return apt.Options{}, err
 	}
 	for _, rep := range s.Repositories {
 		sources = append(sources, apt.Source{

@@ -33,7 +33,7 @@ func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tre
 	if err != nil {
 		return nil, err
 	}
-	return rpmRepositories{releases, base, mirrorLogins(s.Mirror)}, nil
+	return rpmRepositories{releases, base, options.Mirror}, nil
 }
 
 // rpmBase is the state of the packages of a base.
@@ -72,18 +72,18 @@ func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
 
 // rpmOptions is the configuration of the base with what matrix and command line add. A subscription of this
 // machine counts as well, as it does in containers of subscribed hosts.
-func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (rpm.Options, error) {
-	options := rpm.Options{
-		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
-		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
-		Mirror: s.Mirror,
-	}
-	sources, err := rpmSources(options, s)
+func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (options rpm.Options, err error) {
+	mirror, err := distros.ParseMirror(s.Mirror)
 	if err != nil {
 		return options, err
 	}
-	options.Sources = append([]repoconf.Source{}, sources...) // nil would mean those of the base
-	return options, nil
+	options = rpm.Options{
+		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
+		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
+		Mirror: mirror,
+	}
+	options.Sources, err = rpmSources(options, s)
+	return options, err
 }
 
 // rpmSources are the repositories of the base, those of a subscription, those that are switched off but have

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -18,17 +19,18 @@ import (
 type rpmRepositories struct {
 	*rpm.Releases
 	base   rpmBase
-	logins logins
+	mirror distros.Mirror
 }
 
 // Digest also covers the logins at mirrors: they are part of the addresses of packages, which cached plans
 // hold.
 func (r rpmRepositories) Digest() string {
 	digest := r.Releases.Digest()
-	if len(r.logins) == 0 {
+	addresses := strings.Join(r.mirror.URLs(), " ")
+	if !strings.Contains(addresses, "@") {
 		return digest
 	}
-	sum := sha256.Sum256([]byte(digest + r.logins.secrets()))
+	sum := sha256.Sum256([]byte(digest + addresses))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -39,21 +41,22 @@ func (r rpmRepositories) load(ctx context.Context) (index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rpmIndex{all, r.base.installed, r.logins}, nil
+	return rpmIndex{all, r.base.installed, r.mirror}, nil
 }
 
 // rpmIndex is rpm's index, with what the base has.
 type rpmIndex struct {
 	*rpm.Index
 	installed []rpmfile.Metadata
-	logins    logins
+	mirror    distros.Mirror
 }
 
-// pinned returns a package whose address includes the login at the mirror, so that a later run can download
-// it without knowing the mirror.
+// pinned returns a package whose address includes the login at the mirror. Package rpm keeps logins out of addresses
+// and adds them to its own requests. A recipe is built without its knowledge of mirrors, so its addresses hold them, as
+// those of .deb packages do, and Recipe.Public removes them.
 func (x rpmIndex) pinned(p *rpm.Package) distros.Package {
 	out := p.Package
-	out.URL = x.logins.put(out.URL)
+	out.URL = x.mirror.Login(out.URL)
 	return out
 }
 
@@ -92,7 +95,7 @@ func (x rpmIndex) kernels(d distros.Distro, _ string) []Kernel {
 				if seen[k.Release] {
 					continue
 				}
-				seen[k.Release], k.URL = true, x.logins.put(k.URL)
+				seen[k.Release], k.URL = true, x.mirror.Login(k.URL)
 				if _, ok := series[k.Flavour]; !ok {
 					series[k.Flavour] = x.defaultSeries(system, k.Flavour)
 				}

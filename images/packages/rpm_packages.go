@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -33,7 +34,7 @@ func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error)
 	if err != nil {
 		return Reader{}, err
 	}
-	keys, _, err := options.Keyring()
+	keys, err := options.Keyring()
 	if err != nil {
 		return Reader{}, fmt.Errorf("keys of the base: %w", err)
 	}
@@ -45,7 +46,7 @@ func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error)
 	}, nil
 }
 
-func (e Env) unpackRPM(ctx context.Context, file string, p distros.Package, keys rpmfile.Keyring, spool *rootfs.Spool) (u Unpacked, err error) {
+func (e Env) unpackRPM(ctx context.Context, file string, p distros.Package, keys pgp.Ring, spool *rootfs.Spool) (u Unpacked, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return u, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -28,7 +29,7 @@ type rpmManager struct {
 	arch     string // in rpm's terms
 	http     *fetch.Client
 	clients  *rpm.Clients    // of the repositories that had the packages
-	keys     rpmfile.Keyring // for packages of an index that is not signed
+	keys     pgp.Ring        // for packages of an index that is not signed
 	searched map[string]bool // repositories by their addresses, so that none is asked twice
 }
 
@@ -56,10 +57,9 @@ func (f *rpmManager) client(url string) (*fetch.Client, error) { return f.client
 
 // trust reads the keys that may sign packages of these repositories.
 func (f *rpmManager) trust(o rpm.Options) (err error) {
-	var notes []string
-	f.keys, notes, err = o.Keyring()
-	slices.Sort(notes)
-	for _, note := range slices.Compact(notes) {
+	f.keys, err = o.Keyring()
+	slices.Sort(f.keys.Notes)
+	for _, note := range slices.Compact(f.keys.Notes) {
 		f.Log.Warn("a key is not used", "reason", note)
 	}
 	return err

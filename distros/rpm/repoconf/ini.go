@@ -69,11 +69,6 @@ func assignment(text string) (key, value string, ok bool) {
 	return strings.ToLower(strings.TrimSpace(text[:i])), strings.TrimSpace(text[i+1:]), true
 }
 
-// words splits a list; its items are separated by blanks, newlines or commas.
-func words(value string) []string {
-	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
-}
-
 func truth(value string) (val, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(value)) {
 	case "1", "yes", "true", "on", "always", "enabled":

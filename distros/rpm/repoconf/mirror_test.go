@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/distros"
 )
 
 func TestWithMirror(t *testing.T) {
@@ -25,7 +26,7 @@ func TestWithMirror(t *testing.T) {
 		},
 		"nowhere=http://m": nil, "http://a http://b": nil, "x": nil,
 	} {
-		got, err := WithMirror(sources, mirror)
+		got, err := mirrored(sources, mirror)
 		if want == nil {
 			assert.ErrorIsf(t, err, ErrSources, "WithMirror(%q)", mirror)
 			continue
@@ -41,11 +42,19 @@ func TestWithMirror(t *testing.T) {
 	assert.Equalf(t, "https://dl.example.com/pub/rocky/9/BaseOS/x86_64/os", sources[0].BaseURLs[0], "WithMirror changed its input")
 }
 
+func mirrored(sources []Source, mirror string) ([]Source, error) {
+	m, err := distros.ParseMirror(mirror)
+	if err != nil {
+		return nil, err
+	}
+	return WithMirror(sources, m)
+}
+
 // TestMirrorSecrets checks that no message contains credentials.
 func TestMirrorSecrets(t *testing.T) {
 	t.Parallel()
 	sources := []Source{{ID: "a", BaseURLs: []string{"https://x.example.com/os"}, Unused: "https://u:secret@y.example.com/os?token=secret"}, {ID: "b", Unused: "https://u:secret@y.example.com/"}}
-	_, err := WithMirror(sources, "z.example.com/os=https://me:secret@mirror.example.com/?secret")
+	_, err := mirrored(sources, "z.example.com/os=https://me:secret@mirror.example.com/?secret")
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "z.example.com/os=https://mirror.example.com/") {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
@@ -72,23 +73,23 @@ func (p *repoParser) source(root fs.FS) (s Source, enabled bool) {
 	s = Source{
 		Origin: p.where, ID: p.vars.Expand(p.name), Name: p.vars.Expand(p.values["name"]),
 		MirrorList: strings.TrimSpace(p.vars.Expand(p.values["mirrorlist"])), Metalink: strings.TrimSpace(p.vars.Expand(p.values["metalink"])),
-		GPGKeys:  words(p.vars.Expand(p.values["gpgkey"])),
+		GPGKeys:  distros.SplitList(p.vars.Expand(p.values["gpgkey"])),
 		SSL:      SSL{CA: p.get("sslcacert"), Cert: p.get("sslclientcert"), Key: p.get("sslclientkey"), NoVerify: !p.truth("sslverify", true)},
 		Username: p.get("username"), Password: p.get("password"),
 		Priority: p.number("priority"), Cost: p.number("cost"),
-		Exclude: append(words(p.vars.Expand(p.values["excludepkgs"])), words(p.vars.Expand(p.values["exclude"]))...),
-		Include: words(p.get("includepkgs")), ModuleHotfixes: p.truth("module_hotfixes", false),
+		Exclude: append(distros.SplitList(p.vars.Expand(p.values["excludepkgs"])), distros.SplitList(p.vars.Expand(p.values["exclude"]))...),
+		Include: distros.SplitList(p.get("includepkgs")), ModuleHotfixes: p.truth("module_hotfixes", false),
 		SkipUnavailable: p.truth("skip_if_unavailable", false),
 	}
 	for _, key := range []string{"excludepkgs", "exclude"} { // those of the main section count as well
-		s.Exclude = append(s.Exclude, words(p.defaults.values[key])...)
+		s.Exclude = append(s.Exclude, distros.SplitList(p.defaults.values[key])...)
 	}
-	if urls := words(p.vars.Expand(p.comment["baseurl"])); len(urls) > 0 && len(p.values["baseurl"]) == 0 {
+	if urls := distros.SplitList(p.vars.Expand(p.comment["baseurl"])); len(urls) > 0 && len(p.values["baseurl"]) == 0 {
 		s.Unused = strings.TrimRight(urls[0], "/")
 	}
 	p.checks(&s)
 	p.proxy(&s)
-	for _, raw := range words(p.vars.Expand(p.values["baseurl"])) {
+	for _, raw := range distros.SplitList(p.vars.Expand(p.values["baseurl"])) {
 		p.baseURL(root, &s, raw)
 	}
 	s.SeparateSecrets()

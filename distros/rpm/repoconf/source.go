@@ -7,14 +7,13 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros"
 )
 
 // ErrSources says that the configuration of the sources cannot be understood or used.
-var ErrSources = failure.New(failure.Step, "bad package sources")
+var ErrSources = distros.ErrSources
 
 // Source is one repository of the configuration. The zero values of its switches are dnf's defaults, except
 // for GPGCheck and RepoGPGCheck: a source that checks neither, and has no Key, is refused when it is opened.
@@ -259,7 +258,7 @@ func (s *Source) Check() error {
 			}
 			u, err := url.Parse(raw)
 			if err != nil || !slices.Contains([]string{"http", "https", "file"}, u.Scheme) || u.Scheme == "file" && !strings.HasPrefix(u.Path, "/") || u.Scheme != "file" && u.Host == "" {
-				return bad("%s is not a URL of http, https or file", HideSecrets(raw))
+				return bad("%s is not a URL of http, https or file", distros.HideSecrets(raw))
 			}
 		}
 	}
@@ -280,14 +279,4 @@ func firstVar(text string) string {
 		n++
 	}
 	return text[:n]
-}
-
-// HideSecrets returns a URL without user, password and query, for messages.
-func HideSecrets(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return strconv.Quote(path.Base(raw))
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
 }

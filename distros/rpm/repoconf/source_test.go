@@ -219,7 +219,7 @@ func FuzzSources(f *testing.F) {
 				}
 			}
 		}
-		if _, err := WithMirror(sources, "http://m.example/a b=http://n"); err != nil && !errors.Is(err, ErrSources) {
+		if _, err := mirrored(sources, "http://m.example/a b=http://n"); err != nil && !errors.Is(err, ErrSources) {
 			t.Error(err)
 		}
 	})

@@ -12,12 +12,11 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros"
 )
 
-// ErrIndex says that a repository contradicts itself: content differs from its repomd.xml, or a file cannot
-// be parsed.
-var ErrIndex = failure.New(failure.Content, "inconsistent repository")
+// ErrIndex says that a repository contradicts itself.
+var ErrIndex = distros.ErrIndex
 
 // MaxRepomd is the most bytes that a repomd.xml may have; the largest real ones have 20 KiB.
 const MaxRepomd = 4 << 20

@@ -99,7 +99,7 @@ func (d *Database) Keys() [][]byte {
 // same bytes. The Database itself does not change.
 //
 // A package replaces those of its name and architecture, and those of its name if one of the two is noarch.
-// Packages that are installed side by side (kernels, see installOnly) and imported keys replace only the same
+// Packages that are installed side by side (kernels, see rpmfile.InstallOnly) and imported keys replace only the same
 // version. Packages that a new one obsoletes are removed as well.
 func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte, removed []string, err error) {
 	packages, last, err := install(d.packages, d.last, installed)

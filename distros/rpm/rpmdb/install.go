@@ -3,7 +3,6 @@ package rpmdb
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -105,27 +104,10 @@ func replaces(h, old *rpmfile.Header) bool {
 	if arch != oldArch && arch != noarch && oldArch != noarch {
 		return false
 	}
-	if h.Text(rpmfile.TagName) != keyPackage && !installOnly(h) {
+	if h.Text(rpmfile.TagName) != keyPackage && !rpmfile.InstallOnly(h.Text(rpmfile.TagName), slices.Values(h.Texts(rpmfile.TagProvideName))) {
 		return true
 	}
 	epoch, _ := h.Int(rpmfile.TagEpoch)
 	oldEpoch, _ := old.Int(rpmfile.TagEpoch)
 	return epoch == oldEpoch && same(rpmfile.TagVersion) && same(rpmfile.TagRelease)
-}
-
-// installOnly reports whether several versions of a package may be installed: kernels, their modules and
-// their development files. The provides are those of dnf's and zypper's defaults (installonlypkgs,
-// provides:multiversion). The names are those of el7's yum, because kernel-devel has no such provides there,
-// and dnf's own.
-func installOnly(h *rpmfile.Header) bool {
-	for _, p := range h.Texts(rpmfile.TagProvideName) {
-		switch p {
-		case "kernel", "kernel-PAE", "installonlypkg(kernel)", "installonlypkg(kernel-module)", "installonlypkg(vm)", "multiversion(kernel)":
-			return true
-		}
-	}
-	name := h.Text(rpmfile.TagName)
-	return strings.HasPrefix(name, "kernel-") && strings.HasSuffix(name, "-devel") || slices.Contains([]string{
-		"kernel-devel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem", "kernel-enterprise", "kernel-unsupported",
-	}, name)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // region encodes entries as rpmbuild does: all of them in an immutable region.
@@ -59,7 +60,7 @@ func (r recipe) build(t testing.TB) []byte {
 }
 
 // signer generates a key and a keyring with it.
-func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
+func signer(t testing.TB, c packet.Config) (*openpgp.Entity, pgp.Ring) {
 	t.Helper()
 	if c.Algorithm == 0 {
 		c.Algorithm = packet.PubKeyAlgoEdDSA // fast to generate
@@ -68,13 +69,15 @@ func signer(t testing.TB, c packet.Config) (*openpgp.Entity, Keyring) {
 	return e, ring(t, e)
 }
 
-func ring(t testing.TB, all ...*openpgp.Entity) Keyring {
+func ring(t testing.TB, all ...*openpgp.Entity) pgp.Ring {
 	t.Helper()
 	var b bytes.Buffer
 	for _, e := range all {
 		require.NoError(t, e.Serialize(&b))
 	}
-	return require.Value(ReadKeyring(b.Bytes()))(t)
+	var r pgp.Ring
+	r.Add("test", b.Bytes())
+	return r
 }
 
 // sign returns a detached signature.

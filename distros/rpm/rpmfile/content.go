@@ -126,14 +126,14 @@ func (b *body) Read(buf []byte) (int, error) {
 // may replace it.
 type rawReader struct {
 	in  io.Reader
-	to  []hash.Hash
+	to  hash.Hash // nil: not hashed
 	err error
 }
 
 func (r *rawReader) Read(p []byte) (int, error) {
 	n, err := r.in.Read(p)
-	for _, h := range r.to {
-		h.Write(p[:n])
+	if r.to != nil {
+		r.to.Write(p[:n])
 	}
 	if err != nil && !errors.Is(err, io.EOF) && r.err == nil {
 		r.err = err

@@ -7,53 +7,16 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-
-	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // minBits is the minimum length of an RSA or DSA key.
 const minBits = 2048
 
-// Keyring holds the public keys that may sign packages. The zero Keyring is empty.
-type Keyring struct{ keys openpgp.EntityList }
-
-// ReadKeyring reads files of public keys, each binary or with any number of armoured blocks. Keys of kinds
-// that it cannot read are skipped if there are others in the same file.
-func ReadKeyring(files ...[]byte) (Keyring, error) {
-	var k Keyring
-	for i, data := range files {
-		keys, err := pgp.ReadKeys(data)
-		if err != nil {
-			return Keyring{}, fmt.Errorf("keyring %d of %d: %w: %w", i+1, len(files), ErrFormat, err)
-		}
-		k.keys = append(k.keys, keys...)
-	}
-	return k, nil
-}
-
-// Add returns a keyring with the keys of both. It may contain several copies of a key: one copy can have a
-// later expiry, another one a revocation, and both count.
-func (k Keyring) Add(more Keyring) Keyring {
-	return Keyring{append(slices.Clip(k.keys), more.keys...)}
-}
-
-// Fingerprints returns the fingerprints of the primary keys in capital hex, sorted.
-func (k Keyring) Fingerprints() []string {
-	var all []string
-	for _, e := range k.keys {
-		all = append(all, fingerprint(e.PrimaryKey))
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
-
 // candidates returns the keys that may have made a signature. Primary keys without usage flags, which were
 // made before 2005, may sign; subkeys need the flag for signing, and must have confirmed that they belong to
 // their primary key.
-func (k Keyring) candidates(id uint64) (out []openpgp.Key) {
-	for _, key := range k.keys.KeysById(id) {
+func candidates(keys openpgp.EntityList, id uint64) (out []openpgp.Key) {
+	for _, key := range keys.KeysById(id) {
 		primary, _ := key.Entity.PrimarySelfSignature()
 		if primary == nil || key.SelfSignature == nil || key.SelfSignature.FlagsValid && !key.SelfSignature.FlagSign {
 			continue

@@ -2,6 +2,7 @@ package rpmfile
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,24 @@ func (m *Metadata) Meets(want Relation) bool {
 		return true
 	}
 	return want.Op == "" && strings.HasPrefix(want.Name, "/") && slices.Contains(m.Files, want.Name)
+}
+
+// InstallOnly reports whether several versions of a package may be installed, by its name and the names that it
+// provides: kernels, their modules and their development files. The provides are those of the defaults of dnf
+// (installonlypkgs) and zypper (provides:multiversion). The names are those of el7's yum, whose packages have no
+// such provides.
+func InstallOnly(name string, provides iter.Seq[string]) bool {
+	for p := range provides {
+		switch p {
+		case "kernel", "kernel-PAE", "installonlypkg(kernel)", "installonlypkg(kernel-module)", "installonlypkg(vm)", "multiversion(kernel)":
+			return true
+		}
+	}
+	switch name {
+	case "kernel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem", "kernel-enterprise", "kernel-unsupported":
+		return true
+	}
+	return strings.HasPrefix(name, "kernel-") && strings.HasSuffix(name, "-devel")
 }
 
 func (h *Header) relations(m *Metadata) error {

@@ -14,7 +14,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -52,16 +51,7 @@ type File struct {
 
 	in      *bufio.Reader
 	files   []file
-	started bool              // Payload was called
-	read    bool              // the payload was read to its end and matches the header
-	legacy  []legacySignature // over header and payload
-}
-
-// legacySignature is a signature over header and payload with its digest, which is complete after the payload
-// was read.
-type legacySignature struct {
-	signature
-	digest hash.Hash
+	started bool // Payload was called
 }
 
 // Open reads a package up to the beginning of its payload: lead, signature header, header. It does not close
@@ -88,7 +78,6 @@ func Open(r io.Reader) (*File, error) {
 	if err := f.checkHeader(); err != nil {
 		return nil, fmt.Errorf("rpm: %w", err)
 	}
-	f.prepareLegacy()
 	return f, nil
 }
 

@@ -50,7 +50,6 @@ func (f *File) Payload(add func(h *tar.Header, r io.Reader) error) error {
 	if err != nil {
 		return fmt.Errorf("rpm %s: payload: %w", f.name(), err)
 	}
-	f.read = true
 	return nil
 }
 
@@ -115,10 +114,7 @@ func (f *File) newPayload(add func(h *tar.Header, r io.Reader) error) (*payload,
 	h, sum := f.payloadDigest()
 	if p.digest = sum; sum != "" {
 		p.counted = h.New()
-		p.raw.to = append(p.raw.to, p.counted)
-	}
-	for _, s := range f.legacy {
-		p.raw.to = append(p.raw.to, s.digest)
+		p.raw.to = p.counted
 	}
 	return p, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -368,7 +369,7 @@ func FuzzOpen(f *testing.F) {
 			t.Fatal(err)
 		}
 		if p != nil {
-			_, _ = p.Verify(Keyring{}, nil)
+			_, _ = p.Verify(pgp.Ring{}, nil)
 			_, _ = p.InstalledHeader(time.Unix(0, 0), 0, nil)
 		}
 	})

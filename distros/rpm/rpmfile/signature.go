@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"time"
 
@@ -103,35 +102,22 @@ func parseV3(b []byte) (signature, error) {
 	}, nil
 }
 
-// begin returns the hash that the signed data must be written to; an error if it is a weak one.
-func (s signature) begin() (hash.Hash, error) {
-	if !pgp.Strong(s.hash) {
-		return nil, fmt.Errorf("key %016X signed a weak digest (%v); such signatures can be forged", s.keyID, s.hash)
-	}
-	if s.v3 != nil {
-		return s.hash.New(), nil
-	}
-	return s.v4.PrepareVerify()
-}
-
-// check returns an error if the key did not make this signature of the data that was written to digest. It
-// does not change digest.
-func (s signature) check(key *packet.PublicKey, digest hash.Hash) error {
-	cloner, ok := digest.(hash.Cloner)
-	if !ok {
-		return fmt.Errorf("hash %v cannot be copied", s.hash)
-	}
-	h, err := cloner.Clone()
-	if err != nil {
-		return fmt.Errorf("copy a hash: %w", err)
-	}
+// check returns an error if the key did not make this signature of the data.
+func (s signature) check(key *packet.PublicKey, data []byte) error {
 	if s.v3 == nil {
+		h, err := s.v4.PrepareVerify()
+		if err != nil {
+			return err
+		}
+		h.Write(data)
 		return key.VerifySignature(h, s.v4)
 	}
 	public, ok := key.PublicKey.(*rsa.PublicKey)
 	if !ok || s.v3.rsa == nil {
 		return errors.New("of version 3, only RSA signatures by RSA keys are supported")
 	}
+	h := s.hash.New()
+	h.Write(data)
 	h.Write(s.v3.trailer)
 	sum := h.Sum(nil)
 	if !bytes.Equal(sum[:2], s.v3.start) {
@@ -146,17 +132,20 @@ func (s signature) check(key *packet.PublicKey, digest hash.Hash) error {
 
 // signer finds the key that made the signature, checks that it is accepted, and returns its primary key's
 // fingerprint.
-func (s signature) signer(keys Keyring, fingerprints []string, digest hash.Hash) (string, error) {
+func (s signature) signer(keys pgp.Ring, fingerprints []string, data []byte) (string, error) {
+	if !pgp.Strong(s.hash) {
+		return "", fmt.Errorf("key %016X signed a weak digest (%v); such signatures can be forged", s.keyID, s.hash)
+	}
 	name := fmt.Sprintf("key %016X", s.keyID)
 	failure := fmt.Errorf("%s is not among the %d keys that are trusted here", name, len(keys.Fingerprints()))
 	signer := ""
-	for _, key := range keys.candidates(s.keyID) {
-		primary := fingerprint(key.Entity.PrimaryKey)
-		if len(fingerprints) > 0 && !slices.Contains(fingerprints, primary) && !slices.Contains(fingerprints, fingerprint(key.PublicKey)) {
+	for _, key := range candidates(keys.Keys, s.keyID) {
+		primary := pgp.Fingerprint(key.Entity.PrimaryKey)
+		if len(fingerprints) > 0 && !slices.Contains(fingerprints, primary) && !slices.Contains(fingerprints, pgp.Fingerprint(key.PublicKey)) {
 			failure = fmt.Errorf("%s (%s) is trusted here, but not for this package", name, primary)
 			continue
 		}
-		if err := s.check(key.PublicKey, digest); err != nil {
+		if err := s.check(key.PublicKey, data); err != nil {
 			failure = fmt.Errorf("%s: %w", name, err)
 			continue
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // maxSignatures limits the signatures of one package; usually there is one, and two while a distribution
@@ -18,13 +20,11 @@ const maxSignatures = 8
 // all packages since rpm 4.14, or by digests of all files, as in el6 and el7. MD5 and SHA-1 do not count,
 // neither for that nor in signatures. The payload is therefore authentic only if Payload returns no error.
 //
-// If the header alone is not signed or does not bind the payload, but the package has a signature over header
-// and payload, as rpm 3 and 4 make it, then Verify checks that signature, and must be called after Payload
-// has ended.
+// Signatures over header and payload together, which rpm 3 and 4 make besides, do not count.
 //
 // Errors are ErrSignature, ErrKey (correctly signed, by a key that had expired, was revoked or is too short)
 // or ErrDigest (correctly signed, but nothing binds the payload).
-func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err error) {
+func (f *File) Verify(keys pgp.Ring, fingerprints []string) (signer string, err error) {
 	var failures []error
 	binding := f.binds()
 	for _, data := range f.headerSignatures() {
@@ -33,17 +33,6 @@ func (f *File) Verify(keys Keyring, fingerprints []string) (signer string, err e
 			return signer, nil
 		} else if err == nil {
 			err = binding
-		}
-		failures = append(failures, err)
-	}
-	for _, s := range f.legacy {
-		if !f.read {
-			failures = append(failures, fmt.Errorf("key %016X signed header and payload together: read the payload, then verify again", s.keyID))
-			continue
-		}
-		signer, err := s.signer(keys, fingerprints, s.digest)
-		if err == nil {
-			return signer, nil
 		}
 		failures = append(failures, err)
 	}
@@ -82,7 +71,7 @@ func (f *File) headerSignatures() [][]byte {
 	return all[:min(len(all), maxSignatures)]
 }
 
-func (f *File) headerSigner(data []byte, keys Keyring, fingerprints []string) (string, error) {
+func (f *File) headerSigner(data []byte, keys pgp.Ring, fingerprints []string) (string, error) {
 	if !f.Header.Immutable() {
 		return "", errors.New("the header has no immutable region")
 	}
@@ -90,29 +79,7 @@ func (f *File) headerSigner(data []byte, keys Keyring, fingerprints []string) (s
 	if err != nil {
 		return "", err
 	}
-	h, err := s.begin()
-	if err != nil {
-		return "", err
-	}
-	h.Write(f.signed())
-	return s.signer(keys, fingerprints, h)
-}
-
-// prepareLegacy finds the signatures over header and payload, if Verify needs them.
-func (f *File) prepareLegacy() {
-	if f.binds() == nil && len(f.headerSignatures()) > 0 {
-		return
-	}
-	for _, tag := range []Tag{SigTagPGP, SigTagGPG} {
-		s, err := parseSignature(f.Signature.Binary(tag))
-		if err != nil {
-			continue // usually missing
-		}
-		if h, err := s.begin(); err == nil {
-			h.Write(f.signed())
-			f.legacy = append(f.legacy, legacySignature{s, h})
-		}
-	}
+	return s.signer(keys, fingerprints, f.signed())
 }
 
 // binds returns an error that says why the header does not bind the content of the payload; nil if it does.

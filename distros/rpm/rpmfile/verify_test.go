@@ -8,7 +8,6 @@ import (
 	"crypto/rsa"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/cavaliergopher/rpm"
 
@@ -26,12 +24,11 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/pgp"
 )
 
 // day is the creation time of the keys in these tests.
 var day = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
-
-func discard(*tar.Header, io.Reader) error { return nil }
 
 func opened(t testing.TB, data []byte) *File {
 	t.Helper()
@@ -69,20 +66,20 @@ func TestVerify(t *testing.T) {
 	primary := keys.Fingerprints()[0]
 	tests := map[string]struct {
 		r      recipe
-		keys   Keyring
+		keys   pgp.Ring
 		prints []string
 		want   error // nil: verified
 		word   string
 	}{
 		"good":                   {signed(key, now), keys, nil, nil, primary},
 		"good, named":            {signed(key, now), keys, []string{"00", primary}, nil, primary},
-		"good, one of many keys": {signed(key, now), others.Add(expired).Add(keys), nil, nil, primary},
+		"good, one of many keys": {signed(key, now), joined(others, expired, keys), nil, nil, primary},
 		"SHA-512":                {signed(key, packet.Config{Time: now.Time, DefaultHash: crypto.SHA512}), keys, nil, nil, primary},
 		"bound by its files":     {recipe{items: single, sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
 		"no files":               {recipe{sign: headerSigned(key, now), drop: []Tag{TagPayloadDigest}}, keys, nil, nil, primary},
 		"two, first unknown":     {both, keys, nil, nil, primary},
 		"two, first known":       {both, others, nil, nil, others.Fingerprints()[0]},
-		"two, the second named":  {both, keys.Add(others), []string{primary}, nil, primary},
+		"two, the second named":  {both, joined(keys, others), []string{primary}, nil, primary},
 		"key expired since":      {signed(expiring, now), expired, nil, nil, expired.Fingerprints()[0]},
 		"key had expired":        {dated(expiring, day.Add(48*time.Hour)), expired, nil, ErrKey, "2024-05-03"},
 		"signed before the key":  {dated(key, day.Add(-time.Hour)), keys, nil, ErrKey, "not yet made"},
@@ -90,9 +87,9 @@ func TestVerify(t *testing.T) {
 		"signature expired":      {signed(key, packet.Config{Time: now.Time, SigLifetimeSecs: 60}), keys, nil, ErrKey, "expired"},
 		"short key":              {signed(short, now), shorts, nil, ErrKey, "1024 bits"},
 		"no signature":           {recipe{items: single}, keys, nil, ErrSignature, "not signed"},
-		"no keys":                {signed(key, now), Keyring{}, nil, ErrSignature, "0 keys"},
+		"no keys":                {signed(key, now), pgp.Ring{}, nil, ErrSignature, "0 keys"},
 		"unknown key":            {signed(other, now), keys, nil, ErrSignature, "not among"},
-		"known but not for this": {signed(key, now), keys.Add(others), others.Fingerprints(), ErrSignature, "not for this package"},
+		"known but not for this": {signed(key, now), joined(keys, others), others.Fingerprints(), ErrSignature, "not for this package"},
 		"nothing binds":          {unbound(signed(key, now)), keys, nil, ErrDigest, "/a"},
 		"MD5 binds nothing":      {md5, keys, nil, ErrDigest, "/a"},
 		"empty signature":        {raw([]byte{0}), keys, nil, ErrSignature, "malformed"},
@@ -107,15 +104,12 @@ func TestVerify(t *testing.T) {
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := opened(t, c.r.build(t))
-			check(t, f, c.keys, c.prints, c.want, c.word)
-			require.NoError(t, f.Payload(discard))
-			check(t, f, c.keys, c.prints, c.want, c.word)
+			check(t, opened(t, c.r.build(t)), c.keys, c.prints, c.want, c.word)
 		})
 	}
 }
 
-func check(t *testing.T, f *File, keys Keyring, prints []string, want error, word string) {
+func check(t *testing.T, f *File, keys pgp.Ring, prints []string, want error, word string) {
 	t.Helper()
 	got, err := f.Verify(keys, prints)
 	if want == nil && (err != nil || got != word) {
@@ -123,6 +117,13 @@ func check(t *testing.T, f *File, keys Keyring, prints []string, want error, wor
 	} else if want != nil && (!errors.Is(err, want) || !strings.Contains(err.Error(), word)) {
 		t.Errorf("Verify = %q, %v; want %v with %q", got, err, want, word)
 	}
+}
+
+func joined(rings ...pgp.Ring) (all pgp.Ring) {
+	for _, r := range rings {
+		all.Keys = append(all.Keys, r.Keys...)
+	}
+	return all
 }
 
 func textSigned(t *testing.T, e *openpgp.Entity) []byte {
@@ -141,7 +142,7 @@ func TestVerifySubkey(t *testing.T) {
 	keys := ring(t, e)
 	sub := e.Subkeys[len(e.Subkeys)-1].PublicKey
 	data := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, sign: headerSigned(e, packet.Config{Time: at(day.Add(time.Minute)), SigningKeyId: sub.KeyId})}.build(t)
-	for _, prints := range [][]string{nil, {fingerprint(sub)}, keys.Fingerprints()} {
+	for _, prints := range [][]string{nil, {pgp.Fingerprint(sub)}, keys.Fingerprints()} {
 		check(t, opened(t, data), keys, prints, nil, keys.Fingerprints()[0])
 	}
 }
@@ -164,7 +165,7 @@ func TestVerifyRevoked(t *testing.T) {
 		require.NoError(t, e.RevokeKey(c.reason, "", &packet.Config{Time: at(day.Add(24 * time.Hour))}))
 		after := ring(t, e)
 		check(t, opened(t, data), before, nil, nil, before.Fingerprints()[0])
-		for _, keys := range []Keyring{after, before.Add(after), after.Add(before)} { // one copy with the revocation is enough
+		for _, keys := range []pgp.Ring{after, joined(before, after), joined(after, before)} { // one copy with the revocation is enough
 			if c.ok {
 				check(t, opened(t, data), keys, nil, nil, before.Fingerprints()[0])
 			} else {
@@ -225,64 +226,6 @@ func TestVerifyVersion3(t *testing.T) {
 	}
 }
 
-// TestVerifyLegacy reads packages that are signed as with rpm 3: header and payload together.
-func TestVerifyLegacy(t *testing.T) {
-	t.Parallel()
-	e, keys := signer(t, packet.Config{Time: at(day)})
-	c := packet.Config{Time: at(day.Add(time.Hour))}
-	r := recipe{items: []repotest.File{{Name: "a", Body: "x"}}, compressor: "gzip", drop: []Tag{TagPayloadDigest, TagFileDigestAlgo}, sign: func(t testing.TB, header, payload []byte) []Entry {
-		return []Entry{{SigTagPGP, TypeBinary, sign(t, e, append(slices.Clone(header), payload...), c)}}
-	}}
-	f := opened(t, r.build(t))
-	check(t, f, keys, nil, ErrSignature, "read the payload")
-	require.NoError(t, f.Payload(discard))
-	check(t, f, keys, nil, nil, keys.Fingerprints()[0])
-	check(t, f, keys, nil, nil, keys.Fingerprints()[0]) // the digest has not changed
-	check(t, f, Keyring{}, nil, ErrSignature, "not among")
-
-	r.sign = func(t testing.TB, header, payload []byte) []Entry {
-		return []Entry{{TagRSAHeader, TypeBinary, sign(t, e, header, c)}, {SigTagPGP, TypeBinary, sign(t, e, []byte("other"), c)}}
-	}
-	f = opened(t, r.build(t))
-	require.NoError(t, f.Payload(discard))
-	if got, err := f.Verify(keys, nil); err == nil {
-		t.Errorf("signed by %s, and nothing binds the payload", got)
-	}
-}
-
-func TestReadKeyring(t *testing.T) {
-	t.Parallel()
-	a, _ := signer(t, packet.Config{Time: at(day)})
-	b, _ := signer(t, packet.Config{Time: at(day)})
-	binaryKeys, armoured := &bytes.Buffer{}, &bytes.Buffer{}
-	for _, e := range []*openpgp.Entity{a, b} {
-		require.NoError(t, e.Serialize(binaryKeys))
-		fmt.Fprintln(armoured, "text between the blocks")
-		w, err := armor.Encode(armoured, openpgp.PublicKeyType, nil)
-		if err == nil {
-			err = e.Serialize(w)
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		require.NoError(t, err)
-		fmt.Fprintln(armoured)
-	}
-	want := []string{fingerprint(a.PrimaryKey), fingerprint(b.PrimaryKey)}
-	slices.Sort(want)
-	for name, data := range map[string][]byte{"binary": binaryKeys.Bytes(), "armoured": armoured.Bytes()} {
-		k, err := ReadKeyring(data, data)
-		if err != nil || !slices.Equal(k.Fingerprints(), want) {
-			t.Errorf("%s: %v, %v", name, k.Fingerprints(), err)
-		}
-	}
-	for name, data := range map[string]string{"empty": "", "text": "hello", "cut": armoured.String()[:200], "signature": "-----BEGIN PGP SIGNATURE-----\n\nwsA=\n-----END PGP SIGNATURE-----\n"} {
-		if k, err := ReadKeyring([]byte(data)); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v, %v; want ErrFormat", name, k.Fingerprints(), err)
-		}
-	}
-}
-
 // TestRealPackages reads the packages that the module cavaliergopher/rpm contains: releases of CentOS from
 // 2.1 to 7, which hold the keys that signed them.
 func TestRealPackages(t *testing.T) {
@@ -305,7 +248,7 @@ func TestRealPackages(t *testing.T) {
 	} {
 		data := readFile(t, filepath.Join(dir, name+".rpm"))
 		f := opened(t, data)
-		keys := Keyring{}
+		keys := pgp.Ring{}
 		n := 0
 		err := f.Payload(func(h *tar.Header, r io.Reader) error {
 			n++
@@ -316,15 +259,13 @@ func TestRealPackages(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			more, err := ReadKeyring(data)
-			keys = keys.Add(more)
-			return err
+			keys.Add(h.Name, data)
+			return nil
 		})
 		if err != nil || n != want.files {
 			t.Errorf("%s: %d files, %v", name, n, err)
 		}
 		compareWithOther(t, data, f.Header)
-		f = opened(t, data) // before its payload is read
 		if want.signer != "" {
 			check(t, f, keys, nil, nil, want.signer)
 		} else {

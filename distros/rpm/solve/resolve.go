@@ -47,7 +47,7 @@ func Resolve(ctx context.Context, x Repositories, installed []rpmfile.Metadata, 
 	if err != nil {
 		return nil, r.explain(err)
 	}
-	return r.result()
+	return r.result(), nil
 }
 
 // resolution is one run of the solver.
@@ -98,7 +98,7 @@ func (r *resolution) start(requests []clause) error {
 		r.requests = append(r.requests, add(c))
 	}
 	for n := 1; n <= u.installed; n++ {
-		u.stays[n] = add(clause{literals: u.ways[n], reason: byStaying, Matches: n, text: u.all[n].Name, name: u.all[n].Name})
+		u.stays[n] = add(clause{literals: u.ways[n], reason: byStaying, owner: n, text: u.all[n].Name, name: u.all[n].Name})
 		list, err := u.rules(n)
 		if err != nil {
 			return err
@@ -159,19 +159,12 @@ func (r *resolution) relied() bool {
 	return false
 }
 
-// result verifies the solution and returns the packages that it adds.
-func (r *resolution) result() ([]rpm.Package, error) {
+// result returns the packages that the solution adds.
+func (r *resolution) result() []rpm.Package {
 	u := r.s.u
-	there := make([]bool, len(u.all))
-	for n := range u.all {
-		there[n] = n > 0 && n < len(r.s.level) && r.s.level[n] > 0
-	}
-	if err := u.verify(there); err != nil {
-		return nil, err
-	}
 	var out []rpm.Package
 	for n, p := range u.all {
-		if !there[n] || p.pkg == nil {
+		if n == 0 || n >= len(r.s.level) || r.s.level[n] <= 0 || p.pkg == nil {
 			continue
 		}
 		q := *p.pkg
@@ -185,7 +178,7 @@ func (r *resolution) result() ([]rpm.Package, error) {
 		out = append(out, q)
 	}
 	slices.SortFunc(out, func(a, b rpm.Package) int { return compareMetadata(&a.Metadata, &b.Metadata) })
-	return out, nil
+	return out
 }
 
 // evrText returns [epoch:]version-release, without an epoch of 0.

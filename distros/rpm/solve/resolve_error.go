@@ -33,7 +33,7 @@ func (r *resolution) explain(err error) error {
 		case c.reason == byRequest && all.Relation == "":
 			all.Relation = c.text
 		case c.reason == byConflict:
-			all.Reason += fmt.Sprintf("; %s conflicts with %s", e.u.all[c.Matches], c.text)
+			all.Reason += fmt.Sprintf("; %s conflicts with %s", e.u.all[c.owner], c.text)
 		}
 	}
 	all.Relation = cmp.Or(all.Relation, "all that was asked for")
@@ -70,8 +70,8 @@ func (e *explanation) walk() {
 	follow := func() {
 		for n := 0; n < len(e.order); n++ {
 			for _, c := range e.proof {
-				if c.reason == byRequire && c.Matches == e.order[n] {
-					reach(c.Matches, c)
+				if c.reason == byRequire && c.owner == e.order[n] {
+					reach(c.owner, c)
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func (e *explanation) walk() {
 	follow()
 	for _, c := range e.proof {
 		if c.reason == byStaying {
-			reach(-c.Matches, c)
+			reach(-c.owner, c)
 		}
 	}
 	follow()
@@ -100,7 +100,7 @@ func (e *explanation) chain(n int) []string {
 func (e *explanation) unmet() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
-			if c.reason != byRequire || c.Matches != n || slices.ContainsFunc(c.literals, func(l literal) bool { return l > 0 }) {
+			if c.reason != byRequire || c.owner != n || slices.ContainsFunc(c.literals, func(l literal) bool { return l > 0 }) {
 				continue
 			}
 			if len(c.literals) > 1 { // a part of a rich dependency must not be in the system, but is
@@ -184,11 +184,11 @@ func (e *explanation) excluding() error {
 				other = c.literals[1].pkg()
 			}
 			target := other
-			if c.Matches == other {
+			if c.owner == other {
 				target = n
 			}
 			err := &rpm.UnresolvableError{Reason: fmt.Sprintf(
-				"which cannot be with %s (%s): %s %s %s, that is %s", e.u.all[other], e.state(other), e.u.all[c.Matches], verb, c.text, e.u.all[target])}
+				"which cannot be with %s (%s): %s %s %s, that is %s", e.u.all[other], e.state(other), e.u.all[c.owner], verb, c.text, e.u.all[target])}
 			e.fill(err, n, e.u.all[n].String())
 			return err
 		}
@@ -219,7 +219,7 @@ func (e *explanation) fill(err *rpm.UnresolvableError, n int, relation string) {
 func (e *explanation) versions() error {
 	for _, n := range e.order {
 		for _, c := range e.proof {
-			if c.reason != bySameName || c.Matches != n {
+			if c.reason != bySameName || c.owner != n {
 				continue
 			}
 			other := c.literals[0].pkg()
@@ -232,7 +232,7 @@ func (e *explanation) versions() error {
 			case q.pkg == nil && rpmfile.Compare(p.EVR, q.EVR) < 0:
 				err.Reason = fmt.Sprintf("which needs %s, but the newer %s is installed, and packages are not downgraded; use a newer repository or an older base", p, q)
 			case by != nil:
-				err.Reason += fmt.Sprintf(": %s needs %s", e.u.all[by.Matches], by.text)
+				err.Reason += fmt.Sprintf(": %s needs %s", e.u.all[by.owner], by.text)
 			}
 			relation := e.needs[n].text
 			e.fill(err, n, relation)

@@ -22,7 +22,7 @@ func (l literal) pkg() int { return max(int(l), -int(l)) }
 type clause struct {
 	literals []literal
 	reason   reason
-	Matches  int       // the package that the clause comes from; 0: no package
+	owner    int       // the package that the clause comes from; 0: no package
 	text     string    // the relation behind the clause, for messages
 	name     string    // name in the relation of text; "" if it has several
 	from     []int     // clauses that a learnt one follows from,

@@ -2,7 +2,6 @@ package solve
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
@@ -57,22 +56,13 @@ func (u *universe) replaces(n int) []int {
 	return out
 }
 
-// installsBeside reports whether several versions of a package may be installed: kernels, their modules and
-// their development files. The provides are those of the defaults of dnf (installonlypkgs) and zypper
-// (provides:multiversion). The names are those of el7's yum, whose packages have no such provides.
+// installsBeside reports whether several versions of a package may be installed.
 func installsBeside(m *rpmfile.Metadata) bool {
-	if slices.ContainsFunc(m.Provides, func(r rpmfile.Relation) bool {
-		switch r.Name {
-		case "kernel", "kernel-PAE", "installonlypkg(kernel)", "installonlypkg(kernel-module)", "installonlypkg(vm)", "multiversion(kernel)":
-			return true
+	return rpmfile.InstallOnly(m.Name, func(yield func(string) bool) {
+		for i := range m.Provides {
+			if !yield(m.Provides[i].Name) {
+				return
+			}
 		}
-		return false
-	}) {
-		return true
-	}
-	switch m.Name {
-	case "kernel", "kernel-devel", "kernel-source", "kernel-debug", "kernel-smp", "kernel-bigmem", "kernel-enterprise", "kernel-unsupported":
-		return true
-	}
-	return strings.HasPrefix(m.Name, "kernel-") && strings.HasSuffix(m.Name, "-devel")
+	})
 }

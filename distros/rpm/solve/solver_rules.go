@@ -33,7 +33,7 @@ func (u *universe) rules(n int) ([]clause, error) {
 				continue
 			}
 			if c, always := tidy(append(slices.Clone(c), -literal(n))); !always {
-				out = append(out, clause{literals: c, reason: byConflict, Matches: n, text: r.String(), name: r.Relation.Name})
+				out = append(out, clause{literals: c, reason: byConflict, owner: n, text: r.String(), name: r.Relation.Name})
 			}
 		}
 	}
@@ -57,10 +57,10 @@ func (u *universe) requirement(n int, r rpmfile.Requirement) ([]clause, error) {
 		if always {
 			continue
 		}
-		out = append(out, clause{literals: c, reason: byRequire, Matches: n, text: r.String(), name: r.Relation.Name})
+		out = append(out, clause{literals: c, reason: byRequire, owner: n, text: r.String(), name: r.Relation.Name})
 		if few := u.upgradesOnly(c); few != nil {
 			left := slices.DeleteFunc(slices.Clone(c), func(l literal) bool { return slices.Contains(few, l) })
-			out = append(out, clause{literals: few, reason: byPreference, Matches: n, text: r.String(), left: left})
+			out = append(out, clause{literals: few, reason: byPreference, owner: n, text: r.String(), left: left})
 		}
 	}
 	return out, nil
@@ -142,7 +142,7 @@ func (u *universe) replacements(n int) []clause {
 		for _, l := range u.named(r.Name) {
 			other := u.all[l]
 			if (p.pkg != nil || other.pkg != nil) && supersedes(p.Metadata, other.Metadata) {
-				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byObsolete, Matches: n, text: r.String(), name: r.Name})
+				out = append(out, clause{literals: []literal{-literal(n), -l}, reason: byObsolete, owner: n, text: r.String(), name: r.Name})
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func (u *universe) replacements(n int) []clause {
 	}
 	for _, l := range u.named(p.Name) {
 		if int(l) != n && !together(p.Arch, u.all[l].Arch) {
-			out = append(out, clause{literals: []literal{-literal(n), -l}, reason: bySameName, Matches: n, text: p.Name, name: p.Name})
+			out = append(out, clause{literals: []literal{-literal(n), -l}, reason: bySameName, owner: n, text: p.Name, name: p.Name})
 		}
 	}
 	return out
@@ -187,7 +187,7 @@ func (u *universe) multilib(n int) *clause {
 	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {
 		return nil
 	}
-	c := clause{literals: []literal{-literal(n)}, reason: byRequire, Matches: n, text: p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR), name: p.Name}
+	c := clause{literals: []literal{-literal(n)}, reason: byRequire, owner: n, text: p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR), name: p.Name}
 	inferior := false
 	for _, l := range u.named(p.Name) {
 		q := u.all[l]

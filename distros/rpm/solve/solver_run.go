@@ -2,7 +2,6 @@ package solve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -13,15 +12,10 @@ const maxLearnt = 20000
 // maxMinimized limits the attempts to make a solution smaller.
 const maxMinimized = 1000
 
-// errUnsolvable says that the clauses contradict each other; the solver's proof says which.
-var errUnsolvable = errors.New("unsolvable")
-
 // unsolvable is the error that holds the clauses which contradict each other.
 type unsolvable struct{ proof []int }
 
-func (*unsolvable) Error() string { return errUnsolvable.Error() }
-
-func (*unsolvable) Unwrap() error { return errUnsolvable }
+func (*unsolvable) Error() string { return "unsolvable" }
 
 // run decides until everything is met: first the requests, then that installed packages stay, then the
 // requirements of all these. At last it tries to remove packages that were chosen before a better choice was

@@ -1,0 +1,137 @@
+package distros
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/failure"
+)
+
+var (
+	// ErrSources says that the configuration of package repositories cannot be understood or used.
+	ErrSources = failure.New(failure.Step, "bad package sources")
+	// ErrIndex says that a repository contradicts itself: content differs from what its signed or first file says, or a
+	// file cannot be parsed.
+	ErrIndex = failure.New(failure.Content, "inconsistent repository")
+)
+
+// Mirror says by which addresses those of package repositories are replaced. The zero value replaces none.
+type Mirror struct {
+	Bare     string            // for addresses that begin with none of the prefixes; "": they stay
+	prefixes map[string]string // a host, a host with a path, or a whole URL -> URL
+}
+
+// ParseMirror reads the words of a mirror, separated by blanks or commas: PREFIX=URL replaces PREFIX in addresses
+// that begin with it, the longest one wins; a URL alone is for all others. Errors are ErrSources.
+func ParseMirror(text string) (m Mirror, err error) {
+	m.prefixes = map[string]string{}
+	for _, word := range SplitList(text) {
+		from, to, pair := strings.Cut(word, "=")
+		if !pair || strings.Contains(from, "?") { // the = of a query does not separate
+			from, to = "", word
+		}
+		if u, err := url.Parse(to); err != nil || u.Scheme == "" {
+			return m, fmt.Errorf("mirror %q: %w: want URL or PREFIX=URL", HideSecrets(to), ErrSources)
+		}
+		switch to = strings.TrimSuffix(to, "/"); {
+		case from != "":
+			m.prefixes[strings.TrimSuffix(from, "/")] = to
+		case m.Bare != "":
+			return m, fmt.Errorf("mirror %q: %w: two URLs without a prefix; want HOST/PATH=URL for all but one", HideSecrets(to), ErrSources)
+		default:
+			m.Bare = to
+		}
+	}
+	return m, nil
+}
+
+// SplitList splits a list whose items are separated by blanks, newlines or commas.
+func SplitList(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+}
+
+// URLs returns the addresses of the mirror.
+func (m Mirror) URLs() []string {
+	all := slices.Sorted(maps.Values(m.prefixes))
+	if m.Bare != "" {
+		all = append(all, m.Bare)
+	}
+	return all
+}
+
+// String returns the words without credentials.
+func (m Mirror) String() string {
+	var all []string
+	for _, from := range slices.Sorted(maps.Keys(m.prefixes)) {
+		all = append(all, from+"="+HideSecrets(m.prefixes[from]))
+	}
+	if m.Bare != "" {
+		all = append(all, HideSecrets(m.Bare))
+	}
+	return strings.Join(all, " ")
+}
+
+// Replace returns the address on the mirror, and whether a rule is for it. bare gives it for Bare.
+func (m Mirror) Replace(address string, bare func(string) string) (string, bool) {
+	best := ""
+	for p := range m.prefixes {
+		if HasURLPrefix(address, p) && len(p) > len(best) {
+			best = p
+		}
+	}
+	switch {
+	case best != "":
+		return m.prefixes[best] + address[strings.Index(address, best)+len(best):], true
+	case m.Bare == "" || address == "":
+		return address, false
+	}
+	return bare(address), true
+}
+
+// Unmatched is the error for a mirror none of whose rules is for the addresses of the sources.
+func (m Mirror) Unmatched(addresses []string) error {
+	for i, a := range addresses {
+		addresses[i] = HideSecrets(a)
+	}
+	return fmt.Errorf("mirror %q: %w: none of the sources begins with it; they are %s", m, ErrSources, strings.Join(addresses, ", "))
+}
+
+// Login puts user and password of the mirror into an address on it that has none.
+func (m Mirror) Login(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil {
+		return address
+	}
+	for _, place := range m.URLs() {
+		if p, err := url.Parse(place); err == nil && p.User != nil && p.Scheme == u.Scheme && p.Host == u.Host {
+			u.User = p.User
+			return u.String()
+		}
+	}
+	return address
+}
+
+// HasURLPrefix reports whether a URL begins with a prefix, which may lack the scheme and must end with a path
+// element.
+func HasURLPrefix(address, prefix string) bool {
+	if _, after, ok := strings.Cut(address, "://"); ok && !strings.Contains(prefix, "://") {
+		address = after
+	}
+	rest, ok := strings.CutPrefix(address, prefix)
+	return ok && (rest == "" || rest[0] == '/' || rest[0] == '?')
+}
+
+// HideSecrets returns a URL without user, password and query, for messages.
+func HideSecrets(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return strconv.Quote(path.Base(raw))
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
