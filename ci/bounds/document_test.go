@@ -28,7 +28,7 @@ const (
 // readers are the packages that read untrusted input. The document has every bound in them.
 var readers = []string{
 	"distros/apt", "distros/dpkg", "distros/driverinfo", "distros/elffile", "distros/fetch", "distros/pgp", "distros/rpm", "distros/rpm/repoconf",
-	"distros/rpm/repodata", "distros/rpm/rpmdb", "distros/rpm/rpmdb/blobs", "distros/rpm/rpmfile",
+	"distros/rpm/rpmdb", "distros/rpm/rpmfile",
 	"images/attestation", "images/bundle", "images/driver", "images/fleet", "images/layer",
 	"images/lockfile", "images/matrix", "images/modsign", "images/moduleset", "images/oci", "images/oci/tarindex", "images/patch", "images/provenance", "images/rebuild", "images/registry",
 	"images/nvredist", "images/registry/transport", "images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/sbom", "images/signature", "images/headersimage", "images/verify", "images/vex",

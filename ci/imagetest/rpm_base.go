@@ -27,7 +27,6 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -102,9 +101,9 @@ func (s *RPMSystem) records(installed []*rpmfile.Header) map[string][]byte {
 	var err error
 	switch s.database {
 	case "ndb":
-		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{Data: blobs.WriteNDB(blobs.Contents{}, 1)}
+		none["usr/lib/sysimage/rpm/Packages.db"] = &fstest.MapFile{Data: rpmdb.WriteNDB(rpmdb.Contents{}, 1)}
 	case "bdb":
-		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: blobs.WriteBDB(blobs.Contents{}, blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096})}
+		none["var/lib/rpm/Packages"] = &fstest.MapFile{Data: rpmdb.WriteBDB(rpmdb.Contents{}, rpmdb.BDBLayout{Order: binary.LittleEndian, PageSize: 4096})}
 	default:
 		var data []byte
 		data, err = emptySQLite()

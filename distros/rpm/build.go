@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -160,13 +159,13 @@ func (b *builder) end() error {
 	if len(b.entries) == maxPackages {
 		return fmt.Errorf("more than %d packages", maxPackages)
 	}
-	if s, err := repodata.NewChecksum(b.digestType, b.digest, e.size); err != nil {
+	if s, err := newChecksum(b.digestType, b.digest, e.size); err != nil {
 		b.hide(err.Error())
 	} else if raw, err := hex.DecodeString(s.Digest()); err == nil {
 		e.digest = b.table.texts.copy(raw)
 	}
 	var err error
-	if e.url, err = repodata.JoinURL(b.base, b.xmlBase, b.href); err != nil {
+	if e.url, err = joinURL(b.base, b.xmlBase, b.href); err != nil {
 		b.hide(fmt.Sprintf("location %.80q: %v", b.href, err))
 	}
 	switch {

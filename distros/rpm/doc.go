@@ -1,7 +1,6 @@
 // Package rpm reads rpm repositories without rpm, dnf, yum or zypper: the sources that a base image is
 // configured with, their repomd.xml and its signature, and their lists of packages, modules and files.
-// Package repoconf reads the configuration of sources, repodata reads the formats of the lists, and solve
-// finds the packages that must be added to meet a request.
+// Package repoconf reads the configuration of sources, and solve finds the packages that must be added to meet a request.
 //
 // There are two chains of trust. If a repository signs its repomd.xml and the source says to check that
 // (repo_gpgcheck, and zypper always), then a key of the source signs repomd.xml, repomd.xml names the sha256

@@ -5,7 +5,6 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // Sentinels that callers distinguish. If a mirror does not answer, the error is fetch.ErrUnreachable instead.
@@ -15,7 +14,7 @@ var (
 	// ErrExpired says that the key that signed a repomd.xml, or its signature, has expired.
 	ErrExpired = pgp.ErrExpired
 	// ErrIndex says that a repository contradicts itself.
-	ErrIndex = repodata.ErrIndex
+	ErrIndex = distros.ErrIndex
 	// ErrSources says that the configuration of the sources cannot be understood or used.
 	ErrSources = repoconf.ErrSources
 	// ErrRollback says that a mirror serves an older index than one that was seen before.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -91,7 +90,7 @@ func (x *Index) requiredFiles(wanted map[string]bool) {
 // readFilelists searches a filelists.xml for the wanted files and adds those found under the digest of their
 // package.
 func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]string) error {
-	x := repodata.NewXMLReader(in)
+	x := newXMLReader(in)
 	var pkgid string
 	for {
 		token, err := x.Next()
@@ -101,7 +100,7 @@ func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]stri
 			return err
 		}
 		switch {
-		case token != repodata.XMLStart:
+		case token != xmlStart:
 		case x.Depth == 1 && string(x.Name) != "filelists":
 			return fmt.Errorf("it begins with <%.40s>, want <filelists>", x.Name)
 		case x.Depth == 2:
@@ -111,7 +110,7 @@ func readFilelists(in io.Reader, wanted map[string]bool, found map[string][]stri
 			if err != nil {
 				return err
 			}
-			if token == repodata.XMLText && wanted[string(x.Text)] {
+			if token == xmlText && wanted[string(x.Text)] {
 				found[pkgid] = append(found[pkgid], string(x.Text))
 			}
 		}

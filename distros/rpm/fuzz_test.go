@@ -7,7 +7,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -56,11 +55,11 @@ func FuzzFilelists(f *testing.F) {
 func FuzzModules(f *testing.F) {
 	f.Add([]byte(moduleDocument("nodejs:10", "1", "c1", "platform: [el8]", "nodejs-1:10.1-1.x86_64") + moduleDefault("nodejs", `"10"`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, err := repodata.ParseModules(strings.NewReader(string(data)))
+		docs, err := parseModules(strings.NewReader(string(data)))
 		if err != nil {
 			return
 		}
 		entries := []entry{{name: "nodejs", arch: "x86_64", evr: rpmfile.EVR{Epoch: "1", Version: "10.1", Release: "1"}}}
-		hideByModules(entries, docs, repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"})
+		hideByModules(entries, docs, moduleState{ModuleState: repoconf.ModuleState{Streams: map[string]string{"a": "b"}, Platform: "el8"}})
 	})
 }

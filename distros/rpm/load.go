@@ -13,9 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // Upper bounds for unpacked lists.
@@ -28,7 +27,7 @@ const (
 // loaded is the content of the lists of one repository.
 type loaded struct {
 	entries []entry
-	modules []repodata.Module
+	modules []module
 }
 
 // Load fetches, verifies and reads the lists of packages and modules. If their content differs from
@@ -54,13 +53,13 @@ func (r *Releases) Load(ctx context.Context) (*Index, error) {
 		total += len(f.entries)
 	}
 	x.entries = make([]entry, 0, total)
-	var modules []repodata.Module
+	var modules []module
 	for i := range found {
 		x.entries = append(x.entries, found[i].entries...)
 		modules = append(modules, found[i].modules...)
 		found[i] = loaded{}
 	}
-	state, err := repoconf.ReadModuleState(r.options.Root)
+	state, err := r.options.moduleState()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +76,7 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 	l.entries = b.entries
 	if list, ok := r.md.Lists["modules"]; ok {
 		err = r.read(ctx, "modules", list, maxModules, func(in io.Reader) (err error) {
-			l.modules, err = repodata.ParseModules(in)
+			l.modules, err = parseModules(in)
 			return err
 		})
 	}
@@ -85,14 +84,14 @@ func (r *repo) load(ctx context.Context, o Options) (l loaded, err error) {
 }
 
 // read fetches and verifies a list and passes its unpacked content to the function read.
-func (r *repo) read(ctx context.Context, name string, l repodata.File, limit int64, read func(io.Reader) error) error {
+func (r *repo) read(ctx context.Context, name string, l listFile, limit int64, read func(io.Reader) error) error {
 	if l.Sum.Size > limit { // repomd.xml may be hostile: its sizes must not fill the disk
-		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, repodata.ErrIndex, l.Sum.Size, limit)
+		return fmt.Errorf("list %s: %w: it has %d bytes, more than the %d allowed", name, distros.ErrIndex, l.Sum.Size, limit)
 	}
 	file, err := r.fetch(ctx, l)
 	if err == nil {
-		if err = repodata.Unpack(ctx.Err, file, l.Unpacked, limit, read); err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", repodata.ErrIndex, err)
+		if err = unpack(ctx.Err, file, l.Unpacked, limit, read); err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", distros.ErrIndex, err)
 		}
 	}
 	if err != nil {
@@ -103,14 +102,14 @@ func (r *repo) read(ctx context.Context, name string, l repodata.File, limit int
 
 // fetch downloads a list from the folder that served repomd.xml, or from another mirror that has the same
 // file.
-func (r *repo) fetch(ctx context.Context, l repodata.File) (file string, err error) {
+func (r *repo) fetch(ctx context.Context, l listFile) (file string, err error) {
 	folders := append([]string{r.base}, slices.DeleteFunc(slices.Clone(r.folders), func(f string) bool { return f == r.base })...)
 	var failures []error
 	var previous string
 	for _, folder := range folders[:min(len(folders), tryMirrors)] {
-		url, err := repodata.JoinURL(folder, l.Base, l.Href)
+		url, err := joinURL(folder, l.Base, l.Href)
 		if err != nil {
-			return "", fmt.Errorf("%w: location %.80q: %w", repodata.ErrIndex, l.Href, err)
+			return "", fmt.Errorf("%w: location %.80q: %w", distros.ErrIndex, l.Href, err)
 		}
 		if url == previous {
 			break // the location does not depend on the mirror
@@ -124,7 +123,7 @@ func (r *repo) fetch(ctx context.Context, l repodata.File) (file string, err err
 		case ctx.Err() != nil:
 			return "", err
 		case errors.As(err, &lie):
-			err = fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", repodata.ErrIndex, err)
+			err = fmt.Errorf("%w (a mirror in the middle of an update? then try again in some minutes): %w", distros.ErrIndex, err)
 		case !errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
@@ -146,10 +145,10 @@ func (r *Releases) Digest() string {
 	state := struct {
 		Format  int
 		Arch    string
-		Modules repoconf.ModuleState
+		Modules moduleState
 		Repos   []line
-	}{2, r.options.Arch, repoconf.ModuleState{}, nil}
-	if modules, err := repoconf.ReadModuleState(r.options.Root); err == nil { // otherwise Load returns the error
+	}{3, r.options.Arch, moduleState{}, nil}
+	if modules, err := r.options.moduleState(); err == nil { // otherwise Load returns the error
 		state.Modules = modules
 	}
 	for _, repo := range r.repos {

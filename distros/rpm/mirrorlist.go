@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 const (
@@ -22,8 +22,8 @@ const (
 
 // mirrors is the content of a mirror list or a metalink.
 type mirrors struct {
-	folders []string            // that hold repodata, best first
-	sums    []repodata.Checksum // the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror list
+	folders []string   // that hold repodata, best first
+	sums    []checksum // the permitted checksums of repomd.xml: the current one and the last ones; none for a mirror list
 }
 
 // parseMirrors reads a mirror list, which has one URL a line, or a metalink, which is XML. Mistakes are
@@ -38,7 +38,7 @@ func parseMirrors(data []byte, v repoconf.Vars) (m mirrors, err error) {
 		err = errors.New("it names no mirror of http or https")
 	}
 	if err != nil {
-		return m, fmt.Errorf("%w: %w", repodata.ErrIndex, err)
+		return m, fmt.Errorf("%w: %w", distros.ErrIndex, err)
 	}
 	return m, nil
 }
@@ -63,7 +63,7 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 	}
 	var found []mirror
 	var size int64
-	x := repodata.NewXMLReader(bytes.NewReader(data))
+	x := newXMLReader(bytes.NewReader(data))
 	for {
 		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
@@ -71,25 +71,25 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 		} else if err != nil {
 			return m, fmt.Errorf("metalink: %w", err)
 		}
-		if token != repodata.XMLStart {
+		if token != xmlStart {
 			continue
 		}
 		switch string(x.Name) {
 		case "size":
-			size, err = x.ReadNumber()
+			size, err = x.readNumber()
 		case "hash":
 			kind := string(x.Attr("type"))
 			var value string
-			if value, err = x.ReadString(); err == nil {
+			if value, err = x.readString(); err == nil {
 				// a metalink has MD5 and SHA-1 as well, which NewChecksum refuses
-				if s, err := repodata.NewChecksum(kind, value, size); err == nil && len(m.sums) < maxMirrors {
+				if s, err := newChecksum(kind, value, size); err == nil && len(m.sums) < maxMirrors {
 					m.sums = append(m.sums, s)
 				}
 			}
 		case "url":
 			preference, _ := strconv.Atoi(string(x.Attr("preference"))) // a mirror without a preference comes last
 			var raw string
-			raw, err = x.ReadString()
+			raw, err = x.readString()
 			if folder, ok := strings.CutSuffix(raw, "/"+file); ok && repoconf.IsRemote(folder) && len(found) < maxMirrors {
 				found = append(found, mirror{folder, preference})
 			}
@@ -110,5 +110,5 @@ func parseMetalink(data []byte) (m mirrors, err error) {
 
 // permits reports whether a repomd.xml is one of those that the metalink names.
 func (m mirrors) permits(repomd []byte) bool {
-	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s repodata.Checksum) bool { return s.Matches(repomd) })
+	return len(m.sums) == 0 || slices.ContainsFunc(m.sums, func(s checksum) bool { return s.Matches(repomd) })
 }

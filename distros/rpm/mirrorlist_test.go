@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 const metalinkHead = `<?xml version="1.0" encoding="utf-8"?>
@@ -60,9 +59,9 @@ func TestMirrors(t *testing.T) {
 		{"unknown variable in the path", repoconf.Source{Metalink: base + "/$infra/metalink"}, nil, repoconf.ErrSources},
 		{"metalink named as a list", repoconf.Source{MirrorList: base + "/metalink"}, nil, nil},
 		{"metalink and an old base URL", repoconf.Source{Metalink: base + "/metalink", BaseURLs: []string{base + "/old"}}, nil, nil},
-		{"old only", repoconf.Source{Metalink: base + "/metalink-old"}, nil, repodata.ErrIndex},
-		{"weak metalink", repoconf.Source{Metalink: base + "/metalink-weak"}, nil, repodata.ErrIndex},
-		{"empty", repoconf.Source{MirrorList: base + "/empty"}, nil, repodata.ErrIndex},
+		{"old only", repoconf.Source{Metalink: base + "/metalink-old"}, nil, distros.ErrIndex},
+		{"weak metalink", repoconf.Source{Metalink: base + "/metalink-weak"}, nil, distros.ErrIndex},
+		{"empty", repoconf.Source{MirrorList: base + "/empty"}, nil, distros.ErrIndex},
 		{"several base URLs", repoconf.Source{BaseURLs: []string{base + "/gone", base + "/forged", base + "/os"}}, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,7 +117,7 @@ func FuzzMirrors(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := parseMirrors(data, repoconf.Vars{"basearch": "x86_64"})
 		if err != nil {
-			assert.ErrorIs(t, err, repodata.ErrIndex)
+			assert.ErrorIs(t, err, distros.ErrIndex)
 			return
 		}
 		for _, u := range m.folders {

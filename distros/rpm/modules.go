@@ -1,21 +1,49 @@
 package rpm
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
+
+// moduleState is the base's configuration of modules.
+type moduleState struct {
+	repoconf.ModuleState
+	Defaults map[string]string // that override those of the repositories
+}
+
+func (o Options) moduleState() (s moduleState, err error) {
+	s.Defaults = map[string]string{}
+	if s.ModuleState, err = repoconf.ReadModuleState(o.Root); err != nil {
+		return s, err
+	}
+	err = repoconf.EachFile(o.Root, "etc/dnf/modules.defaults.d", ".yaml", func(name string, data []byte) error {
+		docs, err := parseModules(bytes.NewReader(data))
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", name, distros.ErrSources, err)
+		}
+		for _, d := range docs {
+			if d.IsDefault {
+				s.Defaults[d.Name] = d.Stream
+			}
+		}
+		return nil
+	})
+	return s, err
+}
 
 // hideByModules hides the packages of streams that are not active, and the packages that an active stream
 // shadows, as dnf does. A stream is active if the base has it enabled, or if it is the default and nothing
 // overrides that, or if an active stream needs it. A package that is in no stream is hidden if a package of
 // an active stream has its name, or if it provides that name, except if it comes from a source with
 // module_hotfixes. The notes name enabled streams without a usable build.
-func hideByModules(entries []entry, docs []repodata.Module, state repoconf.ModuleState) (notes []string) {
+func hideByModules(entries []entry, docs []module, state moduleState) (notes []string) {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -88,7 +116,7 @@ func artifactName(artifact string) (name, arch string, ok bool) {
 
 // activeBuilds returns which builds are active, by index in docs: of each active stream the newest version
 // whose own needs can be met.
-func activeBuilds(docs []repodata.Module, state repoconf.ModuleState) (active map[int]bool, notes []string) {
+func activeBuilds(docs []module, state moduleState) (active map[int]bool, notes []string) {
 	streams := map[string]string{}
 	for _, d := range docs {
 		if d.IsDefault && d.Stream != "" {
@@ -134,7 +162,7 @@ func activeBuilds(docs []repodata.Module, state repoconf.ModuleState) (active ma
 // pick returns the builds to use among those of a stream: the newest version (one build for each repository,
 // all of one context) that fits the active streams. needs are the streams that it activates in addition, by
 // module.
-func pick(docs []repodata.Module, builds []int, streams map[string]string, state repoconf.ModuleState) (best []int, needs map[string]string) {
+func pick(docs []module, builds []int, streams map[string]string, state moduleState) (best []int, needs map[string]string) {
 	builds = slices.Clone(builds)
 	slices.SortStableFunc(builds, func(a, b int) int {
 		return cmp.Or(cmp.Compare(docs[b].Version, docs[a].Version), strings.Compare(docs[a].Context, docs[b].Context))
@@ -156,7 +184,7 @@ func pick(docs []repodata.Module, builds []int, streams map[string]string, state
 
 // fits reports whether one of the alternatives of a build's needs can be met, and which streams would have to
 // become active for it.
-func fits(d repodata.Module, streams map[string]string, state repoconf.ModuleState) (needs map[string]string, ok bool) {
+func fits(d module, streams map[string]string, state moduleState) (needs map[string]string, ok bool) {
 	if len(d.Requires) == 0 {
 		return nil, true
 	}

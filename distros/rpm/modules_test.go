@@ -13,7 +13,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -119,10 +119,10 @@ func TestModuleMistakes(t *testing.T) {
 		r := newRepository(t, basics()...)
 		r.Modules = text
 		r.publish(t, testKeys().good)
-		assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), r.options(t))), repodata.ErrIndex, "%s: Open", name)
+		assert.ErrorIsf(t, assert.Err(openIndex(t.Context(), r.options(t))), distros.ErrIndex, "%s: Open", name)
 	}
 	for _, text := range []string{"", "\n", "---\n", "# nothing\n", "---\ndocument: modulemd\nversion: 1\ndata: {name: 3}\n", "---\nhello: world\n"} {
-		if docs, err := repodata.ParseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
+		if docs, err := parseModules(strings.NewReader(text)); err != nil || len(docs) != 0 {
 			t.Errorf("parseModules(%q) = %v, %v", text, docs, err)
 		}
 	}
@@ -151,7 +151,7 @@ func BenchmarkModules(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	start := time.Now()
 	for b.Loop() {
-		require.Value(repodata.ParseModules(bytes.NewReader(text.Bytes())))(b)
+		require.Value(parseModules(bytes.NewReader(text.Bytes())))(b)
 	}
 	b.ReportMetric(time.Since(start).Seconds()/float64(b.N), "s/list")
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 const parallel = 4 // number of repositories that are fetched or parsed at once
@@ -58,7 +57,7 @@ type repo struct {
 	folders  []string
 	base     string // the folder that served repomd.xml, without trailing slash
 	client   *fetch.Client
-	md       *repodata.Repomd
+	md       *repomd
 	digest   string   // sha256 of repomd.xml
 	keys     []string // one of which must sign each package
 	notes    []string

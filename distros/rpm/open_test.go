@@ -20,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -179,14 +178,14 @@ func TestRefused(t *testing.T) {
 		{name: "expired key", option: func(o *Options) { o.Sources[0].Key = repotest.Public(t, k.expired) }, after: func(r *repository) {
 			r.Files["/os/repodata/repomd.xml.asc"] = repotest.Detached(t, string(r.Files["/os/repodata/repomd.xml"]), testNow.AddDate(-2, -6, 0), k.expired)
 		}, want: ErrExpired},
-		{name: "list changed", after: flip("primary.xml.gz"), want: repodata.ErrIndex, text: "mirror in the middle of an update"},
+		{name: "list changed", after: flip("primary.xml.gz"), want: distros.ErrIndex, text: "mirror in the middle of an update"},
 		{name: "list gone", after: func(r *repository) { delete(r.Files, "/os/repodata/primary.xml.gz") }, want: fs.ErrNotExist},
-		{name: "larger than said", before: func(r *repository) { r.Plus = -1 }, want: repodata.ErrIndex, text: "more bytes"},
-		{name: "smaller than said", before: func(r *repository) { r.Plus = 1 }, want: repodata.ErrIndex, text: "unpacks to"},
-		{name: "larger than allowed", before: func(r *repository) { r.Plus = maxPrimary }, want: repodata.ErrIndex, text: "more than"},
+		{name: "larger than said", before: func(r *repository) { r.Plus = -1 }, want: distros.ErrIndex, text: "more bytes"},
+		{name: "smaller than said", before: func(r *repository) { r.Plus = 1 }, want: distros.ErrIndex, text: "unpacks to"},
+		{name: "larger than allowed", before: func(r *repository) { r.Plus = maxPrimary }, want: distros.ErrIndex, text: "more than"},
 		{name: "weak digest", before: func(r *repository) {
 			r.Mangle = func(s string) string { return strings.ReplaceAll(s, `"sha256"`, `"sha"`) }
-		}, want: repodata.ErrIndex, text: "does not count"},
+		}, want: distros.ErrIndex, text: "does not count"},
 		{name: "other open digest", before: func(r *repository) {
 			r.Mangle = func(s string) string {
 				return strings.Replace(s, `<open-checksum type="sha256">`, `<open-checksum type="sha256">`+strings.Repeat("0", 64)+`</open-checksum><open-checksum type="sha256">`, 1)
@@ -194,13 +193,13 @@ func TestRefused(t *testing.T) {
 		}},
 		{name: "location climbs", before: func(r *repository) {
 			r.Mangle = func(s string) string { return strings.Replace(s, `"repodata/primary`, `"../primary`, 1) }
-		}, want: repodata.ErrIndex, text: "above the root"},
-		{name: "no primary", before: func(r *repository) { r.Omit = []string{"primary"} }, want: repodata.ErrIndex, text: "no list primary"},
-		{name: "not a repomd", before: func(r *repository) { r.Mangle = func(string) string { return "<html><body/></html>" } }, want: repodata.ErrIndex},
+		}, want: distros.ErrIndex, text: "above the root"},
+		{name: "no primary", before: func(r *repository) { r.Omit = []string{"primary"} }, want: distros.ErrIndex, text: "no list primary"},
+		{name: "not a repomd", before: func(r *repository) { r.Mangle = func(string) string { return "<html><body/></html>" } }, want: distros.ErrIndex},
 		{name: "entities", before: func(r *repository) {
 			r.Mangle = func(s string) string { return `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + s }
-		}, want: repodata.ErrIndex, text: "document types"},
-		{name: "empty package", before: func(r *repository) { r.Packages[0].Name = "" }, want: repodata.ErrIndex},
+		}, want: distros.ErrIndex, text: "document types"},
+		{name: "empty package", before: func(r *repository) { r.Packages[0].Name = "" }, want: distros.ErrIndex},
 		{name: "nothing vouches", option: func(o *Options) { o.Sources[0].Key, o.Sources[0].RepoGPGCheck = "", false }, want: repoconf.ErrSources, text: "gpgcheck=1"},
 		{name: "no key", option: func(o *Options) {
 			o.Sources[0].Key, o.Sources[0].RepoGPGCheck, o.Sources[0].GPGCheck = "", false, true

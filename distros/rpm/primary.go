@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // readPrimary reads the packages of a primary.xml. It is optimised for speed: Fedora's has 180 MB.
 func (b *builder) readPrimary(in io.Reader) error {
-	x := repodata.NewXMLReader(in)
+	x := newXMLReader(in)
 	for {
 		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
@@ -19,7 +17,7 @@ func (b *builder) readPrimary(in io.Reader) error {
 		} else if err != nil {
 			return err
 		}
-		if token != repodata.XMLStart {
+		if token != xmlStart {
 			continue
 		}
 		switch {
@@ -38,16 +36,16 @@ func (b *builder) readPrimary(in io.Reader) error {
 }
 
 // readPackage reads one package element up to its end.
-func (b *builder) readPackage(x *repodata.XMLReader) error {
+func (b *builder) readPackage(x *xmlReader) error {
 	for {
 		token, err := x.Next()
 		if err != nil {
 			return err
 		}
 		switch {
-		case token == repodata.XMLEnd && x.Depth == 1:
+		case token == xmlEnd && x.Depth == 1:
 			return nil
-		case token != repodata.XMLStart:
+		case token != xmlStart:
 			continue
 		}
 		if x.Depth == 3 {
@@ -62,7 +60,7 @@ func (b *builder) readPackage(x *repodata.XMLReader) error {
 }
 
 // readElement reads a direct child of a package element.
-func (b *builder) readElement(x *repodata.XMLReader) (err error) {
+func (b *builder) readElement(x *xmlReader) (err error) {
 	switch string(x.Name) {
 	case "name":
 		b.e.name, err = b.readText(x)
@@ -72,7 +70,7 @@ func (b *builder) readElement(x *repodata.XMLReader) (err error) {
 		b.e.evr = b.evr(x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	case "checksum":
 		b.digestType = b.text(x.Attr("type"))
-		b.digest, err = x.ReadString()
+		b.digest, err = x.readString()
 	case "location":
 		b.href, b.xmlBase = string(x.Attr("href")), b.text(x.Attr("base"))
 	case "size":
@@ -84,7 +82,7 @@ func (b *builder) readElement(x *repodata.XMLReader) (err error) {
 }
 
 // readFormat reads the format element of a package.
-func (b *builder) readFormat(x *repodata.XMLReader) error {
+func (b *builder) readFormat(x *xmlReader) error {
 	if x.Depth == 5 && string(x.Name) == "entry" && b.list >= 0 {
 		return b.relation(b.list, x.Attr("name"), x.Attr("flags"), x.Attr("epoch"), x.Attr("ver"), x.Attr("rel"))
 	}
@@ -103,7 +101,7 @@ func (b *builder) readFormat(x *repodata.XMLReader) error {
 		b.list = obsoletes
 	case "file":
 		token, err := x.Next()
-		if err != nil || token != repodata.XMLText {
+		if err != nil || token != xmlText {
 			return err
 		}
 		return b.file(x.Text)
@@ -115,9 +113,9 @@ func (b *builder) readFormat(x *repodata.XMLReader) error {
 }
 
 // readText reads the text of the element that has just begun.
-func (b *builder) readText(x *repodata.XMLReader) (string, error) {
+func (b *builder) readText(x *xmlReader) (string, error) {
 	token, err := x.Next()
-	if err != nil || token != repodata.XMLText {
+	if err != nil || token != xmlText {
 		return "", err
 	}
 	return b.text(x.Text), nil

@@ -14,7 +14,6 @@ import (
 	"github.com/moby/sys/atomicwriter"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // seen is the newest index seen of a repository. Repositories have no expiry date; comparing with seen
@@ -46,7 +45,7 @@ func (o Options) recall(r *repo) *seen {
 }
 
 // notOlder returns ErrRollback if an index is older than the one that was seen.
-func (o Options) notOlder(r *repo, md *repodata.Repomd) error {
+func (o Options) notOlder(r *repo, md *repomd) error {
 	s := o.recall(r)
 	if s == nil || o.AllowRollback || compareIndexes(md, s) >= 0 {
 		return nil
@@ -58,7 +57,7 @@ func (o Options) notOlder(r *repo, md *repodata.Repomd) error {
 // compareIndexes returns a negative number if an index is older than the one that was seen. Revisions are
 // mostly times, but need not be numbers, and a repository may change their kind. Therefore an index with a
 // list that is newer than all lists before does not count as older.
-func compareIndexes(r *repodata.Repomd, s *seen) int {
+func compareIndexes(r *repomd, s *seen) int {
 	a, err1 := strconv.ParseInt(r.Revision, 10, 64)
 	b, err2 := strconv.ParseInt(s.Revision, 10, 64)
 	times := cmp.Compare(r.Newest, s.Newest)

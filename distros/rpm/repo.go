@@ -13,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/pgp"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // open finds the folders of a repository and takes the first valid repomd.xml. A mirror that is outdated,
@@ -116,13 +115,13 @@ func (r *repo) findFolders(ctx context.Context, o Options) error {
 // openAt fetches, verifies and reads the repomd.xml of one folder.
 func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, o Options, t pgp.Trust) error {
 	const name = "/repodata/repomd.xml"
-	text, err := client.Latest(ctx, folder+name, repodata.MaxRepomd)
+	text, err := client.Latest(ctx, folder+name, maxRepomd)
 	if err != nil {
 		return err
 	}
 	if !r.mirrors.permits(text) {
 		return fmt.Errorf("%w: %s%s is not one that its metalink names (a mirror in the middle of an update? then try again in some minutes)",
-			repodata.ErrIndex, distros.HideSecrets(folder), name)
+			distros.ErrIndex, distros.HideSecrets(folder), name)
 	}
 	if r.source.RepoGPGCheck {
 		sig, err := client.Latest(ctx, folder+name+".asc", 1<<20)
@@ -136,7 +135,7 @@ func (r *repo) openAt(ctx context.Context, client *fetch.Client, folder string, 
 			return fmt.Errorf("file repomd.xml.asc: %w", err)
 		}
 	}
-	md, err := repodata.ParseRepomd(text)
+	md, err := parseRepomd(text)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -91,9 +91,9 @@ func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	r := &repo{}
-	l := repodata.File{Href: "a", Sum: repodata.Checksum{SHA256: strings.Repeat("0", 64), Size: maxPrimary + 1}}
+	l := listFile{Href: "a", Sum: checksum{SHA256: strings.Repeat("0", 64), Size: maxPrimary + 1}}
 	err := r.read(t.Context(), "primary", l, maxPrimary, nil)
-	if !errors.Is(err, repodata.ErrIndex) || !strings.Contains(err.Error(), "allowed") {
+	if !errors.Is(err, distros.ErrIndex) || !strings.Contains(err.Error(), "allowed") {
 		t.Error(err)
 	}
 	if x := readListed(t, listed("a", "noarch", maxPackage+1)); !strings.Contains(x.entries[0].hidden, "allowed") {

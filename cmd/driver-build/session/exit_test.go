@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 	"github.com/driver-container/driver-container/images/batch"
@@ -68,7 +67,7 @@ func TestRPMExitCodes(t *testing.T) {
 	t.Parallel()
 	got := map[error]int{}
 	want := map[error]int{
-		rpm.ErrSignature: 5, rpm.ErrExpired: 5, repodata.ErrIndex: 5, rpm.ErrRollback: 5, rpmdb.ErrFormat: 5, rpmfile.ErrFormat: 5, rpmfile.ErrUnsafePath: 5,
+		rpm.ErrSignature: 5, rpm.ErrExpired: 5, rpm.ErrIndex: 5, rpm.ErrRollback: 5, rpmdb.ErrFormat: 5, rpmfile.ErrFormat: 5, rpmfile.ErrUnsafePath: 5,
 		rpmfile.ErrSignature: 5, rpmfile.ErrDigest: 5, rpmfile.ErrKey: 5, repoconf.ErrSources: 6,
 	}
 	for err := range want {

@@ -1,30 +1,26 @@
 package repoconf
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // ModuleState is the base's configuration of modules.
 type ModuleState struct {
 	Streams  map[string]string // enabled stream by module; "" where the module is disabled
-	Defaults map[string]string // that override those of the repositories
 	Platform string            // "el8"; "" if the base does not name it
 }
 
 // ReadModuleState reads the base's configuration of modules: etc/dnf/modules.d (which streams are enabled or
-// disabled), etc/dnf/modules.defaults.d, and the platform from os-release.
+// disabled), and the platform from os-release.
 func ReadModuleState(root fs.FS) (ModuleState, error) {
-	s := ModuleState{Streams: map[string]string{}, Defaults: map[string]string{}}
+	s := ModuleState{Streams: map[string]string{}}
 	if root == nil {
 		return s, nil
 	}
-	err := eachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
+	err := EachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
 		sections, err := parseINI(name, data)
 		if err != nil {
 			return err
@@ -35,21 +31,6 @@ func ReadModuleState(root fs.FS) (ModuleState, error) {
 				s.Streams[sec.name] = sec.values["stream"]
 			case "disabled":
 				s.Streams[sec.name] = ""
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return s, err
-	}
-	err = eachFile(root, "etc/dnf/modules.defaults.d", ".yaml", func(name string, data []byte) error {
-		docs, err := repodata.ParseModules(bytes.NewReader(data))
-		if err != nil {
-			return fmt.Errorf("%s: %w: %w", name, ErrSources, err)
-		}
-		for _, d := range docs {
-			if d.IsDefault {
-				s.Defaults[d.Name] = d.Stream
 			}
 		}
 		return nil
@@ -70,10 +51,11 @@ func ReadModuleState(root fs.FS) (ModuleState, error) {
 	return s, nil
 }
 
-func eachFile(root fs.FS, dir, ending string, do func(name string, data []byte) error) error {
+// EachFile passes the files of a configuration folder with an ending to do.
+func EachFile(root fs.FS, dir, ending string, do func(name string, data []byte) error) error {
 	names, err := ListFiles(root, dir)
 	if err != nil {
-		return fmt.Errorf("read the state of modules: %w", err)
+		return fmt.Errorf("read %s: %w", dir, err)
 	}
 	for _, name := range names {
 		if path.Ext(name) != ending {
@@ -85,7 +67,7 @@ func eachFile(root fs.FS, dir, ending string, do func(name string, data []byte) 
 			err = do(name, data)
 		}
 		if err != nil {
-			return fmt.Errorf("read the state of modules: %w", err)
+			return fmt.Errorf("read %s: %w", dir, err)
 		}
 	}
 	return nil

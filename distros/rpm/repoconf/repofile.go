@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 )
 
 // repoParser makes a Source from a section. Its first error stays in err.
@@ -188,7 +187,7 @@ func (s *Source) SeparateSecrets() {
 
 // credentials reads the file in which zypper stores a user and a password.
 func (p *repoParser) credentials(root fs.FS, s *Source, name string) {
-	if !repodata.SafePath(name) {
+	if !fs.ValidPath(name) || path.Base(name) != name || name == "." {
 		p.fail("credentials=%.40q is not the name of a file", name)
 		return
 	}

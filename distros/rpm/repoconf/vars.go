@@ -1,13 +1,13 @@
 package repoconf
 
 import (
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -87,26 +87,13 @@ func productVersion(root fs.FS) (string, error) {
 	if err != nil || data == nil {
 		return "", err
 	}
-	x := repodata.NewXMLReader(strings.NewReader(string(data)))
-	depth := 0
-	for {
-		token, err := x.Next()
-		if err != nil {
-			return "", nil //nolint:nilerr // no product file of this form: os-release has the version too
-		}
-		switch token {
-		case repodata.XMLStart:
-			depth++
-			if depth == 2 && string(x.Name) == "version" {
-				if token, err := x.Next(); err == nil && token == repodata.XMLText {
-					return strings.TrimSpace(string(x.Text)), nil
-				}
-				return "", nil
-			}
-		case repodata.XMLEnd:
-			depth--
-		}
+	var product struct {
+		Version string `xml:"version"`
 	}
+	if err := xml.Unmarshal(data, &product); err != nil {
+		return "", nil //nolint:nilerr // no product file of this form: os-release has the version too
+	}
+	return strings.TrimSpace(product.Version), nil
 }
 
 func osReleaseVersion(root fs.FS) (string, error) {

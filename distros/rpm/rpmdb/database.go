@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -54,7 +53,7 @@ func Read(root fs.FS) (*Database, error) {
 		return nil, fmt.Errorf("rpm database %s: %w", name, err)
 	}
 	d.backend, d.last = b, c.Last
-	slices.SortFunc(c.Records, func(a, b blobs.Record) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(c.Records, func(a, b Record) int { return cmp.Compare(a.Number, b.Number) })
 	for i, r := range c.Records {
 		if i > 0 && r.Number == c.Records[i-1].Number {
 			return nil, fmt.Errorf("rpm database %s: %w: two packages have the number %d", name, ErrFormat, r.Number)

@@ -12,14 +12,13 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
 // system returns a system with packages, in a format.
 func system(t testing.TB, kind string, headers ...*rpmfile.Header) fstest.MapFS {
 	t.Helper()
-	b := map[string]backend{"bdb": bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
+	b := map[string]backend{"bdb": bdb{BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, "ndb": ndb{}, "sqlite": sqlite{}}[kind]
 	d := &Database{folder: folders[1], backend: b}
 	changed, _, err := d.With(headers)
 	require.NoError(t, err)
@@ -93,7 +92,7 @@ func TestWithRefuses(t *testing.T) {
 	t.Parallel()
 	d := read(t, system(t, "sqlite", made(t, "a 1-1 noarch")))
 	full := *d
-	full.last = blobs.MaxNumber
+	full.last = MaxNumber
 	for name, try := range map[string]func() error{
 		"no name":       func() error { _, _, err := d.With([]*rpmfile.Header{header(t, nameless())}); return err },
 		"nil":           func() error { _, _, err := d.With([]*rpmfile.Header{nil}); return err },

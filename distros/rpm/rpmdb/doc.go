@@ -14,15 +14,10 @@
 //
 // A base image is not trusted: everything that is read is bounded, and no format is read with code written in
 // C or with code that follows the numbers in a file without checking them. That is why bdb and ndb have
-// readers of their own, in package blobs: the known library (github.com/knqyf263/go-rpmdb, which the tests
+// readers of their own: the known library (github.com/knqyf263/go-rpmdb, which the tests
 // compare with) drops package numbers, does not end on a cycle of pages, and panics in its own goroutine on
 // an offset outside of a page. SQLite is modernc.org/sqlite, C translated to Go, with limits and without
 // trust in the schema; the program that runs on nodes must not import this package.
 //
 // The package does not lock a database, run scriptlets or triggers, or decide what may be installed.
 package rpmdb
-
-import "github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
-
-// ErrFormat means that a database is damaged, of an unknown version, or larger than the bounds.
-var ErrFormat = blobs.ErrFormat

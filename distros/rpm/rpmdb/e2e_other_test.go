@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/rpmtest"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 // TestOtherRPMs checks with the rpm of other systems the formats that Debian 12's rpm cannot write: that of
@@ -24,7 +23,7 @@ func TestOtherRPMs(t *testing.T) {
 	gate.Root(t, "for chroot")
 	files := rpmtest.Build(t, packages...)
 	for _, o := range []otherRPM{
-		{"bullseye", bdb{blobs.BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},
+		{"bullseye", bdb{BDBLayout{Order: binary.LittleEndian, PageSize: 4096}}, []string{"-i", "--nodeps", "--noscripts", "--force-debian"}},
 		{"trixie", ndb{}, []string{"-i", "--nodeps", "--noscripts"}},
 	} {
 		t.Run(o.suite+" "+o.backend.kind(), func(t *testing.T) { o.test(t, files) })

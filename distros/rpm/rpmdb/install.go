@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -37,8 +36,8 @@ func install(have []pkg, last uint32, installed []*rpmfile.Header) ([]pkg, uint3
 		packages = append(packages, pkg{last, h, stamp(h)})
 	}
 	packages = slices.DeleteFunc(packages, func(p pkg) bool { return p.header == nil })
-	if len(packages) > blobs.MaxRecords {
-		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, blobs.MaxRecords)
+	if len(packages) > MaxRecords {
+		return nil, 0, fmt.Errorf("%w: more than %d packages", ErrFormat, MaxRecords)
 	}
 	return packages, last, nil
 }
@@ -78,9 +77,9 @@ func recordable(h *rpmfile.Header, last uint32) error {
 	switch {
 	case h == nil || h.Text(rpmfile.TagName) == "" || h.Text(rpmfile.TagVersion) == "" || h.Text(rpmfile.TagRelease) == "":
 		return fmt.Errorf("%w: a package to record has no name, version or release", ErrFormat)
-	case len(h.Bytes()) > blobs.MaxBlob:
-		return fmt.Errorf("%w: the header of %s has %d bytes, want at most %d", ErrFormat, h.Text(rpmfile.TagName), len(h.Bytes()), blobs.MaxBlob)
-	case last >= blobs.MaxNumber:
+	case len(h.Bytes()) > MaxBlob:
+		return fmt.Errorf("%w: the header of %s has %d bytes, want at most %d", ErrFormat, h.Text(rpmfile.TagName), len(h.Bytes()), MaxBlob)
+	case last >= MaxNumber:
 		return fmt.Errorf("%w: no number is left for %s; rpm --rebuilddb in the base gives new ones", ErrFormat, h.Text(rpmfile.TagName))
 	}
 	return nil

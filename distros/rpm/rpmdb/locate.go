@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 // folders are the folders of the database: Fedora, SUSE and el10 moved it to the first, and left a link at
@@ -19,7 +18,7 @@ var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 // format is one of the formats of a database.
 type format struct {
 	file string // the file by which it is recognised
-	open func(root fs.FS, name string) (blobs.Contents, backend, error)
+	open func(root fs.FS, name string) (Contents, backend, error)
 }
 
 // formats returns the formats in the order in which rpm looks for another format's database if its own is
@@ -76,7 +75,7 @@ func databaseFiles(list []fs.DirEntry) []string {
 
 // readFile reads a file of the database.
 func readFile(root fs.FS, name string) ([]byte, error) {
-	data, err := bounded.FSFile(root, name, blobs.MaxBytes)
+	data, err := bounded.FSFile(root, name, MaxBytes)
 	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
 		err = fmt.Errorf("%w: %w", ErrFormat, err)
 	}
@@ -84,32 +83,32 @@ func readFile(root fs.FS, name string) ([]byte, error) {
 }
 
 // bdb is the backend of Berkeley DB.
-type bdb struct{ layout blobs.BDBLayout }
+type bdb struct{ layout BDBLayout }
 
-func openBDB(root fs.FS, name string) (blobs.Contents, backend, error) {
+func openBDB(root fs.FS, name string) (Contents, backend, error) {
 	data, err := readFile(root, name)
 	if err != nil {
-		return blobs.Contents{}, nil, err
+		return Contents{}, nil, err
 	}
-	c, layout, err := blobs.ReadBDB(data)
+	c, layout, err := ReadBDB(data)
 	return c, bdb{layout}, err
 }
 
 func (bdb) kind() string { return "bdb" }
 
 func (b bdb) write(packages []pkg, last uint32) (map[string][]byte, error) {
-	return map[string][]byte{"Packages": blobs.WriteBDB(asContents(packages, last), b.layout)}, nil
+	return map[string][]byte{"Packages": WriteBDB(asContents(packages, last), b.layout)}, nil
 }
 
 // ndb is the backend of rpm's own format.
 type ndb struct{ generation uint32 }
 
-func openNDB(root fs.FS, name string) (blobs.Contents, backend, error) {
+func openNDB(root fs.FS, name string) (Contents, backend, error) {
 	data, err := readFile(root, name)
 	if err != nil {
-		return blobs.Contents{}, nil, err
+		return Contents{}, nil, err
 	}
-	c, generation, err := blobs.ReadNDB(data)
+	c, generation, err := ReadNDB(data)
 	return c, ndb{generation}, err
 }
 
@@ -121,13 +120,13 @@ func (n ndb) write(packages []pkg, last uint32) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"Packages.db": blobs.WriteNDB(asContents(packages, last), generation), "Index.db": found}, nil
+	return map[string][]byte{"Packages.db": WriteNDB(asContents(packages, last), generation), "Index.db": found}, nil
 }
 
-func asContents(packages []pkg, last uint32) blobs.Contents {
-	c := blobs.Contents{Last: last}
+func asContents(packages []pkg, last uint32) Contents {
+	c := Contents{Last: last}
 	for _, p := range packages {
-		c.Records = append(c.Records, blobs.Record{Number: p.number, Blob: p.header.Bytes(), Stamp: p.stamp})
+		c.Records = append(c.Records, Record{Number: p.number, Blob: p.header.Bytes(), Stamp: p.stamp})
 	}
 	return c
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 // The layout of Index.db of rpm's ndb, version 0; all numbers are little endian. The file is a container: a
@@ -18,9 +16,8 @@ const (
 	ndbIndexSlotMagic = "Slo\x00"
 	ndbTableMagic     = "RpmI"
 	ndbTableHead      = 64
-	ndbPage           = 4096
 	ndbIndexHead      = 32
-	ndbSlot           = 16
+	ndbIndexSlotSize  = 16
 	ndbKeyRoom        = 4096 // the least room for keys in a new table
 )
 
@@ -28,7 +25,7 @@ const (
 func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
 	le := binary.LittleEndian
 	head := make([]byte, ndbPage)
-	for at := 0; at < ndbPage; at += ndbSlot {
+	for at := 0; at < ndbPage; at += ndbIndexSlotSize {
 		copy(head[at:], ndbIndexSlotMagic)
 	}
 	clear(head[:ndbIndexHead])
@@ -44,7 +41,7 @@ func writeNDBIndex(packages []pkg, generation uint32) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		slot := head[ndbIndexHead+i*ndbSlot:]
+		slot := head[ndbIndexHead+i*ndbIndexSlotSize:]
 		le.PutUint32(slot[4:], uint32(x.tag))
 		le.PutUint32(slot[8:], uint32(first))
 		le.PutUint32(slot[12:], uint32(len(t)/ndbPage))
@@ -123,7 +120,7 @@ func (t *ndbTable) collect(packages []pkg, x index) (list []ndbPosting, keyBytes
 				keyBytes += len(ndbKey(item.key))
 			}
 		}
-		if len(list) > maxPostings || keyBytes > blobs.MaxBytes {
+		if len(list) > maxPostings || keyBytes > MaxBytes {
 			return nil, 0, tooMany(x)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -23,7 +22,7 @@ func readNDBIndex(t *testing.T, data []byte) []string {
 		t.Fatalf("Index.db begins with %x", data[:32])
 	}
 	var out []string
-	for at := ndbIndexHead; at < int(le.Uint32(data[12:]))*ndbPage; at += ndbSlot {
+	for at := ndbIndexHead; at < int(le.Uint32(data[12:]))*ndbPage; at += ndbIndexSlotSize {
 		if string(data[at:at+4]) != ndbIndexSlotMagic {
 			t.Fatalf("slot at %d: %x", at, data[at:at+16])
 		}
@@ -85,7 +84,7 @@ func TestNDBIndex(t *testing.T) {
 	t.Parallel()
 	var packages []pkg
 	want := 0
-	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, blobs.MaxNumber} {
+	for _, number := range []uint32{1, 2, 1<<20 - 1, 1 << 20, 1 << 24, MaxNumber} {
 		names := []string{"", "a", "bin", strings.Repeat("x", 254), strings.Repeat("y", 255), strings.Repeat("z", 60000)}
 		for i := range 1500 {
 			names = append(names, fmt.Sprintf("file%d", i%1100)) // some twice: two positions of one key

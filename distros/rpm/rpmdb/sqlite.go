@@ -14,8 +14,6 @@ import (
 	"time"
 
 	driver "modernc.org/sqlite"
-
-	"github.com/driver-container/driver-container/distros/rpm/rpmdb/blobs"
 )
 
 const (
@@ -36,7 +34,7 @@ func (sqlite) kind() string { return "sqlite" }
 // that a system has beside it if rpm was interrupted (rpmdb.sqlite-wal). It does not copy a journal of the
 // other kind (rpmdb.sqlite-journal), which rpm does not use: a journal can name files that SQLite would then
 // delete.
-func openSQLite(root fs.FS, name string) (c blobs.Contents, b backend, err error) {
+func openSQLite(root fs.FS, name string) (c Contents, b backend, err error) {
 	dir, err := os.MkdirTemp("", "rpmdb-")
 	if err != nil {
 		return c, nil, fmt.Errorf("copy it: %w", err)
@@ -74,9 +72,9 @@ func copyFile(root fs.FS, name, to string) error {
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(out, io.LimitReader(in, blobs.MaxBytes+1))
-	if err == nil && n > blobs.MaxBytes {
-		err = fmt.Errorf("%w: more than %d bytes", ErrFormat, blobs.MaxBytes)
+	n, err := io.Copy(out, io.LimitReader(in, MaxBytes+1))
+	if err == nil && n > MaxBytes {
+		err = fmt.Errorf("%w: more than %d bytes", ErrFormat, MaxBytes)
 	}
 	return errors.Join(err, out.Close())
 }
@@ -95,7 +93,7 @@ func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	for id, most := range map[int]int{sqliteLimitLength: blobs.MaxBlob + 1024, sqliteLimitSQL: 1 << 20} {
+	for id, most := range map[int]int{sqliteLimitLength: MaxBlob + 1024, sqliteLimitSQL: 1 << 20} {
 		if _, err := driver.Limit(conn, id, most); err != nil {
 			return err
 		}
@@ -110,7 +108,7 @@ func withSQLite(ctx context.Context, file string, pragmas []string, do func(*sql
 
 // readSQLite reads the headers. The schema comes from the base, so Packages could be a view that never ends:
 // it has to be a table, and the number of rows and bytes is limited.
-func readSQLite(ctx context.Context, conn *sql.Conn) (c blobs.Contents, err error) {
+func readSQLite(ctx context.Context, conn *sql.Conn) (c Contents, err error) {
 	var kind, text string
 	row := conn.QueryRowContext(ctx, "SELECT type, sql FROM sqlite_master WHERE name = 'Packages'")
 	if err := row.Scan(&kind, &text); err != nil {
@@ -131,10 +129,10 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c blobs.Contents, err erro
 		if err := rows.Scan(&number, &blob); err != nil {
 			return c, fmt.Errorf("read the table Packages: %w", err)
 		}
-		if number <= 0 || number > blobs.MaxNumber {
+		if number <= 0 || number > MaxNumber {
 			return c, fmt.Errorf("%w: a package has the number %d", ErrFormat, number)
 		}
-		if err := c.Add(blobs.Record{Number: uint32(number), Blob: blob}, &total); err != nil {
+		if err := c.Add(Record{Number: uint32(number), Blob: blob}, &total); err != nil {
 			return c, err
 		}
 	}
@@ -143,7 +141,7 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c blobs.Contents, err erro
 	}
 	// The numbers of removed packages are not used again. If the table is missing, it does no harm if they are.
 	var last int64
-	if err := conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'").Scan(&last); err == nil && last > 0 && last < blobs.MaxNumber {
+	if err := conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'").Scan(&last); err == nil && last > 0 && last < MaxNumber {
 		c.Last = max(c.Last, uint32(last))
 	}
 	return c, nil

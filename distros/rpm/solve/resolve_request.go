@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -14,7 +14,7 @@ import (
 func (u *universe) request(want string) ([]clause, error) {
 	req, err := rpmfile.ParseRequirement(want)
 	if err != nil {
-		return nil, fmt.Errorf("package %q was asked for: %w: %w", want, repoconf.ErrSources, err)
+		return nil, fmt.Errorf("package %q was asked for: %w: %w", want, distros.ErrSources, err)
 	}
 	if req.Kind != "" {
 		form, err := u.normal(req, false)

@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm"
-	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -302,7 +301,7 @@ func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
 	x := newRepositories("x86_64", described(t, "a 1-1"))
 	for _, want := range []string{"", "a >", "(a or", "a=1"} {
-		assert.ErrorIsf(t, assert.Err(Resolve(context.Background(), x, nil, []string{want})), repoconf.ErrSources, "Resolve(%q)", want)
+		assert.ErrorIsf(t, assert.Err(Resolve(context.Background(), x, nil, []string{want})), distros.ErrSources, "Resolve(%q)", want)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/driver-container/driver-container/distros/rpm/repodata"
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
 )
 
@@ -37,7 +37,7 @@ func (u *universe) normal(r rpmfile.Requirement, negated bool) ([][]literal, err
 	case "if", "unless":
 		return u.conditional(r, negated)
 	}
-	return nil, fmt.Errorf("%w: %s: unknown operator %q", repodata.ErrIndex, r, r.Kind)
+	return nil, fmt.Errorf("%w: %s: unknown operator %q", distros.ErrIndex, r, r.Kind)
 }
 
 // combine returns the form of several requirements. All of them must hold, or one of them if anyOf is true.
@@ -108,7 +108,7 @@ func either(a, b [][]literal) ([][]literal, error) {
 	for _, x := range a {
 		for _, y := range b {
 			if total += len(x) + len(y); total > maxLiterals {
-				return nil, fmt.Errorf("%w: a rich dependency becomes more than %d alternatives", repodata.ErrIndex, maxLiterals)
+				return nil, fmt.Errorf("%w: a rich dependency becomes more than %d alternatives", distros.ErrIndex, maxLiterals)
 			}
 			out = append(out, slices.Concat(x, y))
 		}
@@ -138,7 +138,7 @@ func (u *universe) set(r rpmfile.Requirement) ([]literal, error) {
 		case r.Kind == "or":
 			out = append(out, part...)
 		default:
-			return nil, fmt.Errorf("%w: %s: %q cannot be inside of with and without", repodata.ErrIndex, r, r.Kind)
+			return nil, fmt.Errorf("%w: %s: %q cannot be inside of with and without", distros.ErrIndex, r, r.Kind)
 		}
 	}
 	slices.Sort(out)

@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"bufio"
@@ -15,10 +15,10 @@ import (
 	"github.com/driver-container/driver-container/distros/dpkg"
 )
 
-// Unpack opens a file of the store, detects the compression by the first bytes and passes the unpacked
+// unpack opens a file of the store, detects the compression by the first bytes and passes the unpacked
 // content to read. It returns an error if that content is longer than limit bytes or differs from want, the
 // values of repomd.xml.
-func Unpack(stop func() error, file string, want Checksum, limit int64, read func(io.Reader) error) error {
+func unpack(stop func() error, file string, want checksum, limit int64, read func(io.Reader) error) error {
 	f, err := os.Open(file) //nolint:gosec // a path in the store
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros"
 )
 
 func TestJoin(t *testing.T) {
@@ -31,7 +32,7 @@ func TestJoin(t *testing.T) {
 		{"file:///srv/repository", "", "../a.rpm", ""},
 		{guid, "ftp://example.com/", "a.rpm", ""},
 	} {
-		got, err := JoinURL(c.repository, c.base, c.href)
+		got, err := joinURL(c.repository, c.base, c.href)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("join(%s, %s, %s) = %q, %v; want %q", c.repository, c.base, c.href, got, err, c.want)
 		}
@@ -42,16 +43,16 @@ func FuzzRepomd(f *testing.F) {
 	f.Add([]byte(`<repomd><revision>1</revision><data type="primary"><checksum type="sha256">` + strings.Repeat("0a", 32) + `</checksum><location href="a/b"/><size>1</size><timestamp>1.5</timestamp></data></repomd>`))
 	f.Add([]byte(`<repomd><data type="primary_db"><checksum type="sha512">` + strings.Repeat("0a", 64) + `</checksum><location xml:base="http://x/" href="a"/></data></repomd>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		md, err := ParseRepomd(data)
+		md, err := parseRepomd(data)
 		if err != nil {
-			assert.ErrorIs(t, err, ErrIndex)
+			assert.ErrorIs(t, err, distros.ErrIndex)
 			return
 		}
 		for kind, l := range md.Lists {
 			if len(l.Sum.Digest()) != 64 && len(l.Sum.Digest()) != 128 || l.Sum.Size < 0 || l.Unpacked.Size < 0 {
 				t.Errorf("list %q: %+v", kind, l)
 			}
-			if u, err := JoinURL("https://h/r", l.Base, l.Href); err != nil || strings.Contains(u, "/../") {
+			if u, err := joinURL("https://h/r", l.Base, l.Href); err != nil || strings.Contains(u, "/../") {
 				t.Errorf("list %q is at %q, %v", kind, u, err)
 			}
 		}
@@ -71,7 +72,7 @@ func TestRealRepomd(t *testing.T) {
 		{"centos-stream-9-appstream.xml", "9-stream", 1736761573, "repodata/c03bb2ebc33b", 3597627, 51840420, true, false},
 	} {
 		text := require.Value(os.ReadFile(filepath.Join("testdata/real", tt.file)))(t)
-		r, err := ParseRepomd(text)
+		r, err := parseRepomd(text)
 		require.NoErrorf(t, err, "%s", tt.file)
 		l, ok := r.Lists["primary"]
 		if !ok || l.Href[:len(tt.primary)] != tt.primary || filepath.Ext(l.Href) != ".gz" || l.Sum.Size != tt.size || l.Unpacked.Size != tt.open || l.Unpacked.SHA256 == "" {

@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"encoding/xml"
@@ -14,7 +14,7 @@ import (
 
 // tokens returns the content of a document in one line.
 func tokens(in string) (string, error) {
-	x := NewXMLReader(strings.NewReader(in))
+	x := newXMLReader(strings.NewReader(in))
 	var b strings.Builder
 	for {
 		token, err := x.Next()
@@ -24,14 +24,14 @@ func tokens(in string) (string, error) {
 			return b.String(), err
 		}
 		switch token {
-		case XMLStart:
+		case xmlStart:
 			fmt.Fprintf(&b, "<%s", x.Name)
 			for _, a := range x.attrs {
 				fmt.Fprintf(&b, " %s=%q", a.name, a.value)
 			}
-		case XMLEnd:
+		case xmlEnd:
 			b.WriteString(">")
-		case XMLText:
+		case xmlText:
 			fmt.Fprintf(&b, "%q", x.Text)
 		}
 	}

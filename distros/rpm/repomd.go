@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"bytes"
@@ -15,82 +15,79 @@ import (
 	"github.com/driver-container/driver-container/distros"
 )
 
-// ErrIndex says that a repository contradicts itself.
-var ErrIndex = distros.ErrIndex
+// maxRepomd is the most bytes that a repomd.xml may have; the largest real ones have 20 KiB.
+const maxRepomd = 4 << 20
 
-// MaxRepomd is the most bytes that a repomd.xml may have; the largest real ones have 20 KiB.
-const MaxRepomd = 4 << 20
-
-// Repomd is the part of a repomd.xml that is used here.
-type Repomd struct {
-	Revision string          // mostly its time in seconds since 1970, but any text is allowed
-	Newest   int64           // the largest timestamp of its lists
-	Lists    map[string]File // by type: "primary", "filelists", "modules"...
+// repomd is the part of a repomd.xml that is used here.
+type repomd struct {
+	Revision string              // mostly its time in seconds since 1970, but any text is allowed
+	Newest   int64               // the largest timestamp of its lists
+	Lists    map[string]listFile // by type: "primary", "filelists", "modules"...
 }
 
-// File is one file of a repository.
-type File struct {
+// listFile is one file of a repository.
+type listFile struct {
 	Href, Base    string   // relative to the repository, or to base
-	Sum, Unpacked Checksum // of the file and of its unpacked content; Unpacked is zero if not known
+	Sum, Unpacked checksum // of the file and of its unpacked content; Unpacked is zero if not known
 }
 
-// Checksum is the expected digest and size of a file.
-type Checksum struct {
+// checksum is the expected digest and size of a file.
+type checksum struct {
 	SHA256, SHA512 string // hex, lower case; one of the two is set
 	Size           int64  // bytes; 0: not known
 }
 
 // Digest returns the SHA-256, or the SHA-512 if there is no SHA-256, in hex.
-func (s Checksum) Digest() string {
+func (s checksum) Digest() string {
 	if s.SHA256 != "" {
 		return s.SHA256
 	}
 	return s.SHA512
 }
 
-// NewChecksum returns the checksum for a digest of kind "sha256" or "sha512", the names that metadata uses.
+// newChecksum returns the checksum for a digest of kind "sha256" or "sha512", the names that metadata uses.
 // Other kinds are an error, as they are too weak.
-func NewChecksum(kind, value string, size int64) (Checksum, error) {
+func newChecksum(kind, value string, size int64) (checksum, error) {
 	value = strings.ToLower(strings.TrimSpace(value))
 	b, err := hex.DecodeString(value)
 	switch kind = strings.ToLower(kind); {
 	case err == nil && kind == "sha256" && len(b) == 32:
-		return Checksum{SHA256: value, Size: size}, nil
+		return checksum{SHA256: value, Size: size}, nil
 	case err == nil && kind == "sha512" && len(b) == 64:
-		return Checksum{SHA512: value, Size: size}, nil
+		return checksum{SHA512: value, Size: size}, nil
 	case kind == "sha256" || kind == "sha512":
-		return Checksum{}, fmt.Errorf("%.80q is not a %s", value, kind)
+		return checksum{}, fmt.Errorf("%.80q is not a %s", value, kind)
 	}
-	return Checksum{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
+	return checksum{}, fmt.Errorf("its digest is a %.20q, which does not count; want sha256 or sha512", kind)
 }
 
-// ParseRepomd reads a repomd.xml. It leaves out lists that have only a weak digest, because they cannot be
-// used. Mistakes are ErrIndex.
-func ParseRepomd(text []byte) (*Repomd, error) {
-	r := &Repomd{Lists: map[string]File{}}
+// parseRepomd reads a repomd.xml. It leaves out lists that have only a weak digest, because they cannot be
+// used. Mistakes are distros.ErrIndex.
+func parseRepomd(text []byte) (*repomd, error) {
+	r := &repomd{Lists: map[string]listFile{}}
 	weak := map[string]error{}
-	x := NewXMLReader(bytes.NewReader(text))
+	x := newXMLReader(bytes.NewReader(text))
 	root := false
 	for {
 		token, err := x.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("%w: repomd.xml: %w", ErrIndex, err)
+			return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err)
 		}
-		if token != XMLStart {
+		if token != xmlStart {
 			continue
 		}
 		switch {
 		case !root && string(x.Name) != "repomd":
-			return nil, fmt.Errorf("%w: repomd.xml: it begins with <%.40s>", ErrIndex, x.Name)
+			return nil, fmt.Errorf("%w: repomd.xml: it begins with <%.40s>", distros.ErrIndex, x.Name)
 		case !root:
 			root = true
 		case x.Depth == 2 && string(x.Name) == "revision":
-			r.Revision, err = x.ReadString()
+			r.Revision, err = x.readString()
 		case x.Depth == 2 && string(x.Name) == "data":
 			kind := string(x.Attr("type"))
-			var l File
+			var l listFile
 			if l, err = r.readList(x); errors.Is(err, errWeak) {
 				weak[kind], err = err, nil
 			} else if _, twice := r.Lists[kind]; err == nil && !twice {
@@ -98,17 +95,17 @@ func ParseRepomd(text []byte) (*Repomd, error) {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: repomd.xml: %w", ErrIndex, err)
+			return nil, fmt.Errorf("%w: repomd.xml: %w", distros.ErrIndex, err)
 		}
 	}
 	if _, ok := r.Lists["primary"]; !ok {
 		if err := weak["primary"]; err != nil {
-			return nil, fmt.Errorf("%w: repomd.xml: list primary: %w", ErrIndex, err)
+			return nil, fmt.Errorf("%w: repomd.xml: list primary: %w", distros.ErrIndex, err)
 		}
 		if _, database := r.Lists["primary_db"]; database {
-			return nil, fmt.Errorf("%w: repomd.xml: it lists its packages as a database only; createrepo_c makes lists that can be read", ErrIndex)
+			return nil, fmt.Errorf("%w: repomd.xml: it lists its packages as a database only; createrepo_c makes lists that can be read", distros.ErrIndex)
 		}
-		return nil, fmt.Errorf("%w: repomd.xml: it names no list primary", ErrIndex)
+		return nil, fmt.Errorf("%w: repomd.xml: it names no list primary", distros.ErrIndex)
 	}
 	return r, nil
 }
@@ -116,30 +113,30 @@ func ParseRepomd(text []byte) (*Repomd, error) {
 var errWeak = errors.New("unusable")
 
 // readList reads one data element.
-func (r *Repomd) readList(x *XMLReader) (l File, err error) {
+func (r *repomd) readList(x *xmlReader) (l listFile, err error) {
 	var kind, openKind, value, openValue string
 	for end := x.Depth - 1; x.Depth > end; {
 		token, err := x.Next()
 		if err != nil {
 			return l, err
 		}
-		if token != XMLStart {
+		if token != xmlStart {
 			continue
 		}
 		switch string(x.Name) {
 		case "checksum":
 			kind = string(x.Attr("type"))
-			value, err = x.ReadString()
+			value, err = x.readString()
 		case "open-checksum":
 			openKind = string(x.Attr("type"))
-			openValue, err = x.ReadString()
+			openValue, err = x.readString()
 		case "size":
-			l.Sum.Size, err = x.ReadNumber()
+			l.Sum.Size, err = x.readNumber()
 		case "open-size":
-			l.Unpacked.Size, err = x.ReadNumber()
+			l.Unpacked.Size, err = x.readNumber()
 		case "timestamp":
 			var n int64
-			if n, err = x.ReadNumber(); err == nil {
+			if n, err = x.readNumber(); err == nil {
 				r.Newest = max(r.Newest, n)
 			}
 		case "location":
@@ -150,25 +147,25 @@ func (r *Repomd) readList(x *XMLReader) (l File, err error) {
 		}
 	}
 	size, open := l.Sum.Size, l.Unpacked.Size
-	if l.Sum, err = NewChecksum(kind, value, size); err != nil {
+	if l.Sum, err = newChecksum(kind, value, size); err != nil {
 		return l, fmt.Errorf("%w: %w", errWeak, err)
 	}
 	// the digest of the unpacked content is only an additional check
-	if l.Unpacked, err = NewChecksum(openKind, openValue, open); err != nil {
-		l.Unpacked = Checksum{Size: open}
+	if l.Unpacked, err = newChecksum(openKind, openValue, open); err != nil {
+		l.Unpacked = checksum{Size: open}
 	}
-	if _, err := JoinURL("https://x", l.Base, l.Href); err != nil {
+	if _, err := joinURL("https://x", l.Base, l.Href); err != nil {
 		return l, fmt.Errorf("location %.80q: %w", l.Href, err)
 	}
 	return l, nil
 }
 
-// JoinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's extended
+// joinURL returns the URL of a file: below base if the metadata has one (xml:base, as RHEL's extended
 // repositories and merged ones do), otherwise below the repository. Its path may begin with "..", but must
 // not leave the host's root or a local folder: Amazon's repositories of each release have their packages in a
 // folder beside them ("../../../../blobstore/"). The content is safe in any case, because its digest is
 // known.
-func JoinURL(repository, base, href string) (string, error) {
+func joinURL(repository, base, href string) (string, error) {
 	if base != "" {
 		u, err := url.Parse(base)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -184,7 +181,7 @@ func JoinURL(repository, base, href string) (string, error) {
 	if err != nil {
 		plain = href // it contains a lone percent sign
 	}
-	if !SafePath(plain) || !SafePath(href) || plain != href && strings.ContainsAny(href, "?#") {
+	if !safePath(plain) || !safePath(href) || plain != href && strings.ContainsAny(href, "?#") {
 		return "", errors.New("it is not a path below the repository")
 	}
 	if plain == href || err != nil {
@@ -218,7 +215,7 @@ func climb(folder, href string) (above, rest string, err error) {
 
 // Matches reports whether the checksum is that of some bytes. It does not compare the size: the digest is
 // enough.
-func (s Checksum) Matches(data []byte) bool {
+func (s checksum) Matches(data []byte) bool {
 	if s.SHA256 != "" {
 		have := sha256.Sum256(data)
 		return s.SHA256 == hex.EncodeToString(have[:])
@@ -227,7 +224,7 @@ func (s Checksum) Matches(data []byte) bool {
 	return s.SHA512 == hex.EncodeToString(have[:])
 }
 
-// SafePath reports whether a relative path stays below its start and needs no cleaning.
-func SafePath(p string) bool {
+// safePath reports whether a relative path stays below its start and needs no cleaning.
+func safePath(p string) bool {
 	return fs.ValidPath(p) && p != "." && !strings.ContainsAny(p, "\\\x00\n\r")
 }

@@ -1,11 +1,4 @@
-// Package blobs reads and writes the two of rpm's database formats that are plain files of numbered blobs:
-// bdb, the hash file Packages of Berkeley DB, and ndb's Packages.db. It does not interpret the blobs (they
-// are headers of packages) and keeps no indexes: package rpmdb does both.
-//
-// Files are read and written as a whole, in memory. The files that it reads are not trusted: offsets,
-// lengths, cycles and checksums are checked, and time and memory are bounded by the size of the file. The
-// package is separate so that fuzzing it is fast, without the code of SQLite.
-package blobs
+package rpmdb
 
 import (
 	"fmt"
@@ -13,7 +6,7 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// ErrFormat means that a file is damaged, of an unknown version, or larger than the bounds.
+// ErrFormat means that a database is damaged, of an unknown version, or larger than the bounds.
 var ErrFormat = failure.New(failure.Content, "not a valid rpm database")
 
 // Upper bounds for files that are read.

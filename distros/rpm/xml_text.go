@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"bytes"
@@ -9,25 +9,25 @@ import (
 	"unicode/utf8"
 )
 
-// ReadString reads the text of the element that has just begun, up to its end.
-func (x *XMLReader) ReadString() (string, error) {
+// readString reads the text of the element that has just begun, up to its end.
+func (x *xmlReader) readString() (string, error) {
 	var text string
 	for end := x.Depth - 1; x.Depth > end; {
 		token, err := x.Next()
 		if err != nil {
 			return "", err
 		}
-		if token == XMLText && text == "" {
+		if token == xmlText && text == "" {
 			text = strings.TrimSpace(string(x.Text))
 		}
 	}
 	return text, nil
 }
 
-// ReadNumber is ReadString for a number that is not negative. It drops fractions, which some repositories
+// readNumber is readString for a number that is not negative. It drops fractions, which some repositories
 // write for seconds.
-func (x *XMLReader) ReadNumber() (int64, error) {
-	text, err := x.ReadString()
+func (x *xmlReader) readNumber() (int64, error) {
+	text, err := x.readString()
 	if err != nil {
 		return 0, err
 	}
@@ -40,7 +40,7 @@ func (x *XMLReader) ReadNumber() (int64, error) {
 }
 
 // Attr returns the value of an attribute; nil if it does not exist.
-func (x *XMLReader) Attr(name string) []byte {
+func (x *xmlReader) Attr(name string) []byte {
 	for _, a := range x.attrs {
 		if string(a.name) == name {
 			return a.value

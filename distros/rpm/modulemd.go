@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"bufio"
@@ -17,8 +17,8 @@ const (
 	maxModuleDepth = 20
 )
 
-// Module is one document of a list of modules: a build of a stream, or the default stream of a module.
-type Module struct {
+// module is one document of a list of modules: a build of a stream, or the default stream of a module.
+type module struct {
 	IsDefault bool
 	Name      string
 	Stream    string
@@ -55,9 +55,9 @@ type (
 	}
 )
 
-// ParseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other documents,
+// parseModules reads a modules.yaml: builds (modulemd of version 2) and defaults. It skips other documents,
 // those of obsolete streams and translations.
-func ParseModules(in io.Reader) (docs []Module, err error) {
+func parseModules(in io.Reader) (docs []module, err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var doc bytes.Buffer
 	n := 0
@@ -95,7 +95,7 @@ func ParseModules(in io.Reader) (docs []Module, err error) {
 }
 
 // parseModuleDoc reads one document; it returns nil for one that is not used here.
-func parseModuleDoc(text []byte) (*Module, error) {
+func parseModuleDoc(text []byte) (*module, error) {
 	if !bytes.Contains(text, []byte("modulemd")) || bytes.Contains(text, []byte("document: modulemd-translations")) {
 		return nil, nil
 	}
@@ -110,13 +110,13 @@ func parseModuleDoc(text []byte) (*Module, error) {
 		if err := h.Data.Decode(&d); err != nil {
 			return nil, err
 		}
-		return &Module{IsDefault: true, Name: d.Module, Stream: d.Stream}, nil
+		return &module{IsDefault: true, Name: d.Module, Stream: d.Stream}, nil
 	case h.Document == "modulemd" && h.Version == 2:
 		var b moduleBuild
 		if err := h.Data.Decode(&b); err != nil {
 			return nil, err
 		}
-		d := &Module{Name: b.Name, Stream: b.Stream, Version: b.Version, Context: b.Context, arch: b.Arch, Artifacts: b.Artifacts.RPMs}
+		d := &module{Name: b.Name, Stream: b.Stream, Version: b.Version, Context: b.Context, arch: b.Arch, Artifacts: b.Artifacts.RPMs}
 		for _, dep := range b.Dependencies {
 			d.Requires = append(d.Requires, dep.Requires)
 		}

@@ -1,4 +1,4 @@
-package repodata
+package rpm
 
 import (
 	"bufio"
@@ -8,30 +8,30 @@ import (
 	"io"
 )
 
-// XMLReader reads the XML of repositories. The project has its own reader because these lists are large
+// xmlReader reads the XML of repositories. The project has its own reader because these lists are large
 // (Fedora's primary has 180 MB) and may be hostile: it takes a fifth of the time of encoding/xml, copies
 // nothing, knows no entities except the five predefined ones and no document types, and has its own bounds.
 // Names are without their namespace prefix.
-type XMLReader struct {
+type xmlReader struct {
 	in    *bufio.Reader
 	buf   []byte // the tag or the text being read
-	Name  []byte // of XMLStart and XMLEnd
-	Text  []byte // of XMLText
-	attrs []attr // of XMLStart
+	Name  []byte // of xmlStart and xmlEnd
+	Text  []byte // of xmlText
+	attrs []attr // of xmlStart
 	Depth int
 	close bool // an empty element was begun: the next token is its end
 }
 
 type attr struct{ name, value []byte }
 
-// XMLToken is the kind of what XMLReader.Next has read.
-type XMLToken int
+// xmlToken is the kind of what xmlReader.Next has read.
+type xmlToken int
 
 // The kinds of tokens.
 const (
-	XMLStart XMLToken = iota + 1
-	XMLEnd
-	XMLText
+	xmlStart xmlToken = iota + 1
+	xmlEnd
+	xmlText
 )
 
 const (
@@ -42,18 +42,18 @@ const (
 
 var errXML = errors.New("malformed XML")
 
-// NewXMLReader returns a reader of a document.
-func NewXMLReader(r io.Reader) *XMLReader {
-	return &XMLReader{in: bufio.NewReaderSize(r, 256<<10)}
+// newXMLReader returns a reader of a document.
+func newXMLReader(r io.Reader) *xmlReader {
+	return &xmlReader{in: bufio.NewReaderSize(r, 256<<10)}
 }
 
 // Next reads up to the next start, end or text. At the end of the document it returns io.EOF. The next call
 // overwrites Name, Text and the attributes.
-func (x *XMLReader) Next() (XMLToken, error) {
+func (x *xmlReader) Next() (xmlToken, error) {
 	if x.close {
 		x.close = false
 		x.Depth--
-		return XMLEnd, nil
+		return xmlEnd, nil
 	}
 	for {
 		c, err := x.in.ReadByte()
@@ -71,7 +71,7 @@ func (x *XMLReader) Next() (XMLToken, error) {
 				return 0, err
 			}
 			if x.Depth > 0 && len(bytes.TrimSpace(x.Text)) > 0 {
-				return XMLText, nil
+				return xmlText, nil
 			}
 			continue
 		}
@@ -83,7 +83,7 @@ func (x *XMLReader) Next() (XMLToken, error) {
 }
 
 // until reads up to the byte c, which is not part of the result, and at most limit bytes.
-func (x *XMLReader) until(c byte, limit int) error {
+func (x *xmlReader) until(c byte, limit int) error {
 	for {
 		piece, err := x.in.ReadSlice(c)
 		x.buf = append(x.buf, piece...)
@@ -100,7 +100,7 @@ func (x *XMLReader) until(c byte, limit int) error {
 	}
 }
 
-func (x *XMLReader) readText() error {
+func (x *xmlReader) readText() error {
 	x.buf = x.buf[:0]
 	if err := x.until('<', maxXMLText); err != nil && (!errors.Is(err, io.EOF) || x.Depth > 0) {
 		return unexpectedEOF(err)
@@ -123,7 +123,7 @@ func unexpectedEOF(err error) error {
 
 // readTag reads the part of a tag that follows its <. For comments and processing instructions it returns
 // token 0.
-func (x *XMLReader) readTag() (XMLToken, error) {
+func (x *xmlReader) readTag() (xmlToken, error) {
 	x.buf = x.buf[:0]
 	if err := x.until('>', maxXMLTag); err != nil {
 		return 0, unexpectedEOF(err)
@@ -144,7 +144,7 @@ func (x *XMLReader) readTag() (XMLToken, error) {
 			return 0, fmt.Errorf("%w: an end without a beginning", errXML)
 		}
 		x.Name = local(bytes.TrimSpace(b[1:]))
-		return XMLEnd, nil
+		return xmlEnd, nil
 	}
 	for quoted(x.buf) { // a value may contain >
 		x.buf = append(x.buf, '>')
@@ -160,7 +160,7 @@ func (x *XMLReader) readTag() (XMLToken, error) {
 		x.close = true
 		b = b[:len(b)-1]
 	}
-	return XMLStart, x.readAttrs(b)
+	return xmlStart, x.readAttrs(b)
 }
 
 // quoted reports whether a tag ends inside of a quoted value.
@@ -181,7 +181,7 @@ func quoted(tag []byte) bool {
 }
 
 // readCDATA reads text that is not escaped.
-func (x *XMLReader) readCDATA() (XMLToken, error) {
+func (x *xmlReader) readCDATA() (xmlToken, error) {
 	for !bytes.HasSuffix(x.buf, []byte("]]")) {
 		x.buf = append(x.buf, '>')
 		if err := x.until('>', maxXMLText); err != nil {
@@ -189,11 +189,11 @@ func (x *XMLReader) readCDATA() (XMLToken, error) {
 		}
 	}
 	x.Text = bytes.TrimSuffix(bytes.TrimPrefix(x.buf, []byte("![CDATA[")), []byte("]]"))
-	return XMLText, nil
+	return xmlText, nil
 }
 
 // skipComment skips to the end of a comment, which may contain >.
-func (x *XMLReader) skipComment() error {
+func (x *xmlReader) skipComment() error {
 	for total := 0; !bytes.HasSuffix(x.buf, []byte("--")) || len(x.buf) < 5 && total == 0; {
 		if total += len(x.buf) + 1; total > maxXMLText {
 			return fmt.Errorf("%w: a comment of more than %d bytes", errXML, maxXMLText)
@@ -206,7 +206,7 @@ func (x *XMLReader) skipComment() error {
 	return nil
 }
 
-func (x *XMLReader) readAttrs(b []byte) error {
+func (x *xmlReader) readAttrs(b []byte) error {
 	end := bytes.IndexAny(b, " \t\r\n")
 	if end < 0 {
 		end = len(b)
