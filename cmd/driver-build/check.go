@@ -135,8 +135,8 @@ func sharedCauses(rows []status.Checked) []batch.Cause {
 	var all []batch.Cause
 	for _, r := range rows {
 		var seen []string // of this pair
-		for _, v := range []*status.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
-			if v != nil && v.Cause != "" && !slices.Contains(seen, v.Cause) {
+		for _, v := range r.Verdicts() {
+			if v.Cause != "" && !slices.Contains(seen, v.Cause) {
 				seen = append(seen, v.Cause)
 				all = batch.AddCause(all, v.Cause, r.Tag+" "+r.Arch)
 			}
@@ -158,8 +158,8 @@ func verdict(v *status.Verdict) string {
 // checkNote gives the reasons of the states, for people. Those that several pairs share are below the table.
 func checkNote(r status.Checked, shared []batch.Cause) string {
 	var notes []string
-	for _, v := range []*status.Verdict{r.Base, r.Archive, r.Components, r.Headers, r.Lock} {
-		if v == nil || v.State == status.VerdictOK || v.Detail == "" {
+	for _, v := range r.Verdicts() {
+		if v.State == status.VerdictOK || v.Detail == "" {
 			continue
 		}
 		text := v.Detail

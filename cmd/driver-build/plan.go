@@ -109,19 +109,18 @@ func (o *planFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	var tasks []status.Task
-	var left map[string][]string
-	checked := 0
+	var due status.Builds
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		tasks, left, checked, err = status.Due(ctx, &b, s.Builder, groups)
+		due, err = status.Due(ctx, &b, s.Builder, groups)
 		return err
 	}); err != nil {
-		printLeft(a, left)
+		printLeft(a, due.Left)
 		return err
 	}
-	printLeft(a, left)
+	printLeft(a, due.Left)
+	tasks := due.Tasks
 	if len(tasks) == 0 {
-		a.Notes(fmt.Sprintf("all %d images are up to date", checked))
+		a.Notes(fmt.Sprintf("all %d images are up to date", due.Checked))
 	}
 	for i, t := range tasks {
 		if n := slices.IndexFunc(m.Drivers, func(d matrix.Driver) bool { return d.Version == t.Driver }); n >= 0 {

@@ -16,12 +16,7 @@ import (
 // Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed
 // says that of several groups some failed.
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
-	errs := Parallel(ctx, jobs/2, len(groups), func(i int) error {
-		if err := f(groups[i]); err != nil {
-			return About(groups[i].Tag, err)
-		}
-		return nil
-	})
+	errs := Parallel(ctx, jobs/2, len(groups), func(i int) error { return About(groups[i].Tag, f(groups[i])) })
 	failed := 0
 	for _, err := range errs {
 		if err != nil {
@@ -33,6 +28,11 @@ func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) er
 		return all
 	}
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, all)
+}
+
+// EachError calls f for the numbers of all groups, several at a time. The error says each cause once.
+func EachError(ctx context.Context, jobs int, groups []Group, f func(i int) error) error {
+	return JoinErrors(Parallel(ctx, jobs, len(groups), f), func(i int) string { return groups[i].Tag })
 }
 
 // Parallel runs f for the numbers below n, several at a time, and returns the errors in the order of the

@@ -114,9 +114,9 @@ func JoinErrors(errs []error, name func(int) string) error {
 }
 
 // About puts the name of what failed before an error, unless the error's text has it already: the packages
-// below name their target too.
+// below name their target too. Of nil it is nil.
 func About(name string, err error) error {
-	if strings.Contains(err.Error(), name) {
+	if err == nil || strings.Contains(err.Error(), name) {
 		return err
 	}
 	return &namedError{name, err}

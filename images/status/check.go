@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -52,6 +53,12 @@ type Checked struct {
 	Advisories []releases.Note `json:"advisories,omitempty"` // what is known of the driver
 }
 
+// Verdicts are the answers about what a build needs, as far as was asked.
+func (c *Checked) Verdicts() []*Verdict {
+	all := []*Verdict{c.Base, c.Archive, c.Components, c.Headers, c.Lock}
+	return slices.DeleteFunc(all, func(v *Verdict) bool { return v == nil })
+}
+
 // Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
 // there. Where the programs for images are missing, the image cannot be compared.
 func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair) ([]Checked, error) {
@@ -85,32 +92,37 @@ func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t 
 		im.Plan.Kernels, im.Plan.KernelFrom = []string{row.Kernel}, b.Kernels.From
 		row.Tag = im.Tag()
 	}
-	var lockErr error
+	compare := true // with the image in the registry
 	if b.Lock != nil {
-		var pins *recipe.Pins
-		if pins, lockErr = b.LockedPins(im); lockErr == nil {
-			im.Pins = pins
+		pins, err := b.LockedPins(im)
+		im.Pins = pins
+		if err != nil {
+			im.Pins = nil
+			_, compare = b.Lock.Find(im.Tag(), t.Arch)
+			compare = !compare
 		}
-		row.Lock = s.lockedFiles(ctx, b, im, lockErr)
+		row.Lock = s.lockedFiles(ctx, im, !compare, err)
 	}
 	if b.Repository != "" {
-		st := s.state(ctx, b.Repository+":"+row.Tag, t.Arch, s.comparable(ctx, b, im, lockErr))
+		var r *recipe.Recipe // nil: the pins cannot be found, or the programs are not beside driver-build
+		if compare {
+			r, _ = s.recipe(ctx, im)
+		}
+		st := s.state(ctx, b.Repository+":"+row.Tag, t.Arch, r)
 		st.Why = oneLine(st.Why)
 		row.Image = &st
 	}
-	for _, v := range []*Verdict{row.Base, row.Archive, row.Components, row.Headers, row.Lock} {
-		row.Broken = row.Broken || v != nil && v.State == VerdictFailed
-	}
+	row.Broken = slices.ContainsFunc(row.Verdicts(), func(v *Verdict) bool { return v.State == VerdictFailed })
 }
 
-// lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair
-// that is not locked is no failure, a section that no longer fits is one.
-func (s *survey) lockedFiles(ctx context.Context, b *batch.Batch, im batch.Image, err error) *Verdict {
-	if err != nil {
-		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); !ok {
-			return &Verdict{State: VerdictNone, Detail: "not locked"}
-		}
+// lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair that is not locked
+// is no failure, one whose lock no longer fits is one.
+func (s *survey) lockedFiles(ctx context.Context, im batch.Image, locked bool, err error) *Verdict {
+	switch {
+	case err != nil && locked:
 		return failed(err)
+	case err != nil:
+		return &Verdict{State: VerdictNone, Detail: "not locked"}
 	}
 	if v := s.base(ctx, im.Base(), im.Target.Arch); v.State == VerdictFailed {
 		return v
@@ -124,7 +136,7 @@ func (s *survey) lockedFiles(ctx context.Context, b *batch.Batch, im batch.Image
 			closed++ // of a subscription: a build has its certificates from the base's configuration, which is not read here
 			continue
 		}
-		if v := s.file(ctx, fetch.File{URL: p.URL, Size: p.Size}); v.State == VerdictFailed {
+		if v := s.files(ctx, file{"", fetch.File{URL: p.URL, Size: p.Size}}); v.State == VerdictFailed {
 			return v
 		}
 	}
@@ -133,20 +145,6 @@ func (s *survey) lockedFiles(ctx context.Context, b *batch.Batch, im batch.Image
 			"%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}
 	}
 	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("base and %d packages", len(all))}
-}
-
-// comparable gives the recipe to compare the image in the registry with; nil when there can be none.
-func (s *survey) comparable(ctx context.Context, b *batch.Batch, im batch.Image, lockErr error) *recipe.Recipe {
-	if b.Lock != nil && lockErr != nil {
-		if _, ok := b.Lock.Find(im.Tag(), im.Target.Arch); ok {
-			return nil
-		}
-	}
-	r, err := s.recipe(ctx, im)
-	if err != nil { // the pins cannot be found, or the programs are not beside driver-build
-		return nil
-	}
-	return r
 }
 
 func failed(err error) *Verdict {
@@ -165,82 +163,74 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 	return &Verdict{State: VerdictOK, Detail: digest}
 }
 
-// archive asks for the size of the driver's .run archive. A driver that comes as packages has none.
+// archive asks for the size of the driver's .run archive, for patches that are at an address, and for the archives of the
+// companions that the image gets. A driver that comes as packages has no archive; companions in packages are in the lock.
 func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
 	asked, err := recipe.Ask(im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
 	}
-	for _, v := range []*Verdict{s.patches(ctx, im), s.companions(ctx, im)} {
-		if v.State != VerdictOK {
-			return v
+	var beside []file
+	for _, p := range im.Target.Driver.Patches {
+		if p.URL != "" {
+			beside = append(beside, file{"patch " + p.Name + ": ", fetch.File{URL: p.URL}})
 		}
+	}
+	for _, c := range im.Target.Companions {
+		if c.Archive != nil {
+			beside = append(beside, file{"companion " + c.Name + ": ", fetch.File{URL: c.Archive.URL, Size: c.Archive.Size}})
+		}
+	}
+	if v := s.files(ctx, beside...); v.State == VerdictFailed {
+		return v
 	}
 	if asked.Archive == nil {
 		return &Verdict{State: VerdictNone}
 	}
-	return s.file(ctx, *asked.Archive)
-}
-
-// patches asks for the patches of the driver that are at an address.
-func (s *survey) patches(ctx context.Context, im batch.Image) *Verdict {
-	for _, p := range im.Target.Driver.Patches {
-		if p.URL == "" {
-			continue
-		}
-		if v := s.file(ctx, fetch.File{URL: p.URL, SHA256: p.SHA256}); v.State == VerdictFailed {
-			v.Detail = "patch " + p.Name + ": " + v.Detail
-			return v
-		}
-	}
-	return &Verdict{State: VerdictOK}
-}
-
-// companions asks for the archives of the companions that the image gets. Those in packages are in the lock.
-func (s *survey) companions(ctx context.Context, im batch.Image) *Verdict {
-	for _, c := range im.Target.Companions {
-		if c.Archive == nil {
-			continue
-		}
-		if v := s.file(ctx, fetch.File{URL: c.Archive.URL, SHA256: c.Archive.SHA256, Size: c.Archive.Size}); v.State == VerdictFailed {
-			v.Detail = "companion " + c.Name + ": " + v.Detail
-			return v
-		}
-	}
-	return &Verdict{State: VerdictOK}
+	return s.files(ctx, file{"", *asked.Archive})
 }
 
 // components asks for the size of the archive of each component that the image gets.
 func (s *survey) components(ctx context.Context, im batch.Image) *Verdict {
-	list := im.Plan.Profile.Fabric(im.Target.Driver.Components.For(im.Target.Arch))
-	if len(list) == 0 {
-		return &Verdict{State: VerdictNone}
-	}
+	var all []file
 	var names []string
-	for _, c := range list {
-		if v := s.file(ctx, c.File); v.State != VerdictOK {
-			v.Detail = c.Name + ": " + v.Detail
-			return v
-		}
-		names = append(names, c.Name+" "+c.Version)
+	for _, c := range im.Plan.Profile.Fabric(im.Target.Driver.Components.For(im.Target.Arch)) {
+		all, names = append(all, file{c.Name + ": ", c.File}), append(names, c.Name+" "+c.Version)
 	}
-	return &Verdict{State: VerdictOK, Detail: strings.Join(names, ", ")}
+	v := s.files(ctx, all...)
+	if v.State == VerdictOK {
+		v.Detail = strings.Join(names, ", ")
+	}
+	return v
 }
 
-// file asks whether a file is there with the size that it should have.
-func (s *survey) file(ctx context.Context, f fetch.File) *Verdict {
-	size, err := s.size(ctx, f.URL)
-	switch {
-	case errors.Is(err, fetch.ErrOffline):
-		return &Verdict{State: VerdictUnknown, Detail: "--offline"}
-	case err != nil:
-		return failed(err)
-	case size == 0:
-		return &Verdict{State: VerdictUnknown, Detail: "the server does not say how large " + f.URL + " is"}
-	case f.Size > 0 && f.Size != size:
-		return &Verdict{State: VerdictFailed, Detail: fmt.Sprintf("%s has %d bytes, and should have %d", f.URL, size, f.Size)}
+// file is a file to ask for, and what begins a text about it.
+type file struct {
+	about string
+	fetch.File
+}
+
+// files asks whether files are there with the size that they should have. The answer is the worst one.
+func (s *survey) files(ctx context.Context, all ...file) *Verdict {
+	worst := &Verdict{State: VerdictNone}
+	for _, f := range all {
+		size, err := s.size(ctx, f.URL)
+		switch {
+		case errors.Is(err, fetch.ErrOffline):
+			worst = &Verdict{State: VerdictUnknown, Detail: f.about + "--offline"}
+		case err != nil:
+			v := failed(err)
+			v.Detail = f.about + v.Detail
+			return v
+		case f.Size > 0 && size > 0 && f.Size != size:
+			return &Verdict{State: VerdictFailed, Detail: fmt.Sprintf("%s%s has %d bytes, and should have %d", f.about, f.URL, size, f.Size)}
+		case size == 0:
+			worst = &Verdict{State: VerdictUnknown, Detail: f.about + "the server does not say how large " + f.URL + " is"}
+		case worst.State != VerdictUnknown:
+			worst = &Verdict{State: VerdictOK, Detail: fmt.Sprintf("%d bytes", size)}
+		}
 	}
-	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("%d bytes", size)}
+	return worst
 }
 
 func (s *survey) size(ctx context.Context, address string) (int64, error) {

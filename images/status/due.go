@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,59 +28,80 @@ type Task struct {
 	Args       string          `json:"args"`                 // of driver-build, separated by single spaces; nothing in it needs quotes
 }
 
-// Due lists the builds of images that the registry does not have, or that are out of date, in the order of
-// the matrix. An image that cannot be planned is listed too, so that its build says why. checked is the
-// number of all tags. A registry that does not answer is an error: everything would be built again. Images
-// whose base or packages are out of reach are left out, because a build could not work either: left has them
-// by their cause. It is an error if nothing else is to be built. groups are those of [batch.Batch.Groups],
-// nil where [batch.Batch.NeedsIndex] is true.
-func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []batch.Group) (tasks []Task, left map[string][]string, checked int, err error) {
-	fail := func(err error) ([]Task, map[string][]string, int, error) { return nil, nil, 0, err }
+// Builds are the builds of a batch that are due.
+type Builds struct {
+	Tasks   []Task              // in the order of the matrix
+	Left    map[string][]string // tags that are left out because their base or packages are out of reach, by the cause
+	Checked int                 // how many tags there are
+}
+
+// Due lists the builds of images that the registry does not have, or that are out of date. An image that cannot be planned is
+// listed too, so that its build says why. A registry that does not answer is an error: everything would be built again. Images
+// whose base or packages are out of reach are left out, because a build could not work either; it is an error if nothing else
+// is to be built. groups are those of [batch.Batch.Groups], nil where [batch.Batch.NeedsIndex] is true.
+func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []batch.Group) (due Builds, err error) {
 	if _, err := pipelineArguments(b); err != nil {
-		return fail(err)
+		return due, err
 	}
 	s, err := newSurvey(builder)
 	if err != nil {
-		return fail(err)
+		return due, err
 	}
 	if b.NeedsIndex() {
-		groups, err = b.Groups(b.Offered(ctx, s.plans))
-		if err != nil {
-			return fail(err)
+		if groups, err = b.Groups(b.Offered(ctx, s.plans)); err != nil {
+			return due, err
 		}
 	}
 	reasons, outage := make([][]string, len(groups)), make([]error, len(groups))
-	if err := batch.JoinErrors(batch.Parallel(ctx, s.online.Jobs, len(groups), func(i int) (err error) {
+	if err := batch.EachError(ctx, s.online.Jobs, groups, func(i int) (err error) {
 		reasons[i], outage[i], err = s.reasons(ctx, b, groups[i])
 		return err
-	}), func(i int) string { return groups[i].Tag }); err != nil {
-		return fail(err)
+	}); err != nil {
+		return due, err
 	}
-	tasks, left = []Task{}, map[string][]string{}
+	due = Builds{Tasks: []Task{}, Left: map[string][]string{}, Checked: len(groups)}
+	var first error
 	for i, g := range groups {
 		if outage[i] != nil {
 			why := batch.CauseOf(outage[i], g.Tag)
-			left[why] = append(left[why], g.Tag)
-		}
-		if outage[i] != nil || len(reasons[i]) == 0 {
+			due.Left[why], first = append(due.Left[why], g.Tag), cmp.Or(first, outage[i])
 			continue
 		}
-		t, err := NewTask(b, g, strings.Join(reasons[i], "; "))
-		if err != nil {
-			return fail(err)
+		if len(reasons[i]) > 0 {
+			t, err := NewTask(b, g, strings.Join(reasons[i], "; "))
+			if err != nil {
+				return due, err
+			}
+			due.Tasks = append(due.Tasks, t)
 		}
-		tasks = append(tasks, t)
 	}
-	if i := slices.IndexFunc(outage, func(err error) bool { return err != nil }); i >= 0 && len(tasks) == 0 {
-		return tasks, left, len(groups), fmt.Errorf("nothing else is to be built: %w", outage[i])
+	if first != nil && len(due.Tasks) == 0 {
+		return due, fmt.Errorf("nothing else is to be built: %w", first)
 	}
-	return tasks, left, len(groups), nil
+	return due, nil
 }
 
-// isOutage says whether an image cannot be planned because something is out of reach now. What does not exist
-// will not exist later either.
-func isOutage(err error) bool {
-	return errors.Is(err, fetch.ErrUnreachable) && !errors.Is(err, fs.ErrNotExist)
+// Lacking asks the registry which architectures of each tag it lacks, and nothing else: whether an image is up to date is what
+// [Due] finds out. The answers are in the order of the groups and never nil. A registry that does not answer is an error.
+func Lacking(ctx context.Context, builder *images.Builder, repository string, groups []batch.Group) ([][]string, error) {
+	s, err := newSurvey(builder)
+	if err != nil {
+		return nil, err
+	}
+	lacking := make([][]string, len(groups))
+	return lacking, batch.EachError(ctx, s.online.Jobs, groups, func(i int) error {
+		lacking[i] = []string{}
+		for _, im := range groups[i].Images {
+			st := s.state(ctx, repository+":"+groups[i].Tag, im.Target.Arch, nil)
+			if st.Err != nil {
+				return st.Err
+			}
+			if st.State == Missing {
+				lacking[i] = append(lacking[i], im.Target.Arch)
+			}
+		}
+		return nil
+	})
 }
 
 // reasons to build what belongs to a tag; none when it is up to date. outage is why that is not known.
@@ -89,7 +111,7 @@ func (s *survey) reasons(ctx context.Context, b *batch.Batch, g batch.Group) (re
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		if isOutage(planErr) {
+		if errors.Is(planErr, fetch.ErrUnreachable) && !errors.Is(planErr, fs.ErrNotExist) { // what does not exist will not exist later either
 			outage = planErr
 			continue
 		}

@@ -119,9 +119,9 @@ func (q *KernelQuery) Check() error {
 	return nil
 }
 
-// List asks the repositories of all platforms and the registry. A platform that fails does not stop the
-// others: the error is batch.ErrSomeFailed then, and the kernels of the others are there.
-func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKernel, error) {
+// List asks the repositories of all platforms and the registry. A platform that fails does not stop the others: the error is
+// batch.ErrSomeFailed then, and the kernels of the others are there.
+func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []OfferedKernel, err error) {
 	var eg errgroup.Group
 	eg.Go(func() error { return q.listTags(ctx, b) })
 	found := make([][]offer, len(q.targets))
@@ -132,9 +132,12 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 	if err := eg.Wait(); err != nil {
 		return nil, err
 	}
-	var rows []OfferedKernel
+	failed := 0
 	for i, t := range q.targets {
-		if errs[i] == nil && len(found[i]) == 0 {
+		switch {
+		case errs[i] != nil:
+			failed++
+		case len(found[i]) == 0:
 			q.Notes = append(q.Notes, noKernels(t))
 		}
 		for _, k := range found[i] {
@@ -144,15 +147,14 @@ func (q *KernelQuery) List(ctx context.Context, b *images.Builder) ([]OfferedKer
 			}
 		}
 	}
-	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
-	switch {
-	case len(failed) == 0:
+	if failed == 0 {
 		return rows, q.checkFlavours()
-	case len(failed) == len(errs):
-		return nil, batch.JoinErrors(errs, func(i int) string { return batch.Platform(q.targets[i]) })
 	}
-	return rows, fmt.Errorf("%d of %d systems: %w:\n%w", len(failed), len(errs), batch.ErrSomeFailed,
-		batch.JoinErrors(errs, func(i int) string { return batch.Platform(q.targets[i]) }))
+	err = batch.JoinErrors(errs, func(i int) string { return batch.Platform(q.targets[i]) })
+	if failed < len(errs) {
+		err = fmt.Errorf("%d of %d systems: %w:\n%w", failed, len(errs), batch.ErrSomeFailed, err)
+	}
+	return rows, err
 }
 
 // packaged says whether packages of the system can have kernel headers.
@@ -232,30 +234,36 @@ func (q *KernelQuery) checkFlavours() error {
 	return nil
 }
 
-// listTags asks the registry once for what it has. A registry that does not say is no failure: it is the
-// smaller part of the answer.
+// listTags asks the registry for all tags of a repository. An error of the registry stays as it is.
+func listTags(ctx context.Context, b *images.Builder, repository string) ([]string, error) {
+	step := b.Observe.Begin(repository, "list the tags")
+	tags, err := b.Registry.ListTags(ctx, repository)
+	_ = step.End(false, nil) // the caller says what went wrong
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if _, ok := errors.AsType[*registry.Error](err); !ok && err != nil && failure.KindOf(err) != failure.Network {
+		err = failure.Errorf(failure.Usage, "--repository: %w", err)
+	}
+	return tags, err
+}
+
+// listTags asks once for what the repository has. A registry that does not say is no failure: it is the smaller part of the
+// answer.
 func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) error {
 	if q.Repository == "" {
 		return nil
 	}
-	step := b.Observe.Begin(q.Repository, "list the tags")
-	tags, err := b.Registry.ListTags(ctx, q.Repository)
-	if ctx.Err() != nil {
-		return step.End(false, err)
-	}
-	_ = step.End(false, nil) // what went wrong is in the notes
+	tags, err := listTags(ctx, b, q.Repository)
 	if _, ok := errors.AsType[*registry.Error](err); ok || errors.Is(err, fetch.ErrOffline) {
 		q.Notes = append(q.Notes, fmt.Sprintf("which images exist is not known: %v", err))
 		return nil
-	}
-	if err != nil {
-		return failure.Errorf(failure.Usage, "--repository: %w", err)
 	}
 	q.tags = map[string]bool{}
 	for _, tag := range tags {
 		q.tags[tag] = true
 	}
-	return nil
+	return err
 }
 
 // row says what can be done with a kernel.

@@ -14,12 +14,10 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/registry/transport"
 	"github.com/driver-container/driver-container/images/releases"
 )
@@ -77,46 +75,53 @@ func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs 
 	return shown, nil
 }
 
-// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver
-// comes first.
+// emptyPage has what the matrix and the table of drivers say: rows, columns and headings. The newest driver comes first.
 func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) Page {
 	shown := Page{Title: o.Title, Generated: o.Time, Tool: o.Tool, Repository: b.Repository, Matrix: "matrix.yaml"}
 	if b.Given.MatrixFile != "" {
 		shown.Matrix = filepath.Base(b.Given.MatrixFile)
 	}
+	there := map[string]bool{}
+	for _, p := range pairs {
+		there[p.System], there[p.Driver] = true, true
+	}
 	for _, s := range o.Matrix.Systems {
-		if slices.ContainsFunc(pairs, func(p batch.Pair) bool { return p.System == s.ID }) {
+		if there[s.ID] {
 			shown.Systems = append(shown.Systems, s)
 		}
 	}
 	for _, d := range slices.Backward(o.Matrix.Drivers) {
-		if !slices.ContainsFunc(pairs, func(p batch.Pair) bool { return p.Driver == d.Version }) {
-			continue
+		if there[d.Version] {
+			shown.Drivers = append(shown.Drivers, column(d, pairs, o))
 		}
-		column := Column{
-			Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
-		}
-		column.CUDA = releases.CUDAOf(d.Version, d.CUDA)
-		if o.CUDA != nil {
-			answer := batch.RunsCUDA(d, *o.CUDA)
-			column.Runs = strings.TrimSuffix(fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why), ": ")
-		}
-		for _, n := range releases.Notes(d, o.Time) {
-			if n.Kind != driverinfo.EndOfLife {
-				column.Faults = append(column.Faults, n.Text(o.Time))
-			}
-		}
-		column.Components, column.Unknown = components(pairs, d.Version)
-		if branch, ok := o.Releases.Branch(d.Branch); ok {
-			c := branch.Coverage(o.Matrix, o.Time, nil)
-			column.Kind, column.End, column.Over = c.Kind, c.EndOfLife, c.Ended
-			if c.Lags {
-				column.Newest = c.Newest
-			}
-		}
-		shown.Drivers = append(shown.Drivers, column)
 	}
 	return shown
+}
+
+// column says what is known of a driver.
+func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
+	c := Column{
+		Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
+		CUDA: releases.CUDAOf(d.Version, d.CUDA),
+	}
+	if o.CUDA != nil {
+		answer := batch.RunsCUDA(d, *o.CUDA)
+		c.Runs = strings.TrimSuffix(fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why), ": ")
+	}
+	for _, n := range releases.Notes(d, o.Time) {
+		if n.Kind != driverinfo.EndOfLife {
+			c.Faults = append(c.Faults, n.Text(o.Time))
+		}
+	}
+	if branch, ok := o.Releases.Branch(d.Branch); ok {
+		of := branch.Coverage(o.Matrix, o.Time, nil)
+		c.Kind, c.End, c.Over = of.Kind, of.EndOfLife, of.Ended
+		if of.Lags {
+			c.Newest = of.Newest
+		}
+	}
+	c.Components, c.Unknown = components(pairs, d.Version)
+	return c
 }
 
 // components returns the components of a driver with the architectures of the pairs that get them, and those
@@ -144,26 +149,15 @@ func components(pairs []batch.Pair, version string) (known, unknown []string) {
 	return list(with), list(without)
 }
 
-// list asks for the tags of the repository. A registry that answers anything at all is asked further
-// questions; without any answer there is no page: an old page is better than a page that knows nothing.
+// list asks for the tags of the repository. A registry that answers anything at all is asked further questions; without any
+// answer there is no page: an old page is better than a page that knows nothing.
 func (r *reporter) list(ctx context.Context) (notes []string, err error) {
-	step := r.survey.online.Observe.Begin(r.Repository, "list the tags")
-	tags, err := r.survey.online.Registry.ListTags(ctx, r.Repository)
-	_ = step.End(false, nil) // the errors below say what went wrong
+	r.tags, err = listTags(ctx, r.survey.online, r.Repository)
 	_, status := errors.AsType[*transport.StatusError](err)
-	_, silent := errors.AsType[*registry.Error](err)
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case status, errors.Is(err, fs.ErrNotExist):
-		notes = append(notes, fmt.Sprintf("images with compiled modules are not shown: %v", err))
-	case silent:
-		return nil, err
-	case err != nil:
-		return nil, failure.Errorf(failure.Usage, "--repository: %w", err)
+	if status || errors.Is(err, fs.ErrNotExist) {
+		return []string{fmt.Sprintf("images with compiled modules are not shown: %v", err)}, nil
 	}
-	r.tags = tags
-	return notes, nil
+	return nil, err
 }
 
 // cell says all that is known of a pair.
