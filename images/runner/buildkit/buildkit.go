@@ -61,6 +61,7 @@ type Daemon struct {
 	work      string
 	notify    *serial
 	solving   sync.WaitGroup // solves that may run a moment longer than their step
+	closing   sync.Once
 }
 
 var _ runner.Runner = (*Daemon)(nil)
@@ -115,9 +116,11 @@ func dial(ctx context.Context, o Options) (*Daemon, error) {
 }
 
 // Close closes the connection, when no step runs any more.
-func (d *Daemon) Close() error {
-	err := d.client.Close()
-	d.solving.Wait()
+func (d *Daemon) Close() (err error) {
+	d.closing.Do(func() {
+		err = d.client.Close()
+		d.solving.Wait()
+	})
 	if err != nil {
 		return fmt.Errorf("end the connection to buildkitd at %s: %w", d.address, err)
 	}
