@@ -2,12 +2,17 @@ package verify
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -16,7 +21,7 @@ var withoutEffect = []string{"author", "container", "created", "docker_version",
 
 // checkConfiguration compares the configuration with the one that driver-build recorded, and the manifest's
 // annotations with the labels, which they repeat.
-func checkConfiguration(s *subject, find finder) {
+func checkConfiguration(s *subject) {
 	labels := s.config.Config.Labels
 	names := slices.Collect(maps.Keys(s.annotations))
 	if slices.ContainsFunc(names, recipe.IsLabel) { // some programs drop all annotations when they copy an image
@@ -26,7 +31,7 @@ func checkConfiguration(s *subject, find finder) {
 	for _, name := range slices.Compact(names) {
 		label, labelled := labels[name]
 		if is := s.annotations[name]; is != label && (labelled || recipe.IsLabel(name)) {
-			find(Error, "", "annotation %.100q of the manifest is %.200q, the label %.200q", name, is, label)
+			s.find(Error, "", "annotation %.100q of the manifest is %.200q, the label %.200q", name, is, label)
 		}
 	}
 	if s.recorded == nil {
@@ -34,19 +39,19 @@ func checkConfiguration(s *subject, find finder) {
 	}
 	want, err := json.Marshal(s.recorded)
 	if err != nil {
-		find(Error, recipe.FileList, "the recorded configuration: %v", err)
+		s.find(Error, recipe.FileList, "the recorded configuration: %v", err)
 		return
 	}
 	differences, err := ConfigDifferences(want, s.rawConfig)
 	if err != nil {
-		find(Error, "", "%v", err)
+		s.find(Error, "", "%v", err)
 	}
 	for _, d := range differences {
 		sev := Error
 		if slices.ContainsFunc(withoutEffect, func(field string) bool { return strings.HasPrefix(d, field) }) {
 			sev = Note
 		}
-		find(sev, "", "%s: driver-build recorded another", d)
+		s.find(sev, "", "%s: driver-build recorded another", d)
 	}
 }
 
@@ -62,27 +67,23 @@ func ConfigDifferences(want, is []byte) (all []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(merged(a, b))) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		switch was, now := a[name], b[name]; {
 		case reflect.DeepEqual(was, now):
 		case was == nil:
-			all = append(all, fmt.Sprintf("%.200s is %s, not set", name, text(now)))
+			all = append(all, fmt.Sprintf("%.200s is %s, not set", name, short(now)))
 		case now == nil:
-			all = append(all, fmt.Sprintf("%.200s is not set, not %s", name, text(was)))
+			all = append(all, fmt.Sprintf("%.200s is not set, not %s", name, short(was)))
 		default:
-			all = append(all, fmt.Sprintf("%.200s is %s, not %s", name, text(now), text(was)))
+			all = append(all, fmt.Sprintf("%.200s is %s, not %s", name, short(now), short(was)))
 		}
 	}
 	return all, nil
 }
 
-func merged(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
-}
-
-func text(v any) string {
+func short(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
@@ -131,4 +132,83 @@ func fields(config []byte) (map[string]any, error) {
 	add("", doc)
 	delete(all, "config.Labels."+recipe.LabelFiles)
 	return all, nil
+}
+
+// checkDescription: the entrypoint refuses to start without the description of its image, and follows what it
+// says. Labels and variables repeat it.
+func checkDescription(s *subject) {
+	info := s.info
+	switch {
+	case errors.Is(s.infoErr, fs.ErrNotExist):
+		if _, ours := s.which(recipe.EntrypointName); ours {
+			s.find(Error, driverinfo.Path, "is not there: the entrypoint cannot know which driver it has")
+		}
+		return
+	case s.infoErr != nil:
+		s.find(Error, driverinfo.Path, "%v", s.infoErr)
+		return
+	}
+	differs := func(what, want, of, is string) {
+		if sorted(want) != sorted(is) {
+			s.find(Error, driverinfo.Path, "%s is %q, %s %.200q", what, want, of, is)
+		}
+	}
+	differs("driver", info.Driver, "that of the libraries is", s.version)
+	differs("arch", info.Arch, "that of the image is", s.config.Architecture)
+	want, labels := recipe.DescribedLabels(info), s.config.Config.Labels
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		what := strings.TrimPrefix(name[strings.LastIndexByte(name, '.'):], ".")
+		differs(what, want[name], "the label "+name+" says", labels[name])
+	}
+	variables := recipe.Variables(info)
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if is := s.env(name); is != variables[name] {
+			s.find(Error, driverinfo.Path, "needs the variable %s=%s, the image has %.200q", name, variables[name], is)
+		}
+	}
+	s.checkOtherLabels()
+	if d, err := distros.Lookup(info.OS); err == nil {
+		if id, version, err := osrelease.Read(s.tree.OpenFS()); err != nil || !distros.Userland(d).Matches(id, version) {
+			s.find(Error, driverinfo.Path, "os is %q, etc/os-release says %q %q", info.OS, id, version)
+		}
+	}
+	if !info.Toolchain && len(info.Precompiled) == 0 {
+		s.find(Error, driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: no node can use it")
+	}
+	for _, flavour := range info.Flavours {
+		if dir := recipe.KernelDir(info.Driver, flavour); !s.tree.Exists(dir) && s.tree.Exists("usr/src/nvidia-"+info.Driver) {
+			s.find(Error, driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)
+		}
+	}
+}
+
+// sorted puts the words of a list in order: labels have the order of the request.
+func sorted(list string) string {
+	words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+	return strings.Join(slices.Sorted(slices.Values(words)), ",")
+}
+
+// checkOtherLabels checks those that the description has a part of.
+func (s *subject) checkOtherLabels() {
+	info := s.info
+	labels := s.config.Config.Labels
+	said := labels[recipe.LabelOverridden] // "name: reason; name: reason", and a reason may hold anything
+	if (said == "") != (len(info.Overridden) == 0) ||
+		slices.ContainsFunc(info.Overridden, func(name string) bool { return !strings.Contains("; "+said, "; "+name+": ") }) {
+		s.find(Error, driverinfo.Path, "overridden rules are %q, the label says %q", strings.Join(info.Overridden, ", "), said)
+	}
+	for tag := range strings.SplitSeq(labels[recipe.OCIPrefix+"version"]+","+labels[recipe.LabelAliases], ",") {
+		if tag != "" && !strings.HasPrefix(tag, info.Driver+"-") && !strings.HasPrefix(tag, strings.TrimPrefix(info.Branch, "R")+"-") {
+			s.find(Error, driverinfo.Path, "driver is %q of branch %s, a label names the tag %.200q", info.Driver, info.Branch, tag)
+		}
+	}
+	signer := labels[recipe.LabelSigner]
+	if len(s.sets) == 0 && signer != "" {
+		s.find(Error, "", "the label %s is %.100q, and the image has no modules", recipe.LabelSigner, signer)
+	}
+	for _, m := range s.sets {
+		if m.Damage == "" && m.Certificate != signer {
+			s.find(Error, recipe.ModulesDir+"/"+m.Folder, "is signed with the certificate %q, the label %s says %.100q", m.Certificate, recipe.LabelSigner, signer)
+		}
+	}
 }

@@ -20,47 +20,31 @@ import (
 // maxDifferences bounds the findings of checkFiles: an image of another build differs in everything.
 const maxDifferences = 1000
 
-// harmless are folders in which a difference from the list is a note, each with its reason. Everything else
-// can keep the driver or one of its users from working.
-var harmless = []struct {
-	dir, reason string
-	added       bool // only of files that were added
-}{
-	{dir: "etc/ssl/certs", reason: "certificates: a site adds its own"},
-	{dir: "etc/pki/ca-trust", reason: "certificates: a site adds its own"},
-	{dir: "etc/pki/tls/certs", reason: "certificates: a site adds its own"},
-	{dir: "usr/local/share/ca-certificates", reason: "certificates: a site adds its own"},
-	{dir: "usr/share/ca-certificates", reason: "certificates: a site adds its own"},
-	{dir: "usr/share/doc", reason: "documents"},
-	{dir: "usr/share/man", reason: "documents"},
-	{dir: "usr/share/info", reason: "documents"},
-	{dir: "usr/share/locale", reason: "texts for people"},
-	{dir: "home", reason: "nothing of the driver looks there"},
-	{dir: "root", reason: "nothing of the driver looks there"},
-	{dir: "srv", reason: "nothing of the driver looks there"},
-	{dir: "mnt", reason: "nothing of the driver looks there"},
-	{dir: "media", reason: "nothing of the driver looks there"},
-	{dir: "opt", reason: "nothing of the driver looks there", added: true}, // some systems have their compiler there
-	{dir: "tmp", reason: "nothing of the driver looks there"},
-	{dir: "var/tmp", reason: "nothing of the driver looks there"},
-	{dir: "var/cache", reason: "caches are written again"},
-	{dir: "var/log", reason: "logs"},
-	{dir: "run", reason: "the container's own folder hides it"},
-	{dir: "proc", reason: "the container's own folder hides it"},
-	{dir: "sys", reason: "the container's own folder hides it"},
-	{dir: "dev", reason: "the container's own folder hides it"},
+// harmless are folders in which a difference from the list is a note, by the reason. Everything else can keep
+// the driver or one of its users from working.
+var harmless = map[string][]string{
+	"certificates: a site adds its own": {
+		"etc/ssl/certs", "etc/pki/ca-trust", "etc/pki/tls/certs", "usr/local/share/ca-certificates", "usr/share/ca-certificates",
+	},
+	"documents":                           {"usr/share/doc", "usr/share/man", "usr/share/info"},
+	"texts for people":                    {"usr/share/locale"},
+	"nothing of the driver looks there":   {"home", "root", "srv", "mnt", "media", "opt", "tmp", "var/tmp"},
+	"caches are written again":            {"var/cache"},
+	"logs":                                {"var/log"},
+	"the container's own folder hides it": {"run", "proc", "sys", "dev"},
 }
 
 // Harmless returns the reason why a difference of a path from the image's list of files is only a note, or
 // "". added says that the list does not have the path. A new folder and other times are no difference at all:
 // neither has an effect. Nothing is harmless in one of the named folders, in which programs look.
 func Harmless(p string, added bool, named ...string) string {
-	for _, h := range harmless {
-		if slices.ContainsFunc(named, func(dir string) bool { return p == dir || recipe.InFolder(p, dir) }) {
-			return ""
-		}
-		if (added || !h.added) && (p == h.dir || recipe.InFolder(p, h.dir)) {
-			return h.reason
+	inside := func(dir string) bool { return p == dir || recipe.InFolder(p, dir) }
+	if slices.ContainsFunc(named, inside) || !added && inside("opt") { // some systems have their compiler there
+		return ""
+	}
+	for reason, dirs := range harmless {
+		if slices.ContainsFunc(dirs, inside) {
+			return reason
 		}
 	}
 	return ""
@@ -68,33 +52,33 @@ func Harmless(p string, added bool, named ...string) string {
 
 // checkFiles compares the image with the list of its files that driver-build put in. The label has the digest
 // of the list, and the image's digest covers the label.
-func checkFiles(s *subject, find finder) {
+func checkFiles(s *subject) {
 	want := s.config.Config.Labels[recipe.LabelFiles]
 	data, err := inventory.Read(s.tree)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && want == "":
 		if s.tree.Exists(driverinfo.Path) {
-			find(Note, "", "the image has no list of its files, so that only what every driver image must have was checked: build it again")
+			s.find(Note, "", "the image has no list of its files, so that only what every driver image must have was checked: build it again")
 		}
 		return
 	case err != nil:
-		find(Error, recipe.FileList, "the list of the image's files: %v", err)
+		s.find(Error, recipe.FileList, "the list of the image's files: %v", err)
 		return
 	case want == "":
-		find(Error, recipe.FileList, "no label of the image has the digest of this list: the image was changed after driver-build made it")
+		s.find(Error, recipe.FileList, "no label of the image has the digest of this list: the image was changed after driver-build made it")
 		return
 	case inventory.Digest(data) != want:
-		find(Error, recipe.FileList, "has digest %s, the image's label says %s", inventory.Digest(data), want)
+		s.find(Error, recipe.FileList, "has digest %s, the image's label says %s", inventory.Digest(data), want)
 		return
 	}
 	list, err := inventory.Decode(data)
 	if err != nil {
-		find(Error, recipe.FileList, "%v", err)
+		s.find(Error, recipe.FileList, "%v", err)
 		return
 	}
 	s.recorded = list.Config
 	if s.recorded == nil {
-		find(Note, "", "the image has no record of its configuration, so that only labels and variables were checked which its description has: build it again")
+		s.find(Note, "", "the image has no record of its configuration, so that only labels and variables were checked which its description has: build it again")
 	}
 	left := maxDifferences
 	s.compare(list.Files, func(name, message string, added bool) {
@@ -102,12 +86,12 @@ func checkFiles(s *subject, find finder) {
 		reason := Harmless(name, added, s.named()...)
 		switch {
 		case left == 0:
-			find(Error, "", "more than %d differences from the list of the image's files: the rest is left out", maxDifferences)
+			s.find(Error, "", "more than %d differences from the list of the image's files: the rest is left out", maxDifferences)
 		case left < 0:
 		case reason != "":
-			find(Note, name, "%s (%s)", message, reason)
+			s.find(Note, name, "%s (%s)", message, reason)
 		default:
-			find(Error, name, "%s", message)
+			s.find(Error, name, "%s", message)
 		}
 	})
 }

@@ -2,7 +2,8 @@ package verify
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -62,18 +63,11 @@ type LayerInfo struct {
 
 // Inspect reads an image and says what it holds.
 func (e Examiner) Inspect(ctx context.Context, name string, img v1.Image) (i *Inspection, err error) {
-	step := e.Observe.Begin(name, "inspect")
-	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
-	spool, err := rootfs.NewSpool(e.Store.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
-	tree, err := layer.Flatten(ctx, img, spool, IsInspected, step)
-	if err != nil {
-		return nil, err
-	}
-	return e.InspectTree(ctx, img, tree)
+	err = e.unpacked(ctx, name, "inspect", img, IsInspected, func(tree *rootfs.Tree) error {
+		i, err = e.InspectTree(ctx, img, tree)
+		return err
+	})
+	return i, err
 }
 
 // IsInspected reports whether InspectTree reads the content of a file. The names of the driver's libraries
@@ -97,13 +91,13 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 	return i, inspectTree(i, tree)
 }
 
-func inspectTree(i *Inspection, tree *rootfs.Tree) error {
+func inspectTree(i *Inspection, tree *rootfs.Tree) (err error) {
 	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil {
 		i.System = id + version
 	}
 	s := &subject{tree: tree, all: tree.All(), config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}}
 	s.drivers = s.driverFiles()
-	checkVersion(s, func(Severity, string, string, ...any) {})
+	checkVersion(s)
 	i.Driver = s.version
 	for _, f := range s.drivers {
 		if f.library {
@@ -117,23 +111,77 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) error {
 			i.Flavours = append(i.Flavours, flavour)
 		}
 	}
-	for _, e := range tree.All() {
+	for _, e := range s.all {
 		if e.Kind == rootfs.File && strings.Contains(e.Path, "/firmware/nvidia/"+i.Driver+"/") {
 			i.Firmware = append(i.Firmware, "/"+e.Path)
 		}
 	}
 	if info, err := driverinfo.Read(tree.OpenFS()); err == nil { // verify says what is wrong with one that cannot be read
 		i.Description = &info
-		for _, p := range recipe.OptionalPrograms() {
-			if lacks(tree, p) {
-				i.Lacks = append(i.Lacks, p.Name)
-			}
+		for _, p := range s.lacking() {
+			i.Lacks = append(i.Lacks, p.Name)
 		}
 	}
-	var err error
-	if i.Components, err = components(tree); err != nil {
-		i.Components = nil // verify says what is wrong with it
-	}
+	i.Components, _ = s.components() // as above
 	i.Packages, err = packages.InstalledIn(tree)
 	return err
+}
+
+// Summarize returns what manifest, config and labels of an image say. It reads no layer, so what it returns
+// is what the image claims. Driver and system of an image without labels of this project are empty.
+func Summarize(img v1.Image) (*Inspection, error) {
+	i, err := inspectManifest(img)
+	if err != nil {
+		return nil, err
+	}
+	i.Driver, i.System = i.Labels[recipe.LabelDriver], i.Labels[recipe.LabelSystem]
+	i.Flavours = list(i.Labels[recipe.LabelFlavours])
+	return i, nil
+}
+
+// inspectManifest returns what manifest and config say, and of the labels what no file of the image shows.
+func inspectManifest(img v1.Image) (*Inspection, error) {
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	c := config.Config
+	i := &Inspection{
+		Schema: InspectionSchema, Digest: digest.String(), Arch: config.Architecture, Env: c.Env, Command: append(slices.Clone(c.Entrypoint), c.Cmd...),
+		Labels: c.Labels, Profile: c.Labels[recipe.LabelProfile], Kernels: list(c.Labels[recipe.LabelKernels]), Signer: c.Labels[recipe.LabelSigner],
+		VGPU: c.Labels[recipe.LabelVGPU], Content: c.Labels[recipe.LabelContent], Created: c.Labels[recipe.OCIPrefix+"created"], Base: c.Labels[recipe.OCIPrefix+"base.name"],
+	}
+	if d := c.Labels[recipe.OCIPrefix+"base.digest"]; d != "" {
+		i.Base = strings.TrimPrefix(i.Base+"@"+d, "@") // a base from a layout or an archive can be without a name
+	}
+	histories, _ := layer.Histories(config, len(layers))
+	for n, l := range layers {
+		d, err := l.Digest()
+		if err != nil {
+			return nil, err
+		}
+		size, err := l.Size()
+		if err != nil {
+			return nil, err
+		}
+		i.Layers = append(i.Layers, LayerInfo{Digest: d.String(), Size: size, CreatedBy: histories[n].CreatedBy})
+		i.Size += size
+	}
+	return i, nil
+}
+
+// list splits the value of a label at its commas.
+func list(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return strings.Split(value, ",")
 }

@@ -1,8 +1,12 @@
 package verify
 
 import (
+	"bufio"
+	"errors"
+	"io"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,7 +19,7 @@ var coreLibraries = []string{"libnvidia-ml.so", "libcuda.so", "libnvidia-ptxjitc
 
 // checkVersion: consumers take the version from the first libcuda.so.* or libnvidia-ml.so.* they meet, so
 // there must be one only. A stray second one makes them inject a single library without an error.
-func checkVersion(s *subject, find finder) {
+func checkVersion(s *subject) {
 	seen := map[string]string{}
 	for _, f := range s.drivers {
 		if _, ok := seen[f.version]; !ok && f.version != "" {
@@ -24,7 +28,7 @@ func checkVersion(s *subject, find finder) {
 	}
 	versions := slices.Sorted(maps.Keys(seen))
 	if len(versions) == 0 {
-		find(Error, "", "no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)")
+		s.find(Error, "", "no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)")
 		return
 	}
 	s.version = versions[0]
@@ -33,19 +37,19 @@ func checkVersion(s *subject, find finder) {
 	}
 	for _, v := range versions {
 		if v != s.version {
-			find(Error, seen[v], "is of driver %s, the image has %s: exactly one version may be there", v, s.version)
+			s.find(Error, seen[v], "is of driver %s, the image has %s: exactly one version may be there", v, s.version)
 		}
 	}
 }
 
 // checkLibraryDir: consumers find libraries by the names that they have had for ten years, and take the real
 // one from where these lead.
-func checkLibraryDir(s *subject, find finder) {
+func checkLibraryDir(s *subject) {
 	for _, stem := range coreLibraries {
 		name := stem + ".1"
 		i := slices.IndexFunc(libraryDirs(), func(dir string) bool { return s.tree.Exists(dir + "/" + name) })
 		if i < 0 {
-			find(Error, "", "%s is in none of the folders that consumers search: /%s", name, strings.Join(libraryDirs(), ", /"))
+			s.find(Error, "", "%s is in none of the folders that consumers search: /%s", name, strings.Join(libraryDirs(), ", /"))
 			continue
 		}
 		at, err := s.tree.Stat(libraryDirs()[i] + "/" + name)
@@ -53,13 +57,13 @@ func checkLibraryDir(s *subject, find finder) {
 			continue
 		}
 		if at.Kind != rootfs.File || !s.tree.Exists(path.Dir(at.Path)+"/"+stem+"."+s.version) {
-			find(Error, at.Path, "is what %s leads to, and there is no %s.%s in its folder", name, stem, s.version)
+			s.find(Error, at.Path, "is what %s leads to, and there is no %s.%s in its folder", name, stem, s.version)
 		}
 	}
 }
 
 // checkLinks: consumers follow links in their own root, where an absolute target leads somewhere else.
-func checkLinks(s *subject, find finder) {
+func checkLinks(s *subject) {
 	libraries := s.searchedDirs()
 	for _, e := range s.all {
 		name := path.Base(e.Path)
@@ -70,62 +74,82 @@ func checkLinks(s *subject, find finder) {
 		at, err := s.tree.Stat(e.Path)
 		switch {
 		case strings.HasPrefix(e.Target, "/"):
-			find(Error, e.Path, "is an absolute link to %s: make it relative", e.Target)
+			s.find(Error, e.Path, "is an absolute link to %s: make it relative", e.Target)
 		case err != nil:
-			find(Error, e.Path, "is a link to %s, which is not there", e.Target)
+			s.find(Error, e.Path, "is a link to %s, which is not there", e.Target)
 		case at.Kind != rootfs.File:
-			find(Error, e.Path, "is a link to %s, which is no file", e.Target)
+			s.find(Error, e.Path, "is a link to %s, which is no file", e.Target)
 		}
 	}
 }
 
-// checkFirmware: the open modules do not start a GPU without the firmware of their own version.
-func checkFirmware(s *subject, find finder) {
-	found := false
-	for _, dir := range s.firmwareDirs() {
-		list, err := s.tree.ReadDir(dir)
-		if err != nil {
+// loaders are the libraries that load others of the driver by name while they run, without the version.
+var loaders = []string{"libcuda.so.", "libnvidia-ml.so.", "libnvidia-ptxjitcompiler.so."}
+
+// loadedName matches the name of a library of the driver as a string of C; its group is the name without
+// "lib" and version.
+var loadedName = regexp.MustCompile(`^lib(nvidia-[a-z0-9-]{1,60}|cuda)\.so[.0-9]{0,20}$`)
+
+// jitLibraries are those without which programs fail that bring PTX or LTO code. Others serve one GPU or
+// feature, and some drivers only have a name for them.
+var jitLibraries = []string{"nvidia-ptxjitcompiler", "nvidia-nvvm", "nvidia-gpucomp", "nvidia-fatbinaryloader"}
+
+// checkLoaded: no dependency in the file says what a library loads by name, so that a profile or a package
+// list that lacks it would be noticed by a program on a node only.
+func checkLoaded(s *subject) {
+	seen := map[string]bool{}
+	for _, f := range s.drivers {
+		if f.version == "" || f.elf == nil || !recipe.HasPrefix(loaders, path.Base(f.entry.Path)) {
 			continue
 		}
-		for _, d := range list {
-			switch {
-			case !releaseVersion.MatchString(d.Name()):
-			case d.Name() != s.version:
-				find(Error, dir+"/"+d.Name(), "is firmware of another driver than %s", s.version)
-			default:
-				found = s.checkFirmwareFiles(dir+"/"+d.Name(), find) || found
+		names, err := stringsOf(f)
+		if err != nil {
+			s.find(Error, f.entry.Path, "cannot be read: %v", err)
+			continue
+		}
+		for _, name := range names {
+			stem := loadedName.FindStringSubmatch(name)[1]
+			if seen[stem] || s.hasLibrary(path.Dir(f.entry.Path), "lib"+stem+".so") {
+				continue
+			}
+			seen[stem] = true
+			sev := Note
+			if slices.Contains(jitLibraries, stem) {
+				sev = Error
+			}
+			s.find(sev, f.entry.Path, "loads %s when it needs it, and the image has no lib%s", name, stem)
+		}
+	}
+}
+
+// hasLibrary reports whether a folder has a library in any version.
+func (s *subject) hasLibrary(dir, stem string) bool {
+	return slices.ContainsFunc(s.below(dir), func(name string) bool {
+		rest, ok := strings.CutPrefix(path.Base(name), stem)
+		return ok && (rest == "" || rest[0] == '.')
+	})
+}
+
+// stringsOf returns the strings of a library that are names of the driver's libraries.
+func stringsOf(f driverFile) (names []string, err error) {
+	in, err := f.entry.Open()
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReaderSize(in, 256<<10)
+	for {
+		text, err := r.ReadSlice(0)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull): // no name is so long
+		case errors.Is(err, io.EOF):
+			return names, nil
+		case err != nil:
+			return nil, err
+		default:
+			text = text[:len(text)-1]
+			if len(text) < 100 && strings.HasPrefix(string(text), "lib") && loadedName.Match(text) && !slices.Contains(names, string(text)) {
+				names = append(names, string(text))
 			}
 		}
 	}
-	if !found {
-		sev := Note
-		if s.tree.Exists("usr/src/nvidia-" + s.version + "/kernel-open") {
-			sev = Error
-		}
-		find(sev, "", "there is no GSP firmware of driver %s", s.version)
-	}
-}
-
-func (s *subject) checkFirmwareFiles(dir string, find finder) (found bool) {
-	files, err := s.tree.ReadDir(dir)
-	if err != nil {
-		find(Error, dir, "is no folder with the firmware, or a link that leads nowhere")
-		return false
-	}
-	for _, f := range files {
-		e, err := s.tree.Stat(path.Join(dir, f.Name()))
-		switch {
-		case err != nil:
-			find(Error, path.Join(dir, f.Name()), "is a link that leads nowhere")
-		case e.Kind == rootfs.File && e.Size == 0:
-			find(Error, e.Path, "is empty")
-		}
-	}
-	return len(files) > 0
-}
-
-// firmwareDirs are the folders with NVIDIA's firmware, each once: on a merged-/usr root two of the names are
-// one folder.
-func (s *subject) firmwareDirs() []string {
-	return s.folders([]string{recipe.FirmwareDir + "/nvidia", "usr/lib/firmware/nvidia", "lib/firmware/nvidia"})
 }

@@ -23,26 +23,26 @@ var privileged = []string{
 
 // checkPrivileges: a program that runs with more rights than its user has to be one that is known to
 // need them.
-func checkPrivileges(s *subject, find finder) {
+func checkPrivileges(s *subject) {
 	for _, e := range s.all {
 		for _, name := range slices.Sorted(maps.Keys(e.Xattrs)) {
 			if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
-				find(Error, e.Path, "has the extended attribute %.100q: on a node it hides files of the image, or shows others", name)
+				s.find(Error, e.Path, "has the extended attribute %.100q: on a node it hides files of the image, or shows others", name)
 			}
 		}
 		if e.Kind == rootfs.Special && !recipe.InFolder(e.Path, "dev") {
-			find(Error, e.Path, "is a %.100s: neither a driver nor a distribution has devices or FIFOs outside of /dev", e.Target)
+			s.find(Error, e.Path, "is a %.100s: neither a driver nor a distribution has devices or FIFOs outside of /dev", e.Target)
 		}
 		if e.Kind != rootfs.File || e.Mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 && e.Xattrs["security.capability"] == "" {
 			continue
 		}
 		if name := path.Base(e.Path); !slices.Contains(privileged, name) || !inProgramDir(e.Path) {
-			find(Error, e.Path, "runs with the rights of %d:%d (mode %04o) or with capabilities: no driver and no distribution has such a program", e.UID, e.GID, rootfs.UnixMode(e.Mode))
+			s.find(Error, e.Path, "runs with the rights of %d:%d (mode %04o) or with capabilities: no driver and no distribution has such a program", e.UID, e.GID, rootfs.UnixMode(e.Mode))
 		}
 	}
 	for _, f := range s.drivers {
 		if path.Base(f.entry.Path) == "nvidia-modprobe" && (f.entry.Mode&fs.ModeSetuid == 0 || f.entry.UID != 0) {
-			find(Error, f.entry.Path, "is not setuid root (mode %04o): other users' programs cannot make the device files with it", rootfs.UnixMode(f.entry.Mode))
+			s.find(Error, f.entry.Path, "is not setuid root (mode %04o): other users' programs cannot make the device files with it", rootfs.UnixMode(f.entry.Mode))
 		}
 	}
 }
@@ -54,11 +54,11 @@ func inProgramDir(p string) bool {
 
 // checkPermissions: consumers of any user read the driver's files, and only root may change them. The same
 // holds for everything in the folders that the dynamic loader searches.
-func checkPermissions(s *subject, find finder) {
+func checkPermissions(s *subject) {
 	dirs := s.searchedDirs()
 	for _, e := range s.all {
 		if e.Kind == rootfs.File && e.Mode&0o002 != 0 && slices.Contains(dirs, path.Dir(e.Path)) && !driverName.MatchString(path.Base(e.Path)) {
-			find(Error, e.Path, "can be changed by every user (mode %04o)", rootfs.UnixMode(e.Mode))
+			s.find(Error, e.Path, "can be changed by every user (mode %04o)", rootfs.UnixMode(e.Mode))
 		}
 	}
 	seen := map[string]bool{}
@@ -67,11 +67,11 @@ func checkPermissions(s *subject, find finder) {
 		if f.library {
 			want = 0o444
 		}
-		checkAccess(f.entry, want, find)
+		s.checkAccess(f.entry, want)
 		for dir := path.Dir(f.entry.Path); dir != "." && !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
 			if e, ok := s.tree.Lstat(dir); ok {
-				checkAccess(e, 0o555, find)
+				s.checkAccess(e, 0o555)
 			}
 		}
 	}
@@ -79,25 +79,17 @@ func checkPermissions(s *subject, find finder) {
 
 // checkAccess checks the owner of an entry, that all users have the wanted rights, and that only root can
 // write. The group may own a folder and write there: in images of Debian it does in usr/local.
-func checkAccess(e *rootfs.Entry, want fs.FileMode, find finder) {
+func (s *subject) checkAccess(e *rootfs.Entry, want fs.FileMode) {
 	others := fs.FileMode(0o022)
 	if e.Kind == rootfs.Dir {
 		others = 0o002
 	}
 	switch {
 	case e.UID != 0 || e.GID != 0 && e.Kind != rootfs.Dir:
-		find(Error, e.Path, "belongs to %d:%d, not to root", e.UID, e.GID)
+		s.find(Error, e.Path, "belongs to %d:%d, not to root", e.UID, e.GID)
 	case e.Mode&want != want:
-		find(Error, e.Path, "has mode %04o: not all users can use it", rootfs.UnixMode(e.Mode))
+		s.find(Error, e.Path, "has mode %04o: not all users can use it", rootfs.UnixMode(e.Mode))
 	case e.Mode&others != 0:
-		find(Error, e.Path, "has mode %04o: others than root can change it", rootfs.UnixMode(e.Mode))
+		s.find(Error, e.Path, "has mode %04o: others than root can change it", rootfs.UnixMode(e.Mode))
 	}
-}
-
-// checkPreload: what is preloaded runs in every program of the image, the driver's included.
-func checkPreload(s *subject, find finder) {
-	if e, err := s.tree.Stat("etc/ld.so.preload"); err == nil && (e.Kind != rootfs.File || e.Size > 0) {
-		find(Error, "etc/ld.so.preload", "makes every program load more libraries: neither a driver nor a distribution has such a file")
-	}
-	checkOpenSSL(s, find)
 }

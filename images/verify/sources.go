@@ -2,72 +2,105 @@ package verify
 
 import (
 	"bytes"
-	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
+// checkFirmware: the open modules do not start a GPU without the firmware of their own version.
+func checkFirmware(s *subject) {
+	found := false
+	// Each once: on a merged-/usr root two of the names are one folder.
+	for _, dir := range s.folders([]string{recipe.FirmwareDir + "/nvidia", "usr/lib/firmware/nvidia", "lib/firmware/nvidia"}) {
+		for _, at := range s.below(dir) {
+			switch {
+			case !releaseVersion.MatchString(path.Base(at)):
+			case path.Base(at) != s.version:
+				s.find(Error, at, "is firmware of another driver than %s", s.version)
+			default:
+				found = s.checkFirmwareFiles(at) || found
+			}
+		}
+	}
+	if !found {
+		sev := Note
+		if s.tree.Exists("usr/src/nvidia-" + s.version + "/kernel-open") {
+			sev = Error
+		}
+		s.find(sev, "", "there is no GSP firmware of driver %s", s.version)
+	}
+}
+
+func (s *subject) checkFirmwareFiles(dir string) (found bool) {
+	if _, err := s.tree.ReadDir(dir); err != nil {
+		s.find(Error, dir, "is no folder with the firmware, or a link that leads nowhere")
+		return false
+	}
+	files := s.below(dir)
+	for _, name := range files {
+		e, err := s.tree.Stat(name)
+		switch {
+		case err != nil:
+			s.find(Error, name, "is a link that leads nowhere")
+		case e.Kind == rootfs.File && e.Size == 0:
+			s.find(Error, e.Path, "is empty")
+		}
+	}
+	return len(files) > 0
+}
+
 // anyModule matches compiled modules of the driver where distributions install them, and what other images
 // keep for later: packages of modules, NVIDIA's archive.
 var anyModule = regexp.MustCompile(`(?:^|/)(?:nvidia[a-z_-]*\.ko(?:\.gz|\.xz|\.zst)?|[a-z0-9.+_-]*nvidia[^/]*\.(?:deb|rpm)|NVIDIA-Linux-[^/]*\.run)$`)
 
 // checkSources: a node compiles the modules, unless the image has them compiled.
-func checkSources(s *subject, find finder) {
+func checkSources(s *subject) {
 	if s.version == "" {
 		return
 	}
-	list, err := s.tree.ReadDir("usr/src")
-	if err != nil {
-		list = nil
-	}
 	found := false
-	for _, d := range list {
-		v, ok := strings.CutPrefix(d.Name(), "nvidia-")
+	for _, dir := range s.below("usr/src") {
+		v, ok := strings.CutPrefix(path.Base(dir), "nvidia-")
 		switch {
 		case !ok || !releaseVersion.MatchString(v):
 		case v != s.version:
-			find(Error, "usr/src/"+d.Name(), "are kernel sources of another driver than %s", s.version)
+			s.find(Error, dir, "are kernel sources of another driver than %s", s.version)
 		default:
-			found = s.checkKernelDirs("usr/src/"+d.Name(), find) || found
+			found = s.checkKernelDirs(dir) || found
 		}
 	}
 	switch {
 	case found:
 	case s.hasModules():
-		find(Note, "", "no kernel sources in /usr/src/nvidia-%s: only precompiled modules can be used", s.version)
+		s.find(Note, "", "no kernel sources in /usr/src/nvidia-%s: only precompiled modules can be used", s.version)
 	default:
-		find(Error, "", "no kernel sources in /usr/src/nvidia-%s, and no modules: no node can use the image", s.version)
+		s.find(Error, "", "no kernel sources in /usr/src/nvidia-%s, and no modules: no node can use the image", s.version)
 	}
 }
 
 func (s *subject) hasModules() bool {
-	if len(s.sets) > 0 {
-		return true // checkModules says which of them are whole
-	}
-	for _, e := range s.all {
-		if e.Kind == rootfs.File && e.Size > 0 && anyModule.MatchString(e.Path) {
-			return true
-		}
-	}
-	return false
+	return len(s.sets) > 0 || // checkModules says which of them are whole
+		slices.ContainsFunc(s.all, func(e *rootfs.Entry) bool {
+			return e.Kind == rootfs.File && e.Size > 0 && anyModule.MatchString(e.Path)
+		})
 }
 
 // checkKernelDirs checks each folder with sources: kernel, kernel-open, or the folder itself, as packages for
 // DKMS have it.
-func (s *subject) checkKernelDirs(top string, find finder) (found bool) {
+func (s *subject) checkKernelDirs(top string) (found bool) {
 	for _, dir := range []string{top + "/kernel", top + "/kernel-open", top} {
 		if dir == top && found || !s.tree.Exists(dir) {
 			continue
 		}
 		found = true
 		for _, name := range []string{"Kbuild", "Makefile"} {
-			s.checkSource(dir+"/"+name, "", find)
+			s.checkSource(dir+"/"+name, "")
 		}
-		s.checkNamedSources(dir, find)
+		s.checkNamedSources(dir)
 	}
 	return found
 }
@@ -81,45 +114,37 @@ const maxBuildFile = 1 << 20
 
 // checkNamedSources checks that the folder has what its build files name. A compile fails without; only the
 // node would notice.
-func (s *subject) checkNamedSources(dir string, find finder) {
+func (s *subject) checkNamedSources(dir string) {
 	named := map[string]bool{}
 	for _, e := range s.all {
 		base := path.Base(e.Path)
 		if e.Kind != rootfs.File || !recipe.InFolder(e.Path, dir) || base != "Kbuild" && !strings.HasSuffix(base, ".Kbuild") && !strings.HasSuffix(base, ".mk") {
 			continue
 		}
-		r, err := e.Open()
-		if err != nil {
-			continue
-		}
-		text, err := io.ReadAll(io.LimitReader(r, maxBuildFile))
-		if err != nil {
-			continue
-		}
-		for _, m := range namedSource.FindAllSubmatch(text, -1) {
+		for _, m := range namedSource.FindAllSubmatch(s.text(e.Path, maxBuildFile), -1) {
 			if file := dir + "/" + string(bytes.Join(m[1:], nil)); !named[file] {
 				named[file] = true
-				s.checkSource(file, base, find)
+				s.checkSource(file, base)
 			}
 		}
 	}
 }
 
 // checkSource checks one file of the sources; by names it, "" if every driver has it.
-func (s *subject) checkSource(name, by string, find finder) {
+func (s *subject) checkSource(name, by string) {
 	e, err := s.tree.Stat(name)
 	switch {
 	case err != nil && by == "":
-		find(Error, name, "is not there: the modules cannot be compiled")
+		s.find(Error, name, "is not there: the modules cannot be compiled")
 	case err != nil:
-		find(Error, name, "is not there, but %s names it: the modules cannot be compiled", by)
+		s.find(Error, name, "is not there, but %s names it: the modules cannot be compiled", by)
 	case e.Kind != rootfs.File || e.Size == 0:
-		find(Error, name, "is empty or no file: the modules cannot be compiled")
+		s.find(Error, name, "is empty or no file: the modules cannot be compiled")
 	case strings.HasSuffix(name, ".o_binary"):
 		if f, err := readELF(e); err != nil {
-			find(Error, name, "%v", err)
+			s.find(Error, name, "%v", err)
 		} else if !f.Relocatable || f.Machine != s.machine() {
-			find(Error, name, "is no object file for %s: the modules cannot be compiled", s.config.Architecture)
+			s.find(Error, name, "is no object file for %s: the modules cannot be compiled", s.config.Architecture)
 		}
 	}
 }

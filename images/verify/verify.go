@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
@@ -56,7 +57,21 @@ func (f Finding) String() string {
 // ErrUnfit means that Verify has findings that are errors.
 var ErrUnfit = failure.New(failure.Content, "the image breaks the driver container's contract")
 
-// subject is an image under examination.
+// Unfit returns ErrUnfit when one of the findings is an error.
+func Unfit(findings []Finding) error {
+	n := 0
+	for _, f := range findings {
+		if f.Severity == Error {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d errors", ErrUnfit, n)
+}
+
+// subject is an image under examination: its facts, which are read once, and what rules found.
 type subject struct {
 	tree   *rootfs.Tree
 	all    []*rootfs.Entry // of the tree
@@ -66,23 +81,29 @@ type subject struct {
 	annotations map[string]string // of the manifest
 	recorded    *v1.ConfigFile    // by driver-build; nil: it is not there
 
-	version string       // the driver's, once a rule has found it
-	drivers []driverFile // the driver's libraries and programs
-	sets    []ModuleSet
-
+	info      driverinfo.Description // of the image; only without infoErr
+	infoErr   error
+	version   string       // the driver's, once a rule has found it
+	drivers   []driverFile // the driver's libraries and programs
+	sets      []ModuleSet
 	installed []installedModule
 
 	wantSigned bool // each module must be signed by one of the caller's certificates
+
+	rule     string // the one that runs
+	findings []Finding
+}
+
+// find adds a finding: its severity, a path or "", and the message.
+func (s *subject) find(sev Severity, path, format string, args ...any) {
+	s.findings = append(s.findings, Finding{sev, s.rule, path, fmt.Sprintf(format, args...)})
 }
 
 // rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
 type rule struct {
 	name  string
-	check func(*subject, finder)
+	check func(*subject)
 }
-
-// finder takes a finding: its severity, a path or "", and the message.
-type finder = func(sev Severity, path, format string, args ...any)
 
 // rules are what the consumers of a driver root demand of an image: the GPU Operator's validator and startup
 // probe, the container toolkit, the device plugin (internal/driver/root.go, internal/lookup/root,
@@ -129,20 +150,9 @@ type Examiner struct {
 // container. It returns all findings; errors are only about reading the image. The spool's folder needs room
 // for the unpacked image. With signers, the precompiled modules must all be signed by one of them.
 func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers ...*x509.Certificate) (findings []Finding, err error) {
-	step := e.Observe.Begin(name, "verify")
-	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
-	spool, err := rootfs.NewSpool(e.Store.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
 	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	tree, err := layer.Flatten(ctx, img, spool, nil, step)
-	if err != nil {
-		return nil, err
 	}
 	raw, err := img.RawConfigFile()
 	if err != nil {
@@ -152,7 +162,30 @@ func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers
 	if err != nil {
 		return nil, fmt.Errorf("read the image's manifest: %w", err)
 	}
-	return e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw, annotations: manifest.Annotations}, signers)
+	err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
+		s := &subject{tree: tree, config: config, rawConfig: raw, annotations: manifest.Annotations}
+		findings, err = e.examine(ctx, s, signers)
+		return err
+	})
+	return findings, err
+}
+
+// unpacked passes the files of an image to use: the names of all, the content of those that keep selects.
+func (e Examiner) unpacked(
+	ctx context.Context, name, what string, img v1.Image, keep func(string) bool, use func(*rootfs.Tree) error,
+) (err error) {
+	step := e.Observe.Begin(name, what)
+	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
+	spool, err := rootfs.NewSpool(e.Store.Dir())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, spool.Close()) }()
+	tree, err := layer.Flatten(ctx, img, spool, keep, step)
+	if err != nil {
+		return err
+	}
+	return use(tree)
 }
 
 // Examine is Verify of an image whose files are in a tree.
@@ -164,12 +197,14 @@ func (e Examiner) Examine(ctx context.Context, tree *rootfs.Tree, config *v1.Con
 	return e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw}, signers)
 }
 
-func (e Examiner) examine(ctx context.Context, s *subject, signers []*x509.Certificate) (findings []Finding, err error) {
+func (e Examiner) examine(ctx context.Context, s *subject, signers []*x509.Certificate) ([]Finding, error) {
 	s.all, s.wantSigned = s.tree.All(), len(signers) > 0
 	if err := s.digests(ctx); err != nil {
 		return nil, err
 	}
 	s.drivers = s.driverFiles()
+	s.info, s.infoErr = driverinfo.Read(s.tree.OpenFS())
+	var err error
 	if s.sets, err = moduleSets(ctx, e.Store, s.tree, signers); err != nil {
 		return nil, err
 	}
@@ -177,32 +212,8 @@ func (e Examiner) examine(ctx context.Context, s *subject, signers []*x509.Certi
 		return nil, err
 	}
 	for _, r := range rules() {
-		r.check(s, func(sev Severity, path, format string, args ...any) {
-			findings = append(findings, Finding{sev, r.name, path, fmt.Sprintf(format, args...)})
-		})
+		s.rule = r.name
+		r.check(s)
 	}
-	return findings, ctx.Err()
-}
-
-// Unfit returns ErrUnfit when one of the findings is an error.
-func Unfit(findings []Finding) error {
-	n := 0
-	for _, f := range findings {
-		if f.Severity == Error {
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %d errors", ErrUnfit, n)
-}
-
-func (s *subject) env(name string) string {
-	for _, kv := range s.config.Config.Env {
-		if n, v, _ := strings.Cut(kv, "="); n == name {
-			return v
-		}
-	}
-	return ""
+	return s.findings, ctx.Err()
 }

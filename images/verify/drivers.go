@@ -93,27 +93,27 @@ func (s *subject) machine() elffile.Machine {
 }
 
 // checkELF: a file that the dynamic loader refuses is as good as missing.
-func checkELF(s *subject, find finder) {
+func checkELF(s *subject) {
 	for _, f := range s.drivers {
 		switch {
 		case f.damage != nil:
-			find(Error, f.entry.Path, "%v", f.damage)
+			s.find(Error, f.entry.Path, "%v", f.damage)
 		case f.elf != nil && f.elf.Relocatable:
-			find(Error, f.entry.Path, "is an object file, neither a library nor a program")
+			s.find(Error, f.entry.Path, "is an object file, neither a library nor a program")
 		}
 	}
 }
 
-func checkMachine(s *subject, find finder) {
+func checkMachine(s *subject) {
 	for _, f := range s.drivers {
 		if f.elf != nil && f.elf.Machine != s.machine() && (f.elf.Machine != elffile.I386 || !f.library || s.config.Architecture != "amd64") {
-			find(Error, f.entry.Path, "is for %s, the image for %s", f.elf.Machine, s.config.Architecture)
+			s.find(Error, f.entry.Path, "is for %s, the image for %s", f.elf.Machine, s.config.Architecture)
 		}
 	}
 }
 
 // checkSonames: programs ask for a library by its soname, so its folder must lead from there to the library.
-func checkSonames(s *subject, find finder) {
+func checkSonames(s *subject) {
 	for _, f := range s.drivers {
 		if !f.library || f.elf == nil {
 			continue
@@ -121,7 +121,7 @@ func checkSonames(s *subject, find finder) {
 		name, soname := path.Base(f.entry.Path), f.elf.Soname
 		stem := name[:strings.Index(name, ".so")+len(".so")]
 		if soname == "" && slices.Contains(coreLibraries, stem) || soname != "" && !strings.HasPrefix(soname, stem) {
-			find(Error, f.entry.Path, "has the soname %q, which is not that of %s", soname, strings.TrimSuffix(stem, ".so"))
+			s.find(Error, f.entry.Path, "has the soname %q, which is not that of %s", soname, strings.TrimSuffix(stem, ".so"))
 			continue
 		}
 		if soname == "" || f.elf.Bits != 64 {
@@ -131,9 +131,9 @@ func checkSonames(s *subject, find finder) {
 		at, err := s.tree.Stat(path.Join(dir, soname))
 		switch {
 		case err != nil:
-			find(Error, f.entry.Path, "nothing in /%s has its soname %s: add the link", dir, soname)
+			s.find(Error, f.entry.Path, "nothing in /%s has its soname %s: add the link", dir, soname)
 		case at.Path != f.entry.Path && at.Path != path.Join(dir, soname) && f.version != "" && f.version == s.version:
-			find(Error, path.Join(dir, soname), "leads to %s, not to %s", at.Path, f.entry.Path)
+			s.find(Error, path.Join(dir, soname), "leads to %s, not to %s", at.Path, f.entry.Path)
 		}
 	}
 }
@@ -145,7 +145,7 @@ var consumerLibraries = []string{
 	"libvulkan.", "libcrypto.", "libssl.", "libnvidia-egl-wayland.", "libgtk-", "libgcc_s.", "libstdc++.",
 }
 
-func checkNeeded(s *subject, find finder) {
+func checkNeeded(s *subject) {
 	dirs := s.searchedDirs()
 	for _, f := range s.drivers {
 		if f.elf == nil || f.elf.Bits != 64 {
@@ -162,10 +162,10 @@ func checkNeeded(s *subject, find finder) {
 				continue
 			}
 			if recipe.HasPrefix(consumerLibraries, need) {
-				find(Note, f.entry.Path, "needs %s, which the container that uses it must have", need)
+				s.find(Note, f.entry.Path, "needs %s, which the container that uses it must have", need)
 				continue
 			}
-			find(Error, f.entry.Path, "needs %s, which the image has not", need)
+			s.find(Error, f.entry.Path, "needs %s, which the image has not", need)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +43,10 @@ func TestCheckSet(t *testing.T) {
 		}
 		var got []string
 		s := &subject{version: driver}
-		s.checkSet(set, func(_ Severity, _, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
+		s.checkSet(set)
+		for _, f := range s.findings {
+			got = append(got, f.Message)
+		}
 		if len(got) != len(c.want) || len(got) > 0 && !strings.Contains(got[0], c.want[0]) {
 			t.Errorf("%s: %s", what, cmp.Diff(c.want, got))
 		}

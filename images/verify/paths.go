@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -8,6 +9,15 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
+
+func (s *subject) env(name string) string {
+	for _, kv := range s.config.Config.Env {
+		if n, v, _ := strings.Cut(kv, "="); n == name {
+			return v
+		}
+	}
+	return ""
+}
 
 // libraryDirs are the folders in which all consumers look, and no others.
 func libraryDirs() []string {
@@ -24,13 +34,39 @@ func (s *subject) searchedDirs() []string {
 	return s.folders(append(dirs, strings.Split(s.env("LD_LIBRARY_PATH"), ":")...))
 }
 
+// searchPath are the folders of PATH.
+func (s *subject) searchPath() []string {
+	return strings.Split(cmp.Or(s.env("PATH"), recipe.DefaultPath), ":")
+}
+
 // programDirs are the folders with programs.
 func (s *subject) programDirs() []string {
-	search := s.env("PATH")
-	if search == "" {
-		search = recipe.DefaultPath
+	return s.folders(append(s.searchPath(), "usr/bin", "usr/sbin", "bin", "sbin"))
+}
+
+// below are the paths of what a folder has; none if there is no such folder.
+func (s *subject) below(dir string) (paths []string) {
+	list, err := s.tree.ReadDir(dir)
+	if err != nil {
+		return nil
 	}
-	return s.folders(append(strings.Split(search, ":"), "usr/bin", "usr/sbin", "bin", "sbin"))
+	for _, d := range list {
+		paths = append(paths, path.Join(dir, d.Name()))
+	}
+	return paths
+}
+
+// text is the content of a file; nil if there is none, it is larger than limit bytes or was not kept.
+func (s *subject) text(name string, limit int64) []byte {
+	e, err := s.tree.Stat(name)
+	if err != nil || e.Kind != rootfs.File || e.Size > limit {
+		return nil
+	}
+	text, err := s.tree.ReadFile(e.Path)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // folders are those of a list that exist, each once, through links.
@@ -55,15 +91,10 @@ const (
 
 // loaderConfig reads the folders in ld.so.conf, with the files that it includes (ldconfig(8)).
 func (s *subject) loaderConfig(name string, depth int) (dirs []string) {
-	e, err := s.tree.Stat(name)
-	if err != nil || e.Kind != rootfs.File || e.Size > maxConfig || depth > maxIncludes {
+	if depth > maxIncludes {
 		return nil
 	}
-	text, err := s.tree.ReadFile(name)
-	if err != nil {
-		return nil // its content was not kept
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(s.text(name, maxConfig))) {
 		line, _, _ = strings.Cut(line, "#")
 		if pattern, ok := strings.CutPrefix(strings.TrimSpace(line), "include "); ok {
 			for _, file := range s.glob(path.Dir(name), strings.TrimSpace(pattern)) {
@@ -77,18 +108,14 @@ func (s *subject) loaderConfig(name string, depth int) (dirs []string) {
 }
 
 // glob finds the files of a pattern with wildcards in its last part.
-func (s *subject) glob(below, pattern string) (names []string) {
+func (s *subject) glob(dir, pattern string) (names []string) {
 	if !strings.HasPrefix(pattern, "/") {
-		pattern = path.Join(below, pattern)
+		pattern = path.Join(dir, pattern)
 	}
 	dir, base := path.Split(strings.Trim(pattern, "/"))
-	list, err := s.tree.ReadDir(strings.TrimSuffix(dir, "/"))
-	if err != nil {
-		return nil
-	}
-	for _, d := range list {
-		if ok, err := path.Match(base, d.Name()); ok && err == nil {
-			names = append(names, path.Join(dir, d.Name()))
+	for _, name := range s.below(strings.TrimSuffix(dir, "/")) {
+		if ok, err := path.Match(base, path.Base(name)); ok && err == nil {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -96,18 +123,16 @@ func (s *subject) glob(below, pattern string) (names []string) {
 
 // which finds a program on the image's PATH.
 func (s *subject) which(name string) (*rootfs.Entry, bool) {
+	dirs := s.searchPath()
 	if strings.Contains(name, "/") {
-		e, err := s.tree.Stat(name)
-		return e, err == nil && e.Kind == rootfs.File && e.Mode&0o111 != 0
+		dirs = []string{""}
 	}
-	search := s.env("PATH")
-	if search == "" {
-		search = recipe.DefaultPath
-	}
-	for dir := range strings.SplitSeq(search, ":") {
-		if e, err := s.tree.Stat(strings.Trim(dir, "/") + "/" + name); err == nil && e.Kind == rootfs.File && e.Mode&0o111 != 0 {
+	for _, dir := range dirs {
+		if e, err := s.tree.Stat(strings.Trim(path.Join(dir, name), "/")); err == nil && isProgram(e) {
 			return e, true
 		}
 	}
 	return nil, false
 }
+
+func isProgram(e *rootfs.Entry) bool { return e.Kind == rootfs.File && e.Mode&0o111 != 0 }

@@ -1,0 +1,252 @@
+package verify
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/kmod"
+	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// ModuleSet is a set of precompiled modules.
+type ModuleSet struct {
+	Folder     string       `json:"folder"` // below recipe.ModulesDir
+	Driver     string       `json:"driver"`
+	Kernel     string       `json:"kernel"`
+	Flavour    string       `json:"flavour"`
+	Arch       string       `json:"arch"`
+	Compiler   string       `json:"compiler,omitempty"` // "gcc 12.2.0"
+	Modules    []ModuleInfo `json:"modules"`
+	Companions []string     `json:"companions,omitempty"` // that it was compiled with, as the key has them
+	// Omitted are the companions that it does not have: they do not compile for this kernel.
+	Omitted     []kbuild.Omission `json:"omitted,omitempty"`
+	Certificate string            `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
+	Damage      string            `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
+
+	files []moduleFile // of Modules
+}
+
+// ModuleInfo is a module of a set, and what the signature at its end claims; signer, hash and key id are ""
+// when there is none.
+type ModuleInfo struct {
+	Name       string `json:"name"`
+	Vermagic   string `json:"vermagic,omitempty"`   // which kernels load it
+	SrcVersion string `json:"srcversion,omitempty"` // digest of its sources
+
+	Signer string `json:"signer,omitempty"` // common name of the issuer of the signer's certificate
+	Hash   string `json:"hash,omitempty"`
+	KeyID  string `json:"keyID,omitempty"` // serial number or key id: "4A:0F:11"
+
+	signed bool
+	wrong  error // what is wrong with the signature
+}
+
+// moduleSets examines the sets of an image. With signers, each module must be signed by one of them; without,
+// a signature must be that of the set's own certificate where it names one.
+func moduleSets(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, signers []*x509.Certificate) (all []ModuleSet, err error) {
+	list, err := tree.ReadDir(recipe.ModulesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range list {
+		if !d.IsDir() || strings.HasPrefix(d.Name(), ".") {
+			continue
+		}
+		set, err := moduleSet(ctx, store, tree, d.Name(), signers)
+		if err != nil {
+			return nil, fmt.Errorf("modules %s: %w", d.Name(), err)
+		}
+		all = append(all, set)
+	}
+	return all, nil
+}
+
+// moduleSet copies a set out of the image, where its modules can be read by name.
+func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name string, signers []*x509.Certificate) (m ModuleSet, err error) {
+	dir, remove, err := layer.WorkFolder(store)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	if err := moduleset.CopyOut(ctx, tree, path.Join(recipe.ModulesDir, name), filepath.Join(dir, name)); err != nil {
+		return m, err
+	}
+	m.Folder = name
+	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(k kbuild.Key) bool { return k.String() == name })
+	if errors.Is(err, kbuild.ErrMiss) {
+		m.Damage = "is no set of modules of this name"
+		if damaged, ok := errors.AsType[*kbuild.CorruptError](err); ok {
+			m.Damage = "is a damaged set of modules: " + damaged.Why
+		}
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	m.Driver, m.Kernel, m.Flavour, m.Arch = set.Key.Driver, set.Key.Release, set.Key.Flavour, set.Key.Arch
+	m.Compiler, m.Companions, m.Omitted = set.Key.Compiler, set.Key.Companions, set.Omitted
+	if len(set.Certificate) > 0 {
+		m.Certificate = sign.Fingerprint(set.Certificate)
+		if signers == nil {
+			own, err := x509.ParseCertificate(set.Certificate)
+			if err != nil {
+				m.Damage = fmt.Sprintf("its certificate: %v", err)
+				return m, nil
+			}
+			signers = []*x509.Certificate{own}
+		}
+	}
+	for _, f := range set.Modules {
+		info, err := moduleInfo(ctx, f, signers)
+		if err != nil {
+			return m, err
+		}
+		file := moduleFile{name: f.Name}
+		if file.facts, err = readModule(f.Path, f.Size); err != nil {
+			file.damage = errors.New(strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir))
+		}
+		info.Vermagic, info.SrcVersion = file.facts.info.Vermagic, file.facts.info.SrcVersion
+		m.files = append(m.files, file)
+		m.Modules = append(m.Modules, info)
+	}
+	return m, nil
+}
+
+// moduleInfo reads a module's signature and, where there are certificates, checks it.
+func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate) (ModuleInfo, error) {
+	i := ModuleInfo{Name: f.Name}
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return i, err
+	}
+	defer file.Close()
+	length, der, err := sign.Split(file, f.Size)
+	var d sign.Description
+	if err == nil && der != nil {
+		d, err = sign.Describe(der)
+	}
+	i.signed = der != nil || err != nil
+	switch {
+	case errors.Is(err, sign.ErrMalformed), errors.Is(err, sign.ErrUnsupported):
+		i.wrong = err
+		return i, nil
+	case err != nil:
+		return i, err
+	}
+	if i.signed {
+		i.Signer, i.Hash, i.KeyID = d.Issuer, d.Hash, sign.Colons(slices.Concat(d.KeyID, d.Serial))
+	}
+	switch {
+	case signers == nil:
+		return i, nil
+	case der == nil:
+		i.wrong = sign.ErrUnsigned
+		return i, nil
+	}
+	_, err = sign.Verify(ctx, io.NewSectionReader(file, 0, length), der, signers)
+	for _, known := range []error{sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported} {
+		if errors.Is(err, known) {
+			i.wrong = err
+			return i, nil
+		}
+	}
+	return i, err
+}
+
+// moduleFile is the file of a module in a set.
+type moduleFile struct {
+	name   string
+	facts  moduleFacts
+	damage error // why the facts are not known
+}
+
+// moduleFacts are what a module is made for and what it takes from others.
+type moduleFacts struct {
+	info      kmod.Info
+	exports   []string // symbols that it offers to other modules
+	undefined []string // NVIDIA's symbols that it takes from other modules
+}
+
+// Bounds of a module's tables, in bytes. The largest driver has 3 MB of symbols.
+const (
+	maxSymbols = 64 << 20
+	symbolSize = 24 // of an ELF file of 64 bits
+)
+
+// ownSymbol matches the symbols by which NVIDIA's modules call each other. All others are the kernel's, which
+// is not there.
+var ownSymbol = regexp.MustCompile(`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`)
+
+// readModule reads a module file.
+func readModule(name string, size int64) (facts moduleFacts, err error) {
+	if facts.info, err = kmod.ReadInfo(name); err != nil {
+		return facts, err
+	}
+	in, err := os.Open(name)
+	if err != nil {
+		return facts, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	f, err := elffile.Read(in, size)
+	if errors.Is(err, elffile.ErrMagic) {
+		return facts, nil // compressed
+	}
+	if err != nil {
+		return facts, err
+	}
+	if facts.exports, err = kmod.Exports(f); err != nil {
+		return facts, err
+	}
+	facts.undefined, err = undefinedSymbols(f)
+	return facts, err
+}
+
+// undefinedSymbols lists NVIDIA's symbols that a module does not define.
+func undefinedSymbols(f *elffile.File) (names []string, err error) {
+	symbols, err := f.Section(".symtab", maxSymbols)
+	if errors.Is(err, elffile.ErrNoSection) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := f.Section(".strtab", maxSymbols)
+	if err != nil {
+		return nil, err
+	}
+	for s := range slices.Chunk(symbols, symbolSize) {
+		if len(s) < symbolSize || binary.LittleEndian.Uint16(s[6:]) != 0 { // the section that defines it
+			continue
+		}
+		at := binary.LittleEndian.Uint32(s)
+		if uint64(at) >= uint64(len(text)) {
+			return nil, fmt.Errorf("%w: a symbol's name lies outside of its table", elffile.ErrFormat)
+		}
+		name, _, _ := strings.Cut(string(text[at:min(len(text), int(at)+256)]), "\x00")
+		if ownSymbol.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
