@@ -96,9 +96,9 @@ func checkModuleSignatures(s *subject) {
 // checkSet compares the modules of a set with the kernel that it is for, with the driver and with each other.
 func (s *subject) checkSet(m ModuleSet) {
 	have, exports := map[string]bool{}, map[string]bool{}
-	for _, i := range m.files {
-		have[kmod.ModuleName(i.name)] = true
-		for _, name := range i.facts.exports {
+	for _, i := range m.Modules {
+		have[kmod.ModuleName(i.Name)] = true
+		for _, name := range i.exports {
 			exports[name] = true
 		}
 	}
@@ -108,19 +108,19 @@ func (s *subject) checkSet(m ModuleSet) {
 			s.find(Error, folder, "has no module %s", name)
 		}
 	}
-	for _, i := range m.files {
-		name := path.Join(folder, i.name+".ko")
+	for _, i := range m.Modules {
+		name := path.Join(folder, i.Name+".ko")
 		if i.damage != nil {
 			s.find(Error, name, "%v", i.damage)
 			continue
 		}
-		s.checkModule(name, m.Kernel, i.facts.info)
-		for _, need := range i.facts.info.Depends {
+		s.checkModule(name, m.Kernel, i.info)
+		for _, need := range i.info.Depends {
 			if strings.HasPrefix(need, "nvidia") && !have[need] {
 				s.find(Error, name, "needs the module %s, which its set has not", need)
 			}
 		}
-		for _, symbol := range i.facts.undefined {
+		for _, symbol := range i.undefined {
 			if !exports[symbol] {
 				s.find(Error, name, "needs %s, which no module of its set has", symbol)
 			}

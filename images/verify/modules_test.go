@@ -37,9 +37,9 @@ func TestCheckSet(t *testing.T) {
 		for name, data := range c.modules {
 			file := filepath.Join(dir, name+".ko")
 			require.NoError(t, os.WriteFile(file, data, 0o600))
-			f := moduleFile{name: name}
-			f.facts, f.damage = readModule(file, int64(len(data)))
-			set.files = append(set.files, f)
+			f := ModuleInfo{Name: name}
+			f.damage = f.read(file, int64(len(data)))
+			set.Modules = append(set.Modules, f)
 		}
 		var got []string
 		s := &subject{version: driver}

@@ -40,8 +40,6 @@ type ModuleSet struct {
 	Omitted     []kbuild.Omission `json:"omitted,omitempty"`
 	Certificate string            `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
 	Damage      string            `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
-
-	files []moduleFile // of Modules
 }
 
 // ModuleInfo is a module of a set, and what the signature at its end claims; signer, hash and key id are ""
@@ -57,6 +55,11 @@ type ModuleInfo struct {
 
 	signed bool
 	wrong  error // what is wrong with the signature
+
+	info      kmod.Info
+	exports   []string // symbols that it offers to other modules
+	undefined []string // NVIDIA's symbols that it takes from other modules
+	damage    error    // why these are not known
 }
 
 // moduleSets examines the sets of an image. With signers, each module must be signed by one of them; without,
@@ -122,12 +125,9 @@ func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name 
 		if err != nil {
 			return m, err
 		}
-		file := moduleFile{name: f.Name}
-		if file.facts, err = readModule(f.Path, f.Size); err != nil {
-			file.damage = errors.New(strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir))
+		if err := info.read(f.Path, f.Size); err != nil {
+			info.damage = errors.New(strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir))
 		}
-		info.Vermagic, info.SrcVersion = file.facts.info.Vermagic, file.facts.info.SrcVersion
-		m.files = append(m.files, file)
 		m.Modules = append(m.Modules, info)
 	}
 	return m, nil
@@ -174,20 +174,6 @@ func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate)
 	return i, err
 }
 
-// moduleFile is the file of a module in a set.
-type moduleFile struct {
-	name   string
-	facts  moduleFacts
-	damage error // why the facts are not known
-}
-
-// moduleFacts are what a module is made for and what it takes from others.
-type moduleFacts struct {
-	info      kmod.Info
-	exports   []string // symbols that it offers to other modules
-	undefined []string // NVIDIA's symbols that it takes from other modules
-}
-
 // Bounds of a module's tables, in bytes. The largest driver has 3 MB of symbols.
 const (
 	maxSymbols = 64 << 20
@@ -198,28 +184,28 @@ const (
 // is not there.
 var ownSymbol = regexp.MustCompile(`^(?:nvidia_p2p_|nvidia_get_rm_ops|nvidia_register_module|nvidia_unregister_module|nvUvmInterface|nvKmsKapi)`)
 
-// readModule reads a module file.
-func readModule(name string, size int64) (facts moduleFacts, err error) {
-	if facts.info, err = kmod.ReadInfo(name); err != nil {
-		return facts, err
+// read reads what a module is made for and what it takes from others.
+func (i *ModuleInfo) read(name string, size int64) (err error) {
+	if i.info, err = kmod.ReadInfo(name); err != nil {
+		return err
 	}
+	i.Vermagic, i.SrcVersion = i.info.Vermagic, i.info.SrcVersion
 	in, err := os.Open(name)
 	if err != nil {
-		return facts, err
+		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	f, err := elffile.Read(in, size)
 	if errors.Is(err, elffile.ErrMagic) {
-		return facts, nil // compressed
+		return nil // compressed
 	}
 	if err != nil {
-		return facts, err
+		return err
 	}
-	if facts.exports, err = kmod.Exports(f); err != nil {
-		return facts, err
+	if i.exports, err = kmod.Exports(f); err == nil {
+		i.undefined, err = undefinedSymbols(f)
 	}
-	facts.undefined, err = undefinedSymbols(f)
-	return facts, err
+	return err
 }
 
 // undefinedSymbols lists NVIDIA's symbols that a module does not define.
