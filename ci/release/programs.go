@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/driver-container/driver-container/images/programs"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -43,13 +42,7 @@ func (m *maker) programs(ctx context.Context) error {
 		}
 	}
 	for i, b := range batches {
-		began, shown, compiled := time.Now(), time.Now(), 0
-		install := &programs.Maker{Module: m.source.module, Compiled: func() {
-			if compiled++; time.Since(shown) > 10*time.Second {
-				shown = time.Now()
-				m.say("  %d packages compiled in %s", compiled, time.Since(began).Round(time.Second))
-			}
-		}}
+		install := &programs.Maker{Module: m.source.module}
 		m.say("programs, %d of %d: %s for %s", i+1, len(batches), strings.Join(b.names, ", "), b.platform)
 		files, err := install.Install(ctx, filepath.Join(m.work, b.platform.String()), b.platform.os, b.platform.arch, b.names...)
 		if err != nil {

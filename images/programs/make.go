@@ -37,7 +37,6 @@ type Maker struct {
 	Cache    string // folder; programs of other versions lie beside those of this one
 	Offline  bool   // the module must be in Go's own cache
 	Say      func(string)
-	Compiled func() // is called for each package that was compiled, one call after the other; nil: nobody wants to know
 }
 
 // able reports whether m knows what to make programs of.
@@ -91,32 +90,23 @@ func (m *Maker) program(ctx context.Context, name, arch string, check func(file 
 	}
 	defer func() { err = errors.Join(err, work.Remove()) }()
 	m.Say(fmt.Sprintf("making %s for %s of %s with go: some minutes, unless Go's cache has its parts", name, arch, m.source()))
-	made, err := m.install(ctx, work.Path, name, arch)
+	ctx, cancel := context.WithTimeout(ctx, makeLimit)
+	defer cancel()
+	made, err := m.Install(ctx, work.Path, "linux", arch, name)
 	if err == nil {
-		err = check(made)
+		err = check(made[0])
 	}
 	if err == nil {
-		err = syncFile(made)
-	}
-	if err != nil {
-		return fail(err)
+		err = syncFile(made[0])
 	}
 	file = filepath.Join(m.folder(), FileName(name, arch))
-	if err := os.Rename(made, file); err != nil {
+	if err == nil {
+		err = os.Rename(made[0], file)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	return file, nil
-}
-
-// install makes one program in a folder and returns its file.
-func (m *Maker) install(ctx context.Context, dir, name, arch string) (file string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, makeLimit)
-	defer cancel()
-	files, err := m.Install(ctx, dir, "linux", arch, name)
-	if err != nil {
-		return "", err
-	}
-	return files[0], nil
 }
 
 // Install makes programs of one platform in a folder, as `go install` does with flags, and returns their files.
@@ -146,7 +136,7 @@ func (m *Maker) Install(ctx context.Context, dir, goos, arch string, names ...st
 			vcs = "-buildvcs=true"
 		}
 	}
-	args := append([]string{"install", "-v", vcs}, flags...)
+	args := append([]string{"install", vcs}, flags...)
 	bin := filepath.Join(dir, "bin")
 	if runtime.GOOS != goos || runtime.GOARCH != arch {
 		bin = filepath.Join(bin, goos+"_"+arch)
@@ -155,7 +145,7 @@ func (m *Maker) Install(ctx context.Context, dir, goos, arch string, names ...st
 		args = append(args, prefix+"/cmd/"+name+suffix)
 		files = append(files, filepath.Join(bin, name))
 	}
-	_, err = run(ctx, from, goTool, env, m.Compiled, args...)
+	_, err = run(ctx, from, goTool, env, args...)
 	return files, err
 }
 
@@ -190,7 +180,7 @@ func cCompiler(name, arch string) (string, error) {
 // it, and nothing else that changes a program.
 func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error) {
 	names := []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE"}
-	out, err := run(ctx, os.TempDir(), goTool, os.Environ(), nil, append([]string{"env", "-json"}, names...)...)
+	out, err := run(ctx, os.TempDir(), goTool, os.Environ(), append([]string{"env", "-json"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -216,43 +206,18 @@ func (m *Maker) environment(ctx context.Context, goTool string) ([]string, error
 // maxSaid bounds what of a tool's messages an error repeats.
 const maxSaid = 4 << 10
 
-// messages are those of the Go tool, without the packages that -v names, each on a line, when they are compiled.
-type messages struct {
-	compiled func()
-	line     []byte // not whole yet
-	text     bytes.Buffer
-}
-
-func (m *messages) Write(b []byte) (int, error) {
-	m.line = append(m.line, b...)
-	for {
-		line, rest, whole := bytes.Cut(m.line, []byte("\n"))
-		if !whole {
-			return len(b), nil
-		}
-		switch {
-		case bytes.ContainsAny(line, " \t:"):
-			m.text.Write(m.line[:len(line)+1])
-		case m.compiled != nil:
-			m.compiled()
-		}
-		m.line = rest
-	}
-}
-
 // run runs the Go tool. What it says is part of an error.
-func run(ctx context.Context, dir, tool string, env []string, compiled func(), args ...string) ([]byte, error) {
+func run(ctx context.Context, dir, tool string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Env, cmd.Dir = env, dir
 	cmd.WaitDelay = 10 * time.Second
-	var stdout bytes.Buffer
-	stderr := messages{compiled: compiled}
+	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		said := strings.TrimSpace(stderr.text.String() + string(stderr.line))
+		said := strings.TrimSpace(stderr.String())
 		return nil, fmt.Errorf("go %s: %s", args[0], cmp.Or(said[max(0, len(said)-maxSaid):], err.Error()))
 	}
 	return stdout.Bytes(), nil

@@ -16,11 +16,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -41,33 +41,40 @@ type Finder struct {
 	// Make makes what is missing; nil: nothing is made.
 	Make *Maker
 
-	making sync.Mutex
-	made   sync.Map // names of files that were made by this process
-	hashed sync.Map // fileState: its digest
+	mu    sync.Mutex
+	found map[string][]recipe.Binary // by the architecture
 }
 
 // ErrNotMade says that a program is not here, and that a build makes it.
 var ErrNotMade = errors.New("not here yet: the first build makes it with go")
 
-// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order. It
-// reads them at the same time.
-func (f *Finder) Find(ctx context.Context, arch string) ([]recipe.Binary, error) {
-	optional := recipe.OptionalPrograms()
-	all, errs := make([]recipe.Binary, 1+len(optional)), make([]error, 1+len(optional))
-	var reading sync.WaitGroup
-	reading.Go(func() { all[0], errs[0] = f.entrypoint(ctx, arch) })
-	for i, p := range optional {
-		reading.Go(func() { all[1+i], errs[1+i] = f.program(ctx, p.Name, arch) })
+// Find returns the programs for an architecture: the entrypoint, then the optional ones in their order. It looks
+// for them, or makes them, once.
+func (f *Finder) Find(ctx context.Context, arch string) (found []recipe.Binary, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.found[arch] == nil {
+		if found, err = f.find(ctx, arch); err != nil {
+			return nil, err
+		}
+		if f.found == nil {
+			f.found = map[string][]recipe.Binary{}
+		}
+		f.found[arch] = found
 	}
-	reading.Wait()
-	if errs[0] != nil {
-		return nil, fmt.Errorf("the entrypoint for %s: %w (%sgive --entrypoint FILE)", arch, errs[0], f.remedy())
+	return slices.Clone(f.found[arch]), nil
+}
+
+func (f *Finder) find(ctx context.Context, arch string) ([]recipe.Binary, error) {
+	first, err := f.entrypoint(ctx, arch)
+	if err != nil {
+		return nil, fmt.Errorf("the entrypoint for %s: %w (%sgive --entrypoint FILE)", arch, err, f.remedy())
 	}
-	found := all[:1]
-	for i, p := range optional {
-		switch err := errs[1+i]; {
+	found := []recipe.Binary{first}
+	for _, p := range recipe.OptionalPrograms() {
+		switch bin, err := f.program(ctx, p.Name, arch); {
 		case err == nil:
-			found = append(found, all[1+i])
+			found = append(found, bin)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !f.Partial:
@@ -100,10 +107,21 @@ func FileName(name, arch string) string { return name + "-linux-" + arch }
 
 // program takes a program from the first folder that has the right one, or makes it.
 func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary, error) {
-	bin, wrong, ok := f.present(name, arch)
+	dirs := slices.Clone(f.Dirs)
+	if f.Make.able() && f.Make.keeps() {
+		dirs = append(dirs, f.Make.folder())
+	}
+	var wrong []error
+	for _, dir := range dirs {
+		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
+		if err == nil {
+			return bin, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, err)
+		}
+	}
 	switch {
-	case ok:
-		return bin, nil
 	case !f.Make.able():
 		if len(wrong) == 0 {
 			wrong = append(wrong, fmt.Errorf("no %s in %s", FileName(name, arch), strings.Join(f.Dirs, ", ")))
@@ -112,11 +130,6 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 	case f.Present:
 		return recipe.Binary{}, errors.Join(append(wrong, ErrNotMade)...)
 	}
-	f.making.Lock()
-	defer f.making.Unlock()
-	if bin, wrong, ok = f.present(name, arch); ok {
-		return bin, nil // another call made it
-	}
 	file, err := f.Make.program(ctx, name, arch, func(file string) error {
 		_, err := f.check(name, file, arch)
 		return err
@@ -124,26 +137,7 @@ func (f *Finder) program(ctx context.Context, name, arch string) (recipe.Binary,
 	if err != nil {
 		return recipe.Binary{}, errors.Join(append(wrong, err)...)
 	}
-	f.made.Store(FileName(name, arch), true)
 	return f.check(name, file, arch)
-}
-
-// present takes a program from the first folder that has the right one, or says what is wrong with others.
-func (f *Finder) present(name, arch string) (found recipe.Binary, wrong []error, ok bool) {
-	dirs := f.Dirs
-	if _, made := f.made.Load(FileName(name, arch)); made || f.Make.able() && f.Make.keeps() {
-		dirs = append(dirs[:len(dirs):len(dirs)], f.Make.folder())
-	}
-	for _, dir := range dirs {
-		bin, err := f.check(name, filepath.Join(dir, FileName(name, arch)), arch)
-		if err == nil {
-			return bin, nil, true
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			wrong = append(wrong, err)
-		}
-	}
-	return recipe.Binary{}, wrong, false
 }
 
 // check reads what Go wrote into a program.
@@ -174,45 +168,9 @@ func (f *Finder) check(name, path, arch string) (recipe.Binary, error) {
 	case f.Make != nil && f.Make.Module.Sum != "" && info.Main.Sum != f.Make.Module.Sum:
 		return recipe.Binary{}, fmt.Errorf("%s was made of other content of version %s than driver-build: %s, not %s", path, v, info.Main.Sum, f.Make.Module.Sum)
 	}
-	sum, err := f.digest(path)
-	return recipe.Binary{Name: name, SHA256: sum, Path: path}, err
-}
-
-// fileState is a file as it was when it was hashed.
-type fileState struct {
-	path    string
-	size    int64
-	changed time.Time
-}
-
-// digest hashes a file, once for as long as it does not change: plan and build both ask for the programs.
-func (f *Finder) digest(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	state := fileState{path, info.Size(), info.ModTime()}
-	if known, ok := f.hashed.Load(state); ok {
-		if sum, ok := known.(string); ok {
-			return sum, nil
-		}
-	}
-	sum, err := fileDigest(path)
-	if err == nil {
-		f.hashed.Store(state, sum)
-	}
-	return sum, err
-}
-
-func fileDigest(path string) (sum string, err error) {
-	f, err := bounded.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
+	if _, err := io.Copy(h, io.NewSectionReader(file, 0, math.MaxInt64)); err != nil { // from its beginning
+		return recipe.Binary{}, err
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return recipe.Binary{Name: name, SHA256: hex.EncodeToString(h.Sum(nil)), Path: path}, nil
 }

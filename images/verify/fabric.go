@@ -25,8 +25,12 @@ func (s *subject) components() (all map[string]string, err error) {
 	if !s.tree.Exists(recipe.ComponentsFile) {
 		return nil, nil //nolint:nilnil // an image without components has no such file
 	}
-	if err := json.Unmarshal(s.text(recipe.ComponentsFile, maxComponents), &all); err != nil {
-		return nil, fmt.Errorf("it is no list of versions of at most %d bytes: %w", maxComponents, err)
+	text := s.text(recipe.ComponentsFile, maxComponents)
+	if text == nil {
+		return nil, fmt.Errorf("it is no file of at most %d bytes", maxComponents)
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("it is no list of versions: %w", err)
 	}
 	return all, nil
 }
