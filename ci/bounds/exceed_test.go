@@ -214,7 +214,7 @@ func run(t *testing.T, change func(*makeself.Archive)) error {
 	if err != nil {
 		return err
 	}
-	return r.Extract(func(runfile.Member, io.Reader) error { return nil })
+	return r.Extract(nil, func(runfile.Member, io.Reader) error { return nil })
 }
 
 func runTar(t *testing.T, data []byte) error {

@@ -99,7 +99,7 @@ func installed(t *testing.T, name string) []string {
 	r := require.Value(reader.Open(f))(t)
 	var m *reader.Manifest
 	have := make(map[string]bool)
-	require.NoError(t, r.Extract(func(member reader.Member, content io.Reader) (err error) {
+	require.NoError(t, r.Extract(nil, func(member reader.Member, content io.Reader) (err error) {
 		have[member.Name] = true
 		if member.Name == ".manifest" {
 			m, err = reader.ParseManifest(member.Name, content)

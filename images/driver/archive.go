@@ -14,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/nvredist"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
@@ -36,7 +37,7 @@ func readArchive(ctx context.Context, env packages.Env, r *recipe.Recipe, spool 
 	raw := rootfs.New(spool, nil)
 	var done int64
 	err = pinned(ctx, file, *archive, func(in io.Reader) error {
-		return unpack(in, r, func(name string, m runfile.Member, content io.Reader) error {
+		return unpack(in, env.XZ.Open(ctx), r, func(name string, m runfile.Member, content io.Reader) error {
 			done += m.Size
 			step.Work("unpack", done, 0)
 			if _, taken := raw.Lstat(name); taken {
@@ -73,7 +74,7 @@ func pinned(ctx context.Context, name string, want fetch.File, read func(io.Read
 
 type takeMember = func(name string, m runfile.Member, content io.Reader) error
 
-func unpackRunfile(in io.Reader, r *recipe.Recipe, take takeMember) error {
+func unpackRunfile(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember) error {
 	run, err := runfile.Open(in)
 	if err != nil {
 		return err
@@ -82,14 +83,14 @@ func unpackRunfile(in io.Reader, r *recipe.Recipe, take takeMember) error {
 	if run.Version != r.Driver || run.TargetArch != arch.Kernel {
 		return fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, run.Version, run.TargetArch, r.Driver, arch.Kernel)
 	}
-	return run.Extract(func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) })
+	return run.Extract(xz, func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) })
 }
 
 // unpackRedist takes the files of an archive of NVIDIA's redist folder under the names that they have in the .run
 // archive, so that the same manifest says what is installed where. Links are passed over: the manifest has them
 // all.
-func unpackRedist(in io.Reader, r *recipe.Recipe, take takeMember) error {
-	return nvredist.Extract(in, func(id nvredist.Identity) error {
+func unpackRedist(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember) error {
+	return nvredist.Extract(in, xz, func(id nvredist.Identity) error {
 		return checkIdentity(id, r.Driver, r.Arch, nvredist.Driver)
 	}, func(m runfile.Member, content io.Reader) error {
 		if m.Link != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -62,7 +63,7 @@ func readCompanion(ctx context.Context, env packages.Env, c recipe.Companion, tr
 	if err != nil {
 		return err
 	}
-	if err := pinned(ctx, file, *c.File, func(in io.Reader) error { return takeCompanionArchive(in, c, tree) }); err != nil {
+	if err := pinned(ctx, file, *c.File, func(in io.Reader) error { return takeCompanionArchive(in, env.XZ.Open(ctx), c, tree) }); err != nil {
 		return fmt.Errorf("%s: %w", c.File.URL, err)
 	}
 	return nil
@@ -108,9 +109,9 @@ func takeCompanionPackage(c recipe.Companion, from, tree *rootfs.Tree) error {
 }
 
 // takeCompanionArchive unpacks a .tar.gz or .tar.xz of a project. Nothing of it leaves the folder of the sources.
-func takeCompanionArchive(in io.Reader, c recipe.Companion, tree *rootfs.Tree) error {
+func takeCompanionArchive(in io.Reader, xz unxz.Open, c recipe.Companion, tree *rootfs.Tree) error {
 	known := companionFiles[c.Name]
-	return runfile.Unpack(in, true, func(m runfile.Member, content io.Reader) error {
+	return runfile.Unpack(in, xz, true, func(m runfile.Member, content io.Reader) error {
 		_, inside, _ := strings.Cut(m.Name, "/")
 		to := ""
 		for _, dir := range known.keep {

@@ -128,7 +128,7 @@ func takeArchive(t testing.TB, data []byte) error {
 	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	defer func() { _ = spool.Close() }()
 	tree := rootfs.New(spool, nil)
-	err := takeCompanionArchive(bytes.NewReader(data), gdrdrv("https://example.com/a.tar.gz", ""), tree)
+	err := takeCompanionArchive(bytes.NewReader(data), nil, gdrdrv("https://example.com/a.tar.gz", ""), tree)
 	for _, e := range tree.All() {
 		if !strings.HasPrefix(e.Path+"/", "usr/src/gdrdrv-2.5.2/") && !strings.HasPrefix("usr/src/gdrdrv-2.5.2/", e.Path+"/") &&
 			e.Path != "licenses" && e.Path != "licenses/gdrdrv.txt" {

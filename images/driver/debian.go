@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -37,7 +38,7 @@ func readDebian(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 			if e.Kind == rootfs.Dir {
 				continue
 			}
-			if err := d.takeDebian(ctx, r, u.Name, dpkg.Version(u.Version).Upstream(), e); err != nil {
+			if err := d.takeDebian(ctx, env.XZ, r, u.Name, dpkg.Version(u.Version).Upstream(), e); err != nil {
 				return nil, fmt.Errorf("package %s: %s: %w", u.Name, e.Path, err)
 			}
 		}
@@ -72,7 +73,7 @@ func debianPlace(name, libDir string) string {
 	return ""
 }
 
-func (d *Driver) takeDebian(ctx context.Context, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
+func (d *Driver) takeDebian(ctx context.Context, xz unxz.Program, r *recipe.Recipe, pkg, version string, e *rootfs.Entry) error {
 	base := path.Base(e.Path)
 	if base == "copyright" && e.Kind == rootfs.File { // readable by everyone, whatever its mode in the package is
 		licence := *e
@@ -83,7 +84,7 @@ func (d *Driver) takeDebian(ctx context.Context, r *recipe.Recipe, pkg, version 
 	case base == "nvidia-drm_gbm.so":
 		return d.User.AddLink(r.LibDir+"/gbm/"+base, "../libnvidia-allocator.so.1")
 	case strings.HasPrefix(e.Path, "usr/src/") && strings.HasSuffix(base, ".tar.xz"):
-		return d.takeKernelTar(ctx, r, recipe.PackageFlavour(pkg), e)
+		return d.takeKernelTar(ctx, xz, r, recipe.PackageFlavour(pkg), e)
 	case base == "supported-gpus.json.gz":
 		return d.inflate(e, recipe.SupportedGPUs)
 	case base == "copyright" && version != r.Driver:
@@ -125,12 +126,12 @@ func (d *Driver) inflate(e *rootfs.Entry, name string) (err error) {
 
 // takeKernelTar unpacks modules/<package>/... of a module source package. Debian's own build files are left
 // out; the binary objects of the oldest drivers get the names that the driver's Makefile asks for.
-func (d *Driver) takeKernelTar(ctx context.Context, r *recipe.Recipe, flavour string, e *rootfs.Entry) error {
+func (d *Driver) takeKernelTar(ctx context.Context, xz unxz.Program, r *recipe.Recipe, flavour string, e *rootfs.Entry) error {
 	compressed, err := e.Open()
 	if err != nil {
 		return err
 	}
-	return runfile.Unpack(rootfs.Cancellable(ctx, compressed), true, func(m runfile.Member, content io.Reader) error {
+	return runfile.Unpack(rootfs.Cancellable(ctx, compressed), xz.Open(ctx), true, func(m runfile.Member, content io.Reader) error {
 		parts := strings.SplitN(m.Name, "/", 3)
 		if len(parts) < 3 || strings.HasPrefix(parts[2], "debian/") || parts[2] == "NVIDIA_Changelog" {
 			return nil

@@ -60,7 +60,7 @@ func ReadFabric(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 		if err != nil {
 			return nil, err
 		}
-		if err := readComponent(ctx, file, c, r, tree); err != nil {
+		if err := readComponent(ctx, env, file, c, r, tree); err != nil {
 			return nil, fmt.Errorf("component %s: %s: %w", c.Name, c.File.URL, err)
 		}
 		versions[c.Name] = c.Version
@@ -105,7 +105,7 @@ func ComponentFile(ctx context.Context, client *fetch.Client, c recipe.Component
 
 // readComponent puts the files of one component to their places. Files in other folders (headers, units of
 // systemd) are left out.
-func readComponent(ctx context.Context, file string, c recipe.Component, r *recipe.Recipe, tree *rootfs.Tree) error {
+func readComponent(ctx context.Context, env packages.Env, file string, c recipe.Component, r *recipe.Recipe, tree *rootfs.Tree) error {
 	known, ok := components[c.Name]
 	if !ok {
 		return fmt.Errorf("%w: no such component is known", ErrContent)
@@ -135,7 +135,7 @@ func readComponent(ctx context.Context, file string, c recipe.Component, r *reci
 		return tree.AddFile(name, m.Mode&0o755|0o444, m.Size, content)
 	}
 	err := pinned(ctx, file, c.File, func(in io.Reader) error {
-		return nvredist.Extract(in, func(id nvredist.Identity) error { return checkIdentity(id, c.Version, r.Arch, known.archives...) }, take)
+		return nvredist.Extract(in, env.XZ.Open(ctx), func(id nvredist.Identity) error { return checkIdentity(id, c.Version, r.Arch, known.archives...) }, take)
 	})
 	if err == nil && !licence {
 		err = fmt.Errorf("%w: it has no LICENSE", ErrContent)

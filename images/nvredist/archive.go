@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/unxz"
 	"github.com/driver-container/driver-container/images/runfile"
 )
 
@@ -24,10 +25,10 @@ var topShape = regexp.MustCompile(`^([a-z][a-z0-9_-]{0,63})-(linux-x86_64|linux-
 
 // Extract reads an archive in one pass. It calls begin once, before the first member, and add for each file
 // and link, whose names are below the top folder. Errors of begin and add are wrapped, others those of
-// runfile.Unpack.
-func Extract(r io.Reader, begin func(Identity) error, add func(runfile.Member, io.Reader) error) error {
+// runfile.Unpack, as xz is.
+func Extract(r io.Reader, xz unxz.Open, begin func(Identity) error, add func(runfile.Member, io.Reader) error) error {
 	top := ""
-	err := runfile.Unpack(r, true, func(m runfile.Member, content io.Reader) error {
+	err := runfile.Unpack(r, xz, true, func(m runfile.Member, content io.Reader) error {
 		first, name, ok := strings.Cut(m.Name, "/")
 		if top == "" {
 			found := topShape.FindStringSubmatch(first)

@@ -26,7 +26,7 @@ func list(t *testing.T, headers ...tar.Header) (all []string, err error) {
 		require.Value(w.Write(make([]byte, h.Size)))(t)
 	}
 	require.NoError(t, w.Close())
-	err = Extract(bytes.NewReader(repotest.Compress(t, ".xz", b.Bytes())), func(id Identity) error {
+	err = Extract(bytes.NewReader(repotest.Compress(t, ".xz", b.Bytes())), nil, func(id Identity) error {
 		all = append(all, fmt.Sprint(id))
 		return nil
 	}, func(m runfile.Member, r io.Reader) error {
@@ -71,7 +71,7 @@ func TestExtractRefuses(t *testing.T) {
 	w := tar.NewWriter(&b)
 	require.NoError(t, w.WriteHeader(&tar.Header{Name: top + "/a"}))
 	own := errors.New("the caller's")
-	err := Extract(bytes.NewReader(repotest.Compress(t, ".xz", b.Bytes())), func(Identity) error { return own }, nil)
+	err := Extract(bytes.NewReader(repotest.Compress(t, ".xz", b.Bytes())), nil, func(Identity) error { return own }, nil)
 	assert.ErrorIs(t, err, own)
 }
 

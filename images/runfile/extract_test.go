@@ -56,7 +56,7 @@ func extract(t testing.TB, r io.Reader) (map[string]string, error) {
 		return nil, err
 	}
 	got := make(map[string]string)
-	return got, x.Extract(func(m runfile.Member, content io.Reader) error {
+	return got, x.Extract(nil, func(m runfile.Member, content io.Reader) error {
 		h := sha256.New()
 		n, err := io.Copy(h, content)
 		if err == nil && n != m.Size {
@@ -103,7 +103,7 @@ func TestRoundTripManifest(t *testing.T) {
 	t.Parallel()
 	x := require.Value(runfile.Open(bytes.NewReader(encode(t, sample("zstd")))))(t)
 	var m *runfile.Manifest
-	require.NoError(t, x.Extract(func(member runfile.Member, content io.Reader) (err error) {
+	require.NoError(t, x.Extract(nil, func(member runfile.Member, content io.Reader) (err error) {
 		if member.Name == ".manifest" {
 			m, err = runfile.ParseManifest(member.Name, content)
 		}
@@ -230,12 +230,12 @@ func TestExtractStops(t *testing.T) {
 	ignore := func(runfile.Member, io.Reader) error { return nil }
 	open := func(r io.Reader) *runfile.Reader { return require.Value(runfile.Open(r))(t) }
 	full := errors.New("disk full")
-	assert.ErrorIs(t, open(bytes.NewReader(data)).Extract(func(runfile.Member, io.Reader) error { return full }), full)
-	err := open(io.MultiReader(bytes.NewReader(data[:len(data)/2]), iotest.ErrReader(errBroken))).Extract(ignore)
+	assert.ErrorIs(t, open(bytes.NewReader(data)).Extract(nil, func(runfile.Member, io.Reader) error { return full }), full)
+	err := open(io.MultiReader(bytes.NewReader(data[:len(data)/2]), iotest.ErrReader(errBroken))).Extract(nil, ignore)
 	if !errors.Is(err, errBroken) || errors.Is(err, runfile.ErrPayload) {
 		t.Errorf("error %v; want the reader's", err)
 	}
-	assert.NoErrorf(t, open(bytes.NewReader(data)).Extract(ignore), "content not read by the callback")
+	assert.NoErrorf(t, open(bytes.NewReader(data)).Extract(nil, ignore), "content not read by the callback")
 }
 
 func FuzzExtract(f *testing.F) {
@@ -272,7 +272,7 @@ func FuzzUnpack(f *testing.F) {
 		require.NoError(t, z.Close())
 		for _, links := range []bool{false, true} {
 			seen := map[string]bool{}
-			err := runfile.Unpack(bytes.NewReader(compressed.Bytes()), links, func(m runfile.Member, content io.Reader) error {
+			err := runfile.Unpack(bytes.NewReader(compressed.Bytes()), nil, links, func(m runfile.Member, content io.Reader) error {
 				if seen[m.Name] || !inside(m.Name) || m.Mode&^fs.ModePerm != 0 || m.Link != "" && !links {
 					t.Errorf("handed out %+v", m)
 				}

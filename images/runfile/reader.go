@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Kinds of failure, for errors.Is. An error of this package wraps exactly one of them, or the error of the
@@ -121,11 +122,11 @@ func (r *Reader) variable(line string) (err error) {
 // does not report them, because the manifest implies them. The mode of a file has only permission bits: a
 // set-uid bit comes only from the manifest. add must read what it needs of the content before it returns. Its
 // error ends the extraction, and Extract returns it, wrapped. Bad content is [ErrPayload], [ErrUnsafe] or
-// [ErrTooLarge].
-func (r *Reader) Extract(add func(Member, io.Reader) error) error {
+// [ErrTooLarge]. xz is that of [Unpack].
+func (r *Reader) Extract(xz unxz.Open, add func(Member, io.Reader) error) error {
 	err := r.skipStub()
 	if err == nil {
-		err = Unpack(r.src, false, add)
+		err = Unpack(r.src, xz, false, add)
 	}
 	if err != nil {
 		return fmt.Errorf("extract NVIDIA driver archive %s for %s: %w", r.Version, r.TargetArch, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/readahead"
+	"github.com/driver-container/driver-container/distros/unxz"
 )
 
 // Bounds of a payload: bytes when it is unpacked, members with folders, bytes and folders of a name. 610.57.04
@@ -36,8 +37,9 @@ type Member struct {
 var compressions = []struct{ magic, ending string }{{"\x1f\x8b", ".gz"}, {"\xfd7zXZ\x00", ".xz"}, {"\x28\xb5\x2f\xfd", ".zst"}}
 
 // Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each symbolic link
-// if links are allowed. A goroutine decompresses at the same time; it has ended when Unpack returns.
-func Unpack(r io.Reader, links bool, add func(Member, io.Reader) error) error {
+// if links are allowed. xz opens an .xz stream; nil: in Go. A goroutine decompresses at the same time; it has ended
+// when Unpack returns.
+func Unpack(r io.Reader, xz unxz.Open, links bool, add func(Member, io.Reader) error) error {
 	in := bufio.NewReaderSize(r, 128<<10)
 	begin, err := in.Peek(6)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -47,7 +49,7 @@ func Unpack(r io.Reader, links bool, add func(Member, io.Reader) error) error {
 		if !strings.HasPrefix(string(begin), c.magic) {
 			continue
 		}
-		plain, err := dpkg.Unpack(in, c.ending, maxContent, nil)
+		plain, err := dpkg.Unpack(in, c.ending, maxContent, xz)
 		if err != nil {
 			return classify("decompress", err)
 		}
