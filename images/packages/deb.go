@@ -112,16 +112,9 @@ func (debManager) record(tree, lower *rootfs.Tree, debs []Unpacked, _ time.Time)
 }
 
 func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
-	text, err := tree.ReadFile(dpkgStatus)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	status, err := readStatus(tree)
 	if err != nil {
 		return nil, err
-	}
-	status, err := dpkg.ReadStatus(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dpkgStatus, err)
 	}
 	var all []Installed
 	for _, p := range status.Packages() {
@@ -139,6 +132,19 @@ func (debManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 func debSource(p dpkg.Paragraph) (name, version string) {
 	name, version, _ = strings.Cut(p.Get("Source"), " (")
 	return cmp.Or(name, p.Get("Package")), cmp.Or(strings.TrimSuffix(version, ")"), p.Get("Version"))
+}
+
+// readStatus reads dpkg's list of a root; a root without one has no packages.
+func readStatus(tree *rootfs.Tree) (*dpkg.Status, error) {
+	text, err := tree.ReadFile(dpkgStatus)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	status, err := dpkg.ReadStatus(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dpkgStatus, err)
+	}
+	return status, nil
 }
 
 // recordDeb writes the package's files in dpkg's info folder, and removes what an older version of it in the
@@ -186,13 +192,9 @@ func wantedSums(data []byte) []byte {
 // recordStatus writes dpkg's list of installed packages, with the digests of configuration files that dpkg
 // compares later.
 func recordStatus(tree, lower *rootfs.Tree, debs []Unpacked) error {
-	text, err := lower.ReadFile(dpkgStatus)
+	status, err := readStatus(lower)
 	if err != nil {
-		text = nil // a base without packages
-	}
-	status, err := dpkg.ReadStatus(bytes.NewReader(text))
-	if err != nil {
-		return fmt.Errorf("%s of the base: %w", dpkgStatus, err)
+		return err
 	}
 	var installed []dpkg.Paragraph
 	for _, u := range debs {

@@ -1,11 +1,7 @@
 package packages
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -31,15 +27,8 @@ func (r debRepositories) load(ctx context.Context) (index, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := r.base.ReadFile(dpkgStatus)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	status, err := dpkg.ReadStatus(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("the base's %s: %w", dpkgStatus, err)
-	}
-	return debIndex{all, status}, nil
+	status, err := readStatus(r.base)
+	return debIndex{all, status}, err
 }
 
 // debIndex is apt's index, with what the base has.
@@ -77,11 +66,9 @@ func (x debIndex) find(want, driver string) (*distros.Package, error) {
 	return &all[len(all)-1].Package, nil
 }
 
-// kernels picks the kernels out of the index. Where the repositories have kernels as well as headers, headers
-// without their kernel (old ones that were left behind) do not count.
+// kernels picks the kernels out of the names of packages.
 func (x debIndex) kernels(d distros.Distro, arch string) []Kernel {
-	var with, without []Kernel
-	series := map[string]string{} // flavour -> "6.1"
+	list := kernelList{usual: func(flavour string) string { return x.defaultSeries(d, flavour, arch) }}
 	for _, name := range x.Names("linux-headers-") {
 		release, flavour, ok := d.KernelOf(name)
 		if !ok {
@@ -91,21 +78,10 @@ func (x debIndex) kernels(d distros.Distro, arch string) []Kernel {
 		if !ok || p.Arch == "all" { // shared by the flavours of a release, under a name that KernelOf did not know
 			continue
 		}
-		if _, ok := series[flavour]; !ok {
-			series[flavour] = x.defaultSeries(d, flavour, arch)
-		}
 		k := Kernel{distros.Kernel{Release: release, Flavour: flavour, Headers: name, Version: p.Version}, p.URL}
-		k.Default = series[flavour] != "" && recipe.SeriesOf(release) == series[flavour]
-		if slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := x.Candidate(image); return ok }) {
-			with = append(with, k)
-		} else {
-			without = append(without, k)
-		}
+		list.add(k, slices.ContainsFunc(d.KernelImages(release), func(image string) bool { _, ok := x.Candidate(image); return ok }))
 	}
-	if len(with) == 0 { // a repository that a site keeps for headers
-		return without
-	}
-	return with
+	return list.all()
 }
 
 // defaultSeries is the series of the kernel that the metapackage of a flavour installs, "" when there is

@@ -37,6 +37,37 @@ type Kernel struct {
 	URL string
 }
 
+// kernelList collects the kernels of an index.
+type kernelList struct {
+	with, without []Kernel                    // whose kernel itself is there too, and the others
+	usual         func(flavour string) string // the series of the kernel that the system installs for a flavour; "" if unknown
+	series        map[string]string           // by flavour
+}
+
+func (l *kernelList) add(k Kernel, whole bool) {
+	if l.series == nil {
+		l.series = map[string]string{}
+	}
+	if _, ok := l.series[k.Flavour]; !ok {
+		l.series[k.Flavour] = l.usual(k.Flavour)
+	}
+	k.Default = l.series[k.Flavour] != "" && recipe.SeriesOf(k.Release) == l.series[k.Flavour]
+	if whole {
+		l.with = append(l.with, k)
+	} else {
+		l.without = append(l.without, k)
+	}
+}
+
+// all returns the kernels. Where the repositories have kernels as well as headers, headers without their kernel (old
+// ones that were left behind) do not count; a repository that a site keeps for headers has no kernels.
+func (l *kernelList) all() []Kernel {
+	if len(l.with) == 0 {
+		return l.without
+	}
+	return l.with
+}
+
 // Open opens the repositories of a base; base is the tree of its facts.
 func Open(ctx context.Context, env Env, s Sources, base *rootfs.Tree) (Repositories, error) {
 	m, err := managerOf(s.Distro)

@@ -51,20 +51,15 @@ func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
 	}
 	b.arch = a.Kernel
 	db, err := rpmdb.Read(tree.OpenFS())
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // packages could not be recorded as installed, nor anything be known of those it has
+	if errors.Is(err, fs.ErrNotExist) { // packages could not be recorded as installed, nor anything be known of those it has
 		return b, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
-	case err != nil:
-		return b, fmt.Errorf("the base's rpm database: %w", err)
-	default:
+	}
+	if err == nil {
 		b.keys = db.Keys()
-		for _, h := range db.Packages() {
-			m, err := h.Metadata()
-			if err != nil {
-				return b, fmt.Errorf("the base's rpm database: %w", err)
-			}
-			b.installed = append(b.installed, m)
-		}
+		b.installed, err = db.Metadata()
+	}
+	if err != nil {
+		return b, fmt.Errorf("the base's rpm database: %w", err)
 	}
 	b.vars, err = repoconf.ReadVars(tree.OpenFS(), b.installed, b.arch)
 	return b, err

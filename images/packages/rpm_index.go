@@ -79,39 +79,25 @@ func (x rpmIndex) find(want, _ string) (*distros.Package, error) {
 	return &found, nil
 }
 
-// kernels picks the kernels out of what packages provide. As with Debian's packages, headers without their
-// kernel do not count where there are kernels at all.
+// kernels picks the kernels out of what packages provide.
 func (x rpmIndex) kernels(d distros.Distro, _ string) []Kernel {
 	system, ok := d.(distros.RPM)
 	if !ok {
 		return nil
 	}
 	seen := map[string]bool{}
-	series := map[string]string{}
-	var with, without []Kernel
+	list := kernelList{usual: func(flavour string) string { return x.defaultSeries(system, flavour) }}
 	for _, name := range system.KernelProvides() {
 		for _, p := range x.WhatProvides(rpmfile.Relation{Name: name}) {
 			for _, k := range kernelsOfRPM(system, p) {
-				if seen[k.Release] {
-					continue
-				}
-				seen[k.Release], k.URL = true, x.mirror.Login(k.URL)
-				if _, ok := series[k.Flavour]; !ok {
-					series[k.Flavour] = x.defaultSeries(system, k.Flavour)
-				}
-				k.Default = series[k.Flavour] != "" && recipe.SeriesOf(k.Release) == series[k.Flavour]
-				if slices.ContainsFunc(system.KernelImages(k.Release), x.offers) {
-					with = append(with, k)
-				} else {
-					without = append(without, k)
+				if !seen[k.Release] {
+					seen[k.Release], k.URL = true, x.mirror.Login(k.URL)
+					list.add(k, slices.ContainsFunc(system.KernelImages(k.Release), x.offers))
 				}
 			}
 		}
 	}
-	if len(with) == 0 {
-		return without
-	}
-	return with
+	return list.all()
 }
 
 // kernelsOfRPM are the kernels that a package has the headers of: one, in every repository seen.

@@ -98,7 +98,11 @@ func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Tim
 		}
 		headers = append(headers, h)
 	}
-	if err := removeReplaced(tree, lower, db, headers); err != nil {
+	gone, err := db.Gone(headers)
+	if err != nil {
+		return err
+	}
+	if err := removeOld(tree, lower, gone); err != nil {
 		return err
 	}
 	changed, removed, err := db.With(headers)
@@ -116,31 +120,6 @@ func (rpmManager) record(tree, lower *rootfs.Tree, all []Unpacked, when time.Tim
 		}
 	}
 	return nil
-}
-
-// removeReplaced deletes the files of the packages that new ones replace, except those that another package
-// of the base has as well.
-func removeReplaced(tree, lower *rootfs.Tree, db *rpmdb.Database, headers []*rpmfile.Header) error {
-	replaced, err := db.Replaced(headers)
-	if err != nil || len(replaced) == 0 {
-		return err
-	}
-	var gone []string
-	stays := map[string]bool{}
-	for _, h := range db.Packages() {
-		m, err := h.Metadata()
-		if err != nil {
-			return fmt.Errorf("the base's rpm database: %w", err)
-		}
-		if slices.Contains(replaced, h) {
-			gone = append(gone, m.Files...)
-			continue
-		}
-		for _, file := range m.Files {
-			stays[file] = true
-		}
-	}
-	return removeOld(tree, lower, slices.DeleteFunc(gone, func(file string) bool { return stays[file] }))
 }
 
 // colour returns the kinds of programs (32 and 64 bit) that the system runs side by side, as rpm records it
@@ -162,13 +141,10 @@ func (rpmManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 	if err != nil {
 		return nil, err
 	}
+	metadata, err := db.Metadata()
 	var all []Installed
-	for _, h := range db.Packages() {
-		m, err := h.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		if m.Arch != "" { // else an imported key
+	for n, m := range metadata {
+		if h := db.Packages()[n]; m.Arch != "" { // else an imported key
 			i := Installed{
 				Name: m.Name, Version: m.EVR.String(), Arch: m.Arch, Kind: "rpm", Supplier: h.Text(rpmfile.TagVendor), Licence: h.Text(rpmfile.TagLicense),
 			}
@@ -176,7 +152,7 @@ func (rpmManager) installed(tree *rootfs.Tree) ([]Installed, error) {
 			all = append(all, i)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // rpmSource returns the source package of "bash-5.1.8-6.el9.src.rpm": "bash", "5.1.8-6.el9".

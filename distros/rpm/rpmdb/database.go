@@ -80,6 +80,18 @@ func (d *Database) Packages() []*rpmfile.Header {
 	return out
 }
 
+// Metadata returns what the headers of the packages say of their dependencies, in the order of Packages.
+func (d *Database) Metadata() ([]rpmfile.Metadata, error) {
+	all := make([]rpmfile.Metadata, len(d.packages))
+	for i, p := range d.packages {
+		var err error
+		if all[i], err = p.header.Metadata(); err != nil {
+			return nil, fmt.Errorf("rpm database %s: package %d: %w", d.folder, p.number, err)
+		}
+	}
+	return all, nil
+}
+
 // Keys returns the imported keys, armoured.
 func (d *Database) Keys() [][]byte {
 	var keys [][]byte
@@ -121,22 +133,33 @@ func (d *Database) With(installed []*rpmfile.Header) (changed map[string][]byte,
 	return changed, removed, nil
 }
 
-// Replaced returns the packages that With removes from the database for these packages: those that they
-// replace or obsolete.
-func (d *Database) Replaced(installed []*rpmfile.Header) ([]*rpmfile.Header, error) {
+// Gone returns the files of the packages that With removes from the database for these packages, except those that
+// another package has as well.
+func (d *Database) Gone(installed []*rpmfile.Header) ([]string, error) {
 	after, _, err := install(d.packages, d.last, installed)
 	if err != nil {
 		return nil, fmt.Errorf("rpm database %s: %w", d.folder, err)
 	}
-	kept := map[uint32]bool{}
+	if len(after) == len(d.packages)+len(installed) {
+		return nil, nil
+	}
+	all, err := d.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	kept, stays := map[uint32]bool{}, map[string]bool{}
 	for _, p := range after {
 		kept[p.number] = true
 	}
-	var replaced []*rpmfile.Header
-	for _, p := range d.packages {
+	var gone []string
+	for i, p := range d.packages {
 		if !kept[p.number] {
-			replaced = append(replaced, p.header)
+			gone = append(gone, all[i].Files...)
+			continue
+		}
+		for _, file := range all[i].Files {
+			stays[file] = true
 		}
 	}
-	return replaced, nil
+	return slices.DeleteFunc(gone, func(file string) bool { return stays[file] }), nil
 }
