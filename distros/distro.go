@@ -7,7 +7,6 @@
 package distros
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -109,39 +108,31 @@ func All() []Distro {
 	return all
 }
 
-// UnknownError says that there is no system with this name.
-type UnknownError struct {
-	ID      string
-	Nearest []string // similar names, best first; may be empty
-}
-
-func (e *UnknownError) Error() string {
-	if len(e.Nearest) > 0 {
-		return fmt.Sprintf("unknown operating system %q: did you mean %s?", e.ID, strings.Join(e.Nearest, ", "))
+// unknown says that there is no system with this name.
+func unknown(id string) error {
+	if near := Nearest(id, ids()); len(near) > 0 {
+		return failure.Errorf(failure.Usage, "unknown operating system %q: did you mean %s?", id, strings.Join(near, ", "))
 	}
-	return fmt.Sprintf("unknown operating system %q: known are %s", e.ID, strings.Join(ids(), ", "))
+	return failure.Errorf(failure.Usage, "unknown operating system %q: known are %s", id, strings.Join(ids(), ", "))
 }
 
-// FailureKind says what the command makes of it.
-func (*UnknownError) FailureKind() failure.Kind { return failure.Usage }
-
-// Lookup returns the system with this ID. The error is an *UnknownError.
+// Lookup returns the system with this ID.
 func Lookup(id string) (Distro, error) {
 	all := All()
 	if i := slices.IndexFunc(all, func(d Distro) bool { return d.ID() == id }); i >= 0 {
 		return all[i], nil
 	}
-	return nil, &UnknownError{ID: id, Nearest: Nearest(id, ids())}
+	return nil, unknown(id)
 }
 
-// FromIDs returns the system with this ID and VERSION_ID in its os-release. The error is an *UnknownError.
+// FromIDs returns the system with this ID and VERSION_ID in its os-release.
 func FromIDs(id, versionID string) (Distro, error) {
 	for _, d := range All() {
 		if d.Matches(id, versionID) {
 			return d, nil
 		}
 	}
-	return nil, &UnknownError{ID: id + versionID, Nearest: Nearest(id+versionID, ids())}
+	return nil, unknown(id + versionID)
 }
 
 func ids() []string {

@@ -142,10 +142,5 @@ func (b Broken) check() string {
 	case len(b.Reason) > maxReason:
 		return fmt.Sprintf("its reason is longer than %d bytes", maxReason)
 	}
-	for n, f := range b.Flavours {
-		if f != Proprietary && f != Open || slices.Contains(b.Flavours[:n], f) {
-			return fmt.Sprintf("flavours %.80q: each must be %s or %s, once", b.Flavours, Proprietary, Open)
-		}
-	}
-	return ""
+	return checkFlavours(b.Flavours)
 }

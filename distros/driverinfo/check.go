@@ -81,10 +81,8 @@ func (i Description) checkLists() error {
 	if len(i.Flavours) == 0 {
 		return fmt.Errorf("%w: it names no flavour of the kernel modules", ErrFormat)
 	}
-	for n, flavour := range i.Flavours {
-		if flavour != Proprietary && flavour != Open || slices.Contains(i.Flavours[:n], flavour) {
-			return fmt.Errorf("%w: flavours %.80q: each must be %s or %s, once", ErrFormat, i.Flavours, Proprietary, Open)
-		}
+	if wrong := checkFlavours(i.Flavours); wrong != "" {
+		return fmt.Errorf("%w: %s", ErrFormat, wrong)
 	}
 	if len(i.Overridden) > maxOverridden {
 		return fmt.Errorf("%w: more than %d overridden rules", ErrFormat, maxOverridden)
@@ -118,4 +116,14 @@ func (i Description) checkPrecompiled() error {
 		}
 	}
 	return nil
+}
+
+// checkFlavours returns what is wrong with a list of flavours: "" if nothing is.
+func checkFlavours(list []string) string {
+	for n, f := range list {
+		if f != Proprietary && f != Open || slices.Contains(list[:n], f) {
+			return fmt.Sprintf("flavours %.80q: each must be %s or %s, once", list, Proprietary, Open)
+		}
+	}
+	return ""
 }

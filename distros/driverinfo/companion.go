@@ -75,8 +75,8 @@ func (i Description) checkCompanions() error {
 			wrong = "has no sources, but the image compiles"
 		case len(c.Flavours) > 0 && !slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(i.Flavours, f) }):
 			wrong = fmt.Sprintf("is for flavours %.80q: the image has none of them", c.Flavours)
-		case slices.ContainsFunc(c.Flavours, func(f string) bool { return f != Proprietary && f != Open }) || len(c.Flavours) > 2:
-			wrong = fmt.Sprintf("has flavours %.80q: each must be %s or %s", c.Flavours, Proprietary, Open)
+		default:
+			wrong = checkFlavours(c.Flavours)
 		}
 		if wrong != "" {
 			return fmt.Errorf("%w: companion %.40q %s", ErrFormat, c.Name, wrong)

@@ -34,10 +34,8 @@ func (i Description) checkPatches() error {
 		case n > 0 && i.Patches[n-1].Name >= p.Name:
 			return fmt.Errorf("%w: patch %.80q: patches are sorted by name, each once", ErrFormat, p.Name)
 		}
-		for at, f := range p.Flavours {
-			if f != Proprietary && f != Open || slices.Contains(p.Flavours[:at], f) {
-				return fmt.Errorf("%w: patch %s: flavours %.80q: each must be %s or %s, once", ErrFormat, p.Name, p.Flavours, Proprietary, Open)
-			}
+		if wrong := checkFlavours(p.Flavours); wrong != "" {
+			return fmt.Errorf("%w: patch %s: %s", ErrFormat, p.Name, wrong)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func TestExitCode(t *testing.T) {
 		{Usage(errors.New("x")), 2},
 		{matrix.Errors{{Message: "x"}}, 2},
 		{&matrix.IncompatibleError{}, 2},
-		{&distros.UnknownError{}, 2},
+		{assert.Err(distros.Lookup("x")), 2},
 		{errors.Join(batch.ErrSomeFailed, apt.ErrSignature), 3},
 		{fetch.ErrUnreachable, 4},
 		{fetch.ErrOffline, 4},

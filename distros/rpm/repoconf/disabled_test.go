@@ -26,10 +26,10 @@ func TestReadDisabled(t *testing.T) {
 	for _, s := range got {
 		names = append(names, s.ID+" "+strings.Join(s.BaseURLs, " "))
 	}
-	want := []string{"eus http://mounted.example.com/9.4", "C7.7.1908-base http://example.com/7.7.1908/os/x86_64"}
+	want := []string{"C7.7.1908-base http://example.com/7.7.1908/os/x86_64", "eus http://mounted.example.com/9.4"}
 	assert.Same(t, want, names)
-	if len(got) == 2 && (!got[1].GPGCheck || len(got[1].GPGKeys) != 1) {
-		t.Errorf("%+v", got[1])
+	if len(got) == 2 && (!got[0].GPGCheck || len(got[0].GPGKeys) != 1) {
+		t.Errorf("%+v", got[0])
 	}
 	if got, err := ReadDisabled(root, nil); got != nil || err != nil {
 		t.Errorf("without ids: %v, %v", got, err)

@@ -3,7 +3,6 @@ package repoconf
 import (
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 )
 
@@ -17,9 +16,6 @@ type ModuleState struct {
 // disabled), and the platform from os-release.
 func ReadModuleState(root fs.FS) (ModuleState, error) {
 	s := ModuleState{Streams: map[string]string{}}
-	if root == nil {
-		return s, nil
-	}
 	err := EachFile(root, "etc/dnf/modules.d", ".module", func(name string, data []byte) error {
 		sections, err := parseINI(name, data)
 		if err != nil {
@@ -36,39 +32,9 @@ func ReadModuleState(root fs.FS) (ModuleState, error) {
 		return nil
 	})
 	if err != nil {
-		return s, err
+		return s, fmt.Errorf("read the state of modules: %w", err)
 	}
-	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
-		data, err := ReadOptional(root, name)
-		if err != nil {
-			return s, fmt.Errorf("read the platform of modules: %w", err)
-		}
-		if _, platform, ok := strings.Cut(osReleaseField(data, "PLATFORM_ID"), ":"); ok {
-			s.Platform = platform
-			break
-		}
-	}
-	return s, nil
-}
-
-// EachFile passes the files of a configuration folder with an ending to do.
-func EachFile(root fs.FS, dir, ending string, do func(name string, data []byte) error) error {
-	names, err := ListFiles(root, dir)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", dir, err)
-	}
-	for _, name := range names {
-		if path.Ext(name) != ending {
-			continue
-		}
-		name = path.Join(dir, name)
-		data, err := ReadFile(root, name, maxConfig)
-		if err == nil {
-			err = do(name, data)
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", dir, err)
-		}
-	}
-	return nil
+	id, err := osReleaseField(root, "PLATFORM_ID")
+	_, s.Platform, _ = strings.Cut(id, ":")
+	return s, err
 }

@@ -65,11 +65,8 @@ func (p *repoParser) number(key string) int {
 	return n
 }
 
-func (p *repoParser) source(root fs.FS) (s Source, enabled bool) {
-	if on, ok := truth(p.values["enabled"]); ok && !on {
-		return s, false
-	}
-	s = Source{
+func (p *repoParser) source(root fs.FS) Source {
+	s := Source{
 		Origin: p.where, ID: p.vars.Expand(p.name), Name: p.vars.Expand(p.values["name"]),
 		MirrorList: strings.TrimSpace(p.vars.Expand(p.values["mirrorlist"])), Metalink: strings.TrimSpace(p.vars.Expand(p.values["metalink"])),
 		GPGKeys:  distros.SplitList(p.vars.Expand(p.values["gpgkey"])),
@@ -92,7 +89,7 @@ func (p *repoParser) source(root fs.FS) (s Source, enabled bool) {
 		p.baseURL(root, &s, raw)
 	}
 	s.SeparateSecrets()
-	return s, true
+	return s
 }
 
 // checks sets what must be signed. Zypper's gpgcheck, which is on by default, concerns repomd.xml: the

@@ -35,7 +35,7 @@ func ReadVars(root fs.FS, installed []rpmfile.Metadata, arch string) (Vars, erro
 	for _, find := range []func() (string, error){
 		func() (string, error) { return productVersion(root) },
 		func() (string, error) { return installedRelease(installed), nil },
-		func() (string, error) { return osReleaseVersion(root) },
+		func() (string, error) { return osReleaseField(root, "VERSION_ID") },
 	} {
 		release, err := find()
 		if err != nil {
@@ -96,26 +96,20 @@ func productVersion(root fs.FS) (string, error) {
 	return strings.TrimSpace(product.Version), nil
 }
 
-func osReleaseVersion(root fs.FS) (string, error) {
+// osReleaseField returns a field of the root's os-release; "" if there is none.
+func osReleaseField(root fs.FS, field string) (string, error) {
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
 		data, err := ReadOptional(root, name)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("read the system's name: %w", err)
 		}
-		if v := osReleaseField(data, "VERSION_ID"); v != "" {
-			return v, nil
+		for line := range strings.Lines(string(data)) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && key == field && strings.Trim(value, `"'`) != "" {
+				return strings.Trim(value, `"'`), nil
+			}
 		}
 	}
 	return "", nil
-}
-
-func osReleaseField(data []byte, field string) string {
-	for line := range strings.Lines(string(data)) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && key == field {
-			return strings.Trim(value, `"'`)
-		}
-	}
-	return ""
 }
 
 func validVar(name string) bool {

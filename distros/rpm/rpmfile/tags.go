@@ -47,21 +47,15 @@ const (
 	TagEpoch             Tag = 1003
 	TagSummary           Tag = 1004
 	TagDescription       Tag = 1005
-	TagBuildTime         Tag = 1006
-	TagBuildHost         Tag = 1007
 	TagInstallTime       Tag = 1008
-	TagSize              Tag = 1009
 	TagVendor            Tag = 1011
 	TagLicense           Tag = 1014
 	TagGroup             Tag = 1016
-	TagURL               Tag = 1020
-	TagOS                Tag = 1021
 	TagArch              Tag = 1022
 	TagOldFileNames      Tag = 1027
 	TagFileSizes         Tag = 1028
 	TagFileStates        Tag = 1029
 	TagFileModes         Tag = 1030
-	TagFileRDevs         Tag = 1033
 	TagFileMTimes        Tag = 1034
 	TagFileDigests       Tag = 1035
 	TagFileLinkTos       Tag = 1036
@@ -69,7 +63,6 @@ const (
 	TagFileUserName      Tag = 1039
 	TagFileGroupName     Tag = 1040
 	TagSourceRPM         Tag = 1044
-	TagFileVerifyFlags   Tag = 1045
 	TagArchiveSize       Tag = 1046
 	TagProvideName       Tag = 1047
 	TagRequireFlags      Tag = 1048
@@ -78,12 +71,10 @@ const (
 	TagConflictFlags     Tag = 1053
 	TagConflictName      Tag = 1054
 	TagConflictVersion   Tag = 1055
-	TagRPMVersion        Tag = 1064
 	TagTriggerName       Tag = 1066
 	TagObsoleteName      Tag = 1090
 	TagFileDevices       Tag = 1095
 	TagFileInodes        Tag = 1096
-	TagFileLangs         Tag = 1097
 	TagSourcePackage     Tag = 1106
 	TagProvideFlags      Tag = 1112
 	TagProvideVersion    Tag = 1113
@@ -94,21 +85,16 @@ const (
 	TagDirNames          Tag = 1118
 	TagPayloadFormat     Tag = 1124
 	TagPayloadCompressor Tag = 1125
-	TagPayloadFlags      Tag = 1126
 	TagInstallColor      Tag = 1127
 	TagInstallTID        Tag = 1128
-	TagRemoveTID         Tag = 1129
-	TagFileColors        Tag = 1140
 	TagLongFileSizes     Tag = 5008
 	TagLongSize          Tag = 5009
 	TagFileCaps          Tag = 5010
 	TagFileDigestAlgo    Tag = 5011
-	TagEncoding          Tag = 5062
 	TagFileSignatures    Tag = 5090
 	TagFileSigLength     Tag = 5091
 	TagPayloadDigest     Tag = 5092
 	TagPayloadDigestAlgo Tag = 5093
-	TagPayloadDigestAlt  Tag = 5097
 )
 
 // Tags that have this meaning only in a package's signature header.
@@ -120,7 +106,6 @@ const (
 	SigTagMD5            Tag = 1004 // of header and payload
 	SigTagGPG            Tag = 1005 // DSA signature over header and payload
 	SigTagPayloadSize    Tag = 1007 // bytes of the payload, unpacked
-	SigTagReserved       Tag = 1008
 )
 
 // typeSize returns the size of one value in bytes; 0 for types that end with a zero byte.
