@@ -1,8 +1,10 @@
 package batch
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,84 +14,106 @@ import (
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
-
 	"github.com/driver-container/driver-container/images/patch"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
-// embeddedName is what messages call the matrix in the program.
-const embeddedName = "matrix.yaml (embedded)"
-
 // maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
 const maxKeyFile = 1 << 20
 
-// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the
-// embedded one, whose patches are in the folder carried.
-func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, error) {
-	if file != "" {
-		data, err := bounded.File(file, matrix.MaxSize)
-		if err != nil {
-			return nil, failure.Errorf(failure.Usage, "--matrix: %w", err)
+// source is a matrix as it is written.
+type source struct {
+	name    string
+	text    []byte
+	carried fs.FS // the folder of its patches; nil: that of the file
+}
+
+// embeddedSource is the matrix in the program.
+func embeddedSource(text []byte, carried fs.FS) source {
+	return source{"matrix.yaml (embedded)", text, carried}
+}
+
+// parse parses the matrix and reads the files that it names, patches and keys of repositories. files has their contents by their
+// paths as the matrix writes them: relative to its folder, except absolute paths of keys.
+func (s source) parse() (m *matrix.Matrix, files map[string]string, err error) {
+	files = map[string]string{}
+	reading := func(read func(file string) ([]byte, error)) func(file string) (string, error) {
+		return func(file string) (string, error) {
+			text, err := read(file)
+			files[file] = string(text)
+			return files[file], err
 		}
-		return parseMatrix(file, data)
 	}
-	data, err := bounded.File("matrix.yaml", matrix.MaxSize)
-	if errors.Is(err, fs.ErrNotExist) {
-		return matrix.ParseWithFiles(embeddedName, embedded, matrix.Files{Patch: patchReader(carried)})
+	var from matrix.Files
+	if s.carried == nil {
+		root, err := os.OpenRoot(filepath.Dir(s.name))
+		if err != nil {
+			return nil, nil, failure.Errorf(failure.Usage, "open the folder of the matrix: %w", err)
+		}
+		defer func() { _ = root.Close() }()
+		s.carried = root.FS() // follows no link out of it
+		from.Key = reading(func(file string) ([]byte, error) {
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(filepath.Dir(s.name), file)
+			}
+			return bounded.File(file, maxKeyFile)
+		})
+	}
+	from.Patch = reading(func(file string) ([]byte, error) { return bounded.FSFile(s.carried, file, patch.MaxBytes) })
+	m, err = matrix.ParseWithFiles(s.name, s.text, from)
+	return m, files, err
+}
+
+// ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the embedded one, whose
+// patches are in the folder carried.
+func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, error) {
+	s, err := open(cmp.Or(file, "matrix.yaml"))
+	if file == "" && errors.Is(err, fs.ErrNotExist) {
+		s, err = embeddedSource(embedded, carried), nil
 	}
 	if err != nil {
-		return nil, failure.Errorf(failure.Usage, "read the matrix: %w", err)
+		return nil, err
 	}
-	return parseMatrix("matrix.yaml", data)
+	m, _, err := s.parse()
+	return m, err
 }
 
-// parseMatrix reads a matrix and the files that it names: keys of repositories relative to its own folder,
-// patches in that folder.
-func parseMatrix(name string, data []byte) (*matrix.Matrix, error) {
-	return parseNamed(name, data, func(string, string) {})
+func open(file string) (source, error) {
+	text, err := bounded.File(file, matrix.MaxSize)
+	if err != nil {
+		return source{}, failure.Errorf(failure.Usage, "read the matrix: %w", err)
+	}
+	return source{name: file, text: text}, nil
 }
 
-// MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the matrix writes
-// their paths: relative to its folder, except absolute paths. ok is false for a file that is no matrix.
+// MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the matrix writes their paths: relative
+// to its folder, except absolute paths. ok is false for a file that is no matrix: without its keys. It may still have errors.
 func MatrixFiles(file string) (names []string, ok bool, err error) {
 	if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" {
 		return nil, false, nil
 	}
-	data, err := bounded.File(file, matrix.MaxSize)
+	text, err := bounded.File(file, matrix.MaxSize)
 	if err != nil {
 		return nil, false, err
 	}
-	if !looksLikeMatrix(data) {
+	var keys struct{ Systems, Drivers yaml.Node }
+	if yaml.Unmarshal(text, &keys) != nil || keys.Systems.IsZero() || keys.Drivers.IsZero() {
 		return nil, false, nil
 	}
-	_, err = parseNamed(file, data, func(name, _ string) { names = append(names, name) })
-	slices.Sort(names)
-	return slices.Compact(names), true, err
+	_, files, err := source{name: file, text: text}.parse()
+	return slices.Sorted(maps.Keys(files)), true, err
 }
 
-// Trim cuts a matrix down to the systems and drivers of a selection. files are those that it still names, by
-// their paths beside it. file "" is the embedded matrix.
+// Trim cuts a matrix down to the systems and drivers of a selection. files are those that it still names, by their paths beside
+// it. file "" is the embedded matrix.
 func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note func(...string)) (m *matrix.Matrix, text []byte, files map[string]string, err error) {
-	name, text := embeddedName, embedded
-	found := func(name, content string) {
-		if !filepath.IsAbs(name) {
-			files[name] = content
-		}
-	}
-	parse := func(text []byte) (*matrix.Matrix, error) {
-		files = map[string]string{}
-		if file != "" {
-			return parseNamed(file, text, found)
-		}
-		return matrix.ParseWithFiles(name, text, matrix.Files{Patch: noting(patchReader(carried), found)})
-	}
+	from := embeddedSource(embedded, carried)
 	if file != "" {
-		name = file
-		if text, err = bounded.File(file, matrix.MaxSize); err != nil {
-			return nil, nil, nil, failure.Errorf(failure.Usage, "--matrix: %w", err)
+		if from, err = open(file); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	if m, err = parse(text); err != nil {
+	if m, _, err = from.parse(); err != nil {
 		return nil, nil, nil, err
 	}
 	note(releases.Resolve(m, s.Drivers)...)
@@ -101,48 +125,10 @@ func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note 
 		}
 		return nil, nil, nil, failure.Of(failure.Usage, err)
 	}
-	if text, err = matrix.Keep(name, text, s.Systems, s.Drivers); err != nil {
+	if from.text, err = matrix.Keep(from.name, from.text, s.Systems, s.Drivers); err != nil {
 		return nil, nil, nil, failure.Of(failure.Usage, err)
 	}
-	m, err = parse(text)
-	return m, text, files, err
-}
-
-// noting calls found with what was read.
-func noting(read func(file string) (string, error), found func(file, text string)) func(file string) (string, error) {
-	return func(file string) (string, error) {
-		text, err := read(file)
-		found(file, text)
-		return text, err
-	}
-}
-
-// looksLikeMatrix reports whether a file has the keys of a matrix. It may still have errors.
-func looksLikeMatrix(data []byte) bool {
-	var keys struct{ Systems, Drivers yaml.Node }
-	return yaml.Unmarshal(data, &keys) == nil && !keys.Systems.IsZero() && !keys.Drivers.IsZero()
-}
-
-// parseNamed calls found for each file that the matrix names.
-func parseNamed(name string, data []byte, found func(file, text string)) (*matrix.Matrix, error) {
-	root, err := os.OpenRoot(filepath.Dir(name))
-	if err != nil {
-		return nil, failure.Errorf(failure.Usage, "open the folder of the matrix: %w", err)
-	}
-	defer func() { _ = root.Close() }()
-	key := func(file string) (string, error) {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(filepath.Dir(name), file)
-		}
-		return bounded.Text(file, maxKeyFile)
-	}
-	return matrix.ParseWithFiles(name, data, matrix.Files{Patch: noting(patchReader(root.FS()), found), Key: noting(key, found)})
-}
-
-// patchReader reads patches in a folder, and follows no link out of it.
-func patchReader(folder fs.FS) func(file string) (string, error) {
-	return func(file string) (string, error) {
-		text, err := bounded.FSFile(folder, file, patch.MaxBytes)
-		return string(text), err
-	}
+	m, files, err = from.parse()
+	maps.DeleteFunc(files, func(name, _ string) bool { return filepath.IsAbs(name) })
+	return m, from.text, files, err
 }

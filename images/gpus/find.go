@@ -41,7 +41,7 @@ func Find(text string) ([]GPU, error) {
 	found := ofKind(strings.Join(wanted, " "))
 	if len(found) == 0 {
 		for _, g := range append(called(text), having(wanted)...) {
-			if !slices.ContainsFunc(found, func(o GPU) bool { return o.Device == g.Device }) {
+			if !contains(found, g) {
 				found = append(found, g)
 			}
 		}
@@ -80,46 +80,45 @@ func Named(label string) []GPU {
 	return nil
 }
 
-// named is a GPU with the words of each of its names.
-type named struct {
-	GPU
-	names [][]string
-}
-
-// searchable is the list for searches, made once: a fleet asks for thousands of names.
-var searchable = sync.OnceValues(func() (all []named, whole map[string][]GPU) {
-	whole = map[string][]GPU{}
+// search is the list for searches, made once: a fleet asks for thousands of names.
+var search = sync.OnceValue(func() (s struct {
+	names [][][]string     // of each GPU of the list, the words of each of its names
+	whole map[string][]GPU // by the letters and digits of a name
+}) {
+	s.whole = map[string][]GPU{}
 	for _, g := range All() {
-		n := named{GPU: g}
+		var names [][]string
 		for _, name := range g.Names() {
-			n.names = append(n.names, words(name))
-			if key := squeezed(name); !slices.ContainsFunc(whole[key], func(o GPU) bool { return o.Device == g.Device }) {
-				whole[key] = append(whole[key], g)
+			names = append(names, words(name))
+			if key := squeezed(name); !contains(s.whole[key], g) {
+				s.whole[key] = append(s.whole[key], g)
 			}
 		}
-		all = append(all, n)
+		s.names = append(s.names, names)
 	}
-	return all, whole
+	return s
 })
 
-// called returns the GPUs with exactly a name, whatever is between its letters. What the driver calls a GPU
-// that it has no name for is no name.
+func contains(all []GPU, g GPU) bool {
+	return slices.ContainsFunc(all, func(o GPU) bool { return o.Device == g.Device })
+}
+
+// called returns the GPUs with exactly a name, whatever is between its letters. What the driver calls a GPU that it has no name
+// for is no name.
 func called(name string) []GPU {
-	_, whole := searchable()
 	if key := squeezed(name); key != "graphicsdevice" {
-		return slices.Clone(whole[key])
+		return slices.Clone(search().whole[key])
 	}
 	return nil
 }
 
 // having returns the GPUs one of whose names has all words.
 func having(wanted []string) (found []GPU) {
-	all, _ := searchable()
-	for _, g := range all {
-		if len(wanted) > 0 && slices.ContainsFunc(g.names, func(name []string) bool {
+	for i, names := range search().names {
+		if len(wanted) > 0 && slices.ContainsFunc(names, func(name []string) bool {
 			return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(name, w) })
 		}) {
-			found = append(found, g.GPU)
+			found = append(found, All()[i])
 		}
 	}
 	return found

@@ -48,9 +48,7 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
-		return cmp.Or(before(a.branch == ModulesNone, b.branch == ModulesNone), -cmp.Compare(BranchNumber(a.branch), BranchNumber(b.branch)),
-			before(a.modules == ModulesAny, b.modules == ModulesAny), -cmp.Compare(age(a.Generation), age(b.Generation)),
-			cmp.Compare(a.variable, b.variable))
+		return cmp.Or(slices.Compare(b.rank(), a.rank()), cmp.Compare(a.variable, b.variable))
 	})
 	for i := range sorted { // with few drivers, GPUs that are usually alike are not
 		if n := slices.IndexFunc(sorted, func(g group) bool { return g.variable == sorted[i].variable }); n < i {
@@ -60,8 +58,7 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 	return sorted
 }
 
-// Labels returns the labels of a node with a GPU: the newest branch of a matrix that drives it, and the modules
-// for it.
+// Labels returns the labels of a node with a GPU: the newest branch of a matrix that drives it, and the modules for it.
 func Labels(m *matrix.Matrix, g GPU) (branch, flavours string) {
 	newest, _, ok := Newest(m, g)
 	if !ok {
@@ -130,15 +127,16 @@ func generationOf(name string) GPU {
 	return best
 }
 
-// before puts what is so in front of what is not.
-func before(a, b bool) int {
-	switch {
-	case a && !b:
-		return -1
-	case b && !a:
-		return 1
+// rank is higher for what comes first.
+func (g group) rank() []int {
+	none, anyModules := 0, 0
+	if g.branch == ModulesNone {
+		none = 1
 	}
-	return 0
+	if g.modules == ModulesAny {
+		anyModules = 1
+	}
+	return []int{none, BranchNumber(g.branch), anyModules, age(g.Generation)}
 }
 
 // age is higher for newer generations.

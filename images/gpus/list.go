@@ -61,79 +61,40 @@ func (g GPU) Names() []string { return append([]string{g.Name}, g.OtherNames...)
 //go:embed gpus.tsv
 var table string
 
-// columns of gpus.tsv, between tabs.
-const columns = 7
-
-var list = sync.OnceValue(func() []GPU {
-	all, err := parse(table)
-	if err != nil {
-		return nil // TestTable parses the same text
+// All returns the whole list by device number. The caller must not change it.
+var All = sync.OnceValue(func() (all []GPU) {
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "#") {
+			all = append(all, parse(strings.Split(strings.TrimSuffix(line, "\n"), "\t")))
+		}
 	}
 	return all
 })
 
-// All returns the whole list by device number. The caller must not change it.
-func All() []GPU { return list() }
-
-// parse reads the table: lines of number, chip, first and last branch, flavours, lists and names. A line that
-// begins with # is a comment.
-func parse(text string) ([]GPU, error) {
-	var all []GPU
-	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		if strings.HasPrefix(line, "#") {
-			continue
+// parse reads a line of the table, whose form TestTable checks: number, chip, first and last branch, flavours, lists and names.
+func parse(f []string) GPU {
+	device, _ := strconv.ParseUint(f[0], 16, 16)
+	branch := func(number string) string {
+		if number == "-" || number == "" {
+			return ""
 		}
-		g, err := parseLine(line)
-		if err != nil {
-			return nil, fmt.Errorf("gpus.tsv:%d: %w", n+1, err)
-		}
-		if len(all) > 0 && all[len(all)-1].Device >= g.Device {
-			return nil, fmt.Errorf("gpus.tsv:%d: %04x is there twice or out of order", n+1, g.Device)
-		}
-		all = append(all, g)
-	}
-	return all, nil
-}
-
-func parseLine(line string) (GPU, error) {
-	f := strings.Split(line, "\t")
-	if len(f) != columns {
-		return GPU{}, fmt.Errorf("%d columns, not %d", len(f), columns)
-	}
-	device, err := strconv.ParseUint(f[0], 16, 16)
-	if err != nil {
-		return GPU{}, fmt.Errorf("read a device number: %w", err)
-	}
-	g := GPU{
-		Device: uint16(device), Chip: f[1], Generation: GenerationOf(f[1]),
-		FirstBranch: branch(f[2]), LastBranch: branch(f[3]), Lists: strings.TrimPrefix(f[5], "-"),
-	}
-	switch from, later := strings.CutPrefix(f[4], "po"); {
-	case f[4] == "o":
-		g.Flavours = []string{Open}
-	case f[4] == "p":
-		g.Flavours = []string{Proprietary}
-	case later && from == "":
-		g.Flavours = []string{Proprietary, Open}
-	case later && BranchNumber(from) > 0:
-		g.Flavours, g.OpenFrom = []string{Proprietary, Open}, "R"+from
-	default:
-		return GPU{}, fmt.Errorf("flavours %q: want o, p, po or po565", f[4])
+		return "R" + number
 	}
 	names := strings.Split(f[6], "; ")
-	g.Name, g.OtherNames = names[0], names[1:]
-	if g.Name == "" {
-		return GPU{}, fmt.Errorf("%04x has no name", device)
+	g := GPU{
+		Device: uint16(device), Chip: f[1], Generation: GenerationOf(f[1]), FirstBranch: branch(f[2]), LastBranch: branch(f[3]),
+		Lists: strings.TrimPrefix(f[5], "-"), Name: names[0], OtherNames: names[1:],
 	}
-	return g, nil
-}
-
-// branch returns the name of a branch for its number in the table, "" for "-".
-func branch(number string) string {
-	if number == "-" {
-		return ""
+	from, proprietary := strings.CutPrefix(f[4], "p") // p, o, po, or po565: from a branch on
+	from, open := strings.CutPrefix(from, "o")
+	if proprietary {
+		g.Flavours = append(g.Flavours, Proprietary)
 	}
-	return "R" + number
+	if open {
+		g.Flavours = append(g.Flavours, Open)
+	}
+	g.OpenFrom = branch(from)
+	return g
 }
 
 // Lookup returns a GPU by its device number. ok is false for a GPU that is not in the list; [Unknown] then

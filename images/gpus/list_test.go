@@ -1,19 +1,25 @@
 package gpus
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/driver-container/driver-container/ci/require"
 )
 
 // TestTable reads the whole table strictly, and compares each line with the rules for its generation.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	all := require.Value(parse(table))(t)
-	if len(all) < 1400 || len(All()) != len(all) {
-		t.Fatalf("%d GPUs, %d of them embedded; the lists have more than 1400", len(all), len(All()))
+	line := regexp.MustCompile(`^[0-9a-f]{4}\t([A-Z0-9]+|-)(\t([0-9]{2,3}|-)){2}\t(o|p|po|po[0-9]{3})\t[0-9-]*\t[^\t]+$`)
+	for text := range strings.Lines(table) {
+		if !strings.HasPrefix(text, "#") && !line.MatchString(strings.TrimSuffix(text, "\n")) {
+			t.Errorf("the line %q", text)
+		}
+	}
+	all := All()
+	if len(all) < 1400 || !slices.IsSortedFunc(all, func(a, b GPU) int { return cmp.Or(cmp.Compare(a.Device, b.Device), -1) }) {
+		t.Fatalf("%d GPUs in order; the lists have more than 1400", len(all))
 	}
 	last := map[string]string{"Fermi": "R390", "Kepler": "R470", "Maxwell": "R580", "Pascal": "R580", "Volta": "R580"}
 	seen := map[string]int{}
