@@ -117,9 +117,6 @@ func (x *Index) Candidate(name string) (*Package, bool) {
 	return &p, err == nil
 }
 
-// Digest returns that of Releases.Digest.
-func (x *Index) Digest() string { return x.releases.Digest() }
-
 // Notes returns messages for users, such as repositories that were skipped because they lack the
 // architecture.
 func (x *Index) Notes() []string { return slices.Clone(x.releases.notes) }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"path"
 	"strings"
-
-	"github.com/driver-container/driver-container/distros/readahead"
 )
 
 // Data passes every member of data.tar to add, in the order of the archive. It may be called once. Names, and
@@ -30,13 +28,12 @@ func (d *Deb) Data(add func(h *tar.Header, r io.Reader) error) (err error) {
 		return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)
 	}
 	defer in.Close() //nolint:errcheck // only frees memory
-	ahead := readahead.New(limited(in, maxData))
-	defer ahead.Stop() // before in is closed: ahead reads from it
-	t := tar.NewReader(ahead)
+	plain := limited(in, maxData)
+	t := tar.NewReader(plain)
 	for range maxEntries {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			return d.finish(name, ahead)
+			return d.finish(name, plain)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w: %w", name, ErrFormat, err)

@@ -237,3 +237,7 @@ func TestOptionsKeyring(t *testing.T) {
 		t.Errorf("Keyring = %q, %q, %v; want %q", got, ring.Notes, err, want)
 	}
 }
+
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }

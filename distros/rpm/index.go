@@ -245,9 +245,6 @@ func (x *Index) missing(want string, names ...string) error {
 // Arch returns rpm's name of the architecture that the packages are for.
 func (x *Index) Arch() string { return x.arch }
 
-// Digest returns Releases.Digest of the repositories.
-func (x *Index) Digest() string { return x.releases.Digest() }
-
 // Notes returns messages for users, such as repositories that were left out because they cannot be reached.
 func (x *Index) Notes() []string { return slices.Clone(x.notes) }
 

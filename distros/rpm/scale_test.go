@@ -57,15 +57,6 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// BenchmarkPrimary reads a list as large as Fedora's.
-func BenchmarkPrimary(b *testing.B) {
-	for b.Loop() {
-		_, held, size := readGenerated(b, 60000)
-		b.ReportMetric(float64(held>>20), "MB-held")
-		b.SetBytes(size)
-	}
-}
-
 func readGenerated(t testing.TB, packages int) (x *Index, held, size int64) {
 	t.Helper()
 	var list bytes.Buffer

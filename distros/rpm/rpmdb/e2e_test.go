@@ -133,27 +133,6 @@ func TestRPM(t *testing.T) {
 	assert.Equal(t, "", ask(t, ours.Dir, nil, []string{"-V", "later"}))
 }
 
-// TestRPMIndexes lets the real rpm index a database that this package wrote, and compares the indexes.
-func TestRPMIndexes(t *testing.T) {
-	rpmtest.Need(t, "rpm", "rpmbuild")
-	files := rpmtest.Build(t, packages...)
-	r := rpmtest.NewRoot(t)
-	d := recordIn(t, r.Dir, files...)
-	again := require.Value(sqlite{}.write(renumbered(d.packages), uint32(len(d.packages))))(t)
-	r.RPM(t, "--rebuilddb")
-	theirs := require.Value(os.ReadFile(filepath.Join(r.Dir, "var/lib/rpm", sqliteFile)))(t)
-	assert.Samef(t, tables(t, theirs), tables(t, again[sqliteFile]), "(-rpm +ours)")
-}
-
-// renumbered returns packages with the numbers that rpm --rebuilddb assigns.
-func renumbered(packages []pkg) []pkg {
-	packages = slices.Clone(packages)
-	for i := range packages {
-		packages[i].number = uint32(i + 1)
-	}
-	return packages
-}
-
 // ask runs rpm on a system and returns its output; a failure counts as an answer, too.
 func ask(t *testing.T, root string, more, question []string) string {
 	t.Helper()

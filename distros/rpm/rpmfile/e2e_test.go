@@ -202,7 +202,7 @@ func makeReal(t *testing.T) (map[string]string, *gpg.Key) {
 	files, key, dir := map[string]string{}, rpmtest.NewKey(t, "rsa3072"), t.TempDir()
 	spec := filepath.Join(dir, "everything.spec")
 	require.NoError(t, os.WriteFile(spec, []byte(testSpec), 0o600))
-	for _, how := range []string{"w9.gzdio", "w6.xzdio", "w7.lzdio", "w9.bzdio", "w19.zstdio", "w.ufdio"} {
+	for _, how := range []string{"w9.gzdio", "w6.xzdio", "w9.bzdio", "w19.zstdio", "w.ufdio"} {
 		out := filepath.Join(dir, how)
 		tool.Must(t, "env", "HOME="+dir, "rpmbuild", "-bb", "--quiet", "--define", "_topdir "+out, "--define", "_binary_payload "+how, "--define", "__os_install_post %{nil}",
 			"--define", "_build_id_links none", "--define", "debug_package %{nil}", spec)

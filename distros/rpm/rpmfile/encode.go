@@ -22,17 +22,24 @@ type Entry struct {
 // entry replaces one with the same tag; if that one is inside the region, its value stays there without
 // effect. For a header without a region, everything is encoded again.
 func (h *Header) With(entries ...Entry) (*Header, error) {
+	encoded := make([]entry, len(entries))
+	for i, e := range entries {
+		var err error
+		if encoded[i], err = e.encode(); err != nil {
+			return nil, fmt.Errorf("add tag %d to a header: %w: %w", e.Tag, ErrFormat, err)
+		}
+	}
+	return h.with(encoded)
+}
+
+func (h *Header) with(entries []entry) (*Header, error) {
 	behind := map[Tag]entry{}
 	for i := h.regionIndex; i < h.count(); i++ {
 		tag, _, _, _ := h.index(i)
 		behind[tag] = h.entries[h.byTag[tag]]
 	}
 	for _, e := range entries {
-		encoded, err := e.encode()
-		if err != nil {
-			return nil, fmt.Errorf("add tag %d to a header: %w: %w", e.Tag, ErrFormat, err)
-		}
-		behind[e.Tag] = encoded
+		behind[e.tag] = e
 	}
 	sorted := slices.SortedFunc(maps.Values(behind), func(a, b entry) int { return cmp.Compare(a.tag, b.tag) })
 	index, store := []byte{}, []byte{}

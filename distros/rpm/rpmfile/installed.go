@@ -1,6 +1,7 @@
 package rpmfile
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 )
@@ -40,23 +41,19 @@ const stateNotInstalled = 2
 // documentation if it leaves that out: rpm --verify then does not report them as missing. With nil, all files
 // are installed.
 func (f *File) InstalledHeader(installed time.Time, colour uint32, left func(path string) bool) (*Header, error) {
-	var add []Entry
+	var add []entry
 	for _, t := range installedTags {
 		e, ok := f.Signature.get(t.signature)
-		if !ok || f.Header.Has(t.installed) {
-			continue // some old packages have the size of their archive in the header
+		if ok && !f.Header.Has(t.installed) { // some old packages have the size of their archive in the header
+			e.tag = t.installed
+			add = append(add, e)
 		}
-		kept, err := e.entry(t.installed)
-		if err != nil {
-			return nil, fmt.Errorf("rpm %s: record of the installation: %w", f.name(), err)
-		}
-		add = append(add, kept)
 	}
-	seconds := []uint32{uint32(installed.Unix())}
-	add = append(add,
-		Entry{TagInstallTime, TypeInt32, seconds},
-		Entry{TagInstallTID, TypeInt32, seconds},
-		Entry{TagInstallColor, TypeInt32, []uint32{colour}})
+	number := func(tag Tag, n uint32) entry {
+		return entry{tag: tag, kind: TypeInt32, count: 1, data: binary.BigEndian.AppendUint32(nil, n)}
+	}
+	seconds := uint32(installed.Unix())
+	add = append(add, number(TagInstallTime, seconds), number(TagInstallTID, seconds), number(TagInstallColor, colour))
 	if n := len(f.files); n > 0 {
 		states := make([]byte, n) // 0 is "normal"
 		for i := range f.files {
@@ -64,42 +61,11 @@ func (f *File) InstalledHeader(installed time.Time, colour uint32, left func(pat
 				states[i] = stateNotInstalled
 			}
 		}
-		add = append(add, Entry{TagFileStates, TypeChar, states})
+		add = append(add, entry{tag: TagFileStates, kind: TypeChar, count: n, data: states})
 	}
-	h, err := f.Header.With(add...)
+	h, err := f.Header.with(add)
 	if err != nil {
 		return nil, fmt.Errorf("rpm %s: record of the installation: %w", f.name(), err)
 	}
 	return h, nil
-}
-
-// entry returns the value in the form for With, with another tag.
-func (e entry) entry(tag Tag) (Entry, error) {
-	h := &Header{entries: []entry{e}, byTag: map[Tag]int{e.tag: 0}}
-	out := Entry{Tag: tag, Type: e.kind}
-	switch e.kind {
-	case TypeChar, TypeInt8, TypeBinary:
-		out.Value = e.data
-	case TypeInt16:
-		out.Value = narrow[uint16](h.Ints(e.tag))
-	case TypeInt32:
-		out.Value = narrow[uint32](h.Ints(e.tag))
-	case TypeInt64:
-		out.Value = h.Ints(e.tag)
-	case TypeString:
-		out.Value = h.Text(e.tag)
-	case TypeStringArray, TypeI18NString:
-		out.Value = h.Texts(e.tag)
-	default:
-		return out, fmt.Errorf("tag %d: %w: type %d", e.tag, ErrFormat, e.kind)
-	}
-	return out, nil
-}
-
-func narrow[T uint16 | uint32](values []uint64) []T {
-	out := make([]T, len(values))
-	for i, v := range values {
-		out[i] = T(v)
-	}
-	return out
 }
