@@ -53,24 +53,27 @@ type Builder struct {
 // Plan pins what goes into the image of a target. It reads the base and the signed package indexes and
 // downloads no package and no driver.
 func (b *Builder) Plan(ctx context.Context, t matrix.Target, o recipe.Options) (*recipe.Recipe, error) {
-	programs, err := b.Binaries(t.Arch)
-	if err != nil {
+	if _, err := b.Binaries(t.Arch); err != nil { // before anybody is asked
 		return nil, err
 	}
 	pins, err := b.FindPins(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}
-	return recipe.New(t, o, pins, programs, b.Info)
+	return b.Recipe(t, o, pins)
 }
 
-// Recipe is recipe.New with the programs of this builder.
-func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (*recipe.Recipe, error) {
-	programs, err := b.Binaries(t.Arch)
-	if err != nil {
+// Recipe is the recipe of a target with what a plan found, and with the programs of this builder.
+func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (r *recipe.Recipe, err error) {
+	if r, err = recipe.New(t, o); err != nil {
 		return nil, err
 	}
-	return recipe.New(t, o, pins, programs, b.Info)
+	if err := r.Pin(o, pins); err != nil {
+		return nil, err
+	}
+	r.Builder = b.Info
+	r.Entrypoint, err = b.Binaries(t.Arch)
+	return r, err
 }
 
 // descriptionName is the name of the layer with driver.json.

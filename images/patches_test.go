@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,6 @@ import (
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/patch"
-	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -182,24 +182,24 @@ func TestPatchesRefused(t *testing.T) {
 	assert.ErrorIs(t, assert.Err(r.b.Build(t.Context(), plan)), patch.ErrFormat)
 }
 
-// TestPatchProvenance: what a predicate says of patches is enough to apply them again.
-func TestPatchProvenance(t *testing.T) {
+// TestPatchRecipe: a recipe that is read again has all that patches take.
+func TestPatchRecipe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	plan := require.Value(r.b.Plan(t.Context(), patched(r.target(t, pair("ubuntu18.04", newDriver)), patchOf("y", openPatch)), recipe.Options{}))(t)
-	text := require.Value(provenance.New(plan, provenance.Run{}).Encode())(t)
-	again, _, err := provenance.Read(text)
+	text := require.Value(json.Marshal(plan))(t)
+	again, err := recipe.Decode(text)
 	require.NoError(t, err)
 	assert.Same(t, plan.Patches, again.Patches)
 	for label, change := range map[string][2]string{
-		"another text":  {`"content":"LS0t`, `"content":"AS0t`},
-		"no text":       {`"content":"`, `"mediaType":"`},
-		"other flavour": {`"patches":[{"name":"y","file":"y.patch","flavours":["open"]`, `"patches":[{"name":"y","file":"y.patch","flavours":["x"]`},
-		"no dependency": {`{"name":"y","file"`, `{"name":"z","file"`},
+		"another text":  {`"text":"---`, `"text":"+--`},
+		"other flavour": {`"file":"y.patch","flavours":["open"]`, `"file":"y.patch","flavours":["x"]`},
 	} {
 		bad := bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1)
-		if _, _, err := provenance.Read(bad); bytes.Equal(bad, text) || !errors.Is(err, provenance.ErrFormat) {
+		if _, err := recipe.Decode(bad); bytes.Equal(bad, text) || !errors.Is(err, recipe.ErrFormat) {
 			t.Errorf("%s: %v", label, err)
 		}
 	}
+	again.Patches[0].Text = ""
+	assert.ErrorContains(t, r.b.Localize(again, "", ""), "text of patch y")
 }

@@ -52,13 +52,16 @@ func TestAsk(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	target := r.target(t, pair("debian12", newDriver))
-	q, err := recipe.Ask(target, recipe.Options{Base: "oci:/somewhere", Mirror: "http://me:secret@mirror/x a/b=http://you:secret@other", Kernels: []string{imagetest.Kernel}})
-	if err != nil || q.Base != "" || q.Mirror != "http://mirror/x a/b=http://other" || len(q.Headers) != 1 || len(q.Compiler) == 0 || len(q.Driver) == 0 || q.Archive != nil {
-		t.Errorf("%+v, %v", q, err)
+	o := recipe.Options{Base: "oci:/somewhere", Mirror: "http://me:secret@mirror/x a/b=http://you:secret@other", Kernels: []string{imagetest.Kernel}}
+	made := require.Value(recipe.New(target, o))(t)
+	q := made.Asked
+	if q.Base != "" || q.Mirror != "http://mirror/x a/b=http://other" || len(q.Headers) != 1 || len(q.Compiler) == 0 || len(q.Driver) == 0 || made.Source.Archive() != nil {
+		t.Errorf("%+v", q)
 	}
-	q, err = recipe.Ask(r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{Source: "file:///tmp/x.run"})
-	if err != nil || q.Headers != nil || q.Archive == nil || strings.Contains(q.Archive.URL, "/tmp") || q.Base != target.System.Base[:len(target.System.Base)-len("debian12:test")]+"ubuntu18.04:test" {
-		t.Errorf("%+v, %v", q, err)
+	made = require.Value(recipe.New(r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{}))(t)
+	q = made.Asked
+	if q.Headers != nil || made.Source.Archive() == nil || q.Base != target.System.Base[:len(target.System.Base)-len("debian12:test")]+"ubuntu18.04:test" {
+		t.Errorf("%+v", q)
 	}
 }
 

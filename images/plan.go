@@ -75,12 +75,11 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // FindPins finds what goes into the image of a target. It reads the base and the signed package indexes and
 // downloads no package and no driver. What keeps it from reading them is an *OpenError.
 func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Options) (pins recipe.Pins, err error) {
-	asked, err := recipe.Ask(t, o)
+	r, err := recipe.New(t, o)
 	if err != nil {
 		return pins, err
 	}
-	name := recipe.Name(t, o)
-	step := p.Observe.Await(name, "plan")
+	step := p.Observe.Await(r.Target(), "plan")
 	defer func() { err = step.End(false, err) }()
 	spool, err := rootfs.NewSpool(p.Store.Dir())
 	if err != nil {
@@ -91,7 +90,7 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 	if err != nil {
 		return pins, &OpenError{err}
 	}
-	if pins, err = p.resolve(ctx, base.Digest, repos, asked.Wants, t.Driver.Version, step); err != nil {
+	if pins, err = p.resolve(ctx, base.Digest, repos, r.Asked.Wants, t.Driver.Version, step); err != nil {
 		// Images that ask the same share this error, so it does not name one of them.
 		return pins, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
 	}

@@ -126,7 +126,7 @@ func TestRPMMirror(t *testing.T) {
 			t.Errorf("%s comes from %s", p.Name, p.URL)
 		}
 	}
-	pins, err := json.Marshal(planned.Pins())
+	pins, err := json.Marshal(planned.Public())
 	if err != nil || strings.Contains(string(pins), "secret") {
 		t.Errorf("%s, %v", pins, err)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/vex"
@@ -245,23 +244,4 @@ func TestBuildOnly(t *testing.T) {
 	assert.NoError(t, assert.Err(vex.Read(require.Value(doc.Encode())(t), about)))
 	about.Packages = thick.Packages[:1]
 	assert.ErrorIs(t, assert.Err(vex.Read(require.Value(doc.Encode())(t), about)), vex.ErrFormat)
-}
-
-// TestProvenanceOfRebuild: two plans of one target have the same provenance; that of another kernel differs.
-func TestProvenanceOfRebuild(t *testing.T) {
-	t.Parallel()
-	r, _ := precompiledRig(t)
-	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
-	of := func(r *rig, kernel string) []byte {
-		planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{kernel}})
-		return require.Value(provenance.New(planned, provenance.Run{}).Encode())(t)
-	}
-	attested := of(r, imagetest.Kernel)
-	for _, d := range require.Value(provenance.Compare(attested, of(other, imagetest.Kernel)))(t) {
-		t.Error(d)
-	}
-	differences := strings.Join(require.Value(provenance.Compare(attested, of(other, imagetest.OldKernel)))(t), "\n")
-	for _, part := range []string{`parameter kernels[0] was "` + imagetest.Kernel + `", now it is "` + imagetest.OldKernel, "parameter tag", "dependency headers of " + imagetest.OldKernel} {
-		assert.Contains(t, differences, part)
-	}
 }

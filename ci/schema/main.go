@@ -1,7 +1,7 @@
 // Command schema writes the JSON schemas in docs/schema that follow from Go types: of the status file, of
 // recipes and of plans. The test compares them, and checks all schemas against real files.
 //
-// The schemas of matrix.yaml and matrix.lock are written by hand, because their readers are no types.
+// The schema of matrix.yaml is written by hand, because its reader is no type.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/gpus"
+	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/releases"
 	"github.com/driver-container/driver-container/images/status"
@@ -47,6 +48,7 @@ var generated = map[string]struct {
 	"bake.schema.json":        {"What was baked, as nvidia-driver bake -o json prints it", reflect.TypeFor[host.Baked]()},
 	"fleet.schema.json":       {"What a fleet needs, as driver-build fleet -o json prints it", reflect.TypeFor[fleet.Plan]()},
 	"recipe.schema.json":      {"The recipe of an image, as driver-build --dry-run prints it", reflect.TypeFor[recipe.Recipe]()},
+	"lock.schema.json":        {"matrix.lock of driver-build: what the images are made from. docs/lock.md explains it", reflect.TypeFor[lockfile.Lock]()},
 }
 
 // lists are those of what programs print as a list: an object with schema and items.

@@ -109,14 +109,20 @@ func TestContradictions(t *testing.T) {
 	assert.Samef(t, []string{}, names(t, u.Cache), "files in the cache")
 }
 
-// TestLaterLock: a lock of a later driver-build is refused and not replaced.
-func TestLaterLock(t *testing.T) {
+// TestOtherLock: a lock of a later driver-build is refused and not replaced; one of an earlier is replaced on request.
+func TestOtherLock(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	text := "schema: 2\nnew-field: {}\ntargets: {}\n"
+	text := `{"schema": 3, "newField": {}}`
 	require.NoError(t, os.WriteFile(u.Path("matrix.lock"), []byte(text), 0o600))
 	for _, args := range []string{"lock", "lock --update", "check", "--os debian12 --driver " + newDriver} {
-		u.tool(t, args).Want(t, 2, "matrix.lock: a lock of a later driver-build: its schema is 2, this program knows 1")
+		u.tool(t, args).Want(t, 2, "matrix.lock: a lock of a later driver-build: its schema is 3, this program knows 2")
 	}
 	assert.Equal(t, text, string(require.Value(os.ReadFile(u.Path("matrix.lock")))(t)))
+	require.NoError(t, os.WriteFile(u.Path("matrix.lock"), []byte("# What the images\nschema: 1\ntargets: {}\n"), 0o600))
+	for _, args := range []string{"lock", "--os debian12 --driver " + newDriver} {
+		u.tool(t, args).Want(t, 2, "an earlier driver-build wrote it", "driver-build lock --update")
+	}
+	u.tool(t, "lock --update").Want(t, 0)
+	u.tool(t, "lock --check").Want(t, 0)
 }

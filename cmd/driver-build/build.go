@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -173,7 +175,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	if b.Lock != nil {
-		p.record.LockFile = b.Lock.File
+		p.record.Run.Lock = &documents.Resource{Name: filepath.Base(b.Lock.File), Digest: map[string]string{"sha256": b.Lock.SHA256}}
 	}
 	programs, err := o.programs.Find(ctx, a, b.Targets)
 	if err != nil {

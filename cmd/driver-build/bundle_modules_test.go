@@ -76,7 +76,7 @@ func TestBundlePatchesCompanions(t *testing.T) {
 	e := newExtended(t)
 	e.Run(t, e.with("lock")...).Want(t, 0)
 	lock := string(require.Value(os.ReadFile(e.Path("origin/matrix.lock")))(t))
-	assert.Contains(t, lock, "companion-packages:")
+	assert.Contains(t, lock, `"package":{"name":"nvidia-fs-dkms"`)
 	first := e.Run(t, e.with("", "--output", "oci:"+e.Path("one"))...)
 	first.Want(t, 0)
 	fetched := e.Run(t, e.with("fetch")...)

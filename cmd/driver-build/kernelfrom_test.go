@@ -110,7 +110,7 @@ func TestKernelFromLock(t *testing.T) {
 	matrix := []string{"--matrix", u.Path("matrix.yaml")}
 	u.Run(t, append(append([]string{"lock"}, lock...), matrix...)...).Want(t, 0)
 	first := locked()
-	for _, part := range []string{"kernel-images:", "kernel-from:\n", "only from " + ref, "\"" + imagetest.Kernel + "\":\n        name:"} {
+	for _, part := range []string{`"toolkit":{"name":`, `"kernelFrom":["` + ref, "only from " + ref, `{"release":"` + imagetest.Kernel} {
 		assert.Contains(t, first, part)
 	}
 	planned := u.Run(t, append(lock, "--dry-run")...)

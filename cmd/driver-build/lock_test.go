@@ -65,7 +65,7 @@ func TestLock(t *testing.T) {
 		"535.261.03-debian12/arm64 is not locked: driver-build lock --matrix "+u.Path("matrix.yaml")+" --arch arm64 --update 535.261.03-debian12/arm64")
 	u.Run(t, append(strings.Fields(target), "--arch", "arm64", "--lock", "none", "--output", "oci:"+u.Path("x"))...).Want(t, 0)
 	u.Run(t, append(strings.Fields(target), "--lock", u.Path("other.lock"))...).Want(t, 2, "other.lock", "driver-build lock --lock")
-	u.Run(t, append(strings.Fields(target), "--dry-run", "--base", u.Base("debian12")+"@"+u.lock(t).Targets["535.261.03-debian12/amd64"].Pins.Base.Digest)...).Want(t, 2, "base image: ", "->", "--update")
+	u.Run(t, append(strings.Fields(target), "--dry-run", "--base", u.Base("debian12")+"@"+u.lock(t).Images["535.261.03-debian12/amd64"].Recipe.Base.Digest)...).Want(t, 2, "base image: ", "->", "--update")
 }
 
 // TestLockUpdate: what is there stays until it is updated; the difference has a line for each package.
@@ -74,7 +74,7 @@ func TestLockUpdate(t *testing.T) {
 	u := newUser(t)
 	target := " --os debian12 --driver " + newDriver
 	u.tool(t, "lock --all --arch amd64,arm64").Want(t, 0)
-	assert.Equalf(t, 6, len(u.lock(t).Targets), "targets are locked")
+	assert.Equalf(t, 6, len(u.lock(t).Images), "targets are locked")
 	before, _ := os.ReadFile(u.Path("matrix.lock"))
 	a := u.Archives["debian12"]
 	p := a.Find("libtirpc3", "amd64")
@@ -161,7 +161,7 @@ func TestLockForm(t *testing.T) {
 	host := strings.TrimPrefix(u.URL, "http://")
 	u.tool(t, "lock "+target+" --mirror http://me:secret@"+host).Want(t, 0)
 	data, _ := os.ReadFile(u.Path("matrix.lock"))
-	if s := string(data); strings.Contains(s, "secret") || strings.Contains(s, u.Dir) || !strings.Contains(s, "mirror: ") {
+	if s := string(data); strings.Contains(s, "secret") || strings.Contains(s, u.Dir) || !strings.Contains(s, `"mirror":`) {
 		t.Error(s)
 	}
 	asked := 0

@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/signature"
 )
@@ -31,14 +31,14 @@ func (u *user) attested(t *testing.T) (ref, key string) {
 	digest := u.Run(t, append(args, "--output", "oci:"+u.Path("dist"))...).Digest(t)
 	var r recipe.Recipe
 	require.NoError(t, json.Unmarshal([]byte(u.Run(t, append(args, "--dry-run")...).Stdout), &r))
-	body := require.Value(provenance.New(&r, provenance.Run{}).Encode())(t)
+	body := require.Value(documents.NewProvenance(&r, documents.Run{}).Encode())(t)
 	store := require.Value(fetch.OpenStore(u.Cache))(t)
 	image := require.Value(oci.OpenLocal(t.Context(), store, "oci:"+u.Path("dist")))(t)
 	raw := require.Value(os.ReadFile(u.Path("dist/blobs/sha256/" + digest)))(t)
 	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	all := require.Value(signature.Sign(t.Context(), signature.Request{Format: signature.Both, Repository: "registry.example.com/driver", Subjects: []signature.Subject{{
 		Descriptor: v1.Descriptor{MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(raw)), Digest: oci.HashOf(raw)},
-		Predicates: []signature.Predicate{{Type: provenance.PredicateType, Body: body}},
+		Predicates: []signature.Predicate{{Type: documents.ProvenanceType, Body: body}},
 	}}}, require.Value(signature.NewKeySigner(private))(t)))(t)
 	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("attested"), r.Tag, image, all...))
 	ref = "oci:" + u.Path("attested")

@@ -46,7 +46,7 @@ func TestRPMLock(t *testing.T) {
 			u.Cache = t.TempDir()
 			u.matrix(t, "lock "+target).Want(t, 0)
 			l := require.Value(lockfile.Read(u.user.Path("rpm.lock"), nil))(t)
-			for _, p := range l.Targets[driver+"-"+id+"/amd64"].Pins.All() {
+			for _, p := range l.Images[driver+"-"+id+"/amd64"].Recipe.AllPackages() {
 				if u.Signed == (len(p.Keys) > 0) || u.SHA512 == (p.SHA512 == "") || u.SHA512 != (p.SHA256 == "") {
 					t.Errorf("%+v", p)
 				}

@@ -2,20 +2,14 @@ package attestation
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"path/filepath"
 	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/layercache"
-	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/sbom"
 )
@@ -24,8 +18,7 @@ import (
 type Record struct {
 	SBOM       sbom.Format // "": none
 	Provenance bool
-	CI         provenance.CI // who ran the build; zero: driver-build itself
-	LockFile   string        // that the build went by; "": none
+	Run        documents.Run // who runs the build, by which lock
 	Repository string        // REGISTRY/PATH of the images; "": not known
 
 	// Finished finds what earlier builds attached to the same image; nil: documents are made from the image.
@@ -43,10 +36,7 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 	if err != nil {
 		return nil, err
 	}
-	run, err := r.run()
-	if err != nil {
-		return nil, err
-	}
+	r.Run.GoVersion = runtime.Version()
 	var bills []Document
 	if r.SBOM != "" {
 		if bills, err = r.bills(ctx, cache, top, images, recipes); err != nil {
@@ -64,31 +54,15 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 		if err != nil {
 			return nil, err
 		}
-		body, err := provenance.New(recipes[n], run).Encode()
+		body, err := documents.NewProvenance(recipes[n], r.Run).Encode()
 		if err != nil {
 			return nil, err
 		}
-		d := Document{Subjects: []v1.Hash{digest}, Type: provenance.PredicateType, Body: body}
+		d := Document{Subjects: []v1.Hash{digest}, Type: documents.ProvenanceType, Body: body}
 		if digest != top {
 			d.Subjects = append(d.Subjects, top)
 		}
 		all = append(all, d)
 	}
 	return append(all, bills[min(len(images), len(bills)):]...), nil
-}
-
-func (r Record) run() (provenance.Run, error) {
-	run := provenance.Run{BuilderID: r.CI.BuilderID, InvocationID: r.CI.InvocationID, GoVersion: runtime.Version()}
-	if r.CI.Config.URI != "" {
-		run.Configs = []provenance.Resource{r.CI.Config}
-	}
-	if r.LockFile != "" && r.Provenance {
-		raw, err := bounded.File(r.LockFile, lockfile.MaxSize)
-		if err != nil {
-			return run, fmt.Errorf("read the lock for the provenance: %w", err)
-		}
-		sum := sha256.Sum256(raw)
-		run.Lock = &provenance.Resource{Name: filepath.Base(r.LockFile), Digest: map[string]string{"sha256": hex.EncodeToString(sum[:])}}
-	}
-	return run, nil
 }

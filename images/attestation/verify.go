@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/provenance"
 	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/images/verify"
@@ -37,7 +37,7 @@ type Trust struct {
 // predicateTypes are the short names of types.
 var predicateTypes = map[string][]string{
 	"sbom": {sbom.SPDX.PredicateType(), sbom.CycloneDX.PredicateType()}, "spdx": {sbom.SPDX.PredicateType()},
-	"cyclonedx": {sbom.CycloneDX.PredicateType()}, "provenance": {provenance.PredicateType}, "vex": {vex.PredicateType},
+	"cyclonedx": {sbom.CycloneDX.PredicateType()}, "provenance": {documents.ProvenanceType}, "vex": {vex.PredicateType},
 }
 
 // Check refuses names and types that nothing can have.

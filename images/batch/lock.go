@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,9 +55,6 @@ func (b *Batch) OpenLock() error {
 	case err != nil:
 		return failure.Of(failure.Usage, err)
 	}
-	if l.Old {
-		return failure.Errorf(failure.Usage, "%s: an earlier driver-build wrote it, without digests of its images: driver-build lock adds them and changes nothing else", path)
-	}
 	b.Lock = &Lock{l, path}
 	return nil
 }
@@ -106,7 +102,7 @@ func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err err
 		section, ok := l.Find(t.Tag(), t.Arch)
 		locked := []string(nil)
 		if ok {
-			locked = slices.Collect(maps.Keys(section.Asked.Headers))
+			locked = section.Recipe.Releases()
 		}
 		if !ok || !slices.Equal(section.Kernels, k.LockWords()) && !sameWords(locked, k.Specs) {
 			return nil, fmt.Errorf("%s %s with the kernels %s is not locked", t.Tag(), t.Arch, strings.Join(k.LockWords(), ", "))
@@ -134,19 +130,19 @@ func sameWords(a, b []string) bool {
 
 // LockedReleases lists the kernels of a target that a word of the lock stood for.
 func LockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []string) {
-	for _, section := range SectionsOf(l, t) {
-		if section.Tag != t.Tag() && slices.Contains(section.Kernels, word) {
-			releases = slices.AppendSeq(releases, maps.Keys(section.Asked.Headers))
+	for _, e := range EntriesOf(l, t) {
+		if e.Recipe.Tag != t.Tag() && slices.Contains(e.Kernels, word) {
+			releases = append(releases, e.Recipe.Releases()...)
 		}
 	}
 	return releases
 }
 
-// SectionsOf lists the sections of a target: that of its image, and those of its images for single kernels.
-func SectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
+// EntriesOf lists the entries of a target: that of its image, and those of its images for single kernels.
+func EntriesOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Entry) {
 	for _, name := range l.Names() {
-		if s := l.Targets[name]; s.System == t.System.ID && s.Driver == t.Driver.Version && s.Arch == t.Arch {
-			all = append(all, s)
+		if r := l.Images[name].Recipe; r.System == t.System.ID && r.Driver == t.Driver.Version && r.Arch == t.Arch {
+			all = append(all, l.Images[name])
 		}
 	}
 	return all
@@ -154,7 +150,7 @@ func SectionsOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Target) {
 
 // LockedPins returns the locked pins of an image, if the flags and the matrix still ask for that.
 func (b *Batch) LockedPins(im Image) (*recipe.Pins, error) {
-	asked, err := recipe.Ask(im.Target, im.Plan)
+	now, err := recipe.New(im.Target, im.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +160,10 @@ func (b *Batch) LockedPins(im Image) (*recipe.Pins, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s is not locked: %s", name, command)
 	}
-	if changes := lockfile.CompareRequests(locked.Asked, asked); len(changes) > 0 {
+	if changes := lockfile.CompareAsked(locked.Recipe, now); len(changes) > 0 {
 		return nil, &lockfile.MismatchError{Target: name, Changes: changes, Command: command}
 	}
-	pins, err := locked.WithMirror(im.Plan.Mirror, asked)
+	pins, err := locked.Pins(im.Plan.Mirror, now.Asked)
 	if mismatch, ok := errors.AsType[*lockfile.MismatchError](err); ok {
 		mismatch.Command = command
 	}

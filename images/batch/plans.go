@@ -66,12 +66,11 @@ func (p *Plans) Find(ctx context.Context, im Image) (recipe.Pins, error) {
 	if im.Pins != nil {
 		return *im.Pins, nil
 	}
-	asked, err := recipe.Ask(im.Target, im.Plan)
+	r, err := recipe.New(im.Target, im.Plan)
 	if err != nil {
 		return recipe.Pins{}, err
 	}
-	asked.Archive = nil // has nothing to do with packages
-	request, err := json.Marshal(asked)
+	request, err := json.Marshal(r.Asked)
 	if err != nil {
 		return recipe.Pins{}, err
 	}
@@ -115,7 +114,7 @@ func (p *Plans) Expect(groups []Group) {
 	for _, g := range groups {
 		for _, im := range g.Images {
 			t := im.Target
-			if asked, err := recipe.Ask(t, im.Plan); err != nil || asked.Archive == nil { // Ask fails again for the image
+			if r, err := recipe.New(t, im.Plan); err != nil || r.Source.Archive() == nil { // New fails again for the image
 				continue
 			}
 			key, found := t.Driver.Version+" "+t.Arch, images.Libraries{Dir: t.Distro.LibDir(t.Arch), Dir32: t.Distro.LibDir32(t.Arch)}

@@ -1,14 +1,13 @@
 package lockfile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -49,75 +48,52 @@ func (c *changes) words(what string, old, now []string) {
 	}
 }
 
-// CompareRequests lists the differences between two requests: of the lock, and of this build.
+// CompareAsked lists the differences between what was locked and what is asked for now, a recipe without pins.
 // The mirror is left out: it changes where packages come from and not which.
-func CompareRequests(old, now recipe.Request) []Change {
+func CompareAsked(locked, now *recipe.Recipe) []Change {
 	var c changes
-	c.text("base image", imageName(old.Base), imageName(now.Base))
-	c.words("component", old.Components, now.Components)
-	c.words("repository", repositories(old), repositories(now))
-	c.text("repositories of the base", used(!old.OnlyThese), used(!now.OnlyThese))
-	c.words("wanted in the image", old.Image, now.Image)
-	c.words("wanted to compile", old.Compiler, now.Compiler)
-	c.words("image with kernels", imageNames(old.KernelFrom), imageNames(now.KernelFrom))
-	c.words("kernel", slices.Sorted(maps.Keys(old.Headers)), slices.Sorted(maps.Keys(now.Headers)))
-	for _, release := range slices.Sorted(maps.Keys(old.Headers)) {
-		if headers, ok := now.Headers[release]; ok {
-			c.words("headers of "+release, old.Headers[release], headers)
+	was, is := locked.Asked, now.Asked
+	c.text("base image", imageNames(was.Base)[0], imageNames(is.Base)[0])
+	c.words("component", was.Components, is.Components)
+	c.words("repository", repositories(locked), repositories(now))
+	used := map[bool]string{false: "used", true: "left out"}
+	c.text("repositories of the base", used[locked.OnlyThese], used[now.OnlyThese])
+	c.words("wanted in the image", was.Image, is.Image)
+	c.words("wanted to compile", was.Compiler, is.Compiler)
+	c.words("image with kernels", imageNames(was.KernelFrom...), imageNames(is.KernelFrom...))
+	c.words("kernel", locked.Releases(), now.Releases())
+	for _, release := range slices.Sorted(maps.Keys(was.Headers)) {
+		if headers, ok := is.Headers[release]; ok {
+			c.words("headers of "+release, was.Headers[release], headers)
 		}
 	}
-	c.words("driver package", old.Driver, now.Driver)
-	c.words("companion package", old.Companions, now.Companions)
-	c.text("driver archive", archiveText(old), archiveText(now))
+	c.words("driver package", was.Driver, is.Driver)
+	c.words("companion package", was.Companions, is.Companions)
+	c.text("driver archive", archive(locked), archive(now))
 	return c
 }
 
-// imageName is the reference of an image in words.
-func imageName(ref string) string {
-	if ref == "" {
-		return "an image of the machine that locked"
-	}
-	return ref
-}
-
-func imageNames(refs []string) (names []string) {
+// imageNames are references of images in words.
+func imageNames(refs ...string) (names []string) {
 	for _, ref := range refs {
-		names = append(names, imageName(ref))
+		names = append(names, cmp.Or(ref, "an image of the machine that locked"))
 	}
 	return names
 }
 
-func used(yes bool) string {
-	if yes {
-		return "used"
-	}
-	return "left out"
-}
-
-func repositories(q recipe.Request) []string {
-	var all []string
-	for _, r := range q.Repositories {
-		all = append(all, repositoryText(r))
+func repositories(r *recipe.Recipe) (all []string) {
+	for _, one := range r.Public().Repositories {
+		all = append(all, strings.Join(slices.Concat(one.BaseURLs, one.URIs, one.Suites, one.Components), " "))
 	}
 	return all
 }
 
-func repositoryText(r matrix.Repository) string {
-	if len(r.BaseURLs) > 0 {
-		return strings.Join(r.BaseURLs, " ")
+// archive names the driver's archive by its digest: it may come from anywhere.
+func archive(r *recipe.Recipe) string {
+	if file := r.Source.Archive(); file != nil {
+		return "sha256:" + file.SHA256
 	}
-	return strings.Join(r.URIs, " ") + " " + strings.Join(r.Suites, " ") + " " + strings.Join(r.Components, " ")
-}
-
-func archiveText(q recipe.Request) string {
-	if q.Archive == nil {
-		return ""
-	}
-	text := q.Archive.URL + " sha256:" + q.Archive.SHA256
-	if q.Archive.Size > 0 {
-		text += ", " + strconv.FormatInt(q.Archive.Size, 10) + " bytes"
-	}
-	return text
+	return ""
 }
 
 // ComparePins lists what a plan finds now instead of what was locked.
@@ -147,39 +123,37 @@ func (c *changes) packages(what string, old, now []distros.Package) {
 		return m
 	}
 	before, after := index(old), index(now)
-	both := map[string]bool{}
-	for k := range before {
-		both[k] = true
-	}
-	for k := range after {
-		both[k] = true
-	}
+	both := maps.Clone(before)
+	maps.Copy(both, after)
 	for _, k := range slices.Sorted(maps.Keys(both)) {
-		b, inOld := before[k]
-		a, inNew := after[k]
-		label := what + " " + k[:strings.LastIndexByte(k, ' ')]
-		switch {
-		case !inNew:
-			c.text(label, b.Version, "")
-		case !inOld:
-			c.text(label, "", a.Version)
-		case a.Version != b.Version:
+		b, a := before[k], after[k]
+		label := what + " " + both[k].Name
+		if a.Version != b.Version {
 			c.text(label, b.Version, a.Version)
-		case a.Digest() != b.Digest():
-			c.text(label+" "+a.Version, digest(b), digest(a))
-		default:
-			c.text(label+" "+a.Version, b.URL, a.URL)
+			continue
+		}
+		label += " " + a.Version
+		if a.Digest() != b.Digest() {
+			c.text(label, digest(b), digest(a))
+		} else {
+			c.text(label, b.URL, a.URL)
 		}
 	}
 }
 
-// Compare lists everything that differs between two states of one target.
-func Compare(old, now *Target) []Change {
-	all := CompareRequests(old.Asked, now.Asked)
-	var c changes
-	c.text("mirror", old.Asked.Mirror, now.Asked.Mirror)
+func digest(p distros.Package) string {
+	if p.SHA256 != "" {
+		return "sha256:" + p.SHA256
+	}
+	return "sha512:" + p.SHA512
+}
+
+// Compare lists everything that differs between two states of one image.
+func Compare(old, now *Entry) []Change {
+	c := changes(CompareAsked(old.Recipe, now.Recipe))
+	c.text("mirror", old.Recipe.Asked.Mirror, now.Recipe.Asked.Mirror)
 	c.words("--kernel", old.Kernels, now.Kernels)
-	return append(append(all, c...), ComparePins(old.Pins, now.Pins)...)
+	return append(c, ComparePins(old.Recipe.Pins(), now.Recipe.Pins())...)
 }
 
 // MismatchError means that the image that was requested is not the one that was locked. Nothing was built.

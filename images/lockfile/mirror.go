@@ -1,6 +1,7 @@
 package lockfile
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,50 +11,36 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// WithMirror gives pins whose packages come from a mirror; the digests stay. A mirror is what a plan takes:
+// Pins gives what is locked, with packages from a mirror; the digests stay. A mirror is what a plan takes:
 // PREFIX=URL words, and a URL without a path, which replaces hosts. When asked is the same mirror that was
 // locked with, its credentials are put back. What only a plan can tell (a URL with a path, which stands for
 // repositories and not for files) is a *MismatchError.
-func (t *Target) WithMirror(mirror string, asked recipe.Request) (recipe.Pins, error) {
-	p := t.Pins
+func (e *Entry) Pins(mirror string, asked recipe.Request) (recipe.Pins, error) {
+	p := e.Recipe.Pins()
 	words := strings.FieldsFunc(mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
 	if len(words) == 0 {
 		return p, nil
 	}
-	change := func(address string) (string, error) { return moved(words, address) }
-	if asked.Mirror == t.Asked.Mirror {
-		change = func(address string) (string, error) { return credentials(words, address), nil }
-	}
-	all := []*[]distros.Package{&p.Packages, &p.Compiler, &p.Driver, &p.Companions}
-	headers := map[string][]distros.Package{}
-	for release, list := range p.Headers {
+	locked := e.Recipe.Asked.Mirror
+	var failed error
+	move := func(list []distros.Package) []distros.Package {
 		list = slices.Clone(list)
-		headers[release] = list
-		all = append(all, &list)
-	}
-	for _, list := range all[:4] {
-		*list = slices.Clone(*list)
-	}
-	for _, list := range all {
-		for i := range *list {
-			address, err := change((*list)[i].URL)
-			if err != nil {
-				return p, &MismatchError{Target: t.Name(), Changes: []Change{{"mirror", or(t.Asked.Mirror, "none"), asked.Mirror}}, Err: err}
+		for i := range list {
+			if asked.Mirror == locked {
+				list[i].URL = credentials(words, list[i].URL)
+			} else if address, err := moved(words, list[i].URL); err != nil {
+				failed = &MismatchError{Target: e.Name(), Changes: []Change{{"mirror", cmp.Or(locked, "none"), asked.Mirror}}, Err: err}
+			} else {
+				list[i].URL = address
 			}
-			(*list)[i].URL = address
 		}
+		return list
 	}
-	if p.Headers != nil {
-		p.Headers = headers
+	p.Packages, p.Compiler, p.Driver, p.Companions = move(p.Packages), move(p.Compiler), move(p.Driver), move(p.Companions)
+	for release, list := range p.Headers {
+		p.Headers[release] = move(list)
 	}
-	return p, nil
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	return p, failed
 }
 
 // parts of a word: "" and URL, or PREFIX and URL.

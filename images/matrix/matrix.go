@@ -73,13 +73,13 @@ type System struct {
 // Repository is a package repository that the matrix adds to a base: URIs, Suites and Components of .deb
 // packages, or BaseURLs of .rpm packages. A repository without a key is never used.
 type Repository struct {
-	URIs       []string `json:"uris,omitempty" yaml:"uris,omitempty" m:"uris" of:"url"`
-	Suites     []string `json:"suites,omitempty" yaml:"suites,omitempty" m:"suites" of:"suite"`
-	Components []string `json:"components,omitempty" yaml:"components,omitempty" m:"components" of:"component"`
-	BaseURLs   []string `json:"baseurl,omitempty" yaml:"baseurl,omitempty" m:"baseurl" of:"url"` // of one repository; $releasever and $basearch stay unexpanded
+	URIs       []string `json:"uris,omitempty" m:"uris" of:"url"`
+	Suites     []string `json:"suites,omitempty" m:"suites" of:"suite"`
+	Components []string `json:"components,omitempty" m:"components" of:"component"`
+	BaseURLs   []string `json:"baseurl,omitempty" m:"baseurl" of:"url"` // of one repository; $releasever and $basearch stay unexpanded
 	// Key is an armoured public key, or the path of a file with it; "" when GPGKeys are set.
-	Key     string   `json:"key,omitempty" yaml:"-" m:"key" of:"key"`
-	GPGKeys []string `json:"gpgkey,omitempty" yaml:"-" m:"gpgkey" of:"path"` // paths of keys in the base; only with BaseURLs
+	Key     string   `json:"key,omitempty" m:"key" of:"key"`
+	GPGKeys []string `json:"gpgkey,omitempty" m:"gpgkey" of:"path"` // paths of keys in the base; only with BaseURLs
 }
 
 // Driver is one release of the driver.

@@ -31,8 +31,6 @@ func (c Companion) Digest() string {
 	switch {
 	case c.File != nil:
 		return c.File.SHA256
-	case c.Package == nil:
-		return "" // not planned yet
 	case c.Package.SHA256 != "":
 		return c.Package.SHA256
 	}
@@ -79,6 +77,8 @@ func (r *Recipe) companions(t matrix.Target) {
 		of := Companion{Name: c.Name, Version: c.Version, Flavours: c.Flavours, Licence: c.Licence}
 		if c.Archive != nil {
 			of.File = &fetch.File{URL: c.Archive.URL, SHA256: c.Archive.SHA256, Size: c.Archive.Size}
+		} else {
+			of.Package = &distros.Package{Name: c.Debian.Package} // until the plan pins it
 		}
 		r.Companions = append(r.Companions, of)
 	}
@@ -101,23 +101,6 @@ func companionPackages(t matrix.Target, r *Recipe) (wants []string, err error) {
 		}
 	}
 	return wants, nil
-}
-
-// pinCompanions adds the packages that a plan found to the companions that come as packages.
-func (r *Recipe) pinCompanions(t matrix.Target, pins []distros.Package) error {
-	for i, c := range r.Companions {
-		if c.File != nil {
-			continue
-		}
-		at := slices.IndexFunc(t.Companions, func(of matrix.Companion) bool { return of.Name == c.Name })
-		found := slices.IndexFunc(pins, func(p distros.Package) bool { return at >= 0 && p.Name == t.Companions[at].Debian.Package })
-		if found < 0 {
-			return fmt.Errorf("the package of companion %s %s was not planned", c.Name, c.Version)
-		}
-		pin := pins[found]
-		r.Companions[i].Package = &pin
-	}
-	return nil
 }
 
 // companionPins returns the packages of the companions.

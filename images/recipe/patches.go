@@ -20,8 +20,7 @@ type Patch struct {
 	Licence  string            `json:"licence"`
 	Reason   string            `json:"reason"`
 	Origin   string            `json:"origin"`
-	// Text is that of a file, "" with a URL. The digest names it, so that it is no part of the printed recipe.
-	Text string `json:"-"`
+	Text     string            `json:"text,omitempty"` // of a file; "" with a URL, and in a lock
 }
 
 // Download returns the file to download; ok is false for a patch whose text is known.

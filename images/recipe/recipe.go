@@ -16,10 +16,11 @@ import (
 // Version is part of every layer's cache key. Raise it when the same inputs are to give other bytes.
 const Version = 1
 
-// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any
-// machine. It is plain data, printed by --dry-run.
+// Recipe is everything that goes into one image, pinned: the same recipe gives the same digest on any machine. It
+// is plain data. --dry-run prints it, the lock and the provenance of an image hold it, and [Decode] reads it.
 type Recipe struct {
 	Schema   int               `json:"schema"`
+	Asked    Request           `json:"asked"` // of registries and repositories, which the pins answer
 	System   string            `json:"system"`
 	Distro   distros.Distro    `json:"-"` // of System
 	Driver   string            `json:"driver"`
@@ -41,7 +42,7 @@ type Recipe struct {
 	Patches             []Patch               `json:"patches,omitempty"`    // of the driver's kernel sources, by name
 	LibDir              string                `json:"libDir"`
 	LibDir32            string                `json:"libDir32,omitempty"`
-	Entrypoint          []Binary              `json:"entrypoint"`
+	Entrypoint          []Binary              `json:"entrypoint,omitempty"` // our programs; none in a lock
 	Aliases             []string              `json:"aliases,omitempty"`    // further tags: the GPU Operator's, with the branch
 	Toolchain           bool                  `json:"toolchain"`            // the image can compile: it has compiler and sources
 	Sources             bool                  `json:"sources"`              // the image has the sources of the kernel modules
@@ -57,7 +58,7 @@ type Recipe struct {
 	CUDA                string                `json:"cuda,omitempty"`       // highest version of CUDA that the driver runs natively
 	Advisories          []driverinfo.Advisory `json:"advisories,omitempty"` // what is known of the driver's release
 	Overridden          []string              `json:"overridden,omitempty"` // compatibility rules that --allow-incompatible set aside
-	Builder             BuilderInfo           `json:"builder"`
+	Builder             BuilderInfo           `json:"builder,omitzero"`
 }
 
 // Kernel is a kernel whose modules the image has.
@@ -70,9 +71,9 @@ type Kernel struct {
 
 // Base is the image below, by digest. Location is where this build reads it from and no part of the result.
 type Base struct {
-	Name     string `json:"name,omitempty" yaml:"name,omitempty"` // canonical repository:tag; empty for a base that came from a file
-	Digest   string `json:"digest" yaml:"digest"`
-	Location string `json:"-" yaml:"-"`
+	Name     string `json:"name,omitempty"` // canonical repository:tag; empty for a base that came from a file
+	Digest   string `json:"digest"`
+	Location string `json:"-"`
 }
 
 // Source is where the driver comes from: one archive, in one of two forms, or a set of Debian packages.

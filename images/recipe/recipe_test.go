@@ -43,14 +43,14 @@ func TestParse(t *testing.T) {
 	assert.Containsf(t, secret.Fabric[0].File.URL, "secret", "the recipe itself keeps its credentials")
 }
 
-func TestAskKernel(t *testing.T) {
+func TestNewKernel(t *testing.T) {
 	t.Parallel()
 	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host", "debian12": "is no release of a kernel of debian12"} {
 		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64", Flavours: []string{"open"}}
 		distro, err := distros.Lookup(system)
 		require.NoError(t, err)
 		target.Distro = distro
-		_, err = Ask(target, Options{Kernels: []string{"not a kernel"}})
+		_, err = New(target, Options{Kernels: []string{"not a kernel"}})
 		if !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", system, err)
 		}

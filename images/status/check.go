@@ -106,7 +106,7 @@ func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t 
 	if b.Repository != "" {
 		var r *recipe.Recipe // nil: the pins cannot be found, or the programs are not beside driver-build
 		if compare {
-			r, _ = s.recipe(ctx, im)
+			r, _ = s.plans.Recipe(ctx, im)
 		}
 		st := s.state(ctx, b.Repository+":"+row.Tag, t.Arch, r)
 		st.Why = oneLine(st.Why)
@@ -166,7 +166,7 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 // archive asks for the size of the driver's .run archive, for patches that are at an address, and for the archives of the
 // companions that the image gets. A driver that comes as packages has no archive; companions in packages are in the lock.
 func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
-	asked, err := recipe.Ask(im.Target, im.Plan)
+	r, err := recipe.New(im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
 	}
@@ -184,10 +184,10 @@ func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
 	if v := s.files(ctx, beside...); v.State == VerdictFailed {
 		return v
 	}
-	if asked.Archive == nil {
+	if r.Source.Archive() == nil {
 		return &Verdict{State: VerdictNone}
 	}
-	return s.files(ctx, file{"", *asked.Archive})
+	return s.files(ctx, file{"", *r.Source.Archive()})
 }
 
 // components asks for the size of the archive of each component that the image gets.
@@ -271,7 +271,7 @@ func (s *survey) headers(ctx context.Context, k *batch.Kernels, row *Checked, im
 			detail = row.Kernel
 		}
 	}
-	if _, err := s.find(ctx, im); err != nil {
+	if _, err := s.plans.Find(ctx, im); err != nil {
 		return failed(err)
 	}
 	if row.Kernel == "" {

@@ -107,7 +107,7 @@ func Lacking(ctx context.Context, builder *images.Builder, repository string, gr
 // reasons to build what belongs to a tag; none when it is up to date. outage is why that is not known.
 func (s *survey) reasons(ctx context.Context, b *batch.Batch, g batch.Group) (reasons []string, outage, err error) {
 	for _, im := range g.Images {
-		r, planErr := s.recipe(ctx, im)
+		r, planErr := s.plans.Recipe(ctx, im)
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}

@@ -226,7 +226,7 @@ func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
 	}
 	var made *recipe.Recipe
 	if err == nil {
-		made, err = r.survey.recipe(ctx, im)
+		made, err = r.survey.plans.Recipe(ctx, im)
 	}
 	if err == nil {
 		return made

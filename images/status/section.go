@@ -13,10 +13,10 @@ import (
 
 // target gives the sections of one target: of its image without modules or, with kernels, of its images with
 // modules.
-func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]*lockfile.Target, error) {
+func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]*lockfile.Entry, error) {
 	if !u.Kernels.Compile() {
 		section, err := u.section(ctx, s, batch.Image{Target: t, Plan: u.Plan}, nil)
-		return []*lockfile.Target{section}, err
+		return []*lockfile.Entry{section}, err
 	}
 	words, err := u.releases(ctx, s, t)
 	if err != nil {
@@ -33,7 +33,7 @@ func (u *LockUpdate) target(ctx context.Context, s *survey, t matrix.Target) ([]
 	if err != nil {
 		return nil, err
 	}
-	var all []*lockfile.Target
+	var all []*lockfile.Entry
 	for _, im := range expanded {
 		meant := u.Kernels.LockWords()
 		if !u.Kernels.Together {
@@ -54,7 +54,7 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 	words := map[string][]string{}
 	k := &u.Kernels
 	if section, ok := u.old.Find(t.Tag(), t.Arch); ok && k.Together && !u.Update && slices.Equal(section.Kernels, k.LockWords()) {
-		for release := range section.Asked.Headers {
+		for _, release := range section.Recipe.Releases() {
 			words[release] = section.Kernels
 		}
 		return words, nil
@@ -84,8 +84,8 @@ func (u *LockUpdate) releases(ctx context.Context, s *survey, t matrix.Target) (
 }
 
 // section keeps what is locked of an image if it still answers what is asked, and plans the image otherwise.
-func (u *LockUpdate) section(ctx context.Context, s *survey, im batch.Image, words []string) (*lockfile.Target, error) {
-	asked, err := recipe.Ask(im.Target, im.Plan)
+func (u *LockUpdate) section(ctx context.Context, s *survey, im batch.Image, words []string) (*lockfile.Entry, error) {
+	r, err := recipe.New(im.Target, im.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +99,17 @@ func (u *LockUpdate) section(ctx context.Context, s *survey, im batch.Image, wor
 		}
 	}
 	words = slices.Compact(slices.Sorted(slices.Values(words)))
-	if ok && !u.Update && len(lockfile.CompareRequests(old.Asked, asked)) == 0 {
+	if ok && !u.Update && len(lockfile.CompareAsked(old.Recipe, r)) == 0 {
 		kept := *old
 		kept.Kernels = words
 		return &kept, nil
 	}
-	pins, err := s.find(ctx, im)
+	pins, err := s.plans.Find(ctx, im)
+	if err == nil {
+		err = r.Pin(im.Plan, pins)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return lockfile.New(im.Tag(), im.Target, pins, asked, words)
+	return lockfile.New(r, words)
 }

@@ -6,12 +6,9 @@
 package status
 
 import (
-	"context"
-
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/memo"
-	"github.com/driver-container/driver-container/images/recipe"
 )
 
 // survey asks registries, package repositories and servers about many images, each question once.
@@ -26,19 +23,4 @@ type survey struct {
 func newSurvey(b *images.Builder) (*survey, error) {
 	plans, err := batch.NewPlans(b)
 	return &survey{plans: plans, online: b}, err
-}
-
-// find finds the pins of an image, as a lock has them.
-func (s *survey) find(ctx context.Context, im batch.Image) (recipe.Pins, error) {
-	pins, err := s.plans.Find(ctx, im)
-	return pins.Public(), err
-}
-
-// recipe is what an image is made from now, with the programs of the builder.
-func (s *survey) recipe(ctx context.Context, im batch.Image) (*recipe.Recipe, error) {
-	pins, err := s.find(ctx, im)
-	if err != nil {
-		return nil, err
-	}
-	return s.online.Recipe(im.Target, im.Plan, pins)
 }

@@ -26,17 +26,17 @@ type LockUpdate struct {
 	Names  []string // with Update: the targets to resolve; empty: all
 
 	old   *lockfile.Lock
-	valid bool // the file was there, could be read, and has digests
+	valid bool // the file was there, and could be read
 }
 
 // Read reads the file and narrows the targets to those that are named. A file that is not there is an empty
 // lock, and so is a damaged file when everything is resolved again.
 func (u *LockUpdate) Read() (err error) {
 	u.old, err = lockfile.Read(u.File, nil)
-	u.valid = err == nil && !u.old.Old
+	u.valid = err == nil
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrFormat) && u.Update && len(u.Names) == 0:
-		u.old = &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
+		u.old = &lockfile.Lock{Images: map[string]*lockfile.Entry{}}
 	case err != nil:
 		return failure.Of(failure.Usage, err)
 	}
@@ -53,8 +53,8 @@ func (u *LockUpdate) narrow() error {
 	u.Targets = slices.DeleteFunc(u.Targets, func(t matrix.Target) bool {
 		mine := []string{t.Tag(), t.Tag() + "/" + t.Arch}
 		known = append(known, mine...)
-		for _, s := range batch.SectionsOf(u.old, t) {
-			mine = append(mine, s.Tag, s.Name())
+		for _, s := range batch.EntriesOf(u.old, t) {
+			mine = append(mine, s.Recipe.Tag, s.Name())
 		}
 		found := false
 		for _, name := range u.Names {
@@ -93,32 +93,32 @@ func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*loc
 	if err != nil {
 		return nil, err
 	}
-	found := make([][]*lockfile.Target, len(u.Targets))
+	found := make([][]*lockfile.Entry, len(u.Targets))
 	if err := batch.JoinErrors(batch.Parallel(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
 		found[i], err = u.target(ctx, s, u.Targets[i])
 		return err
 	}), func(i int) string { return u.Targets[i].Tag() + " " + u.Targets[i].Arch }); err != nil {
 		return nil, err
 	}
-	now := &lockfile.Lock{Targets: map[string]*lockfile.Target{}}
+	now := &lockfile.Lock{Images: map[string]*lockfile.Entry{}}
 	for _, name := range u.old.Names() {
-		if t := u.old.Targets[name]; len(u.Names) > 0 || u.inMatrix(t) {
-			now.Targets[name] = t
+		if t := u.old.Images[name]; len(u.Names) > 0 || u.inMatrix(t) {
+			now.Images[name] = t
 		}
 	}
 	for i, t := range u.Targets {
 		u.forget(now, t)
 		for _, section := range found[i] {
-			now.Targets[section.Name()] = section
+			now.Images[section.Name()] = section
 		}
 	}
 	return now, nil
 }
 
 // inMatrix says whether the matrix still has the pair of a section; rules that can be set aside do not count.
-func (u *LockUpdate) inMatrix(t *lockfile.Target) bool {
+func (u *LockUpdate) inMatrix(t *lockfile.Entry) bool {
 	_, err := u.Matrix.Select(matrix.Selection{
-		Systems: []string{t.System}, Drivers: []string{t.Driver}, Archs: []string{t.Arch}, AllowIncompatible: true,
+		Systems: []string{t.Recipe.System}, Drivers: []string{t.Recipe.Driver}, Archs: []string{t.Recipe.Arch}, AllowIncompatible: true,
 	})
 	return err == nil
 }
@@ -129,8 +129,8 @@ func (u *LockUpdate) forget(now *lockfile.Lock, t matrix.Target) {
 	if u.Kernels.Together || len(words) == 0 {
 		return
 	}
-	for _, s := range batch.SectionsOf(now, t) {
-		if s.Tag == t.Tag() {
+	for _, s := range batch.EntriesOf(now, t) {
+		if s.Recipe.Tag == t.Tag() {
 			continue
 		}
 		left := slices.DeleteFunc(slices.Clone(s.Kernels), func(w string) bool { return slices.Contains(words, w) })
@@ -138,12 +138,12 @@ func (u *LockUpdate) forget(now *lockfile.Lock, t matrix.Target) {
 			continue
 		}
 		if len(left) == 0 {
-			delete(now.Targets, s.Name())
+			delete(now.Images, s.Name())
 			continue
 		}
 		kept := *s
 		kept.Kernels = left
-		now.Targets[s.Name()] = &kept
+		now.Images[s.Name()] = &kept
 	}
 }
 
@@ -152,14 +152,14 @@ func (u *LockUpdate) Changes(now *lockfile.Lock) (lines []string) {
 	names := slices.Concat(u.old.Names(), now.Names())
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		before, had := u.old.Targets[name]
-		after, has := now.Targets[name]
+		before, had := u.old.Images[name]
+		after, has := now.Images[name]
 		switch {
 		case !has:
 			lines = append(lines, name+": dropped")
 		case !had:
 			lines = append(lines, fmt.Sprintf("%s: new, base %s, %d packages",
-				name, strings.TrimPrefix(after.Pins.Base.Digest, "sha256:")[:12], len(after.Pins.All())))
+				name, strings.TrimPrefix(after.Recipe.Base.Digest, "sha256:")[:12], len(after.Recipe.AllPackages())))
 		default:
 			for _, c := range lockfile.Compare(before, after) {
 				lines = append(lines, name+": "+c.String())

@@ -5,7 +5,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/provenance"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/sbom"
 )
 
@@ -33,7 +33,7 @@ func (r *Record) Check(getenv func(string) string, signed bool) (out attestation
 	case "driver-build":
 	case "ci":
 		var ok bool
-		if out.CI, ok = provenance.FromCI(getenv); !ok {
+		if out.Run.CI, ok = documents.FromCI(getenv); !ok {
 			return out, session.Usagef("--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder")
 		}
 	default:

@@ -11,7 +11,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/rebuild"
+	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -54,5 +54,6 @@ func (o *rebuildFlags) run(
 	}
 	closeRunner := with.Attach(s)
 	defer func() { err = errors.Join(err, closeRunner()) }()
-	return rebuild.Images(ctx, s.Builder, image, rebuild.Options{Keys: keys, Certificates: certs, Arch: o.arch, Base: o.base, Source: o.source})
+	again := attestation.Rebuild{Keys: keys, Certificates: certs, Arch: o.arch, Base: o.base, Source: o.source}
+	return again.Images(ctx, s.Builder, image)
 }

@@ -1,0 +1,258 @@
+package attestation
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/documents"
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/verify"
+	"github.com/driver-container/driver-container/kmod/sign"
+)
+
+// rebuildRule is that of findings about images that were built again.
+const rebuildRule = "rebuild"
+
+// maxProvenances bounds how often an image is built: each of its provenances that differs is tried.
+const maxProvenances = 4
+
+// maxFaults bounds the length of a message.
+const maxFaults = 5
+
+// Rebuild says what is trusted, and where the inputs are that a provenance does not locate.
+type Rebuild struct {
+	Keys         []crypto.PublicKey  // one of them must have signed the provenance; none: anybody may have written it
+	Certificates []*x509.Certificate // of the keys that signed modules of the image
+	Arch         string              // one image of an index; "": all
+	Base         string              // where the base image is: a reference or an image on this machine; "": its name by digest
+	Source       string              // URL of the driver's .run archive; "": that of the provenance
+}
+
+// statement is a recipe that an image may have been built from.
+type statement struct {
+	where  string // ".att, key 0123456789ab"
+	recipe *recipe.Recipe
+}
+
+// Images builds the image, or every image of the index, that a reference names again from its provenance, and compares.
+// The inputs come from the cache, or from where the provenance says; nothing is pushed and no layer of an earlier build is
+// used. Each finding is a line; errors are differences, and images without a provenance. The error is that of what could
+// not be fetched or built, or of kind failure.Usage for what the caller has to give.
+func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (findings []verify.Finding, err error) {
+	i, err := Open(ctx, b.Registry, b.Store, ref)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", ref, err)
+	}
+	records, remove, err := layer.WorkFolder(b.Store)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	if records, err = filepath.Rel(b.Store.Dir(), records); err != nil {
+		return nil, err
+	}
+	b = b.Fresh(records)
+	if len(o.Keys) == 0 {
+		findings = append(findings, verify.Finding{Severity: verify.Warning, Rule: rebuildRule, Message: "the provenance is not authenticated: " +
+			"anyone who may push to the repository can have written it; give --key with the signer's public key"})
+	}
+	reports, err := o.attestations(i)
+	if err != nil {
+		return findings, err
+	}
+	var same []v1.Image
+	all, missing := 0, error(nil)
+	for _, a := range distros.Archs() {
+		if o.Arch != "" && o.Arch != a.Name {
+			continue
+		}
+		base, err := b.Registry.Base(ctx, i.ref, a.Name)
+		if _, absent := errors.AsType[*oci.PlatformError](err); absent {
+			missing = err
+			continue
+		}
+		if err != nil {
+			return findings, fmt.Errorf("open %s: %w", ref, err)
+		}
+		all++
+		found, equal, err := o.one(ctx, b, i.Digest, base.Digest, base.Image, a.Name, reports)
+		findings = append(findings, found...)
+		if err != nil {
+			return findings, fmt.Errorf("build %s (%s) again: %w", base.Digest, a.Name, err)
+		}
+		if equal {
+			same = append(same, base.Image)
+		}
+		if base.Digest == i.Digest { // no index
+			return findings, nil
+		}
+	}
+	if all == 0 {
+		return findings, fmt.Errorf("open %s: %w", ref, missing)
+	}
+	if len(same) < all || o.Arch != "" {
+		return findings, nil
+	}
+	f, err := compareIndex(i.Digest, same)
+	return append(findings, f), err
+}
+
+// attestations are those of the artifact and the images in it, by the keys if there are any.
+func (o Rebuild) attestations(i *Image) (found map[v1.Hash][]signature.Finding, err error) {
+	all, err := subjects(i.Artifact, i.Have)
+	if err != nil {
+		return nil, err
+	}
+	found = map[v1.Hash][]signature.Finding{}
+	if len(o.Keys) == 0 {
+		for _, s := range all {
+			if found[s.Descriptor.Digest], err = signature.Unverified(s); err != nil {
+				return nil, err
+			}
+		}
+		return found, nil
+	}
+	reports, err := signature.Verify(all, o.Keys)
+	for _, r := range reports {
+		found[r.Subject.Digest] = r.Attestations
+	}
+	return found, err
+}
+
+// one builds one image again from each of its provenances, until one is true.
+func (o Rebuild) one(
+	ctx context.Context, b *images.Builder, top, digest v1.Hash, img v1.Image, arch string, reports map[v1.Hash][]signature.Finding,
+) (findings []verify.Finding, equal bool, err error) {
+	problem := func(format string, args ...any) {
+		findings = append(findings, verify.Finding{Severity: verify.Error, Rule: rebuildRule, Message: fmt.Sprintf(format, args...)})
+	}
+	statements, missing := provenances(reports, top, digest, arch)
+	if missing != "" {
+		problem("%s (%s) %s", digest, arch, missing)
+		return findings, false, nil
+	}
+	var failed []error
+	for _, s := range statements {
+		what := fmt.Sprintf("%s (%s): built again from its provenance (%s)", digest, arch, s.where)
+		again, differences, err := o.build(ctx, b, img, s.recipe)
+		switch {
+		case errors.Is(err, modsign.ErrOther):
+			problem("%s: %s", what, err)
+		case err != nil:
+			failed = append(failed, err) // another provenance may be true
+		case len(differences) == 0:
+			return []verify.Finding{{Severity: verify.Note, Rule: rebuildRule, Message: what + ", with the same digest"}}, true, nil
+		default:
+			if what += ", its digest is " + again.String(); again == digest {
+				what += ", too, but what the provenance says is not true"
+			}
+			problem("%s", what)
+			for _, text := range differences {
+				problem("%s: %s", arch, text)
+			}
+		}
+	}
+	return findings, false, errors.Join(failed...)
+}
+
+// provenances returns the different recipes that are attested of an image or of the index that it is in, or says why there
+// is none.
+func provenances(reports map[v1.Hash][]signature.Finding, top, digest v1.Hash, arch string) (found []statement, missing string) {
+	seen, faults := map[string]bool{}, []string{}
+	attested := reports[digest]
+	own := len(attested)
+	if top != digest {
+		attested = append(attested[:own:own], reports[top]...)
+	}
+	for n, f := range attested {
+		switch {
+		case f.Err != nil:
+			faults = append(faults, f.Where+": "+f.Err.Error())
+			continue
+		case f.Predicate.Type != documents.ProvenanceType || seen[string(f.Predicate.Body)]:
+			continue
+		}
+		seen[string(f.Predicate.Body)] = true
+		r, err := documents.ReadRecipe(f.Predicate.Body)
+		switch {
+		case err != nil:
+			faults = append(faults, f.Where+": "+err.Error())
+		case r.Arch == arch:
+			if len(f.Keys) > 0 {
+				f.Where += ", " + keyNames(f.Keys[:1])
+			}
+			found = append(found, statement{f.Where, r})
+		case n < own: // an index has those of all its images
+			faults = append(faults, f.Where+": it is about an image for "+r.Arch)
+		}
+	}
+	switch {
+	case len(found) > maxProvenances:
+		return nil, fmt.Sprintf("has %d different provenances, and at most %d are tried: remove those that are not true", len(found), maxProvenances)
+	case len(found) > 0:
+		return found, ""
+	}
+	missing = "has no provenance to build it from"
+	if len(faults) > 0 {
+		missing += " (" + strings.Join(faults[:min(len(faults), maxFaults)], "; ") + ")"
+	}
+	return nil, missing + ": copy the image with its attestations (driver-build push), have its builder attest one (--provenance of a build), or build it " +
+		"with its matrix and lock (driver-build --lock) and compare the digest"
+}
+
+// build builds an image from a recipe, and says what differs: first the inputs, because they are the reason.
+func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (digest v1.Hash, differences []string, err error) {
+	if len(r.Kernels) > 0 && len(o.Keys) == 0 {
+		return digest, nil, failure.Errorf(failure.Usage, "the image has modules that were compiled ahead of time, and to compile them again is to run the compiler that "+
+			"the provenance names: give --key, so that not anybody can name one")
+	}
+	stated := *r
+	if err := b.Localize(r, o.Base, o.Source); err != nil {
+		return digest, nil, err
+	}
+	if b.Signed, err = o.signatures(ctx, b, img, r); err != nil {
+		return digest, nil, err
+	}
+	again, err := b.Build(ctx, r)
+	if err != nil {
+		return digest, nil, err
+	}
+	if digest, err = again.Digest(); err != nil {
+		return digest, nil, err
+	}
+	differences = compareInputs(&stated, r)
+	if is, err := img.Digest(); err != nil || is == digest {
+		return digest, differences, err
+	}
+	content, err := compareImages(ctx, b.Store, img, again)
+	return digest, append(differences, content...), err
+}
+
+// signatures returns those of the image's own modules, if they are signed.
+func (o Rebuild) signatures(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (*modsign.Signatures, error) {
+	if r.Signer == "" || len(r.Kernels) == 0 {
+		return nil, nil //nolint:nilnil // nil is a build without signatures
+	}
+	for _, cert := range o.Certificates {
+		if sign.Fingerprint(cert.Raw) == r.Signer {
+			taken, err := modsign.SignaturesOf(ctx, b.Store, img, cert)
+			return &taken, err
+		}
+	}
+	return nil, failure.Errorf(failure.Usage, "its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
+		"their signatures are then checked and taken over, because only the key could make them again", r.Signer)
+}

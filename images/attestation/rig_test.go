@@ -1,0 +1,180 @@
+package attestation_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
+	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/documents"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/images/verify"
+)
+
+// keys are those of the signer of provenances, and another one.
+var keys = sync.OnceValue(func() (all [2]*ecdsa.PrivateKey) {
+	for i := range all {
+		var err error
+		if all[i], err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			panic(err)
+		}
+	}
+	return all
+})
+
+func trusted() attestation.Rebuild {
+	return attestation.Rebuild{Keys: []crypto.PublicKey{keys()[0].Public()}}
+}
+
+// world is what both machines reach: repositories, and a registry.
+type world struct {
+	*imagetest.World
+	matrix string
+	b      *images.Builder // of the machine that builds and attests
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := imagetest.New(t)
+	return &world{w, w.Matrix(), machine(t, t.TempDir(), false)}
+}
+
+// machine is a builder with a cache of its own.
+func machine(t *testing.T, cache string, offline bool) *images.Builder {
+	t.Helper()
+	store := require.Value(fetch.OpenStore(cache))(t)
+	client := require.Value(registry.New(registry.Options{Store: store, Offline: offline, Attempts: 2, Backoff: time.Millisecond}))(t)
+	t.Cleanup(client.Close)
+	files := &fetch.Client{Store: store, Offline: offline, Attempts: 2, Backoff: time.Millisecond}
+	return &images.Builder{
+		Planner: images.Planner{Env: packages.Env{Store: store, Fetch: files}, Registry: client},
+		Info:    recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t, "one"),
+	}
+}
+
+// programs gives stand-ins for our own programs, of one version.
+func programs(t *testing.T, version string) func(string) ([]recipe.Binary, error) {
+	dir := t.TempDir()
+	return func(arch string) (list []recipe.Binary, err error) {
+		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
+			data := imagetest.ELF{Arch: arch, Static: true, Note: name + version}.Bytes()
+			file := filepath.Join(dir, name+arch)
+			if err := os.WriteFile(file, data, 0o700); err != nil {
+				return nil, err
+			}
+			sum := sha256.Sum256(data)
+			list = append(list, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
+		}
+		return list, nil
+	}
+}
+
+// built is an image and what it was made of.
+type built struct {
+	v1.Image
+	recipe *recipe.Recipe
+}
+
+func (w *world) build(t *testing.T, s matrix.Selection, o recipe.Options) built {
+	t.Helper()
+	m := require.Value(matrix.Parse("matrix.yaml", []byte(w.matrix)))(t)
+	targets := require.Value(m.Select(s))(t)
+	r := require.Value(w.b.Plan(t.Context(), targets[0], o))(t)
+	return built{require.Value(w.b.Build(t.Context(), r))(t), r}
+}
+
+// predicate is the provenance of a build.
+func (b built) predicate(t *testing.T) string {
+	t.Helper()
+	return string(require.Value(documents.NewProvenance(b.recipe, documents.Run{GoVersion: "go1"}).Encode())(t))
+}
+
+// statement is a predicate about something, signed with a key.
+type statement struct {
+	about partial.Describable
+	body  string
+	key   *ecdsa.PrivateKey
+}
+
+// publish pushes an artifact with attestations, and returns its reference.
+func (w *world) publish(t *testing.T, artifact oci.Artifact, all ...statement) string {
+	t.Helper()
+	ref := w.Host + "/site/" + strings.ToLower(strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())) + ":image"
+	digest, _, err := w.b.Registry.Push(t.Context(), ref, artifact)
+	require.NoError(t, err)
+	pinned := strings.TrimSuffix(ref, ":image") + "@" + digest.String()
+	for _, s := range all {
+		have := require.Value(w.b.Registry.Attachments(t.Context(), pinned))(t)
+		of := signature.Subject{Predicates: []signature.Predicate{{Type: documents.ProvenanceType, Body: []byte(s.body)}}}
+		require.NoError(t, describe(s.about, &of.Descriptor))
+		for _, a := range have {
+			if a.Subject == of.Descriptor.Digest {
+				of.Attachments = append(of.Attachments, a)
+			}
+		}
+		signer := require.Value(signature.NewKeySigner(s.key))(t)
+		request := signature.Request{Repository: strings.TrimSuffix(ref, ":image"), Format: signature.Legacy, Subjects: []signature.Subject{of}}
+		made := require.Value(signature.Sign(t.Context(), request, signer))(t)
+		_, err = w.b.Registry.Attach(t.Context(), pinned, made...)
+		require.NoError(t, err)
+	}
+	return ref
+}
+
+func describe(of partial.Describable, d *v1.Descriptor) (err error) {
+	if d.Digest, err = of.Digest(); err != nil {
+		return err
+	}
+	if d.Size, err = of.Size(); err != nil {
+		return err
+	}
+	d.MediaType, err = of.MediaType()
+	return err
+}
+
+// published is an image with its own provenance.
+func (w *world) published(t *testing.T, b built) string {
+	t.Helper()
+	return w.publish(t, b.Image, statement{b.Image, b.predicate(t), keys()[0]})
+}
+
+// lines are the findings as they are printed.
+func lines(findings []verify.Finding) string {
+	var all []string
+	for _, f := range findings {
+		all = append(all, f.String())
+	}
+	return strings.Join(all, "\n")
+}
+
+// wants checks that findings name what they should, and whether one is an error.
+func wants(t *testing.T, findings []verify.Finding, unfit bool, parts ...string) {
+	t.Helper()
+	text := lines(findings)
+	assert.Equalf(t, unfit, verify.Unfit(findings) != nil, "unfit:\n%s", text)
+	for _, p := range parts {
+		assert.Contains(t, text, p)
+	}
+}
