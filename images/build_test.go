@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -123,43 +122,6 @@ func TestSharedLayers(t *testing.T) {
 	}
 	if n := r.Requests(".run"); n != 1 {
 		t.Errorf("the archive was asked for %d times", n)
-	}
-}
-
-// TestConcurrent: targets that share layers, at the same time, make each layer once and get what one after
-// the other gives.
-func TestConcurrent(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	pairs := []matrix.Selection{
-		pair("ubuntu16.04", oldDriver), pair("ubuntu18.04", oldDriver), pair("ubuntu16.04", newDriver), pair("ubuntu18.04", newDriver), pair("debian12", newDriver),
-	}
-	digests := make([]string, 3*len(pairs))
-	var eg errgroup.Group
-	for i := range digests {
-		target := r.target(t, pairs[i%len(pairs)])
-		eg.Go(func() error {
-			planned, err := r.b.Plan(t.Context(), target, recipe.Options{})
-			if err != nil {
-				return err
-			}
-			img, err := r.b.Build(t.Context(), planned)
-			if err != nil {
-				return err
-			}
-			d, err := img.Digest()
-			digests[i] = d.String()
-			return err
-		})
-	}
-	require.NoError(t, eg.Wait())
-	assert.Equalf(t, 2, r.Requests(".run"), "requests for two archives")
-	other := &rig{r.World, newBuilder(t, r.World, t.TempDir())}
-	for i, p := range pairs {
-		want := digestOf(t, other.build(t, p, recipe.Options{}))
-		for _, got := range []string{digests[i], digests[i+len(pairs)], digests[i+2*len(pairs)]} {
-			assert.Equalf(t, want, got, "%v", p)
-		}
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/debtest"
 	"github.com/driver-container/driver-container/ci/imagetest"
@@ -200,30 +198,6 @@ func TestFabricBilled(t *testing.T) {
 	cyclonedx := string(document(t, sbom.CycloneDX, m))
 	assert.Contains(t, cyclonedx, `"name": "NVIDIA Proprietary (imex)"`)
 	assert.Contains(t, cyclonedx, "licence of imex")
-}
-
-// TestFabricFound: a build on another machine takes the components from the image of another system in a
-// registry. It asks for no archive, and its image is that of a build without the registry.
-func TestFabricFound(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.ibstat("ubuntu16.04", "ubuntu18.04")
-	repository := r.Host + "/team/driver"
-	build := func(system string, finished bool) (*Builder, v1.Image) {
-		b := r.emptyMachine(t, repository)
-		if !finished {
-			b.Finished = nil
-		}
-		target := r.withFabric(t, r.target(t, pair(system, newDriver)), allComponents, nil)
-		return b, require.Value(b.Build(t.Context(), require.Value(b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
-	}
-	b, first := build("ubuntu16.04", true)
-	leave(t, b, repository, "1", first)
-	_, plain := build("ubuntu18.04", false)
-	before := r.Requests("/redist/")
-	_, second := build("ubuntu18.04", true)
-	assert.Equalf(t, before, r.Requests("/redist/"), "requests for archives of components")
-	assert.Equal(t, require.Value(plain.Digest())(t), require.Value(second.Digest())(t))
 }
 
 // TestFabricRefused: what is in an archive is compared with the matrix, and a download that fails says what

@@ -184,18 +184,6 @@ func TestToolkitRefused(t *testing.T) {
 	assert.NoError(t, plan(imagetest.CloudKernel, good, other))
 }
 
-// TestToolkitTags: the GPU Operator asks for images of OpenShift's nodes by the branch, the kernel as node
-// feature discovery writes it, and the name of the system.
-func TestToolkitTags(t *testing.T) {
-	t.Parallel()
-	r, _ := precompiledRig(t)
-	target := r.target(t, pair("debian12", newDriver))
-	target.System.ID, target.System.Aliases = "rhel9", []string{"rhcos4.18"}
-	tag, aliases := recipe.KernelTags(target, "5.14.0-427.13.1.el9_4.x86_64+rt")
-	assert.Equal(t, newDriver+"-5.14.0-427.13.1.el9_4.x86_64_rt-rhel9", tag)
-	assert.Equal(t, "535-5.14.0-427.13.1.el9_4.x86_64_rt-rhcos4.18", aliases[len(aliases)-1])
-}
-
 // TestToolkitAlias: an image of a release of Flatcar says by which name the operator asks for its modules,
 // unless the matrix has this name already.
 func TestToolkitAlias(t *testing.T) {
@@ -227,20 +215,6 @@ func TestToolkitAlias(t *testing.T) {
 			t.Errorf("%s: notes %q, want %q", c.file.Body, got, c.want)
 		}
 	}
-}
-
-// TestToolkitRealtime: a real-time kernel of an image is compiled for by its own headers, beside the
-// plain one.
-func TestToolkitRealtime(t *testing.T) {
-	t.Parallel()
-	r, f := precompiledRig(t)
-	const realtime = "6.1.0-56-rt-amd64"
-	ref := r.PushToolkit("rt", "amd64", imagetest.ToolkitFiles(imagetest.Kernel, realtime)...)
-	o := recipe.Options{Kernels: []string{imagetest.Kernel, realtime}, KernelFrom: []string{ref}, Together: true}
-	info := require.Value(driverinfo.Read(treeOf(t, r.build(t, pair("debian12", newDriver), o)).OpenFS()))(t)
-	assert.Equal(t, int32(2), f.runs.Load())
-	assert.Equal(t, 2, len(info.Precompiled))
-	assert.Equal(t, true, info.Precompiled[0].Kernel == realtime || info.Precompiled[1].Kernel == realtime)
 }
 
 // TestToolkitInterrupted: a compile that is killed, or that the image's compiler fails, leaves no modules,

@@ -96,25 +96,6 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// TestKernelsOfASite: a repository that has headers alone.
-func TestKernelsOfASite(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.offers("ubuntu16.04", "linux-headers-4.4.0-1092-aws 4.4.0-1092.97", "linux-headers-4.4.0-1092 4.4.0-1092.97", "linux-headers-4.9.300-site1 1")
-	got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), recipe.Options{})
-	want := []distros.Kernel{
-		{Release: "4.9.300-site1", Flavour: "site1", Headers: "linux-headers-4.9.300-site1", Version: "1"},
-		{Release: "4.4.0-1092-aws", Flavour: "aws", Headers: "linux-headers-4.4.0-1092-aws", Version: "4.4.0-1092.97"},
-	}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v %s", err, diff)
-	}
-	r.offers("ubuntu16.04")
-	if got, err := r.b.Kernels(t.Context(), r.place(t, "ubuntu16.04"), recipe.Options{}); err != nil || len(got) != 0 {
-		t.Errorf("nothing is offered, but: %v, %v", got, err)
-	}
-}
-
 func TestKernelsErrors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

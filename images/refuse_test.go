@@ -3,7 +3,6 @@ package images
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"regexp"
@@ -25,7 +24,6 @@ import (
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/nvredist"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runfile"
@@ -230,41 +228,4 @@ func TestBaseMoved(t *testing.T) {
 	assert.ErrorContains(t, err, "was planned as", "plan again")
 	_, err = r.b.Plan(t.Context(), r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{})
 	assert.ErrorContains(t, err, "no os-release")
-}
-
-func TestCancelled(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{})
-	stop := errors.New("stopped")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	r.b.Observe = func(e progress.Event) {
-		if e.Started && e.Name == "[535.261.03-debian12 amd64] packages layer" {
-			cancel(stop)
-		}
-	}
-	assert.Errorf(t, assert.Err(r.b.Build(ctx, planned)), "built")
-	r.b.Observe = nil
-	if _, err := r.b.Build(t.Context(), planned); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
-}
-
-func TestDownload(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	for _, system := range []string{"debian12", "ubuntu18.04"} {
-		planned := r.plan(t, pair(system, newDriver), recipe.Options{})
-		require.NoError(t, r.b.Download(t.Context(), planned))
-		for _, f := range planned.Files() {
-			if !r.b.Store.Has(f.SHA256) {
-				t.Errorf("%s is not in the cache", f.URL)
-			}
-		}
-		before := r.Requests("/pool/") + r.Requests(".run")
-		require.Value(r.b.Build(t.Context(), planned))(t)
-		assert.Equalf(t, before, r.Requests("/pool/")+r.Requests(".run"), "the build downloaded again")
-	}
-	r.Put(imagetest.RunPath(oldDriver, "amd64"), []byte("x"))
-	assert.ErrorContains(t, r.b.Download(t.Context(), r.plan(t, pair("ubuntu18.04", oldDriver), recipe.Options{})), "download for 418.87.01-ubuntu18.04")
 }

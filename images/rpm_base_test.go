@@ -1,46 +1,16 @@
 package images
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
-
-// TestRPMSameDigest: what is built again, from another store too, is the same.
-func TestRPMSameDigest(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"rocky9", "opensuse-leap15.6", "centos7"} {
-		t.Run(id, func(t *testing.T) {
-			t.Parallel()
-			r := newRPMRig(t, id)
-			want := digestOf(t, r.build(t, recipe.Options{}))
-			before := r.Requests("/Packages/") + r.Requests("primary")
-			assert.Equalf(t, want, digestOf(t, r.build(t, recipe.Options{})), "from the cache")
-			assert.Equalf(t, before, r.Requests("/Packages/")+r.Requests("primary"), "the second build downloaded again")
-			records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
-			if err != nil || len(records) == 0 {
-				t.Fatalf("%q, %v", records, err)
-			}
-			for _, file := range records {
-				require.NoError(t, os.Remove(file))
-			}
-			assert.Equalf(t, want, digestOf(t, r.build(t, recipe.Options{})), "the digest after all layers were built again")
-			other := *r
-			other.b = newBuilder(t, r.World, t.TempDir())
-			other.b.Jobs = 1
-			assert.Equalf(t, want, digestOf(t, other.build(t, recipe.Options{})), "another store")
-		})
-	}
-}
 
 // TestRPMBases: databases of the other formats, found through links, and an index with SHA-512 only that is
 // signed itself.
@@ -92,25 +62,5 @@ func TestRPMBases(t *testing.T) {
 				t.Errorf("%v, %v", findings, err)
 			}
 		})
-	}
-}
-
-// TestRPMDownload: what was downloaded is enough.
-func TestRPMDownload(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"rocky9", "opensuse-leap15.6"} {
-		r := newRPMRig(t, id)
-		planned := r.plan(t, recipe.Options{})
-		require.NoError(t, r.b.Download(t.Context(), planned))
-		before := r.Requests("/Packages/") + r.Requests(".run")
-		if before < len(planned.Packages)+1 {
-			t.Errorf("%d requests", before)
-		}
-		require.Value(r.b.Build(t.Context(), planned))(t)
-		assert.Equalf(t, before, r.Requests("/Packages/")+r.Requests(".run"), "the build downloaded again")
-		r.Put(r.Path(*r.Find("kmod")), []byte("x"))
-		other := *r
-		other.b = newBuilder(t, r.World, t.TempDir())
-		assert.ErrorContains(t, other.b.Download(t.Context(), planned), "download for "+newDriver+"-"+id, "kmod")
 	}
 }

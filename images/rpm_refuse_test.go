@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -86,26 +84,6 @@ func TestRPMKeyExpiredSince(t *testing.T) {
 	r.Trust(p.Signer)
 	r.Publish()
 	r.build(t, recipe.Options{})
-}
-
-// TestRPMTampered: a package that is not what its index says never gets as far as its signature.
-func TestRPMTampered(t *testing.T) {
-	t.Parallel()
-	for _, id := range []string{"rocky9", "opensuse-leap15.6"} {
-		r := newRPMRig(t, id)
-		path := r.Path(*r.Find("kmod"))
-		data := bytes.Clone(r.File(path))
-		data[len(data)/2] ^= 1
-		r.Put(path, data)
-		_, err := r.b.Build(t.Context(), r.plan(t, recipe.Options{}))
-		var m *fetch.MismatchError
-		if !errors.As(err, &m) {
-			t.Fatalf("%s: %v", id, err)
-		}
-		if kept, err := os.ReadFile(m.Kept); err != nil || !bytes.Equal(kept, data) || r.b.Store.Has(m.Got) {
-			t.Errorf("%s: kept %d bytes, %v", id, len(kept), err)
-		}
-	}
 }
 
 // TestRPMPlanRefused: repositories and bases that no plan is made from.
@@ -198,23 +176,6 @@ func TestRPMAllowExpired(t *testing.T) {
 	if _, err := r.b.Plan(t.Context(), target, recipe.Options{}); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestRPMRollback: an index that is older than one that was seen is refused, unless that is allowed.
-func TestRPMRollback(t *testing.T) {
-	t.Parallel()
-	r := newRPMRig(t, "rocky9")
-	r.plan(t, recipe.Options{})
-	r.Revision -= 24 * 3600
-	r.Publish()
-	assert.ErrorIs(t, assert.Err(r.b.Plan(t.Context(), r.target(t), recipe.Options{})), rpm.ErrRollback)
-	assert.ErrorIs(t, assert.Err(r.b.Kernels(t.Context(), r.target(t), recipe.Options{})), rpm.ErrRollback)
-	r.b.AllowRollback = true
-	r.plan(t, recipe.Options{})
-	r.b.AllowRollback = false
-	r.Revision += 48 * 3600
-	r.Publish()
-	r.plan(t, recipe.Options{})
 }
 
 // refusePart answers requests for paths that contain part.

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,50 +96,6 @@ func TestOnlyThese(t *testing.T) {
 	target.System.ReplaceRepositories, target.System.Repositories = true, nil
 	_, err := r.b.Plan(t.Context(), target, recipe.Options{})
 	assert.ErrorContains(t, err, "none is configured")
-}
-
-// TestRPMMirror: packages come from the mirror that was given last, with the credentials that it asks for,
-// which are not printed.
-func TestRPMMirror(t *testing.T) {
-	t.Parallel()
-	r := newRPMRig(t, "rocky9")
-	want := digestOf(t, r.build(t, recipe.Options{}))
-	other := imagetest.NewRPM(t, "rocky9")
-	for _, name := range []string{r.Path(*r.Find("kmod")), "/rocky9/repodata/repomd.xml", "/rocky9/repodata/primary.xml.gz"} {
-		other.Put(name, r.File(name))
-	}
-	for _, p := range r.Packages {
-		other.Put(r.Path(p), r.File(r.Path(p)))
-	}
-	other.Fault(func(w http.ResponseWriter, req *http.Request) bool {
-		if user, password, ok := req.BasicAuth(); ok && user == "me" && password == "secret" {
-			return false
-		}
-		w.WriteHeader(http.StatusUnauthorized)
-		return true
-	})
-	r.b = newBuilder(t, r.World, r.b.Store.Dir()) // what was planned before is remembered
-	planned := r.plan(t, recipe.Options{Mirror: "http://me:secret@" + other.Host})
-	for _, p := range planned.Public().Packages {
-		if !strings.HasPrefix(p.URL, other.URL+"/") {
-			t.Errorf("%s comes from %s", p.Name, p.URL)
-		}
-	}
-	pins, err := json.Marshal(planned.Public())
-	if err != nil || strings.Contains(string(pins), "secret") {
-		t.Errorf("%s, %v", pins, err)
-	}
-	fresh := *r
-	fresh.b = newBuilder(t, r.World, t.TempDir())
-	img := require.Value(fresh.b.Build(t.Context(), planned))(t)
-	assert.Equalf(t, want, digestOf(t, img), "another image")
-	if n := other.Requests("/Packages/"); n != len(planned.Packages) {
-		t.Errorf("%d of %d packages were asked for", n, len(planned.Packages))
-	}
-	kernels, err := fresh.b.DatedKernels(t.Context(), r.target(t), recipe.Options{Mirror: "http://me:secret@" + other.Host})
-	if err != nil || len(kernels) != 3 {
-		t.Errorf("%v, %v", kernels, err)
-	}
 }
 
 // TestRPMRepositoryLogin: what a repository of the matrix asks for is given when packages are downloaded, and

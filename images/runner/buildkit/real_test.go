@@ -125,23 +125,6 @@ func TestRealCache(t *testing.T) {
 	}
 }
 
-// TestRealOverhead measures the cost of a step that does nothing.
-func TestRealOverhead(t *testing.T) {
-	realTier(t)
-	noLeaks(t)
-	d := startDaemon(t, "")
-	program := runnertest.ProgramLayer(t)
-	p := connect(t, d.address)
-	for i := range 5 {
-		begin := time.Now()
-		require.Value(run(t, p, step(t, program, "write", fmt.Sprintf("/out/x=%d", i))))(t)
-		t.Logf("step %d: %v", i, time.Since(begin))
-	}
-	begin := time.Now()
-	require.Value(run(t, p, step(t, program, "write", "/out/x=0")))(t)
-	t.Logf("cached: %v", time.Since(begin))
-}
-
 // TestRealDeath: when a daemon dies during a step and does not come back, the error says so.
 func TestRealDeath(t *testing.T) {
 	realTier(t)
