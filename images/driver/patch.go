@@ -58,7 +58,7 @@ func (d *Driver) patchFile(all []*patch.Patch, name string, r *recipe.Recipe) er
 		if err != nil {
 			return fmt.Errorf("patch %s: %w", name, err)
 		}
-		result, _, err := patch.Apply(all, name, text)
+		result, err := patch.Apply(all, name, text)
 		if err != nil {
 			return err
 		}

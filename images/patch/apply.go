@@ -23,60 +23,39 @@ type hunk struct {
 	isNew  bool
 }
 
-// Error says that a hunk does not fit to the text that is to be changed.
-type Error struct {
-	Patch, File string
-	Hunk        int
-	Line        int64  // of the file
-	Want, Got   string // of that line; Got is "" behind the end of the file
-	Elsewhere   int64  // the line at which the whole hunk would fit, 0 for none
-	Done        bool   // the file has the change already
-}
-
-// Error says where it is, what was expected, and what can be done.
-func (e *Error) Error() string {
-	text := fmt.Sprintf("patch %s: %s, hunk %d: line %d is %.120q and should be %.120q", e.Patch, e.File, e.Hunk, e.Line, e.Got, e.Want)
-	switch {
-	case e.Done:
-		return text + ": these sources have the change already: take the patch out, or say with sources which ones need it"
-	case e.Elsewhere > 0:
-		return fmt.Sprintf("%s: the hunk would fit at line %d: the patch is for other sources: make it again from these, or say with sources which ones it is for", text, e.Elsewhere)
-	}
-	return text + ": the patch is for another version of the driver or for other sources: make it again from these"
-}
-
 // Apply applies all patches that change a file, each of them made from this very text, which is nil for a
-// file that is not there. changed is false if none changes it. A text that a hunk does not fit is an *Error.
-func Apply(patches []*Patch, name string, text []byte) (result []byte, changed bool, err error) {
+// file that is not there. The error of a hunk that does not fit says where it is, what was expected, and what can
+// be done.
+func Apply(patches []*Patch, name string, text []byte) (result []byte, err error) {
 	var all []hunk
 	for _, p := range patches {
 		all = append(all, p.hunks(name)...)
 	}
 	if len(all) == 0 {
-		return text, false, nil
+		return text, nil
 	}
 	if err := inOrder(name, all); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	switch {
 	case len(text) > MaxSource:
-		return nil, false, fmt.Errorf("patch %s: %s has %d bytes, more than %d", all[0].patch, name, len(text), MaxSource)
+		return nil, fmt.Errorf("patch %s: %s has %d bytes, more than %d", all[0].patch, name, len(text), MaxSource)
 	case all[0].isNew && text != nil:
-		return nil, false, fmt.Errorf("patch %s: %s is new in it, and the sources have such a file", all[0].patch, name)
+		return nil, fmt.Errorf("patch %s: %s is new in it, and the sources have such a file", all[0].patch, name)
 	case !all[0].isNew && text == nil:
-		return nil, false, fmt.Errorf("patch %s: the sources have no %s: the patch is for another version of the driver or another flavour", all[0].patch, name)
+		return nil, fmt.Errorf("patch %s: the sources have no %s: the patch is for another version of the driver or another flavour", all[0].patch, name)
 	}
 	var out bytes.Buffer
 	applier := gitdiff.NewTextApplier(&out, bytes.NewReader(text))
 	for _, h := range all {
 		if err := applier.ApplyFragment(h.TextFragment); err != nil {
-			return nil, false, explain(name, text, h, err)
+			return nil, explain(name, text, h, err)
 		}
 	}
 	if err := applier.Close(); err != nil {
-		return nil, false, fmt.Errorf("patch %s: %s: %w", all[0].patch, name, err)
+		return nil, fmt.Errorf("patch %s: %s: %w", all[0].patch, name, err)
 	}
-	return out.Bytes(), true, nil
+	return out.Bytes(), nil
 }
 
 // inOrder sorts the hunks of a file and refuses two that change the same lines.
@@ -92,7 +71,7 @@ func inOrder(name string, all []hunk) error {
 	return nil
 }
 
-// explain makes an *Error of the library's error.
+// explain says more than the library's error.
 func explain(name string, text []byte, h hunk, err error) error {
 	failed, ok := errors.AsType[*gitdiff.ApplyError](err)
 	if !ok || !errors.Is(err, &gitdiff.Conflict{}) {
@@ -108,19 +87,24 @@ func explain(name string, text []byte, h hunk, err error) error {
 			changed = append(changed, l.Line)
 		}
 	}
-	e := &Error{Patch: h.patch, File: name, Hunk: h.number, Line: failed.Line}
+	line, want, got := failed.Line, "", ""
 	if at := failed.FragmentLine - 1; at >= 0 && at < len(h.Lines) {
-		e.Want = h.Lines[at].Line
+		want = h.Lines[at].Line
 	} else { // the file ends before the hunk does
-		e.Line = max(int64(len(lines)), h.OldPosition)
-		e.Want = old[min(max(e.Line-h.OldPosition, 0), int64(len(old)-1))]
+		line = max(int64(len(lines)), h.OldPosition)
+		want = old[min(max(line-h.OldPosition, 0), int64(len(old)-1))]
 	}
-	if e.Line >= 1 && e.Line <= int64(len(lines)) {
-		e.Got = lines[e.Line-1]
+	if line >= 1 && line <= int64(len(lines)) {
+		got = lines[line-1]
 	}
-	e.Elsewhere = find(lines, old)
-	e.Done = fits(lines, changed, h.OldPosition-1) || find(lines, changed) > 0 && e.Elsewhere == 0
-	return e
+	elsewhere, do := find(lines, old), "the patch is for another version of the driver or for other sources: make it again from these"
+	switch {
+	case fits(lines, changed, h.OldPosition-1) || find(lines, changed) > 0 && elsewhere == 0:
+		do = "these sources have the change already: take the patch out, or say with sources which ones need it"
+	case elsewhere > 0:
+		do = fmt.Sprintf("the hunk would fit at line %d: the patch is for other sources: make it again from these, or say with sources which ones it is for", elsewhere)
+	}
+	return fmt.Errorf("patch %s: %s, hunk %d: line %d is %.120q and should be %.120q: %s", h.patch, name, h.number, line, got, want, do)
 }
 
 // find returns the first line, from 1, at which a text has all of some lines; 0 for none.

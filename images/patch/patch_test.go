@@ -36,17 +36,16 @@ func TestApply(t *testing.T) {
 	a, b := parse(t, "a", diff(name, second)), parse(t, "b", "diff --git a/"+name+" b/"+name+"\nindex 1..2 100644\n"+strings.TrimPrefix(diff(name, ninth), "Why.\n\n")+"-- \n2.39\n")
 	const want = "one\n2\nthree\nfour\nfive\nsix\nseven\neight\n9\n9.5\nten\n"
 	for label, patches := range map[string][]*Patch{"one patch": {both}, "two patches": {a, b}, "the other order": {b, a}} {
-		got, changed, err := Apply(patches, name, []byte(source))
+		got, err := Apply(patches, name, []byte(source))
 		require.NoErrorf(t, err, "%s", label)
 		assert.Equalf(t, want, string(got), "%s", label)
-		assert.Equalf(t, true, changed, "%s", label)
 	}
-	got, changed, err := Apply([]*Patch{both}, "kernel/nvidia/y.c", []byte(source))
-	if string(got) != source || changed || err != nil {
-		t.Errorf("a file that no patch names: %q %t %v", got, changed, err)
+	got, err := Apply([]*Patch{both}, "kernel/nvidia/y.c", []byte(source))
+	if string(got) != source || err != nil {
+		t.Errorf("a file that no patch names: %q %v", got, err)
 	}
 	fresh := parse(t, "new", "--- /dev/null\n+++ b/kernel/new.h\n@@ -0,0 +1,2 @@\n+a\n+b\n")
-	got, _, err = Apply([]*Patch{fresh}, "kernel/new.h", nil)
+	got, err = Apply([]*Patch{fresh}, "kernel/new.h", nil)
 	require.NoError(t, err)
 	assert.Equal(t, "a\nb\n", string(got))
 	assert.Equal(t, "", a.Overlap(b))
@@ -55,31 +54,22 @@ func TestApply(t *testing.T) {
 // TestApplyRefuses: a hunk fits exactly where it says or not at all, and the message says where it would.
 func TestApplyRefuses(t *testing.T) {
 	t.Parallel()
-	for label, c := range map[string]struct {
-		patch, text string
-		want        *Error
-		says        string
-	}{
-		"other version": {diff(name, second), "one\n2.0\nthree\n", &Error{Hunk: 1, Line: 2, Want: "two\n", Got: "2.0\n"},
+	for label, c := range map[string]struct{ patch, text, says string }{
+		"other version": {diff(name, second), "one\n2.0\nthree\n",
 			`patch p: kernel/nvidia/x.c, hunk 1: line 2 is "2.0\n" and should be "two\n": the patch is for another version`},
-		"fits elsewhere":   {diff(name, ninth), "zero\n" + source, &Error{Hunk: 1, Line: 8, Want: "eight\n", Got: "seven\n", Elsewhere: 9}, "would fit at line 9"},
-		"blanks differ":    {diff(name, second), strings.Replace(source, "two", "two ", 1), &Error{Hunk: 1, Line: 2, Want: "two\n", Got: "two \n"}, "another version"},
-		"CRLF in the file": {diff(name, second), strings.ReplaceAll(source, "\n", "\r\n"), &Error{Hunk: 1, Line: 1, Want: "one\n", Got: "one\r\n"}, `is "one\r\n"`},
-		"done already":     {diff(name, second), strings.Replace(source, "two", "2", 1), &Error{Hunk: 1, Line: 2, Want: "two\n", Got: "2\n", Done: true}, "have the change already"},
-		"file too short":   {diff(name, ninth), "one\ntwo\n", &Error{Hunk: 1, Line: 8, Want: "eight\n"}, "another version"},
-		"second hunk":      {diff(name, second, ninth), strings.Replace(source, "nine", "IX", 1), &Error{Hunk: 2, Line: 9, Want: "nine\n", Got: "IX\n"}, "hunk 2: line 9"},
-		"empty file":       {diff(name, second), "", &Error{Hunk: 1, Line: 1, Want: "one\n"}, "another version"},
-		"no end of line":   {diff(name, ninth), strings.TrimSuffix(source, "\n"), &Error{Hunk: 1, Line: 10, Want: "ten\n", Got: "ten"}, `line 10 is "ten"`},
+		"fits elsewhere":   {diff(name, ninth), "zero\n" + source, `hunk 1: line 8 is "seven\n" and should be "eight\n": the hunk would fit at line 9`},
+		"blanks differ":    {diff(name, second), strings.Replace(source, "two", "two ", 1), `line 2 is "two \n" and should be "two\n": the patch is for another version`},
+		"CRLF in the file": {diff(name, second), strings.ReplaceAll(source, "\n", "\r\n"), `line 1 is "one\r\n" and should be "one\n"`},
+		"done already":     {diff(name, second), strings.Replace(source, "two", "2", 1), `line 2 is "2\n" and should be "two\n": these sources have the change already`},
+		"file too short":   {diff(name, ninth), "one\ntwo\n", `line 8 is "" and should be "eight\n": the patch is for another version`},
+		"second hunk":      {diff(name, second, ninth), strings.Replace(source, "nine", "IX", 1), `hunk 2: line 9 is "IX\n" and should be "nine\n"`},
+		"empty file":       {diff(name, second), "", `line 1 is "" and should be "one\n": the patch is for another version`},
+		"no end of line":   {diff(name, ninth), strings.TrimSuffix(source, "\n"), `line 10 is "ten" and should be "ten\n"`},
 	} {
-		_, _, err := Apply([]*Patch{parse(t, "p", c.patch)}, name, []byte(c.text))
-		got, ok := errors.AsType[*Error](err)
-		if !ok {
+		_, err := Apply([]*Patch{parse(t, "p", c.patch)}, name, []byte(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", label, err)
-			continue
 		}
-		c.want.Patch, c.want.File = "p", name
-		assert.Equalf(t, *c.want, *got, "%s", label)
-		assert.Containsf(t, err.Error(), c.says, "%s", label)
 	}
 	fresh := parse(t, "new", "--- /dev/null\n+++ b/kernel/new.h\n@@ -0,0 +1 @@\n+a\n")
 	for _, c := range []struct {
@@ -94,7 +84,7 @@ func TestApplyRefuses(t *testing.T) {
 			"hunk 1 of patch p and hunk 1 of patch q both have its line 3"},
 		{[]*Patch{parse(t, "p", diff(name, second))}, name, make([]byte, MaxSource+1), "4194305 bytes"},
 	} {
-		_, _, err := Apply(c.patches, c.name, c.text)
+		_, err := Apply(c.patches, c.name, c.text)
 		assert.ErrorContains(t, err, c.says)
 	}
 }
@@ -179,8 +169,8 @@ func FuzzApply(f *testing.F) {
 			if !strings.HasPrefix(file, "kernel/") || strings.Contains("/"+file+"/", "/../") {
 				t.Errorf("it changes %q", file)
 			}
-			got, changed, err := Apply([]*Patch{p}, file, []byte(old))
-			if err == nil && (!changed || len(got) > len(old)+len(text)) {
+			got, err := Apply([]*Patch{p}, file, []byte(old))
+			if err == nil && len(got) > len(old)+len(text) {
 				t.Errorf("%q became %q", old, got)
 			}
 		}
