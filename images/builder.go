@@ -45,7 +45,7 @@ type Builder struct {
 	// needs it.
 	Libraries func(driver, arch string) []Libraries
 
-	bases     memo.Memo[*registry.Base]
+	bases     memo.Memo[*registry.Opened]
 	compiling sync.Once // makes slots
 	slots     *semaphore.Weighted
 }
@@ -150,11 +150,11 @@ func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (
 // openBase downloads the base image, once for all images of this builder. With finished layers from
 // registries, the base may be needed by its digests only, so each of its layers is downloaded when
 // it is read.
-func (b *Builder) openBase(ctx context.Context, location, arch string) (*registry.Base, error) {
-	return b.bases.Get(ctx, location+" "+arch, func() (*registry.Base, error) {
+func (b *Builder) openBase(ctx context.Context, location, arch string) (*registry.Opened, error) {
+	return b.bases.Get(ctx, location+" "+arch, func() (*registry.Opened, error) {
 		if b.Finished != nil {
 			return b.Finished.Base(location, arch) //nolint:contextcheck // as in Build
 		}
-		return b.Registry.Base(ctx, location, arch)
+		return b.Registry.Open(ctx, location, registry.OpenOptions{Arch: arch, Part: registry.Layers})
 	})
 }

@@ -15,7 +15,7 @@ import (
 // FetchHeaders downloads, by env, what a node with this image downloads to compile for kernels: the signed
 // heads and the indexes of the image's own repositories, and the header packages. It returns the kernels that
 // they have; one that they lack is no error. Other errors: ErrNotCompiling, and those of Plan.
-func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Base, releases []string, env packages.Env) (found []string, err error) {
+func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env) (found []string, err error) {
 	step := b.Observe.Begin(ref, "kernel headers")
 	defer func() { err = step.End(false, err) }()
 	spool, err := rootfs.NewSpool(b.Store.Dir())

@@ -57,10 +57,10 @@ func (p *Planner) openHeadersImage(ctx context.Context, ref, arch string) (found
 	step := p.Observe.Begin(ref, "kernels of the image")
 	cached := false
 	defer func() { err = step.End(cached, err) }()
-	base, err := p.Registry.Look(ctx, ref, arch)
+	base, err := p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
 	if err == nil {
 		if found, cached = headersimage.Cached(p.Store, base.Digest.String()); !cached {
-			base, err = p.Registry.Base(ctx, ref, arch)
+			base, err = p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
 		}
 	}
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +128,9 @@ func NoHeadersError(release string, offered []HeadersKernel) error {
 // headersImage opens the image that a kernel is compiled in, and makes sure that it is the one that was planned.
 // It also returns the search path for the image's programs.
 func (b *Builder) headersImage(ctx context.Context, pinned recipe.Base, arch string) (img v1.Image, searchPath string, err error) {
-	found, err := b.bases.Get(ctx, "toolkit "+pinned.Location+" "+arch, func() (*registry.Base, error) { return b.Registry.Base(ctx, pinned.Location, arch) })
+	found, err := b.bases.Get(ctx, "toolkit "+pinned.Location+" "+arch, func() (*registry.Opened, error) {
+		return b.Registry.Open(ctx, pinned.Location, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+	})
 	if err != nil {
 		return nil, "", fmt.Errorf("image to compile in: %w", err)
 	}

@@ -105,7 +105,7 @@ func (p *Planner) open(
 	ctx context.Context, t matrix.Target, o recipe.Options, name string, spool *rootfs.Spool, step *progress.Step,
 ) (found recipe.Base, repos packages.Repositories, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
-	base, err := p.Registry.Base(ctx, ref, t.Arch)
+	base, err := p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: t.Arch, Part: registry.Layers})
 	if oci.IsLocal(ref) && errors.Is(err, fs.ErrNotExist) {
 		return found, nil, fmt.Errorf("%w: %w", packages.ErrBase, err)
 	}

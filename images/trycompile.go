@@ -30,7 +30,7 @@ var ErrNotCompiling = errors.New("the image is not one that compiles modules")
 // repositories. release is the kernel; "": the newest of the usual flavour that the driver compiles on. It
 // returns the release. Errors: ErrNotCompiling, those of Plan, and those of the runner; a *runner.FailedError
 // is the image's fault.
-func (b *Builder) TryCompile(ctx context.Context, ref string, img *registry.Base, release string) (_ string, err error) {
+func (b *Builder) TryCompile(ctx context.Context, ref string, img *registry.Opened, release string) (_ string, err error) {
 	step := b.Observe.Begin(ref, "compile")
 	defer func() { err = step.End(false, err) }()
 	spool, err := rootfs.NewSpool(b.Store.Dir())
@@ -82,7 +82,7 @@ func describedIn(ctx context.Context, img v1.Image, spool *rootfs.Spool, step *p
 // kernelFor finds the kernel to compile for, and the packages with its headers, in the repositories that the
 // image itself names.
 func (b *Builder) kernelFor(
-	ctx context.Context, t matrix.Target, info driverinfo.Description, img *registry.Base, release string, spool *rootfs.Spool, step *progress.Step,
+	ctx context.Context, t matrix.Target, info driverinfo.Description, img *registry.Opened, release string, spool *rootfs.Spool, step *progress.Step,
 ) (k recipe.Kernel, err error) {
 	digest := img.Digest.String()
 	tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, digest, spool, step)

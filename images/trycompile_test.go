@@ -20,9 +20,9 @@ import (
 func TestTryCompile(t *testing.T) {
 	t.Parallel()
 	r, fake := precompiledRig(t)
-	as := func(img v1.Image) *registry.Base {
+	as := func(img v1.Image) *registry.Opened {
 		digest := require.Value(img.Digest())(t)
-		return &registry.Base{Image: img, Digest: digest}
+		return &registry.Opened{Image: img, Digest: digest}
 	}
 	universal := as(r.build(t, pair("debian12", newDriver), recipe.Options{}))
 	for asked, want := range map[string]string{"": imagetest.Kernel, imagetest.OldKernel: imagetest.OldKernel} {

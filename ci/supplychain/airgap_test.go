@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -64,10 +65,12 @@ func (p project) judgesTags(t *testing.T, dir, to string) {
 	t.Helper()
 	read := func(name string) string { return string(require.Value(os.ReadFile(filepath.Join(dir, name)))(t)) }
 	accepts := func(image string) error { return PolicyAccepts(t, read("policy.json"), read("registries.yaml"), image) }
-	top := require.Value(oci.Collect(require.Value(p.Open(t.Context(), to+":1"))(t)))(t).Top()
+	opened := require.Value(p.Open(t.Context(), to+":1", registry.OpenOptions{}))(t)
+	top := require.Value(oci.Collect(opened.Artifact))(t).Top()
 	elsewhere := strings.Replace(to, "/mirror/", "/elsewhere/", 1)
-	require.NoError(t, p.PushManifest(t.Context(), to, "2", top))
-	_, _, err := p.Copy(t.Context(), to+":1", elsewhere+":1")
+	_, _, err := p.Push(t.Context(), to+":2", opened.Artifact)
+	require.NoError(t, err)
+	_, _, err = p.Copy(t.Context(), to+":1", elsewhere+":1")
 	require.NoError(t, err)
 	for _, image := range []string{to + ":1", to + "@" + top.Desc.Digest.String(), elsewhere + ":1"} {
 		assert.NoErrorf(t, accepts(image), "%s", image)

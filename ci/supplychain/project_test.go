@@ -23,7 +23,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/registry/credentials"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -65,7 +64,7 @@ type project struct{ *registry.Client }
 func newProject(t *testing.T) project {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-	c := require.Value(registry.New(registry.Options{Store: store, Keychain: credentials.NewKeychain()}))(t)
+	c := require.Value(registry.New(registry.Options{Store: store}))(t)
 	t.Cleanup(c.Close)
 	return project{c}
 }

@@ -54,7 +54,7 @@ func TestLocalBase(t *testing.T) {
 	u := newUser(t)
 	target := "--os debian12 --arch amd64 --driver " + newDriver + " --matrix " + u.Path("matrix.yaml")
 	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}))(t)
-	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("my base"), "12", require.Value(c.Open(t.Context(), u.Base("debian12")))(t)))
+	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("my base"), "12", require.Value(c.Open(t.Context(), u.Base("debian12"), registry.OpenOptions{}))(t).Artifact))
 	base, file := "oci:"+u.Path("my base")+":12", u.Path("fleet.tar")
 	lock := u.Run(t, append(strings.Fields("lock "+target), "--base", base)...)
 	lock.Want(t, 0)

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/programs"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 const doctorLong = `Ask what of a build works from here, with a line for each question and what to do about a fault: the cache, the programs for images,
@@ -185,8 +186,11 @@ func (o *doctorFlags) registries(a *session.App, s *session.Session, m *matrix.M
 			"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host +
 				"=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
 			func(ctx context.Context) (string, error) {
-				digest, err := s.Registry.Resolve(ctx, base, system.Archs[0])
-				return fmt.Sprintf("%s is %s", base, digest), err
+				found, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
+				if err != nil {
+					return "", err
+				}
+				return fmt.Sprintf("%s is %s", base, found.Digest), nil
 			},
 		})
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/registry/credentials"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 const loginLong = `Ask a registry whether it accepts a user and a password, and keep them where docker login keeps them: in the file
@@ -40,27 +40,27 @@ func newLoginCmd(a *session.App) *cobra.Command {
 	return cmd
 }
 
-func (o *loginFlags) run(ctx context.Context, a *session.App, registry string) error {
-	if err := imagename.CheckRegistry(registry); err != nil {
+func (o *loginFlags) run(ctx context.Context, a *session.App, host string) error {
+	if err := imagename.CheckRegistry(host); err != nil {
 		return session.Usagef("login: %w", err)
 	}
 	if o.user == "" {
 		return session.Usagef("login: give the user with -u USER")
 	}
-	password, err := o.password(ctx, a, registry)
+	password, err := o.password(ctx, a, host)
 	if err != nil {
 		return err
 	}
 	if err := a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		return s.Registry.CheckLogin(ctx, registry, o.user, password)
+		return s.Registry.CheckLogin(ctx, host, o.user, password)
 	}); err != nil {
 		return err
 	}
-	place, err := credentials.Store(ctx, registry, o.user, password)
+	place, err := registry.StoreCredentials(ctx, host, o.user, password)
 	if err != nil {
 		return err
 	}
-	a.Notes(fmt.Sprintf("logged in to %s as %s; the password is in %s", registry, o.user, place))
+	a.Notes(fmt.Sprintf("logged in to %s as %s; the password is in %s", host, o.user, place))
 	return nil
 }
 
@@ -73,7 +73,7 @@ func newLogoutCmd(a *session.App) *cobra.Command {
 			if err := imagename.CheckRegistry(args[0]); err != nil {
 				return session.Usagef("logout: %w", err)
 			}
-			place, found, err := credentials.Erase(cmd.Context(), args[0])
+			place, found, err := registry.EraseCredentials(cmd.Context(), args[0])
 			switch {
 			case err != nil:
 				return err

@@ -43,12 +43,11 @@ type Image struct {
 // Open reads what a reference names. It must be in a registry, an OCI layout or an OCI archive.
 func Open(ctx context.Context, c *registry.Client, store *fetch.Store, ref string) (i *Image, err error) {
 	i = &Image{ref: ref, store: store}
-	if i.Artifact, err = c.Open(ctx, ref); err != nil {
+	opened, err := c.Open(ctx, ref, registry.OpenOptions{})
+	if err != nil {
 		return nil, err
 	}
-	if i.Digest, err = i.Artifact.Digest(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", ref, err)
-	}
+	i.Artifact, i.Digest = opened.Artifact, opened.Digest
 	if local, ok := oci.ParseLocal(ref); ok {
 		i.Tag = local.Tag()
 		err = i.findTags(ctx)

@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -80,7 +81,7 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 		if o.Arch != "" && o.Arch != a.Name {
 			continue
 		}
-		base, err := b.Registry.Base(ctx, i.ref, a.Name)
+		base, err := b.Registry.Open(ctx, i.ref, registry.OpenOptions{Arch: a.Name, Part: registry.Layers})
 		if _, absent := errors.AsType[*oci.PlatformError](err); absent {
 			missing = err
 			continue

@@ -11,6 +11,7 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // Each calls f for all groups, several at a time. A group that fails does not stop the others; ErrSomeFailed
@@ -110,7 +111,7 @@ func (b *Batch) Bases(ctx context.Context, plans *Plans, groups []Group, found f
 	once := firstTime(found)
 	for _, g := range groups {
 		for _, im := range g.Images {
-			base, err := plans.Registry.Base(ctx, im.Base(), im.Target.Arch)
+			base, err := plans.Registry.Open(ctx, im.Base(), registry.OpenOptions{Arch: im.Target.Arch, Part: registry.Layers})
 			if err != nil {
 				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, plans.Builder, im, err))
 			}
@@ -135,7 +136,7 @@ func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, found f
 				return err
 			}
 			if im.Pins != nil { // else the plan has read it
-				if _, err := plans.Registry.Base(ctx, r.Base.Location, im.Target.Arch); err != nil {
+				if _, err := plans.Registry.Open(ctx, r.Base.Location, registry.OpenOptions{Arch: im.Target.Arch, Part: registry.Layers}); err != nil {
 					return fmt.Errorf("base image of %s: %w", r.Target(), b.explain(ctx, plans.Builder, im, err))
 				}
 			}
@@ -165,7 +166,7 @@ func fetchToolkits(ctx context.Context, plans *Plans, r *recipe.Recipe, once fun
 		if k.Toolkit == nil || k.Toolkit.Name == "" {
 			continue
 		}
-		if _, err := plans.Registry.Base(ctx, k.Toolkit.Location, r.Arch); err != nil {
+		if _, err := plans.Registry.Open(ctx, k.Toolkit.Location, registry.OpenOptions{Arch: r.Arch, Part: registry.Layers}); err != nil {
 			return fmt.Errorf("image with kernel %s: %w", k.Release, err)
 		}
 		once(k.Toolkit.Digest, Download{Digest: k.Toolkit.Digest, Name: k.Toolkit.Name})

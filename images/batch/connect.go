@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Programs finds the programs that go into images of an architecture.
@@ -76,7 +75,7 @@ func (c *Connection) httpClient() (*http.Client, error) {
 	if c.CAFile == "" {
 		return nil, nil //nolint:nilnil // nil is fetch's own client
 	}
-	pool, err := transport.Authorities(c.CAFile)
+	pool, err := registry.Authorities(c.CAFile)
 	if err != nil {
 		return nil, failure.Errorf(failure.Usage, "--ca (DRIVER_BUILD_CA): %w", err)
 	}

@@ -29,7 +29,7 @@ func Open(ctx context.Context, client *registry.Client, ref string, archs []stri
 		if !Wanted(archs, arch) {
 			continue
 		}
-		base, err := client.Base(ctx, ref, arch)
+		base, err := client.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
 		_, other := errors.AsType[*oci.PlatformError](err)
 		switch {
 		case other && len(archs) == 0:

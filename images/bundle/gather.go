@@ -96,11 +96,11 @@ type gatherer struct {
 // artifact adds an artifact of a registry or of this machine, which must have the document of a digest unless
 // that is zero. The same artifact under another tag gets the tag.
 func (g *gatherer) artifact(ctx context.Context, kind Kind, ref string, want v1.Hash) error {
-	a, err := g.client.Open(ctx, ref)
+	opened, err := g.client.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return err
 	}
-	content, err := oci.Collect(a)
+	content, err := oci.Collect(opened.Artifact)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", ref, err)
 	}

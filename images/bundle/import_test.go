@@ -2,6 +2,7 @@ package bundle_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"io"
@@ -14,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"go.yaml.in/yaml/v4"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/bundletest"
@@ -63,16 +64,15 @@ func newServer(t *testing.T, referrers bool) *server {
 
 func (s *server) repository() string { return strings.TrimPrefix(s.URL, "http://") + "/mirror/driver" }
 
-type noCredentials struct{}
-
-func (noCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
-	return authn.Anonymous, nil
+// anonymous is no credentials: tests must not read those of the user who runs them.
+func anonymous(context.Context, string, string) (auth.Credential, error) {
+	return auth.EmptyCredential, nil
 }
 
 func client(t *testing.T) *registry.Client {
 	t.Helper()
 	c := require.Value(registry.New(registry.Options{
-		Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Attempts: 1, Backoff: time.Millisecond, Keychain: noCredentials{},
+		Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Attempts: 1, Backoff: time.Millisecond, Credentials: anonymous,
 	}))(t)
 	t.Cleanup(c.Close)
 	return c
@@ -89,7 +89,7 @@ func found(t *testing.T, s *server, l *bundle.List) {
 			continue
 		}
 		for _, tag := range i.Tags {
-			h := require.Value(c.Resolve(t.Context(), repository+":"+tag, ""))(t)
+			h := require.Value(c.Open(t.Context(), repository+":"+tag, registry.OpenOptions{}))(t).Digest
 			assert.Equal(t, i.Descriptor.Digest, h)
 		}
 		for _, a := range require.Value(c.Attachments(t.Context(), repository+"@"+i.Descriptor.Digest.String()))(t) {

@@ -54,7 +54,7 @@ func TestSiteKey(t *testing.T) {
 
 func verified(t *testing.T, c *registry.Client, ref string, key crypto.PublicKey) {
 	t.Helper()
-	content := require.Value(oci.Collect(require.Value(c.Open(t.Context(), ref))(t)))(t)
+	content := require.Value(oci.Collect(require.Value(c.Open(t.Context(), ref, registry.OpenOptions{}))(t).Artifact))(t)
 	attachments := require.Value(c.Attachments(t.Context(), ref))(t)
 	for _, d := range content.Documents {
 		subject := signature.Subject{Descriptor: d.Desc}

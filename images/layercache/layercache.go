@@ -12,7 +12,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
-	"net/http"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +26,6 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/registry/transport"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -73,8 +72,12 @@ func New(ctx context.Context, o Options) *Finder {
 func (f *Finder) Verifies() bool { return len(f.Keys) > 0 }
 
 // Base returns a base image, whose layers are downloaded when they are read.
-func (f *Finder) Base(ref, arch string) (*registry.Base, error) {
-	return f.Registry.Lazy(f.lasting(), ref, arch)
+func (f *Finder) Base(ref, arch string) (*registry.Opened, error) {
+	o := registry.OpenOptions{Arch: arch, Part: registry.Config}
+	if oci.IsLocal(ref) {
+		o.Part = registry.Layers
+	}
+	return f.Registry.Open(f.lasting(), ref, o)
 }
 
 // Read reads what the image under a tag says of its layers, in all repositories. A registry that fails is
@@ -165,8 +168,8 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 		return nil
 	}
 	ctx := f.lasting()
-	found, err := f.Registry.Lazy(ctx, repository+":"+tag, arch)
-	if _, other := errors.AsType[*oci.PlatformError](err); other || transport.Status(err) == http.StatusNotFound {
+	found, err := f.Registry.Open(ctx, repository+":"+tag, registry.OpenOptions{Arch: arch, Part: registry.Config})
+	if _, other := errors.AsType[*oci.PlatformError](err); other || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -198,7 +201,7 @@ func (f *Finder) readImage(repository, tag, arch string) error {
 }
 
 // verify refuses an image that none of the keys signed. Each image is judged once.
-func (f *Finder) verify(ctx context.Context, repository string, found *registry.Base) error {
+func (f *Finder) verify(ctx context.Context, repository string, found *registry.Opened) error {
 	if !f.Verifies() {
 		return nil
 	}

@@ -3,13 +3,16 @@ package registry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -26,18 +29,15 @@ const (
 // not sent again. What others add to a tag at the same time stays, see update. Errors: *Error;
 // *fetch.MismatchError when a blob does not match its digest.
 func (c *Client) Attach(ctx context.Context, ref string, all ...oci.Attachment) (Stats, error) {
-	r, err := parseReference(ref, c.opts.Insecure)
-	if err != nil || len(all) == 0 {
+	if len(all) == 0 {
+		return Stats{}, nil
+	}
+	p, err := c.newPush(ctx, ref, nil)
+	if err != nil {
 		return Stats{}, err
 	}
-	p := &push{Client: c, ref: r}
-	for _, a := range all {
-		p.candidates(nil, a.Blobs)
-	}
-	if err = p.open(ctx); err == nil {
-		err = p.attach(ctx, all)
-	}
-	return p.stats, wrapped(ctx, "push", ref, r.repo.RegistryStr(), err)
+	err = p.attach(ctx, all)
+	return p.stats, p.fail(ctx, err)
 }
 
 func (p *push) attach(ctx context.Context, all []oci.Attachment) error {
@@ -71,20 +71,22 @@ func (p *push) attach(ctx context.Context, all []oci.Attachment) error {
 // refer pushes a referrer, and reports whether the registry lists it by itself.
 func (p *push) refer(ctx context.Context, a oci.Attachment) (listed bool, err error) {
 	name := a.Manifest.Desc.Digest.String()
-	exists, err := p.hasDocument(ctx, name, a.Manifest)
+	exists, err := p.has(ctx, name, a.Manifest)
 	if err != nil {
 		return false, err
 	}
 	if exists {
-		p.unchanged(a.Blobs, a.Manifest, []string{name})
-	} else {
-		if err := p.pushParts(ctx, a.Blobs, a.Nested); err != nil {
-			return false, err
+		for _, b := range a.Blobs {
+			p.count(b, Exists)
 		}
-		header, err := p.put(ctx, name, a.Manifest)
-		if err != nil || header.Get("OCI-Subject") == a.Subject.String() {
-			return true, err
-		}
+		return p.listsReferrers(ctx, a.Subject)
+	}
+	if err := p.parts(ctx, a.Blobs, a.Nested); err != nil {
+		return false, err
+	}
+	subject, err := p.put(ctx, name, a.Manifest)
+	if err != nil || subject == a.Subject.String() {
+		return true, err
 	}
 	return p.listsReferrers(ctx, a.Subject)
 }
@@ -98,10 +100,11 @@ func (p *push) listsReferrers(ctx context.Context, subject v1.Hash) (bool, error
 	if asked {
 		return known, nil
 	}
-	_, known, err := p.referrers(ctx, p.s, subject)
-	if err != nil {
+	resp, err := p.s.ask(ctx, http.MethodGet, p.s.url("referrers", subject.String()), string(types.OCIImageIndex))
+	if err != nil && !errors.Is(err, errdef.ErrUnsupported) {
 		return false, err
 	}
+	known = err == nil && resp.Header.Get("Content-Type") == string(types.OCIImageIndex)
 	p.Client.mu.Lock()
 	defer p.Client.mu.Unlock()
 	p.apis[repository] = known
@@ -131,13 +134,7 @@ func (p *push) extension(ctx context.Context, a oci.Attachment) tagChange {
 		if m.Raw == nil {
 			return a, nil
 		}
-		return a.Extend(m, func(d v1.Descriptor) (raw []byte, err error) {
-			err = p.pool.Try(ctx, p.opts.Attempts, p.limits.request, func(ctx context.Context) (err error) {
-				raw, err = p.s.Blob(ctx, d, oci.MaxConfig)
-				return err
-			})
-			return raw, err
-		})
+		return a.Extend(m, func(d v1.Descriptor) ([]byte, error) { return p.s.config(ctx, d) })
 	}}
 }
 
@@ -175,7 +172,7 @@ func (p *push) update(ctx context.Context, changes []tagChange) error {
 // time. window is how long others may have changed it unseen; 0 if nothing had to be written.
 func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, err error) {
 	defer p.lockTag(p.ref.repo.Name() + ":" + c.tag)()
-	there, err := p.tagged(ctx, p.s, c.tag)
+	there, err := p.s.tagged(ctx, c.tag)
 	for range updateRounds {
 		var a oci.Attachment
 		if err == nil {
@@ -188,11 +185,11 @@ func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, er
 			p.reportState("manifest "+c.tag, "", a.Manifest.Desc.Size, Exists)
 			return 0, nil
 		}
-		if err := p.pushParts(ctx, a.Blobs, a.Nested); err != nil {
+		if err := p.parts(ctx, a.Blobs, a.Nested); err != nil {
 			return 0, err
 		}
 		before, began := there.Digest, time.Now()
-		if there, err = p.tagged(ctx, p.s, c.tag); err == nil && there.Digest == before {
+		if there, err = p.s.tagged(ctx, c.tag); err == nil && there.Digest == before {
 			_, err = p.put(ctx, c.tag, a.Manifest)
 			return time.Since(began), err
 		}

@@ -4,60 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
-// Bounds of what belongs to one artifact.
+// Bounds of what belongs to one artifact, and of listings.
 const (
+	maxPages           = 1000
+	maxReferrers       = 10_000   // of one subject
 	maxReferrerDepth   = 3        // referrers of referrers of referrers
 	maxAttachments     = 10_000   // their manifests
 	maxAttachmentBytes = 64 << 20 // of their manifests
 )
-
-// Open returns an artifact of any kind: from a registry (REF with a tag, a digest or both; with both the
-// digest counts), or from this machine as [oci.OpenLocal] does. Manifests are read when they are needed, a
-// blob is downloaded into the store when it is opened; both need ctx. Errors are those of Base.
-func (c *Client) Open(ctx context.Context, ref string) (oci.Artifact, error) {
-	if oci.IsLocal(ref) {
-		return oci.OpenLocal(ctx, c.opts.Store, ref)
-	}
-	p, err := c.newPull("pull", ref)
-	if err != nil {
-		return nil, err
-	}
-	m, err := p.Top(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a, err := oci.NewArtifact(m.Raw, p.blobs(ctx))
-	if err != nil {
-		return nil, fmt.Errorf("pull %s: %w", ref, err)
-	}
-	return a, nil
-}
-
-// blobs is the content of the repository, by way of the store.
-func (p *pull) blobs(ctx context.Context) oci.Blobs {
-	manifest := func(h v1.Hash) ([]byte, error) {
-		m, err := p.byDigest(ctx, h)
-		return m.Raw, err
-	}
-	return oci.RemoteBlobs(p.ref.repo.Name(), manifest, func(d v1.Descriptor) (io.ReadCloser, error) {
-		if err := p.blob(ctx, d); err != nil {
-			return nil, err
-		}
-		return p.opts.Store.Open(d.Digest.Hex)
-	})
-}
 
 // Attachments returns everything that belongs to an artifact and, for an index, to each of its manifests:
 // referrers, by the referrers API of its registry or else by the fallback tag, and what is under the tags
@@ -65,17 +31,16 @@ func (p *pull) blobs(ctx context.Context) oci.Blobs {
 // mirrors may be outdated. A manifest that is listed but gone, or names another subject, is left out. The
 // order is fixed: a subject comes before what refers to it, referrers are sorted by digest. Manifests are
 // read and verified; a blob is downloaded and verified when it is opened, while ctx lasts. ref may also be on
-// this machine. Errors are those of Base.
+// this machine. Errors are those of Open.
 func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment, error) {
 	if oci.IsLocal(ref) {
 		return oci.LocalAttachments(ctx, c.opts.Store, ref)
 	}
-	p, err := c.newPull("list the attachments of", ref)
+	p, err := c.newPull("list the attachments of", ref, OpenOptions{Origin: true})
 	if err != nil {
 		return nil, err
 	}
-	p.endpoints = p.endpoints[len(p.endpoints)-1:]
-	top, err := p.Top(ctx)
+	top, err := p.top(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +49,11 @@ func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment,
 	}
 	a, err := oci.NewArtifact(top.Raw, p.blobs(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", p.op, ref, err)
+		return nil, p.fail(err)
 	}
 	content, err := oci.Collect(a)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", p.op, ref, err)
+		return nil, p.fail(err)
 	}
 	var subjects []v1.Hash
 	for _, d := range slices.Backward(content.Documents) { // an index before its manifests
@@ -121,7 +86,7 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 	jobs.SetLimit(f.opts.Jobs)
 	for i, subject := range subjects {
 		jobs.Go(func() error {
-			return f.tryEndpoints(ctx, func(s *transport.Session, _ int) (err error) {
+			return f.tryEndpoints(ctx, func(s *session) (err error) {
 				lists[i], err = f.belonging(ctx, s, subject)
 				return err
 			})
@@ -146,18 +111,41 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 	return next, nil
 }
 
-// belonging finds what belongs to one subject.
-func (f *finder) belonging(ctx context.Context, s *transport.Session, subject v1.Hash) ([]oci.Attachment, error) {
-	listed, api, err := f.referrers(ctx, s, subject)
-	if err == nil && !api {
-		listed, err = f.taggedReferrers(ctx, s, subject)
+// referrers lists what refers to a subject, sorted by digest. What a registry says of a manifest is not used.
+func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Hash, error) {
+	var all []v1.Descriptor
+	err := s.remote.Referrers(ctx, ocispec.Descriptor{Digest: digest.Digest(subject.String())}, "", func(some []ocispec.Descriptor) error {
+		for _, d := range some {
+			h, err := v1.NewHash(d.Digest.String())
+			if err != nil || h.Algorithm != "sha256" {
+				return fmt.Errorf("the list is malformed: entry %q (only sha256 is supported)", d.Digest)
+			}
+			all = append(all, v1.Descriptor{Digest: h})
+		}
+		if len(all) > maxReferrers {
+			return fmt.Errorf("it has more than %d", maxReferrers)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, &itemError{"referrers of " + subject.String(), err}
 	}
+	var digests []v1.Hash
+	for _, d := range oci.SortDigests(all) {
+		digests = append(digests, d.Digest)
+	}
+	return digests, nil
+}
+
+// belonging finds what belongs to one subject.
+func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) ([]oci.Attachment, error) {
+	listed, err := s.referrers(ctx, subject)
 	if err != nil {
 		return nil, err
 	}
 	var all []oci.Attachment
-	for _, d := range listed {
-		m, err := f.byDigest(ctx, d.Digest)
+	for _, h := range listed {
+		m, err := f.byDigest(ctx, h)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed, and the index under the fallback tag was not changed
 		}
@@ -169,12 +157,12 @@ func (f *finder) belonging(ctx context.Context, s *transport.Session, subject v1
 			continue
 		}
 		if err != nil {
-			return nil, &itemError{"referrer " + d.Digest.String(), err}
+			return nil, &itemError{"referrer " + h.String(), err}
 		}
 		all = append(all, a)
 	}
 	for _, tag := range []string{oci.SignatureTag(subject), oci.AttestationTag(subject)} {
-		m, err := f.tagged(ctx, s, tag)
+		m, err := s.tagged(ctx, tag)
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +184,7 @@ func (f *finder) attachment(ctx context.Context, subject v1.Hash, tag string, m 
 	over := f.count > maxAttachments || f.bytes > maxAttachmentBytes
 	f.mu.Unlock()
 	if over {
-		return oci.Attachment{}, transport.Final(fmt.Errorf("more than %d attachments, or %d bytes of their manifests", maxAttachments, maxAttachmentBytes))
+		return oci.Attachment{}, fmt.Errorf("more than %d attachments, or %d bytes of their manifests", maxAttachments, maxAttachmentBytes)
 	}
 	t, err := oci.NewArtifact(m.Raw, f.blobs(ctx))
 	if err != nil {

@@ -3,9 +3,12 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
@@ -15,68 +18,114 @@ import (
 // when the attachments are there. Errors are those of Open and Push.
 func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.Hash, Stats, error) {
 	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
-	r, err := parseReference(to, c.opts.Insecure)
+	if _, err := parseReference(to); err != nil {
+		return fail(err)
+	}
+	source, err := c.Open(ctx, from, OpenOptions{})
 	if err != nil {
 		return fail(err)
 	}
-	t, err := c.Open(ctx, from)
-	if err != nil {
-		return fail(err)
-	}
-	digest, err := t.Digest()
+	all, err := oci.Collect(source.Artifact)
 	if err != nil {
 		return fail(fmt.Errorf("copy %s: %w", from, err))
 	}
-	if !oci.IsLocal(from) {
-		if from, err = c.source(from, digest, t); err != nil {
-			return fail(fmt.Errorf("copy %s: %w", from, err))
+	if r, err := parseReference(from); err == nil && !oci.IsLocal(from) {
+		for _, b := range all.Blobs {
+			c.recordMountSource(b.Desc.Digest, r.repo.Name())
+		}
+		from = r.pinned(source.Digest) // the tag may move meanwhile
+	}
+	attachments, err := c.Attachments(ctx, from)
+	if err != nil {
+		return fail(err)
+	}
+	return c.pushAll(ctx, to, source.Artifact, attachments, tags)
+}
+
+// Transfer is one call of [Client.Copy].
+type Transfer struct {
+	From, To string
+	Tags     []string // further ones
+}
+
+// Names returns all names of the copy, without the digest.
+func (t Transfer) Names() []string {
+	to, _, _ := strings.Cut(t.To, "@")
+	names := []string{to}
+	for _, tag := range t.Tags {
+		names = append(names, strings.TrimSuffix(to, ":"+tagOf(to))+":"+tag)
+	}
+	return names
+}
+
+// Transfers says how images are copied to a repository. to may have a tag, and tags may have further ones,
+// for one image; without them images keep their tags. A source without a tag means all images that a layout
+// or an archive has. Transfers does not use the network.
+func (c *Client) Transfers(ctx context.Context, sources []string, to string, tags []string) (all []Transfer, err error) {
+	if tagOf(to) != "" || strings.Contains(to, "@") || len(tags) > 0 {
+		if len(sources) != 1 {
+			return nil, fmt.Errorf("push %d images to %s: images that keep their tags are pushed to REGISTRY/PATH, without a tag", len(sources), to)
+		}
+		if tagOf(to) == "" && !strings.Contains(to, "@") {
+			to, tags = to+":"+tags[0], tags[1:]
+		}
+		return []Transfer{{sources[0], to, tags}}, nil
+	}
+	names := map[string]string{} // tag -> source
+	for _, source := range sources {
+		some, err := c.keepTags(ctx, source, to)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range some {
+			for _, tag := range append([]string{tagOf(t.To)}, t.Tags...) {
+				if other := names[tag]; other != "" {
+					return nil, fmt.Errorf("push %s: %s has the tag %s too: push them to repositories of their own, or under other tags", source, other, tag)
+				}
+				names[tag] = source
+			}
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// keepTags makes a transfer for each image of a source.
+func (c *Client) keepTags(ctx context.Context, source, to string) (all []Transfer, err error) {
+	name := tagOf(source)
+	if local, ok := oci.ParseLocal(source); ok {
+		kind, rest, _ := strings.Cut(source, ":")
+		name = strings.TrimPrefix(strings.TrimPrefix(rest, local.Path), ":")
+		if name = name[strings.LastIndexByte(name, ':')+1:]; name == "" && kind != "docker-archive" {
+			return c.localTransfers(ctx, source, to)
 		}
 	}
-	all, err := c.Attachments(ctx, from)
+	if imagename.CheckTag(name) != nil {
+		return nil, fmt.Errorf("push %s: it names no tag: give %s:TAG, or --tag", source, to)
+	}
+	return []Transfer{{From: source, To: to + ":" + name}}, nil
+}
+
+// localTransfers makes a transfer for each image that a layout or an archive has, with all of its tags.
+func (c *Client) localTransfers(ctx context.Context, source, to string) (all []Transfer, err error) {
+	tags, digests, err := oci.LocalTags(ctx, c.opts.Store, source)
 	if err != nil {
-		return fail(err)
+		return nil, err
+	}
+	var done []v1.Hash
+	for n, tag := range tags {
+		if imagename.CheckTag(tag) != nil {
+			return nil, fmt.Errorf("push %s: an image in it has no tag: give %s:TAG, or --tag", source, to)
+		}
+		if i := slices.Index(done, digests[n]); i >= 0 {
+			all[i].Tags = append(all[i].Tags, tag)
+			continue
+		}
+		done = append(done, digests[n])
+		all = append(all, Transfer{From: source + ":" + tag, To: to + ":" + tag})
 	}
 	if len(all) == 0 {
-		return c.Push(ctx, to, t, tags...)
+		return nil, fmt.Errorf("push %s: it has no image", source)
 	}
-	if _, err := targets(r, digest, tags); err != nil {
-		return fail(err)
-	}
-	_, stats, err := c.Push(ctx, r.repo.Name()+"@"+digest.String(), t)
-	if err != nil {
-		return v1.Hash{}, stats, err
-	}
-	more, err := c.Attach(ctx, to, all...)
-	stats.Add(more)
-	if err != nil {
-		return v1.Hash{}, stats, err
-	}
-	_, _, err = c.Push(ctx, to, t, tags...) // the tags; their counts are those of the first push
-	return digest, stats, err
-}
-
-// Add adds the counts of another push.
-func (s *Stats) Add(more Stats) {
-	s.Uploaded += more.Uploaded
-	s.Mounted += more.Mounted
-	s.Existing += more.Existing
-	s.Bytes += more.Bytes
-	s.Attachments += more.Attachments
-}
-
-// source records that the repository of a reference has the blobs of an artifact, and returns the reference
-// with the artifact's digest: the tag may move during the copy.
-func (c *Client) source(ref string, digest v1.Hash, t oci.Artifact) (string, error) {
-	r, err := parseReference(ref, c.opts.Insecure)
-	if err != nil {
-		return ref, err
-	}
-	all, err := oci.Collect(t)
-	if err != nil {
-		return ref, err
-	}
-	for _, b := range all.Blobs {
-		c.recordMountSource(b.Desc.Digest, r.repo.Name())
-	}
-	return r.repo.Name() + "@" + digest.String(), nil
+	return all, nil
 }

@@ -17,7 +17,9 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
+	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
@@ -214,11 +216,43 @@ func cut(w http.ResponseWriter) {
 	}
 }
 
+// anonymous is no credentials: tests must not read those of the user who runs them.
+func anonymous(context.Context, string, string) (auth.Credential, error) {
+	return auth.EmptyCredential, nil
+}
+
+// base opens an image with all its layers.
+func base(t *testing.T, c *Client, ref, arch string) (*Opened, error) {
+	t.Helper()
+	return c.Open(t.Context(), ref, OpenOptions{Arch: arch, Part: Layers})
+}
+
+// artifact opens an artifact as it is.
+func artifact(t *testing.T, c *Client, ref string) (oci.Artifact, error) {
+	t.Helper()
+	opened, err := c.Open(t.Context(), ref, OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return opened.Artifact, nil
+}
+
+// mustPush pushes with a new client.
+func mustPush(t *testing.T, ref string, a oci.Artifact, tags ...string) Stats {
+	t.Helper()
+	got, stats, err := client(t).Push(t.Context(), ref, a, tags...)
+	require.NoError(t, err)
+	if want := ocitest.Digest(t, a); got != want {
+		t.Fatalf("Push = %s; want %s", got, want)
+	}
+	return stats
+}
+
 // client returns a client with short pauses and a store of its own.
 func client(t *testing.T, change ...func(*Options)) *Client {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-	o := Options{Store: store, Attempts: 4, Backoff: time.Millisecond, Keychain: NoCredentials{}}
+	o := Options{Store: store, Attempts: 4, Backoff: time.Millisecond, Credentials: anonymous}
 	for _, f := range change {
 		f(&o)
 	}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -17,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/ocitest"
@@ -29,8 +30,8 @@ const secret = "hunter2-secret"
 
 type login struct{ user, password string }
 
-func (l login) Resolve(authn.Resource) (authn.Authenticator, error) {
-	return &authn.Basic{Username: l.user, Password: l.password}, nil
+func (l login) get(context.Context, string, string) (auth.Credential, error) {
+	return auth.Credential{Username: l.user, Password: l.password}, nil
 }
 
 // basic requires a password.
@@ -86,20 +87,20 @@ func TestCredentials(t *testing.T) {
 			f := newFake(t)
 			f.failing(guard(f))
 			img := ocitest.Image(t, "amd64", 1000, "one", "two")
-			c := client(t, func(o *Options) { o.Keychain, o.Jobs, o.Attempts = login{"me", secret}, 1, 6 })
+			c := client(t, func(o *Options) { o.Credentials, o.Jobs, o.Attempts = login{"me", secret}.get, 1, 6 })
 			if _, stats, err := c.Push(t.Context(), f.host()+"/library/x:1", img); err != nil || stats.Uploaded != 3 {
 				t.Fatalf("push: %+v, %v", stats, err)
 			}
-			if _, err := c.Base(t.Context(), f.host()+"/library/x:1", "amd64"); err != nil {
+			if _, err := base(t, c, f.host()+"/library/x:1", "amd64"); err != nil {
 				t.Fatalf("pull: %v", err)
 			}
 			if _, stats, err := c.Push(t.Context(), f.host()+"/team/y:1", img); err != nil || stats.Mounted != 3 {
 				t.Fatalf("mount: %+v, %v", stats, err)
 			}
-			for _, keys := range []authn.Keychain{NoCredentials{}, login{"me", "wrong-" + secret}} {
+			for _, keys := range []login{{}, {"me", "wrong-" + secret}} {
 				f.forget()
-				c := client(t, func(o *Options) { o.Keychain = keys })
-				_, err := c.Base(t.Context(), f.host()+"/library/x:1", "amd64")
+				c := client(t, func(o *Options) { o.Credentials = keys.get })
+				_, err := base(t, c, f.host()+"/library/x:1", "amd64")
 				ocitest.ErrorAs[*Error](t, err)
 				for _, want := range []string{"docker login " + f.host(), "podman login " + f.host()} {
 					assert.Contains(t, err.Error(), want)
@@ -193,7 +194,7 @@ func TestPullFaults(t *testing.T) {
 			})
 			f.forget()
 			start := time.Now()
-			b, err := client(t).Base(t.Context(), f.host()+"/x:1", "amd64")
+			b, err := base(t, client(t), f.host()+"/x:1", "amd64")
 			if d := time.Since(start); d < tc.slow {
 				t.Errorf("it took %v; the server asked for %v", d, tc.slow)
 			}
@@ -239,7 +240,7 @@ func TestPullResumes(t *testing.T) {
 		}
 		return first(w, r)
 	})
-	require.Value(client(t).Base(t.Context(), f.host()+"/x:1", "amd64"))(t)
+	require.Value(base(t, client(t), f.host()+"/x:1", "amd64"))(t)
 	if len(ranges) != 2 || ranges[1] != "bytes=20000-" {
 		t.Errorf("ranges %q; want none, then from 20000 on", ranges)
 	}
@@ -251,7 +252,7 @@ func TestPullLies(t *testing.T) {
 		f := newFake(t)
 		mustPush(t, f.host()+"/x:1", ocitest.Image(t, "amd64", 100, "one"))
 		f.failing(faulty(99, part, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
-		_, err := client(t).Base(t.Context(), f.host()+"/x:1", "amd64")
+		_, err := base(t, client(t), f.host()+"/x:1", "amd64")
 		ocitest.ErrorAs[*fetch.MismatchError](t, err)
 		if errors.Is(err, fetch.ErrUnreachable) {
 			t.Errorf("%s: %v is of the network; want of the content", part, err)
@@ -264,7 +265,7 @@ func TestUnreachable(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	host := strings.TrimPrefix(s.URL, "http://")
 	s.Close()
-	_, err := client(t).Base(t.Context(), host+"/x:1", "amd64")
+	_, err := base(t, client(t), host+"/x:1", "amd64")
 	if ocitest.ErrorAs[*Error](t, err).Host != host || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v; want refused by %s", err, host)
 	}
@@ -334,11 +335,11 @@ func TestCredentialsStayAtHome(t *testing.T) {
 		}
 		return false
 	})
-	c := client(t, func(o *Options) { o.Keychain = login{"me", secret} })
+	c := client(t, func(o *Options) { o.Credentials = login{"me", secret}.get })
 	if _, _, err := c.Push(t.Context(), f.host()+"/x:1", img); err != nil {
 		t.Fatal(err)
 	}
-	require.Value(c.Base(t.Context(), f.host()+"/x:1", "amd64"))(t)
+	require.Value(base(t, c, f.host()+"/x:1", "amd64"))(t)
 	if leaked.Load() != 0 {
 		t.Errorf("credentials went to another host %d times", leaked.Load())
 	}
@@ -358,7 +359,7 @@ func TestPushStalls(t *testing.T) {
 					o.Attempts = 20 // a busy machine stalls, too
 				}
 			})
-			c.limits = limits{request: time.Second, stall: 300 * time.Millisecond, commit: 300 * time.Millisecond}
+			c.limits = limits{request: time.Second, commit: 300 * time.Millisecond}
 			_, stats, err := c.Push(t.Context(), f.host()+"/x:1", ocitest.Image(t, "amd64", 1000, "one"))
 			close(done)
 			if n == 2 && (err != nil || stats.Uploaded != 2) {

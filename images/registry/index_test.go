@@ -25,7 +25,7 @@ func TestLocalIsPushed(t *testing.T) {
 	}
 	c := client(t)
 	for ref, want := range map[string]oci.Artifact{"oci:" + layout + ":both": index, "oci:" + layout + ":one": img, "oci-archive:" + archive: index} {
-		a := require.Value(c.Open(t.Context(), ref))(t)
+		a := require.Value(artifact(t, c, ref))(t)
 		if got, _, err := c.Push(t.Context(), f.host()+"/x:1", a); err != nil || got != ocitest.Digest(t, want) {
 			t.Errorf("Push(Open(%s)) = %s, %v; want %s", ref, got, err, ocitest.Digest(t, want))
 		}

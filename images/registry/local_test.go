@@ -43,7 +43,7 @@ func TestBaseLocal(t *testing.T) {
 		{"docker-archive:" + docker + ":docker.io/library/debian:12", "amd64", amd},
 	}
 	for _, tc := range tests {
-		b, err := c.Base(t.Context(), tc.ref, tc.arch)
+		b, err := base(t, c, tc.ref, tc.arch)
 		if err != nil {
 			t.Errorf("Base(%s): %v", tc.ref, err)
 			continue
@@ -51,7 +51,7 @@ func TestBaseLocal(t *testing.T) {
 		if !oci.IsLocal(tc.ref) || b.Digest != ocitest.Digest(t, b.Image) || !strings.HasPrefix(b.Name, dir) {
 			t.Errorf("Base(%s) = %s %s; digest of the image %s", tc.ref, b.Name, b.Digest, ocitest.Digest(t, b.Image))
 		}
-		assert.Equalf(t, b.Digest, require.Value(c.Resolve(t.Context(), tc.ref, tc.arch))(t), "Resolve(%s)", tc.ref)
+		assert.Equalf(t, b.Digest, require.Value(c.Open(t.Context(), tc.ref, OpenOptions{Arch: tc.arch}))(t).Digest, "%s", tc.ref)
 		ocitest.SameLayers(t, b.Image, tc.want)
 		if !strings.HasPrefix(tc.ref, "docker") && b.Digest != ocitest.Digest(t, tc.want) {
 			t.Errorf("Base(%s) = %s; want %s", tc.ref, b.Digest, ocitest.Digest(t, tc.want))
@@ -66,15 +66,15 @@ func TestBaseLocal(t *testing.T) {
 		"docker-archive:" + docker + ":x": "no image x",
 		"oci-archive:" + dir + "/none":    "no such file",
 	} {
-		assert.ErrorContainsf(t, assert.Err(c.Base(t.Context(), ref, "amd64")), want, "Base(%s)", ref)
+		assert.ErrorContainsf(t, assert.Err(base(t, c, ref, "amd64")), want, "Base(%s)", ref)
 	}
 	var missing *oci.PlatformError
-	if _, err := c.Base(t.Context(), "docker-archive:"+docker, "arm64"); !errors.As(err, &missing) {
+	if _, err := base(t, c, "docker-archive:"+docker, "arm64"); !errors.As(err, &missing) {
 		t.Errorf("docker-archive of another architecture: %v", err)
 	}
 	// The archive's layers are in the store now.
 	for _, f := range []string{ociFile, docker} {
-		b := require.Value(c.Base(t.Context(), strings.TrimSuffix(filepath.Base(f), ".tar")+"-archive:"+f, "amd64"))(t)
+		b := require.Value(base(t, c, strings.TrimSuffix(filepath.Base(f), ".tar")+"-archive:"+f, "amd64"))(t)
 		require.NoError(t, os.Remove(f))
 		ocitest.SameLayers(t, b.Image, amd)
 	}

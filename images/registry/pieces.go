@@ -25,7 +25,7 @@ func (c *Client) HasBlob(ctx context.Context, repository string, h v1.Hash) (fou
 // HasManifest says whether a name (a tag or a digest) leads to a manifest.
 func (c *Client) HasManifest(ctx context.Context, repository, name string, h v1.Hash) (found bool, err error) {
 	err = c.inRepository(ctx, repository, nil, func(p *push) error {
-		found, err = p.hasDocument(ctx, name, oci.Document{Desc: v1.Descriptor{Digest: h}})
+		found, err = p.has(ctx, name, oci.Document{Desc: v1.Descriptor{Digest: h}})
 		return err
 	})
 	return found, err
@@ -35,7 +35,7 @@ func (c *Client) HasManifest(ctx context.Context, repository, name string, h v1.
 // repositories from, or is sent.
 func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob, from ...string) (state State, err error) {
 	err = c.inRepository(ctx, repository, from, func(p *push) error {
-		state, err = p.blobState(ctx, b)
+		state, err = p.blob(ctx, b, p.from)
 		return err
 	})
 	return state, err
@@ -49,20 +49,13 @@ func (c *Client) PushManifest(ctx context.Context, repository, name string, d oc
 	})
 }
 
-// inRepository logs in to a repository, with the right to read those that blobs may be mounted from, and
-// calls f.
 func (c *Client) inRepository(ctx context.Context, repository string, from []string, f func(*push) error) error {
 	if err := imagename.CheckRepository(repository); err != nil {
 		return fmt.Errorf("push to %w", err)
 	}
-	r, err := parseReference(repository, c.opts.Insecure)
+	p, err := c.newPush(ctx, repository, from)
 	if err != nil {
 		return err
 	}
-	p := &push{Client: c, ref: r}
-	p.candidates(from, nil)
-	if err = p.open(ctx); err == nil {
-		err = f(p)
-	}
-	return wrapped(ctx, "push", repository, r.repo.RegistryStr(), err)
+	return p.fail(ctx, f(p))
 }

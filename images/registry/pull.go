@@ -1,29 +1,30 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"golang.org/x/sync/errgroup"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/layername"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
-// Base is an image to build upon. All of its content is on this machine.
-type Base struct {
-	Image  v1.Image
-	Name   string  // full repository:tag, without a digest; the path for local sources
-	Digest v1.Hash // of the manifest for the architecture
-}
+// acceptable lists the types of manifest that are read, for the Accept header.
+var acceptable = strings.Join([]string{
+	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+}, ", ")
 
-// pull is the state of one pull of one image.
+// pull is the state of one pull of one artifact.
 type pull struct {
 	*Client
 	op    string
@@ -31,38 +32,44 @@ type pull struct {
 	names map[v1.Hash]string // of blobs, for people
 
 	order     sync.Mutex
-	endpoints []transport.Endpoint // the one that delivered last is first
+	endpoints []endpoint // the one that delivered last is first
 }
 
-func (c *Client) newPull(op, text string) (*pull, error) {
-	r, err := parseReference(text, c.opts.Insecure)
+func (c *Client) newPull(op, text string, o OpenOptions) (*pull, error) {
+	r, err := parseReference(text)
 	if err != nil {
 		return nil, err
 	}
-	return &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}, nil
+	p := &pull{Client: c, op: op, ref: r, endpoints: c.endpoints(r.repo)}
+	if o.Origin {
+		p.endpoints = p.endpoints[len(p.endpoints)-1:]
+	}
+	return p, nil
 }
 
-// tryEndpoints calls f for one endpoint after the other until one succeeds. Every endpoint except the last
-// gets only two attempts, because there is another one to ask.
-func (p *pull) tryEndpoints(ctx context.Context, f func(s *transport.Session, attempts int) error) error {
+// fail adds what was attempted to an error that is not of a registry.
+func (p *pull) fail(err error) error { return fmt.Errorf("%s %s: %w", p.op, p.ref.text, err) }
+
+func (p *pull) offline() error {
+	return p.fail(fmt.Errorf("%w; run it once with network access, with the same cache", fetch.ErrOffline))
+}
+
+// tryEndpoints calls f for one endpoint after the other until one succeeds.
+func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)
 	p.order.Unlock()
 	var missed error
-	for n, e := range endpoints {
-		attempts := p.opts.Attempts
-		if n < len(endpoints)-1 {
-			attempts = min(attempts, 2)
-		}
-		s, err := p.pool.Session(ctx, e, attempts, transport.Pull)
+	for _, e := range endpoints {
+		s, err := p.session(ctx, e, "pull")
 		if err == nil {
-			err = f(s, attempts)
+			err = f(s)
 		}
 		if err == nil {
 			p.moveToFront(e)
 			return nil
 		}
-		err = wrapped(ctx, p.op, p.ref.text, e.Repo.RegistryStr(), err)
+		err = wrapped(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
 		var remote *Error
 		var mismatch *fetch.MismatchError
 		if ctx.Err() != nil || !errors.As(err, &remote) && !errors.As(err, &mismatch) {
@@ -77,7 +84,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *transport.Session, at
 }
 
 // moveToFront moves an endpoint to the front.
-func (p *pull) moveToFront(e transport.Endpoint) {
+func (p *pull) moveToFront(e endpoint) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	if n := slices.Index(p.endpoints, e); n > 0 {
@@ -85,111 +92,135 @@ func (p *pull) moveToFront(e transport.Endpoint) {
 	}
 }
 
-// Base returns an image for linux/arch from a registry (REF with a tag, a digest or both; with both the
-// digest counts) or from this machine (oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]).
-// When it returns, all layers are on this machine. Errors: *Error, *PlatformError, *fetch.MismatchError,
-// fetch.ErrOffline.
-func (c *Client) Base(ctx context.Context, ref, arch string) (*Base, error) {
-	if local, ok := oci.ParseLocal(ref); ok {
-		img, digest, err := local.Image(ctx, c.opts.Store, arch)
+// top returns the manifest that the reference names: from the store if it is there, else from the network.
+func (p *pull) top(ctx context.Context) (got oci.Manifest, err error) {
+	if p.ref.digest != (v1.Hash{}) {
+		return p.byDigest(ctx, p.ref.digest)
+	}
+	if p.opts.Offline {
+		h, ok := p.recallTag(p.ref)
+		if !ok {
+			return got, p.offline()
+		}
+		return p.byDigest(ctx, h)
+	}
+	err = p.tryEndpoints(ctx, func(s *session) error {
+		// The digest first: registries count fetched manifests against a limit, and the store mostly has the manifest.
+		h, err := s.headManifest(ctx, p.ref.tag)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
-	}
-	p, err := c.newPull("pull", ref)
-	if err != nil {
-		return nil, err
-	}
-	base, manifest, err := p.image(ctx, arch, oci.StoreBlobs(c.opts.Store))
-	if err != nil {
-		return nil, err
-	}
-	jobs, ctx := errgroup.WithContext(ctx)
-	jobs.SetLimit(c.opts.Jobs)
-	seen := map[v1.Hash]bool{}
-	for _, d := range manifest.Layers {
-		if seen[d.Digest] {
-			continue
+		if cached, ok := p.cached(h); ok {
+			got = cached
+			return nil
 		}
-		seen[d.Digest] = true
-		jobs.Go(func() error { return p.blob(ctx, d) })
-	}
-	if err := jobs.Wait(); err != nil {
-		return nil, err
-	}
-	return base, nil
-}
-
-// Look is Base without layers, which have digests and sizes, but need not be readable.
-func (c *Client) Look(ctx context.Context, ref, arch string) (*Base, error) {
-	if local, ok := oci.ParseLocal(ref); ok {
-		img, digest, err := local.Look(ctx, c.opts.Store, arch)
-		if err != nil {
-			return nil, err
-		}
-		return &Base{Image: img, Name: local.Path, Digest: digest}, nil
-	}
-	return c.Lazy(ctx, ref, arch)
-}
-
-// Lazy is Base without the layers. Each is downloaded when it is opened; that needs ctx.
-func (c *Client) Lazy(ctx context.Context, ref, arch string) (*Base, error) {
-	if oci.IsLocal(ref) {
-		return c.Base(ctx, ref, arch)
-	}
-	p, err := c.newPull("pull", ref)
-	if err != nil {
-		return nil, err
-	}
-	base, manifest, err := p.image(ctx, arch, p.blobs(ctx))
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range manifest.Layers {
-		c.recordMountSource(d.Digest, p.ref.repo.Name())
-	}
-	return base, nil
-}
-
-// Fetch downloads a blob of a repository into the store.
-func (c *Client) Fetch(ctx context.Context, repository string, d v1.Descriptor) error {
-	p, err := c.newPull("pull", repository+"@"+d.Digest.String())
-	if err != nil {
+		got, err = p.download(ctx, s, p.ref.tag, h)
 		return err
+	})
+	if err != nil {
+		return got, err
 	}
-	return p.blob(ctx, d)
+	return got, p.rememberTag(p.ref, got.Digest)
 }
 
-// image reads manifest and config of an image whose layers are in blobs.
-func (p *pull) image(ctx context.Context, arch string, blobs oci.Blobs) (*Base, *v1.Manifest, error) {
-	m, err := p.manifest(ctx, arch)
-	if err != nil {
-		return nil, nil, err
+// byDigest returns a manifest by its digest.
+func (p *pull) byDigest(ctx context.Context, h v1.Hash) (oci.Manifest, error) {
+	got, ok := p.cached(h)
+	if ok {
+		return got, nil
 	}
-	manifest, err := oci.ParseManifest(m.Raw)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s %s: %w", p.op, p.ref.text, err)
+	if p.opts.Offline {
+		return got, p.offline()
 	}
-	img, err := p.configured(ctx, arch, m, manifest.Config, blobs)
-	return &Base{Image: img, Name: p.ref.canonical(), Digest: m.Digest}, manifest, err
+	err := p.tryEndpoints(ctx, func(s *session) (err error) {
+		got, err = p.download(ctx, s, "", h)
+		return err
+	})
+	return got, err
 }
 
-// configured reads the config of an image for linux/arch.
-func (p *pull) configured(ctx context.Context, arch string, m oci.Manifest, config v1.Descriptor, blobs oci.Blobs) (*oci.Image, error) {
-	if config.Size > oci.MaxConfig {
-		return nil, fmt.Errorf("%s %s: its config is larger than %d bytes", p.op, p.ref.text, oci.MaxConfig)
+// cached reads a manifest from the store. It removes a damaged one, so that the next copy replaces it.
+func (p *pull) cached(h v1.Hash) (oci.Manifest, bool) {
+	raw, err := oci.StoreBlobs(p.opts.Store).Document(h, oci.MaxManifest)
+	if _, ok := errors.AsType[*fetch.MismatchError](err); ok {
+		_ = os.Remove(p.opts.Store.Path(h.Hex)) // if that fails, the digest is checked again next time
 	}
-	p.names = map[v1.Hash]string{config.Digest: "config"}
-	if err := p.blob(ctx, config); err != nil {
+	return oci.Manifest{Raw: raw, Digest: h}, err == nil
+}
+
+// download downloads a manifest by its digest, or by a tag if the digest is zero, and keeps it in the store.
+func (p *pull) download(ctx context.Context, s *session, tag string, h v1.Hash) (oci.Manifest, error) {
+	if h != (v1.Hash{}) {
+		tag = h.String()
+	}
+	m, err := s.manifest(ctx, tag, h)
+	if err == nil {
+		err = oci.StoreDocument(p.opts.Store, m.Raw)
+	}
+	return m, err
+}
+
+// headManifest asks for the digest of a tag. It is zero when the registry does not state it.
+func (s *session) headManifest(ctx context.Context, identifier string) (v1.Hash, error) {
+	resp, err := s.ask(ctx, http.MethodHead, s.url("manifests", identifier), acceptable)
+	if statusOf(err) == http.StatusMethodNotAllowed {
+		return v1.Hash{}, nil
+	}
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	h, err := v1.NewHash(resp.Header.Get("Docker-Content-Digest"))
+	if err != nil || h.Algorithm != "sha256" {
+		return v1.Hash{}, nil //nolint:nilerr // the header is optional
+	}
+	return h, nil
+}
+
+// manifest downloads a manifest, of at most oci.MaxManifest bytes, and verifies it against want unless that is zero.
+// oras-go's FetchReference tells wrong content from other errors by its text only.
+func (s *session) manifest(ctx context.Context, identifier string, want v1.Hash) (oci.Manifest, error) {
+	to := s.url("manifests", identifier)
+	raw, err := s.document(ctx, to, oci.MaxManifest)
+	if err != nil {
+		return oci.Manifest{}, err
+	}
+	h := oci.HashOf(raw)
+	if want != (v1.Hash{}) && h != want {
+		return oci.Manifest{}, &fetch.MismatchError{URL: to, Want: want.Hex, Got: h.Hex, GotSize: int64(len(raw))}
+	}
+	return oci.Manifest{Raw: raw, Digest: h}, nil
+}
+
+// tagged reads the manifest under a tag; without one it is empty.
+func (s *session) tagged(ctx context.Context, tag string) (oci.Manifest, error) {
+	m, err := s.manifest(ctx, tag, v1.Hash{})
+	if statusOf(err) == http.StatusNotFound {
+		return oci.Manifest{}, nil
+	}
+	if err != nil {
+		err = &itemError{"tag " + tag, err}
+	}
+	return m, err
+}
+
+// config downloads a blob into memory and verifies it.
+func (s *session) config(ctx context.Context, d v1.Descriptor) ([]byte, error) {
+	return oci.ReadBlob(oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
+		raw, err := s.document(ctx, s.url("blobs", d.Digest.String()), oci.MaxConfig)
+		return io.NopCloser(bytes.NewReader(raw)), err
+	}}, oci.MaxConfig)
+}
+
+func (s *session) document(ctx context.Context, from string, limit int) ([]byte, error) {
+	resp, err := s.ask(ctx, http.MethodGet, from, acceptable)
+	if err != nil {
 		return nil, err
 	}
-	img, err := oci.NewImage(m.Raw, blobs)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", p.op, p.ref.text, err)
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && len(raw) > limit {
+		err = fmt.Errorf("it sent a document of more than %d bytes", limit)
 	}
-	p.names = layername.Of(img)
-	return img, oci.CheckPlatform(p.ref.text, arch, img)
+	return raw, err
 }
 
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other
@@ -200,7 +231,7 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	if f, err := p.opts.Store.Open(d.Digest.Hex); err == nil {
 		fi, err := f.Stat()
 		if err := errors.Join(err, f.Close()); err != nil {
-			return fmt.Errorf("pull %s: %w", p.ref.text, err)
+			return p.fail(err)
 		}
 		if fi.Size() == d.Size {
 			event.Current, event.State = d.Size, Exists
@@ -211,9 +242,9 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	if p.opts.Offline {
 		return p.offline()
 	}
-	err := p.tryEndpoints(ctx, func(s *transport.Session, attempts int) error {
-		get := fetch.Client{Store: p.opts.Store, HTTP: s.HTTP, Attempts: attempts, Backoff: p.opts.Backoff}
-		file := fetch.File{URL: s.URL("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
+	err := p.tryEndpoints(ctx, func(s *session) error {
+		get := fetch.Client{Store: p.opts.Store, HTTP: &http.Client{Transport: s}, Attempts: s.attempts, Backoff: p.opts.Backoff}
+		file := fetch.File{URL: s.url("blobs", d.Digest.String()), SHA256: d.Digest.Hex, Size: d.Size}
 		_, _, err := get.Get(ctx, file, func(done, _ int64) {
 			event.Current = done
 			p.report(event)

@@ -36,21 +36,21 @@ func TestBasePullsOnce(t *testing.T) {
 			states[e.State]++
 		}
 	})
-	base := require.Value(c.Base(t.Context(), ref, "amd64"))(t)
-	if base.Name != ref || base.Digest != ocitest.Digest(t, img) {
-		t.Errorf("Base = %s %s; want %s %s", base.Name, base.Digest, ref, ocitest.Digest(t, img))
+	pulled := require.Value(base(t, c, ref, "amd64"))(t)
+	if pulled.Name != ref || pulled.Digest != ocitest.Digest(t, img) {
+		t.Errorf("Base = %s %s; want %s %s", pulled.Name, pulled.Digest, ref, ocitest.Digest(t, img))
 	}
-	ocitest.SameLayers(t, base.Image, img)
+	ocitest.SameLayers(t, pulled.Image, img)
 	assert.Equalf(t, 4, states[Done], "blobs were reported as pulled")
 	if n := f.count("GET", "/blobs/"); n != 4 {
 		t.Errorf("the first pull got %d blobs; want 4", n)
 	}
 	f.forget()
-	require.Value(c.Base(t.Context(), ref, "amd64"))(t)
+	require.Value(base(t, c, ref, "amd64"))(t)
 	assert.Samef(t, []string{"HEAD /v2/library/debian/manifests/12"}, f.log, "requests of the second pull (-want +got)")
 	assert.Equalf(t, 4, states[Exists], "blobs were reported as there")
 	f.forget()
-	pinned, err := c.Base(t.Context(), ref+"@"+base.Digest.String(), "amd64")
+	pinned, err := base(t, c, ref+"@"+pulled.Digest.String(), "amd64")
 	if err != nil || pinned.Name != ref || len(f.log) != 0 {
 		t.Errorf("pull by a known digest: %+v, %v, requests %v; want none", pinned, err, f.log)
 	}
@@ -63,22 +63,22 @@ func TestBaseOffline(t *testing.T) {
 	ref := f.host() + "/x:1"
 	mustPush(t, ref, ocitest.Index(t, img))
 	c := client(t)
-	require.Value(c.Base(t.Context(), ref, "amd64"))(t)
+	require.Value(base(t, c, ref, "amd64"))(t)
 	f.forget()
 	offline := client(t, func(o *Options) { o.Offline, o.Store = true, c.opts.Store })
 	for _, r := range []string{ref, f.host() + "/x@" + ocitest.Digest(t, img).String()} {
-		got := require.Value(offline.Base(t.Context(), r, "amd64"))(t)
+		got := require.Value(base(t, offline, r, "amd64"))(t)
 		ocitest.SameLayers(t, got.Image, img)
 	}
 	for _, r := range []string{f.host() + "/x:2", f.host() + "/x@sha256:" + strings.Repeat("1", 64)} {
-		if _, err := offline.Base(t.Context(), r, "amd64"); !errors.Is(err, fetch.ErrOffline) || errors.Is(err, fetch.ErrUnreachable) {
+		if _, err := base(t, offline, r, "amd64"); !errors.Is(err, fetch.ErrOffline) || errors.Is(err, fetch.ErrUnreachable) {
 			t.Errorf("Base(%s) offline = %v; want ErrOffline", r, err)
 		}
 	}
 	// A blob is missing: the pull fails although the rest is there.
 	m := require.Value(img.Manifest())(t)
 	require.NoError(t, os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)))
-	assert.ErrorIsf(t, assert.Err(offline.Base(t.Context(), ref, "amd64")), fetch.ErrOffline, "Base offline without a layer")
+	assert.ErrorIsf(t, assert.Err(base(t, offline, ref, "amd64")), fetch.ErrOffline, "Base offline without a layer")
 	assert.Equalf(t, 0, len(f.log), "requests while offline: %v", f.log)
 }
 
@@ -87,7 +87,7 @@ func TestBaseWrongArchitecture(t *testing.T) {
 	f := newFake(t)
 	ref := f.host() + "/x:1"
 	mustPush(t, ref, ocitest.Image(t, "arm64", 100, "one"))
-	_, err := client(t).Base(t.Context(), ref, "amd64")
+	_, err := base(t, client(t), ref, "amd64")
 	want := &oci.PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
 	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
 }
@@ -105,7 +105,7 @@ func TestBaseAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, c := range []*Client{first, second} {
 		wg.Go(func() {
-			b, err := c.Base(t.Context(), ref, "amd64")
+			b, err := base(t, c, ref, "amd64")
 			if err != nil {
 				t.Error(err)
 				return
@@ -157,7 +157,7 @@ func TestMirrors(t *testing.T) {
 			c := client(t, func(o *Options) {
 				o.Mirrors = map[string][]string{own.host(): {"http://" + mirror.host() + "/cache"}}
 			})
-			b := require.Value(c.Base(t.Context(), own.host()+"/x:1", "amd64"))(t)
+			b := require.Value(base(t, c, own.host()+"/x:1", "amd64"))(t)
 			if b.Name != own.host()+"/x:1" {
 				t.Errorf("name %s shows the mirror", b.Name)
 			}
@@ -169,7 +169,7 @@ func TestMirrors(t *testing.T) {
 		t.Parallel()
 		own, mirror := newFake(t), newFake(t)
 		c := client(t, func(o *Options) { o.Mirrors = map[string][]string{own.host(): {mirror.host()}} })
-		_, err := c.Base(t.Context(), own.host()+"/x:1", "amd64")
+		_, err := base(t, c, own.host()+"/x:1", "amd64")
 		if ocitest.ErrorAs[*Error](t, err).Host != own.host() || !strings.Contains(err.Error(), mirror.host()) || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v; want one of the registry that names the mirror too", err)
 		}
@@ -179,7 +179,7 @@ func TestMirrors(t *testing.T) {
 func TestTagMemo(t *testing.T) {
 	t.Parallel()
 	c := client(t)
-	r := require.Value(parseReference("debian:12", false))(t)
+	r := require.Value(parseReference("debian:12"))(t)
 	h := oci.HashOf([]byte("x"))
 	require.NoError(t, c.rememberTag(r, h))
 	if got, ok := c.recallTag(r); !ok || got != h {
@@ -214,6 +214,6 @@ func TestManifestKinds(t *testing.T) {
 	put("odd", "application/vnd.oci.image.manifest.v1+json", map[string]any{"schemaVersion": 2})
 	put("list", "application/vnd.oci.image.manifest.v1+json", []int{1})
 	for name, want := range map[string]string{"old": "2015", "odd": "neither an image nor an index", "list": "malformed"} {
-		assert.ErrorContainsf(t, assert.Err(client(t).Base(t.Context(), f.host()+"/x:"+name, "amd64")), want, "%s", name)
+		assert.ErrorContainsf(t, assert.Err(base(t, client(t), f.host()+"/x:"+name, "amd64")), want, "%s", name)
 	}
 }

@@ -1,15 +1,18 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Stats count what a push did with the blobs (layers and configs) of an artifact.
@@ -24,43 +27,87 @@ type Stats struct {
 	Attachments int
 }
 
-// push is the state of one push of one artifact into one repository.
+// Add adds the counts of another push.
+func (s *Stats) Add(more Stats) {
+	s.Uploaded += more.Uploaded
+	s.Mounted += more.Mounted
+	s.Existing += more.Existing
+	s.Bytes += more.Bytes
+	s.Attachments += more.Attachments
+}
+
+// push is the state of one push into one repository.
 type push struct {
 	*Client
 	ref  reference
-	s    *transport.Session
+	s    *session
 	from []string // repositories of the same registry to try mounts from, for blobs of unknown origin
-	base []string // from, and the repositories that blobs are known to come from
 
 	mu    sync.Mutex
 	stats Stats
 }
 
+// newPush prepares a push. from names repositories that blobs may be mounted from; those of other registries are ignored.
+func (c *Client) newPush(ctx context.Context, ref string, from []string) (p *push, err error) {
+	p = &push{Client: c}
+	if p.ref, err = parseReference(ref); err != nil {
+		return nil, err
+	}
+	for _, name := range from {
+		if path := p.sibling(name); path != "" && !slices.Contains(p.from, path) {
+			p.from = append(p.from, path)
+		}
+	}
+	p.s, err = c.session(ctx, endpoint{p.ref.repo, false, c.opts.Attempts}, "pull", "push")
+	return p, p.fail(ctx, err)
+}
+
+func (p *push) fail(ctx context.Context, err error) error {
+	return wrapped(ctx, "push", p.ref.text, p.ref.repo.RegistryStr(), err)
+}
+
+// sibling returns the path of another repository of the same registry, "" if it is none.
+func (p *push) sibling(name string) string {
+	r, err := parseReference(name)
+	if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() || r.repo.RepositoryStr() == p.ref.repo.RepositoryStr() {
+		return ""
+	}
+	return r.repo.RepositoryStr()
+}
+
 // Push sends an artifact (an image, an index or any other) to ref (repository:tag, or repository@digest), and
 // lets further tags of the same repository name it too. Blobs go first: Push checks for each, else mounts it
-// from another repository, else uploads it and resumes an interrupted upload. Then come the manifests that an
-// index names, then the tags. A tag moves only when all of its content is in the registry. An artifact that
-// already has all its names costs one request for each name. Errors: *Error; *fetch.MismatchError when a blob
-// does not match its digest.
+// from another repository, else uploads it. Then come the manifests that an index names, then the tags. A tag moves
+// only when all of its content is in the registry. An artifact that already has all its names costs one request for
+// each name. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
 func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...string) (v1.Hash, Stats, error) {
-	r, err := parseReference(ref, c.opts.Insecure)
-	if err != nil {
-		return v1.Hash{}, Stats{}, err
-	}
+	return c.pushAll(ctx, ref, t, nil, tags)
+}
+
+// pushAll is Push of an artifact with attachments, which are in the registry before the tags move.
+func (c *Client) pushAll(ctx context.Context, ref string, t oci.Artifact, attachments []oci.Attachment, tags []string) (v1.Hash, Stats, error) {
+	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
 	all, err := oci.Collect(t)
 	if err != nil {
-		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, err)
+		return fail(fmt.Errorf("push %s: %w", ref, err))
 	}
-	names, err := targets(r, all.Top().Desc.Digest, tags)
+	r, err := parseReference(ref)
 	if err != nil {
-		return v1.Hash{}, Stats{}, err
+		return fail(err)
 	}
-	p := &push{Client: c, ref: r}
-	p.candidates(all.Bases, all.Blobs)
-	if err := p.run(ctx, all, names); err != nil {
-		return v1.Hash{}, p.stats, wrapped(ctx, "push", ref, r.repo.RegistryStr(), err)
+	digest := all.Top().Desc.Digest
+	names, err := targets(r, digest, tags)
+	if err != nil {
+		return fail(err)
 	}
-	return all.Top().Desc.Digest, p.stats, nil
+	p, err := c.newPush(ctx, ref, slices.Concat(all.Bases, c.opts.MountFrom))
+	if err != nil {
+		return fail(err)
+	}
+	if err := p.run(ctx, all, attachments, names); err != nil {
+		return v1.Hash{}, p.stats, p.fail(ctx, err)
+	}
+	return digest, p.stats, nil
 }
 
 // targets returns the tags to move, or the digest when the reference has no tag.
@@ -73,8 +120,8 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 		names = append(names, r.tag)
 	}
 	for _, t := range tags {
-		if _, err := parseReference(r.repo.Name()+":"+t, false); err != nil {
-			return nil, fmt.Errorf("push %s: %q is not a tag: %w", r.text, t, err)
+		if err := imagename.CheckTag(t); err != nil {
+			return nil, fmt.Errorf("push %s: %w", r.text, err)
 		}
 		names = append(names, t)
 	}
@@ -85,60 +132,139 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// candidates returns the repositories of the same registry that blobs may be mounted from.
-func (p *push) candidates(bases []string, blobs []oci.Blob) {
-	add := func(list *[]string, repository string) {
-		r, err := parseReference(repository, p.opts.Insecure)
-		if err != nil || r.repo.RegistryStr() != p.ref.repo.RegistryStr() || r.repo.RepositoryStr() == p.ref.repo.RepositoryStr() {
-			return
+func (p *push) run(ctx context.Context, all *oci.Content, attachments []oci.Attachment, names []string) error {
+	top := all.Top()
+	var missing []string
+	for _, name := range names {
+		exists, err := p.has(ctx, name, top)
+		if err != nil {
+			return err
 		}
-		if s := r.repo.RepositoryStr(); !slices.Contains(*list, s) {
-			*list = append(*list, s)
-		}
-	}
-	for _, name := range slices.Concat(bases, p.opts.MountFrom) {
-		add(&p.from, name)
-	}
-	p.base = slices.Clone(p.from)
-	for _, b := range blobs {
-		if o := p.mountSource(b.Desc.Digest); o != "" {
-			add(&p.base, o)
+		if !exists {
+			missing = append(missing, name)
 		}
 	}
-}
-
-// open logs in, with the right to read what blobs may be mounted from.
-func (p *push) open(ctx context.Context) (err error) {
-	p.s, err = p.pool.Session(ctx, transport.Endpoint{Repo: p.ref.repo}, p.opts.Attempts, transport.Push, p.base...)
+	there, err := len(missing) < len(names), error(nil)
+	if digest := top.Desc.Digest.String(); !there && names[0] != digest {
+		there, err = p.has(ctx, digest, top)
+	}
+	switch {
+	case err != nil:
+		return err
+	case there:
+		for _, b := range all.Blobs {
+			p.count(b, Exists)
+		}
+	case len(attachments) > 0: // they refer to the manifest
+		err = p.parts(ctx, all.Blobs, all.Documents)
+	default:
+		err = p.parts(ctx, all.Blobs, all.Documents[:len(all.Documents)-1])
+	}
+	if err == nil {
+		err = p.attach(ctx, attachments)
+	}
+	for _, name := range missing {
+		if err == nil {
+			_, err = p.put(ctx, name, top)
+		}
+	}
 	return err
 }
 
-func (p *push) run(ctx context.Context, all *oci.Content, names []string) error {
-	if err := p.open(ctx); err != nil {
+// parts sends what a manifest names: blobs, and then documents.
+func (p *push) parts(ctx context.Context, blobs []oci.Blob, documents []oci.Document) error {
+	jobs, jctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(p.opts.Jobs)
+	for _, b := range blobs {
+		jobs.Go(func() error {
+			state, err := p.blob(jctx, b, p.from)
+			p.count(b, state)
+			return err
+		})
+	}
+	if err := jobs.Wait(); err != nil {
 		return err
 	}
-	top := all.Top()
-	missing, err := p.missing(ctx, top, names)
-	if err != nil {
-		return err
-	}
-	if len(missing) == 0 {
-		p.unchanged(all.Blobs, top, names)
-		return nil
-	}
-	exists, err := p.hasDocument(ctx, top.Desc.Digest.String(), top)
-	if err != nil {
-		return err
-	}
-	if exists {
-		p.unchanged(all.Blobs, top, nil)
-	} else if err := p.pushParts(ctx, all.Blobs, all.Documents[:len(all.Documents)-1]); err != nil {
-		return err
-	}
-	for _, name := range missing {
-		if _, err := p.put(ctx, name, top); err != nil {
+	for _, d := range documents {
+		if _, err := p.put(ctx, d.Desc.Digest.String(), d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// has reports whether the registry has the document under that name.
+func (p *push) has(ctx context.Context, name string, d oci.Document) (bool, error) {
+	got, err := p.s.headManifest(ctx, name)
+	if statusOf(err) == http.StatusNotFound {
+		return false, nil
+	}
+	found := err == nil && got == d.Desc.Digest
+	if found {
+		p.reportState("manifest "+name, "", d.Desc.Size, Exists)
+	}
+	return found, err
+}
+
+func (p *push) reportState(name, called string, size int64, s State) {
+	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Called: called, Current: size, Total: size, State: s})
+}
+
+func (p *push) count(b oci.Blob, s State) {
+	if s != Running {
+		p.reportState(b.Desc.Digest.String(), b.Name, b.Desc.Size, s)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch s {
+	case Exists:
+		p.stats.Existing++
+	case Mounted:
+		p.stats.Mounted++
+	case Done:
+		p.stats.Uploaded++
+	case Running: // it failed
+	}
+}
+
+// put puts a manifest under a name, and checks that the registry stored it with the right digest. It returns the
+// subject of which the registry lists the manifest as a referrer; "" is none, or a registry that keeps no list. oras-go's
+// Push would keep the list in its place, and lose what others add at the same time.
+func (p *push) put(ctx context.Context, name string, d oci.Document) (subject string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.s.url("manifests", name), bytes.NewReader(d.Raw))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", string(d.Desc.MediaType))
+	resp, err := p.s.Do(req)
+	if err == nil {
+		if got := resp.Header.Get("Docker-Content-Digest"); got != "" && got != d.Desc.Digest.String() {
+			err = fmt.Errorf("it stored manifest %s as %s", d.Desc.Digest, printable(got))
+		}
+	}
+	if err != nil {
+		return "", &itemError{"manifest " + name, err}
+	}
+	p.reportState("manifest "+name, "", d.Desc.Size, Done)
+	return resp.Header.Get("OCI-Subject"), nil
+}
+
+// CheckPush asks whether the credentials allow a push to a repository (host/path), so that minutes of work
+// are not lost. The protocol has no such question: CheckPush begins the upload of a blob and cancels it, as
+// remote.CheckPushPermission of go-containerregistry does. A token alone proves nothing, because registries
+// without a token server judge each request. It says nothing about quotas, immutable tags and the size of
+// blobs. Errors: *Error.
+func (c *Client) CheckPush(ctx context.Context, repository string) error {
+	if err := imagename.CheckRepository(repository); err != nil {
+		return fmt.Errorf("push to %w", err)
+	}
+	p, err := c.newPush(ctx, repository, nil)
+	if err != nil {
+		return err
+	}
+	location, _, err := p.begin(ctx, "", nil)
+	if err == nil {
+		p.abandon(ctx, location)
+	}
+	return p.fail(ctx, err)
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -70,13 +72,13 @@ func TestPushIndex(t *testing.T) {
 	}
 	c := client(t)
 	for arch, want := range map[string]v1.Image{"amd64": amd, "arm64": arm} {
-		got := require.Value(c.Base(t.Context(), ref, arch))(t)
+		got := require.Value(base(t, c, ref, arch))(t)
 		if got.Digest != ocitest.Digest(t, want) || ocitest.Digest(t, got.Image) != got.Digest {
 			t.Errorf("Base(%s) has digest %s; want %s", arch, got.Digest, ocitest.Digest(t, want))
 		}
 		ocitest.SameLayers(t, got.Image, want)
 	}
-	_, err := c.Base(t.Context(), ref, "riscv64")
+	_, err := base(t, c, ref, "riscv64")
 	want := &oci.PlatformError{Ref: ref, Want: "linux/riscv64", Have: []string{"linux/amd64", "linux/arm64"}}
 	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
 }
@@ -84,10 +86,10 @@ func TestPushIndex(t *testing.T) {
 func TestPushMounts(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	base := ocitest.Image(t, "amd64", 1000, "one", "two")
-	mustPush(t, f.host()+"/library/debian:12", base)
+	debian := ocitest.Image(t, "amd64", 1000, "one", "two")
+	mustPush(t, f.host()+"/library/debian:12", debian)
 	named := func(name string) v1.Image {
-		img, ok := mutate.Annotations(base, map[string]string{oci.BaseNameAnnotation: name}).(v1.Image)
+		img, ok := mutate.Annotations(debian, map[string]string{oci.BaseNameAnnotation: name}).(v1.Image)
 		if !ok {
 			t.Fatal("not an image")
 		}
@@ -101,16 +103,16 @@ func TestPushMounts(t *testing.T) {
 		want  Stats
 		posts int
 	}{
-		{"pulled", base, nil, true, Stats{Mounted: 3}, 3},
+		{"pulled", debian, nil, true, Stats{Mounted: 3}, 3},
 		{"annotation", named(f.host() + "/library/debian:12"), nil, false, Stats{Mounted: 3}, 3},
-		{"options", base, []string{f.host() + "/library/none", "elsewhere.example/x", f.host() + "/library/debian"}, false, Stats{Mounted: 3}, 6},
+		{"options", debian, []string{f.host() + "/library/none", "elsewhere.example/x", f.host() + "/library/debian"}, false, Stats{Mounted: 3}, 6},
 		{"annotation of another registry", named("docker.io/library/debian:12"), nil, false, Stats{Uploaded: 3}, 3},
 	}
 	for i, tc := range tests {
 		f.forget()
 		c := client(t, func(o *Options) { o.MountFrom = tc.from })
 		if tc.pull {
-			require.Value(c.Base(t.Context(), f.host()+"/library/debian:12", "amd64"))(t)
+			require.Value(base(t, c, f.host()+"/library/debian:12", "amd64"))(t)
 		}
 		_, got, err := c.Push(t.Context(), f.host()+"/team/"+string(rune('a'+i))+":x", tc.img)
 		require.NoError(t, err)
@@ -124,35 +126,40 @@ func TestPushMounts(t *testing.T) {
 	}
 }
 
-// The connection breaks in the middle of a layer: the second request sends only the bytes that did not
-// arrive.
-func TestPushResumes(t *testing.T) {
+// TestPushBodyLimit: a proxy that refuses large requests, with an answer or by closing the connection, gets the blob in
+// pieces, and one that takes nothing ends the push.
+func TestPushBodyLimit(t *testing.T) {
 	t.Parallel()
-	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 3<<20, "big")
-	var once sync.Once
-	var first int64
-	f.failing(func(w http.ResponseWriter, r *http.Request) (handled bool) {
-		if r.Method == http.MethodPatch && r.ContentLength > 1<<20 {
-			once.Do(func() {
-				handled = true
-				b, err := io.ReadAll(io.LimitReader(r.Body, 2<<20))
-				assert.NoError(t, err)
-				id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
-				f.mu.Lock()
-				f.uploads[id], first = b, int64(len(b))
-				f.mu.Unlock()
-				cut(w)
-			})
-		}
-		return handled
-	})
-	mustPush(t, f.host()+"/x:1", img)
-	m := require.Value(img.Manifest())(t)
-	if all := m.Layers[0].Size + m.Config.Size; first != 2<<20 || f.taken != all-first {
-		t.Errorf("the registry took %d + %d bytes; want 2 MiB and the rest of %d", first, f.taken, all)
+	for name, limit := range map[string]int64{"4 MiB": 4 << 20, "nginx": 1 << 20, "cut": 1 << 20, "too small": 100 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			forward := httputil.NewSingleHostReverseProxy(require.Value(url.Parse(f.URL))(t))
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.ContentLength <= limit:
+					forward.ServeHTTP(w, r)
+				case name == "cut" && r.Header.Get("Expect") == "":
+					cut(w)
+				default:
+					w.WriteHeader(http.StatusRequestEntityTooLarge)
+				}
+			}))
+			t.Cleanup(proxy.Close)
+			img := ocitest.Image(t, "amd64", 9<<20, "one")
+			_, stats, err := client(t).Push(t.Context(), strings.TrimPrefix(proxy.URL, "http://")+"/x:1", img)
+			if name == "too small" {
+				assert.ErrorContains(t, err, "(413): raise its limit")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, 2, stats.Uploaded)
+			ocitest.SameLayers(t, require.Value(base(t, client(t), f.host()+"/x:1", "amd64"))(t).Image, img)
+			if len(f.uploads) != 0 {
+				t.Errorf("%d uploads were left open", len(f.uploads))
+			}
+		})
 	}
-	assert.Equalf(t, 2, f.count("POST", ""), "uploads were begun; want 2, for layer and config")
 }
 
 // A registry that forgets the upload, as Docker's does, gets it again from the start.
@@ -227,9 +234,9 @@ func TestPushKeepsTheTagUntilAllIsThere(t *testing.T) {
 		t.Errorf("error %q does not name host, blob and status", err)
 	}
 	assert.Equalf(t, 1, f.count("PUT", "/manifests/"), "manifests were put; want the old one only")
-	got, err := client(t).Resolve(t.Context(), ref, "")
-	if err != nil || got != ocitest.Digest(t, old) {
-		t.Errorf("the tag is %s, %v; want the old image", got, err)
+	got, err := client(t).Open(t.Context(), ref, OpenOptions{})
+	if err != nil || got.Digest != ocitest.Digest(t, old) {
+		t.Errorf("the tag is %+v, %v; want the old image", got, err)
 	}
 }
 
@@ -294,7 +301,7 @@ func TestPushTargets(t *testing.T) {
 	if _, _, err := offline.Push(t.Context(), f.host()+"/x:1", img); err != nil {
 		t.Errorf("offline push: %v", err)
 	}
-	assert.ErrorIsf(t, assert.Err(offline.Base(t.Context(), f.host()+"/x:1", "amd64")), fetch.ErrOffline, "offline pull")
+	assert.ErrorIsf(t, assert.Err(base(t, offline, f.host()+"/x:1", "amd64")), fetch.ErrOffline, "offline pull")
 }
 
 // TestCheckPush: the answer is the registry's, and nothing is left there.

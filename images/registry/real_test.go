@@ -38,7 +38,7 @@ func TestRealRegistry(t *testing.T) {
 	host, ca := startRegistry(t, program)
 	proxy := cuttingProxy(t, host, 1<<20)
 	with := func(user login) *Client {
-		return client(t, func(o *Options) { o.CAFile, o.Keychain, o.Backoff = ca, user, 10*time.Millisecond })
+		return client(t, func(o *Options) { o.CAFile, o.Credentials, o.Backoff = ca, user.get, 10*time.Millisecond })
 	}
 	me := with(login{"me", secret})
 	amd, arm := ocitest.Image(t, "amd64", 2<<20, "shared", "amd"), ocitest.Image(t, "arm64", 1000, "shared small", "arm")
@@ -51,18 +51,18 @@ func TestRealRegistry(t *testing.T) {
 	if _, stats, err = me.Push(t.Context(), host+"/team/driver:1-os", index); err != nil || stats.Uploaded+stats.Mounted != 0 || stats.Bytes != 0 {
 		t.Errorf("second push: %+v, %v; want nothing sent", stats, err)
 	}
-	base := require.Value(me.Base(t.Context(), host+"/team/driver:1-os", "amd64"))(t)
-	ocitest.SameLayers(t, base.Image, amd)
-	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", base.Image); err != nil || stats.Mounted != 3 {
+	pulled := require.Value(base(t, me, host+"/team/driver:1-os", "amd64"))(t)
+	ocitest.SameLayers(t, pulled.Image, amd)
+	if _, stats, err = me.Push(t.Context(), host+"/other/driver:1", pulled.Image); err != nil || stats.Mounted != 3 {
 		t.Errorf("push to another repository: %+v, %v; want 3 blobs mounted", stats, err)
 	}
 	attachToReal(t, me, host+"/team/driver:1-os", host+"/mirror/driver:1", index, amd)
 	for _, user := range []login{{"me", "wrong"}, {}} {
-		if _, err := with(user).Base(t.Context(), host+"/team/driver:1-os", "amd64"); err == nil || !strings.Contains(err.Error(), "docker login") {
+		if _, err := base(t, with(user), host+"/team/driver:1-os", "amd64"); err == nil || !strings.Contains(err.Error(), "docker login") {
 			t.Errorf("pull as %q: %v; want a hint to log in", user.user, err)
 		}
 	}
-	assert.ErrorContainsf(t, assert.Err(me.Base(t.Context(), host+"/team/driver:none", "amd64")), "404", "pull of a missing tag")
+	assert.ErrorContainsf(t, assert.Err(base(t, me, host+"/team/driver:none", "amd64")), "404", "pull of a missing tag")
 }
 
 // attachToReal attaches referrers and signatures, which Docker's registry keeps without the referrers API,

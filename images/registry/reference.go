@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // reference is an image in a registry, as users write it: [host/]path[:tag][@digest].
@@ -20,38 +20,33 @@ type reference struct {
 	digest v1.Hash // zero when there is only a tag
 }
 
-func parseReference(text string, insecure bool) (reference, error) {
-	r := reference{text: text}
+func parseReference(text string) (r reference, err error) {
 	if err := imagename.CheckImage(text); err != nil {
 		return r, err
 	}
-	var opts []name.Option
-	if insecure {
-		opts = append(opts, name.Insecure)
-	}
 	before, digest, pinned := strings.Cut(text, "@")
-	if pinned {
-		d, err := name.NewDigest(text, opts...)
-		if err != nil {
-			return r, fmt.Errorf("%q is no image reference: %w", text, err)
-		}
-		if r.digest, err = v1.NewHash(digest); err != nil || r.digest.Algorithm != "sha256" {
-			return r, fmt.Errorf("%q is no image reference: its digest must be sha256 and 64 hex digits", text)
-		}
-		r.repo = d.Context()
-		if !strings.Contains(before[strings.LastIndex(before, "/")+1:], ":") {
-			return r, nil
-		}
+	t, err := name.NewTag(before)
+	if err == nil && pinned {
+		r.digest, err = v1.NewHash(digest)
 	}
-	t, err := name.NewTag(before, opts...)
 	if err != nil {
 		return r, fmt.Errorf("%q is no image reference: %w", text, err)
 	}
-	r.repo, r.tag = t.Context(), t.TagStr()
+	r.text, r.repo, r.tag = text, t.Context(), tagOf(text)
+	if !pinned {
+		r.tag = t.TagStr()
+	}
 	return r, nil
 }
 
-// CheckSource checks the name of an image that Base or Open reads, without network: a reference in a
+// tagOf returns the tag that an image reference states, "" if it has none.
+func tagOf(ref string) string {
+	before, _, _ := strings.Cut(ref, "@")
+	_, tag, _ := strings.Cut(before[strings.LastIndexByte(before, '/')+1:], ":")
+	return tag
+}
+
+// CheckSource checks the name of an image that Open reads, without network: a reference in a
 // registry must be one, an image on this machine must be there and look like one.
 func CheckSource(ref string) error {
 	if local, ok := oci.ParseLocal(ref); ok {
@@ -72,6 +67,9 @@ func (r reference) canonical() string {
 	return s
 }
 
+// pinned returns the repository with a digest.
+func (r reference) pinned(h v1.Hash) string { return r.repo.Name() + "@" + h.String() }
+
 // mirror is a registry, or a folder of one, that has the content of another registry.
 type mirror struct {
 	registry name.Registry
@@ -88,17 +86,14 @@ func CheckMirror(host, mirror string) error {
 func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
 	out := map[string][]mirror{}
 	for host, list := range all {
-		if err := imagename.CheckRegistry(host); err != nil {
-			return nil, fmt.Errorf("mirrors of %q: %w", host, err)
-		}
 		reg, err := name.NewRegistry(host)
-		if err != nil {
+		if err = errors.Join(imagename.CheckRegistry(host), err); err != nil {
 			return nil, fmt.Errorf("mirrors of %q: %w", host, err)
 		}
 		for _, text := range list {
 			m, err := parseMirror(text)
 			if err != nil {
-				return nil, fmt.Errorf("mirror %q of %s: %w", text, host, err)
+				return nil, fmt.Errorf("mirror %q of %s: want host[:port][/prefix]: %w", text, host, err)
 			}
 			out[reg.RegistryStr()] = append(out[reg.RegistryStr()], m)
 		}
@@ -106,40 +101,28 @@ func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
 	return out, nil
 }
 
-func parseMirror(text string) (mirror, error) {
+func parseMirror(text string) (m mirror, err error) {
 	rest, plain := strings.CutPrefix(text, "http://")
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "https://"), "/")
 	host, prefix, _ := strings.Cut(rest, "/")
 	if err := imagename.CheckRegistry(host); err != nil {
-		return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
-	}
-	opts := []name.Option{name.StrictValidation}
-	if plain {
-		opts = append(opts, name.Insecure)
-	}
-	reg, err := name.NewRegistry(host, opts...)
-	if err != nil {
-		return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
+		return m, err
 	}
 	if prefix != "" {
-		if err := imagename.CheckRepository(host + "/" + prefix); err != nil {
-			return mirror{}, fmt.Errorf("want host[:port][/prefix]: %w", err)
+		if err := imagename.CheckRepository(rest); err != nil {
+			return m, err
 		}
 	}
-	return mirror{registry: reg, prefix: prefix, plain: plain}, nil
+	reg, err := name.NewRegistry(host, name.StrictValidation)
+	return mirror{registry: reg, prefix: prefix, plain: plain}, err
 }
 
-// endpoints returns the transport.Endpoints of a repository: its mirrors in order, then its own registry.
-func (c *Client) endpoints(repo name.Repository) []transport.Endpoint {
-	var out []transport.Endpoint
+// endpoints returns the endpoints of a repository: its mirrors in order, then its own registry. A mirror gets only two
+// attempts, because there is another one to ask.
+func (c *Client) endpoints(repo name.Repository) []endpoint {
+	var out []endpoint
 	for _, m := range c.mirrors[repo.RegistryStr()] {
-		reg := m.registry
-		if c.opts.Insecure {
-			if r, err := name.NewRegistry(reg.RegistryStr(), name.Insecure); err == nil {
-				reg = r
-			}
-		}
-		out = append(out, transport.Endpoint{Repo: reg.Repo(m.prefix, repo.RepositoryStr()), Plain: m.plain})
+		out = append(out, endpoint{m.registry.Repo(m.prefix, repo.RepositoryStr()), m.plain, min(c.opts.Attempts, 2)})
 	}
-	return append(out, transport.Endpoint{Repo: repo})
+	return append(out, endpoint{repo, false, c.opts.Attempts})
 }

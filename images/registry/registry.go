@@ -1,32 +1,29 @@
-// Package registry pulls artifacts from and pushes them to container registries, OCI layouts and archives:
-// images, indexes, charts, and what belongs to them. It stores pulled content in the content-addressed store,
-// verifies it before anything reads it, and never pulls it twice. A push sends only what the registry lacks,
-// and moves the tag after everything else is in the registry.
+// Package registry copies artifacts (images, indexes, charts) and what belongs to them (signatures, attestations, SBOMs)
+// out of and into container registries, OCI layouts and archives. Package oras-go below it logs in and speaks the
+// protocol; this package adds mirrors, a store of what was downloaded, deadlines, tags that several programs change, and
+// errors that say what to do.
 //
-//   - [Client.Base], [Client.Resolve], [Client.Describe], [Client.ListTags] read images, for a build.
-//   - [Client.Open] reads an artifact of any kind, [Client.Push] sends one, [Client.CheckPush]
-//     tries it before.
-//   - [Client.Attachments] finds signatures, attestations, SBOMs and other referrers, [Client.Attach]
-//     adds some.
-//   - [Client.Copy] copies an artifact with its attachments.
+//   - [Client.Open] reads an artifact, [Client.Attachments] what belongs to it, [Client.ListTags] the tags beside it.
+//   - [Client.Push] sends an artifact with attachments, and moves the tags after everything else is in the registry.
+//     [Client.Attach] sends attachments only, [Client.CheckPush] tries a push before long work.
+//   - [Client.Copy] is Open, Attachments and Push.
+//   - [StoreCredentials] and [EraseCredentials] log in and out, [Client.CheckLogin] tries a password.
 //
+// What is pulled is verified before anything reads it, and never pulled twice. A push sends only what the registry lacks.
 // Options.Offline forbids what downloads; Push, CheckPush and Attach work, and Copy from this machine.
-//
-// It does not build or change images, does not run anything and does not talk to a container daemon. Packages
-// credentials and transport below it keep passwords and speak HTTP.
 package registry
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/registry/credentials"
-	"github.com/driver-container/driver-container/images/registry/transport"
 )
 
 // Options say how to reach registries. Store is mandatory; everything else has a default.
@@ -37,12 +34,15 @@ type Options struct {
 	// Mirrors lists mirrors by registry host, tried in this order before the registry: "host[:port][/prefix]",
 	// with "http://" in front if plain HTTP is allowed.
 	Mirrors  map[string][]string
-	Offline  bool           // download only what is in Store or on this machine; pushes work
-	Keychain authn.Keychain // nil: credentials and helpers of Docker and Podman, see credentials.NewKeychain
-	Jobs     int            // parallel transfers within one pull or push; 0: 4
-	Attempts int            // tries of a request, or of a transfer that makes no progress; 0: 5
-	Backoff  time.Duration  // pause before the second try, doubled for each further one; 0: 500ms
-	Progress func(Event)    // called often, from several goroutines in parallel: must be fast; nil: no reports
+	Offline  bool          // download only what is in Store or on this machine; pushes work
+	Jobs     int           // parallel transfers within one pull or push; 0: 4
+	Attempts int           // tries of a request, or of a transfer that makes no progress; 0: 5
+	Backoff  time.Duration // pause before the second try, doubled for each further one; 0: 500ms
+	Progress func(Event)   // called often, from several goroutines in parallel: must be fast; nil: no reports
+
+	// Credentials returns what a registry is told for one of its repositories; empty: nothing. nil: the credentials of
+	// docker login and podman login, in their files and helpers.
+	Credentials func(ctx context.Context, host, repository string) (auth.Credential, error)
 
 	// MountFrom names repositories whose blobs may be mounted into the push's repository, beside those that
 	// bases came from. Repositories of other registries are ignored.
@@ -79,14 +79,15 @@ type Client struct {
 
 // connections is what a client has in common with its [Client.Target].
 type connections struct {
-	pool    *transport.Pool
+	http    *http.Transport
 	mirrors map[string][]mirror
 	limits  limits
 
 	mu       sync.Mutex
+	sessions map[string]*session
 	apis     map[string]bool // repository -> whether it has the referrers API; absent: not asked
 	tagLocks map[string]*sync.Mutex
-	origins  map[string]string // blob digest -> repository it can be mounted from
+	origins  map[v1.Hash]string // blob -> repository it can be mounted from
 }
 
 // New checks the options and returns a client. It does not use the network. It fails on an unreadable CA file
@@ -104,12 +105,14 @@ func New(o Options) (*Client, error) {
 	if o.Backoff <= 0 {
 		o.Backoff = 500 * time.Millisecond
 	}
-	if o.Keychain == nil {
-		o.Keychain = credentials.NewKeychain()
+	if o.Credentials == nil {
+		o.Credentials = userCredentials
 	}
-	c := &Client{o, &connections{apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[string]string{}, limits: defaultLimits}}
+	c := &Client{o, &connections{
+		limits: defaultLimits, sessions: map[string]*session{}, apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[v1.Hash]string{},
+	}}
 	var err error
-	if c.pool, err = transport.NewPool(transport.Options{Insecure: o.Insecure, CAFile: o.CAFile, Keychain: o.Keychain, Backoff: o.Backoff}); err != nil {
+	if c.http, err = newTransport(o); err != nil {
 		return nil, err
 	}
 	if c.mirrors, err = parseMirrors(o.Mirrors); err != nil {
@@ -127,7 +130,7 @@ func (c *Client) Target() *Client {
 }
 
 // Close closes idle connections. The client may still be used.
-func (c *Client) Close() { c.pool.Close() }
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func (c *Client) report(e Event) {
 	if c.opts.Progress != nil {
@@ -139,11 +142,11 @@ func (c *Client) report(e Event) {
 func (c *Client) recordMountSource(h v1.Hash, repository string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.origins[h.String()] = repository
+	c.origins[h] = repository
 }
 
 func (c *Client) mountSource(h v1.Hash) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.origins[h.String()]
+	return c.origins[h]
 }

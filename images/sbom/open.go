@@ -15,13 +15,14 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Open reads what a reference names, as registry.Client.Base does: one image, or the images of an index. arch
-// selects one of an index; "" takes all. Errors are those of Base and Read.
+// Open reads what a reference names, as registry.Client.Open does: one image, or the images of an index. arch
+// selects one of an index; "" takes all. Errors are those of Client.Open and Read.
 func Open(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch string) (m Model, err error) {
-	top, err := c.Resolve(ctx, ref, arch)
+	named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: arch})
 	if err != nil {
 		return m, fmt.Errorf("open %s: %w", ref, err)
 	}
+	top := named.Digest
 	if !oci.IsLocal(ref) && !strings.Contains(ref, "@") && arch == "" {
 		ref += "@" + top.String() // all architectures are of one index, also if the tag moves meanwhile
 	}
@@ -34,7 +35,7 @@ func Open(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch 
 	}
 	var missing error
 	for _, a := range archs {
-		base, err := c.Base(ctx, ref, a)
+		base, err := c.Open(ctx, ref, registry.OpenOptions{Arch: a, Part: registry.Layers})
 		if _, absent := errors.AsType[*oci.PlatformError](err); absent {
 			missing = err
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -154,8 +155,11 @@ func failed(err error) *Verdict {
 // base asks for the manifest of a base.
 func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 	digest, err := s.bases.Get(ctx, ref+" "+arch, func() (string, error) {
-		h, err := s.online.Registry.Resolve(ctx, ref, arch)
-		return h.String(), err
+		found, err := s.online.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch})
+		if err != nil {
+			return "", err
+		}
+		return found.Digest.String(), nil
 	})
 	if err != nil {
 		return failed(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry/transport"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/releases"
 )
 
@@ -153,7 +153,7 @@ func components(pairs []batch.Pair, version string) (known, unknown []string) {
 // answer there is no page: an old page is better than a page that knows nothing.
 func (r *reporter) list(ctx context.Context) (notes []string, err error) {
 	r.tags, err = listTags(ctx, r.survey.online, r.Repository)
-	_, status := errors.AsType[*transport.StatusError](err)
+	_, status := errors.AsType[*registry.StatusError](err)
 	if status || errors.Is(err, fs.ErrNotExist) {
 		return []string{fmt.Sprintf("images with compiled modules are not shown: %v", err)}, nil
 	}
@@ -186,13 +186,17 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
 	if st.State == Missing {
 		c.Why = strings.TrimPrefix(st.Why, "not in the registry")
 	}
-	if st.Found.Size > 0 {
-		c.Digest, c.Size = st.Found.Digest.String(), st.Found.Size
-		c.Created, _ = time.Parse(time.RFC3339, st.Found.Annotations[created])
+	if st.Found != nil {
+		labels := st.Found.Manifest.Annotations
+		c.Digest = st.Found.Digest.String()
+		for _, l := range st.Found.Manifest.Layers {
+			c.Size += l.Size
+		}
+		c.Created, _ = time.Parse(time.RFC3339, labels[created])
 		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
 			c.Created = time.Time{}
 		}
-		inside(&c, st.Found.Annotations)
+		inside(&c, labels)
 	}
 	return c
 }

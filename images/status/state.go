@@ -25,16 +25,16 @@ const (
 
 // ImageState is an answer about one image.
 type ImageState struct {
-	State State                `json:"state"`
-	Why   string               `json:"why,omitempty"` // on one line; "" when current
-	Found registry.Description `json:"-"`             // zero when missing or unknown
-	Err   error                `json:"-"`             // of unknown
+	State State            `json:"state"`
+	Why   string           `json:"why,omitempty"` // on one line; "" when current
+	Found *registry.Opened `json:"-"`             // nil when missing or unknown
+	Err   error            `json:"-"`             // of unknown
 }
 
 // state asks the registry for the image of one architecture and compares it with a recipe, by what the image
 // says that it was made from. Without a recipe it only says whether the image is there.
 func (s *survey) state(ctx context.Context, ref, arch string, r *recipe.Recipe) ImageState {
-	found, err := s.online.Registry.Describe(ctx, ref, arch)
+	found, err := s.online.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Origin: true})
 	if errors.Is(err, fs.ErrNotExist) {
 		return ImageState{State: Missing, Why: "not in the registry"}
 	}
@@ -51,10 +51,10 @@ func (s *survey) state(ctx context.Context, ref, arch string, r *recipe.Recipe) 
 	if err != nil {
 		return ImageState{State: Unknown, Why: err.Error(), Err: err, Found: found}
 	}
-	if found.Annotations[recipe.LabelContent] == info.ID {
+	if found.Manifest.Annotations[recipe.LabelContent] == info.ID {
 		return ImageState{State: Current, Found: found}
 	}
-	return ImageState{State: Old, Why: whyOld(found.Annotations, r), Found: found}
+	return ImageState{State: Old, Why: whyOld(found.Manifest.Annotations, r), Found: found}
 }
 
 // whyOld says what differs, as far as the labels tell.

@@ -1,6 +1,7 @@
 package bundlecmd
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
@@ -12,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/spf13/cobra"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/bundletest"
@@ -39,10 +40,9 @@ type world struct {
 	dir, origin, site, public, private string
 }
 
-type noCredentials struct{}
-
-func (noCredentials) Resolve(authn.Resource) (authn.Authenticator, error) {
-	return authn.Anonymous, nil
+// anonymous is no credentials: tests must not read those of the user who runs them.
+func anonymous(context.Context, string, string) (auth.Credential, error) {
+	return auth.EmptyCredential, nil
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 		*name = strings.TrimPrefix(s.URL, "http://") + "/gpu/driver"
 	}
 	w.public, w.private = writeKey(t)
-	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Keychain: noCredentials{}}))(t)
+	c := require.Value(registry.New(registry.Options{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Credentials: anonymous}))(t)
 	defer c.Close()
 	b := bundletest.Open(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
 	require.Value(b.Import(t.Context(), c, bundle.ImportOptions{To: w.origin}))(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/workdir"
 )
 
@@ -82,7 +83,7 @@ func (o *createFlags) headersOf(ctx context.Context, s *session.Session, env pac
 	}
 	for _, ref := range refs {
 		for _, arch := range batch.Archs() {
-			base, err := s.Registry.Base(ctx, ref, arch)
+			base, err := s.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
 			if _, other := errors.AsType[*oci.PlatformError](err); other {
 				continue
 			}

@@ -60,7 +60,7 @@ func newInspect(a *session.App) *cobra.Command {
 // inspect reads what an image says of itself, or with deep, all of it.
 func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (i *verify.Inspection, err error) {
 	if deep {
-		err = withImage(ctx, a, ref, arch, func(ctx context.Context, s *session.Session, base *registry.Base) (err error) {
+		err = withImage(ctx, a, ref, arch, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
 			i, err = verify.Examiner{Store: s.Store, Observe: s.Observe}.Inspect(ctx, ref, base.Image)
 			return err
 		})
@@ -70,7 +70,7 @@ func inspect(ctx context.Context, a *session.App, ref, arch string, deep bool) (
 		return nil, err
 	}
 	err = a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		base, err := s.Registry.Look(ctx, ref, arch)
+		base, err := s.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Config})
 		if err != nil {
 			return fmt.Errorf("open %s: %w", ref, err)
 		}
@@ -88,12 +88,12 @@ func checkImage(ref, arch string) error {
 }
 
 // withImage opens an image for reading.
-func withImage(ctx context.Context, a *session.App, ref, arch string, f func(context.Context, *session.Session, *registry.Base) error) error {
+func withImage(ctx context.Context, a *session.App, ref, arch string, f func(context.Context, *session.Session, *registry.Opened) error) error {
 	if err := checkImage(ref, arch); err != nil {
 		return err
 	}
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		base, err := s.Registry.Base(ctx, ref, arch)
+		base, err := s.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
 		if err != nil {
 			return fmt.Errorf("open %s: %w", ref, err)
 		}

@@ -59,7 +59,7 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 			return session.Usage(err)
 		}
 		for _, t := range transfers {
-			if err := public.CheckImage(t.From, t.To, func() (publicguard.Artifact, error) { return s.Registry.Open(ctx, t.From) }); err != nil {
+			if err := public.CheckImage(t.From, t.To, func() (publicguard.Artifact, error) { return artifact(ctx, s, t.From) }); err != nil {
 				return err
 			}
 		}
@@ -109,4 +109,13 @@ func checkPush(sources []string, to string, tags, mountFrom []string) error {
 		}
 	}
 	return nil
+}
+
+// artifact opens what a reference names, for a check before a push.
+func artifact(ctx context.Context, s *session.Session, ref string) (publicguard.Artifact, error) {
+	opened, err := s.Registry.Open(ctx, ref, registry.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return opened.Artifact, nil
 }

@@ -165,7 +165,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	defer func() { err = errors.Join(err, closeImageSigner()) }()
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
-			if err := o.public.CheckImage(ref, o.output.Repository, func() (publicguard.Artifact, error) { return s.Registry.Open(ctx, ref) }); err != nil {
+			if err := o.public.CheckImage(ref, o.output.Repository, func() (publicguard.Artifact, error) { return artifact(ctx, s, ref) }); err != nil {
 				return err
 			}
 			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {

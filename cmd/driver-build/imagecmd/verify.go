@@ -93,7 +93,7 @@ func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) err
 	if err := errors.Join(o.runners.Check(a.Getenv), o.rebuild.check()); err != nil {
 		return session.Usage(err)
 	}
-	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Base) error {
+	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Opened) error {
 		signatures, err := o.verifySignatures(ctx, s, image)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (o *verifyFlags) verifySignatures(ctx context.Context, s *session.Session, 
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
-func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Base) (found *verify.Finding, err error) {
+func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Opened) (found *verify.Finding, err error) {
 	closeRunner := o.runners.Attach(s)
 	defer func() { err = errors.Join(err, closeRunner()) }()
 	release, err := s.TryCompile(ctx, image, base, o.kernel)

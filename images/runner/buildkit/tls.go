@@ -12,7 +12,7 @@ import (
 	"github.com/moby/buildkit/client"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/registry/transport"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // TLS says how to connect to daemons at tcp:// addresses. The zero value is plain TCP.
@@ -42,7 +42,7 @@ func (t TLS) check() error {
 		return err
 	}
 	if t.CA != "" {
-		if _, err := transport.Authorities(t.CA); err != nil {
+		if _, err := registry.Authorities(t.CA); err != nil {
 			return fmt.Errorf("the authority of a buildkitd's certificate: %w", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package transport
+package registry
 
 import (
 	"crypto/tls"
@@ -62,12 +62,7 @@ func Authorities(file string) (*x509.CertPool, error) {
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// handshaking marks requests of the authentication handshake, whose answers only go-containerregistry reads.
-type handshaking struct{}
-
-// guard is a transport between go-containerregistry's authentication and the network. It prevents plain HTTP
-// (which the library also tries for private addresses). During the handshake it turns answers that are worth
-// a further attempt into errors that keep the server's Retry-After.
+// guard is a transport that prevents plain HTTP, unless it is allowed.
 type guard struct {
 	inner http.RoundTripper
 	plain bool
@@ -77,24 +72,17 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.plain {
 		return nil, errPlain
 	}
-	resp, err := g.inner.RoundTrip(req)
-	if err != nil || req.Context().Value(handshaking{}) == nil {
-		return resp, err
-	}
-	if code := resp.StatusCode; code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout {
-		return resp, nil
-	}
-	return nil, errors.Join(Check(resp), resp.Body.Close())
+	return g.inner.RoundTrip(req)
 }
 
 // checkRedirect lets registries redirect to their storage, but not to addresses that only this machine's
 // cloud serves.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
-		return Final(fmt.Errorf("it redirected more than %d times", maxRedirects))
+		return final(fmt.Errorf("it redirected more than %d times", maxRedirects))
 	}
 	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil && ip.Unmap().IsLinkLocalUnicast() {
-		return Final(fmt.Errorf("it redirected to the link-local address %s: refused", ip))
+		return final(fmt.Errorf("it redirected to the link-local address %s: refused", ip))
 	}
 	return nil
 }
