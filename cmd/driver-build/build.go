@@ -31,6 +31,7 @@ type buildFlags struct {
 	compression string
 	programs    flags.Programs
 	dryRun      bool
+	recipe      string
 	lock        string
 	kernels     flags.Kernels
 	runners     flags.Runners
@@ -54,6 +55,7 @@ func (o *buildFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.compression, "compression", "gzip", "of the layers: gzip or zstd")
 	o.programs.AddTo(f)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the recipes as JSON and build nothing")
+	f.StringVar(&o.recipe, "recipe", "", "FILE with a recipe, as --dry-run prints it, or a provenance: build it again, instead of images of the matrix")
 	flags.Lock(f, &o.lock)
 	o.kernels.AddTo(f)
 	o.runners.AddTo(f)
@@ -77,7 +79,7 @@ func (o *buildFlags) check(a *session.App, d matrix.Defaults) (p recipe.Options,
 	if p, err = o.sources.Options(cmp.Or(o.profile, d.Profile), o.compression, a.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return p, nil, err
 	}
-	err = errors.Join(o.kernels.Check(), o.runners.Check(a.Getenv), o.signer.Check(o.kernels.Compile()))
+	err = errors.Join(o.kernels.Check(), o.runners.Check(a.Getenv), o.signer.Check(o.kernels.Compile() || o.recipe != ""))
 	if err != nil {
 		return p, nil, session.Usage(err)
 	}
@@ -130,7 +132,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := o.advisories.Check(); err != nil {
 		return err
 	}
-	m, b, err := o.selection.Batch(a, o.kernels.Specs)
+	m, b, again, err := o.batch(a)
 	if err != nil {
 		return err
 	}
@@ -167,7 +169,13 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	if err := o.checkLayers(a, imageSigner, signer != nil); err != nil {
 		return err
 	}
-	groups, err := groupsFromFlags(&b, p.outs)
+	var groups []batch.Group
+	if again == nil {
+		groups, err = groupsFromFlags(&b, p.outs)
+	} else {
+		groups = []batch.Group{{Tag: again.Tag, Aliases: again.Aliases, Images: []batch.Image{{Target: b.Targets[0], Recipe: again}}}}
+		err = errors.Join(checkSigner(again, signer), checkGroups(&b, groups, p.outs))
+	}
 	if err != nil {
 		return err
 	}
@@ -184,6 +192,11 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 	return a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push && !o.dryRun {
 			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {
+				return err
+			}
+		}
+		if again != nil {
+			if err := s.Localize(again, o.sources.Base, b.Plan.Source); err != nil {
 				return err
 			}
 		}

@@ -89,6 +89,7 @@ var readers = []string{
 	"--os debian12 --driver 580.178.04 --repository h.example/a --push --image-key FILE",
 	"--os debian12 --driver 580.178.04 --kernel 6.1.0-25-amd64 --sign-key FILE",
 	"--os debian12 --driver 580.178.04 --kernel 6.1.0-25-amd64 --kernel-from oci-archive:FILE",
+	"--recipe FILE --output oci:x",
 	"--os debian12 --driver 580.178.04 --sbom=FILE",
 	"DRIVER_BUILD_CA=FILE inspect h.example/a:1",
 	"HOME=CONFIG logout 127.0.0.1:9",

@@ -118,3 +118,25 @@ func TestRebuildPushed(t *testing.T) {
 		assert.Contains(t, r.Stdout, part)
 	}
 }
+
+// TestRecipe: the recipe that --dry-run prints, and a provenance of it, give the same image again without a matrix.
+func TestRecipe(t *testing.T) {
+	t.Parallel()
+	for system, driver := range map[string]string{"debian12": newDriver, "ubuntu18.04": oldDriver} {
+		u := newUser(t)
+		args := []string{"--os", system, "--driver", driver}
+		want := u.Run(t, append(args, "--output", "oci:"+u.Path("one"))...).Digest(t)
+		printed := u.Run(t, append(args, "--dry-run")...).Stdout
+		require.NoError(t, os.WriteFile(u.Path("recipe.json"), []byte(printed), 0o600))
+		r := require.Value(recipe.Decode([]byte(printed)))(t)
+		body := require.Value(documents.NewProvenance(r, documents.Run{}).Encode())(t)
+		require.NoError(t, os.WriteFile(u.Path("provenance.json"), body, 0o600))
+		u.Cache = t.TempDir()
+		for _, file := range []string{"recipe.json", "provenance.json"} {
+			assert.Equal(t, want, u.Run(t, "--recipe", u.Path(file), "--output", "oci:"+u.Path(file+"-image")).Digest(t))
+		}
+		assert.Equal(t, printed, u.Run(t, "--recipe", u.Path("recipe.json"), "--dry-run").Stdout)
+		u.Run(t, append(args, "--recipe", u.Path("recipe.json"))...).Want(t, 2, "--recipe says what is built")
+		u.Run(t, "--recipe", u.Path("matrix.yaml"), "--output", "oci:"+u.Path("x")).Want(t, 2, "--recipe", "matrix.yaml")
+	}
+}

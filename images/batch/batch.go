@@ -41,6 +41,8 @@ type Image struct {
 	Target matrix.Target
 	Plan   recipe.Options
 	Pins   *recipe.Pins // of the lock; nil: a plan finds them
+	// Recipe is what is built, if it is known as a whole. Of the target, only what it names counts.
+	Recipe *recipe.Recipe
 }
 
 // Tag is the tag that the image gets.

@@ -101,6 +101,9 @@ func (p *Plans) resolve(ctx context.Context, im Image) (recipe.Pins, error) {
 
 // Recipe is what an image is made from, with the programs of the builder.
 func (p *Plans) Recipe(ctx context.Context, im Image) (*recipe.Recipe, error) {
+	if im.Recipe != nil {
+		return im.Recipe, nil
+	}
 	pins, err := p.Find(ctx, im)
 	if err != nil {
 		return nil, err
