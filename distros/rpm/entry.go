@@ -124,14 +124,6 @@ func (e *entry) providedNames(yield func(string) bool) {
 	}
 }
 
-func (e *entry) obsoletedNames(yield func(string) bool) {
-	for _, r := range e.relationsOf(e.obsoletes) {
-		if !yield(r.name) {
-			return
-		}
-	}
-}
-
 func (e *entry) relationsOf(s span) []relation {
 	return e.table.relations[s.from:s.to]
 }

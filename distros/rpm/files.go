@@ -80,7 +80,7 @@ func (x *Index) lookFor(ctx context.Context, file string) error {
 func (x *Index) requiredFiles(wanted map[string]bool) {
 	for i := range x.entries {
 		for _, r := range x.entries[i].relationsOf(x.entries[i].requires) {
-			if strings.HasPrefix(r.name, "/") && x.provides.heads[r.name] == 0 {
+			if strings.HasPrefix(r.name, "/") && len(x.provides[r.name]) == 0 {
 				wanted[r.name] = true
 			}
 		}

@@ -20,8 +20,8 @@ func FuzzPrimary(f *testing.F) {
 		}
 		x := &Index{arch: "x86_64", entries: b.entries}
 		x.build()
-		for _, name := range x.Names("") {
-			for _, p := range x.Versions(name) {
+		for _, e := range x.entries {
+			for _, p := range x.Versions(e.name) {
 				if p.Name == "" || p.Version == "" || p.Size <= 0 || len(p.SHA256)+len(p.SHA512) == 0 || strings.Contains(p.URL, "/../") {
 					t.Errorf("%+v", p)
 				}

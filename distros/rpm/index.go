@@ -36,9 +36,9 @@ func (p *Package) String() string { return p.Name + " " + p.Version }
 type Index struct {
 	releases *Releases
 	arch     string
-	entries  []entry // in the order of less; includes the hidden ones
-	provides links   // names that packages provide, and paths of the files in the primary lists
-	obsolete links   // names that packages obsolete
+	entries  []entry            // in the order of less; includes the hidden ones
+	provides map[string][]int32 // the entries by the names that they provide, and by the paths of the files in the primary lists
+	obsolete map[string][]int32 // the entries by the names that they obsolete
 	notes    []string
 
 	mu    sync.Mutex
@@ -54,14 +54,19 @@ func (x *Index) build() {
 		return a.name == b.name && a.arch == b.arch && (a.hidden == "") == (b.hidden == "") && rpmfile.Compare(a.evr, b.evr) == 0
 	})
 	x.made = make([]*Package, len(x.entries))
-	x.provides, x.obsolete = newLinks(), newLinks()
-	for i := range slices.Backward(x.entries) { // backwards, so that each list of links is in the order of the entries
+	x.provides, x.obsolete = map[string][]int32{}, map[string][]int32{}
+	add := func(to map[string][]int32, name string, i int) {
+		if have := to[name]; len(have) == 0 || int(have[len(have)-1]) != i {
+			to[name] = append(have, int32(i)) //nolint:gosec // bounded by maxPackages
+		}
+	}
+	for i := range x.entries {
 		e := &x.entries[i]
 		for name := range e.providedNames {
-			x.provides.add(name, i)
+			add(x.provides, name, i)
 		}
-		for name := range e.obsoletedNames {
-			x.obsolete.add(name, i)
+		for _, r := range e.relationsOf(e.obsoletes) {
+			add(x.obsolete, r.name, i)
 		}
 	}
 }
@@ -121,18 +126,6 @@ func (x *Index) Versions(name string) []*Package {
 	return out
 }
 
-// Names returns the names of packages that begin with a prefix, sorted, each once.
-func (x *Index) Names(prefix string) []string {
-	var names []string
-	from := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].name >= prefix })
-	for i := from; i < len(x.entries) && strings.HasPrefix(x.entries[i].name, prefix); i++ {
-		if name := x.entries[i].name; x.entries[i].hidden == "" && (len(names) == 0 || names[len(names)-1] != name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // WhatProvides returns the packages that meet a relation by their name, by something they provide, or by a
 // file of the primary list. The order is that of their names, then that of Versions.
 func (x *Index) WhatProvides(want rpmfile.Relation) []*Package { return x.providers(want, false) }
@@ -142,11 +135,11 @@ func (x *Index) hidden(want rpmfile.Relation) []*Package { return x.providers(wa
 
 func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
 	var out []*Package
-	for i := range x.provides.all(want.Name) {
+	for _, i := range x.provides[want.Name] {
 		if (x.entries[i].hidden != "") != hidden {
 			continue
 		}
-		if p := x.at(i); p.Metadata.Meets(want) {
+		if p := x.at(int(i)); p.Metadata.Meets(want) {
 			out = append(out, p)
 		}
 	}
@@ -157,8 +150,8 @@ func (x *Index) providers(want rpmfile.Relation, hidden bool) []*Package {
 // messages.
 func (x *Index) Providing(name string) []*Package {
 	var out []*Package
-	for i := range x.provides.all(name) {
-		out = append(out, x.at(i))
+	for _, i := range x.provides[name] {
+		out = append(out, x.at(int(i)))
 	}
 	return out
 }
@@ -166,9 +159,9 @@ func (x *Index) Providing(name string) []*Package {
 // Obsoleting returns the available packages that obsolete something of that name, whatever the version.
 func (x *Index) Obsoleting(name string) []*Package {
 	var out []*Package
-	for i := range x.obsolete.all(name) {
+	for _, i := range x.obsolete[name] {
 		if x.entries[i].hidden == "" {
-			out = append(out, x.at(i))
+			out = append(out, x.at(int(i)))
 		}
 	}
 	return out

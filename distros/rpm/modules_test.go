@@ -86,8 +86,8 @@ func TestModules(t *testing.T) {
 			o.Root = testfile.FS(files)
 			x := require.Value(openIndex(t.Context(), o))(t)
 			var got []string
-			for _, name := range x.Names("") {
-				for _, p := range x.Versions(name) {
+			for i := range x.entries {
+				if p := x.at(i); p.Hidden == "" {
 					got = append(got, p.String())
 				}
 			}

@@ -179,10 +179,7 @@ func (e *explanation) excluding() error {
 			default:
 				continue
 			}
-			other := c.literals[0].pkg()
-			if other == n {
-				other = c.literals[1].pkg()
-			}
+			other := c.besides(n)
 			target := other
 			if c.owner == other {
 				target = n
@@ -194,6 +191,14 @@ func (e *explanation) excluding() error {
 		}
 	}
 	return nil
+}
+
+// besides returns the other package of a clause of two.
+func (c *clause) besides(n int) int {
+	if other := c.literals[0].pkg(); other != n {
+		return other
+	}
+	return c.literals[1].pkg()
 }
 
 // state returns the reason why a package is considered.
@@ -222,10 +227,7 @@ func (e *explanation) versions() error {
 			if c.reason != bySameName || c.owner != n {
 				continue
 			}
-			other := c.literals[0].pkg()
-			if other == n {
-				other = c.literals[1].pkg()
-			}
+			other := c.besides(n)
 			p, q := e.u.all[n], e.u.all[other]
 			err := &rpm.UnresolvableError{Reason: fmt.Sprintf("which cannot be met together with %s (%s)", q, e.state(other))}
 			switch by := e.keeper(other, n); {
@@ -234,8 +236,7 @@ func (e *explanation) versions() error {
 			case by != nil:
 				err.Reason += fmt.Sprintf(": %s needs %s", e.u.all[by.owner], by.text)
 			}
-			relation := e.needs[n].text
-			e.fill(err, n, relation)
+			e.fill(err, n, e.needs[n].text)
 			for _, l := range e.u.named(p.Name) {
 				if v := e.u.all[l]; v.pkg != nil && len(err.Versions) < maxVersions {
 					err.Versions = append(err.Versions, fmt.Sprintf("%s (%s)", v, v.pkg.Origin))
