@@ -164,7 +164,6 @@ func TestDirectImports(t *testing.T) {
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
 		"github.com/u-root/u-root":           {"kmod"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
-		"github.com/hashicorp/go-version":    {"images/matrix"},
 		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
 		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb"},
 		"debug/elf":                          {"ci/conformance", "ci/imagetest", "ci/kbuildtest", "distros", "distros/elffile"}, // not made for hostile files

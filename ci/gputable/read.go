@@ -13,8 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/gpus"
-	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // entry is a row of a list: a GPU, or a board with it.
@@ -46,14 +45,14 @@ func readLists(folder fs.FS) ([]branchList, error) {
 		return nil, errors.New("the folder has no list, such as 450.json, 390.txt or 580.142.md")
 	}
 	version := func(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
-	slices.SortFunc(names, func(a, b string) int { return releases.Compare(version(a), version(b)) })
+	slices.SortFunc(names, func(a, b string) int { return matrix.CompareVersions(version(a), version(b)) })
 	var lists []branchList
 	for _, name := range names {
 		data, err := fs.ReadFile(folder, name)
 		if err != nil {
 			return nil, err
 		}
-		l := branchList{branch: gpus.BranchNumber(name)}
+		l := branchList{branch: matrix.Major(name)}
 		switch path.Ext(name) {
 		case ".json":
 			l.entries, err = supported(data, l.branch)
@@ -93,7 +92,7 @@ func supported(data []byte, branch int) ([]entry, error) {
 		e := entry{device: uint16(device), board: c.SubVendorID != "", name: c.Name, open: slices.Contains(c.Features, "kernelopen")}
 		e.closed = !e.open && branch >= firstWithOpen
 		if c.LegacyBranch != "" {
-			if e.legacy = gpus.BranchNumber(c.LegacyBranch); e.legacy == 0 {
+			if e.legacy = matrix.Major(c.LegacyBranch); e.legacy == 0 {
 				return nil, fmt.Errorf("legacybranch %q is no branch", c.LegacyBranch)
 			}
 		}
@@ -118,7 +117,7 @@ func rows(data []byte, row *regexp.Regexp) ([]entry, error) {
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		line := lines.Text()
 		if m := readmeLegacy.FindStringSubmatch(line); m != nil {
-			legacy = gpus.BranchNumber(m[1])
+			legacy = matrix.Major(m[1])
 		}
 		if m := row.FindStringSubmatch(line); m != nil {
 			device, _ := strconv.ParseUint(m[2], 16, 16) // the expression has four digits

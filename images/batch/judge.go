@@ -43,8 +43,8 @@ func Judge(targets []matrix.Target, day time.Time) Judgement {
 			}
 		}
 	}
-	slices.SortFunc(ended, releases.Compare)
-	slices.SortFunc(ending, releases.Compare)
+	slices.SortFunc(ended, matrix.CompareVersions)
+	slices.SortFunc(ending, matrix.CompareVersions)
 	if len(ended) > 0 {
 		j.warn(driverinfo.EndOfLife, "NVIDIA no longer supports the branches of "+strings.Join(ended, ", "))
 	}

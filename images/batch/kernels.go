@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,15 +56,13 @@ func (k *Kernels) Check() error {
 		}
 	}
 	if !k.Compile() {
-		for _, c := range []struct {
-			flag  string
-			given bool
-		}{
-			{"--kernel-flavour", len(k.Flavours) > 0}, {"--modules", len(k.Modules) > 0}, {"--one-image", k.Together},
-			{"--with-toolchain", k.Toolchain}, {"--with-sources", k.Sources}, {"--kmm", k.KMM},
-		} {
-			if c.given {
-				return fmt.Errorf("%s says something about modules that are compiled ahead of time: give --kernel too", c.flag)
+		given := map[string]bool{
+			"--kernel-flavour": len(k.Flavours) > 0, "--modules": len(k.Modules) > 0, "--one-image": k.Together,
+			"--with-toolchain": k.Toolchain, "--with-sources": k.Sources, "--kmm": k.KMM,
+		}
+		for _, flag := range slices.Sorted(maps.Keys(given)) {
+			if given[flag] {
+				return fmt.Errorf("%s says something about modules that are compiled ahead of time: give --kernel too", flag)
 			}
 		}
 		return nil
@@ -150,9 +149,12 @@ func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 	return all, nil
 }
 
-// Releases are the kernels of a target. Kernels that the repositories list and the driver does not compile on
-// are left out; such a kernel that the user named is refused.
-func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels) ([]string, error) {
+// Releases are the kernels of a target. Kernels that are listed and the driver does not compile on are left out; such a kernel
+// that the user named is refused.
+func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels) (releases []string, err error) {
+	refuse := func(format string, args ...any) error {
+		return failure.Errorf(failure.Usage, "%s %s: "+format, append([]any{t.Tag(), t.Arch}, args...)...)
+	}
 	suits := func(k distros.Kernel) error {
 		if s.AllowIncompatible {
 			return nil
@@ -163,39 +165,74 @@ func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels
 	usual := ""
 	if k.NeedsIndex() {
 		if err := recipe.CheckPackaged(t.Distro); err != nil && len(k.From) == 0 {
-			return nil, failure.Errorf(failure.Usage, "%s %s: --kernel: %w", t.Tag(), t.Arch, err)
+			return nil, refuse("--kernel: %w", err)
 		}
 		usual = t.Distro.KernelFlavour(t.Arch)
 		all, err := list(t)
 		if err != nil {
 			return nil, err
 		}
-		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool {
-			return suits(k) != nil
-		})
+		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool { return suits(k) != nil })
 		if len(offered) == 0 && len(all) > 0 {
 			return nil, failure.Errorf(failure.Usage, "--kernel: %w; the %s have no other", suits(all[0]), k.Offering())
 		}
 		if err := k.inImages(all); err != nil {
-			return nil, failure.Of(failure.Usage, err)
+			return nil, err
 		}
 	}
 	if len(k.Specs) == 0 {
 		return k.only(offered)
 	}
 	for _, spec := range k.Specs {
-		if recipe.IsListed(spec) {
-			continue
-		}
-		if err := suits(distros.Kernel{Release: spec}); err != nil {
+		if err := suits(distros.Kernel{Release: spec}); err != nil && !recipe.IsListed(spec) {
 			return nil, failure.Errorf(failure.Usage, "--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
 		}
 	}
-	releases, err := recipe.SelectKernels(offered, k.Specs, k.Flavours, usual)
-	if err != nil {
-		return nil, failure.Errorf(failure.Usage, "%s %s: %w", t.Tag(), t.Arch, err)
+	if releases, err = recipe.SelectKernels(offered, k.Specs, k.Flavours, usual); err != nil {
+		return nil, refuse("%w", err)
 	}
 	return releases, nil
+}
+
+// Offering names what offers the kernels.
+func (k *Kernels) Offering() string {
+	if len(k.From) > 0 {
+		return "images"
+	}
+	return "repositories"
+}
+
+// inImages refuses a release that no image of --kernel-from has.
+func (k *Kernels) inImages(offered []distros.Kernel) error {
+	there := releasesOf(offered)
+	for _, spec := range k.Specs {
+		if len(k.From) > 0 && !IsListed(spec) && !slices.Contains(there, spec) {
+			return failure.Errorf(failure.Usage, "--kernel %w: %s has no complete headers of %s; there are %s",
+				recipe.ErrKernel, strings.Join(k.From, " and "), spec, strings.Join(there, ", "))
+		}
+	}
+	return nil
+}
+
+// only is the kernel of images that have no other.
+func (k *Kernels) only(offered []distros.Kernel) ([]string, error) {
+	images := strings.Join(k.From, " and ")
+	there := releasesOf(slices.DeleteFunc(offered, func(o distros.Kernel) bool { return !Wanted(k.Flavours, o.Flavour) }))
+	switch len(there) {
+	case 1:
+		return there, nil
+	case 0:
+		return nil, failure.Errorf(failure.Usage, "--kernel-flavour: %w: %s has none of the flavour %s", recipe.ErrKernel, images, strings.Join(k.Flavours, ", "))
+	}
+	return nil, failure.Errorf(failure.Usage, "--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s",
+		images, strings.Join(there, ", "))
+}
+
+func releasesOf(kernels []distros.Kernel) (all []string) {
+	for _, k := range kernels {
+		all = append(all, k.Release)
+	}
+	return all
 }
 
 // LockWord is how the lock notes a spec: with the flavours that narrow it, and with the images that it

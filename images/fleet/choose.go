@@ -77,7 +77,7 @@ func (c *chooser) decide(m *machine) {
 		m.refuse(NoDriver, "of the drivers that may be chosen, none%s is made for %s on %s", runs, system.ID, m.Arch)
 		return
 	case m.need.unknown != "": // it is new, and so is its driver
-		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return releases.Compare(b.Driver.Version, a.Driver.Version) })
+		candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b matrix.Target) int { return matrix.CompareVersions(b.Driver.Version, a.Driver.Version) })
 	}
 	var gpuErr, kernelErr error
 	for _, t := range candidates {

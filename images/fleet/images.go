@@ -117,7 +117,7 @@ type Hint struct {
 func (c *chooser) heldBack(m *machine) string {
 	last := func(device uint16) int { // the last branch that drives a GPU, a high one if it is not known
 		g, _ := gpus.Lookup(device)
-		return cmp.Or(gpus.BranchNumber(g.LastBranch), 1<<30)
+		return cmp.Or(matrix.Major(g.LastBranch), 1<<30)
 	}
 	n, old := *m.Node, m.GPUs
 	n.GPUs.Devices, old.Devices = nil, nil
@@ -132,7 +132,7 @@ func (c *chooser) heldBack(m *machine) string {
 		return ""
 	}
 	without := c.choose(&n)
-	if without.code != "" || releases.Compare(without.target.Driver.Version, m.target.Driver.Version) <= 0 {
+	if without.code != "" || matrix.CompareVersions(without.target.Driver.Version, m.target.Driver.Version) <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s gets driver %s because of %s: without it, driver %s",

@@ -67,18 +67,8 @@ func readJSON(r io.Reader) ([]Node, error) {
 	})
 	var o object
 	err := json.UnmarshalRead(r, &o, json.WithUnmarshalers(json.JoinUnmarshalers(each, refusal)))
-	switch {
-	case err != nil:
-	case o.Message != "":
-		err = fmt.Errorf("the API server answered: %.200q", o.Message)
-	case o.Metadata.Continue != "":
-		err = errors.New("it is the first part of a longer list (metadata.continue): ask without a limit")
-	case o.Kind == "Node" && o.Items == nil:
-		err = l.add(&o)
-	case o.Kind != "List" && o.Kind != "NodeList":
-		err = fmt.Errorf("its kind is %.80q: want List, NodeList or Node", o.Kind)
-	case o.Items == nil:
-		err = errors.New("it has no items")
+	if err == nil {
+		err = l.close(&o)
 	}
 	if err == nil {
 		return l.nodes, nil
@@ -94,6 +84,23 @@ func readJSON(r io.Reader) ([]Node, error) {
 		return nil, fmt.Errorf("%w: it ends %s: it was cut off, ask again", ErrFormat, where)
 	}
 	return nil, fmt.Errorf("%w: %w (%s)", ErrFormat, err, where)
+}
+
+// close checks the outermost object, which may be a node itself.
+func (l *list) close(o *object) error {
+	switch {
+	case o.Message != "":
+		return fmt.Errorf("the API server answered: %.200q", o.Message)
+	case o.Metadata.Continue != "":
+		return errors.New("it is the first part of a longer list (metadata.continue): ask without a limit")
+	case o.Kind == "Node" && o.Items == nil:
+		return l.add(o)
+	case o.Kind != "List" && o.Kind != "NodeList":
+		return fmt.Errorf("its kind is %.80q: want List, NodeList or Node", o.Kind)
+	case o.Items == nil:
+		return errors.New("it has no items")
+	}
+	return nil
 }
 
 // add checks what an API server would have checked, and keeps the node with the labels that count.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/images/releases"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // partition divides the nodes of a cluster into pools.
@@ -167,7 +167,7 @@ func (p part) pool(name string) Pool {
 			pool.Running = append(pool.Running, version)
 		}
 	}
-	slices.SortFunc(pool.Running, releases.Compare)
+	slices.SortFunc(pool.Running, matrix.CompareVersions)
 	return pool
 }
 

@@ -52,7 +52,7 @@ func For(m *matrix.Matrix, g GPU, day time.Time) Answer {
 // flavours. It leaves out drivers for vGPU guests. ok is false if there is none.
 func Newest(m *matrix.Matrix, gpus ...GPU) (d matrix.Driver, flavours []string, ok bool) {
 	for _, other := range m.Drivers {
-		if other.VGPU != "" || ok && releases.Compare(other.Version, d.Version) < 0 {
+		if other.VGPU != "" || ok && matrix.CompareVersions(other.Version, d.Version) < 0 {
 			continue
 		}
 		if all := common(other, gpus); len(all) > 0 {

@@ -3,8 +3,9 @@ package gpus
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // Check returns an error if a release of the driver ("535.261.03") with modules of a flavour does not drive
@@ -17,17 +18,17 @@ func (g GPU) Check(driver, flavour string) error {
 		}
 		return fmt.Errorf("driver %s does not drive %s: %s", driver, name, fmt.Sprintf(format, args...))
 	}
-	number := BranchNumber(driver)
-	if last := BranchNumber(g.LastBranch); number > 0 && last > 0 && number > last {
+	number := matrix.Major(driver)
+	if last := matrix.Major(g.LastBranch); number > 0 && last > 0 && number > last {
 		return refused("%s is the last branch that drives it", g.LastBranch)
 	}
-	if first := BranchNumber(g.FirstBranch); number > 0 && number < first {
+	if first := matrix.Major(g.FirstBranch); number > 0 && number < first {
 		return refused("%s (%s) is in no list before that of %s", g.Chip, g.Generation, g.FirstBranch)
 	}
 	if flavour != "" && !slices.Contains(g.Flavours, flavour) {
 		return refused("it needs the %s modules", strings.Join(g.Flavours, " or "))
 	}
-	if flavour == Open && number > 0 && number < BranchNumber(g.OpenFrom) {
+	if flavour == Open && number > 0 && number < matrix.Major(g.OpenFrom) {
 		return refused("the open modules drive it from %s on", g.OpenFrom)
 	}
 	if number > 0 && number < firstOpen && !slices.Contains(g.Flavours, Proprietary) {
@@ -38,14 +39,3 @@ func (g GPU) Check(driver, flavour string) error {
 
 // firstOpen is the first branch with open modules.
 const firstOpen = 515
-
-// BranchNumber returns the number of a branch or version: 470 for "R470" and "470.256.02"; 0 if
-// there is none.
-func BranchNumber(s string) int {
-	first, _, _ := strings.Cut(strings.TrimPrefix(s, "R"), ".")
-	n, err := strconv.Atoi(first)
-	if err != nil {
-		return 0
-	}
-	return n
-}

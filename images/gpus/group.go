@@ -36,7 +36,7 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 			byKey[key] = of
 		}
 		of.members = append(of.members, g)
-		if BranchNumber(g.FirstBranch) > BranchNumber(of.FirstBranch) {
+		if matrix.Major(g.FirstBranch) > matrix.Major(of.FirstBranch) {
 			of.GPU = g
 		}
 	}
@@ -136,7 +136,7 @@ func (g group) rank() []int {
 	if g.modules == ModulesAny {
 		anyModules = 1
 	}
-	return []int{none, BranchNumber(g.branch), anyModules, age(g.Generation)}
+	return []int{none, matrix.Major(g.branch), anyModules, age(g.Generation)}
 }
 
 // age is higher for newer generations.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // TestTable reads the whole table strictly, and compares each line with the rules for its generation.
@@ -28,7 +30,7 @@ func TestTable(t *testing.T) {
 		want, old := last[g.Generation]
 		switch {
 		case g.Generation == PreFermi:
-			if n := BranchNumber(g.LastBranch); n == 0 || n > 340 {
+			if n := matrix.Major(g.LastBranch); n == 0 || n > 340 {
 				t.Errorf("%s %s: last branch %q of a GPU before Fermi", g.ID(), g.Name, g.LastBranch)
 			}
 		case strings.HasPrefix(g.Name, "GRID K") && g.LastBranch == "R367": // NVIDIA moved three boards to the branch of their vGPU

@@ -38,10 +38,10 @@ func TestEveryGPU(t *testing.T) {
 			if d.VGPU != "" || !open && !proprietary {
 				continue
 			}
-			if releases.Compare(d.Branch, newest) > 0 {
+			if matrix.CompareVersions(d.Branch, newest) > 0 {
 				newest = d.Branch
 			}
-			if a.Known && best.Version != "" && releases.Order(d, best, day) > 0 || !a.Known && releases.Compare(d.Version, best.Version) < 0 {
+			if a.Known && best.Version != "" && releases.Order(d, best, day) > 0 || !a.Known && matrix.CompareVersions(d.Version, best.Version) < 0 {
 				continue
 			}
 			best, modules = d, map[[2]bool]string{{true, true}: ModulesAny, {true, false}: Open, {false, true}: Proprietary}[[2]bool{open, proprietary}]

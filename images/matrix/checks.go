@@ -12,8 +12,6 @@ import (
 	"sync"
 	"unicode"
 
-	goversion "github.com/hashicorp/go-version"
-
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/imagename"
@@ -202,13 +200,4 @@ func nameFault(err error) string {
 		return e.Fault
 	}
 	return ""
-}
-
-// major returns the first field of a version that driverVersion accepted: 418.
-func major(v string) int {
-	parsed, err := goversion.NewVersion(v)
-	if err != nil {
-		return 0
-	}
-	return parsed.Segments()[0]
 }

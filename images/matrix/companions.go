@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	goversion "github.com/hashicorp/go-version"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
@@ -98,25 +97,6 @@ func (m *Matrix) companions(t Target, names []string) (fitting []Companion, miss
 		}
 	}
 	return fitting, missing
-}
-
-// CompareVersions compares versions of dots and numbers, whose form was checked: 418.87.1 equals 418.87.01.
-func CompareVersions(a, b string) int {
-	x, errX := goversion.NewVersion(a)
-	y, errY := goversion.NewVersion(b)
-	if errX != nil || errY != nil {
-		return strings.Compare(a, b)
-	}
-	return x.Compare(y)
-}
-
-// canonical returns the form of a version that is the same for equal releases: 418.87.1 for 418.87.01.
-func canonical(v string) string {
-	parsed, err := goversion.NewVersion(v)
-	if err != nil {
-		return v
-	}
-	return parsed.String()
 }
 
 // matches reports whether a driver pattern of an exclusion covers a version: "" all, "418.*" a prefix, else

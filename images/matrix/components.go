@@ -36,13 +36,13 @@ type Component struct {
 // architecture, as far as its manifests are known, whether or not the matrix has them: fabric manager and
 // NSCQ from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public source has.
 func Released(driver string) (names []string) {
-	if major(driver) >= 470 {
+	if Major(driver) >= 470 {
 		names = append(names, FabricManager)
 	}
-	if major(driver) >= 550 {
+	if Major(driver) >= 550 {
 		names = append(names, IMEX)
 	}
-	if major(driver) >= 470 {
+	if Major(driver) >= 470 {
 		names = append(names, NSCQ)
 	}
 	return names

@@ -90,8 +90,7 @@ func (d *decoder) patches(to *Driver, n *yaml.Node) {
 	}
 }
 
-// completePatch fills in what a patch does not say, and compares it with its driver. It returns where the
-// kernels are in the file.
+// completePatch fills in what a patch does not say, and compares it with its driver. It returns where the kernels are in the file.
 func (d *decoder) completePatch(to *Driver, p *Patch, at *yaml.Node) (ranges []*yaml.Node) {
 	switch {
 	case (p.File == "") == (p.URL == ""):
@@ -112,28 +111,24 @@ func (d *decoder) completePatch(to *Driver, p *Patch, at *yaml.Node) (ranges []*
 		d.mend(to, p, at)
 		ranges = slices.Repeat([]*yaml.Node{at}, len(p.Kernels))
 	}
-	if len(p.Flavours) == 0 {
-		p.Flavours = slices.Clone(to.Flavours)
-	}
-	for _, f := range p.Flavours {
-		if !slices.Contains(to.Flavours, f) {
-			d.errorf(at, "patch %s is for the %s modules, which driver %s does not have", p.Name, f, to.Version)
+	sources := map[string]bool{SourceArchive: len(to.Archives) > 0, SourcePackages: to.Debian != nil}
+	has := slices.DeleteFunc([]string{SourceArchive, SourcePackages}, func(s string) bool { return !sources[s] })
+	for _, of := range []struct {
+		list      *[]string // empty: all that the driver has
+		has       []string
+		unfounded string
+	}{
+		{&p.Flavours, to.Flavours, "patch %s is for the %s modules, which driver %s does not have"},
+		{&p.Sources, has, "patch %s is for sources from %s, which driver %s does not have"},
+	} {
+		for _, word := range *of.list {
+			if !slices.Contains(of.has, word) {
+				d.errorf(at, of.unfounded, p.Name, word, to.Version)
+			}
 		}
-	}
-	var has []string
-	if len(to.Archives) > 0 {
-		has = append(has, SourceArchive)
-	}
-	if to.Debian != nil {
-		has = append(has, SourcePackages)
-	}
-	for _, s := range p.Sources {
-		if !slices.Contains(has, s) {
-			d.errorf(at, "patch %s is for sources from %s, which driver %s does not have", p.Name, s, to.Version)
+		if len(*of.list) == 0 {
+			*of.list = slices.Clone(of.has)
 		}
-	}
-	if len(p.Sources) == 0 {
-		p.Sources = has
 	}
 	return ranges
 }

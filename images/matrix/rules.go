@@ -26,7 +26,7 @@ func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {
 	if _, _, packages := t.Driver.Debian.Wants(system, t.Arch); !archive && !packages {
 		forbid("no-archive", false, "driver %s has neither an archive for %s nor Debian packages for it on %s", version, t.Arch, system)
 	}
-	early := major(version) < firstOpen
+	early := Major(version) < firstOpen
 	for _, f := range t.Flavours {
 		if !slices.Contains(t.Driver.Flavours, f) && (f != Open || !early) { // the last rule gives the better reason
 			forbid("flavour-not-offered", false, "driver %s does not list the flavour %s", version, f)

@@ -83,7 +83,7 @@ func (d *decoder) unique(root *yaml.Node) {
 }
 
 func (d *decoder) driver(to *Driver, n *yaml.Node) {
-	want := "R" + strconv.Itoa(major(to.Version))
+	want := "R" + strconv.Itoa(Major(to.Version))
 	if to.Branch != "" && to.Branch != want {
 		d.errorf(child(n, "branch"), "branch %s of driver %s must be %s", quoted(to.Branch), to.Version, want)
 	}
@@ -96,12 +96,12 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	}
 	d.components(to, n)
 	d.checkGuest(to, n)
-	if slices.Contains(to.Flavours, Open) && major(to.Version) < firstOpen {
+	if slices.Contains(to.Flavours, Open) && Major(to.Version) < firstOpen {
 		d.errorf(child(n, "flavours"), "driver %s has no open kernel modules: they came with %d", to.Version, firstOpen)
 	}
 	if len(to.Flavours) == 0 {
 		to.Flavours = []string{Proprietary}
-		if major(to.Version) >= firstOpen {
+		if Major(to.Version) >= firstOpen {
 			to.Flavours = []string{Proprietary, Open}
 		}
 	}

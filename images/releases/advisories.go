@@ -137,7 +137,7 @@ func rate(d matrix.Driver, day time.Time) rated {
 }
 
 func (r rated) order(o rated) int {
-	return cmp.Or(cmp.Compare(r.rank(), o.rank()), cmp.Compare(r.faults, o.faults), Compare(o.version, r.version))
+	return cmp.Or(cmp.Compare(r.rank(), o.rank()), cmp.Compare(r.faults, o.faults), matrix.CompareVersions(o.version, r.version))
 }
 
 func (r rated) rank() int {

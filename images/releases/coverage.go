@@ -89,16 +89,16 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 			c.Matrix, stated[d.Version] = append(c.Matrix, d.Version), d.CUDA
 		}
 	}
-	slices.SortFunc(c.Matrix, Compare)
+	slices.SortFunc(c.Matrix, matrix.CompareVersions)
 	if newest, ok := b.Newest(); ok {
 		c.Newest, c.Date = newest.Version, newest.Date
-		c.Lags = len(c.Matrix) > 0 && Compare(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
+		c.Lags = len(c.Matrix) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], newest.Version) < 0
 		c.RunsCUDA = runsCUDA(cuda, newest.Version, cmp.Or(stated[newest.Version], b.CUDA))
 	}
 	for _, known := range b.Releases {
 		r := ReleaseCoverage{
 			Version: known.Version, Date: known.Date, Kernel: known.Kernel, Notes: known.Notes, Archs: []string{}, Checked: []string{},
-			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return Compare(v, known.Version) == 0 }),
+			InMatrix: slices.ContainsFunc(c.Matrix, func(v string) bool { return matrix.CompareVersions(v, known.Version) == 0 }),
 			CUDA:     CUDAOf(known.Version, stated[known.Version]), RunsCUDA: runsCUDA(cuda, known.Version, stated[known.Version]),
 			Recommended: advice.Mark(known.Version),
 		}
@@ -112,7 +112,7 @@ func (b Branch) Coverage(m *matrix.Matrix, day time.Time, cuda *CUDA) Coverage {
 				r.Checked = append(r.Checked, a.Arch)
 			}
 		}
-		if c.Lags && len(r.Checked) > 0 && Compare(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
+		if c.Lags && len(r.Checked) > 0 && matrix.CompareVersions(c.Matrix[len(c.Matrix)-1], r.Version) < 0 {
 			c.Addable = r.Version
 		}
 		c.Releases = append(c.Releases, r)
@@ -138,7 +138,7 @@ func Resolve(m *matrix.Matrix, names []string) (notes []string) {
 	for i, name := range names {
 		newest := ""
 		for _, d := range m.Drivers {
-			if d.VGPU == "" && strings.EqualFold(d.Branch, "R"+strings.TrimLeft(name, "Rr")) && (newest == "" || Compare(d.Version, newest) > 0) {
+			if d.VGPU == "" && strings.EqualFold(d.Branch, "R"+strings.TrimLeft(name, "Rr")) && (newest == "" || matrix.CompareVersions(d.Version, newest) > 0) {
 				newest = d.Version
 			}
 		}

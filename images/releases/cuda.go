@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/driver-container/driver-container/images/matrix"
@@ -58,7 +57,7 @@ func CUDAOf(driver, stated string) (version string) {
 		return stated
 	}
 	for _, r := range CUDAReleases() {
-		if Compare(r.Native, driver) <= 0 {
+		if matrix.CompareVersions(r.Native, driver) <= 0 {
 			version = r.Version
 		}
 	}
@@ -77,7 +76,7 @@ func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
 	known := CUDAReleases()
 	nearest := known[0]
 	for _, r := range known {
-		switch c := Compare(r.Version, text); {
+		switch c := matrix.CompareVersions(r.Version, text); {
 		case c == 0:
 			return r, nil
 		case c < 0:
@@ -86,9 +85,9 @@ func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
 	}
 	stated := slices.ContainsFunc(m.Drivers, func(d matrix.Driver) bool { return d.CUDA == text })
 	switch {
-	case major(nearest.Version) != major(text):
+	case matrix.Major(nearest.Version) != matrix.Major(text):
 		return CUDA{}, fmt.Errorf("no CUDA %s is known: the table of driver-build has %s to %s", text, known[0].Version, known[len(known)-1].Version)
-	case stated && major(text) >= firstMinor:
+	case stated && matrix.Major(text) >= firstMinor:
 		return CUDA{Version: text, Floor: nearest.Floor, From: "matrix"}, nil
 	}
 	return CUDA{}, fmt.Errorf("no CUDA %s is known: the nearest is %s", text, nearest.Version)
@@ -102,8 +101,8 @@ func (r CUDA) RunBy(driver, stated string) CUDAAnswer {
 		has = "is older than any CUDA that is known"
 	}
 	switch {
-	case Compare(a.Highest, r.Version) >= 0:
-	case major(r.Version) >= firstMinor && Compare(driver, r.Floor) >= 0:
+	case matrix.CompareVersions(a.Highest, r.Version) >= 0:
+	case matrix.Major(r.Version) >= firstMinor && matrix.CompareVersions(driver, r.Floor) >= 0:
 		a.Support = CUDAMinor
 		a.Why = fmt.Sprintf("driver %s %s: programs of %s run by minor-version compatibility, but it compiles no PTX of %s, "+
 			"and calls that need a newer driver fail", driver, has, r.Version, r.Version)
@@ -129,14 +128,8 @@ func (r CUDA) Explain() string {
 
 // compatPackage says what runs the release on an older driver all the same.
 func (r CUDA) compatPackage() string {
-	if major(r.Version) < firstCompat {
+	if matrix.Major(r.Version) < firstCompat {
 		return ""
 	}
 	return ", or the package cuda-compat-" + strings.ReplaceAll(r.Version, ".", "-") + " in the application's image, on data center GPUs only"
-}
-
-func major(version string) int {
-	first, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(first)
-	return n
 }

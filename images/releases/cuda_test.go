@@ -21,13 +21,13 @@ func TestCUDATable(t *testing.T) {
 		assert.Equalf(t, true, cudaShape.MatchString(r.Version), "%q", r.Version)
 		if n > 0 {
 			before := all[n-1]
-			assert.Equalf(t, true, Compare(before.Version, r.Version) < 0, "%s after %s", r.Version, before.Version)
-			assert.Equalf(t, true, Compare(before.Native, r.Native) < 0, "driver %s after %s", r.Native, before.Native)
-			assert.Equalf(t, true, major(before.Version) != major(r.Version) || major(r.Version) < firstMinor || Compare(r.Version, r.Version[:3]+"2") < 0 || before.Floor == r.Floor,
+			assert.Equalf(t, true, matrix.CompareVersions(before.Version, r.Version) < 0, "%s after %s", r.Version, before.Version)
+			assert.Equalf(t, true, matrix.CompareVersions(before.Native, r.Native) < 0, "driver %s after %s", r.Native, before.Native)
+			assert.Equalf(t, true, matrix.Major(before.Version) != matrix.Major(r.Version) || matrix.Major(r.Version) < firstMinor || matrix.CompareVersions(r.Version, r.Version[:3]+"2") < 0 || before.Floor == r.Floor,
 				"%s: floor %s, that of %s is %s", r.Version, r.Floor, before.Version, before.Floor)
 		}
-		assert.Equalf(t, true, Compare(r.Floor, r.Native) <= 0, "%s: floor %s above %s", r.Version, r.Floor, r.Native)
-		assert.Equalf(t, true, major(r.Version) >= firstMinor || r.Floor == r.Native, "%s: no minor-version compatibility before %d", r.Version, firstMinor)
+		assert.Equalf(t, true, matrix.CompareVersions(r.Floor, r.Native) <= 0, "%s: floor %s above %s", r.Version, r.Floor, r.Native)
+		assert.Equalf(t, true, matrix.Major(r.Version) >= firstMinor || r.Floor == r.Native, "%s: no minor-version compatibility before %d", r.Version, firstMinor)
 		assert.Equalf(t, true, r.From != "", "%s has no source", r.Version)
 		assert.Equalf(t, r.Version, CUDAOf(r.Native, ""), "the driver that came with it")
 	}

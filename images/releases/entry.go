@@ -66,7 +66,7 @@ func (e *Entry) Check(m *matrix.Matrix) error {
 		e.urls[arch] = rest
 	}
 	for _, d := range m.Drivers {
-		if Compare(d.Version, e.Version) == 0 {
+		if matrix.CompareVersions(d.Version, e.Version) == 0 {
 			return fmt.Errorf("driver %s is there already%s", e.Version, strings.TrimSuffix(" as "+d.Version, " as "+e.Version))
 		}
 		e.have = append(e.have, d.Version)

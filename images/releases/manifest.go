@@ -85,7 +85,7 @@ func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fre
 // CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the same checksum and size.
 func (r Release) CheckMatrix(m *matrix.Matrix) (err error) {
 	for _, d := range m.Drivers {
-		if Compare(d.Version, r.Version) != 0 {
+		if matrix.CompareVersions(d.Version, r.Version) != 0 {
 			continue
 		}
 		for _, f := range r.Archives {

@@ -11,10 +11,10 @@ package releases
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/nvredist"
 )
 
@@ -106,7 +106,7 @@ func (t *Table) Branch(name string) (Branch, bool) {
 // 418.87.01 for 418.87.1.
 func (t *Table) Release(version string) (Release, bool) {
 	b, _ := t.Branch(version)
-	same := func(r Release) bool { return Compare(r.Version, version) == 0 }
+	same := func(r Release) bool { return matrix.CompareVersions(r.Version, version) == 0 }
 	n := max(slices.IndexFunc(b.Releases, same), slices.IndexFunc(b.Releases, func(r Release) bool { return r.Version == version }))
 	if n < 0 {
 		return Release{}, false
@@ -137,27 +137,6 @@ func BranchOf(version string) string {
 	return "R" + first
 }
 
-// Compare orders versions and names of branches by their fields as numbers: 418.87.01 < 418.113 < 535.54.03,
-// and 418.87.1 equals 418.87.01.
-func Compare(a, b string) int {
-	x, y := strings.Split(strings.TrimPrefix(a, "R"), "."), strings.Split(strings.TrimPrefix(b, "R"), ".")
-	for i := range max(len(x), len(y)) {
-		if c := cmp.Compare(field(x, i), field(y, i)); c != 0 {
-			return c
-		}
-	}
-	return 0
-}
-
-// field returns the number in a field, 0 where there is none: NVIDIA's 418.113 is 418.113.00.
-func field(fields []string, i int) int {
-	if i >= len(fields) {
-		return 0
-	}
-	n, _ := strconv.Atoi(fields[i]) // at most four digits: versionShape
-	return n
-}
-
 // With returns the table completed and corrected by a newer one: values that fresh has count, others stay. A
 // sha256 that the table has stays.
 func (t *Table) With(fresh *Table) *Table {
@@ -170,7 +149,7 @@ func (t *Table) With(fresh *Table) *Table {
 
 // put merges a branch into the table.
 func (t *Table) put(fresh Branch) {
-	n, found := slices.BinarySearchFunc(t.Branches, fresh, func(a, b Branch) int { return Compare(a.Name, b.Name) })
+	n, found := slices.BinarySearchFunc(t.Branches, fresh, func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) })
 	if !found {
 		t.Branches = slices.Insert(t.Branches, n, Branch{})
 	}
@@ -214,5 +193,5 @@ func (r Release) with(fresh Release) Release {
 
 // byVersion treats 440.64 and 440.64.00 as different, because NVIDIA published two archives.
 func byVersion(a, b Release) int {
-	return cmp.Or(Compare(a.Version, b.Version), strings.Compare(a.Version, b.Version))
+	return cmp.Or(matrix.CompareVersions(a.Version, b.Version), strings.Compare(a.Version, b.Version))
 }

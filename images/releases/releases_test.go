@@ -21,7 +21,7 @@ func TestBuiltin(t *testing.T) {
 	table := Builtin()
 	archives := 0
 	for n, b := range table.Branches {
-		if n > 0 && Compare(table.Branches[n-1].Name, b.Name) >= 0 {
+		if n > 0 && matrix.CompareVersions(table.Branches[n-1].Name, b.Name) >= 0 {
 			t.Errorf("%s after %s", b.Name, table.Branches[n-1].Name)
 		}
 		assert.Equalf(t, true, branchShape.MatchString(b.Name), "%q", b.Name)
@@ -102,12 +102,12 @@ func TestCompare(t *testing.T) {
 	rising := []string{"R390", "418.87.00", "418.87.01", "418.113", "418.226.00", "R535", "535.54.03", "535.104.05", "1000.1"}
 	for i, a := range rising {
 		for j, b := range rising {
-			if got, want := Compare(a, b), min(1, max(-1, i-j)); got != want {
-				t.Errorf("Compare(%s, %s) = %d", a, b, got)
+			if got, want := matrix.CompareVersions(a, b), min(1, max(-1, i-j)); got != want {
+				t.Errorf("matrix.CompareVersions(%s, %s) = %d", a, b, got)
 			}
 		}
 	}
-	if Compare("418.87.1", "418.87.01") != 0 || Compare("418.113", "418.113.00") != 0 {
+	if matrix.CompareVersions("418.87.1", "418.87.01") != 0 || matrix.CompareVersions("418.113", "418.113.00") != 0 {
 		t.Error("leading zeros count")
 	}
 }
