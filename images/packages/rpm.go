@@ -21,64 +21,43 @@ import (
 type rpmManager struct{}
 
 func (rpmManager) open(ctx context.Context, env Env, s Sources, tree *rootfs.Tree) (Repositories, error) {
-	base, err := readRPMBase(tree, s.Arch)
-	if err != nil {
-		return nil, err
-	}
-	options, err := rpmOptions(env, s, base, tree)
+	installed, options, err := readRPMBase(env, s, tree)
 	if err != nil {
 		return nil, err
 	}
 	releases, err := rpm.OpenReleases(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	return rpmRepositories{releases, base, options.Mirror}, nil
+	return rpmRepositories{releases, installed, options.Mirror}, err
 }
 
-// rpmBase is the state of the packages of a base.
-type rpmBase struct {
-	installed []rpmfile.Metadata
-	keys      [][]byte // of its database, armoured
-	vars      repoconf.Vars
-	arch      string // rpm's name
-}
-
-func readRPMBase(tree *rootfs.Tree, arch string) (b rpmBase, err error) {
-	a, ok := distros.LookupArch(arch)
+// readRPMBase returns the packages of a base, and its configuration with what matrix and command line add. A
+// subscription of this machine counts as well, as it does in containers of subscribed hosts.
+func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Metadata, o rpm.Options, err error) {
+	arch, ok := distros.LookupArch(s.Arch)
 	if !ok {
-		return b, fmt.Errorf("there are no rpm packages for architecture %q", arch)
+		return nil, o, fmt.Errorf("there are no rpm packages for architecture %q", s.Arch)
 	}
-	b.arch = a.Kernel
-	db, err := rpmdb.Read(tree.OpenFS())
+	o = rpm.Options{
+		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: arch.Kernel,
+		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
+	}
+	db, err := rpmdb.Read(o.Root)
 	if errors.Is(err, fs.ErrNotExist) { // packages could not be recorded as installed, nor anything be known of those it has
-		return b, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
+		return nil, o, fmt.Errorf("%w: %w; give a base that was installed with rpm", ErrBase, err)
 	}
 	if err == nil {
-		b.keys = db.Keys()
-		b.installed, err = db.Metadata()
+		o.Keyrings = db.Keys()
+		installed, err = db.Metadata()
 	}
 	if err != nil {
-		return b, fmt.Errorf("the base's rpm database: %w", err)
+		return nil, o, fmt.Errorf("the base's rpm database: %w", err)
 	}
-	b.vars, err = repoconf.ReadVars(tree.OpenFS(), b.installed, b.arch)
-	return b, err
-}
-
-// rpmOptions is the configuration of the base with what matrix and command line add. A subscription of this
-// machine counts as well, as it does in containers of subscribed hosts.
-func rpmOptions(env Env, s Sources, base rpmBase, tree *rootfs.Tree) (options rpm.Options, err error) {
-	mirror, err := distros.ParseMirror(s.Mirror)
-	if err != nil {
-		return options, err
+	if o.Vars, err = repoconf.ReadVars(o.Root, installed, o.Arch); err == nil {
+		o.Mirror, err = distros.ParseMirror(s.Mirror)
 	}
-	options = rpm.Options{
-		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: base.arch, Vars: base.vars, Keyrings: base.keys,
-		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
-		Mirror: mirror,
+	if err == nil {
+		o.Sources, err = rpmSources(o, s)
 	}
-	options.Sources, err = rpmSources(options, s)
-	return options, err
+	return installed, o, err
 }
 
 // rpmSources are the repositories of the base, those of a subscription, those that are switched off but have

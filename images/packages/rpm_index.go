@@ -18,8 +18,8 @@ import (
 // rpmRepositories are rpm's, with the base that packages are resolved for.
 type rpmRepositories struct {
 	*rpm.Releases
-	base   rpmBase
-	mirror distros.Mirror
+	installed []rpmfile.Metadata // of the base
+	mirror    distros.Mirror
 }
 
 // Digest also covers the logins at mirrors: they are part of the addresses of packages, which cached plans
@@ -41,7 +41,7 @@ func (r rpmRepositories) load(ctx context.Context) (index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rpmIndex{all, r.base.installed, r.mirror}, nil
+	return rpmIndex{all, r.installed, r.mirror}, nil
 }
 
 // rpmIndex is rpm's index, with what the base has.

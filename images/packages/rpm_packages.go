@@ -22,11 +22,7 @@ import (
 
 // reader has the keys of the base and of the matrix: the digest of an .rpm may come from an unsigned index.
 func (rpmManager) reader(env Env, s Sources, lower *rootfs.Tree) (Reader, error) {
-	base, err := readRPMBase(lower, s.Arch)
-	if err != nil {
-		return Reader{}, err
-	}
-	options, err := rpmOptions(env, s, base, lower)
+	_, options, err := readRPMBase(env, s, lower)
 	if err != nil {
 		return Reader{}, err
 	}
