@@ -27,7 +27,6 @@ var golden = map[string]Kind{
 	"../../images/testdata/sbom.spdx.json":       SPDX,
 	"../../images/testdata/sbom-alone.spdx.json": SPDX,
 	"../../images/testdata/sbom.cdx.json":        CycloneDX,
-	"../../images/vex/testdata/buildonly.json":   OpenVEX,
 }
 
 // TestProjectDocuments: the formats' own libraries accept the project's documents, and the statements that

@@ -186,7 +186,7 @@ func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cach
 		if err != nil { // not all images are of this project
 			return fmt.Errorf("%w; the packages of the image are not known: %w", without, err)
 		}
-		about.Packages = m.PURLs().Packages
+		about.Packages = m.Packages()
 		if _, err := vex.Read(d.Body, about); err != nil {
 			return err
 		}

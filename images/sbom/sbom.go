@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/driver-container/driver-container/images/recipe"
@@ -121,32 +120,14 @@ func Document(m Model, f Format) ([]byte, error) {
 	return g.spdx()
 }
 
-// PURLs are the package URLs of a document.
-type PURLs struct {
-	Images    []string // the images, and their index
-	Packages  []string // what is in the images, and what built it
-	BuildOnly []string // of Packages: what a build used to compile modules, and no image has
-}
-
-// PURLs returns the package URLs that the documents of a model have, each list sorted.
-func (m Model) PURLs() (p PURLs) {
+// Packages returns the package URLs of what is in the images, and of what built it, sorted.
+func (m Model) Packages() (all []string) {
 	list, _ := newGraph(m).sorted()
 	for _, c := range list {
-		switch {
-		case c.purl == "" || strings.HasPrefix(c.id, "Base-") || strings.HasPrefix(c.id, toolkitPrefix):
-			continue
-		case c.purpose == "CONTAINER":
-			p.Images = append(p.Images, c.purl)
-		default:
-			p.Packages = append(p.Packages, c.purl)
-		}
-		if c.buildOnly {
-			p.BuildOnly = append(p.BuildOnly, c.purl)
+		if c.purl != "" && c.purpose != "CONTAINER" {
+			all = append(all, c.purl)
 		}
 	}
-	for _, some := range []*[]string{&p.Images, &p.Packages, &p.BuildOnly} {
-		slices.Sort(*some)
-		*some = slices.Compact(*some)
-	}
-	return p
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -1,5 +1,4 @@
-// Package vex reads statements about vulnerabilities of an image in the format OpenVEX 0.2.0, and makes one
-// about what only the build used.
+// Package vex reads statements about vulnerabilities of an image in the format OpenVEX 0.2.0.
 //
 // It knows no vulnerability: who makes a statement names them. It decides nothing about an image.
 package vex
@@ -96,7 +95,7 @@ var justifications = []string{
 // Subject is what a document may speak of.
 type Subject struct {
 	Digests  []string // of the image, of its index: "sha256:..."
-	Packages []string // package URLs of its parts: sbom.PURLs
+	Packages []string // package URLs of its parts: those of its SBOM
 }
 
 // Read reads a document and checks it strictly: fields, status, justification, times, and that each product

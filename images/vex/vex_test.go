@@ -4,15 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/recipe"
 )
 
 var (
@@ -79,23 +75,6 @@ func TestReadRefuses(t *testing.T) {
 		if _, err := Read([]byte(text), about); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-}
-
-func TestBuildOnly(t *testing.T) {
-	t.Parallel()
-	by := Author{Name: "Example", Time: time.Unix(1700000000, 0), Tool: recipe.BuilderInfo{Version: "v1.2.3"}}
-	doc := require.Value(BuildOnly([]string{"pkg:oci/driver@" + digest + "?arch=amd64"}, []string{gcc}, []string{"CVE-2024-2", "CVE-2024-1", "CVE-2024-2"}, by))(t)
-	data := require.Value(doc.Encode())(t)
-	assert.NoError(t, assert.Err(Read(data, about)))
-	goldentest.Compare(t, filepath.Join("testdata", "buildonly.json"), string(data))
-	other := require.Value(BuildOnly([]string{"pkg:oci/driver@" + digest + "?arch=amd64"}, []string{gcc}, []string{"CVE-2024-1", "CVE-2024-2"}, by))(t)
-	assert.Same(t, string(data), string(require.Value(other.Encode())(t)))
-	for _, err := range []error{
-		assert.Err(BuildOnly([]string{"pkg:oci/driver@" + digest + "?arch=amd64"}, nil, []string{"CVE-2024-1"}, by)), assert.Err(BuildOnly([]string{"pkg:oci/driver@" + digest + "?arch=amd64"}, []string{gcc}, nil, by)),
-		assert.Err(BuildOnly([]string{"pkg:oci/driver@" + digest + "?arch=amd64"}, []string{gcc}, []string{"all of them"}, by)),
-	} {
-		assert.Errorf(t, err, "a statement about nothing")
 	}
 }
 
