@@ -16,10 +16,10 @@ import (
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/sbom"
 )
 
 // fabricFiles are the files of a component, in the layout of NVIDIA's archives.
@@ -176,8 +176,8 @@ func TestFabricBilled(t *testing.T) {
 	})
 	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
-	m := sbom.Model{Images: []*sbom.Image{billed(t, r.b, img, planned)}}
-	doc := readSPDX(t, document(t, sbom.SPDX, m))
+	m := documents.Model{Images: []*documents.Image{billed(t, r.b, img, planned)}}
+	doc := readSPDX(t, document(t, documents.SPDX, m))
 	licences := map[string]string{}
 	for _, p := range doc.Packages {
 		licences[string(p.PackageSPDXIdentifier)] = p.PackageLicenseDeclared
@@ -195,7 +195,7 @@ func TestFabricBilled(t *testing.T) {
 	assert.Equal(t, 4, len(texts))
 	assert.Equal(t, "NVIDIA Proprietary (imex): licence of imex\n", texts["LicenseRef-NVIDIA-imex"])
 	assert.Equal(t, "NVIDIA Driver (fabricmanager): licence of fabricmanager\n", texts["LicenseRef-NVIDIA-fabricmanager"])
-	cyclonedx := string(document(t, sbom.CycloneDX, m))
+	cyclonedx := string(document(t, documents.CycloneDX, m))
 	assert.Contains(t, cyclonedx, `"name": "NVIDIA Proprietary (imex)"`)
 	assert.Contains(t, cyclonedx, "licence of imex")
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/sbom"
 )
 
 var ofRun = regexp.MustCompile(`DIGEST-[0-9]+-[0-9a-f]{16}|urn:uuid:[0-9a-f-]{36}`)
@@ -32,19 +32,19 @@ func sbomGolden(t *testing.T, w *imagetest.World, name string, document []byte) 
 }
 
 // billed reads an image, and adds its recipe if there is one.
-func billed(t *testing.T, b *Builder, img v1.Image, r *recipe.Recipe) *sbom.Image {
+func billed(t *testing.T, b *Builder, img v1.Image, r *recipe.Recipe) *documents.Image {
 	t.Helper()
-	i := require.Value(sbom.Read(t.Context(), b.Layers(), "x", img))(t)
+	i := require.Value(documents.ReadImage(t.Context(), b.Layers(), "x", img))(t)
 	if r != nil {
 		require.NoError(t, i.AddRecipe(r))
 	}
 	return i
 }
 
-func document(t *testing.T, f sbom.Format, m sbom.Model) []byte {
+func document(t *testing.T, f documents.Format, m documents.Model) []byte {
 	t.Helper()
 	m.Tool = recipe.BuilderInfo{Version: "v0.0.1"}
-	return require.Value(sbom.Document(m, f))(t)
+	return require.Value(documents.SBOM(m, f))(t)
 }
 
 // readSPDX judges a document with SPDX's own library and returns it.
@@ -71,13 +71,13 @@ func TestSBOMGolden(t *testing.T) {
 	r, _ := precompiledRig(t)
 	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true, Epoch: 1700000000})
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
-	known := sbom.Model{Name: "driver", Images: []*sbom.Image{billed(t, r.b, img, planned)}}
-	readSPDX(t, document(t, sbom.SPDX, known))
-	sbomGolden(t, r.World, "sbom.spdx.json", document(t, sbom.SPDX, known))
-	sbomGolden(t, r.World, "sbom.cdx.json", document(t, sbom.CycloneDX, known))
-	alone := sbom.Model{Images: []*sbom.Image{billed(t, r.b, img, nil)}}
-	readSPDX(t, document(t, sbom.SPDX, alone))
-	sbomGolden(t, r.World, "sbom-alone.spdx.json", document(t, sbom.SPDX, alone))
+	known := documents.Model{Name: "driver", Images: []*documents.Image{billed(t, r.b, img, planned)}}
+	readSPDX(t, document(t, documents.SPDX, known))
+	sbomGolden(t, r.World, "sbom.spdx.json", document(t, documents.SPDX, known))
+	sbomGolden(t, r.World, "sbom.cdx.json", document(t, documents.CycloneDX, known))
+	alone := documents.Model{Images: []*documents.Image{billed(t, r.b, img, nil)}}
+	readSPDX(t, document(t, documents.SPDX, alone))
+	sbomGolden(t, r.World, "sbom-alone.spdx.json", document(t, documents.SPDX, alone))
 }
 
 // TestSBOMFindsAll: every package of the image, the driver's and those of the build are in the document, of
@@ -98,7 +98,7 @@ func TestSBOMFindsAll(t *testing.T) {
 	} {
 		img := require.Value(c.b.Build(t.Context(), c.planned))(t)
 		i := billed(t, c.b, img, c.planned)
-		doc := readSPDX(t, document(t, sbom.SPDX, sbom.Model{Images: []*sbom.Image{i}}))
+		doc := readSPDX(t, document(t, documents.SPDX, documents.Model{Images: []*documents.Image{i}}))
 		byName := map[string]*spdx.Package{}
 		for _, p := range doc.Packages {
 			if len(p.PackageExternalReferences) > 0 && strings.HasPrefix(p.PackageExternalReferences[0].Locator, c.purl) {
@@ -119,7 +119,7 @@ func TestSBOMFindsAll(t *testing.T) {
 				t.Errorf("%s: %s %s is %+v", what, p.Name, p.Version, found)
 			}
 		}
-		text := string(document(t, sbom.SPDX, sbom.Model{Images: []*sbom.Image{i}}))
+		text := string(document(t, documents.SPDX, documents.Model{Images: []*documents.Image{i}}))
 		if run := c.planned.Source.Runfile; run != nil {
 			assert.Contains(t, text, `"downloadLocation": "`+run.URL)
 			assert.Contains(t, text, "checksum=sha256:"+run.SHA256)
@@ -145,10 +145,10 @@ func TestSBOMIsDeterministic(t *testing.T) {
 	shuffle(two.Sources)
 	shuffle(two.OwnPrograms)
 	shuffle(two.Flavours)
-	for _, f := range []sbom.Format{sbom.SPDX, sbom.CycloneDX} {
-		want := document(t, f, sbom.Model{Images: []*sbom.Image{one}})
-		assert.Same(t, string(want), string(document(t, f, sbom.Model{Images: []*sbom.Image{one}})))
-		assert.Same(t, string(want), string(document(t, f, sbom.Model{Images: []*sbom.Image{two}})))
+	for _, f := range []documents.Format{documents.SPDX, documents.CycloneDX} {
+		want := document(t, f, documents.Model{Images: []*documents.Image{one}})
+		assert.Same(t, string(want), string(document(t, f, documents.Model{Images: []*documents.Image{one}})))
+		assert.Same(t, string(want), string(document(t, f, documents.Model{Images: []*documents.Image{two}})))
 	}
 }
 
@@ -160,15 +160,15 @@ func shuffle[T any](list []T) {
 func TestSBOMOfIndex(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	var images []*sbom.Image
+	var images []*documents.Image
 	for _, arch := range []string{"arm64", "amd64"} {
 		s := pair("debian12", newDriver)
 		s.Archs = []string{arch}
 		planned := r.plan(t, s, recipe.Options{})
 		images = append(images, billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned))
 	}
-	m := sbom.Model{Name: "driver", Index: "sha256:" + strings.Repeat("1", 64), Images: images}
-	doc := readSPDX(t, document(t, sbom.SPDX, m))
+	m := documents.Model{Name: "driver", Index: "sha256:" + strings.Repeat("1", 64), Images: images}
+	doc := readSPDX(t, document(t, documents.SPDX, m))
 	variants := 0
 	for _, rel := range doc.Relationships {
 		if rel.Relationship == "VARIANT_OF" && rel.RefB.ElementRefID == "Index" {
@@ -177,7 +177,7 @@ func TestSBOMOfIndex(t *testing.T) {
 	}
 	assert.Equal(t, 2, variants)
 	slices.Reverse(images)
-	assert.Same(t, string(document(t, sbom.SPDX, m)), string(document(t, sbom.SPDX, m)))
+	assert.Same(t, string(document(t, documents.SPDX, m)), string(document(t, documents.SPDX, m)))
 	var cdx struct {
 		Components []struct {
 			Ref string `json:"bom-ref"`
@@ -192,7 +192,7 @@ func TestSBOMOfIndex(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, json.Unmarshal(document(t, sbom.CycloneDX, m), &cdx))
+	require.NoError(t, json.Unmarshal(document(t, documents.CycloneDX, m), &cdx))
 	refs := map[string]bool{cdx.Metadata.Component.Ref: true}
 	for _, c := range cdx.Components {
 		assert.Equalf(t, false, refs[c.Ref], "%s is there twice", c.Ref)
@@ -211,10 +211,10 @@ func TestSBOMRefuses(t *testing.T) {
 	r := newRig(t)
 	img := r.build(t, pair("debian12", newDriver), recipe.Options{})
 	i := billed(t, r.b, img, nil)
-	if err := i.AddRecipe(r.plan(t, pair("debian12", newDriver), recipe.Options{Profile: recipe.Compute})); !errors.Is(err, sbom.ErrForeign) {
+	if err := i.AddRecipe(r.plan(t, pair("debian12", newDriver), recipe.Options{Profile: recipe.Compute})); !errors.Is(err, documents.ErrForeign) {
 		t.Errorf("%v", err)
 	}
-	assert.ErrorContains(t, assert.Err(sbom.Document(sbom.Model{}, sbom.SPDX)), "no image")
+	assert.ErrorContains(t, assert.Err(documents.SBOM(documents.Model{}, documents.SPDX)), "no image")
 }
 
 // TestBuildOnly: what only the build used is marked as such.
@@ -222,11 +222,11 @@ func TestBuildOnly(t *testing.T) {
 	t.Parallel()
 	r, _ := precompiledRig(t)
 	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
-	m := sbom.Model{Images: []*sbom.Image{billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned)}}
+	m := documents.Model{Images: []*documents.Image{billed(t, r.b, require.Value(r.b.Build(t.Context(), planned))(t), planned)}}
 	var cdx struct {
 		Components []struct{ Name, Scope string }
 	}
-	require.NoError(t, json.Unmarshal(document(t, sbom.CycloneDX, m), &cdx))
+	require.NoError(t, json.Unmarshal(document(t, documents.CycloneDX, m), &cdx))
 	scopes := map[string]string{}
 	for _, c := range cdx.Components {
 		scopes[c.Name] = c.Scope

@@ -10,10 +10,10 @@ import (
 
 	drivercontainer "github.com/driver-container/driver-container"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/gpus"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
-	"github.com/driver-container/driver-container/images/sbom"
 )
 
 // namesFile finds the flags that take a file or folder by what their help says.
@@ -34,7 +34,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"--builder":              words("auto", "chroot", "buildkit"),
 	"--compression":          words("gzip", "zstd"),
 	"--signature-format":     words("legacy", "bundle", "both"),
-	"--sbom":                 words(string(sbom.SPDX), string(sbom.CycloneDX)),
+	"--sbom":                 words(string(documents.SPDX), string(documents.CycloneDX)),
 	"attest --sbom":          nil,
 	"--provenance":           words("driver-build", "ci"),
 	"--output":               words("oci:", "oci-archive:", "docker-archive:"),
@@ -43,7 +43,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"list --format":          words("table", "json", "yaml"),
 	"plan --format":          words("table", "json", "github", "gitlab"),
 	"fleet --format":         words("table", "json", "github", "gitlab", "values"),
-	"sbom --format":          words(string(sbom.SPDX), string(sbom.CycloneDX)),
+	"sbom --format":          words(string(documents.SPDX), string(documents.CycloneDX)),
 	"--only":                 words("base"),
 	"--progress":             words("auto", "tty", "plain", "json", "quiet"),
 }

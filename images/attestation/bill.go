@@ -9,10 +9,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
@@ -29,7 +29,7 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, image
 	}
 	whole := r.model(recipes)
 	for n, img := range images {
-		i, err := sbom.Read(ctx, cache, recipes[n].Target(), img)
+		i, err := documents.ReadImage(ctx, cache, recipes[n].Target(), img)
 		if err == nil {
 			err = i.AddRecipe(recipes[n])
 		}
@@ -38,21 +38,21 @@ func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, image
 		}
 		whole.Images = append(whole.Images, i)
 		one := r.model(recipes)
-		one.Images = []*sbom.Image{i}
-		if all[n].Body, err = sbom.Document(one, r.SBOM); err != nil {
+		one.Images = []*documents.Image{i}
+		if all[n].Body, err = documents.SBOM(one, r.SBOM); err != nil {
 			return nil, err
 		}
 	}
 	if len(images) > 1 {
 		whole.Index = top.String()
-		all[len(images)].Body, err = sbom.Document(whole, r.SBOM)
+		all[len(images)].Body, err = documents.SBOM(whole, r.SBOM)
 	}
 	return all, err
 }
 
 // model is that of a document without images.
-func (r Record) model(recipes []*recipe.Recipe) sbom.Model {
-	m := sbom.Model{Tool: recipes[0].Builder}
+func (r Record) model(recipes []*recipe.Recipe) documents.Model {
+	m := documents.Model{Tool: recipes[0].Builder}
 	if r.Repository != "" {
 		m.Name = path.Base(r.Repository)
 	}
@@ -64,7 +64,7 @@ func (r Record) emptyBills(top v1.Hash, images []v1.Image, recipes []*recipe.Rec
 	var digests []v1.Hash
 	var public []*recipe.Recipe
 	add := func(about v1.Hash, digests []v1.Hash, public []*recipe.Recipe) error {
-		key, err := layer.Key("sbom", sbom.Method, r.SBOM, r.model(recipes), about, digests, public)
+		key, err := layer.Key("sbom", documents.SBOMMethod, r.SBOM, r.model(recipes), about, digests, public)
 		all = append(all, Document{Subjects: []v1.Hash{about}, Type: r.SBOM.PredicateType(), Referrer: r.SBOM.MediaType(), Key: key})
 		return err
 	}

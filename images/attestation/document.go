@@ -8,8 +8,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/sbom"
-	"github.com/driver-container/driver-container/images/vex"
+	"github.com/driver-container/driver-container/images/documents"
 )
 
 // maxDocument bounds a document of the user, in bytes. The SBOM of an image with 700 packages has 1 MB.
@@ -47,12 +46,12 @@ func SBOM(raw []byte) (Document, error) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Document{}, fmt.Errorf("it is no JSON: %w", err)
 	}
-	var format sbom.Format
+	var format documents.Format
 	switch {
 	case strings.HasPrefix(doc.SPDXVersion, "SPDX-2"):
-		format = sbom.SPDX
+		format = documents.SPDX
 	case doc.BOMFormat == "CycloneDX":
-		format = sbom.CycloneDX
+		format = documents.CycloneDX
 	default:
 		return Document{}, errors.New("it is no SBOM of SPDX 2 or CycloneDX")
 	}
@@ -67,8 +66,8 @@ func VEX(raw []byte) (Document, error) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Document{}, fmt.Errorf("it is no JSON: %w", err)
 	}
-	if !strings.HasPrefix(doc.Context, vex.PredicateType) {
-		return Document{}, fmt.Errorf("its @context is %.80q: a document of OpenVEX has %s/v0.2.0", doc.Context, vex.PredicateType)
+	if !strings.HasPrefix(doc.Context, documents.VEXType) {
+		return Document{}, fmt.Errorf("its @context is %.80q: a document of OpenVEX has %s/v0.2.0", doc.Context, documents.VEXType)
 	}
-	return Document{Type: vex.PredicateType, Body: raw}, nil
+	return Document{Type: documents.VEXType, Body: raw}, nil
 }

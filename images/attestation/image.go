@@ -17,14 +17,13 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
-	"github.com/driver-container/driver-container/images/vex"
 )
 
 // Image is a finished image or index, with what it has.
@@ -170,24 +169,24 @@ func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cach
 	if err != nil {
 		return err
 	}
-	about := vex.Subject{}
+	about := documents.VEXSubject{}
 	for _, s := range all {
 		about.Digests = append(about.Digests, s.Descriptor.Digest.String())
 	}
 	for _, d := range p.Documents {
-		if d.Type != vex.PredicateType {
+		if d.Type != documents.VEXType {
 			continue
 		}
-		_, without := vex.Read(d.Body, about)
+		_, without := documents.ReadVEX(d.Body, about)
 		if without == nil {
 			continue
 		}
-		m, err := sbom.Open(ctx, c, cache, i.ref, "")
+		m, err := documents.OpenImages(ctx, c, cache, i.ref, "")
 		if err != nil { // not all images are of this project
 			return fmt.Errorf("%w; the packages of the image are not known: %w", without, err)
 		}
 		about.Packages = m.Packages()
-		if _, err := vex.Read(d.Body, about); err != nil {
+		if _, err := documents.ReadVEX(d.Body, about); err != nil {
 			return err
 		}
 	}

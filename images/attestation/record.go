@@ -11,12 +11,11 @@ import (
 	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/sbom"
 )
 
 // Record says which documents a build gives to its images.
 type Record struct {
-	SBOM       sbom.Format // "": none
+	SBOM       documents.Format // "": none
 	Provenance bool
 	Run        documents.Run // who runs the build, by which lock
 	Repository string        // REGISTRY/PATH of the images; "": not known

@@ -13,10 +13,8 @@ import (
 
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/sbom"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/images/verify"
-	"github.com/driver-container/driver-container/images/vex"
 )
 
 // The rules of findings about signatures.
@@ -36,8 +34,8 @@ type Trust struct {
 
 // predicateTypes are the short names of types.
 var predicateTypes = map[string][]string{
-	"sbom": {sbom.SPDX.PredicateType(), sbom.CycloneDX.PredicateType()}, "spdx": {sbom.SPDX.PredicateType()},
-	"cyclonedx": {sbom.CycloneDX.PredicateType()}, "provenance": {documents.ProvenanceType}, "vex": {vex.PredicateType},
+	"sbom": {documents.SPDX.PredicateType(), documents.CycloneDX.PredicateType()}, "spdx": {documents.SPDX.PredicateType()},
+	"cyclonedx": {documents.CycloneDX.PredicateType()}, "provenance": {documents.ProvenanceType}, "vex": {documents.VEXType},
 }
 
 // Check refuses names and types that nothing can have.

@@ -30,27 +30,27 @@ func dependencies(r *recipe.Recipe) (all []Resource) {
 			all = append(all, d.as(role))
 		}
 	}
-	add("base image", image(r.Base, "base"))
-	add("package of the image", packages(r.Packages...)...)
-	add("driver", packages(r.Source.Packages...)...)
-	add("compiler", packages(r.Compiler...)...)
+	add("base image", imageResource(r.Base, "base"))
+	add("package of the image", packageResources(r.Packages...)...)
+	add("driver", packageResources(r.Source.Packages...)...)
+	add("compiler", packageResources(r.Compiler...)...)
 	for _, k := range r.Kernels {
-		add("headers of "+k.Release, packages(k.Headers...)...)
+		add("headers of "+k.Release, packageResources(k.Headers...)...)
 		if k.Toolkit != nil {
-			add("image with headers and compiler of "+k.Release, image(*k.Toolkit, "toolkit"))
+			add("image with headers and compiler of "+k.Release, imageResource(*k.Toolkit, "toolkit"))
 		}
 	}
 	if archive := r.Source.Archive(); archive != nil {
-		add("driver", file(*archive))
+		add("driver", fileResource(*archive))
 	}
 	for _, c := range r.Fabric {
-		add("component of the driver", file(c.File))
+		add("component of the driver", fileResource(c.File))
 	}
 	for _, c := range r.Companions {
 		if c.File != nil {
-			add("companion", file(*c.File))
+			add("companion", fileResource(*c.File))
 		} else {
-			add("companion", packages(*c.Package)...)
+			add("companion", packageResources(*c.Package)...)
 		}
 	}
 	for _, p := range r.Patches {
@@ -67,13 +67,13 @@ func dependencies(r *recipe.Recipe) (all []Resource) {
 
 func sha256Digest(hex string) map[string]string { return map[string]string{"sha256": hex} }
 
-// file is an archive that was downloaded.
-func file(f fetch.File) Resource {
+// fileResource is an archive that was downloaded.
+func fileResource(f fetch.File) Resource {
 	return Resource{Name: path.Base(f.URL), URI: f.URL, Digest: sha256Digest(f.SHA256)}
 }
 
-// image names an image as a registry does; one that came from a file has only a word.
-func image(of recipe.Base, word string) Resource {
+// imageResource names an image as a registry does; one that came from a file has only a word.
+func imageResource(of recipe.Base, word string) Resource {
 	d := Resource{Name: cmp.Or(of.Name, word), Digest: sha256Digest(strings.TrimPrefix(of.Digest, "sha256:"))}
 	if of.Name != "" {
 		d.URI = "docker://" + of.Name + "@" + of.Digest
@@ -81,8 +81,8 @@ func image(of recipe.Base, word string) Resource {
 	return d
 }
 
-// packages names packages as a repository does: "libc6_2.36-9_amd64".
-func packages(list ...distros.Package) (all []Resource) {
+// packageResources names packages as a repository does: "libc6_2.36-9_amd64".
+func packageResources(list ...distros.Package) (all []Resource) {
 	for _, p := range list {
 		d := Resource{Name: p.Name + "_" + p.Version + "_" + p.Arch, URI: p.URL, Digest: sha256Digest(p.SHA256)}
 		if p.SHA256 == "" {

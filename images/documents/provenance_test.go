@@ -21,33 +21,33 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-func sum(digit string) string { return strings.Repeat(digit, 64) }
+func digits(digit string) string { return strings.Repeat(digit, 64) }
 
 func deb(name, version, digit string) distros.Package {
-	return distros.Package{Name: name, Version: version, Arch: "amd64", URL: "https://user:secret@deb.example.com/" + name + ".deb", SHA256: sum(digit)}
+	return distros.Package{Name: name, Version: version, Arch: "amd64", URL: "https://user:secret@deb.example.com/" + name + ".deb", SHA256: digits(digit)}
 }
 
 func example() *recipe.Recipe {
 	return &recipe.Recipe{
 		Schema: 1, System: "debian12", Driver: "535.261.03", Branch: "R535", Arch: "amd64", Tag: "535.261.03-debian12", Profile: recipe.Full,
-		Flavours: []string{"proprietary", "open"}, Base: recipe.Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + sum("a")},
+		Flavours: []string{"proprietary", "open"}, Base: recipe.Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + digits("a")},
 		Packages: []distros.Package{deb("kmod", "30", "1"), deb("libelf1", "0.188", "2"), {Name: "odd", Version: "1", Arch: "all", URL: "https://x/odd", SHA512: strings.Repeat("3", 128)}},
-		Source:   recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: sum("4"), Size: 5}},
+		Source:   recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: digits("4"), Size: 5}},
 		Companions: []recipe.Companion{
-			{Name: "gdrdrv", Version: "2.5.2", Licence: "MIT", File: &fetch.File{URL: "https://example.com/gdrcopy.tar.gz", SHA256: sum("d"), Size: 7}},
+			{Name: "gdrdrv", Version: "2.5.2", Licence: "MIT", File: &fetch.File{URL: "https://example.com/gdrcopy.tar.gz", SHA256: digits("d"), Size: 7}},
 			{Name: "nvidia-fs", Version: "2.13.5", Licence: "MIT", Flavours: []string{"open"}, Package: companionPackage()},
 		},
-		Fabric:     []recipe.Component{{Name: "fabricmanager", Version: "535.261.03", File: fetch.File{URL: "https://example.com/fm.tar.xz", SHA256: sum("f"), Size: 6}}},
-		Entrypoint: []recipe.Binary{{Name: "driver-entrypoint", SHA256: sum("5")}, {Name: "driver-probe", SHA256: sum("6")}},
+		Fabric:     []recipe.Component{{Name: "fabricmanager", Version: "535.261.03", File: fetch.File{URL: "https://example.com/fm.tar.xz", SHA256: digits("f"), Size: 6}}},
+		Entrypoint: []recipe.Binary{{Name: "driver-entrypoint", SHA256: digits("5")}, {Name: "driver-probe", SHA256: digits("6")}},
 		Compiler:   []distros.Package{deb("gcc-12", "12.2.0-14", "7")},
 		Kernels:    []recipe.Kernel{{Release: "6.1.0-38-amd64", Headers: []distros.Package{deb("linux-headers-6.1.0-38-amd64", "6.1.1", "8")}}},
-		Modules:    []string{"nvidia"}, PrecompiledFlavours: []string{"proprietary"}, Signer: sum("9"), Compression: recipe.Gzip, Epoch: 1700000000,
+		Modules:    []string{"nvidia"}, PrecompiledFlavours: []string{"proprietary"}, Signer: digits("9"), Compression: recipe.Gzip, Epoch: 1700000000,
 		Kernel: driverinfo.KernelRule{Max: "6.16"}, Overridden: []string{"kernel-too-new: it works"}, Builder: recipe.BuilderInfo{Version: "v1.2.3"},
 	}
 }
 
 func run() Run {
-	return Run{GoVersion: "go1.26.8", Lock: &Resource{Name: "matrix.lock", Digest: map[string]string{"sha256": sum("b")}}}
+	return Run{GoVersion: "go1.26.8", Lock: &Resource{Name: "matrix.lock", Digest: map[string]string{"sha256": digits("b")}}}
 }
 
 func encoded(t *testing.T, r *recipe.Recipe, of Run) []byte {
@@ -82,7 +82,7 @@ func TestComplete(t *testing.T) {
 			have[hex] = true
 		}
 	}
-	want := []string{strings.TrimPrefix(r.Base.Digest, "sha256:"), r.Source.Runfile.SHA256, r.Fabric[0].File.SHA256, r.Signer, sum("b")}
+	want := []string{strings.TrimPrefix(r.Base.Digest, "sha256:"), r.Source.Runfile.SHA256, r.Fabric[0].File.SHA256, r.Signer, digits("b")}
 	for _, p := range r.AllPackages() {
 		want = append(want, strings.TrimPrefix(p.Digest(), "sha512:"))
 	}

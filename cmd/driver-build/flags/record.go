@@ -6,7 +6,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/documents"
-	"github.com/driver-container/driver-container/images/sbom"
 )
 
 // Record says which documents a build gives to its images.
@@ -15,7 +14,7 @@ type Record struct{ sbom, provenance string }
 // AddTo declares the flags.
 func (r *Record) AddTo(f *pflag.FlagSet) {
 	f.StringVar(&r.sbom, "sbom", "", "attach a bill of materials: spdx, which --sbom alone means, or cyclonedx")
-	f.Lookup("sbom").NoOptDefVal = string(sbom.SPDX)
+	f.Lookup("sbom").NoOptDefVal = string(documents.SPDX)
 	f.StringVar(&r.provenance, "provenance", "", "attach a signed statement how the image was built: by driver-build, which --provenance alone means, or by the ci job that runs it")
 	f.Lookup("provenance").NoOptDefVal = "driver-build"
 }
@@ -23,7 +22,7 @@ func (r *Record) AddTo(f *pflag.FlagSet) {
 // Check returns what the flags ask for. signed says whether there is a key.
 func (r *Record) Check(getenv func(string) string, signed bool) (out attestation.Record, err error) {
 	if r.sbom != "" {
-		if out.SBOM, err = sbom.ParseFormat(r.sbom); err != nil {
+		if out.SBOM, err = documents.ParseFormat(r.sbom); err != nil {
 			return out, session.Usagef("--sbom: %w", err)
 		}
 	}

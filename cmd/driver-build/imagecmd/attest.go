@@ -15,13 +15,13 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
-	"github.com/driver-container/driver-container/images/vex"
 )
 
 const attestLong = `Sign images and attach documents to them, where they are: in a registry, a layout (oci:DIR:TAG) or an archive of one image
@@ -160,7 +160,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 			if err == nil {
 				err = plan.CheckVEX(ctx, s.Registry.Target(), s.Layers(), image)
 			}
-			if errors.Is(err, vex.ErrFormat) {
+			if errors.Is(err, documents.ErrVEX) {
 				err = session.Usagef("--vex %s: %w", o.vex, err)
 			}
 			if err != nil {

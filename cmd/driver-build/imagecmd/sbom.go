@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/sbom"
 )
 
 func newSBOM(a *session.App) *cobra.Command {
@@ -29,12 +29,12 @@ func newSBOM(a *session.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")
-	cmd.Flags().StringVarP(&format, "format", "o", string(sbom.SPDX), "spdx or cyclonedx")
+	cmd.Flags().StringVarP(&format, "format", "o", string(documents.SPDX), "spdx or cyclonedx")
 	return cmd
 }
 
 func printSBOM(ctx context.Context, a *session.App, image, arch, format string) error {
-	f, err := sbom.ParseFormat(format)
+	f, err := documents.ParseFormat(format)
 	if err != nil {
 		err = fmt.Errorf("--format: %w", err)
 	}
@@ -46,12 +46,12 @@ func printSBOM(ctx context.Context, a *session.App, image, arch, format string) 
 	}
 	var document []byte
 	err = a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
-		m, err := sbom.Open(ctx, s.Registry, s.Layers(), image, arch)
+		m, err := documents.OpenImages(ctx, s.Registry, s.Layers(), image, arch)
 		if err != nil {
 			return err
 		}
 		m.Tool = session.BuildInfo()
-		document, err = sbom.Document(m, f)
+		document, err = documents.SBOM(m, f)
 		return err
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package vex
+package documents
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ var (
 	digest  = "sha256:" + strings.Repeat("a", 64)
 	gcc     = "pkg:deb/debian/gcc-12@12.2.0-14?arch=amd64&distro=debian-12"
 	kmod    = "pkg:deb/debian/kmod@30?arch=amd64&distro=debian-12"
-	about   = Subject{Digests: []string{digest}, Packages: []string{gcc, kmod}}
-	example = `{
+	about   = VEXSubject{Digests: []string{digest}, Packages: []string{gcc, kmod}}
+	openVEX = `{
   "@context": "https://openvex.dev/ns/v0.2.0", "@id": "https://example.com/vex/1", "author": "Example", "timestamp": "2026-01-31T12:00:00Z", "version": 1,
   "statements": [
     {"vulnerability": {"name": "CVE-2024-1234"}, "products": [{"@id": "pkg:oci/driver@` + digest + `?arch=amd64", "subcomponents": [{"@id": "` + gcc + `"}]}],
@@ -26,15 +26,15 @@ var (
   ]}`
 )
 
-func TestRead(t *testing.T) {
+func TestReadVEX(t *testing.T) {
 	t.Parallel()
-	doc := require.Value(Read([]byte(example), about))(t)
+	doc := require.Value(ReadVEX([]byte(openVEX), about))(t)
 	assert.Equal(t, 3, len(doc.Statements))
-	again := require.Value(Read(require.Value(doc.Encode())(t), about))(t)
+	again := require.Value(ReadVEX(require.Value(encode(doc, "  "))(t), about))(t)
 	assert.Same(t, doc, again)
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadVEXRefuses(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ old, with, want string }{
 		"context":       {"/v0.2.0", "/v9", "@context"},
@@ -56,41 +56,41 @@ func TestReadRefuses(t *testing.T) {
 		"deeper":        {`{"@id": "` + gcc + `"}`, `{"@id": "` + gcc + `", "subcomponents": [{"@id": "x"}]}`, "has subcomponents"},
 		"no products":   {`[{"@id": "pkg:deb/debian/kmod@30?arch=amd64"}]`, "[]", "0 products"},
 		"more":          {"]}", "]} 1", "follows its end"},
-		"no statements": {example[strings.Index(example, "[\n")+1 : len(example)-2], "", "0 statements"},
+		"no statements": {openVEX[strings.Index(openVEX, "[\n")+1 : len(openVEX)-2], "", "0 statements"},
 	} {
-		text := strings.Replace(example, c.old, c.with, 1)
+		text := strings.Replace(openVEX, c.old, c.with, 1)
 		if what == "more" {
-			text = example + " 1"
+			text = openVEX + " 1"
 		}
-		_, err := Read([]byte(text), about)
-		if !errors.Is(err, ErrFormat) || !strings.Contains(fmt.Sprint(err), c.want) || text == example {
+		_, err := ReadVEX([]byte(text), about)
+		if !errors.Is(err, ErrVEX) || !strings.Contains(fmt.Sprint(err), c.want) || text == openVEX {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	many := Document{Statements: make([]Statement, maxStatements+1)}
+	many := VEX{Statements: make([]Statement, maxStatements+1)}
 	for what, text := range map[string]string{
-		"large": example + strings.Repeat(" ", maxBytes), "statements": string(require.Value(json.Marshal(many))(t)),
-		"products": strings.Replace(example, `{"@id": "pkg:deb/debian/kmod@30?arch=amd64"}`, strings.Repeat(`{},`, maxProducts)+"{}", 1),
+		"large": openVEX + strings.Repeat(" ", maxVEX), "statements": string(require.Value(json.Marshal(many))(t)),
+		"products": strings.Replace(openVEX, `{"@id": "pkg:deb/debian/kmod@30?arch=amd64"}`, strings.Repeat(`{},`, maxProducts)+"{}", 1),
 	} {
-		if _, err := Read([]byte(text), about); !errors.Is(err, ErrFormat) {
+		if _, err := ReadVEX([]byte(text), about); !errors.Is(err, ErrVEX) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-func FuzzRead(f *testing.F) {
-	f.Add([]byte(example))
+func FuzzReadVEX(f *testing.F) {
+	f.Add([]byte(openVEX))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		doc, err := Read(data, about)
+		doc, err := ReadVEX(data, about)
 		if err != nil {
-			if !errors.Is(err, ErrFormat) {
+			if !errors.Is(err, ErrVEX) {
 				t.Errorf("an error of no kind: %v", err)
 			}
 			return
 		}
-		text, err := doc.Encode()
+		text, err := encode(doc, "  ")
 		if err == nil {
-			_, err = Read(text, about)
+			_, err = ReadVEX(text, about)
 		}
 		if err != nil {
 			t.Error(err)

@@ -1,7 +1,6 @@
-package sbom
+package documents
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -98,7 +97,7 @@ func (g *graph) spdx() ([]byte, error) {
 	}
 	// Each document has a namespace of its own: two about one image can say different things.
 	d.Namespace = recipe.ProjectURL + "/sbom/" + top.digest() + "-" + hex.EncodeToString(sum[:8])
-	return encode(d)
+	return encode(d, "  ")
 }
 
 func (c component) spdx() spdxPackage {
@@ -151,15 +150,4 @@ func contentSum(d any) (sum [sha256.Size]byte, err error) {
 		err = fmt.Errorf("write the bill of materials: %w", err)
 	}
 	return sha256.Sum256(b), err
-}
-
-func encode(d any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(d); err != nil {
-		return nil, fmt.Errorf("write the bill of materials: %w", err)
-	}
-	return b.Bytes(), nil
 }

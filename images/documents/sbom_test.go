@@ -1,4 +1,4 @@
-package sbom
+package documents
 
 import (
 	"bytes"
@@ -110,7 +110,7 @@ func TestReadBelowLink(t *testing.T) {
 	}
 	cache := layer.Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Running: &singleflight.Group{}}
 	for range 2 { // the second time with the outlines in the cache
-		i := require.Value(Read(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
+		i := require.Value(ReadImage(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
 		assert.Equal(t, "debian-12", i.distro())
 	}
 }
@@ -166,7 +166,7 @@ func BenchmarkDocument(b *testing.B) {
 	for _, f := range []Format{SPDX, CycloneDX} {
 		b.Run(string(f), func(b *testing.B) {
 			for b.Loop() {
-				data, err := Document(m, f)
+				data, err := SBOM(m, f)
 				if err != nil || !bytes.Contains(data, []byte("package-149")) {
 					b.Fatal(err)
 				}

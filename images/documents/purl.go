@@ -1,4 +1,4 @@
-package sbom
+package documents
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package sbom
+package documents
 
 import (
 	"context"
@@ -24,9 +24,9 @@ import (
 // of Debian's packages 60 kB.
 const maxLicence = 1 << 20
 
-// Read returns what an image itself tells: its labels, its package database, its files. It is fast if the
+// ReadImage returns what an image itself tells: its labels, its package database, its files. It is fast if the
 // cache has the digests of the image's layers, as after a build or a former Read.
-func Read(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
+func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
 	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
 	spool, err := rootfs.NewSpool(cache.Store.Dir())

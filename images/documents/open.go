@@ -1,4 +1,4 @@
-package sbom
+package documents
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-// Open reads what a reference names, as registry.Client.Open does: one image, or the images of an index. arch
+// OpenImages reads what a reference names, as registry.Client.Open does: one image, or the images of an index. arch
 // selects one of an index; "" takes all. Errors are those of Client.Open and Read.
-func Open(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch string) (m Model, err error) {
+func OpenImages(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch string) (m Model, err error) {
 	named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: arch})
 	if err != nil {
 		return m, fmt.Errorf("open %s: %w", ref, err)
@@ -43,7 +43,7 @@ func Open(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch 
 		if err != nil {
 			return m, fmt.Errorf("open %s: %w", ref, err)
 		}
-		i, err := Read(ctx, cache, ref, base.Image)
+		i, err := ReadImage(ctx, cache, ref, base.Image)
 		if err != nil {
 			return m, fmt.Errorf("read %s for %s: %w", ref, a, err)
 		}

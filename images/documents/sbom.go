@@ -1,8 +1,4 @@
-// Package sbom makes the bill of materials of a driver image: what is in it, and where each part came from.
-// The image tells the first, its recipe the second; without a recipe the origins are NOASSERTION.
-//
-// It does not sign documents and does not attach them to images. It knows no vulnerabilities.
-package sbom
+package documents
 
 import (
 	"errors"
@@ -23,8 +19,8 @@ const (
 	CycloneDX Format = "cyclonedx" // CycloneDX 1.6, JSON
 )
 
-// Method is raised when documents of the same image and recipe say something else than before.
-const Method = 2
+// SBOMMethod is raised when documents of the same image and recipe say something else than before.
+const SBOMMethod = 2
 
 // ParseFormat reads the value of --format.
 func ParseFormat(text string) (Format, error) {
@@ -108,8 +104,8 @@ func (i *Image) AddRecipe(r *recipe.Recipe) error {
 	return nil
 }
 
-// Document returns the bill of materials as bytes: equal for equal models, whatever the order of their lists.
-func Document(m Model, f Format) ([]byte, error) {
+// SBOM returns the bill of materials as bytes: equal for equal models, whatever the order of their lists.
+func SBOM(m Model, f Format) ([]byte, error) {
 	if len(m.Images) == 0 {
 		return nil, errors.New("make a bill of materials: there is no image")
 	}

@@ -1,7 +1,4 @@
-// Package vex reads statements about vulnerabilities of an image in the format OpenVEX 0.2.0.
-//
-// It knows no vulnerability: who makes a statement names them. It decides nothing about an image.
-package vex
+package documents
 
 import (
 	"bytes"
@@ -15,25 +12,25 @@ import (
 )
 
 const (
-	// PredicateType is that of an attestation with such a document, as cosign and trivy look for it. It has no
+	// VEXType is that of an attestation with such a document, as cosign and trivy look for it. It has no
 	// version: with "/v0.2.0" at its end `cosign verify-attestation --type openvex` does not find it.
-	PredicateType = "https://openvex.dev/ns"
-	// Context is the version of the format.
-	Context = "https://openvex.dev/ns/v0.2.0"
+	VEXType = "https://openvex.dev/ns"
+	// VEXContext is the version of the format.
+	VEXContext = "https://openvex.dev/ns/v0.2.0"
 )
 
 // Bounds of a document that is read.
 const (
-	maxBytes      = 4 << 20
+	maxVEX        = 4 << 20
 	maxStatements = 10_000
 	maxProducts   = 20_000 // of a statement, with their parts
 )
 
-// ErrFormat means that bytes are no OpenVEX document that can be attached to the image.
-var ErrFormat = errors.New("not a valid OpenVEX document for this image")
+// ErrVEX means that bytes are no OpenVEX document that can be attached to the image.
+var ErrVEX = errors.New("not a valid OpenVEX document for this image")
 
-// Document is one of OpenVEX.
-type Document struct {
+// VEX is a document of OpenVEX.
+type VEX struct {
 	Context     string      `json:"@context"`
 	ID          string      `json:"@id"`
 	Author      string      `json:"author"`
@@ -92,38 +89,38 @@ var justifications = []string{
 	"vulnerable_code_cannot_be_controlled_by_adversary", "inline_mitigations_already_exist",
 }
 
-// Subject is what a document may speak of.
-type Subject struct {
+// VEXSubject is what a document may speak of.
+type VEXSubject struct {
 	Digests  []string // of the image, of its index: "sha256:..."
 	Packages []string // package URLs of its parts: those of its SBOM
 }
 
-// Read reads a document and checks it strictly: fields, status, justification, times, and that each product
+// ReadVEX reads a document and checks it strictly: fields, status, justification, times, and that each product
 // is the image (its digest is in the product's id, package URL or hashes) or one of its packages. A scanner
-// ignores what it cannot use without a word, so a mistake would be found by nobody. Errors are ErrFormat.
-func Read(data []byte, about Subject) (*Document, error) {
-	if len(data) > maxBytes {
-		return nil, fmt.Errorf("%w: larger than %d bytes", ErrFormat, maxBytes)
+// ignores what it cannot use without a word, so a mistake would be found by nobody. Errors are ErrVEX.
+func ReadVEX(data []byte, about VEXSubject) (*VEX, error) {
+	if len(data) > maxVEX {
+		return nil, fmt.Errorf("%w: larger than %d bytes", ErrVEX, maxVEX)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	var doc Document
+	var doc VEX
 	if err := d.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, fmt.Errorf("%w: %w", ErrVEX, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows its end", ErrFormat)
+		return nil, fmt.Errorf("%w: something follows its end", ErrVEX)
 	}
 	if err := doc.check(about); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, fmt.Errorf("%w: %w", ErrVEX, err)
 	}
 	return &doc, nil
 }
 
-func (d *Document) check(about Subject) error {
+func (d *VEX) check(about VEXSubject) error {
 	switch {
-	case d.Context != Context:
-		return fmt.Errorf("@context is %.100q, this program reads %s", d.Context, Context)
+	case d.Context != VEXContext:
+		return fmt.Errorf("@context is %.100q, this program reads %s", d.Context, VEXContext)
 	case d.ID == "" || d.Author == "":
 		return errors.New("it needs @id and author")
 	case d.Version < 1:
@@ -234,16 +231,4 @@ func (p Product) isPackage(packages map[string][]string) bool {
 		all := strings.Split(have, "&")
 		return !some || !slices.ContainsFunc(strings.Split(qualifiers, "&"), func(q string) bool { return !slices.Contains(all, q) })
 	})
-}
-
-// Encode returns the document as bytes: equal for equal documents.
-func (d *Document) Encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(d); err != nil {
-		return nil, fmt.Errorf("write the OpenVEX document: %w", err)
-	}
-	return b.Bytes(), nil
 }
