@@ -40,7 +40,7 @@ func TestProjectDocuments(t *testing.T) {
 	all := require.Value(oci.Collect(img))(t)
 	subject := all.Documents[0].Desc
 	predicates := []signature.Predicate{{Type: "https://slsa.dev/provenance/v1",
-		Body: require.Value(os.ReadFile("../../images/provenance/testdata/predicate.json"))(t)}}
+		Body: require.Value(os.ReadFile("../../images/documents/testdata/provenance.json"))(t)}}
 	attachments := sign(t, signingKeys(t)["p256"], signature.Both, "registry.example.com/gpu/driver", []signature.Subject{{Descriptor: subject}}, predicates...)
 	found := 0
 	for _, payload := range payloads(t, attachments) {
