@@ -100,6 +100,8 @@ func (c *chooser) decide(m *machine) {
 			if c.options.Precompiled {
 				m.kernel = m.Kernel
 			}
+			m.settings = t.Driver.Version + " " + system.ID + " " + m.kernel + " " + m.moduleType()
+			m.class = m.settings + " " + m.need.class()
 			return
 		}
 		if len(fitting) == 0 {

@@ -21,6 +21,9 @@ type machine struct {
 	kernel       string   // of a precompiled image
 	flavours     []string // that work for its GPUs and kernel, the preferred one first
 	need         need     // what its GPUs ask of a driver
+	devices      []string // labels that name its GPUs
+	settings     string   // what its pool has to say: see setting
+	class        string   // settings, and what may need another driver later
 	pooled       bool     // a pool chooses it
 }
 
@@ -36,12 +39,10 @@ func (m *machine) moduleType() string {
 }
 
 // setting is what the pool of a machine has to say, so that machines with the same setting can share one.
-func (m *machine) setting() string {
-	return m.target.Driver.Version + " " + m.target.System.ID + " " + m.kernel + " " + m.moduleType()
-}
+func (m *machine) setting() string { return m.settings }
 
 // settingAndClass distinguishes more than a pool has to: what may need another driver later.
-func (m *machine) settingAndClass() string { return m.setting() + " " + m.need.class() }
+func (m *machine) settingAndClass() string { return m.class }
 
 // tag returns the tag of the image that a machine gets.
 func (m *machine) tag() string {
@@ -57,7 +58,7 @@ func (m *machine) free() bool { return m.code == "" && !m.pooled }
 
 // refuse takes the driver from a machine.
 func (m *machine) refuse(code, format string, args ...any) {
-	*m = machine{Node: m.Node, need: m.need, code: code, reason: fmt.Sprintf(format, args...)}
+	*m = machine{Node: m.Node, need: m.need, devices: m.devices, code: code, reason: fmt.Sprintf(format, args...)}
 }
 
 // Decide makes the plan of a fleet.
@@ -74,6 +75,7 @@ func Decide(m *matrix.Matrix, nodes []Node, o Options) (*Plan, error) {
 		if driver := one.Driver(); driver != "" && (one.code == NoGPU || one.code == GPUUnknown) {
 			one.refuse(NotLabelled, "its labels name driver %s, and none says that it has a GPU: is node feature discovery at work there?", driver)
 		}
+		one.devices = deviceLabels(one.Node)
 		all = append(all, one)
 	}
 	if slices.ContainsFunc(all, func(m *machine) bool { return m.Labels != nil }) {

@@ -115,6 +115,9 @@ type Hint struct {
 // heldBack names the GPUs without which a machine would get a newer driver, such as a card for a screen in a server; "" if
 // there are none.
 func (c *chooser) heldBack(m *machine) string {
+	if len(m.GPUs.Devices) < 2 {
+		return ""
+	}
 	last := func(device uint16) int { // the last branch that drives a GPU, a high one if it is not known
 		g, _ := gpus.Lookup(device)
 		return cmp.Or(matrix.Major(g.LastBranch), 1<<30)

@@ -96,12 +96,8 @@ func (p part) divisions() iter.Seq[[]part] {
 func (p part) parts(keys string) (parts []part) {
 	position := map[string]int{}
 	for _, m := range p.nodes {
-		for _, values := range m.values(keys) {
-			of := grouped(&parts, position, selectorText(values), func() part {
-				sel := maps.Clone(p.selector)
-				maps.Copy(sel, values)
-				return part{selector: sel}
-			})
+		for _, value := range m.values(keys) {
+			of := grouped(&parts, position, value, func() part { return part{selector: m.narrow(p.selector, keys, value)} })
 			of.nodes = append(of.nodes, m)
 		}
 	}
@@ -109,21 +105,29 @@ func (p part) parts(keys string) (parts []part) {
 	return parts
 }
 
-// values returns the labels of a node with some keys: each of its devices alone, else all of them, or none if it lacks one.
-func (m *machine) values(keys string) (all []map[string]string) {
+// values returns what labels say of a node: by device the labels themselves, else one text; none if the node lacks a label.
+func (m *machine) values(keys string) []string {
 	if keys == byDevice {
-		for _, key := range m.deviceLabels() {
-			all = append(all, map[string]string{key: "true"})
-		}
-		return all
+		return m.devices
 	}
-	labels := map[string]string{}
+	first, second, two := strings.Cut(keys, ",")
+	value, other := m.Labels[first], m.Labels[second]
+	if value == "" || two && other == "" {
+		return nil
+	}
+	return []string{value + "," + other}
+}
+
+// narrow adds labels of a node to a selector.
+func (m *machine) narrow(sel map[string]string, keys, value string) map[string]string {
+	sel = maps.Clone(sel)
+	if keys == byDevice {
+		keys = value
+	}
 	for key := range strings.SplitSeq(keys, ",") {
-		if labels[key] = m.Labels[key]; labels[key] == "" {
-			return nil
-		}
+		sel[key] = m.Labels[key]
 	}
-	return []map[string]string{labels}
+	return sel
 }
 
 // pure returns the parts whose nodes all have the same answer to a question, none of them in two parts; left says that others
@@ -142,10 +146,11 @@ func (p part) pure(parts []part, q question) (found []part, left bool) {
 }
 
 // deviceLabels returns the labels of node feature discovery that name a node's GPUs.
-func (m *machine) deviceLabels() (found []string) {
-	for _, device := range m.GPUs.Devices {
-		for key, value := range m.Labels {
-			if value == "true" && strings.HasPrefix(key, byDevice) && strings.Contains(key, fmt.Sprintf("10de_%04x", device)) {
+func deviceLabels(n *Node) (found []string) {
+	for _, device := range n.GPUs.Devices {
+		number := fmt.Sprintf("10de_%04x", device)
+		for key, value := range n.Labels {
+			if value == "true" && strings.HasPrefix(key, byDevice) && strings.Contains(key, number) {
 				found = append(found, key)
 			}
 		}
@@ -183,7 +188,7 @@ func alike(m machine, among []*machine) machine {
 		return m
 	}
 	advice := "apply the rules of driver-build gpus, or label them"
-	if len(m.deviceLabels()) == 0 {
+	if len(m.devices) == 0 {
 		advice = "let node feature discovery label the devices of all nodes (docs/fleet.md), " + advice
 	}
 	o := among[other]
@@ -194,9 +199,7 @@ func alike(m machine, among []*machine) machine {
 // told reports whether a node has a label that another lacks, or has with another value.
 func (m *machine) told(other *machine) bool {
 	return slices.ContainsFunc(keysThatDiffer, func(keys string) bool {
-		return slices.ContainsFunc(m.values(keys), func(mine map[string]string) bool {
-			return !slices.ContainsFunc(other.values(keys), func(theirs map[string]string) bool { return maps.Equal(mine, theirs) })
-		})
+		return slices.ContainsFunc(m.values(keys), func(value string) bool { return !slices.Contains(other.values(keys), value) })
 	})
 }
 
