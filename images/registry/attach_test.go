@@ -299,23 +299,6 @@ func TestAttachmentsRefuse(t *testing.T) {
 	}
 }
 
-// A blob of an attachment is verified when it is read.
-func TestAttachmentBlobIsVerified(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 10, "one")
-	ref := f.host() + "/team/driver:1"
-	mustPush(t, ref, img)
-	require.Value(client(t).Attach(t.Context(), ref, referrer(t, describe(t, img), "content")))(t)
-	f.mu.Lock()
-	f.blobs["team/driver"][oci.HashOf([]byte("content")).String()] = []byte("swapped")
-	f.mu.Unlock()
-	got := require.Value(client(t).Attachments(t.Context(), ref))(t)
-	i := slices.IndexFunc(got[0].Blobs, func(b oci.Blob) bool { return b.Desc.MediaType == spdx })
-	_, err := oci.ReadBlob(got[0].Blobs[i], 100)
-	ocitest.ErrorAs[*fetch.MismatchError](t, err)
-}
-
 // Attach meets a registry that refuses: the error names it, and the tag that was there stays.
 func TestAttachRefused(t *testing.T) {
 	t.Parallel()

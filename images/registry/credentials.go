@@ -179,50 +179,51 @@ func StoreCredentials(ctx context.Context, registry, user, password string) (pla
 		return "", fmt.Errorf("store the credentials of %s: user and password must not be empty, and a user has no colon", registry)
 	}
 	f, helper, key, err := keeper(registry)
-	if err != nil {
-		return "", fmt.Errorf("store the credentials of %s: %w; nothing was changed", registry, err)
-	}
-	if helper != "" {
+	switch {
+	case err != nil:
+	case helper != "":
 		raw, _ := json.Marshal(helperEntry{ServerURL: key, Username: user, Secret: password}) //nolint:gosec // for the helper's stdin
 		_, err = runHelper(ctx, f.path, helper, "store", string(raw), password)
-	} else {
+	default:
 		var store *credentials.FileStore
 		if store, err = credentials.NewFileStore(f.path); err == nil {
 			err = store.Put(ctx, key, auth.Credential{Username: user, Password: password})
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("store the credentials of %s in %s: %w; nothing was changed", registry, f.place(helper), err)
+		return "", fmt.Errorf("store the credentials of %s: %w; nothing was changed", registry, err)
 	}
-	return f.place(helper), err
+	return f.place(helper), nil
 }
 
 // EraseCredentials removes what [StoreCredentials] keeps for a registry. found is false if the file has nothing for
 // it; a helper does not say.
 func EraseCredentials(ctx context.Context, registry string) (place string, found bool, err error) {
 	f, helper, key, err := keeper(registry)
+	switch {
+	case err != nil:
+	case helper != "":
+		_, err = runHelper(ctx, f.path, helper, "erase", key, "")
+		found = true
+	default:
+		found, err = f.erase(ctx, namesOf(registry))
+	}
 	if err != nil {
 		return "", false, fmt.Errorf("remove the credentials of %s: %w", registry, err)
 	}
-	if helper != "" {
-		_, err = runHelper(ctx, f.path, helper, "erase", key, "")
-		found = err == nil
-	} else {
-		var store *credentials.FileStore
-		if store, err = credentials.NewFileStore(f.path); err == nil {
-			names := namesOf(registry)
-			for k := range f.Auths {
-				if slices.Contains(names, k) || isOld(k, names) {
-					found = true
-					err = errors.Join(err, store.Delete(ctx, k))
-				}
-			}
+	return f.place(helper), found, nil
+}
+
+// erase removes all entries of a registry.
+func (f *credentialFile) erase(ctx context.Context, names []string) (found bool, err error) {
+	store, err := credentials.NewFileStore(f.path)
+	for key := range f.Auths {
+		if err == nil && (slices.Contains(names, key) || isOld(key, names)) {
+			found = true
+			err = store.Delete(ctx, key)
 		}
 	}
-	if err != nil {
-		err = fmt.Errorf("remove the credentials of %s from %s: %w", registry, f.place(helper), err)
-	}
-	return f.place(helper), found, err
+	return found, err
 }
 
 // keeper reads the file that keeps the credentials of a registry, or names the helper that does; key is the

@@ -218,34 +218,6 @@ func TestPullFaults(t *testing.T) {
 	}
 }
 
-// An interrupted download continues where it stopped: the registry sends each byte once.
-func TestPullResumes(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 50000, "one")
-	mustPush(t, f.host()+"/x:1", img)
-	m := require.Value(img.Manifest())(t)
-	layer := m.Layers[0]
-	var ranges []string
-	first := faulty(1, layer.Digest.String(), func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "99999999")
-		_, _ = w.Write(f.blobs["x"][layer.Digest.String()][:20000])
-		_ = http.NewResponseController(w).Flush()
-		time.Sleep(50 * time.Millisecond) // a reset connection loses the bytes that the client has not read
-		cut(w)
-	})
-	f.failing(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.Contains(r.URL.Path, layer.Digest.String()) {
-			ranges = append(ranges, r.Header.Get("Range"))
-		}
-		return first(w, r)
-	})
-	require.Value(base(t, client(t), f.host()+"/x:1", "amd64"))(t)
-	if len(ranges) != 2 || ranges[1] != "bytes=20000-" {
-		t.Errorf("ranges %q; want none, then from 20000 on", ranges)
-	}
-}
-
 func TestPullLies(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"GET /v2/x/blobs", "GET /v2/x/manifests"} {

@@ -92,31 +92,6 @@ func TestBaseWrongArchitecture(t *testing.T) {
 	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
 }
 
-// Two programs pull the same image into one store: both get it, and each blob is downloaded once.
-func TestBaseAtOnce(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	img := ocitest.Image(t, "amd64", 100000, "one", "two", "three")
-	ref := f.host() + "/x:1"
-	mustPush(t, ref, img)
-	f.forget()
-	first := client(t)
-	second := client(t, func(o *Options) { o.Store = first.opts.Store })
-	var wg sync.WaitGroup
-	for _, c := range []*Client{first, second} {
-		wg.Go(func() {
-			b, err := base(t, c, ref, "amd64")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			ocitest.SameLayers(t, b.Image, img)
-		})
-	}
-	wg.Wait()
-	assert.Equalf(t, 4, f.count("GET", "/blobs/"), "blobs were downloaded")
-}
-
 func TestMirrors(t *testing.T) {
 	t.Parallel()
 	img := ocitest.Image(t, "amd64", 1000, "one", "two")
