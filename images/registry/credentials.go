@@ -186,7 +186,7 @@ func StoreCredentials(ctx context.Context, registry, user, password string) (pla
 		_, err = runHelper(ctx, f.path, helper, "store", string(raw), password)
 	default:
 		var store *credentials.FileStore
-		if store, err = credentials.NewFileStore(f.path); err == nil {
+		if store, err = credentials.NewFileStore(f.target()); err == nil {
 			err = store.Put(ctx, key, auth.Credential{Username: user, Password: password})
 		}
 	}
@@ -216,7 +216,7 @@ func EraseCredentials(ctx context.Context, registry string) (place string, found
 
 // erase removes all entries of a registry.
 func (f *credentialFile) erase(ctx context.Context, names []string) (found bool, err error) {
-	store, err := credentials.NewFileStore(f.path)
+	store, err := credentials.NewFileStore(f.target())
 	for key := range f.Auths {
 		if err == nil && (slices.Contains(names, key) || isOld(key, names)) {
 			found = true
@@ -236,15 +236,18 @@ func keeper(registry string) (f *credentialFile, helper, key string, err error) 
 	if len(all) == 0 {
 		return nil, "", "", errors.New("there is no home folder: name a file by $REGISTRY_AUTH_FILE, or a folder by $DOCKER_CONFIG")
 	}
-	file := all[0]
-	if linked, err := filepath.EvalSymlinks(file); err == nil { // a link stays a link
-		file = linked
-	}
-	if f, err = readCredentials(file); err == nil {
-		f.path = file
+	if f, err = readCredentials(all[0]); err == nil {
 		helper, key, err = f.helperOf(namesOf(registry))
 	}
 	return f, helper, key, err
+}
+
+// target is the file to replace: a link stays a link.
+func (f *credentialFile) target() string {
+	if linked, err := filepath.EvalSymlinks(f.path); err == nil {
+		return linked
+	}
+	return f.path
 }
 
 func (f *credentialFile) place(helper string) string {

@@ -24,13 +24,11 @@ type Error struct {
 	Op   string // "pull", "push", "log in to" and the like
 	Ref  string // the image, as the caller wrote it
 	Host string // the registry or mirror that was asked last
-	Err  error
-
-	text string // what to do, without secrets
+	Err  error  // its text says what to do, and has no secrets
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s: registry %s: %s", e.Op, e.Ref, e.Host, e.text)
+	return fmt.Sprintf("%s %s: registry %s: %v", e.Op, e.Ref, e.Host, e.Err)
 }
 
 // FailureKind says what the command makes of it.
@@ -40,6 +38,15 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is makes every registry error a fetch.ErrUnreachable, because the command's exit code for both is the same.
 func (e *Error) Is(target error) bool { return target == fetch.ErrUnreachable }
+
+// redactedError replaces the text of an error, which may have a URL with a token, and keeps the error for errors.As.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
 
 // itemError says which blob or manifest an error is about.
 type itemError struct {
@@ -66,11 +73,11 @@ func wrapped(ctx context.Context, op, ref, host string, err error) error {
 		errors.Is(err, context.Canceled), ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return fmt.Errorf("%s %s: %w", op, ref, err)
 	}
-	e := &Error{Op: op, Ref: ref, Host: host, Err: err, text: remedy(op, host, err)}
+	text := remedy(op, host, err)
 	if item, ok := errors.AsType[*itemError](err); ok {
-		e.text = item.item + ": " + e.text
+		text = item.item + ": " + text
 	}
-	return e
+	return &Error{Op: op, Ref: ref, Host: host, Err: &redactedError{text, err}}
 }
 
 // remedy returns the text for an error of the network or of a registry.
