@@ -81,7 +81,8 @@ func unpackRunfile(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember
 	}
 	arch, _ := distros.LookupArch(r.Arch) // complete refuses an unknown one
 	if run.Version != r.Driver || run.TargetArch != arch.Kernel {
-		return fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix", ErrContent, run.Version, run.TargetArch, r.Driver, arch.Kernel)
+		return fmt.Errorf("%w: the archive is driver %s for %s, not %s for %s: correct its URL in the matrix",
+			ErrContent, run.Version, run.TargetArch, r.Driver, arch.Kernel)
 	}
 	return run.Extract(xz, func(m runfile.Member, content io.Reader) error { return take(m.Name, m, content) })
 }

@@ -135,7 +135,9 @@ func readComponent(ctx context.Context, env packages.Env, file string, c recipe.
 		return tree.AddFile(name, m.Mode&0o755|0o444, m.Size, content)
 	}
 	err := pinned(ctx, file, c.File, func(in io.Reader) error {
-		return nvredist.Extract(in, env.XZ.Open(ctx), func(id nvredist.Identity) error { return checkIdentity(id, c.Version, r.Arch, known.archives...) }, take)
+		return nvredist.Extract(in, env.XZ.Open(ctx), func(id nvredist.Identity) error {
+			return checkIdentity(id, c.Version, r.Arch, known.archives...)
+		}, take)
 	})
 	if err == nil && !licence {
 		err = fmt.Errorf("%w: it has no LICENSE", ErrContent)

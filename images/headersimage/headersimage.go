@@ -175,7 +175,8 @@ func (t Contents) Check() error {
 		return fmt.Errorf("%w: it has headers of no kernel (no include/generated/utsrelease.h below lib/modules, usr/src or another folder)", ErrUnsuitable)
 	case len(t.Compilers) == 0:
 		compiler, _, _ := strings.Cut(t.Kernels[0].Compiler, ",")
-		return fmt.Errorf("%w: it has no C compiler: install the one of its kernels into the image, such as %s", ErrUnsuitable, cmp.Or(compiler, "gcc"))
+		return fmt.Errorf("%w: it has no C compiler: install the one of its kernels into the image, such as %s",
+			ErrUnsuitable, cmp.Or(compiler, "gcc"))
 	case !t.Make:
 		return fmt.Errorf("%w: it has no make: install it into the image", ErrUnsuitable)
 	}

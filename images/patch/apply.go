@@ -43,7 +43,8 @@ func Apply(patches []*Patch, name string, text []byte) (result []byte, err error
 	case all[0].isNew && text != nil:
 		return nil, fmt.Errorf("patch %s: %s is new in it, and the sources have such a file", all[0].patch, name)
 	case !all[0].isNew && text == nil:
-		return nil, fmt.Errorf("patch %s: the sources have no %s: the patch is for another version of the driver or another flavour", all[0].patch, name)
+		return nil, fmt.Errorf("patch %s: the sources have no %s: the patch is for another version of the driver or another flavour",
+			all[0].patch, name)
 	}
 	var out bytes.Buffer
 	applier := gitdiff.NewTextApplier(&out, bytes.NewReader(text))
@@ -102,7 +103,8 @@ func explain(name string, text []byte, h hunk, err error) error {
 	case fits(lines, changed, h.OldPosition-1) || find(lines, changed) > 0 && elsewhere == 0:
 		do = "these sources have the change already: take the patch out, or say with sources which ones need it"
 	case elsewhere > 0:
-		do = fmt.Sprintf("the hunk would fit at line %d: the patch is for other sources: make it again from these, or say with sources which ones it is for", elsewhere)
+		do = fmt.Sprintf("the hunk would fit at line %d: the patch is for other sources: "+
+			"make it again from these, or say with sources which ones it is for", elsewhere)
 	}
 	return fmt.Errorf("patch %s: %s, hunk %d: line %d is %.120q and should be %.120q: %s", h.patch, name, h.number, line, got, want, do)
 }

@@ -96,7 +96,8 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 // inLibraryDir reports whether one of the image's library folders has a library.
 func (s *subject) inLibraryDir(name string) bool {
 	return slices.ContainsFunc(s.all, func(e *rootfs.Entry) bool {
-		return path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special && (strings.HasPrefix(e.Path, "usr/lib") || strings.HasPrefix(e.Path, "lib"))
+		return path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special &&
+			(strings.HasPrefix(e.Path, "usr/lib") || strings.HasPrefix(e.Path, "lib"))
 	})
 }
 

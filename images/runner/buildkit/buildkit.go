@@ -98,7 +98,8 @@ func dial(ctx context.Context, o Options) (*Daemon, error) {
 	// gRPC's default is up to two minutes until it connects to a restarted daemon.
 	again := backoff.DefaultConfig
 	again.BaseDelay, again.MaxDelay = 200*time.Millisecond, 5*time.Second
-	opts := []client.ClientOpt{client.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: d.answerTime()}))}
+	connect := grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: d.answerTime()})
+	opts := []client.ClientOpt{client.WithGRPCDialOption(connect)}
 	if p != nil {
 		opts = append(opts, client.WithContextDialer(p.dial))
 	}
@@ -136,7 +137,8 @@ func (d *Daemon) Run(ctx context.Context, s runner.Step, dir string, output func
 		return err
 	}
 	if want := "linux/" + s.Arch; !slices.Contains(d.platforms, want) {
-		return unavailable("step "+s.Name, fmt.Errorf("buildkitd at %s runs %s only: give the address of one on a machine of %s, or let this one emulate it (binfmt_misc)",
+		return unavailable("step "+s.Name, fmt.Errorf("buildkitd at %s runs %s only: "+
+			"give the address of one on a machine of %s, or let this one emulate it (binfmt_misc)",
 			d.address, strings.Join(slices.Compact(slices.Clone(d.platforms)), ", "), want))
 	}
 	root, err := newRoot(s.Arch, s.Layers)

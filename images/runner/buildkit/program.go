@@ -133,7 +133,8 @@ var klog = regexp.MustCompile(`(?m)^[EWI]\d{4} .*\n`)
 
 // oneLine returns the end of a text without characters that could change a terminal.
 func oneLine(text string) string {
-	clean := strings.Join(strings.FieldsFunc(klog.ReplaceAllString(text, ""), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }), " ")
+	words := strings.FieldsFunc(klog.ReplaceAllString(text, ""), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) })
+	clean := strings.Join(words, " ")
 	if len(clean) > maxWords {
 		clean = "..." + strings.ToValidUTF8(clean[len(clean)-maxWords:], "")
 	}
@@ -141,7 +142,8 @@ func oneLine(text string) string {
 }
 
 const (
-	noDaemon = "buildctl runs there, and finds no daemon at its address: look at the log of buildkitd, and give the container its socket in BUILDKIT_HOST"
+	noDaemon = "buildctl runs there, and finds no daemon at its address: " +
+		"look at the log of buildkitd, and give the container its socket in BUILDKIT_HOST"
 	noTool   = "the container has no buildctl: take an image with buildkitd and buildctl in PATH, and name the container if there are several"
 	noServer = "the API server does not answer: check KUBECONFIG and the context (kubectl cluster-info)"
 	contexts = "see kubectl config get-contexts"
@@ -151,7 +153,8 @@ const (
 // remedies are what to do about the last words of a program. The first match counts. The texts on the left
 // are the programs' own, which have no codes for them.
 var remedies = []struct{ program, sign, do string }{
-	{"kubectl", "(Forbidden)", "the account needs the rights get on pods and create on pods/exec in that namespace (kubectl auth can-i create pods/exec)"},
+	{"kubectl", "(Forbidden)", "the account needs the rights get on pods and create on pods/exec in that namespace " +
+		"(kubectl auth can-i create pods/exec)"},
 	{"kubectl", "must be logged in", "the cluster does not know these credentials: log in to it again, or choose a context (kubectl config get-contexts)"},
 	{"kubectl", "(NotFound)", "the pod is not there: look with kubectl get pods, and give ?namespace= and ?context= if it is elsewhere"},
 	{"kubectl", "context was not found", contexts},

@@ -22,7 +22,9 @@ type root struct {
 }
 
 func newRoot(arch string, layers []v1.Layer) (*root, error) {
-	r := &root{platform: ocispecs.Platform{OS: "linux", Architecture: arch}, small: map[digest.Digest][]byte{}, layers: map[digest.Digest]v1.Layer{}}
+	r := &root{
+		platform: ocispecs.Platform{OS: "linux", Architecture: arch}, small: map[digest.Digest][]byte{}, layers: map[digest.Digest]v1.Layer{},
+	}
 	var adds []mutate.Addendum
 	for i, l := range layers {
 		mt, err := ociType(l)

@@ -93,7 +93,9 @@ func (t TLS) resolve() (TLS, error) {
 		return t, errors.New("give either a folder of TLS files or the files themselves, not both")
 	}
 	var err error
-	for to, names := range map[*string][2]string{&t.CA: {"ca.pem", "ca.crt"}, &t.Cert: {"cert.pem", "tls.crt"}, &t.Key: {"key.pem", "tls.key"}} {
+	for to, names := range map[*string][2]string{
+		&t.CA: {"ca.pem", "ca.crt"}, &t.Cert: {"cert.pem", "tls.crt"}, &t.Key: {"key.pem", "tls.key"},
+	} {
 		if *to, err = oneOf(t.Dir, names); err != nil {
 			return t, err
 		}
