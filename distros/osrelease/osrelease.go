@@ -21,8 +21,8 @@ const maxFile = 64 << 10 // bytes; real ones are below 1 KiB
 func Files() []string { return []string{"etc/os-release", "usr/lib/os-release"} }
 
 // System returns the system of a root file system, by its etc/os-release or, where that is missing,
-// usr/lib/os-release. The error for a root without either file
-// wraps fs.ErrNotExist.
+// usr/lib/os-release. The error for a root without either file wraps
+// fs.ErrNotExist.
 func System(root fs.FS) (distros.Distro, error) {
 	id, version, err := Read(root)
 	if err != nil {

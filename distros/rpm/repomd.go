@@ -103,7 +103,8 @@ func parseRepomd(text []byte) (*repomd, error) {
 			return nil, fmt.Errorf("%w: repomd.xml: list primary: %w", distros.ErrIndex, err)
 		}
 		if _, database := r.Lists["primary_db"]; database {
-			return nil, fmt.Errorf("%w: repomd.xml: it lists its packages as a database only; createrepo_c makes lists that can be read", distros.ErrIndex)
+			return nil, fmt.Errorf("%w: repomd.xml: it lists its packages as a database only; "+
+				"createrepo_c makes lists that can be read", distros.ErrIndex)
 		}
 		return nil, fmt.Errorf("%w: repomd.xml: it names no list primary", distros.ErrIndex)
 	}

@@ -120,7 +120,8 @@ func (r *process) failed(err error) error {
 	if r.ctx.Err() != nil {
 		return r.ctx.Err()
 	}
-	return fmt.Errorf("%s: %w %s; if the stream is sound, repair the program or use --no-helpers", r.cmd.Path, err, bytes.TrimSpace(r.messages.Kept))
+	said := bytes.TrimSpace(r.messages.Kept)
+	return fmt.Errorf("%s: %w %s; if the stream is sound, repair the program or use --no-helpers", r.cmd.Path, err, said)
 }
 
 // Close ends the program. Nothing reads the source after it.

@@ -141,7 +141,8 @@ func readSQLite(ctx context.Context, conn *sql.Conn) (c Contents, err error) {
 	}
 	// The numbers of removed packages are not used again. If the table is missing, it does no harm if they are.
 	var last int64
-	if err := conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'").Scan(&last); err == nil && last > 0 && last < MaxNumber {
+	row = conn.QueryRowContext(ctx, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'Packages'")
+	if err := row.Scan(&last); err == nil && last > 0 && last < MaxNumber {
 		c.Last = max(c.Last, uint32(last))
 	}
 	return c, nil

@@ -187,7 +187,8 @@ func (u *universe) multilib(n int) *clause {
 	if p.pkg == nil || wordSize(p.Arch) != 32 || wordSize(u.x.Arch()) != 64 || slices.Contains(u.asked, literal(n)) {
 		return nil
 	}
-	c := clause{literals: []literal{-literal(n)}, reason: byRequire, owner: n, text: p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR), name: p.Name}
+	text := p.Name + "." + u.x.Arch() + " = " + evrText(p.EVR)
+	c := clause{literals: []literal{-literal(n)}, reason: byRequire, owner: n, text: text, name: p.Name}
 	inferior := false
 	for _, l := range u.named(p.Name) {
 		q := u.all[l]
