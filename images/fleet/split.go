@@ -111,11 +111,14 @@ func (m *machine) values(keys string) []string {
 		return m.devices
 	}
 	first, second, two := strings.Cut(keys, ",")
-	value, other := m.Labels[first], m.Labels[second]
-	if value == "" || two && other == "" {
+	value := m.Labels[first]
+	switch {
+	case value == "" || two && m.Labels[second] == "":
 		return nil
+	case two:
+		value += "," + m.Labels[second]
 	}
-	return []string{value + "," + other}
+	return []string{value}
 }
 
 // narrow adds labels of a node to a selector.
