@@ -32,7 +32,8 @@ func (o *buildFlags) batch(a *session.App) (m *matrix.Matrix, b batch.Batch, aga
 		return nil, b, nil, session.Usagef("--recipe %s: %w", o.recipe, err)
 	}
 	b.Targets = []matrix.Target{{
-		System: matrix.System{ID: again.System}, Driver: matrix.Driver{Version: again.Driver, Branch: again.Branch, VGPU: again.VGPU}, Arch: again.Arch,
+		System: matrix.System{ID: again.System}, Driver: matrix.Driver{Version: again.Driver, Branch: again.Branch,
+			VGPU: again.VGPU}, Arch: again.Arch,
 		Distro: again.Distro, Flavours: again.Flavours,
 	}}
 	return &matrix.Matrix{Defaults: matrix.Defaults{Profile: string(again.Profile)}}, b, again, nil

@@ -225,7 +225,8 @@ func groupsFromFlags(b *batch.Batch, outs []oci.Output) ([]batch.Group, error) {
 
 // groupsFromRepositories asks the repositories for the kernels where only they know which kernels are meant.
 // It returns groups otherwise.
-func groupsFromRepositories(ctx context.Context, plans *batch.Plans, b *batch.Batch, groups []batch.Group, outs []oci.Output) ([]batch.Group, error) {
+func groupsFromRepositories(ctx context.Context, plans *batch.Plans, b *batch.Batch, groups []batch.Group,
+	outs []oci.Output) ([]batch.Group, error) {
 	if !b.NeedsIndex() {
 		return groups, nil
 	}
@@ -248,7 +249,8 @@ func checkGroups(b *batch.Batch, groups []batch.Group, outs []oci.Output) error 
 }
 
 // buildGroups builds and publishes the images of all tags, or prints their recipes.
-func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group, p publication) error {
+func (o *buildFlags) buildGroups(ctx context.Context, a *session.App, s *session.Session, b *batch.Batch, groups []batch.Group,
+	p publication) error {
 	plans, err := batch.NewPlans(s.Builder)
 	if err != nil {
 		return err

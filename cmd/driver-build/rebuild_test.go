@@ -36,10 +36,11 @@ func (u *user) attested(t *testing.T) (ref, key string) {
 	image := require.Value(oci.OpenLocal(t.Context(), store, "oci:"+u.Path("dist")))(t)
 	raw := require.Value(os.ReadFile(u.Path("dist/blobs/sha256/" + digest)))(t)
 	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	all := require.Value(signature.Sign(t.Context(), signature.Request{Format: signature.Both, Repository: "registry.example.com/driver", Subjects: []signature.Subject{{
-		Descriptor: v1.Descriptor{MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(raw)), Digest: oci.HashOf(raw)},
-		Predicates: []signature.Predicate{{Type: documents.ProvenanceType, Body: body}},
-	}}}, require.Value(signature.NewKeySigner(private))(t)))(t)
+	all := require.Value(signature.Sign(t.Context(), signature.Request{Format: signature.Both, Repository: "registry.example.com/driver",
+		Subjects: []signature.Subject{{
+			Descriptor: v1.Descriptor{MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(raw)), Digest: oci.HashOf(raw)},
+			Predicates: []signature.Predicate{{Type: documents.ProvenanceType, Body: body}},
+		}}}, require.Value(signature.NewKeySigner(private))(t)))(t)
 	require.NoError(t, oci.WriteLayout(t.Context(), u.Path("attested"), r.Tag, image, all...))
 	ref = "oci:" + u.Path("attested")
 	key = u.Path("key.pub")
@@ -114,7 +115,8 @@ func TestRebuildPushed(t *testing.T) {
 	u.Cache = t.TempDir()
 	r := u.Run(t, "verify", repository+":"+newDriver+"-debian12", "--rebuild", "--key", public)
 	r.Want(t, 0)
-	for _, part := range []string{"(amd64): built again from its provenance", "(arm64): built again", "the index of these images has the same digest"} {
+	for _, part := range []string{"(amd64): built again from its provenance", "(arm64): built again",
+		"the index of these images has the same digest"} {
 		assert.Contains(t, r.Stdout, part)
 	}
 }

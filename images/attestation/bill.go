@@ -19,7 +19,8 @@ import (
 // bills makes the SBOM of each image and, of several images, that of their index. An SBOM is made from the
 // content of its image. If that is not on this machine, because every layer was found in a registry, bills
 // takes what an earlier build made from the same.
-func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, images []v1.Image, recipes []*recipe.Recipe) ([]Document, error) {
+func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, images []v1.Image, recipes []*recipe.Recipe) ([]Document,
+	error) {
 	all, err := r.emptyBills(top, images, recipes)
 	if err != nil {
 		return nil, err

@@ -101,7 +101,8 @@ func filesOf(ctx context.Context, store *fetch.Store, img v1.Image) (map[string]
 
 // compareIndex compares an index with one of the same images.
 func compareIndex(want v1.Hash, same []v1.Image) (verify.Finding, error) {
-	f := verify.Finding{Severity: verify.Note, Rule: rebuildRule, Message: fmt.Sprintf("%s: the index of these images has the same digest", want)}
+	f := verify.Finding{Severity: verify.Note, Rule: rebuildRule, Message: fmt.Sprintf("%s: the index of these images has the same digest",
+		want)}
 	again, err := images.Combine(same)
 	if err != nil {
 		return f, err

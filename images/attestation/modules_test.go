@@ -79,8 +79,10 @@ func TestSignedModules(t *testing.T) {
 	w := newWorld(t)
 	compiling(w.b, "")
 	w.b.Signer = moduleSigner(t)
-	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, Signer: w.b.Signer.Certificate}))
-	if _, err := trusted().Images(t.Context(), compiling(machine(t, t.TempDir(), false), ""), ref); !isRequest(err) || !strings.Contains(err.Error(), "--sign-cert") {
+	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{Kernels: []string{imagetest.Kernel},
+		Signer: w.b.Signer.Certificate}))
+	if _, err := trusted().Images(t.Context(), compiling(machine(t, t.TempDir(), false), ""),
+		ref); !isRequest(err) || !strings.Contains(err.Error(), "--sign-cert") {
 		t.Errorf("%v", err)
 	}
 	o := trusted()

@@ -79,7 +79,8 @@ func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attach
 			return nil, err
 		}
 		for _, i := range about {
-			a, err := oci.NewReferrer(r.Subjects[i].Descriptor, d.Referrer, []oci.Blob{oci.BytesBlob(types.MediaType(d.Referrer), d.Body, nil)}, d.annotations())
+			a, err := oci.NewReferrer(r.Subjects[i].Descriptor, d.Referrer, []oci.Blob{oci.BytesBlob(types.MediaType(d.Referrer), d.Body, nil)},
+				d.annotations())
 			if err != nil {
 				return nil, err
 			}

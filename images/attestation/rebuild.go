@@ -203,7 +203,8 @@ func provenances(reports map[v1.Hash][]signature.Finding, top, digest v1.Hash, a
 	}
 	switch {
 	case len(found) > maxProvenances:
-		return nil, fmt.Sprintf("has %d different provenances, and at most %d are tried: remove those that are not true", len(found), maxProvenances)
+		return nil, fmt.Sprintf("has %d different provenances, and at most %d are tried: remove those that are not true", len(found),
+			maxProvenances)
 	case len(found) > 0:
 		return found, ""
 	}
@@ -216,10 +217,12 @@ func provenances(reports map[v1.Hash][]signature.Finding, top, digest v1.Hash, a
 }
 
 // build builds an image from a recipe, and says what differs: first the inputs, because they are the reason.
-func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (digest v1.Hash, differences []string, err error) {
+func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (digest v1.Hash, differences []string,
+	err error) {
 	if len(r.Kernels) > 0 && len(o.Keys) == 0 {
-		return digest, nil, failure.Errorf(failure.Usage, "the image has modules that were compiled ahead of time, and to compile them again is to run the compiler that "+
-			"the provenance names: give --key, so that not anybody can name one")
+		return digest, nil, failure.Errorf(failure.Usage,
+			"the image has modules that were compiled ahead of time, and to compile them again is to run the compiler that "+
+				"the provenance names: give --key, so that not anybody can name one")
 	}
 	stated := *r
 	if err := b.Localize(r, o.Base, o.Source); err != nil {

@@ -42,8 +42,9 @@ func TestSame(t *testing.T) {
 		s matrix.Selection
 		o recipe.Options
 	}{
-		"packages":                   {apt, pair("debian12", imagetest.NewDriver), recipe.Options{}},
-		"options":                    {apt, matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{imagetest.NewDriver}, Flavours: []string{"open"}}, recipe.Options{Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 1700000000}},
+		"packages": {apt, pair("debian12", imagetest.NewDriver), recipe.Options{}},
+		"options": {apt, matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{imagetest.NewDriver},
+			Flavours: []string{"open"}}, recipe.Options{Profile: recipe.Compute, Compression: recipe.Zstd, Epoch: 1700000000}},
 		"runfile":                    {apt, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{}},
 		"rpm":                        {yum, pair("rocky9", imagetest.NewDriver), recipe.Options{}},
 		"sha512":                     {yum, pair("opensuse-leap15.6", imagetest.NewDriver), recipe.Options{}},
@@ -99,7 +100,8 @@ func TestFresh(t *testing.T) {
 func TestTampered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b, run := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{})
+	b, run := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver),
+		recipe.Options{})
 	for what, c := range map[string]struct {
 		b     built
 		edit  func(*recipe.Recipe)
@@ -117,7 +119,8 @@ func TestTampered(t *testing.T) {
 			`config.Labels.io.github.driver-container.profile is "full", not "compute"`, "is not in the rebuild"}},
 		"time": {b, func(r *recipe.Recipe) { r.Epoch = 1 }, nil, []string{`created is "1970-01-01T00:00:00Z", not "1970-01-01T00:00:01Z"`,
 			"the files are the same"}},
-		"compression": {b, func(r *recipe.Recipe) { r.Compression = recipe.Zstd }, nil, []string{"the files are the same: the layers have other times, another order, or are compressed otherwise"}},
+		"compression": {b, func(r *recipe.Recipe) { r.Compression = recipe.Zstd }, nil,
+			[]string{"the files are the same: the layers have other times, another order, or are compressed otherwise"}},
 		"program": {b, func(r *recipe.Recipe) {
 			r.Entrypoint = slices.Clone(r.Entrypoint)
 			r.Entrypoint[0].SHA256 = strings.Repeat("0", 64)

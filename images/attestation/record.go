@@ -30,7 +30,8 @@ func (r Record) Empty() bool { return r.SBOM == "" && !r.Provenance }
 // Documents makes the documents of an artifact: those of each image, and those of the index if there is one,
 // because verifiers ask for what the tag names. Each recipe is that of the image at its position. Equal
 // builds give equal documents.
-func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact, images []v1.Image, recipes []*recipe.Recipe) (all []Document, err error) {
+func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact, images []v1.Image,
+	recipes []*recipe.Recipe) (all []Document, err error) {
 	top, err := t.Digest()
 	if err != nil {
 		return nil, err

@@ -28,13 +28,17 @@ func TestMissing(t *testing.T) {
 		keys attestation.Rebuild
 		want string
 	}{
-		"none":         {nil, trusted(), "has no provenance to build it from: copy the image with its attestations (driver-build push)"},
-		"other key":    {[]statement{{b.Image, good, keys()[1]}}, trusted(), "(.att: none of the given keys made it"},
-		"other type":   {[]statement{{b.Image, strings.Replace(good, "build-type-v2", "x", 1), keys()[0]}}, trusted(), "the build type is"},
-		"hostile":      {[]statement{{b.Image, strings.Replace(good, "http://", "file://", 1), keys()[0]}}, attestation.Rebuild{}, "is no file with an address with http or https"},
-		"unknown":      {[]statement{{b.Image, strings.Replace(good, `"externalParameters":{`, `"externalParameters":{"more":true,`, 1), keys()[0]}}, attestation.Rebuild{}, "unknown field"},
-		"earlier":      {[]statement{{b.Image, strings.Replace(good, "build-type-v2", "build-type-v1", 1), keys()[0]}}, trusted(), "without the recipe: use the release that built the image"},
-		"dependencies": {[]statement{{b.Image, strings.Replace(good, `"role":"program"`, `"role":"progra"`, 1), keys()[0]}}, trusted(), "the recipe has program "},
+		"none":       {nil, trusted(), "has no provenance to build it from: copy the image with its attestations (driver-build push)"},
+		"other key":  {[]statement{{b.Image, good, keys()[1]}}, trusted(), "(.att: none of the given keys made it"},
+		"other type": {[]statement{{b.Image, strings.Replace(good, "build-type-v2", "x", 1), keys()[0]}}, trusted(), "the build type is"},
+		"hostile": {[]statement{{b.Image, strings.Replace(good, "http://", "file://", 1), keys()[0]}}, attestation.Rebuild{},
+			"is no file with an address with http or https"},
+		"unknown": {[]statement{{b.Image, strings.Replace(good, `"externalParameters":{`, `"externalParameters":{"more":true,`, 1),
+			keys()[0]}}, attestation.Rebuild{}, "unknown field"},
+		"earlier": {[]statement{{b.Image, strings.Replace(good, "build-type-v2", "build-type-v1", 1), keys()[0]}}, trusted(),
+			"without the recipe: use the release that built the image"},
+		"dependencies": {[]statement{{b.Image, strings.Replace(good, `"role":"program"`, `"role":"progra"`, 1), keys()[0]}}, trusted(),
+			"the recipe has program "},
 		"architecture": {[]statement{{b.Image, arm.predicate(t), keys()[0]}}, trusted(), "it is about an image for arm64"},
 		"many": {func() (all []statement) {
 			for n := range 6 {
@@ -59,14 +63,16 @@ func TestUnauthenticated(t *testing.T) {
 	w := newWorld(t)
 	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
 	ref := w.published(t, b)
-	wants(t, require.Value(attestation.Rebuild{}.Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), false, same, "the provenance is not authenticated")
+	wants(t, require.Value(attestation.Rebuild{}.Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), false, same,
+		"the provenance is not authenticated")
 }
 
 // TestAnotherImages: the provenance of another image does not make this one.
 func TestAnotherImages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b, other := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver), recipe.Options{})
+	b, other := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}), w.build(t, pair("ubuntu16.04", imagetest.OldDriver),
+		recipe.Options{})
 	ref := w.publish(t, b.Image, statement{b.Image, other.predicate(t), keys()[0]}, statement{b.Image, b.predicate(t), keys()[1]})
 	wants(t, require.Value(trusted().Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), true,
 		`config.Labels.io.github.driver-container.os is "debian12", not "ubuntu16.04"`)
@@ -84,7 +90,8 @@ func TestAnotherImages(t *testing.T) {
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	amd, arm := w.build(t, pair("debian12", imagetest.NewDriver, "amd64"), recipe.Options{}), w.build(t, pair("debian12", imagetest.NewDriver, "arm64"), recipe.Options{})
+	amd, arm := w.build(t, pair("debian12", imagetest.NewDriver, "amd64"), recipe.Options{}), w.build(t, pair("debian12",
+		imagetest.NewDriver, "arm64"), recipe.Options{})
 	index := require.Value(images.Combine([]v1.Image{amd.Image, arm.Image}))(t)
 	own := statement{amd.Image, amd.predicate(t), keys()[0]}
 	for what, all := range map[string][]statement{
@@ -102,7 +109,8 @@ func TestIndex(t *testing.T) {
 		t.Parallel()
 		ref := w.publish(t, index, own)
 		o := trusted()
-		wants(t, require.Value(o.Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), true, "(arm64) has no provenance", "(amd64): built again")
+		wants(t, require.Value(o.Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), true, "(arm64) has no provenance",
+			"(amd64): built again")
 		o.Arch = "amd64"
 		wants(t, require.Value(o.Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), false, "(amd64): built again")
 	})
@@ -110,6 +118,7 @@ func TestIndex(t *testing.T) {
 		t.Parallel()
 		bad := mutate.Annotations(index.(v1.ImageIndex), map[string]string{"more": "x"}).(v1.ImageIndex)
 		ref := w.publish(t, bad, own, statement{arm.Image, arm.predicate(t), keys()[0]})
-		wants(t, require.Value(trusted().Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), true, "its images are the same, but the index")
+		wants(t, require.Value(trusted().Images(t.Context(), machine(t, t.TempDir(), false), ref))(t), true,
+			"its images are the same, but the index")
 	})
 }

@@ -107,7 +107,8 @@ func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
 		return find(verify.Error, "no good signature of %s states the tag %s, so the tag may have been moved to it: it is signed%s; name what you mean by its "+
 			"digest, or with --identity the name that is signed", i.Digest, i.Tag, names)
 	case i.Repository != "" && !states(func(s string) bool { return s == i.Repository+":"+i.Tag }):
-		return find(verify.Warning, "%s is signed%s, and not as %s:%s: in a mirror, --identity says which name is meant", i.Digest, names, i.Repository, i.Tag)
+		return find(verify.Warning, "%s is signed%s, and not as %s:%s: in a mirror, --identity says which name is meant", i.Digest, names,
+			i.Repository, i.Tag)
 	}
 	return nil
 }

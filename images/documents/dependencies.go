@@ -19,7 +19,8 @@ func (d Resource) as(role string) Resource {
 
 // equal reports whether two resources are the same content in the same role.
 func (d Resource) equal(other Resource) bool {
-	return d.Name == other.Name && d.URI == other.URI && maps.Equal(d.Digest, other.Digest) && d.Annotations["role"] == other.Annotations["role"]
+	return d.Name == other.Name && d.URI == other.URI && maps.Equal(d.Digest,
+		other.Digest) && d.Annotations["role"] == other.Annotations["role"]
 }
 
 // dependencies are all pins of a recipe: what was fetched or read, each with its digest. An input with two

@@ -46,7 +46,8 @@ func (i *Image) otherImage(id, word string, image recipe.Base) component {
 	if image.Name != "" {
 		qualifiers["repository_url"] = name
 	}
-	return component{id: id, purpose: "CONTAINER", name: name, version: tag, purl: imagePURL(name, image.Digest, qualifiers), sums: sha256Of(image.Digest)}
+	return component{id: id, purpose: "CONTAINER", name: name, version: tag, purl: imagePURL(name, image.Digest, qualifiers),
+		sums: sha256Of(image.Digest)}
 }
 
 // tag is the one that the image was built for. Others may name the same image, and are not in its document.

@@ -53,7 +53,8 @@ func setFacts(s verify.ModuleSet) []fact {
 
 func moduleFacts(m verify.ModuleInfo) (facts []fact) {
 	for _, f := range []fact{
-		{"vermagic", strings.TrimSpace(m.Vermagic)}, {"srcversion", m.SrcVersion}, {"signer", m.Signer}, {"signature hash", m.Hash}, {"signing key", m.KeyID},
+		{"vermagic", strings.TrimSpace(m.Vermagic)}, {"srcversion", m.SrcVersion}, {"signer", m.Signer}, {"signature hash",
+			m.Hash}, {"signing key", m.KeyID},
 	} {
 		if f.value != "" {
 			facts = append(facts, f)
@@ -116,13 +117,15 @@ func (g *graph) addPrograms(i *Image, image string) {
 			continue
 		}
 		if v := goVersion(p.Build.GoVersion); v != "" {
-			g.relate(id, contains, g.add(component{id: "Go-stdlib-" + v, purpose: "LIBRARY", name: "stdlib", version: v, purl: goPURL("stdlib", v, ""), licence: "BSD-3-Clause"}))
+			g.relate(id, contains, g.add(component{id: "Go-stdlib-" + v, purpose: "LIBRARY", name: "stdlib", version: v, purl: goPURL("stdlib", v,
+				""), licence: "BSD-3-Clause"}))
 		}
 		for _, m := range p.Build.Deps {
 			for m.Replace != nil {
 				m = m.Replace
 			}
-			dep := component{id: "Go-" + m.Path + "-" + m.Version, purpose: "LIBRARY", name: m.Path, version: m.Version, purl: goPURL(m.Path, m.Version, "")}
+			dep := component{id: "Go-" + m.Path + "-" + m.Version, purpose: "LIBRARY", name: m.Path, version: m.Version, purl: goPURL(m.Path,
+				m.Version, "")}
 			if m.Sum != "" {
 				dep.facts = []fact{{"go.sum", m.Sum}}
 			}

@@ -24,20 +24,24 @@ import (
 func digits(digit string) string { return strings.Repeat(digit, 64) }
 
 func deb(name, version, digit string) distros.Package {
-	return distros.Package{Name: name, Version: version, Arch: "amd64", URL: "https://user:secret@deb.example.com/" + name + ".deb", SHA256: digits(digit)}
+	return distros.Package{Name: name, Version: version, Arch: "amd64", URL: "https://user:secret@deb.example.com/" + name + ".deb",
+		SHA256: digits(digit)}
 }
 
 func example() *recipe.Recipe {
 	return &recipe.Recipe{
 		Schema: 1, System: "debian12", Driver: "535.261.03", Branch: "R535", Arch: "amd64", Tag: "535.261.03-debian12", Profile: recipe.Full,
 		Flavours: []string{"proprietary", "open"}, Base: recipe.Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + digits("a")},
-		Packages: []distros.Package{deb("kmod", "30", "1"), deb("libelf1", "0.188", "2"), {Name: "odd", Version: "1", Arch: "all", URL: "https://x/odd", SHA512: strings.Repeat("3", 128)}},
-		Source:   recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: digits("4"), Size: 5}},
+		Packages: []distros.Package{deb("kmod", "30", "1"), deb("libelf1", "0.188", "2"), {Name: "odd", Version: "1", Arch: "all",
+			URL: "https://x/odd", SHA512: strings.Repeat("3", 128)}},
+		Source: recipe.Source{Runfile: &fetch.File{URL: "https://example.com/NVIDIA.run", SHA256: digits("4"), Size: 5}},
 		Companions: []recipe.Companion{
-			{Name: "gdrdrv", Version: "2.5.2", Licence: "MIT", File: &fetch.File{URL: "https://example.com/gdrcopy.tar.gz", SHA256: digits("d"), Size: 7}},
+			{Name: "gdrdrv", Version: "2.5.2", Licence: "MIT", File: &fetch.File{URL: "https://example.com/gdrcopy.tar.gz", SHA256: digits("d"),
+				Size: 7}},
 			{Name: "nvidia-fs", Version: "2.13.5", Licence: "MIT", Flavours: []string{"open"}, Package: companionPackage()},
 		},
-		Fabric:     []recipe.Component{{Name: "fabricmanager", Version: "535.261.03", File: fetch.File{URL: "https://example.com/fm.tar.xz", SHA256: digits("f"), Size: 6}}},
+		Fabric: []recipe.Component{{Name: "fabricmanager", Version: "535.261.03", File: fetch.File{URL: "https://example.com/fm.tar.xz",
+			SHA256: digits("f"), Size: 6}}},
 		Entrypoint: []recipe.Binary{{Name: "driver-entrypoint", SHA256: digits("5")}, {Name: "driver-probe", SHA256: digits("6")}},
 		Compiler:   []distros.Package{deb("gcc-12", "12.2.0-14", "7")},
 		Kernels:    []recipe.Kernel{{Release: "6.1.0-38-amd64", Headers: []distros.Package{deb("linux-headers-6.1.0-38-amd64", "6.1.1", "8")}}},
@@ -140,7 +144,8 @@ func TestFromCI(t *testing.T) {
 		}},
 		"gitlab": {gitlab, CI{
 			"https://gitlab.example.com/acme/gpu/-/runners/3", "https://gitlab.example.com/acme/gpu/-/jobs/4",
-			Resource{URI: "git+https://gitlab.example.com/acme/gpu@refs/heads/main", Digest: map[string]string{"gitCommit": strings.Repeat("45", 20)}},
+			Resource{URI: "git+https://gitlab.example.com/acme/gpu@refs/heads/main", Digest: map[string]string{"gitCommit": strings.Repeat("45",
+				20)}},
 		}},
 	} {
 		got, ok := FromCI(func(name string) string { return c.env[name] })

@@ -107,7 +107,8 @@ func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 	for _, list := range []struct {
 		paths []string
 		to    *[]File
-	}{{i.Libraries, &i.LibraryFiles}, {i.Firmware, &i.FirmwareFiles}, {i.Programs, &i.ToolFiles}, {sets, &i.ModuleFiles}, {others, &i.OtherFiles}} {
+	}{{i.Libraries, &i.LibraryFiles}, {i.Firmware, &i.FirmwareFiles}, {i.Programs, &i.ToolFiles}, {sets, &i.ModuleFiles}, {others,
+		&i.OtherFiles}} {
 		paths := slices.Compact(slices.Sorted(slices.Values(list.paths)))
 		files := make([]File, len(paths))
 		*list.to = files
@@ -125,8 +126,10 @@ func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
 // nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of packages are not listed by file.
 func (i *Image) isOther(p string) bool {
 	inside := []string{"/" + recipe.ShareDir + "/", "/usr/src/", "/usr/share/doc/", "/var/", "/licenses/"}
-	return i.Driver != "" && strings.Contains(p, "nvidia") && !slices.ContainsFunc(inside, func(dir string) bool { return strings.HasPrefix(p, dir) }) &&
-		!isProgram(strings.TrimPrefix(p, "/")) && !slices.Contains(i.Libraries, p) && !slices.Contains(i.Firmware, p) && !slices.Contains(i.Programs, p)
+	return i.Driver != "" && strings.Contains(p, "nvidia") && !slices.ContainsFunc(inside,
+		func(dir string) bool { return strings.HasPrefix(p, dir) }) &&
+		!isProgram(strings.TrimPrefix(p, "/")) && !slices.Contains(i.Libraries, p) && !slices.Contains(i.Firmware,
+		p) && !slices.Contains(i.Programs, p)
 }
 
 // file is a file with its digest.

@@ -34,12 +34,15 @@ func TestPackagePURL(t *testing.T) {
 		p     packages.Installed
 		want  string
 	}{
-		{debian, packages.Installed{Name: "kmod", Version: "30", Arch: "amd64", Kind: "deb", Source: "kmod", SourceVersion: "30"}, "pkg:deb/debian/kmod@30?arch=amd64&distro=debian-12"},
-		{debian, packages.Installed{Name: "libstdc++6", Version: "1:12.2.0-14+deb12u1", Arch: "amd64", Kind: "deb", Source: "gcc-12", SourceVersion: "1:12.2.0-14+deb12u1"},
+		{debian, packages.Installed{Name: "kmod", Version: "30", Arch: "amd64", Kind: "deb", Source: "kmod", SourceVersion: "30"},
+			"pkg:deb/debian/kmod@30?arch=amd64&distro=debian-12"},
+		{debian, packages.Installed{Name: "libstdc++6", Version: "1:12.2.0-14+deb12u1", Arch: "amd64", Kind: "deb", Source: "gcc-12",
+			SourceVersion: "1:12.2.0-14+deb12u1"},
 			"pkg:deb/debian/libstdc%2B%2B6@1:12.2.0-14%2Bdeb12u1?arch=amd64&distro=debian-12&upstream=gcc-12"},
 		{debian, packages.Installed{Name: "cpp", Version: "4:12", Arch: "all", Kind: "deb", Source: "gcc-defaults", SourceVersion: "1.203"},
 			"pkg:deb/debian/cpp@4:12?arch=all&distro=debian-12&upstream=gcc-defaults%401.203"},
-		{rhel, packages.Installed{Name: "bash", Version: "1:5.1.8-6.el9", Arch: "x86_64", Kind: "rpm", Source: "bash", SourceVersion: "5.1.8-6.el9"},
+		{rhel, packages.Installed{Name: "bash", Version: "1:5.1.8-6.el9", Arch: "x86_64", Kind: "rpm", Source: "bash",
+			SourceVersion: "5.1.8-6.el9"},
 			"pkg:rpm/redhat/bash@5.1.8-6.el9?arch=x86_64&distro=rhel-9.4&epoch=1&upstream=bash-5.1.8-6.el9.src.rpm"},
 	} {
 		got := c.image.packagePURL(c.p)
@@ -149,14 +152,17 @@ func TestOthers(t *testing.T) {
 // large is an image of real size: 150 packages, 2,000 files.
 func large() Model {
 	i := &Image{
-		Inspection: verify.Inspection{Arch: "amd64", Driver: "535.261.03", Digest: "sha256:" + strings.Repeat("1", 64), Labels: map[string]string{}},
-		SystemID:   "debian", SystemVersion: "12", Created: time.Unix(1700000000, 0).UTC(), Licence: strings.Repeat("terms ", 10_000),
+		Inspection: verify.Inspection{Arch: "amd64", Driver: "535.261.03", Digest: "sha256:" + strings.Repeat("1", 64),
+			Labels: map[string]string{}},
+		SystemID: "debian", SystemVersion: "12", Created: time.Unix(1700000000, 0).UTC(), Licence: strings.Repeat("terms ", 10_000),
 	}
 	for n := range 150 {
-		i.Packages = append(i.Packages, packages.Installed{Name: fmt.Sprintf("package-%d", n), Version: "1.2.3-4+deb12u1", Arch: "amd64", Kind: "deb", Source: "source", SourceVersion: "1"})
+		i.Packages = append(i.Packages, packages.Installed{Name: fmt.Sprintf("package-%d", n), Version: "1.2.3-4+deb12u1", Arch: "amd64",
+			Kind: "deb", Source: "source", SourceVersion: "1"})
 	}
 	for n := range 2000 {
-		i.LibraryFiles = append(i.LibraryFiles, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n), SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
+		i.LibraryFiles = append(i.LibraryFiles, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n),
+			SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
 	}
 	return Model{Name: "driver", Images: []*Image{i}}
 }

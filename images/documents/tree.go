@@ -105,7 +105,8 @@ func fill(ctx context.Context, tree *rootfs.Tree, l v1.Layer, files map[string]*
 	for tr := tar.NewReader(bufio.NewReaderSize(rootfs.Cancellable(ctx, r), 256<<10)); len(left) > 0; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("read a layer: %d files that its outline in the cache lists are not there: remove the cache's folder layers", len(left))
+			return fmt.Errorf("read a layer: %d files that its outline in the cache lists are not there: remove the cache's folder layers",
+				len(left))
 		}
 		if err != nil {
 			return fmt.Errorf("read a layer: %w", err)

@@ -158,7 +158,8 @@ func (s *Statement) check(digests []string, packages map[string][]string) error 
 	if s.Vulnerability.Name == "" {
 		return errors.New("it names no vulnerability")
 	}
-	for name, text := range map[string]string{"timestamp": s.Timestamp, "last_updated": s.LastUpdated, "action_statement_timestamp": s.ActionTimestamp} {
+	for name, text := range map[string]string{"timestamp": s.Timestamp, "last_updated": s.LastUpdated,
+		"action_statement_timestamp": s.ActionTimestamp} {
 		if err := checkTime(name, text, false); err != nil {
 			return err
 		}
@@ -177,7 +178,8 @@ func (s *Statement) check(digests []string, packages map[string][]string) error 
 		return fmt.Errorf("status %.80q is none of not_affected, affected, fixed, under_investigation", s.Status)
 	}
 	if s.Justification != "" && (s.Status != notAffected || !slices.Contains(justifications, s.Justification)) {
-		return fmt.Errorf("justification %.80q is none of %s, or the status is not not_affected", s.Justification, strings.Join(justifications, ", "))
+		return fmt.Errorf("justification %.80q is none of %s, or the status is not not_affected", s.Justification, strings.Join(justifications,
+			", "))
 	}
 	return s.checkProducts(digests, packages)
 }
@@ -216,10 +218,11 @@ func (p Product) name() string {
 
 func (p Product) isImage(digests []string) bool {
 	return slices.ContainsFunc(digests, func(digest string) bool {
-		return p.Hashes["sha-256"] == strings.TrimPrefix(digest, "sha256:") || slices.ContainsFunc([]string{p.ID, p.Identifiers["purl"]}, func(name string) bool {
-			version, _, _ := strings.Cut(name[strings.LastIndexByte(name, '@')+1:], "?")
-			return strings.Replace(version, "%3A", ":", 1) == digest
-		})
+		return p.Hashes["sha-256"] == strings.TrimPrefix(digest, "sha256:") || slices.ContainsFunc([]string{p.ID, p.Identifiers["purl"]},
+			func(name string) bool {
+				version, _, _ := strings.Cut(name[strings.LastIndexByte(name, '@')+1:], "?")
+				return strings.Replace(version, "%3A", ":", 1) == digest
+			})
 	})
 }
 

@@ -65,7 +65,8 @@ func Parse(name string, data []byte, want func(name string) bool) (*Lock, error)
 	}
 	switch {
 	case doc.Schema > Schema:
-		return nil, fmt.Errorf("%s: %w: its schema is %d, this program knows %d: use the driver-build that wrote it", name, ErrLater, doc.Schema, Schema)
+		return nil, fmt.Errorf("%s: %w: its schema is %d, this program knows %d: use the driver-build that wrote it", name, ErrLater,
+			doc.Schema, Schema)
 	case doc.Schema < Schema:
 		return fail(fmt.Errorf("its schema is %d, this program knows %d", doc.Schema, Schema))
 	}

@@ -28,7 +28,8 @@ var (
 )
 
 func pkg(name, version string) distros.Package {
-	return distros.Package{Name: name, Version: version, Arch: "amd64", URL: "http://mirror.example.com/debian/pool/" + name + "_" + version + ".deb", SHA256: sum256, Size: 7}
+	return distros.Package{Name: name, Version: version, Arch: "amd64", URL: "http://mirror.example.com/debian/pool/" + name + "_" +
+		version + ".deb", SHA256: sum256, Size: 7}
 }
 
 // full has everything that an entry can have, in awkward words.
@@ -48,15 +49,18 @@ func full() *lockfile.Entry {
 			Links: d.Links(), LibDir: d.LibDir("amd64"), LibDir32: d.LibDir32("amd64"), Compression: recipe.Gzip, Flavours: []string{"open"}, PrecompiledFlavours: []string{"open"},
 			Asked: recipe.Request{
 				Base: "debian:12", Mirror: "deb.example.com/debian=http://mirror.example.com/debian", Components: []string{"contrib"},
-				Wants: recipe.Wants{Image: []string{"(a if b else c)", "# no comment", "<null>", "12", "- x", "gcc"}, Compiler: []string{"kernel-devel-uname-r = 5.14.0"},
-					Headers: map[string][]string{"5.14.0-427.el9.x86_64+rt": {"x = 1"}, "4.18": {"y"}}},
+				Wants: recipe.Wants{Image: []string{"(a if b else c)", "# no comment", "<null>", "12", "- x", "gcc"},
+					Compiler: []string{"kernel-devel-uname-r = 5.14.0"},
+					Headers:  map[string][]string{"5.14.0-427.el9.x86_64+rt": {"x = 1"}, "4.18": {"y"}}},
 			},
-			Repositories: []matrix.Repository{{URIs: []string{"https://x.example.com/a b"}, Suites: []string{"bookworm"}, Components: []string{"main"}}, {BaseURLs: []string{"https://x.example.com/$basearch/"}}},
-			OnlyThese:    true,
-			Source:       recipe.Source{Runfile: &fetch.File{URL: "https://us.example.com/x.run", SHA256: sum256, Size: 3}},
-			Base:         recipe.Base{Name: "docker.io/library/debian:12", Digest: "sha256:" + sum256},
-			Packages:     []distros.Package{pkg("gcc", "4:12.2.0-3"), rpm}, Compiler: []distros.Package{rpm},
-			Kernels: []recipe.Kernel{{Release: "5.14.0-427.el9.x86_64+rt", Headers: []distros.Package{pkg("h", "~1")}}, {Release: "4.18", Headers: nil}},
+			Repositories: []matrix.Repository{{URIs: []string{"https://x.example.com/a b"}, Suites: []string{"bookworm"},
+				Components: []string{"main"}}, {BaseURLs: []string{"https://x.example.com/$basearch/"}}},
+			OnlyThese: true,
+			Source:    recipe.Source{Runfile: &fetch.File{URL: "https://us.example.com/x.run", SHA256: sum256, Size: 3}},
+			Base:      recipe.Base{Name: "docker.io/library/debian:12", Digest: "sha256:" + sum256},
+			Packages:  []distros.Package{pkg("gcc", "4:12.2.0-3"), rpm}, Compiler: []distros.Package{rpm},
+			Kernels: []recipe.Kernel{{Release: "5.14.0-427.el9.x86_64+rt", Headers: []distros.Package{pkg("h", "~1")}}, {Release: "4.18",
+				Headers: nil}},
 		},
 	}
 }
@@ -98,7 +102,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 	for _, want := range []string{"535.261.03-rocky9/arm64", "none"} {
 		some, err := lockfile.Parse("x", data, func(name string) bool { return name == want })
-		if _, ok := some.Images[want]; err != nil || ok != (want != "none") || len(some.Images) > 1 || ok && cmp.Diff(l.Images[want], some.Images[want], noDistro) != "" {
+		if _, ok := some.Images[want]; err != nil || ok != (want != "none") || len(some.Images) > 1 || ok && cmp.Diff(l.Images[want],
+			some.Images[want], noDistro) != "" {
 			t.Errorf("%s: %v, %v", want, some.Names(), err)
 		}
 	}
@@ -141,7 +146,8 @@ func TestEdited(t *testing.T) {
 	t.Parallel()
 	lines := strings.SplitAfter(string(encoded(t, lockOf(full()))), "\n")
 	for n, line := range lines {
-		for _, edit := range []string{"", strings.Replace(line, "2.0-3", "2.0-4", 1), strings.Replace(line, "example.com", "example.net", 1), strings.Replace(line, "gcc", "gcd", 1)} {
+		for _, edit := range []string{"", strings.Replace(line, "2.0-3", "2.0-4", 1), strings.Replace(line, "example.com", "example.net", 1),
+			strings.Replace(line, "gcc", "gcd", 1)} {
 			text := strings.Join(lines[:n], "") + edit + strings.Join(lines[n+1:], "")
 			if l, err := lockfile.Parse("matrix.lock", []byte(text), nil); edit != line && err == nil && len(l.Images) > 0 {
 				// What follows from the system is made anew, and false is what is not there.
@@ -210,7 +216,8 @@ func TestWithMirror(t *testing.T) {
 		{"mirror.example.com/debian=http://me:pw@inside/d", "x", "http://me:pw@inside/d/pool/gcc_1.deb"},
 		{"mirror.example.com/deb=http://inside/d", "x", "http://mirror.example.com/debian/pool/gcc_1.deb"},
 		{"http://inside:81", "x", "http://inside:81/debian/pool/gcc_1.deb"},
-		{"deb.example.com/debian=http://me:pw@mirror.example.com/debian", one.Recipe.Asked.Mirror, "http://me:pw@mirror.example.com/debian/pool/gcc_1.deb"},
+		{"deb.example.com/debian=http://me:pw@mirror.example.com/debian", one.Recipe.Asked.Mirror,
+			"http://me:pw@mirror.example.com/debian/pool/gcc_1.deb"},
 	} {
 		p, err := one.Pins(c.mirror, recipe.Request{Mirror: c.asked})
 		if err != nil || p.Packages[0].URL != c.want {
@@ -218,11 +225,13 @@ func TestWithMirror(t *testing.T) {
 		}
 	}
 	p, err := one.Pins("mirror.example.com=http://inside", recipe.Request{})
-	if err != nil || !strings.HasPrefix(p.Headers["5.14.0-427.el9.x86_64+rt"][0].URL, "http://inside/debian") || strings.Contains(one.Recipe.Packages[0].URL, "inside") {
+	if err != nil || !strings.HasPrefix(p.Headers["5.14.0-427.el9.x86_64+rt"][0].URL,
+		"http://inside/debian") || strings.Contains(one.Recipe.Packages[0].URL, "inside") {
 		t.Errorf("%v, %v", p.Headers, err)
 	}
 	var mismatch *lockfile.MismatchError
-	if _, err := one.Pins("http://inside/path", recipe.Request{Mirror: "http://inside/path"}); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), "HOST/PATH=URL") {
+	if _, err := one.Pins("http://inside/path", recipe.Request{Mirror: "http://inside/path"}); !errors.As(err,
+		&mismatch) || !strings.Contains(err.Error(), "HOST/PATH=URL") {
 		t.Error(err)
 	}
 }
@@ -261,7 +270,8 @@ func BenchmarkParse(b *testing.B) {
 func TestLater(t *testing.T) {
 	t.Parallel()
 	_, err := lockfile.Parse("matrix.lock", []byte(`{"schema": 3, "newField": {}}`), nil)
-	if !errors.Is(err, lockfile.ErrLater) || errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(), "schema is 3, this program knows 2") {
+	if !errors.Is(err, lockfile.ErrLater) || errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(),
+		"schema is 3, this program knows 2") {
 		t.Error(err)
 	}
 }

@@ -93,8 +93,10 @@ func (c *checks) image(what string, image Base) {
 
 func (c *checks) pinned(p distros.Package) {
 	c.that(p.Name != "" && p.Version != "" && p.Arch != "", "package %.100q: name, version and architecture must be there", p.Name)
-	c.that(sha256Shape.MatchString(p.SHA256) || p.SHA256 == "" && sha512Shape.MatchString(p.SHA512), "package %.100q has no SHA-256 and no SHA-512", p.Name)
-	c.that(IsWeb(p.URL) && sized(p.Size), "package %.100q: %.200q of %d bytes is no file with an address with http or https", p.Name, p.URL, p.Size)
+	c.that(sha256Shape.MatchString(p.SHA256) || p.SHA256 == "" && sha512Shape.MatchString(p.SHA512),
+		"package %.100q has no SHA-256 and no SHA-512", p.Name)
+	c.that(IsWeb(p.URL) && sized(p.Size), "package %.100q: %.200q of %d bytes is no file with an address with http or https", p.Name, p.URL,
+		p.Size)
 }
 
 // archive checks a file of one of the driver's parts.
@@ -128,7 +130,8 @@ func (c *checks) source(r *Recipe) {
 		c.archive("component "+f.Name, f.File, true)
 	}
 	for _, p := range r.Companions {
-		c.that(slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version), "%.80q %.80q is no companion", p.Name, p.Version)
+		c.that(slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version), "%.80q %.80q is no companion", p.Name,
+			p.Version)
 		c.that((p.File == nil) != (p.Package == nil), "companion %.80q is neither an archive nor a package, or both", p.Name)
 		if p.File != nil {
 			c.archive("companion "+p.Name, *p.File, true)
@@ -138,7 +141,8 @@ func (c *checks) source(r *Recipe) {
 		sum := sha256.Sum256([]byte(p.Text))
 		c.flavours(p.Flavours)
 		c.that(sha256Shape.MatchString(p.SHA256), "patch %.80q has no SHA-256", p.Name)
-		c.that(p.Text == "" || p.URL == "" && hex.EncodeToString(sum[:]) == p.SHA256, "the text of patch %.80q does not have the digest, or it has an address too", p.Name)
+		c.that(p.Text == "" || p.URL == "" && hex.EncodeToString(sum[:]) == p.SHA256,
+			"the text of patch %.80q does not have the digest, or it has an address too", p.Name)
 		c.that(p.URL == "" || IsWeb(p.URL), "patch %.80q: %.200q is no address with http or https", p.Name, p.URL)
 	}
 }

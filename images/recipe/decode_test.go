@@ -16,7 +16,8 @@ import (
 )
 
 func deb(name string) distros.Package {
-	return distros.Package{Name: name, Version: "1", Arch: "amd64", URL: "https://deb.example.com/" + name, SHA256: strings.Repeat("1", 64), Size: 3, Replaces: "0", Keys: []string{"AB"}}
+	return distros.Package{Name: name, Version: "1", Arch: "amd64", URL: "https://deb.example.com/" + name, SHA256: strings.Repeat("1", 64),
+		Size: 3, Replaces: "0", Keys: []string{"AB"}}
 }
 
 // whole has every field.
@@ -27,17 +28,26 @@ func whole(t *testing.T) *Recipe {
 	return &Recipe{
 		Schema: Version, System: "debian12", Distro: d, Driver: "535.261.03", Branch: "R535", Arch: "amd64", Tag: "535.261.03-debian12", Profile: Full,
 		Links: d.Links(), LibDir: d.LibDir("amd64"), LibDir32: d.LibDir32("amd64"), Aliases: []string{"535-debian12"}, Flavours: []string{"proprietary"},
-		Asked:        Request{Base: "debian:12", Mirror: "https://x", Components: []string{"contrib"}, KernelFrom: []string{"y"}, Wants: Wants{Image: []string{"kmod"}}},
-		Base:         Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + strings.Repeat("a", 64)},
-		Repositories: []matrix.Repository{{URIs: []string{"https://x/deb"}, Suites: []string{"s"}, Components: []string{"main"}, Key: "KEY"}}, OnlyThese: true,
-		Packages: []distros.Package{deb("gcc")}, Source: Source{Runfile: &fetch.File{URL: "https://example.com/x.run", SHA256: strings.Repeat("4", 64), Size: 5}},
-		Fabric:     []Component{{Name: matrix.FabricManager, Version: "535.261.03", File: fetch.File{URL: "https://x/fm", SHA256: strings.Repeat("5", 64)}}},
+		Asked: Request{Base: "debian:12", Mirror: "https://x", Components: []string{"contrib"}, KernelFrom: []string{"y"},
+			Wants: Wants{Image: []string{"kmod"}}},
+		Base: Base{Name: "docker.io/library/debian:12-slim", Digest: "sha256:" + strings.Repeat("a", 64)},
+		Repositories: []matrix.Repository{{URIs: []string{"https://x/deb"}, Suites: []string{"s"}, Components: []string{"main"},
+			Key: "KEY"}}, OnlyThese: true,
+		Packages: []distros.Package{deb("gcc")}, Source: Source{Runfile: &fetch.File{URL: "https://example.com/x.run",
+			SHA256: strings.Repeat("4", 64), Size: 5}},
+		Fabric: []Component{{Name: matrix.FabricManager, Version: "535.261.03", File: fetch.File{URL: "https://x/fm",
+			SHA256: strings.Repeat("5", 64)}}},
 		Companions: []Companion{{Name: "nvidia-fs", Version: "2.13.5", Licence: "MIT", Package: &fs}},
-		Patches:    []Patch{{Name: "b", SHA256: strings.Repeat("5", 64), URL: "https://x/b.patch", Flavours: []string{matrix.Open}, Kernels: []driverinfo.Span{{From: "6.12"}}}},
-		Entrypoint: []Binary{{Name: EntrypointName, SHA256: strings.Repeat("6", 64)}}, Compiler: []distros.Package{deb("gcc-12")}, Toolchain: true, Sources: true, KMM: true,
-		Kernels:             []Kernel{{Release: "6.1.0-38-amd64", Headers: []distros.Package{deb("headers")}}, {Release: "4.18", Toolkit: &Base{Name: "quay.example.com/toolkit:4.18", Digest: "sha256:" + strings.Repeat("7", 64)}}},
-		PrecompiledFlavours: []string{"proprietary"}, Modules: []string{"nvidia"}, Signer: strings.Repeat("9", 64), Compression: Gzip, Epoch: 1700000000, VGPU: driverinfo.VGPUAWS,
-		Kernel: driverinfo.KernelRule{Max: "6.16", Reason: "it was tried"}, CUDA: "12.2", Advisories: []driverinfo.Advisory{{ID: "x", Kind: driverinfo.KnownBad, Reason: "r", Source: "s"}},
+		Patches: []Patch{{Name: "b", SHA256: strings.Repeat("5", 64), URL: "https://x/b.patch", Flavours: []string{matrix.Open},
+			Kernels: []driverinfo.Span{{From: "6.12"}}}},
+		Entrypoint: []Binary{{Name: EntrypointName, SHA256: strings.Repeat("6",
+			64)}}, Compiler: []distros.Package{deb("gcc-12")}, Toolchain: true, Sources: true, KMM: true,
+		Kernels: []Kernel{{Release: "6.1.0-38-amd64", Headers: []distros.Package{deb("headers")}}, {Release: "4.18",
+			Toolkit: &Base{Name: "quay.example.com/toolkit:4.18", Digest: "sha256:" + strings.Repeat("7", 64)}}},
+		PrecompiledFlavours: []string{"proprietary"}, Modules: []string{"nvidia"}, Signer: strings.Repeat("9",
+			64), Compression: Gzip, Epoch: 1700000000, VGPU: driverinfo.VGPUAWS,
+		Kernel: driverinfo.KernelRule{Max: "6.16", Reason: "it was tried"}, CUDA: "12.2", Advisories: []driverinfo.Advisory{{ID: "x",
+			Kind: driverinfo.KnownBad, Reason: "r", Source: "s"}},
 		Overridden: []string{"kernel-too-new: it works"}, Builder: BuilderInfo{Version: "v1.2.3"},
 	}
 }
@@ -64,17 +74,26 @@ func TestDecodeRefuses(t *testing.T) {
 	good := string(require.Value(json.Marshal(whole(t)))(t))
 	base := `"base":{"name":"docker.io/library/debian:12-slim"`
 	for _, c := range [][2]string{
-		{`"schema":1`, `"schema":2`}, {`"system":"debian12"`, `"system":"debian12","more":1`}, {`"system":"debian12"`, `"system":"plan9"`}, {`"arch":"amd64","tag"`, `"arch":"pdp11","tag"`},
-		{`"driver":"535.261.03"`, `"driver":"../../535.261.03"`}, {`"profile":"full"`, `"profile":"half"`}, {`"compression":"gzip"`, `"compression":"lzh"`},
+		{`"schema":1`, `"schema":2`}, {`"system":"debian12"`, `"system":"debian12","more":1`}, {`"system":"debian12"`,
+			`"system":"plan9"`}, {`"arch":"amd64","tag"`, `"arch":"pdp11","tag"`},
+		{`"driver":"535.261.03"`, `"driver":"../../535.261.03"`}, {`"profile":"full"`, `"profile":"half"`}, {`"compression":"gzip"`,
+			`"compression":"lzh"`},
 		{`"epoch":1700000000`, `"epoch":-1`}, {`"epoch":1700000000`, `"epoch":99999999999999`}, {`"epoch":1700000000`, `"epoch":"now"`},
-		{base, `"base":{"name":"oci:/etc"`}, {base, `"base":{"name":"../x"`}, {base, `"base":{"name":"debian@sha256:` + strings.Repeat("1", 64) + `"`},
-		{`"digest":"sha256:a`, `"digest":"sha256:../a`}, {`"modules":["nvidia"]`, `"modules":["nvidia","--help"]`}, {`"release":"6.1.0-38-amd64"`, `"release":"$(reboot)"`},
-		{`"precompile":["proprietary"]`, `"precompile":["free"]`}, {`"precompile":["proprietary"],`, ``}, {`"signer":"9`, `"signer":"x`}, {`"tag":"535.261.03-debian12"`, `"tag":"a b"`},
-		{`"aliases":["535-debian12"]`, `"aliases":["a/b"]`}, {`https://deb.example.com/gcc"`, `file:///etc/passwd"`}, {`https://deb.example.com/gcc"`, `http://["`},
+		{base, `"base":{"name":"oci:/etc"`}, {base, `"base":{"name":"../x"`}, {base, `"base":{"name":"debian@sha256:` + strings.Repeat("1",
+			64) + `"`},
+		{`"digest":"sha256:a`, `"digest":"sha256:../a`}, {`"modules":["nvidia"]`,
+			`"modules":["nvidia","--help"]`}, {`"release":"6.1.0-38-amd64"`, `"release":"$(reboot)"`},
+		{`"precompile":["proprietary"]`, `"precompile":["free"]`}, {`"precompile":["proprietary"],`, ``}, {`"signer":"9`,
+			`"signer":"x`}, {`"tag":"535.261.03-debian12"`, `"tag":"a b"`},
+		{`"aliases":["535-debian12"]`, `"aliases":["a/b"]`}, {`https://deb.example.com/gcc"`,
+			`file:///etc/passwd"`}, {`https://deb.example.com/gcc"`, `http://["`},
 		{`"sha256":"1`, `"sha256":"../1`}, {`"version":"1"`, `"version":""`}, {`"size":3`, `"size":-1`}, {`"sha256":"4`, `"sha256":"A`},
-		{`"vgpu":"` + driverinfo.VGPUAWS, `"vgpu":"x`}, {`"source":{"runfile"`, `"source":{"packages":[{}],"runfile"`}, {`{"name":"fabricmanager"`, `{"name":"../x"`},
-		{`{"name":"nvidia-fs"`, `{"name":"x"`}, {`"licence":"MIT","package"`, `"licence":"MIT","file":{"url":"x"},"package"`}, {`"url":"https://x/b.patch"`, `"url":"/etc/x"`},
-		{`"url":"https://x/b.patch"`, `"text":"x"`}, {`"flavours":["open"]`, `"flavours":["x"]`}, {`"name":"quay.example.com/toolkit:4.18"`, `"name":"oci:/srv/toolkit"`},
+		{`"vgpu":"` + driverinfo.VGPUAWS, `"vgpu":"x`}, {`"source":{"runfile"`,
+			`"source":{"packages":[{}],"runfile"`}, {`{"name":"fabricmanager"`, `{"name":"../x"`},
+		{`{"name":"nvidia-fs"`, `{"name":"x"`}, {`"licence":"MIT","package"`,
+			`"licence":"MIT","file":{"url":"x"},"package"`}, {`"url":"https://x/b.patch"`, `"url":"/etc/x"`},
+		{`"url":"https://x/b.patch"`, `"text":"x"`}, {`"flavours":["open"]`, `"flavours":["x"]`}, {`"name":"quay.example.com/toolkit:4.18"`,
+			`"name":"oci:/srv/toolkit"`},
 	} {
 		data := strings.Replace(good, c[0], c[1], 1)
 		if data == good {

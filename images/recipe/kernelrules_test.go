@@ -12,10 +12,11 @@ import (
 // TestCheckFlavours: a kernel that certainly breaks a flavour is refused, with the flavour that works there.
 func TestCheckFlavours(t *testing.T) {
 	t.Parallel()
-	d := matrix.Driver{Version: "550.163.01", Flavours: []string{matrix.Proprietary, matrix.Open}, Kernel: driverinfo.KernelRule{Max: "6.14", Broken: []driverinfo.Broken{
-		{From: "6.1.187", Below: "6.2", Flavours: []string{matrix.Open}, Reason: "four arguments"},
-		{From: "6.13", Reason: "nothing"},
-	}}}
+	d := matrix.Driver{Version: "550.163.01", Flavours: []string{matrix.Proprietary, matrix.Open}, Kernel: driverinfo.KernelRule{Max: "6.14",
+		Broken: []driverinfo.Broken{
+			{From: "6.1.187", Below: "6.2", Flavours: []string{matrix.Open}, Reason: "four arguments"},
+			{From: "6.13", Reason: "nothing"},
+		}}}
 	for _, c := range []struct {
 		release, version, flavour string
 		want                      string // in the error; "": none

@@ -52,7 +52,10 @@ func TestSelectKernels(t *testing.T) {
 		{"", "", ""},
 	} {
 		got, err := SelectKernels(debian, strings.Fields(tt.specs), strings.Fields(tt.flavours), "amd64")
-		if diff := cmp.Diff(strings.Fields(tt.want), got, cmp.Transformer("join", func(s []string) string { return strings.Join(s, " ") })); err != nil || diff != "" {
+		if diff := cmp.Diff(strings.Fields(tt.want), got, cmp.Transformer("join", func(s []string) string {
+			return strings.Join(s,
+				" ")
+		})); err != nil || diff != "" {
 			t.Errorf("%q, %q: %v %s", tt.specs, tt.flavours, err, diff)
 		}
 	}
@@ -80,9 +83,11 @@ func TestSelectKernelsRefuses(t *testing.T) {
 		{ubuntu, "../6.1.0", "", []string{"uname -r"}},
 		{ubuntu, "6.1.0/../x", "", []string{"uname -r"}},
 		{ubuntu, "6.1.0-" + strings.Repeat("x", 60), "", []string{"uname -r"}},
-		{ubuntu, "latest", "generi", []string{`no kernel of flavour "generi"`, "did you mean generic?", "aws, generic, lowlatency", "6.8.0-106-generic, ", "8 in all"}},
+		{ubuntu, "latest", "generi", []string{`no kernel of flavour "generi"`, "did you mean generic?", "aws, generic, lowlatency",
+			"6.8.0-106-generic, ", "8 in all"}},
 		{ubuntu, "all", "generic aws azure", []string{`"all"`, `"azure"`}},
-		{ubuntu, "6.2:latest", "", []string{`no kernel of series 6.2 of flavour "generic"`, "the kernels 6.8.0-106-generic, 5.15.0-69-generic", "6 in all"}},
+		{ubuntu, "6.2:latest", "", []string{`no kernel of series 6.2 of flavour "generic"`, "the kernels 6.8.0-106-generic, 5.15.0-69-generic",
+			"6 in all"}},
 		{ubuntu, "6.2:all", "", []string{"no kernel of series 6.2; "}},
 		{nil, "all", "", []string{"offer no kernel that fits", "--mirror"}},
 		{nil, "latest", "", []string{"--mirror"}},
@@ -97,7 +102,8 @@ func TestSelectKernelsRefuses(t *testing.T) {
 
 func TestIsListed(t *testing.T) {
 	t.Parallel()
-	for spec, want := range map[string]bool{"all": true, "latest": true, "latest:3": true, "6.12:latest": true, "6.1.0-38-amd64": false, "lastest": false, "": false} {
+	for spec, want := range map[string]bool{"all": true, "latest": true, "latest:3": true, "6.12:latest": true, "6.1.0-38-amd64": false,
+		"lastest": false, "": false} {
 		if IsListed(spec) != want {
 			t.Errorf("IsListed(%q) is %v", spec, !want)
 		}

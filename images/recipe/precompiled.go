@@ -55,7 +55,8 @@ func AliasTags(t matrix.Target) (aliases []string) {
 func HasTag(t matrix.Target, tag string) bool {
 	for _, system := range append([]string{t.System.ID}, t.System.Aliases...) {
 		front, ok := strings.CutSuffix(tag, "-"+system)
-		if ok && (front == t.Driver.Version || strings.HasPrefix(front, t.Driver.Version+"-") || strings.HasPrefix(front, strings.TrimPrefix(t.Driver.Branch, "R")+"-")) {
+		if ok && (front == t.Driver.Version || strings.HasPrefix(front, t.Driver.Version+"-") || strings.HasPrefix(front,
+			strings.TrimPrefix(t.Driver.Branch, "R")+"-")) {
 			return true
 		}
 	}
@@ -101,7 +102,8 @@ func (r *Recipe) ModulesInputs(k Kernel, flavour string) []any {
 	if k.Toolkit != nil { // has compiler and headers, so the base of the image plays no part
 		inputs = []any{"toolkit", k.Toolkit.Digest}
 	}
-	inputs = append(inputs, r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules, kbuild.Method, r.Compression, r.Epoch)
+	inputs = append(inputs, r.Source.kernelPins(flavour), r.Driver, flavour, r.Arch, k.Release, r.Modules, kbuild.Method, r.Compression,
+		r.Epoch)
 	if variables := driverinfo.MakeVariables(r.VGPU); variables != nil {
 		inputs = append(inputs, variables)
 	}

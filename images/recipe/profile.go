@@ -51,7 +51,8 @@ var cudaLibraries = []string{
 }
 
 // xLibraries are drawn in by the X server and by NVIDIA's desktop programs only.
-var xLibraries = []string{"libglxserver_nvidia.", "libnvidia-gtk", "libnvidia-wayland-client.", "libXNVCtrl.", "libxnvctrl.", "libnvidia-wfb.", "libwfb.", "nvidia_drv."}
+var xLibraries = []string{"libglxserver_nvidia.", "libnvidia-gtk", "libnvidia-wayland-client.", "libXNVCtrl.", "libxnvctrl.",
+	"libnvidia-wfb.", "libwfb.", "nvidia_drv."}
 
 // computePrograms are those of NVIDIA's programs that a node without a screen uses.
 var computePrograms = []string{

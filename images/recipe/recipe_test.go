@@ -33,7 +33,8 @@ func TestParse(t *testing.T) {
 	assert.ErrorContains(t, err, "tiny", "full, compute, cuda, cuda-tu10x or cuda-ga10x")
 	secret := Recipe{Source: Source{Runfile: &fetch.File{URL: "https://user:secret@example.com/x.run"}}}
 	assert.Equal(t, "https://example.com/x.run", secret.Public().Source.Runfile.URL)
-	secret = Recipe{Source: Source{Redist: &fetch.File{URL: "https://user:secret@example.com/x"}}, Fabric: []Component{{File: fetch.File{URL: "https://user:secret@example.com/fm"}}}}
+	secret = Recipe{Source: Source{Redist: &fetch.File{URL: "https://user:secret@example.com/x"}},
+		Fabric: []Component{{File: fetch.File{URL: "https://user:secret@example.com/fm"}}}}
 	for _, f := range secret.Public().Files() {
 		if strings.Contains(f.URL, "secret") {
 			t.Error(f.URL)
@@ -45,8 +46,10 @@ func TestParse(t *testing.T) {
 
 func TestNewKernel(t *testing.T) {
 	t.Parallel()
-	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host", "debian12": "is no release of a kernel of debian12"} {
-		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64", Flavours: []string{"open"}}
+	for system, want := range map[string]string{"flatcar": "headers of flatcar come with the host",
+		"debian12": "is no release of a kernel of debian12"} {
+		target := matrix.Target{System: matrix.System{ID: system}, Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Arch: "amd64",
+			Flavours: []string{"open"}}
 		distro, err := distros.Lookup(system)
 		require.NoError(t, err)
 		target.Distro = distro

@@ -79,7 +79,8 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err 
 		}
 		headers := d.Headers(k.Release)
 		if headers == nil {
-			return w, archive, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them", ErrKernel, k.Release, d.ID(), d.ID())
+			return w, archive, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them",
+				ErrKernel, k.Release, d.ID(), d.ID())
 		}
 		w.Headers[k.Release] = headers
 	}
