@@ -112,7 +112,7 @@ func Artifacts(t testing.TB) []bundle.Artifact {
 	tagged := Referrer(t, one.Top(), "application/x", "a signature")
 	tagged.Tag = oci.SignatureTag(one.Top().Desc.Digest)
 	return []bundle.Artifact{
-		{Kind: bundle.Image, Repository: Origin, Tags: []string{"535.261.03-debian12", "535-debian12"}, Content: index, Attachments: []oci.Attachment{signed, tagged, sbom}},
+		{Kind: bundle.Image, Repository: Origin, Tags: []string{"535.261.03-debian12", "535-debian12"}, Content: index, Attachments: []oci.Attachment{tagged, sbom, signed}},
 		{Kind: bundle.Image, Repository: Origin, Tags: []string{"550.1-debian12"}, Content: Image(t, "shared layer", "layer of three")},
 		{Kind: bundle.Chart, Repository: Origin + "/charts/nvidia-driver", Tags: []string{"0.2.0"}, Content: Image(t, "a chart")},
 		{Kind: bundle.Base, Repository: "docker.io/library/debian", Tags: []string{"12-slim"}, Content: Image(t, "a base", "shared layer")},

@@ -8,12 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
+	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/driver-container/driver-container/distros/bounded"
@@ -33,6 +39,13 @@ const (
 	maxMeta  = 1 << 20 // bytes of Chart.yaml
 )
 
+const chartFile = "Chart.yaml"
+
+var (
+	chartName    = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
+	chartVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+)
+
 // HelmChart is a chart as an artifact of a registry.
 type HelmChart struct {
 	Name, Version string
@@ -41,41 +54,24 @@ type HelmChart struct {
 
 // ReadChart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: of a folder with Chart.yaml, or
 // of the archive that `helm package` makes, whose bytes stay. The same chart gives the same digest.
-func ReadChart(file string) (*HelmChart, error) {
-	c, err := readChart(file)
+func ReadChart(file string) (c *HelmChart, err error) {
+	if info, statErr := os.Stat(file); statErr == nil && info.IsDir() {
+		c, err = readFolder(file)
+	} else {
+		c, err = readArchive(file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the chart %s: %w", file, err)
 	}
 	return c, nil
 }
 
-func readChart(file string) (*HelmChart, error) {
-	info, err := os.Stat(file)
+func readFolder(dir string) (*HelmChart, error) {
+	meta, err := bounded.File(filepath.Join(dir, chartFile), maxMeta)
 	if err != nil {
 		return nil, err
 	}
-	if !info.IsDir() {
-		return readArchive(file)
-	}
-	files, err := readFolder(file)
-	if err != nil {
-		return nil, err
-	}
-	meta, err := parseMeta(files)
-	if err != nil {
-		return nil, err
-	}
-	archive, err := pack(meta.name, files)
-	if err != nil {
-		return nil, err
-	}
-	return meta.chart(archive)
-}
-
-// chartFile is a file of a chart; name is its path below the chart's folder.
-type chartFile struct {
-	name    string
-	content []byte
+	return newChart(meta, func(name string) ([]byte, error) { return packChart(dir, name) })
 }
 
 // readArchive finds Chart.yaml in an archive, at DIR/Chart.yaml.
@@ -94,69 +90,98 @@ func readArchive(name string) (*HelmChart, error) {
 		if err != nil {
 			return nil, fmt.Errorf("it is no archive of a chart with a Chart.yaml: %w", err)
 		}
-		if path.Base(h.Name) != metaFile || path.Dir(path.Dir(h.Name)) != "." || path.Dir(h.Name) == "." {
+		if dir, base := path.Split(h.Name); base != chartFile || strings.Count(dir, "/") != 1 {
 			continue
 		}
-		content, err := io.ReadAll(io.LimitReader(r, maxMeta))
+		meta, err := io.ReadAll(io.LimitReader(r, maxMeta))
 		if err != nil {
 			return nil, err
 		}
-		meta, err := parseMeta([]chartFile{{metaFile, content}})
-		if err != nil {
-			return nil, err
-		}
-		return meta.chart(raw)
+		return newChart(meta, func(string) ([]byte, error) { return raw, nil })
 	}
 	return nil, fmt.Errorf("it has more than %d members", maxFiles)
 }
 
-const metaFile = "Chart.yaml"
-
-// chartMeta is Chart.yaml.
-type chartMeta struct {
-	name, version string
-	json          []byte
-}
-
-var (
-	nameShape    = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
-	versionShape = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
-)
-
-func parseMeta(files []chartFile) (chartMeta, error) {
-	for _, f := range files {
-		if f.name != metaFile {
-			continue
-		}
-		fields := map[string]any{}
-		if err := yaml.Unmarshal(f.content, &fields); err != nil {
-			return chartMeta{}, fmt.Errorf("its Chart.yaml is malformed: %w", err)
-		}
-		raw, err := json.Marshal(fields)
-		if err != nil {
-			return chartMeta{}, fmt.Errorf("its Chart.yaml is malformed: %w", err)
-		}
-		name, _ := fields["name"].(string)
-		version, _ := fields["version"].(string)
-		if !nameShape.MatchString(name) || !versionShape.MatchString(version) {
-			return chartMeta{}, fmt.Errorf("its Chart.yaml has the name %q and the version %q, which are no name and version of a chart", name, version)
-		}
-		return chartMeta{name, version, raw}, nil
+// newChart makes the artifact of Chart.yaml and of the archive of a chart with its name.
+func newChart(meta []byte, archive func(name string) ([]byte, error)) (*HelmChart, error) {
+	fields := map[string]any{}
+	if err := yaml.Unmarshal(meta, &fields); err != nil {
+		return nil, fmt.Errorf("its Chart.yaml is malformed: %w", err)
 	}
-	return chartMeta{}, errors.New("it has no Chart.yaml")
-}
-
-// chart makes the artifact of an archive.
-func (m chartMeta) chart(archive []byte) (*HelmChart, error) {
-	config := oci.BytesBlob(chartConfigType, m.json, nil)
-	layer := oci.BytesBlob(chartType, archive, nil)
-	raw, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
-		Annotations: map[string]string{"org.opencontainers.image.title": m.name, "org.opencontainers.image.version": m.version},
-	})
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("its Chart.yaml is malformed: %w", err)
+	}
+	name, _ := fields["name"].(string)
+	version, _ := fields["version"].(string)
+	if !chartName.MatchString(name) || !chartVersion.MatchString(version) {
+		return nil, fmt.Errorf("its Chart.yaml has the name %q and the version %q, which are no name and version of a chart", name, version)
+	}
+	packed, err := archive(name)
 	if err != nil {
 		return nil, err
 	}
+	config, layer := oci.BytesBlob(chartConfigType, text, nil), oci.BytesBlob(chartType, packed, nil)
+	raw, err := json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
+		Annotations: map[string]string{TitleAnnotation: name, "org.opencontainers.image.version": version},
+	})
 	d := oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
-	return &HelmChart{m.name, m.version, &oci.Content{Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d}}}, nil
+	return &HelmChart{name, version, &oci.Content{Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d}}}, err
+}
+
+// packChart makes the archive of a chart in a folder: files below a folder of its name, all of 1970, without those that
+// .helmignore names. Links are refused: they could lead anywhere.
+func packChart(dir, name string) ([]byte, error) {
+	ignored, err := readIgnored(filepath.Join(dir, ".helmignore"))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	size, files := 0, 0
+	err = fs.WalkDir(os.DirFS(dir), ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if skip, err := ignored.MatchesOrParentMatches(file); skip || err != nil {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file", file)
+		}
+		content, err := bounded.File(filepath.Join(dir, file), maxChart)
+		if size, files = size+len(content), files+1; size > maxChart || files > maxFiles {
+			return fmt.Errorf("it has more than %d bytes or %d files", maxChart, maxFiles)
+		}
+		h := tar.Header{Typeflag: tar.TypeReg, Name: name + "/" + file, Size: int64(len(content)), Mode: 0o644, ModTime: time.Unix(0, 0)}
+		if err == nil {
+			err = w.WriteHeader(&h)
+		}
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		return err
+	})
+	err = errors.Join(err, w.Close(), z.Close())
+	return out.Bytes(), err
+}
+
+// readIgnored reads .helmignore. A pattern without a folder is for all folders.
+func readIgnored(name string) (*patternmatcher.PatternMatcher, error) {
+	raw, err := bounded.File(name, maxMeta)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	patterns, err := ignorefile.ReadAll(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	for n, p := range patterns {
+		if !strings.Contains(p, "/") {
+			patterns[n] = strings.Replace("**/"+p, "**/!", "!**/", 1)
+		}
+	}
+	return patternmatcher.New(patterns)
 }

@@ -43,7 +43,7 @@ func (l *List) check() error {
 	if err := checkSizes(l.Blobs, 1<<60, 1<<60); err != nil {
 		return fmt.Errorf("its blobs: %w", err)
 	}
-	names := map[string]bool{} // repository:tag and repository@digest
+	names := map[string]bool{}
 	for _, i := range l.Items {
 		if err := i.check(names); err != nil {
 			return fmt.Errorf("item %s: %w", i.Descriptor.Digest, err)
@@ -82,49 +82,41 @@ func checkRepository(name string) error {
 }
 
 func (i *Item) check(names map[string]bool) error {
-	if !slices.Contains(kinds, i.Kind) {
+	switch d := i.Descriptor; {
+	case !slices.Contains(kinds, i.Kind):
 		return fmt.Errorf("%q is no kind of item", i.Kind)
+	case len(i.Title) > maxText || len(i.Tags) > maxTags:
+		return errors.New("it has too many tags, or a title that is too long")
+	case len(d.URLs) > 0 || len(d.Data) > 0:
+		return errors.New("its descriptor has URLs or data")
 	}
 	if err := checkRepository(i.Repository); err != nil {
 		return err
 	}
-	if len(i.Title) > maxText || len(i.Tags) > maxTags {
-		return errors.New("it has too many tags, or a title that is too long")
-	}
-	if d := i.Descriptor; len(d.URLs) > 0 || len(d.Data) > 0 {
-		return errors.New("its descriptor has URLs or data")
-	}
-	all := []string{i.Repository + "@" + i.Descriptor.Digest.String()}
-	for _, t := range i.Tags {
-		if err := imagename.CheckTag(t); err != nil {
+	for _, tag := range i.Tags {
+		if err := imagename.CheckTag(tag); err != nil {
 			return err
 		}
-		all = append(all, i.Repository+":"+t)
 	}
-	for _, n := range all {
-		if names[n] {
-			return fmt.Errorf("%s is in it twice", n)
+	for _, n := range append(slices.Clone(i.Tags), i.Descriptor.Digest.String()) {
+		name := i.Repository + "@" + n
+		if names[name] {
+			return fmt.Errorf("%s is in it twice", name)
 		}
-		names[n] = true
+		names[name] = true
 	}
 	return nil
 }
 
 func (l *List) checkAbsent() error {
-	blobs, last := make(map[Blob]bool, len(l.Blobs)), ""
+	blobs := make(map[Blob]bool, len(l.Blobs))
 	for _, b := range l.Blobs {
 		blobs[b] = true
 	}
 	for _, a := range l.Absent {
-		switch {
-		case !blobs[a.Blob]:
-			return fmt.Errorf("%s is absent, but not a blob of this size", a.Digest)
-		case a.Digest.Hex <= last:
-			return fmt.Errorf("%s: absent blobs are not in their order", a.Digest)
-		case a.Source == "" || len(a.Source) > maxText:
-			return fmt.Errorf("%s is absent, but it is not said which bundle has it", a.Digest)
+		if !blobs[a.Blob] || a.Source == "" || len(a.Source) > maxText {
+			return fmt.Errorf("%s is absent, but not a blob of this size that another bundle has", a.Digest)
 		}
-		last = a.Digest.Hex
 	}
 	return nil
 }

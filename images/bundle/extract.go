@@ -47,10 +47,14 @@ func (b *Bundle) open(d v1.Descriptor) (io.ReadCloser, error) {
 // buildInputs returns what a build reads from its cache: downloads, and base images with their documents.
 func (b *Bundle) buildInputs() []v1.Descriptor {
 	_, all := filesOf(b.List.Items, b.documents, Inputs)
-	bases := slices.DeleteFunc(slices.Clone(b.List.Items), func(i Item) bool { return i.Kind != Base })
-	documents, blobs, _ := collect(bases, b.documents) // was collected before
-	for _, d := range slices.Concat(documents, blobs) {
-		all = append(all, v1.Descriptor{Digest: d.Digest, Size: d.Size})
+	for _, i := range b.List.Items {
+		if i.Kind != Base {
+			continue
+		}
+		g := b.needs(i)
+		for _, d := range slices.Concat(g.documents, g.blobs) {
+			all = append(all, v1.Descriptor{Digest: d.Digest, Size: d.Size})
+		}
 	}
 	return all
 }
@@ -116,7 +120,7 @@ func (b *Bundle) extract(ctx context.Context, root *os.Root, name string, d v1.D
 		return err
 	}
 	content := oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return b.open(d) }}
-	err = errors.Join(writeBlob(ctx, f, content, nil), f.Sync(), f.Close())
+	err = errors.Join(copyBlob(ctx, f, content, nil), f.Sync(), f.Close())
 	if err == nil {
 		err = root.Rename(temporary, name)
 	}

@@ -66,33 +66,29 @@ func refer(raw []byte) (references, error) {
 	return r, nil
 }
 
-// graph collects what items need from the documents. Its result is the same wherever it is made: create writes
-// it into the list, and every reader compares it with the list.
+// graph is what items need. It is the same wherever it is made: create writes it into the list, and every reader
+// compares it with the list.
 type graph struct {
 	raw       map[v1.Hash][]byte // of the documents
-	sizes     map[v1.Hash]int64  // of what is collected
-	reached   map[string]bool    // repository@digest of documents
-	documents []Blob             // an index after what it names
-	blobs     []Blob
+	documents []Blob             // each once; an index after what it names
+	blobs     []Blob             // each once
+	sizes     map[v1.Hash]int64
+	users     map[v1.Hash][]string // repositories that need a document or a blob
 }
 
-func newGraph(raw map[v1.Hash][]byte) *graph {
-	return &graph{raw: raw, sizes: map[v1.Hash]int64{}, reached: map[string]bool{}}
-}
-
-// collect returns the documents and the blobs that items need, each once.
-func collect(items []Item, raw map[v1.Hash][]byte) (documents, blobs []Blob, err error) {
-	g := newGraph(raw)
+// collect follows items to everything that they need.
+func collect(items []Item, raw map[v1.Hash][]byte) (*graph, error) {
+	g := &graph{raw: raw, sizes: map[v1.Hash]int64{}, users: map[v1.Hash][]string{}}
 	for _, i := range items {
 		if err := g.item(i); err != nil {
-			return nil, nil, fmt.Errorf("item %s in %s: %w", i.Descriptor.Digest, i.Repository, err)
+			return nil, fmt.Errorf("item %s in %s: %w", i.Descriptor.Digest, i.Repository, err)
 		}
 	}
-	return g.documents, g.blobs, checkFiles(items, raw)
+	return g, nil
 }
 
 func (g *graph) item(i Item) error {
-	if i.Subject != nil && !g.reached[i.Repository+"@"+i.Subject.String()] {
+	if i.Subject != nil && !slices.Contains(g.users[*i.Subject], i.Repository) {
 		return fmt.Errorf("it belongs to %s, which is not before it", i.Subject)
 	}
 	if err := g.document(i.Repository, i.Descriptor, maxDepth); err != nil {
@@ -118,10 +114,9 @@ func (g *graph) document(repository string, d v1.Descriptor, depth int) error {
 		return fmt.Errorf("%s is no document of %d bytes", d.Digest, d.Size)
 	case depth == 0:
 		return fmt.Errorf("%s: indexes within indexes, more than %d deep", d.Digest, maxDepth)
-	case g.reached[repository+"@"+d.Digest.String()]:
+	case slices.Contains(g.users[d.Digest], repository):
 		return nil
 	}
-	g.reached[repository+"@"+d.Digest.String()] = true
 	r, err := refer(raw)
 	if err != nil {
 		return fmt.Errorf("document %s: %w", d.Digest, err)
@@ -129,25 +124,34 @@ func (g *graph) document(repository string, d v1.Descriptor, depth int) error {
 	for _, n := range r.named {
 		if r.isDocument(n) {
 			err = g.document(repository, n, depth-1)
-		} else if n.Digest != emptyConfig.Desc.Digest {
-			err = g.add(&g.blobs, n)
+		} else {
+			err = g.add(repository, n, &g.blobs)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return g.add(&g.documents, d)
+	return g.add(repository, d, &g.documents)
 }
 
-// add adds what was not there yet.
-func (g *graph) add(to *[]Blob, d v1.Descriptor) error {
+// add adds a user of a document or a blob, and puts it into all unless it was there. The empty config is on no list.
+func (g *graph) add(repository string, d v1.Descriptor, all *[]Blob) error {
 	size, known := g.sizes[d.Digest]
 	if known && size != d.Size {
 		return fmt.Errorf("%s is said to have %d bytes, and %d", d.Digest, size, d.Size)
 	}
-	if !known {
-		g.sizes[d.Digest] = d.Size
-		*to = append(*to, Blob{d.Digest, d.Size})
+	if !known && d.Digest != emptyConfig.Desc.Digest {
+		*all = append(*all, Blob{d.Digest, d.Size})
+	}
+	g.sizes[d.Digest] = d.Size
+	if !slices.Contains(g.users[d.Digest], repository) {
+		g.users[d.Digest] = append(g.users[d.Digest], repository)
 	}
 	return nil
+}
+
+// documentOf returns a document that an item needs, with its descriptor.
+func documentOf(raw []byte) oci.Document {
+	r, _ := refer(raw) // was read before
+	return oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: r.mediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
 }

@@ -3,7 +3,6 @@ package bundle
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/imagename"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
@@ -23,16 +21,13 @@ var ErrLacks = failure.New(failure.Network, "neither in the bundle nor in the re
 
 // ImportOptions say where a bundle goes.
 type ImportOptions struct {
-	To        string   // repository that takes the place of the origin
-	MountFrom []string // repositories of the same registry that may have the blobs
-	// AllowPublic lets images with vGPU guest drivers go to registries that are known to be public.
-	AllowPublic bool
-	DryRun      bool // ask the registry, and push nothing
-	Jobs        int  // parallel transfers; 0: 4
-
-	Progress func(done, total int64) // bytes of the blobs that the registry has, and of all; nil: no reports
-
-	Sign signature.Signer // with the site's key, before anything gets a tag; nil: no
+	To          string                  // repository that takes the place of the origin
+	MountFrom   []string                // repositories of the same registry that may have the blobs
+	AllowPublic bool                    // let images with vGPU guest drivers go to registries that are known to be public
+	DryRun      bool                    // ask the registry, and push nothing
+	Jobs        int                     // parallel transfers; 0: 4
+	Sign        signature.Signer        // with the site's key, before anything gets a tag; nil: no
+	Progress    func(done, total int64) // bytes of the blobs that the registry has, and of all; nil: no reports
 }
 
 // Result is what an import did. Items are those of the list, with the names that they have at the site.
@@ -46,25 +41,15 @@ type Result struct {
 // transfer is the state of one import.
 type transfer struct {
 	ImportOptions
-	client  *registry.Client
-	bundle  *Bundle
-	items   []*transferItem
-	users   map[v1.Hash][]string        // repositories that need a blob
-	holders map[v1.Hash][]string        // repositories that are known to have a blob
-	added   map[string][]oci.Attachment // of the current step, by repository
+	client *registry.Client
+	bundle *Bundle
+	needs  *graph // of all items, at the site
 
-	mu     sync.Mutex
-	result Result
-	done   int64 // bytes of blobs
-	total  int64
-}
-
-// transferItem is an item at the site.
-type transferItem struct {
-	Item
-	documents []oci.Document // of an index before the index
-	blobs     []Blob
-	there     bool // the registry has it already
+	mu      sync.Mutex
+	result  Result
+	holders map[v1.Hash][]string // repositories that are known to have a blob
+	done    int64                // bytes of blobs
+	total   int64
 }
 
 // Import pushes a bundle that was checked, or one that passes a pipe: its blobs are then pushed as they pass, each
@@ -74,15 +59,21 @@ func (b *Bundle) Import(ctx context.Context, c *registry.Client, o ImportOptions
 	if o.Jobs <= 0 {
 		o.Jobs = 4
 	}
-	t := &transfer{
-		ImportOptions: o, client: c, bundle: b, users: map[v1.Hash][]string{}, holders: map[v1.Hash][]string{}, added: map[string][]oci.Attachment{},
+	t := &transfer{ImportOptions: o, client: c, bundle: b, holders: map[v1.Hash][]string{}}
+	err := t.rename()
+	if err == nil {
+		err = t.search(ctx)
 	}
-	for _, step := range []func(context.Context) error{t.begin, t.search, t.blobs, t.finish} {
-		if err := step(ctx); err != nil {
-			return &t.result, fmt.Errorf("import into %s: %w", o.To, err)
-		}
+	if err == nil && !o.DryRun {
+		err = t.pushBlobs(ctx)
 	}
-	return &t.result, nil
+	if err == nil && !o.DryRun {
+		err = t.pushNames(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("import into %s: %w", o.To, err)
+	}
+	return &t.result, err
 }
 
 // Rename returns the repository at the site of a repository at the origin: the origin's name is replaced.
@@ -94,57 +85,29 @@ func Rename(repository, origin, to string) string {
 	return to + "/" + strings.ReplaceAll(repository, ":", "-")
 }
 
-// begin asks the registry what it has.
-func (t *transfer) begin(ctx context.Context) error {
+// rename gives the items their names at the site, and checks these.
+func (t *transfer) rename() (err error) {
 	for _, i := range t.bundle.List.Items {
-		x, err := t.newItem(i)
-		if err != nil {
+		i.Repository = Rename(i.Repository, t.bundle.List.Origin, t.To)
+		if err := imagename.CheckRepository(i.Repository); err != nil {
 			return err
 		}
-		t.items = append(t.items, x)
-		t.result.Done = append(t.result.Done, x.Item)
+		t.result.Done = append(t.result.Done, i)
 	}
-	t.total = emptyConfig.Desc.Size
-	for _, b := range t.bundle.List.Blobs {
-		t.total += b.Size
-	}
-	err := t.parallel(ctx, len(t.items), func(ctx context.Context, n int) (err error) {
-		x := t.items[n]
-		x.there, err = t.client.HasManifest(ctx, x.Repository, x.Descriptor.Digest.String(), x.Descriptor.Digest)
+	if t.needs, err = collect(t.result.Done, t.bundle.documents); err != nil {
 		return err
-	})
-	for _, x := range t.items {
-		for _, d := range x.blobs {
-			if !x.there && !slices.Contains(t.users[d.Digest], x.Repository) {
-				t.users[d.Digest] = append(t.users[d.Digest], x.Repository)
+	}
+	for _, d := range t.needs.documents {
+		for _, repository := range t.needs.users[d.Digest] {
+			if err := publicguard.CheckDocument(repository, repository, t.bundle.documents[d.Digest]); err != nil && !t.AllowPublic {
+				return err
 			}
 		}
 	}
-	return err
-}
-
-func (t *transfer) newItem(i Item) (*transferItem, error) {
-	documents, blobs, err := collect([]Item{{Descriptor: i.Descriptor}}, t.bundle.documents)
-	x := &transferItem{Item: i, blobs: append(blobs, Blob{emptyConfig.Desc.Digest, emptyConfig.Desc.Size})}
-	x.Repository = Rename(i.Repository, t.bundle.List.Origin, t.To)
-	if err == nil {
-		err = imagename.CheckRepository(x.Repository)
+	for _, b := range t.bundle.List.Blobs {
+		t.total += b.Size
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range documents {
-		raw := t.bundle.documents[d.Digest]
-		refs, err := refer(raw)
-		if err == nil && !t.AllowPublic {
-			err = publicguard.CheckDocument(x.Repository, x.Repository, raw)
-		}
-		if err != nil {
-			return nil, err
-		}
-		x.documents = append(x.documents, oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: refs.mediaType, Size: d.Size, Digest: d.Digest}})
-	}
-	return x, nil
+	return nil
 }
 
 func (t *transfer) parallel(ctx context.Context, n int, f func(ctx context.Context, n int) error) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -83,8 +82,7 @@ func (l *List) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// Decode reads bundle.json strictly: every field is known, and the bytes are those that Encode writes. Its
-// errors are findings.
+// Decode reads bundle.json strictly: its bytes are those that Encode writes. Its errors are findings.
 func Decode(raw []byte) (*List, error) {
 	l, err := decode(raw)
 	if err != nil {
@@ -94,32 +92,18 @@ func Decode(raw []byte) (*List, error) {
 }
 
 func decode(raw []byte) (*List, error) {
+	var l List
 	if len(raw) > MaxDocument {
 		return nil, fmt.Errorf("it has more than %d bytes", MaxDocument)
 	}
-	var version struct {
-		Schema int `json:"schema"`
-	}
-	if err := json.Unmarshal(raw, &version); err != nil {
+	if err := json.Unmarshal(raw, &l); err != nil {
 		return nil, fmt.Errorf("it is malformed: %w", err)
 	}
-	if version.Schema != schema {
-		return nil, fmt.Errorf("its version is %d, this program knows %d: use a newer driver-build", version.Schema, schema)
-	}
-	var l List
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
-		return nil, fmt.Errorf("it is malformed: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it is malformed: bytes follow it")
-	}
-	if err := l.check(); err != nil {
-		return nil, err
+	if l.Schema != schema {
+		return nil, fmt.Errorf("its version is %d, this program knows %d: use a newer driver-build", l.Schema, schema)
 	}
 	if again, err := json.Marshal(l); err != nil || !bytes.Equal(again, raw) {
 		return nil, errors.New("it is malformed: its bytes are not those that driver-build writes for this content")
 	}
-	return &l, nil
+	return &l, l.check()
 }

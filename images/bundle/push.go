@@ -14,43 +14,44 @@ import (
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// blobs pushes the blobs of all items: those of the bundle, those that can only be mounted, and the empty config.
-func (t *transfer) blobs(ctx context.Context) error {
-	if t.DryRun {
-		return nil
-	}
+// pushBlobs pushes the blobs of the bundle, those that can only be mounted, and the empty config.
+func (t *transfer) pushBlobs(ctx context.Context) error {
 	here := t.bundle.List.present()
-	push := func(ctx context.Context, n int) error {
-		b, _ := t.bundle.reader(here[n])
-		return t.push(ctx, b)
-	}
-	if t.bundle.file != nil {
-		if err := t.parallel(ctx, len(here), push); err != nil {
-			return err
-		}
-	} else if err := t.bundle.pass(ctx, t.push); err != nil {
-		return err
+	var err error
+	if t.bundle.file == nil {
+		err = t.bundle.pass(ctx, t.pushBlob)
+	} else {
+		err = t.parallel(ctx, len(here), func(ctx context.Context, n int) error {
+			b, _ := t.bundle.reader(here[n])
+			return t.pushBlob(ctx, b)
+		})
 	}
 	for _, a := range t.bundle.List.Absent {
-		if err := t.push(ctx, t.elsewhere(a.Blob)); err != nil {
-			return err
+		if err == nil {
+			err = t.pushBlob(ctx, t.absent(v1.Descriptor{Digest: a.Digest, Size: a.Size}))
 		}
 	}
-	return t.push(ctx, emptyConfig)
+	if err == nil {
+		err = t.pushBlob(ctx, emptyConfig)
+	}
+	return err
 }
 
-// elsewhere is a blob that only another repository of the registry has: it can be mounted, and not be sent.
-func (t *transfer) elsewhere(b Blob) oci.Blob {
-	return oci.Blob{Desc: v1.Descriptor{Digest: b.Digest, Size: b.Size}, Open: func() (io.ReadCloser, error) {
-		return nil, fmt.Errorf("%s is in %s, but the registry does not mount it into another repository: it is %w", b.Digest, t.held(b.Digest)[0], ErrLacks)
+// absent is a blob that the registry has: it can be mounted, and not be sent.
+func (t *transfer) absent(d v1.Descriptor) oci.Blob {
+	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
+		return nil, fmt.Errorf("%s is in another repository, from which the registry does not mount it: here it is %w", d.Digest, ErrLacks)
 	}}
 }
 
-// push makes sure that all repositories that need a blob have it: it goes to one, and is mounted into the others.
-func (t *transfer) push(ctx context.Context, b oci.Blob) error {
+// pushBlob makes sure that all repositories that need a blob have it: it goes to one, and is mounted into the others.
+func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
 	h := b.Desc.Digest
-	for _, repository := range t.users[h] {
-		state, err := t.client.PushBlob(ctx, repository, b, append(t.held(h), t.MountFrom...)...)
+	for _, repository := range t.needs.users[h] {
+		t.mu.Lock()
+		from := slices.Concat(t.holders[h], t.MountFrom)
+		t.mu.Unlock()
+		state, err := t.client.PushBlob(ctx, repository, b, from...)
 		if err != nil {
 			return err
 		}
@@ -65,97 +66,110 @@ func (t *transfer) push(ctx context.Context, b oci.Blob) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.done += b.Desc.Size; t.Progress != nil {
-		t.Progress(t.done, t.total)
+		t.Progress(min(t.done, t.total), t.total)
 	}
 	return nil
 }
 
-// finish pushes manifests, then attachments, then the signatures of the site, then tags.
-func (t *transfer) finish(ctx context.Context) error {
-	if t.DryRun {
-		return nil
+// pushNames pushes manifests, then what belongs to them, then the signatures of the site, then tags.
+func (t *transfer) pushNames(ctx context.Context) error {
+	artifacts := slices.DeleteFunc(slices.Clone(t.result.Done), func(i Item) bool { return i.Subject != nil })
+	g, err := collect(artifacts, t.bundle.documents)
+	if err != nil {
+		return err
 	}
-	for _, step := range []func(context.Context, *transferItem) error{t.manifests, t.attach, t.sign, t.tags} {
-		for _, x := range t.items {
-			if err := step(ctx, x); err != nil {
+	for _, d := range g.documents {
+		for _, repository := range g.users[d.Digest] {
+			if err := t.pushName(ctx, repository, d.Digest.String(), d.Digest); err != nil {
 				return err
 			}
 		}
-		for _, repository := range slices.Sorted(maps.Keys(t.added)) { // at once: it waits for other signers
-			if _, err := t.client.Attach(ctx, repository, t.added[repository]...); err != nil {
+	}
+	if err := t.attach(ctx, t.result.Done, t.attachments); err != nil {
+		return err
+	}
+	if t.Sign != nil {
+		if err := t.attach(ctx, artifacts, t.signatures); err != nil {
+			return err
+		}
+	}
+	for _, i := range artifacts {
+		for _, tag := range i.Tags {
+			if err := t.pushName(ctx, i.Repository, tag, i.Descriptor.Digest); err != nil {
 				return err
 			}
 		}
-		clear(t.added)
 	}
 	return nil
 }
 
-// manifests puts the manifests of an item that is no attachment under their digests.
-func (t *transfer) manifests(ctx context.Context, x *transferItem) error {
-	if x.Subject != nil || x.there {
-		return nil
+// pushName makes a tag or a digest lead to a document.
+func (t *transfer) pushName(ctx context.Context, repository, name string, h v1.Hash) error {
+	same, err := t.client.HasManifest(ctx, repository, name, h)
+	if err == nil && !same {
+		err = t.client.PushManifest(ctx, repository, name, documentOf(t.bundle.documents[h]))
 	}
-	for _, d := range x.documents {
-		if err := t.client.PushManifest(ctx, x.Repository, d.Desc.Digest.String(), d); err != nil {
+	return err
+}
+
+// attach attaches what belongs to items, for each repository at once: that waits for other signers.
+func (t *transfer) attach(ctx context.Context, items []Item, of func(context.Context, Item) ([]oci.Attachment, error)) error {
+	all := map[string][]oci.Attachment{}
+	for _, i := range items {
+		some, err := of(ctx, i)
+		if err != nil {
+			return err
+		}
+		all[i.Repository] = append(all[i.Repository], some...)
+	}
+	for _, repository := range slices.Sorted(maps.Keys(all)) {
+		if _, err := t.client.Attach(ctx, repository, all[repository]...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attach is called for attachments that are there too: their tag, or the index that lists them, may be missing.
-func (t *transfer) attach(_ context.Context, x *transferItem) error {
-	if x.Subject == nil {
-		return nil
-	}
-	tag := ""
-	if len(x.Tags) > 0 {
-		tag = x.Tags[0]
+// attachments returns an item that belongs to another one. Its tag, or the index that lists it, may be missing even
+// where its manifest is there.
+func (t *transfer) attachments(_ context.Context, i Item) ([]oci.Attachment, error) {
+	if i.Subject == nil {
+		return nil, nil
 	}
 	manifest := func(h v1.Hash) ([]byte, error) { return t.bundle.documents[h], nil }
-	artifact, err := oci.NewArtifact(t.bundle.documents[x.Descriptor.Digest], oci.RemoteBlobs("the bundle", manifest, t.open))
-	var a oci.Attachment
-	if err == nil {
-		a, err = oci.AttachmentOf(*x.Subject, tag, artifact)
+	open := func(d v1.Descriptor) (io.ReadCloser, error) { // what has passed the pipe is in the registry, and not sent again
+		b, here := t.bundle.reader(Blob{d.Digest, d.Size})
+		if d.Digest == emptyConfig.Desc.Digest {
+			b = emptyConfig
+		} else if !here {
+			b = t.absent(d)
+		}
+		return b.Open()
 	}
+	artifact, err := oci.NewArtifact(t.bundle.documents[i.Descriptor.Digest], oci.RemoteBlobs("the bundle", manifest, open))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", x.Descriptor.Digest, err)
+		return nil, err
 	}
-	t.added[x.Repository] = append(t.added[x.Repository], a)
-	return nil
+	tag := ""
+	if len(i.Tags) > 0 {
+		tag = i.Tags[0]
+	}
+	a, err := oci.AttachmentOf(*i.Subject, tag, artifact)
+	return []oci.Attachment{a}, err
 }
 
-// open opens a blob of an attachment. One that is not in the bundle, or has passed the pipe, is in the registry,
-// and is not sent again.
-func (t *transfer) open(d v1.Descriptor) (io.ReadCloser, error) {
-	if d.Digest == emptyConfig.Desc.Digest {
-		return emptyConfig.Open()
-	}
-	b, ok := t.bundle.reader(Blob{d.Digest, d.Size})
-	if !ok {
-		return nil, fmt.Errorf("%s: it is %w", d.Digest, ErrLacks)
-	}
-	return b.Open()
-}
-
-// sign adds the site's signatures, under the names of the site, to an item that is no attachment: of an
-// index, and of each image in it. What is signed by the key already is not signed again. Nothing has a tag
-// before it is signed.
-func (t *transfer) sign(ctx context.Context, x *transferItem) error {
-	if x.Subject != nil || t.Sign == nil {
-		return nil
-	}
-	ref := x.Repository + "@" + x.Descriptor.Digest.String()
-	there, err := t.client.Attachments(ctx, ref)
+// signatures returns the site's signatures, under the names of the site, of an item and of each image in it. What is
+// signed by the key already is not signed again.
+func (t *transfer) signatures(ctx context.Context, i Item) ([]oci.Attachment, error) {
+	there, err := t.client.Attachments(ctx, i.Repository+"@"+i.Descriptor.Digest.String())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request := signature.Request{Repository: x.Repository, Tags: x.Tags, Format: signature.Legacy}
-	for _, d := range x.documents {
-		s := signature.Subject{Descriptor: d.Desc}
+	request := signature.Request{Repository: i.Repository, Tags: i.Tags, Format: signature.Legacy}
+	for _, d := range t.bundle.needs(i).documents {
+		s := signature.Subject{Descriptor: documentOf(t.bundle.documents[d.Digest]).Desc}
 		for _, a := range there {
-			if a.Subject == d.Desc.Digest {
+			if a.Subject == d.Digest {
 				s.Attachments = append(s.Attachments, a)
 			}
 		}
@@ -163,30 +177,12 @@ func (t *transfer) sign(ctx context.Context, x *transferItem) error {
 	}
 	all, err := signature.Sign(ctx, request, t.Sign)
 	if err != nil {
-		return fmt.Errorf("sign %s: %w", ref, err)
+		return nil, fmt.Errorf("sign %s@%s: %w", i.Repository, i.Descriptor.Digest, err)
 	}
-	t.added[x.Repository] = append(t.added[x.Repository], all...)
 	signed := map[v1.Hash]bool{}
 	for _, a := range all {
 		signed[a.Subject] = true
 	}
 	t.result.Signed += len(signed)
-	return nil
-}
-
-// tags moves the tags of an item that is no attachment.
-func (t *transfer) tags(ctx context.Context, x *transferItem) error {
-	if x.Subject != nil {
-		return nil
-	}
-	for _, tag := range x.Tags {
-		same, err := t.client.HasManifest(ctx, x.Repository, tag, x.Descriptor.Digest)
-		if err == nil && !same {
-			err = t.client.PushManifest(ctx, x.Repository, tag, x.documents[len(x.documents)-1])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all, nil
 }

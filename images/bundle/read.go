@@ -3,9 +3,9 @@ package bundle
 import (
 	"bytes"
 	"crypto"
-	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -29,168 +29,135 @@ type Bundle struct {
 }
 
 // Open reads everything up to the first blob, in the order of the archive, and verifies it, except for the
-// signature. from is a *io.SectionReader, whose blobs can be read in any order, or a pipe. The first thing that is wrong ends
-// it; such an error is a [Finding].
+// signature. from is a *io.SectionReader, whose blobs can be read in any order, or a pipe. The first thing that is
+// wrong ends it; such an error is a [Finding].
 func Open(from io.Reader) (*Bundle, error) {
 	b := &Bundle{documents: map[v1.Hash][]byte{}, tar: members{from: from}, offsets: map[v1.Hash]int64{}}
 	b.file, _ = from.(*io.SectionReader)
-	if err := b.readHead(); err != nil {
+	if err := b.readList(); err != nil {
 		return nil, err
 	}
 	for _, d := range b.List.Documents {
-		raw, err := b.blob(d.Digest)
+		raw, err := b.document(d.Digest.Hex)
 		if err != nil {
 			return nil, err
 		}
 		b.documents[d.Digest] = raw
 	}
-	documents, blobs, err := collect(b.List.Items, b.documents)
+	g, err := collect(b.List.Items, b.documents)
+	if err == nil {
+		err = checkFiles(b.List.Items, b.documents)
+	}
 	switch {
 	case err != nil:
 		return nil, finding(RuleList, "", "%v", err)
-	case !equal(documents, b.List.Documents) || !equal(blobs, b.List.Blobs):
+	case !slices.Equal(g.documents, b.List.Documents) || !slices.Equal(g.blobs, b.List.Blobs):
 		return nil, finding(RuleList, "", "its documents and blobs are not those that its items need")
 	}
 	at := b.tar.at + b.tar.pad
 	for _, p := range b.List.present() {
 		b.offsets[p.Digest] = at + blockSize
-		at += blockSize + p.Size + padding(p.Size)
+		at += space(p.Size)
 	}
 	return b, nil
 }
 
-func equal(a, b []Blob) bool {
-	if len(a) != len(b) {
-		return false
+// readList reads what comes before the documents: index.json and the bundle's manifest, which are the only ones that its
+// list and its signature can have, and these.
+func (b *Bundle) readList() error {
+	_, layout, err := b.member(layoutName)
+	if err != nil {
+		return err
 	}
-	known := map[Blob]bool{}
-	for _, x := range a {
-		known[x] = true
+	if string(layout) != layoutVersion {
+		return finding(RuleDamaged, layoutName, "its content is not that of a layout")
 	}
-	for _, x := range b {
-		if !known[x] {
-			return false
-		}
+	_, index, err := b.member(indexName)
+	if err != nil {
+		return err
 	}
-	return true
-}
-
-// readHead reads what comes before the documents.
-func (b *Bundle) readHead() error {
-	layout, err := b.member(layoutName)
-	if err == nil && string(layout) != layoutVersion {
-		err = finding(RuleDamaged, layoutName, "its content is not that of a layout")
+	if !bytes.Contains(index, []byte(MediaType)) {
+		return finding(RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program")
+	}
+	manifest, err := b.document("")
+	if err == nil {
+		b.Raw, err = b.document("")
 	}
 	if err != nil {
 		return err
 	}
-	index, err := b.member(indexName)
+	if b.List, err = Decode(b.Raw); err != nil {
+		return err
+	}
+	want, err := manifestOf(b.Raw)
+	if err == nil && !bytes.Equal(want.Raw, manifest) {
+		err = finding(RuleList, "", "the bundle's manifest is not that of its list")
+	}
+	if err == nil {
+		b.Manifest = want.Desc
+		_, err = b.document(emptyConfig.Desc.Digest.Hex)
+	}
+	var signed *v1.Descriptor
+	if err == nil && bytes.Contains(index, []byte(`"`+oci.SubjectAnnotation+`":"`+want.Desc.Digest.String()+`"`)) {
+		b.Signed, signed = true, &b.signature.Manifest.Desc
+		err = b.readSignature()
+	}
 	if err != nil {
 		return err
 	}
-	manifest, signed, err := entries(index)
-	if err != nil {
-		return err
-	}
-	if err := b.readList(manifest); err != nil {
-		return err
-	}
-	if signed != nil {
-		if err := b.readSignature(*signed); err != nil {
-			return err
-		}
-	}
-	if want, err := b.List.index(b.Manifest, signed); err != nil || !bytes.Equal(index, want) {
+	if computed, err := b.List.index(b.Manifest, signed); err != nil || !bytes.Equal(index, computed) {
 		return finding(RuleIndex, indexName, "it is not that of the list")
 	}
 	return nil
 }
 
-// entries returns the bundle's manifest and its signature as index.json claims them. The caller compares all
-// of index.json with the list.
-func entries(index []byte) (manifest v1.Hash, signed *v1.Descriptor, err error) {
-	var doc v1.IndexManifest
-	if err := json.Unmarshal(index, &doc); err != nil {
-		return v1.Hash{}, nil, finding(RuleIndex, indexName, "it is malformed: %v", err)
-	}
-	all := doc.Manifests
-	if len(all) == 0 || all[0].ArtifactType != MediaType {
-		return v1.Hash{}, nil, finding(RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program")
-	}
-	if len(all) > 1 && all[1].ArtifactType == signatureType && all[1].Annotations[oci.SubjectAnnotation] == all[0].Digest.String() {
-		signed = &all[1]
-	}
-	return all[0].Digest, signed, nil
-}
-
-// readList reads the bundle's manifest, which is the one possible manifest of the list, and the list.
-func (b *Bundle) readList(h v1.Hash) error {
-	raw, err := b.blob(h)
-	if err != nil {
-		return err
-	}
-	refs, err := refer(raw)
-	if err != nil || len(refs.named) != 2 {
-		return finding(RuleList, blobFolder+h.Hex, "the bundle's manifest is malformed")
-	}
-	if b.Raw, err = b.blob(refs.named[0].Digest); err != nil {
-		return err
-	}
-	want, err := manifestOf(b.Raw)
-	if err != nil || !bytes.Equal(want.Raw, raw) {
-		return finding(RuleList, blobFolder+h.Hex, "the bundle's manifest is not that of its list")
-	}
-	if _, err := b.blob(emptyConfig.Desc.Digest); err != nil {
-		return err
-	}
-	b.Manifest = want.Desc
-	b.List, err = Decode(b.Raw)
-	return err
-}
-
 // readSignature reads the signature's manifest and its sigstore bundle.
-func (b *Bundle) readSignature(d v1.Descriptor) error {
-	raw, err := b.blob(d.Digest)
+func (b *Bundle) readSignature() error {
+	raw, err := b.document("")
 	if err != nil {
 		return err
 	}
-	refs, err := refer(raw)
-	if err != nil || len(refs.named) != 2 || refs.named[1].Digest != emptyConfig.Desc.Digest || refs.subject == nil ||
-		refs.subject.Digest != b.Manifest.Digest || d.Size != int64(len(raw)) || d.MediaType != refs.mediaType {
-		return finding(RuleSignature, blobFolder+d.Digest.Hex, "it is not the manifest of a signature of this bundle")
-	}
-	content, err := b.blob(refs.named[0].Digest)
+	content, err := b.document("")
 	if err != nil {
 		return err
 	}
-	layer := oci.BytesBlob("", content, nil)
-	layer.Desc = refs.named[0]
-	b.Signed = true
-	b.signature = oci.Attachment{Subject: b.Manifest.Digest, Manifest: oci.Document{Raw: raw, Desc: d}, Blobs: []oci.Blob{emptyConfig, layer}}
+	open := func(v1.Descriptor) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	artifact, err := oci.NewArtifact(raw, oci.RemoteBlobs("the bundle", nil, open))
+	if err == nil {
+		b.signature, err = oci.AttachmentOf(b.Manifest.Digest, "", artifact)
+	}
+	if err != nil {
+		return finding(RuleSignature, "", "its manifest is not that of a signature of this bundle: %v", err)
+	}
 	return nil
 }
 
-// member reads the next member, which has a name and is a document.
-func (b *Bundle) member(want string) ([]byte, error) {
+// member reads the next member, which is small. want is its name, "" for any.
+func (b *Bundle) member(want string) (name string, raw []byte, err error) {
 	name, size, err := b.tar.next()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, finding(RuleMissing, want, "it is not in the file")
-	case err != nil:
-		return nil, err
-	case name != want:
-		return nil, finding(RuleArchive, want, "%q is in its place", name)
-	case size > MaxDocument:
-		return nil, finding(RuleSize, want, "it has %d bytes, at most %d are allowed", size, MaxDocument)
+		err = finding(RuleMissing, want, "it is not in the file")
+	case err == nil && name != want && want != "":
+		err = finding(RuleArchive, want, "%q is in its place", name)
+	case err == nil && size > MaxDocument:
+		err = finding(RuleSize, name, "it has %d bytes, at most %d are allowed", size, MaxDocument)
 	}
-	return io.ReadAll(&b.tar)
+	if err == nil {
+		raw, err = io.ReadAll(&b.tar)
+	}
+	return name, raw, err
 }
 
-// blob is member, of one that has a digest.
-func (b *Bundle) blob(h v1.Hash) ([]byte, error) {
-	raw, err := b.member(blobFolder + h.Hex)
-	if got := oci.HashOf(raw); err == nil && got != h {
-		err = finding(RuleDamaged, blobFolder+h.Hex, "its content has the digest %s", got)
+// document reads the next member, whose name is its digest: h, or any if that is "".
+func (b *Bundle) document(h string) ([]byte, error) {
+	want := ""
+	if h != "" {
+		want = blobFolder + h
+	}
+	name, raw, err := b.member(want)
+	if got := oci.HashOf(raw); err == nil && name != blobFolder+got.Hex {
+		err = finding(RuleDamaged, name, "its content has the digest %s", got)
 	}
 	return raw, err
 }
@@ -217,13 +184,12 @@ func (b *Bundle) VerifySignature(keys []crypto.PublicKey) error {
 // reader returns a blob of the file.
 func (b *Bundle) reader(d Blob) (oci.Blob, bool) {
 	at, ok := b.offsets[d.Digest]
-	if !ok || b.file == nil {
-		return oci.Blob{}, false
-	}
-	desc := v1.Descriptor{Digest: d.Digest, Size: d.Size}
-	return oci.Blob{Desc: desc, Open: func() (io.ReadCloser, error) {
-		return oci.Verify(io.NopCloser(io.NewSectionReader(b.file, at, d.Size)), desc, "the bundle"), nil
-	}}, true
+	return verified(d, func() io.Reader { return io.NewSectionReader(b.file, at, d.Size) }), ok && b.file != nil
+}
+
+func verified(b Blob, open func() io.Reader) oci.Blob {
+	d := v1.Descriptor{Digest: b.Digest, Size: b.Size}
+	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return oci.Verify(io.NopCloser(open()), d, "the bundle"), nil }}
 }
 
 // Summary is an item for people.
@@ -238,8 +204,7 @@ type Summary struct {
 func (b *Bundle) Summaries() (all []Summary) {
 	for _, i := range b.List.Items {
 		s := Summary{Kind: i.Kind, Name: i.Repository, Digest: i.Descriptor.Digest}
-		_, blobs, _ := collect([]Item{{Repository: i.Repository, Descriptor: i.Descriptor}}, b.documents) // was collected before
-		for _, d := range blobs {
+		for _, d := range b.needs(i).blobs {
 			s.Bytes += d.Size
 		}
 		switch {
@@ -251,4 +216,11 @@ func (b *Bundle) Summaries() (all []Summary) {
 		all = append(all, s)
 	}
 	return all
+}
+
+// needs returns what an item needs.
+func (b *Bundle) needs(i Item) *graph {
+	i.Subject = nil
+	g, _ := collect([]Item{i}, b.documents) // which Open did too
+	return g
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/ci/bundletest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/bundle"
-	"github.com/driver-container/driver-container/images/oci"
 )
 
 // member is a member of a tar.
@@ -113,21 +112,26 @@ func TestEveryByte(t *testing.T) {
 	assert.Contains(t, check(t, nil, append(raw, 0)), "something follows")
 }
 
-// TestAllFindings has several faults at once among the blobs: all are reported.
-func TestAllFindings(t *testing.T) {
+// TestFindings: all damaged blobs are reported, and the first fault of the archive itself.
+func TestFindings(t *testing.T) {
 	t.Parallel()
-	all := members(t, bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t)))
-	last := len(all) - 1
-	missing, longer, damaged, twice := all[last], &all[last-1], &all[last-2], all[last-3]
-	longer.content = append(bytes.Clone(longer.content), 'x')
-	damaged.content = bytes.ToUpper(damaged.content)
-	extra := member{"blobs/sha256/" + oci.HashOf([]byte("extra")).Hex, []byte("extra")}
-	got := check(t, nil, archive(t, append(all[:last:last], twice, extra)))
-	assert.Equal(t, 5, strings.Count(got+"\n", "\n"))
-	for name, want := range map[string]string{
-		missing.name: "missing: it is on the list", longer.name: "size: it has", damaged.name: "damaged: its content", twice.name: "archive: it is there twice", extra.name: "extra: ",
+	sound := bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t))
+	for want, change := range map[string]func(all []member, last int) []member{
+		"missing: it is on the list": func(all []member, last int) []member { return all[:last] },
+		"archive: \"blobs/sha256/":   func(all []member, last int) []member { return append(all[:last], all[last-1]) },
+		"extra: it is in the file":   func(all []member, last int) []member { return append(all, all[last]) },
+		"size: it has 1 bytes, and ": func(all []member, last int) []member { all[last].content = []byte("x"); return all },
 	} {
-		assert.Contains(t, got, name+": "+want)
+		all := members(t, sound)
+		last := len(all) - 1
+		for _, n := range []int{last - 3, last - 2} {
+			all[n].content = bytes.Repeat([]byte("x"), len(all[n].content))
+		}
+		got := check(t, nil, archive(t, change(all, last)))
+		assert.Equal(t, 3, strings.Count(got+"\n", "\n"))
+		assert.Contains(t, got, all[last-3].name+": damaged: its content has the digest ")
+		assert.Contains(t, got, all[last-2].name+": damaged: its content has the digest ")
+		assert.Contains(t, got, want)
 	}
 }
 
@@ -136,7 +140,7 @@ func TestRearranged(t *testing.T) {
 	t.Parallel()
 	sound := bundletest.Bytes(t, bundletest.Options(t), bundletest.Artifacts(t))
 	for want, change := range map[string]func(all []member) []member{
-		"not in its place": func(all []member) []member {
+		"\" is in its place": func(all []member) []member {
 			last := len(all) - 1
 			all[last], all[last-1] = all[last-1], all[last]
 			return all
@@ -156,21 +160,20 @@ func TestRearranged(t *testing.T) {
 		assert.Contains(t, check(t, nil, raw), want)
 		assert.ErrorIsf(t, fromPipe(t, nil, raw), bundle.ErrUnsound, "%s", want)
 	}
-	for want, h := range map[string]tar.Header{
-		"a link":                {Typeflag: tar.TypeSymlink, Name: "oci-layout", Linkname: "/etc/passwd"},
-		"but a link":            {Typeflag: tar.TypeLink, Name: "oci-layout", Linkname: "index.json"},
-		"a folder":              {Typeflag: tar.TypeDir, Name: "blobs/"},
-		"gives them attributes": {Typeflag: tar.TypeReg, Name: "oci-layout", Mode: 0o644, PAXRecords: map[string]string{"comment": "x"}},
-		"of another":            {Typeflag: tar.TypeReg, Name: "oci-layout", Mode: 0o755},
-		"is in its place":       {Typeflag: tar.TypeReg, Name: "../../etc/passwd", Mode: 0o644},
+	for _, h := range []tar.Header{
+		{Typeflag: tar.TypeSymlink, Name: "oci-layout", Linkname: "/etc/passwd"},
+		{Typeflag: tar.TypeLink, Name: "oci-layout", Linkname: "index.json"},
+		{Typeflag: tar.TypeDir, Name: "blobs/"},
+		{Typeflag: tar.TypeReg, Name: "oci-layout", Mode: 0o644, PAXRecords: map[string]string{"comment": "x"}},
+		{Typeflag: tar.TypeReg, Name: "oci-layout", Mode: 0o755},
+		{Typeflag: tar.TypeReg, Name: "../../etc/passwd", Mode: 0o644},
 	} {
 		var foreign bytes.Buffer
 		w := tar.NewWriter(&foreign)
 		require.NoError(t, w.WriteHeader(&h))
 		require.NoError(t, w.Flush())
 		raw := append(foreign.Bytes(), sound...)
-		got := check(t, nil, raw)
-		assert.Containsf(t, got, want, "%v", h)
+		assert.Containsf(t, check(t, nil, raw), "archive: ", "%v", h)
 		assert.ErrorIsf(t, fromPipe(t, nil, raw), bundle.ErrUnsound, "%v", h)
 	}
 }

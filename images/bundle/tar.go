@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 )
 
@@ -23,6 +22,9 @@ const (
 	indexName  = "index.json"
 	blobFolder = "blobs/sha256/"
 )
+
+// space is how many bytes a member takes.
+func space(size int64) int64 { return blockSize + size + padding(size) }
 
 func padding(size int64) int64 { return -size & (blockSize - 1) }
 
@@ -53,8 +55,8 @@ func (m *members) next() (name string, size int64, err error) {
 		return "", 0, err
 	}
 	m.pad = 0
-	var block [blockSize]byte
-	if err := m.full(block[:]); err != nil {
+	block, err := m.block(blockSize)
+	if err != nil {
 		return "", 0, err
 	}
 	if block == [blockSize]byte{} {
@@ -75,7 +77,7 @@ func (m *members) next() (name string, size int64, err error) {
 		err = tar.NewWriter(&want).WriteHeader(header(h.Name, h.Size))
 	}
 	if err != nil || !bytes.Equal(want.Bytes(), block[:]) {
-		return "", 0, finding(RuleArchive, "", "byte %d: there is no header of a member as bundles have them, but %s", m.at-blockSize, kindOfMember(block[156]))
+		return "", 0, finding(RuleArchive, "", "byte %d: there is no header of a member as bundles have them, but a link, a folder, one of another program, or damage", m.at-blockSize)
 	}
 	m.rest, m.pad = h.Size, padding(h.Size)
 	return h.Name, h.Size, nil
@@ -95,15 +97,16 @@ func (m *members) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (m *members) full(p []byte) error {
-	n, err := io.ReadFull(m.from, p)
-	m.at += int64(n)
-	return cutOff(err)
+// block reads a block, or a part of one; the rest is zero.
+func (m *members) block(n int64) (b [blockSize]byte, err error) {
+	_, err = io.ReadFull(m.from, b[:n])
+	m.at += n
+	return b, cutOff(err)
 }
 
 func (m *members) zeros(n int64) error {
-	var b [blockSize]byte
-	if err := m.full(b[:n]); err != nil {
+	b, err := m.block(n)
+	if err != nil {
 		return err
 	}
 	if b != [blockSize]byte{} {
@@ -117,16 +120,4 @@ func cutOff(err error) error {
 		return finding(RuleArchive, "", "it is cut off")
 	}
 	return err
-}
-
-func kindOfMember(typeflag byte) string {
-	switch typeflag {
-	case tar.TypeLink, tar.TypeSymlink:
-		return "a link"
-	case tar.TypeDir:
-		return "a folder"
-	case tar.TypeXHeader, tar.TypeXGlobalHeader, tar.TypeGNULongName, tar.TypeGNULongLink:
-		return "one that renames others or gives them attributes"
-	}
-	return fmt.Sprintf("one that is damaged or of another program (type %q)", typeflag)
 }

@@ -3,90 +3,96 @@ package bundle
 import (
 	"context"
 	"crypto"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Check reads and verifies all of a file: names, sizes and content of the blobs are compared with the list in both
-// directions. What is wrong before the first blob is one finding, and ends it. Without keys the signature does not
-// matter. The bundle is nil when there are findings before its first blob. Errors are about reading the file.
+// Check reads and verifies all of a file. The findings are one or several about the signature and about damaged
+// blobs, and the first one of another rule, which ends it. Without keys the signature does not matter. The bundle is nil
+// when not even its first blob is reached. Errors are about reading the file.
 func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey, progress func(done, total int64)) (*Bundle, []Finding, error) {
 	var all []Finding
 	found := func(err error) error {
-		if f, ok := errors.AsType[Finding](err); ok {
-			all = append(all, f)
-			return nil
+		f, ok := errors.AsType[Finding](err)
+		if !ok {
+			return err
 		}
-		return err
+		all = append(all, f)
+		return nil
 	}
 	b, err := Open(file)
-	if err != nil {
-		err = found(err)
-		return nil, all, err
+	if err == nil {
+		err = found(b.VerifySignature(keys))
 	}
-	if err := found(b.VerifySignature(keys)); err != nil {
-		return nil, nil, err
+	if err == nil {
+		err = b.pass(ctx, func(ctx context.Context, blob oci.Blob) error {
+			begin := b.tar.at
+			err := copyBlob(ctx, io.Discard, blob, func(done int64) {
+				if progress != nil {
+					progress(begin+done, file.Size())
+				}
+			})
+			if wrong, ok := errors.AsType[*fetch.MismatchError](err); ok {
+				return found(finding(RuleDamaged, blobFolder+blob.Desc.Digest.Hex, "its content has the digest sha256:%s", wrong.Got))
+			}
+			return err
+		})
 	}
-	want := b.List.present()
-	sizes := map[string]int64{}
-	for _, w := range want {
-		sizes[blobFolder+w.Digest.Hex] = w.Size
-	}
-	seen := map[string]bool{}
-	for n := 0; ; n++ {
-		name, size, err := b.tar.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil { // what follows is not read
-			err = found(err)
-			return b, all, err
-		}
-		wanted, listed := sizes[name]
-		switch {
-		case seen[name]:
-			all = append(all, finding(RuleArchive, name, "it is there twice"))
-		case !listed:
-			all = append(all, finding(RuleExtra, name, "it is in the file, and not on its list"))
-		case size != wanted:
-			all = append(all, finding(RuleSize, name, "it has %d bytes, and %d on the list", size, wanted))
-		case len(all) == 0 && name != blobFolder+want[n].Digest.Hex:
-			all = append(all, finding(RuleArchive, name, "it is not in its place"))
-		}
-		if err := found(b.hash(ctx, name, listed && size == wanted, progress)); err != nil {
-			return nil, nil, err
-		}
-		seen[name] = true
-	}
-	for _, w := range want {
-		if name := blobFolder + w.Digest.Hex; !seen[name] {
-			all = append(all, finding(RuleMissing, name, "it is on the list with %d bytes, and not in the file", w.Size))
-		}
-	}
-	return b, all, nil
+	err = found(err)
+	return b, all, err
 }
 
-// hash reads the content of a member, and compares it with its digest if there is one to compare with.
-func (b *Bundle) hash(ctx context.Context, name string, compare bool, progress func(done, total int64)) error {
-	sum := sha256.New()
-	begin := b.tar.at
-	err := fetch.Copy(ctx, sum, &b.tar, func(done int64) {
-		if progress != nil {
-			progress(begin+done, b.file.Size())
+// pass calls use with each blob in the order of the archive, which can be opened once. What use does not open is read
+// behind it, and verified. Without an error all of the archive was sound.
+func (b *Bundle) pass(ctx context.Context, use func(context.Context, oci.Blob) error) error {
+	for _, want := range b.List.present() {
+		member := blobFolder + want.Digest.Hex
+		name, size, err := b.tar.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return finding(RuleMissing, member, "it is on the list with %d bytes, and not in the file", want.Size)
+		case err != nil:
+			return err
+		case name != member:
+			return finding(RuleArchive, member, "%q is in its place", name)
+		case size != want.Size:
+			return finding(RuleSize, member, "it has %d bytes, and %d on the list", size, want.Size)
 		}
-	})
-	if errors.Is(err, ErrUnsound) {
-		return nil // it is cut off, which the next member says
+		content, opened := verified(want, func() io.Reader { return &b.tar }), false
+		err = use(ctx, oci.Blob{Desc: content.Desc, Open: func() (io.ReadCloser, error) {
+			if opened {
+				return nil, fmt.Errorf("%s has passed the pipe already: repeat the import, or import from a file", want.Digest)
+			}
+			opened = true
+			return content.Open()
+		}})
+		if err == nil && !opened {
+			err = copyBlob(ctx, io.Discard, content, nil)
+		}
+		if err != nil {
+			return err
+		}
 	}
+	name, _, err := b.tar.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil:
+		return finding(RuleExtra, name, "it is in the file, and not on its list")
+	}
+	return err
+}
+
+// copyBlob writes a blob to w, and compares it with its digest.
+func copyBlob(ctx context.Context, w io.Writer, b oci.Blob, progress func(int64)) error {
+	r, err := b.Open()
 	if err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); compare && name != blobFolder+got {
-		return finding(RuleDamaged, name, "its content has the digest sha256:%s", got)
-	}
-	return nil
+	v := oci.Verify(r, b.Desc, "the source of the bundle")
+	return errors.Join(fetch.Copy(ctx, w, v, progress), v.Close())
 }
