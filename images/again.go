@@ -60,10 +60,12 @@ func (b *Builder) Localize(r *recipe.Recipe, base, source string) error {
 }
 
 // Fresh is a builder that takes content from the cache of this one, and no layer that an earlier build made. records is the
-// path of an empty folder in that cache.
+// path of an empty folder.
 func (b *Builder) Fresh(records string) *Builder {
+	env := b.Env
+	env.Store = b.Store.WithRecords(records)
 	return &Builder{
-		Planner:  Planner{Env: b.Env, Registry: b.Registry, Observe: b.Observe, Records: records},
+		Planner:  Planner{Env: env, Registry: b.Registry, Observe: b.Observe},
 		Binaries: b.Binaries, Info: b.Info, Runner: b.Runner, Compiles: b.Compiles,
 	}
 }

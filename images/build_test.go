@@ -86,7 +86,7 @@ func TestSameDigest(t *testing.T) {
 	other.b.Jobs = 1
 	assert.Equalf(t, want, digestOf(t, other.build(t, pair("debian12", newDriver), recipe.Options{})), "in another folder with one job")
 	// A record that cannot be read is written again.
-	records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "layers", "*.json"))
+	records, err := filepath.Glob(filepath.Join(r.b.Store.Dir(), "keys", "layer-*.json"))
 	if err != nil || len(records) != 12 { // five layers and their outlines, the list of files, and the outline of the base
 		t.Fatalf("%q, %v", records, err)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/memo"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -45,8 +44,9 @@ type Builder struct {
 	// needs it.
 	Libraries func(driver, arch string) []Libraries
 
-	bases     memo.Memo[*registry.Opened]
-	compiling sync.Once // makes slots
+	bases     layer.Once[*registry.Opened]
+	unpacking layer.Once[driverLayers] // by archive
+	compiling sync.Once                // makes slots
 	slots     *semaphore.Weighted
 }
 

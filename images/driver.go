@@ -72,16 +72,13 @@ func (b *Builder) makeDriver(
 		return driverLayers{}, err
 	}
 	for {
-		if err := b.Failed.Of(archive); err != nil {
-			return driverLayers{}, err
-		}
 		mine := false
-		made, err := layer.Once(ctx, &b.running, archive, func() (driverLayers, error) {
+		made, err := b.unpacking.Do(ctx, archive, func() (driverLayers, error) {
 			mine = true
 			return b.unpackDriver(ctx, r, have, of, step)
 		})
 		if mine || err != nil {
-			return made, b.Failed.Add(ctx, archive, err)
+			return made, err
 		}
 		if have.user == nil {
 			have.user, _ = b.Layers().Get(of.user.Key)
@@ -100,7 +97,7 @@ func (b *Builder) finishedDriver(ctx context.Context, r *recipe.Recipe, all driv
 	if l, ok := b.Layers().Get(of.Key); ok {
 		return l
 	}
-	l, _ := b.Layers().Borrow(ctx, of, func(ctx context.Context) (v1.Layer, error) {
+	l, _ := b.Layers().FromRemote(ctx, of, func(ctx context.Context) (v1.Layer, error) {
 		made, err := b.unpackDriver(ctx, r, driverLayers{}, all, step)
 		if of.Key == all.user.Key {
 			return made.user, err

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/headersimage"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
@@ -226,6 +227,7 @@ func TestToolkitInterrupted(t *testing.T) {
 	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, KernelFrom: []string{ref}})
 	for _, f.fails = range []error{context.Canceled, errors.New("signal: killed"), &kbuild.CompileError{}} {
 		assert.ErrorIs(t, assert.Err(r.b.Build(t.Context(), planned)), f.fails)
+		r.b.making = layer.Once[v1.Layer]{} // as in another call
 	}
 	f.fails = nil
 	img := require.Value(r.b.Build(t.Context(), planned))(t)

@@ -56,7 +56,7 @@ func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Op
 		eg.Go(func() error {
 			client, err := repos.Client(k.URL)
 			if err == nil {
-				list[i].Date, err = client.Modified(ctx, k.URL)
+				_, list[i].Date, err = client.Stat(ctx, k.URL)
 			}
 			missing[i] = err
 			return nil

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -208,7 +210,7 @@ func TestCompileFails(t *testing.T) {
 	if _, err := r.b.Build(t.Context(), planned); !errors.As(err, &failed) || failed.Code != 12 {
 		t.Errorf("%v", err)
 	}
-	f.fails = nil
+	f.fails, r.b.making = nil, layer.Once[v1.Layer]{} // as in another call
 	if _, err := r.b.Build(t.Context(), planned); err != nil {
 		t.Error(err)
 	}

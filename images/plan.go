@@ -3,24 +3,21 @@ package images
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
-	"golang.org/x/sync/singleflight"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/remotelayers"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -30,26 +27,18 @@ type Planner struct {
 	Registry *registry.Client
 	Observe  progress.Observer
 
-	// Failed are layers that images of this call could not get; nil: each image tries again.
-	Failed *layer.Failures
-
 	// Finished finds finished layers in registries; nil: every layer is made on this machine.
-	Finished *layercache.Finder
+	Finished *remotelayers.Finder
 
-	// Records is the Records of the cache of layers. With a folder of its own, Build takes no layer that an
-	// earlier build made.
-	Records string
-
-	running  singleflight.Group // layers in the making, by key
+	making   layer.Once[v1.Layer] // layers in the making, by key, and errors of those that could not be made
 	outlines layer.Outlines
-	buffers  layer.Compressors
 }
 
 // Layers are those of the cache.
 func (p *Planner) Layers() layer.Cache {
-	c := layer.Cache{Store: p.Store, Running: &p.running, Observe: p.Observe, Failed: p.Failed, Records: p.Records, Outlines: &p.outlines, Compressors: &p.buffers}
+	c := layer.Cache{Store: p.Store, Making: &p.making, Observe: p.Observe, Outlines: &p.outlines}
 	if p.Finished != nil {
-		c.Elsewhere, c.Unverified = p.Finished.Find, !p.Finished.Verifies()
+		c.Remote, c.Unverified = p.Finished.Find, !p.Finished.Verifies()
 	}
 	return c
 }
@@ -60,7 +49,7 @@ func (p *Planner) Cached() (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	cached := &Planner{Env: p.Env, Registry: client, Observe: p.Observe, Finished: p.Finished, Records: p.Records}
+	cached := &Planner{Env: p.Env, Registry: client, Observe: p.Observe, Finished: p.Finished}
 	cached.Fetch = &fetch.Client{Store: p.Store, Offline: true}
 	return cached, nil
 }
@@ -140,19 +129,11 @@ func (p *Planner) resolve(
 
 // remembered returns the cached value of a key. If there is none it calls find and caches its result.
 func remembered[T any](p *Planner, key string, find func() (T, error)) (found T, err error) {
-	name := filepath.Join("plans", key+".json")
-	if data, err := os.ReadFile(filepath.Join(p.Store.Dir(), name)); err == nil && json.Unmarshal(data, &found) == nil {
+	if _, ok := p.Store.Lookup("plan", key, &found); ok {
 		return found, nil
 	}
 	if found, err = find(); err != nil {
 		return found, err
 	}
-	data, err := json.Marshal(found)
-	if err != nil {
-		return found, err
-	}
-	if err := p.Store.WriteFile(name, data); err != nil {
-		return found, fmt.Errorf("remember the plan: %w", err)
-	}
-	return found, nil
+	return found, p.Store.Note("plan", key, "", found)
 }

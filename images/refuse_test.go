@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -116,7 +115,7 @@ func elfMember(name, line string, file imagetest.ELF) makeself.Member {
 	return makeself.Member{Name: name, Mode: 0o755, Line: line, Size: int64(len(body)), Open: makeself.Bytes(body)}
 }
 
-// TestTampered: content that is not what was planned is refused, never used, and kept aside.
+// TestTampered: content that is not what was planned is refused and never used.
 func TestTampered(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -137,9 +136,6 @@ func TestTampered(t *testing.T) {
 			var m *fetch.MismatchError
 			if !errors.As(err, &m) {
 				t.Fatal(err)
-			}
-			if kept, err := os.ReadFile(m.Kept); err != nil || !bytes.Equal(kept, data) {
-				t.Errorf("kept: %d bytes, %v", len(kept), err)
 			}
 			if r.b.Store.Has(m.Want) || r.b.Store.Has(m.Got) {
 				t.Error("the store has it")

@@ -36,7 +36,7 @@ var elsewhere = map[string]string{
 	"images/moduleset.maxFiles":       "TestBounds in images/moduleset",
 	"distros/rpm/rpmfile.maxPaths":    "TestPaths in distros/rpm/rpmfile",
 	"distros/rpm/rpmfile.maxCPIOName": "TestPaths in distros/rpm/rpmfile",
-	"images/layercache.maxOutline":    "TestParseOutline in images/layercache",
+	"images/remotelayers.maxOutline":    "TestParseOutline in images/remotelayers",
 }
 
 // exceeded is every bound with input just beyond it, and the kind of error that it gives.

@@ -140,7 +140,7 @@ func cacheWithout(t *testing.T, i image, layer string) string {
 	dir, err := os.MkdirTemp(own, "driver-build-e2e-*") //nolint:usetesting // hard links need the same file system
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	for _, part := range []string{"bases", "blobs", "documents", "layers", "plans"} {
+	for _, part := range []string{"blobs", "keys"} {
 		sh(t, "cp", "-al", filepath.Join(own, "driver-build", part), dir)
 	}
 	forget(t, dir, i, layer)
@@ -151,7 +151,7 @@ func cacheWithout(t *testing.T, i image, layer string) string {
 func forget(t *testing.T, cache string, i image, layer string) {
 	t.Helper()
 	hash := require.Value(i.layer(t, layer).Digest())(t)
-	records := require.Value(filepath.Glob(filepath.Join(cache, "layers", "*.json")))(t)
+	records := require.Value(filepath.Glob(filepath.Join(cache, "keys", "layer-*.json")))(t)
 	found := 0
 	for _, record := range records {
 		text := require.Value(os.ReadFile(record))(t)

@@ -111,7 +111,7 @@ func (f *fleet) killCreate(t *testing.T, n int, after time.Duration) {
 	for _, e := range require.Value(os.ReadDir(dir))(t) {
 		assert.Equalf(t, "fleet.tar", e.Name(), "left after a kill at %s", after)
 	}
-	nothingIn(t, filepath.Join(f.cache, "tmp"))
+	assert.Equal(t, 0, len(require.Value(filepath.Glob(filepath.Join(f.cache, "partial", "new-*")))(t)))
 	require.NoError(t, os.RemoveAll(dir))
 }
 
@@ -139,7 +139,7 @@ func (f *fleet) killImport(t *testing.T, n int, after time.Duration) {
 	assert.Equalf(t, f.blobs, f.have(t, name), "after a kill at %s", after)
 	again := f.importInto(t, name).want(t, 0)
 	assert.Contains(t, again.stderr, "blobs: 0 sent")
-	nothingIn(t, filepath.Join(f.cache, "tmp"))
+	assert.Equal(t, 0, len(require.Value(filepath.Glob(filepath.Join(f.cache, "partial", "new-*")))(t)))
 }
 
 // killed runs a command and kills it after some time, unless it ended before.

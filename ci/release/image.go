@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
@@ -33,7 +32,7 @@ func (m *maker) image(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cache := layer.Cache{Store: store, Running: new(singleflight.Group)}
+	cache := layer.Cache{Store: store}
 	var all []v1.Image
 	for _, arch := range []string{"amd64", "arm64"} {
 		img, err := m.imageFor(ctx, cache, arch)

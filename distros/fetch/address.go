@@ -55,6 +55,20 @@ func CheckURL(text string) error {
 	return nil
 }
 
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("download: not a URL: %w", unwrapURLError(err)) // the text of url.Parse has the password
+	}
+	switch {
+	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && u.Path != "":
+		return u, nil
+	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
+		return u, nil
+	}
+	return nil, fmt.Errorf("download %s: want http://host/path, https://host/path or file:///path", redactURL(u))
+}
+
 // hidden returns a text that is no URL, without what stands where a URL has user and password.
 func hidden(text string) string {
 	if i := strings.LastIndexByte(text, '@'); i >= 0 {

@@ -1,17 +1,22 @@
-// Package fetch downloads files with a known sha256 or sha512 into a content-addressed store. It verifies
-// downloads before it publishes them, resumes interrupted ones (also in a later process), retries with
-// growing pauses, and is safe when several processes want the same file at the same time.
+// Package fetch downloads files with a known sha256 or sha512 into a content-addressed store, which several processes
+// may use at the same time. It verifies downloads before it publishes them, resumes interrupted ones (also in a later
+// process) and retries with growing pauses. The store also has records: what is known under a key, such as the layer
+// that some inputs gave.
 //
-// It does not know what it downloads: no archives, no package indexes, no signatures. It never deletes
-// finished content.
+// It does not know what it downloads: no archives, no package indexes, no signatures. It deletes finished content only
+// in Prune and RemoveDamaged.
 package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // File names content: its address and its digest.
@@ -67,21 +72,19 @@ func (c *Client) Get(ctx context.Context, f File, p Progress) (path string, cach
 	if p == nil {
 		p = func(int64, int64) {}
 	}
-	if c.have(f) {
-		return c.Store.Path(f.key()), true, nil
-	}
-	if u.Scheme == "file" {
+	switch {
+	case c.have(f):
+		cached = true
+	case u.Scheme == "file":
 		if err := c.copyLocal(ctx, u, f, p); err != nil {
 			return "", false, fmt.Errorf("copy %s: %w", redactURL(u), err)
 		}
-		return c.Store.Path(f.key()), false, nil
-	}
-	if c.Offline {
+	case c.Offline:
 		return "", false, fmt.Errorf("%s (%s %s): %w", redactURL(u), kind(f.key()), f.key(), ErrOffline)
-	}
-	cached, err = c.download(ctx, u, f, p)
-	if err != nil {
-		return "", false, fmt.Errorf("download %s: %w", redactURL(u), err)
+	default:
+		if cached, err = c.download(ctx, u, f, p); err != nil {
+			return "", false, fmt.Errorf("download %s: %w", redactURL(u), err)
+		}
 	}
 	return c.Store.Path(f.key()), cached, nil
 }
@@ -93,16 +96,80 @@ func (c *Client) have(f File) bool {
 	return ok && (f.Size == 0 || size == f.Size)
 }
 
-func parseURL(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
+// copyLocal copies a file of this machine into the store.
+func (c *Client) copyLocal(ctx context.Context, u *url.URL, f File, progress Progress) (err error) {
+	src, err := bounded.Open(u.Path)
 	if err != nil {
-		return nil, fmt.Errorf("download: not a URL: %w", unwrapURLError(err)) // the text of url.Parse has the password
+		return err
 	}
-	switch {
-	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost") && u.Path != "":
-		return u, nil
-	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "":
-		return u, nil
+	defer src.Close() //nolint:errcheck // opened for reading
+	fi, err := src.Stat()
+	if err != nil {
+		return err
 	}
-	return nil, fmt.Errorf("download %s: want http://host/path, https://host/path or file:///path", redactURL(u))
+	if f.Size > 0 && fi.Size() != f.Size {
+		return &MismatchError{URL: redactURL(u), Want: f.key(), Got: "not read", WantSize: f.Size, GotSize: fi.Size()}
+	}
+	f.URL = redactURL(u)
+	return c.Store.adopt(ctx, f, src, func(n int64) { progress(n, fi.Size()) })
+}
+
+// Adopt puts content from elsewhere into the store, under the digests of f, if it has them. The error is a
+// *MismatchError if it does not, and nothing is stored then. f.URL is for messages.
+func (s *Store) Adopt(ctx context.Context, f File, r io.Reader) error {
+	err := f.check()
+	if err == nil && s.Has(f.key()) && (f.SHA512 == "" || s.Has(f.SHA512)) {
+		return nil
+	}
+	if err == nil {
+		err = s.adopt(ctx, f, r, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("store %s: %w", f.URL, err)
+	}
+	return nil
+}
+
+func (s *Store) adopt(ctx context.Context, f File, r io.Reader, progress func(int64)) (err error) {
+	w, err := s.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	w.sums = newSums(f)
+	if err := Copy(ctx, w, r, progress); err != nil {
+		return err
+	}
+	if want, got := w.sums.compare(f); want != got || f.Size > 0 && f.Size != w.size {
+		return &MismatchError{URL: f.URL, Want: want, Got: got, WantSize: f.Size, GotSize: w.size}
+	}
+	_, _, err = w.Commit()
+	return err
+}
+
+// Copy copies until the end or until ctx ends, and calls progress, if there is one, with the number of bytes
+// after each piece.
+func Copy(ctx context.Context, w io.Writer, r io.Reader, progress func(int64)) error {
+	buf := make([]byte, 256<<10)
+	var done int64
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+			if done += int64(n); progress != nil {
+				progress(done)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }

@@ -72,11 +72,6 @@ func (s sums) reset() {
 func (s sums) sha256() string { return hex.EncodeToString(s.hash256.Sum(nil)) }
 func (s sums) sha512() string { return hex.EncodeToString(s.hash512.Sum(nil)) }
 
-func (s sums) match(f File) bool {
-	want, got := s.compare(f)
-	return want == got
-}
-
 // compare returns the wanted and the actual digest; of two digests, one that differs.
 func (s sums) compare(f File) (want, got string) {
 	if got := s.sha256(); f.SHA512 == "" || f.SHA256 != "" && f.SHA256 != got {

@@ -64,7 +64,6 @@ type MismatchError struct {
 	URL               string // without credentials
 	Want, Got         string // sha256 in hex, or sha512 where that was requested; Got is that of the arrived bytes
 	WantSize, GotSize int64  // bytes; WantSize 0: unknown; GotSize is the announced size when reading was stopped early
-	Kept              string // path of the bytes, for inspection; "" when they could not be kept
 	Named             bool   // the digest is that of a manifest or a list, so that there is no checksum to correct
 }
 
@@ -72,9 +71,6 @@ func (e *MismatchError) Error() string {
 	text := fmt.Sprintf("%s is not what was asked for: %s is %s, expected %s", e.URL, kind(e.Want), e.Got, e.Want)
 	if e.WantSize > 0 && e.WantSize != e.GotSize {
 		text = fmt.Sprintf("%s is not what was asked for: size is %d bytes, expected %d with %s %s", e.URL, e.GotSize, e.WantSize, kind(e.Want), e.Want)
-	}
-	if e.Kept != "" {
-		text += "; it was not used, what arrived is kept for inspection in " + e.Kept
 	}
 	if e.Named {
 		return text + "; it is damaged: copy it from its origin again"

@@ -203,13 +203,11 @@ func TestGetMismatch(t *testing.T) {
 	tests := map[string]struct {
 		body []byte
 		size int64
-		kept int // bytes
 	}{
-		"other bytes, same size": {other[:1000], 1000, 1000},
-		"other bytes":            {other[:1000], 0, 1000},
-		"shorter":                {want[:500], 1000, 500},
-		"larger":                 {other, 1000, 1001},
-		"much larger":            {other, 100_000, 64 << 10}, // the size is announced: only the beginning is read
+		"other bytes, same size": {other[:1000], 1000},
+		"other bytes":            {other[:1000], 0},
+		"shorter":                {want[:500], 1000},
+		"larger":                 {other, 1000},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -224,18 +222,9 @@ func TestGetMismatch(t *testing.T) {
 			if errors.Is(err, ErrUnreachable) {
 				t.Error("a mismatch is not a matter of the network")
 			}
-			kept, readErr := os.ReadFile(e.Kept)
-			if readErr != nil || len(kept) != test.kept || digest(kept) != e.Got {
-				t.Errorf("kept %d bytes, %v; want %d", len(kept), readErr, test.kept)
-			}
-			if filepath.Dir(e.Kept) != filepath.Join(c.Store.dir, rejectedDir) || !strings.Contains(err.Error(), e.Kept) {
-				t.Errorf("kept in %q, error %q", e.Kept, err)
-			}
-			if e.GotSize != int64(len(test.body)) {
-				t.Errorf("GotSize = %d; want %d", e.GotSize, len(test.body))
-			}
+			assert.Equalf(t, int64(len(test.body)), e.GotSize, "GotSize")
 			assert.Equalf(t, 1, srv.count(), "requests")
-			for _, sub := range []string{blobsDir, tmpDir, partialDir} {
+			for _, sub := range []string{blobsDir, partialDir} {
 				checkEmpty(t, c.Store, sub)
 			}
 		})
@@ -322,7 +311,7 @@ func TestGetFile(t *testing.T) {
 		if _, ok := errors.AsType[*MismatchError](err); !ok {
 			t.Errorf("size %d: Get = %v; want a MismatchError", size, err)
 		}
-		checkEmpty(t, c.Store, tmpDir)
+		checkEmpty(t, c.Store, partialDir)
 	}
 	get(t, c, File{URL: url, SHA256: digest(data), Size: int64(len(data))})
 }
@@ -418,7 +407,6 @@ func TestGetCancelled(t *testing.T) {
 		t.Errorf("Get = %v after %v; want the cause of the context at once", err, time.Since(begin))
 	}
 	checkEmpty(t, c.Store, blobsDir)
-	checkEmpty(t, c.Store, tmpDir)
 }
 
 func TestGetStalls(t *testing.T) {

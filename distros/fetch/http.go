@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 )
 
@@ -39,67 +39,58 @@ func (c *Client) client() *http.Client {
 	return &h
 }
 
-func (c *Client) request(ctx context.Context, u *url.URL) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
-	if err != nil {
-		return nil, unwrapURLError(err)
+// ask is send with the retries of the client.
+func (c *Client) ask(ctx context.Context, u *url.URL, method string, header http.Header, use func(*http.Response, io.Reader) error) error {
+	return c.retry(ctx, u, func(ctx context.Context) (bool, error) { return false, c.send(ctx, u, method, header, use) })
+}
+
+// send sends one request and gives its answer to use. It ends both when nothing has arrived for a while: no header, or no
+// further byte of the body.
+func (c *Client) send(ctx context.Context, u *url.URL, method string, header http.Header, use func(*http.Response, io.Reader) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := c.stall()
+	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("%w (%v)", errStalled, limit)) })
+	defer timer.Stop()
+	err := c.exchange(ctx, u, method, header, func(resp *http.Response) error {
+		return use(resp, readFunc(func(p []byte) (int, error) {
+			n, err := resp.Body.Read(p)
+			if n > 0 {
+				timer.Reset(limit)
+			}
+			return n, err
+		}))
+	})
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) { // else net/http says "context canceled"
+		return context.Cause(ctx)
 	}
+	return unwrapURLError(err)
+}
+
+func (c *Client) exchange(ctx context.Context, u *url.URL, method string, header http.Header, use func(*http.Response) error) error {
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", cmp.Or(c.UserAgent, "driver-build"))
 	// Without this, net/http requests gzip and unpacks it: sizes and ranges would count other bytes.
 	req.Header.Set("Accept-Encoding", "identity")
-	return req, nil
+	resp, err := c.client().Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	return use(resp)
 }
 
 func (c *Client) stall() time.Duration {
 	return cmp.Or(max(c.Stall, 0), defaultStall)
 }
 
-// watch ends a request when nothing has arrived for a while: no header, or no further byte of the body.
-type watch struct {
-	req     *http.Request
-	timer   *time.Timer
-	limit   time.Duration
-	cancel  context.CancelFunc
-	stalled atomic.Bool
-}
+type readFunc func([]byte) (int, error)
 
-func newWatch(req *http.Request, limit time.Duration) *watch {
-	ctx, cancel := context.WithCancel(req.Context())
-	w := &watch{req: req.WithContext(ctx), limit: limit, cancel: cancel}
-	w.timer = time.AfterFunc(limit, func() {
-		w.stalled.Store(true)
-		cancel()
-	})
-	return w
-}
-
-func (w *watch) stop() {
-	w.timer.Stop()
-	w.cancel()
-}
-
-// explain replaces the "context canceled" of net/http with the reason.
-func (w *watch) explain(err error) error {
-	if w.stalled.Load() {
-		return fmt.Errorf("%w (%v)", errStalled, w.limit)
-	}
-	return unwrapURLError(err)
-}
-
-func (w *watch) reader(r io.Reader) io.Reader { return watchedReader{r, w} }
-
-type watchedReader struct {
-	io.Reader
-	watch *watch
-}
-
-func (r watchedReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if n > 0 {
-		r.watch.timer.Reset(r.watch.limit)
-	}
-	return n, err
-}
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func statusError(resp *http.Response, u *url.URL) *StatusError {
 	return &StatusError{URL: redactURL(u), Code: resp.StatusCode, retryAfter: RetryAfter(resp)}

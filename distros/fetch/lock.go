@@ -3,9 +3,9 @@ package fetch
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,8 +53,8 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, named)
 }
 
-// sweep removes files of a folder that no process holds and that are older than this. It tidies up and
-// reports no errors: a file that it cannot remove now stays for the next time.
+// sweep removes files of a folder that no process holds: those of a Writer, and others that are older than this. It
+// tidies up and reports no errors: a file that it cannot remove now stays for the next time.
 func sweep(dir string, older time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,7 +62,7 @@ func sweep(dir string, older time.Duration) {
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
-		if err != nil || !fi.Mode().IsRegular() || time.Since(fi.ModTime()) < older {
+		if err != nil || !fi.Mode().IsRegular() || time.Since(fi.ModTime()) < older && !strings.HasPrefix(e.Name(), writing) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -70,11 +70,7 @@ func sweep(dir string, older time.Duration) {
 		if err != nil || f == nil {
 			continue
 		}
-		// Removed by name under the lock: tryLock proved that the name leads to the locked file.
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			_ = f.Close()
-			continue
-		}
+		_ = os.Remove(path) // under the lock: tryLock proved that the name leads to the locked file
 		_ = f.Close()
 	}
 }

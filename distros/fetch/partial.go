@@ -6,23 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
+	"syscall"
 	"time"
-
-	"github.com/moby/sys/atomicwriter"
-
-	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // waitStep is the interval at which a process checks whether another one, which downloads the same file, has
 // finished.
 const waitStep = 100 * time.Millisecond
 
-// partialSlots bounds how many processes download the same file separately because the earlier ones hang.
-const partialSlots = 16
+// localError marks an error of this machine (disk), which another attempt cannot cure.
+type localError struct{ error }
+
+func (e *localError) Unwrap() error { return e.error }
 
 // origin is what must be unchanged on the server so that the rest of a file fits the bytes that we have.
 type origin struct {
@@ -40,44 +38,66 @@ type partial struct {
 	origin origin
 }
 
-// lockPartial returns the locked partial file of a digest. While another process holds it, lockPartial waits
-// as long as that file grows; when the file has not grown for the stall time, it takes another slot. It
-// returns nil when the content has appeared in the store.
+// download downloads a file into the store. cached is true when another process finished it in the meantime.
+func (c *Client) download(ctx context.Context, u *url.URL, f File, progress Progress) (cached bool, err error) {
+	part, err := c.lockPartial(ctx, f)
+	if err != nil || part == nil {
+		return err == nil, err
+	}
+	defer func() { err = errors.Join(err, part.file.Close()) }()
+	if f.Size > 0 && part.size > f.Size || part.size > 0 && part.origin.URL != redactURL(u) {
+		if err := part.restart(origin{}); err != nil {
+			return false, err
+		}
+	}
+	for resumed := part.size > 0; ; resumed = false {
+		announced, err := c.transfer(ctx, u, f, part, progress)
+		switch {
+		case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+			return false, errors.Join(err, part.discard()) // others need the space more than we need the bytes
+		case err != nil:
+			return false, err // the bytes stay for the next attempt, of this process or another one
+		}
+		want, got := part.sums.compare(f)
+		switch {
+		case want == got && (f.Size == 0 || part.size == f.Size):
+			return false, part.finish(c.Store)
+		case !resumed:
+			lie := &MismatchError{URL: redactURL(u), Want: want, Got: got, WantSize: f.Size, GotSize: max(part.size, announced)}
+			return false, errors.Join(lie, part.discard())
+		}
+		// Two halves that do not fit (the file changed, or the machine lost power while it wrote the first half)
+		// look like a wrong file. Only a download from the first byte is proof.
+		if err := part.restart(origin{}); err != nil {
+			return false, err
+		}
+	}
+}
+
+// lockPartial returns the locked partial file of a digest. While another process holds it, lockPartial waits as long as
+// that file grows. It returns nil when the content has appeared in the store.
 func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
+	path := filepath.Join(c.Store.dir, partialDir, f.key())
 	tick := time.NewTicker(waitStep)
 	defer tick.Stop()
-	slot, lastSize, lastGrowth := 0, int64(-1), time.Now()
-	for {
-		// Checked first, so that waiting processes do not create a new file only to remove it.
-		if c.have(f) {
-			return nil, nil
-		}
-		path := filepath.Join(c.Store.dir, partialDir, f.key())
-		if slot > 0 {
-			path += "." + strconv.Itoa(slot)
-		}
+	lastSize, lastGrowth := int64(-1), time.Now()
+	// Checked first, so that waiting processes do not create a new file only to remove it.
+	for !c.have(f) {
 		file, err := tryLock(path, os.O_CREATE)
 		if err != nil {
 			return nil, err
 		}
-		if c.have(f) { // checked again under the lock: the earlier holder may have finished
-			if file != nil {
-				return nil, (&partial{file: file}).discard()
-			}
-			return nil, nil
-		}
 		if file != nil {
+			if c.have(f) { // checked again under the lock: the earlier holder may have finished
+				return nil, errors.Join((&partial{file: file}).discard(), file.Close())
+			}
 			return loadPartial(ctx, file, f)
 		}
 		if fi, err := os.Stat(path); err == nil && fi.Size() != lastSize {
 			lastSize, lastGrowth = fi.Size(), time.Now()
 		}
 		if time.Since(lastGrowth) > c.stall()+c.stall()/2 {
-			if slot++; slot == partialSlots {
-				return nil, fmt.Errorf("%d other processes download to %s and none makes progress: %w", slot, path, ErrUnreachable)
-			}
-			lastSize, lastGrowth = -1, time.Now()
-			continue
+			return nil, fmt.Errorf("another process downloads to %s and makes no progress: end it, or use another cache: %w", path, ErrUnreachable)
 		}
 		select {
 		case <-ctx.Done():
@@ -85,6 +105,7 @@ func (c *Client) lockPartial(ctx context.Context, f File) (*partial, error) {
 		case <-tick.C:
 		}
 	}
+	return nil, nil
 }
 
 // loadPartial continues with the bytes of the file. Without a readable record of their origin the bytes are
@@ -96,18 +117,14 @@ func loadPartial(ctx context.Context, file *os.File, f File) (*partial, error) {
 		err = json.Unmarshal(note, &p.origin)
 	}
 	if err != nil {
-		p.origin = origin{}
-		return p, closeOn(p.restart(origin{}), file)
+		err = p.restart(origin{})
+	} else {
+		err = Copy(ctx, p.sums, file, func(n int64) { p.size = n })
 	}
-	err = Copy(ctx, p.sums, file, func(n int64) { p.size = n })
-	return p, closeOn(err, file)
-}
-
-func closeOn(err error, f *os.File) error {
 	if err != nil {
-		return errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	return nil
+	return p, nil
 }
 
 func (p *partial) notePath() string { return p.file.Name() + ".json" }
@@ -126,82 +143,34 @@ func (p *partial) Write(b []byte) (int, error) {
 // restart drops the bytes and records the origin of the next ones. The order matters when the process is
 // killed in between: a new record must never be beside old bytes.
 func (p *partial) restart(from origin) error {
-	if err := p.file.Truncate(0); err != nil {
-		return &localError{fmt.Errorf("restart download: %w", err)}
-	}
-	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
-		return &localError{fmt.Errorf("restart download: %w", err)}
+	err := p.file.Truncate(0)
+	if err == nil {
+		_, err = p.file.Seek(0, io.SeekStart)
 	}
 	p.sums.reset()
 	p.size, p.origin = 0, from
-	if from == (origin{}) {
-		return nil
+	if err == nil && from != (origin{}) {
+		var note []byte
+		if note, err = json.Marshal(from); err == nil {
+			err = replaceFile(p.notePath(), note)
+		}
 	}
-	note, err := json.Marshal(from)
 	if err != nil {
-		return &localError{err}
-	}
-	if err := replaceFile(p.notePath(), note); err != nil {
-		return &localError{err}
+		return &localError{fmt.Errorf("restart download: %w", err)}
 	}
 	return nil
 }
 
-// discard removes the download and its record, and unlocks.
+// discard removes the download and its record.
 func (p *partial) discard() error {
-	path := p.file.Name()
-	err := errors.Join(ignoreMissing(os.Remove(p.notePath())), ignoreMissing(os.Remove(path)), p.file.Close())
-	if err != nil {
-		return &localError{fmt.Errorf("discard %s: %w", path, err)}
-	}
-	return nil
+	return errors.Join(ignoreMissing(os.Remove(p.notePath())), ignoreMissing(os.Remove(p.file.Name())))
 }
 
 // finish publishes the verified bytes.
 func (p *partial) finish(s *Store) error {
 	note := p.notePath()
 	if err := s.publish(p.file, p.sums); err != nil {
-		return errors.Join(&localError{err}, p.file.Close())
+		return err
 	}
-	if err := errors.Join(ignoreMissing(os.Remove(note)), p.file.Close()); err != nil {
-		return &localError{err}
-	}
-	return nil
-}
-
-// reject moves the bytes to a place where people can inspect them, and returns that path; "" if it cannot.
-func (p *partial) reject(s *Store, url string) string {
-	to := filepath.Join(s.dir, rejectedDir, safeName(url)+"-"+p.sums.sha256()[:12])
-	if err := os.Rename(p.file.Name(), to); err != nil { //nolint:gosec // safeName leaves no way out of the folder
-		to = ""
-	}
-	_ = p.discard() // also what could not be moved: its digest is known to be wrong
-	return to
-}
-
-var unsafeName = lazyregexp.New(`[^A-Za-z0-9._+~-]+`)
-
-// safeName returns the last part of a URL's path, with only characters that are harmless in a file name.
-func safeName(url string) string {
-	name := unsafeName().ReplaceAllString(filepath.Base(url), "_")
-	name = name[:min(len(name), 100)]
-	if name == "" || name[0] == '.' {
-		name = "_" + name
-	}
-	return name
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// replaceFile writes a small file as a whole.
-func replaceFile(path string, data []byte) error {
-	if err := atomicwriter.WriteFile(path, data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, diskFull(path, err))
-	}
-	return nil
+	return ignoreMissing(os.Remove(note))
 }

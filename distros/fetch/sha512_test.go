@@ -46,7 +46,6 @@ func TestSHA512(t *testing.T) {
 			}
 		}
 		checkEmpty(t, c.Store, partialDir)
-		checkEmpty(t, c.Store, tmpDir)
 		for _, again := range []File{{URL: f.URL, SHA512: f.SHA512}, {URL: f.URL, SHA256: digest(data)}} {
 			if _, cached, err := c.Get(t.Context(), again, nil); err != nil || !cached {
 				t.Errorf("second Get = %v, %v", cached, err)
@@ -54,7 +53,7 @@ func TestSHA512(t *testing.T) {
 		}
 		require.NoError(t, os.Remove(c.Store.Path(digest(data))))
 		if c.Store.Has(longDigest(data)) {
-			t.Error("a link to nothing counts as content")
+			t.Error("a record of nothing counts as content")
 		}
 		if _, cached, err := c.Get(t.Context(), File{URL: f.URL, SHA512: f.SHA512}, nil); err != nil || cached || !c.Store.Has(f.SHA512) {
 			t.Errorf("Get after the blob was removed = %v, %v", cached, err)
@@ -81,7 +80,6 @@ func TestSHA512Refused(t *testing.T) {
 		if _, _, err := c.Get(t.Context(), File{URL: url, SHA512: longDigest(data)}, nil); err != nil {
 			t.Error(err)
 		}
-		require.NoError(t, os.RemoveAll(c.Store.Path(longDigest(data))))
 		require.NoError(t, os.Remove(c.Store.Path(digest(data))))
 	}
 	for _, f := range []File{{}, {SHA512: "x"}, {SHA512: strings.ToUpper(longDigest(data))}, {SHA256: digest(data), SHA512: "x"}, {SHA256: longDigest(data)}} {

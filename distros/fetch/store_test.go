@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -36,7 +37,7 @@ func TestWriter(t *testing.T) {
 	if fi, err := os.Stat(s.Path(sum)); err != nil || fi.Mode().Perm() != 0o444 {
 		t.Errorf("blob: %v, %v; want mode 0444", fi, err)
 	}
-	checkEmpty(t, s, tmpDir)
+	checkEmpty(t, s, partialDir)
 }
 
 func TestWriterClose(t *testing.T) {
@@ -50,7 +51,7 @@ func TestWriterClose(t *testing.T) {
 	if _, _, err := w.Commit(); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Commit after Close = %v; want fs.ErrClosed", err)
 	}
-	checkEmpty(t, s, tmpDir)
+	checkEmpty(t, s, partialDir)
 	checkEmpty(t, s, blobsDir)
 }
 
@@ -86,7 +87,7 @@ func TestWritersAtOnce(t *testing.T) {
 	if !s.Has(digest(data)) {
 		t.Error("the content is not there")
 	}
-	checkEmpty(t, s, tmpDir)
+	checkEmpty(t, s, partialDir)
 }
 
 func TestPathStaysInside(t *testing.T) {
@@ -109,7 +110,7 @@ func TestSweep(t *testing.T) {
 	s := newStore(t)
 	w := require.Value(s.Create())(t)
 	defer w.Close() //nolint:errcheck // a test
-	dead := filepath.Join(s.dir, tmpDir, "dead")
+	dead := filepath.Join(s.dir, partialDir, writing+"dead")
 	fresh, old := filepath.Join(s.dir, partialDir, "fresh"), filepath.Join(s.dir, partialDir, "old")
 	for _, path := range []string{dead, fresh, old} {
 		require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
@@ -132,4 +133,131 @@ func TestOpenStoreFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	assert.Errorf(t, assert.Err(OpenStore(file)), "OpenStore of a file succeeded")
+}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	s, data := newStore(t), []byte("a package")
+	f := File{URL: "x.rpm", SHA256: digest(data), SHA512: longDigest(data), Size: int64(len(data))}
+	_, wrong := errors.AsType[*MismatchError](s.Adopt(t.Context(), f, bytes.NewReader([]byte("another 1"))))
+	assert.Equal(t, true, wrong)
+	assert.Equal(t, false, s.Has(f.SHA256))
+	require.NoError(t, s.Adopt(t.Context(), f, bytes.NewReader(data)))
+	assert.Equal(t, true, s.Has(f.SHA256) && s.Has(f.SHA512))
+	require.NoError(t, s.Adopt(t.Context(), f, bytes.NewReader(nil)))
+	assert.Errorf(t, s.Adopt(t.Context(), File{URL: "x"}, bytes.NewReader(data)), "no digest")
+	checkEmpty(t, s, partialDir)
+}
+
+// TestRecords: a record is found under its key alone, and not when it is damaged or its content is gone.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	blob := require.Value(s.Put([]byte("content")))(t)
+	for _, key := range []string{"a", digest(nil), "https://host/../x?y", "A", ""} {
+		require.NoError(t, s.Note("kind", key, blob, key))
+		var value string
+		got, ok := s.Lookup("kind", key, &value)
+		assert.Equalf(t, true, ok && got == blob && value == key, "key %q", key)
+		_, ok = s.Lookup("other", key, nil)
+		assert.Equal(t, false, ok)
+		assert.Equal(t, filepath.Join(s.dir, keysDir), filepath.Dir(s.record("kind", key)))
+		_, ok = s.WithRecords(t.TempDir()).Lookup("kind", key, nil)
+		assert.Equal(t, false, ok)
+	}
+	text := require.Value(os.ReadFile(s.record("kind", "a")))(t)
+	for i := range text {
+		bad := bytes.Clone(text)
+		bad[i] ^= 1
+		require.NoError(t, os.WriteFile(s.record("kind", "a"), bad, 0o600))
+		var value string
+		if got, ok := s.Lookup("kind", "a", &value); ok && (got != blob || value != "a") {
+			t.Errorf("damaged at %d: %s %q", i, got, value)
+		}
+	}
+	require.NoError(t, os.WriteFile(s.record("kind", "a"), text, 0o600))
+	require.NoError(t, os.Remove(s.Path(blob)))
+	_, ok := s.Lookup("kind", "a", nil)
+	assert.Equalf(t, false, ok, "content that is gone")
+}
+
+// TestPrune: what was used lately stays, also if it was used only by a question for it; the rest goes.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	s, day := newStore(t), 24*time.Hour
+	blobs := map[string]string{}
+	for _, name := range []string{"asked", "opened", "record", "old", "kept", "new"} {
+		blobs[name] = require.Value(s.Put([]byte(name)))(t)
+		require.NoError(t, s.Note(name, name, blobs[name], nil))
+		if name != "new" {
+			for _, path := range []string{s.Path(blobs[name]), s.record(name, name)} {
+				require.NoError(t, os.Chtimes(path, time.Now(), time.Now().Add(-3*day)))
+			}
+		}
+	}
+	part := filepath.Join(s.dir, partialDir, "part")
+	require.NoError(t, errors.Join(os.WriteFile(part, nil, 0o600), os.Chtimes(part, time.Now(), time.Now().Add(-3*day))))
+	assert.Equal(t, true, s.Has(blobs["asked"]))
+	assert.NoError(t, require.Value(s.Open(blobs["opened"]))(t).Close())
+	_, ok := s.Lookup("record", "record", nil)
+	assert.Equal(t, true, ok)
+	gone := require.Value(s.Prune(2*day, "kept"))(t)
+	assert.Equalf(t, 5, gone.Files, "the records of asked and opened, old with its record, the content of kept: %+v", gone)
+	for name, blob := range blobs {
+		_, err := os.Stat(s.Path(blob))
+		assert.Equalf(t, name == "old" || name == "kept", err != nil, "%s", name)
+		_, err = os.Stat(s.record(name, name))
+		assert.Equalf(t, name == "asked" || name == "opened" || name == "old", err != nil, "the record of %s", name)
+	}
+	checkEmpty(t, s, partialDir)
+	all := require.Value(s.Kinds())(t)
+	assert.Equal(t, true, len(all) > 3)
+}
+
+// TestPruneBesideUse: content that a process has been told of does not go.
+func TestPruneBesideUse(t *testing.T) {
+	t.Parallel()
+	s, other := newStore(t), newStore(t)
+	other.dir, other.keys = s.dir, s.keys
+	old := time.Now().Add(-48 * time.Hour)
+	for range 200 {
+		blob := require.Value(s.Put([]byte("content")))(t)
+		require.NoError(t, os.Chtimes(s.Path(blob), old, old))
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = assert.Err(other.Prune(24 * time.Hour)) })
+		if s.Has(blob) {
+			wg.Wait()
+			if _, err := os.Stat(s.Path(blob)); err != nil {
+				t.Fatalf("it was there, and is gone: %v", err)
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// TestRemoveDamaged: one damaged blob makes it look at all of them.
+func TestRemoveDamaged(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var blobs []string
+	for _, text := range []string{"a", "b", "c"} {
+		blobs = append(blobs, require.Value(s.Put([]byte(text)))(t))
+	}
+	assert.Equal(t, 0, require.Value(s.RemoveDamaged(blobs[0]))(t))
+	for _, blob := range blobs[:2] {
+		require.NoError(t, errors.Join(os.Chmod(s.Path(blob), 0o600), os.WriteFile(s.Path(blob), []byte("x"), 0o600)))
+	}
+	assert.Equal(t, 0, require.Value(s.RemoveDamaged(blobs[2]))(t))
+	assert.Equal(t, 2, require.Value(s.RemoveDamaged(blobs[0]))(t))
+	assert.Equal(t, true, s.Has(blobs[2]) && !s.Has(blobs[0]) && !s.Has(blobs[1]))
+}
+
+// TestEarlier: the cache of an earlier version is known by its folders, and its downloads are used.
+func TestEarlier(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	assert.Equal(t, 0, len(s.Earlier()))
+	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "layers"), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "tmp"), 0o700))
+	assert.Same(t, []string{"layers", "tmp"}, s.Earlier())
 }

@@ -11,10 +11,6 @@ import (
 	"strings"
 )
 
-// peekSize is how many bytes of a body that is announced as too large are still read, so that people can
-// inspect them: an error page, a sign-in page.
-const peekSize = 64 << 10
-
 // transfer appends to part until the server says that the file is complete, and retries where that can help.
 // It returns the whole size as the server announced it, 0 if it did not.
 func (c *Client) transfer(ctx context.Context, u *url.URL, f File, part *partial, progress Progress) (int64, error) {
@@ -35,49 +31,39 @@ func (c *Client) attempt(ctx context.Context, u *url.URL, f File, part *partial,
 	if f.Size > 0 && part.size == f.Size {
 		return part.size, nil
 	}
-	req, err := c.request(ctx, u)
-	if err != nil {
-		return 0, err
-	}
+	header := http.Header{}
 	if part.size > 0 {
-		req.Header.Set("Range", "bytes="+strconv.FormatInt(part.size, 10)+"-")
+		header.Set("Range", "bytes="+strconv.FormatInt(part.size, 10)+"-")
 		if v := part.origin.validator(); v != "" {
-			req.Header.Set("If-Range", v)
+			header.Set("If-Range", v)
 		}
 	}
-	watch := newWatch(req, c.stall())
-	defer watch.stop()
-	resp, err := c.client().Do(watch.req)
-	if err != nil {
-		return 0, watch.explain(err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // opened for reading
-	total, err := position(resp, u, part)
-	if err != nil || total > 0 && total == part.size {
-		return total, err
-	}
-	limit := int64(maxUnknownSize)
-	if f.Size > 0 {
-		limit = f.Size + 1 // one more byte shows that the file is too large
-		if total > f.Size {
-			limit = min(limit, part.size+peekSize)
+	var total int64
+	err := c.send(ctx, u, http.MethodGet, header, func(resp *http.Response, body io.Reader) (err error) {
+		total, err = position(resp, u, part)
+		if err != nil || total > 0 && total == part.size {
+			return err
 		}
-	}
-	progress(part.size, max(total, f.Size))
-	start := part.size
-	body := io.LimitReader(watch.reader(resp.Body), limit-part.size)
-	err = Copy(ctx, part, body, func(n int64) { progress(start+n, max(total, f.Size)) })
-	switch {
-	case err != nil:
-		return total, watch.explain(err)
-	case part.size >= limit && f.Size == 0:
-		return total, &localError{fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge)}
-	case part.size >= limit:
-		return total, nil // too large: the caller detects it
-	case total > 0 && part.size < total, part.size < f.Size && endless(resp):
-		return total, io.ErrUnexpectedEOF
-	}
-	return total, nil
+		limit := int64(maxUnknownSize)
+		if f.Size > 0 {
+			limit = f.Size + 1 // one more byte shows that the file is too large
+		}
+		progress(part.size, max(total, f.Size))
+		start := part.size
+		err = Copy(ctx, part, io.LimitReader(body, limit-start), func(n int64) { progress(start+n, max(total, f.Size)) })
+		switch {
+		case err != nil:
+			return err
+		case part.size >= limit && f.Size > 0:
+			return nil // too large: the caller detects it
+		case part.size >= limit:
+			return &localError{fmt.Errorf("more than %d bytes, given up: %w", limit, ErrTooLarge)}
+		case total > 0 && part.size < total, part.size < f.Size && endless(resp):
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	})
+	return total, err
 }
 
 // endless reports whether only the end of the connection marked the end of the body, as in HTTP/1 with
@@ -89,7 +75,7 @@ func endless(resp *http.Response) bool {
 // position sets part to where the body of the answer begins, and returns the size of the whole file, 0 if
 // unknown.
 func position(resp *http.Response, u *url.URL, part *partial) (int64, error) {
-	from := origin{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	from := originOf(resp, u)
 	switch resp.StatusCode {
 	// From the start: a first request, a changed file, or a server without ranges.
 	case http.StatusOK:

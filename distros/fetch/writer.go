@@ -18,10 +18,13 @@ type Writer struct {
 	sum   string // set by Commit
 }
 
-// Create begins new content in the store's tmp folder.
+// writing begins the names of files that a Writer writes.
+const writing = "new-"
+
+// Create begins new content in the store.
 func (s *Store) Create() (*Writer, error) {
 	for range 100 {
-		path := filepath.Join(s.dir, tmpDir, rand.Text())
+		path := filepath.Join(s.dir, partialDir, writing+rand.Text())
 		f, err := tryLock(path, os.O_CREATE|os.O_EXCL)
 		if err != nil {
 			return nil, fmt.Errorf("create a file in cache %s: %w", s.dir, err)
@@ -74,14 +77,24 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	path := w.file.Name()
-	err := os.Remove(path) // before closing: the lock ends with the file
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	err = errors.Join(err, w.file.Close())
+	err := errors.Join(ignoreMissing(os.Remove(path)), w.file.Close()) // in this order: the lock ends with the file
 	w.file = nil
 	if err != nil {
 		return fmt.Errorf("discard %s: %w", path, err)
 	}
 	return nil
+}
+
+// Put adds small content to the store and returns its digest.
+func (s *Store) Put(data []byte) (sha256hex string, err error) {
+	w, err := s.Create()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if _, err := w.Write(data); err != nil {
+		return "", err
+	}
+	sha256hex, _, err = w.Commit()
+	return sha256hex, err
 }

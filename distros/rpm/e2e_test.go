@@ -67,7 +67,7 @@ func TestCreaterepo(t *testing.T) {
 			}
 			testfile.Write(t, filepath.Join(root, config, "r.repo"), text)
 			releases := require.Value(rpm.OpenReleases(t.Context(), rpm.Options{
-				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64", Remember: t.TempDir(),
+				Fetch: &fetch.Client{Store: store}, Root: os.DirFS(root), Arch: "x86_64",
 				Sources: require.Value(repoconf.ReadSources(os.DirFS(root), nil))(t),
 			}))(t)
 			x := require.Value(releases.Load(t.Context()))(t)

@@ -31,13 +31,10 @@ type Options struct {
 	Vars    repoconf.Vars     // for mirror lists
 	Mirror  distros.Mirror    // replaces URLs, see repoconf.WithMirror
 
-	Keyrings      [][]byte // additional trusted keys for every source, binary or armoured
-	AllowExpired  bool     // accept signatures of keys that have expired
-	AllowRollback bool     // accept an older index than one seen before
-	// Remember is the folder that stores the newest revision seen of each repository; "": nothing is stored, and
-	// a rollback is not noticed.
-	Remember string
-	Now      time.Time // zero: now
+	Keyrings      [][]byte  // additional trusted keys for every source, binary or armoured
+	AllowExpired  bool      // accept signatures of keys that have expired
+	AllowRollback bool      // accept an older index than one seen before
+	Now           time.Time // zero: now
 }
 
 // Releases are repositories whose repomd.xml has been fetched and verified. Their lists have not been

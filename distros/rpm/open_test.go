@@ -331,7 +331,6 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, basics()...)
 	o := r.options(t)
-	o.Remember = t.TempDir() + "/new/folder"
 	for i, c := range []struct {
 		revision  string
 		timestamp int64

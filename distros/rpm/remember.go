@@ -2,43 +2,28 @@ package rpm
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
-
-	"github.com/moby/sys/atomicwriter"
-
-	"github.com/driver-container/driver-container/distros"
 )
 
 // seen is the newest index seen of a repository. Repositories have no expiry date; comparing with seen
 // detects a mirror that withholds updates by serving an old index with its valid signature.
 type seen struct {
-	Repository string `json:"repository"` // identity, without secrets
-	Revision   string `json:"revision"`
-	Newest     int64  `json:"newest"` // newest time of a list, seconds since 1970
+	Revision string `json:"revision"`
+	Newest   int64  `json:"newest"` // newest time of a list, seconds since 1970
 }
 
-// file returns the path of the file that stores what was seen of a repository.
-func (o Options) file(r *repo) string {
-	key := sha256.Sum256([]byte(r.source.ID + "\x00" + r.identity))
-	return filepath.Join(o.Remember, hex.EncodeToString(key[:16])+".json")
-}
+// RevisionRecord is the kind of the cache's records of what was seen of repositories.
+const RevisionRecord = "revision"
+
+func (r *repo) key() string { return r.source.ID + "\x00" + r.identity }
 
 // recall returns the newest index seen of a repository; nil if there is none. A file that cannot be read
 // counts as none: it is no reason to fail a build.
 func (o Options) recall(r *repo) *seen {
-	if o.Remember == "" {
-		return nil
-	}
-	data, err := os.ReadFile(o.file(r))
 	var s seen
-	if err != nil || json.Unmarshal(data, &s) != nil || s.Repository != distros.HideSecrets(r.identity) {
+	if _, ok := o.Fetch.Store.Lookup(RevisionRecord, r.key(), &s); !ok {
 		return nil
 	}
 	return &s
@@ -76,18 +61,8 @@ func describe(revision string, newest int64) string {
 
 // remember stores an index if it is newer than the one that was seen.
 func (o Options) remember(r *repo) error {
-	if s := o.recall(r); o.Remember == "" || s != nil && compareIndexes(r.md, s) <= 0 {
+	if s := o.recall(r); s != nil && compareIndexes(r.md, s) <= 0 {
 		return nil
 	}
-	text, err := json.Marshal(seen{distros.HideSecrets(r.identity), r.md.Revision, r.md.Newest})
-	if err == nil {
-		err = os.MkdirAll(o.Remember, 0o755) //nolint:gosec // nothing in it is secret
-	}
-	if err == nil {
-		err = atomicwriter.WriteFile(o.file(r), append(text, '\n'), 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("remember the revision of the repository: %w", err)
-	}
-	return nil
+	return o.Fetch.Store.Note(RevisionRecord, r.key(), "", seen{r.md.Revision, r.md.Newest})
 }

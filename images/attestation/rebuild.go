@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -63,9 +62,6 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if records, err = filepath.Rel(b.Store.Dir(), records); err != nil {
-		return nil, err
-	}
 	b = b.Fresh(records)
 	if len(o.Keys) == 0 {
 		findings = append(findings, verify.Finding{Severity: verify.Warning, Rule: rebuildRule, Message: "the provenance is not authenticated: " +

@@ -86,7 +86,7 @@ func TestFresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{}))
-	records := require.Value(filepath.Glob(filepath.Join(w.b.Store.Dir(), "layers", "*.json")))(t)
+	records := require.Value(filepath.Glob(filepath.Join(w.b.Store.Dir(), "keys", "layer-*.json")))(t)
 	wrong := require.Value(os.ReadFile(records[0]))(t)
 	for _, file := range records {
 		require.NoError(t, os.WriteFile(file, wrong, 0o600))

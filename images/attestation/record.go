@@ -8,9 +8,9 @@ import (
 
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/remotelayers"
 )
 
 // Record says which documents a build gives to its images.
@@ -21,7 +21,7 @@ type Record struct {
 	Repository string        // REGISTRY/PATH of the images; "": not known
 
 	// Finished finds what earlier builds attached to the same image; nil: documents are made from the image.
-	Finished *layercache.Finder
+	Finished *remotelayers.Finder
 }
 
 // Empty says whether there are no documents.

@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/memo"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -20,10 +19,10 @@ import (
 // once, so that all images of a system are planned from one state, and equal requests are resolved once.
 type Plans struct {
 	*images.Builder
-	cached  *images.Planner             // asks no server
-	opened  memo.Memo[recipe.Pins]      // of the first image of a platform
-	kernels memo.Memo[[]distros.Kernel] // by platform
-	pins    memo.Memo[recipe.Pins]      // by platform and request
+	cached  *images.Planner              // asks no server
+	opened  layer.Once[recipe.Pins]      // of the first image of a platform
+	kernels layer.Once[[]distros.Kernel] // by platform
+	pins    layer.Once[recipe.Pins]      // by platform and request
 }
 
 // NewPlans starts the plans of one call.
@@ -126,6 +125,5 @@ func (p *Plans) Expect(groups []Group) {
 			}
 		}
 	}
-	p.Failed = &layer.Failures{}
 	p.Libraries = func(driver, arch string) []images.Libraries { return folders[driver+" "+arch] }
 }

@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/package-url/packageurl-go"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
@@ -111,7 +110,7 @@ func TestReadBelowLink(t *testing.T) {
 	for _, files := range layers {
 		data = append(data, repotest.Compress(t, ".gz", repotest.Tar(t, "", files)))
 	}
-	cache := layer.Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t), Running: &singleflight.Group{}}
+	cache := layer.Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}
 	for range 2 { // the second time with the outlines in the cache
 		i := require.Value(ReadImage(t.Context(), cache, "x", imagetest.Image(t, "amd64", v1.Config{}, data...)))(t)
 		assert.Equal(t, "debian-12", i.distro())

@@ -7,10 +7,8 @@ package headersimage
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -64,18 +62,16 @@ type Broken struct {
 	Reason string `json:"reason"`
 }
 
-// version is part of the name under which the cache keeps the contents. Raise it when Read finds something else.
+// version is part of the key under which the cache keeps the contents. Raise it when Read finds something else.
 const version = "3"
 
 // Cached returns what the cache has of an image, by its digest.
 func Cached(store *fetch.Store, digest string) (t Contents, ok bool) {
-	data, err := os.ReadFile(filepath.Join(store.Dir(), cacheName(digest)))
-	return t, err == nil && json.Unmarshal(data, &t) == nil
+	_, ok = store.Lookup("headers", cacheKey(digest), &t)
+	return t, ok
 }
 
-func cacheName(digest string) string {
-	return filepath.Join("toolkits", strings.TrimPrefix(digest, "sha256:")+"-"+version+".json")
-}
+func cacheKey(digest string) string { return strings.TrimPrefix(digest, "sha256:") + "-" + version }
 
 // Read finds the kernels of an image for an architecture, and keeps them in the cache by the image's digest.
 // Content that no image has is an error of package rootfs.
@@ -100,11 +96,7 @@ func Read(ctx context.Context, store *fetch.Store, img v1.Image, digest, arch st
 	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil && systemVersion.MatchString(version) { // without it a hint is missing
 		t.System = System{id, version}
 	}
-	data, err := json.Marshal(t)
-	if err != nil {
-		return t, err
-	}
-	return t, store.WriteFile(cacheName(digest), data)
+	return t, store.Note("headers", cacheKey(digest), "", t)
 }
 
 // maxSearchPath bounds the PATH of an image, which becomes part of a command's environment.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
@@ -26,30 +25,6 @@ func TestCompressionDoesNotDependOnCores(t *testing.T) {
 		want := compressed(t, c, plain.Bytes(), 1)
 		for _, cores := range []int{2, 16} {
 			assert.Equalf(t, want, compressed(t, c, plain.Bytes(), cores), "%s with %d cores gives other bytes than with one", c, cores)
-		}
-	}
-}
-
-// TestCompressorsAgain: a compressor that made other layers before gives the same bytes as a new one.
-func TestCompressorsAgain(t *testing.T) {
-	t.Parallel()
-	kept, words := new(Compressors), rand.New(rand.NewPCG(3, 4))
-	for range 3 {
-		plain := make([]byte, words.IntN(5<<18)) // with and without a second block
-		for i := 0; i < len(plain); i += 8 {
-			copy(plain[i:], strconv.FormatUint(words.Uint64N(1<<20), 16))
-		}
-		for _, c := range []recipe.Compression{recipe.Gzip, recipe.Zstd} {
-			var got, want bytes.Buffer
-			for out, from := range map[*bytes.Buffer]*Compressors{&got: kept, &want: nil} {
-				z := require.Value(from.get(c, out))(t)
-				b := from.buffer(z)
-				require.Value(b.Write(plain))(t)
-				require.NoError(t, b.Flush())
-				require.NoError(t, z.Close())
-				from.put(c, z, b)
-			}
-			assert.Equalf(t, true, bytes.Equal(want.Bytes(), got.Bytes()), "%d bytes by %s", len(plain), c)
 		}
 	}
 }

@@ -3,7 +3,7 @@
 package layer
 
 import (
-	"cmp"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,15 +12,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"runtime"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"golang.org/x/sync/singleflight"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/progress"
@@ -28,31 +26,13 @@ import (
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
-// Record is what is known of a finished layer. cache/layers/<key>.json names the blob that these inputs gave.
+// Record is what is known of a finished layer: the value of the cache's record under its key.
 type Record struct {
 	Digest    v1.Hash         `json:"digest"`
 	DiffID    v1.Hash         `json:"diffID"`
 	Size      int64           `json:"size"`
 	MediaType types.MediaType `json:"mediaType"`
 	Files     string          `json:"files,omitempty"` // of the layer with the list of files: the digest of the list
-}
-
-// noted is a record as it is in the cache.
-type noted struct {
-	Record
-	// Sum is the check of the others, so that a damaged record counts as missing; "": an earlier version
-	// wrote it.
-	Sum string `json:"sum,omitempty"`
-}
-
-// check is the digest of a record under a key.
-func (r Record) check(key string) string {
-	all := []string{key, r.Digest.String(), r.DiffID.String(), strconv.FormatInt(r.Size, 10), string(r.MediaType)}
-	if r.Files != "" {
-		all = append(all, r.Files)
-	}
-	sum := sha256.Sum256([]byte(strings.Join(all, " ")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // storedLayer is a v1 layer whose compressed bytes are in the store.
@@ -80,19 +60,14 @@ func (l *storedLayer) Uncompressed() (io.ReadCloser, error) {
 // Cache keeps finished layers by the digest of their inputs.
 type Cache struct {
 	Store   *fetch.Store
-	Running *singleflight.Group // layers in the making, by key
+	Making  *Once[v1.Layer] // layers in the making, by key, and errors of those that could not be made; nil: nobody waits
 	Observe progress.Observer
-	Failed  *Failures // of this call; nil: every caller tries again
-	// Outlines and Compressors are kept from one layer to the next; nil: they are not.
-	Outlines    *Outlines
-	Compressors *Compressors
-
-	Records string // folder below that of the store with the names of finished layers; "": layers
-
-	// Elsewhere finds finished layers in registries; nil: there are none.
-	Elsewhere func(Spec) (*Borrowed, bool)
-	// Unverified says that Elsewhere takes layers from images that nobody signed. What is made then is noted in
-	// a folder of its own, so that a build that signs never takes it.
+	// Outlines are kept from one image to the next; nil: they are not.
+	Outlines *Outlines
+	// Remote finds finished layers in registries; nil: there are none.
+	Remote func(Spec) (*Remote, bool)
+	// Unverified says that Remote takes layers from images that nobody signed. What is made then has records of its
+	// own, so that a build that signs never takes it.
 	Unverified bool
 }
 
@@ -123,35 +98,21 @@ func Key(kind string, inputs ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// unverifiedRecords is the folder for what is made while layers come from images that nobody signed.
-const unverifiedRecords = "layers-unverified"
-
-func (c Cache) folder() string {
-	if c.Unverified {
-		return unverifiedRecords
-	}
-	return cmp.Or(c.Records, "layers")
-}
+// Kinds of records of layers.
+const (
+	verifiedRecord   = "layer"
+	unverifiedRecord = "unverified"
+)
 
 // Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
 // missing, and so does a blob of another size, which is removed.
 func (c Cache) Get(key string) (v1.Layer, bool) {
-	if l, ok := c.read(cmp.Or(c.Records, "layers"), key); ok || !c.Unverified {
-		return l, ok
+	var rec Record
+	_, ok := c.Store.Lookup(verifiedRecord, key, &rec)
+	if !ok && c.Unverified {
+		_, ok = c.Store.Lookup(unverifiedRecord, key, &rec)
 	}
-	return c.read(unverifiedRecords, key)
-}
-
-func (c Cache) read(folder, key string) (v1.Layer, bool) {
-	b, err := os.ReadFile(filepath.Join(c.Store.Dir(), folder, key+".json"))
-	if err != nil {
-		return nil, false
-	}
-	var rec noted
-	if json.Unmarshal(b, &rec) != nil || rec.Sum != "" && rec.Sum != rec.check(key) || !rec.isIn(c.Store) {
-		return nil, false
-	}
-	return &storedLayer{rec.Record, key, c.Store}, true
+	return &storedLayer{rec, key, c.Store}, ok && rec.isIn(c.Store)
 }
 
 // isIn says whether a store has the layer. It removes a blob of another size, which something damaged.
@@ -176,7 +137,7 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 	again := func(ctx context.Context) (v1.Layer, error) {
 		return c.fill(ctx, of, fill, c.Observe.Await(of.Target, of.Name+" layer"))
 	}
-	if l, ok := c.Borrow(ctx, of, again, step); ok {
+	if l, ok := c.FromRemote(ctx, of, again, step); ok {
 		return l, step.End(true, nil)
 	}
 	return c.fill(ctx, of, fill, step)
@@ -185,7 +146,7 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 // fill makes a layer, unless another caller is at it, and ends the step.
 func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step) (v1.Layer, error) {
 	waited := true
-	made, err := c.once(ctx, of, func() (v1.Layer, error) {
+	made, err := c.once(ctx, of.Key, func() (v1.Layer, error) {
 		waited = false
 		spool, err := rootfs.NewSpool(c.Store.Dir())
 		if err != nil {
@@ -204,53 +165,53 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 	return made, step.End(waited, nil)
 }
 
-// once makes a layer that nothing in this call has failed to make.
-func (c Cache) once(ctx context.Context, of Spec, f func() (v1.Layer, error)) (v1.Layer, error) {
-	if err := c.Failed.Of(of.Key); err != nil {
-		return nil, err
+func (c Cache) once(ctx context.Context, key string, f func() (v1.Layer, error)) (v1.Layer, error) {
+	if c.Making == nil {
+		return f()
 	}
-	made, err := Once(ctx, c.Running, of.Key, f)
-	return made, c.Failed.Add(ctx, of.Key, err)
+	return c.Making.Do(ctx, key, f)
 }
 
-// Write compresses a tree and notes the result in the cache. It makes the layer's outline of the same stream,
-// so that the layer need not be read for it.
-func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (v1.Layer, error) {
-	content := func(w io.Writer) error { return tree.WriteTar(ctx, w, of.Time) }
-	if of.NoOutline {
-		return c.write(ctx, of, step, content)
+// Write compresses a tree and notes the result in the cache. At the same time it makes the layer's outline, so that the
+// layer need not be read for it.
+func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (made v1.Layer, err error) {
+	eg, ectx := errgroup.WithContext(ctx)
+	var rec, outline Record
+	eg.Go(func() (err error) {
+		rec, err = c.compress(ectx, of.Compression, tree.Bytes(), step, func(w io.Writer) error { return tree.WriteTar(ectx, w, of.Time) })
+		return err
+	})
+	if !of.NoOutline {
+		eg.Go(func() (err error) {
+			outline, err = c.compress(ectx, recipe.Zstd, 0, noStep, func(w io.Writer) error { return tree.WriteOutline(ectx, w) })
+			return err
+		})
 	}
-	outline := c.beginOutline(ctx)
-	rec, err := c.compress(ctx, of.Compression, tree.Bytes(), step, content, outline)
-	if err := outline.end(err, rec.Digest); err != nil {
+	if err := eg.Wait(); err != nil {
 		return nil, err
 	}
-	return c.noted(of.Key, rec)
+	if !of.NoOutline {
+		key, err := OutlineKey(rec.Digest)
+		if err == nil {
+			_, err = c.note(key, outline)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.note(of.Key, rec)
 }
 
-// write compresses the tar stream that content writes and notes the result in the cache.
-func (c Cache) write(ctx context.Context, of Spec, step *progress.Step, content func(io.Writer) error) (v1.Layer, error) {
-	rec, err := c.compress(ctx, of.Compression, 0, step, content)
-	if err != nil {
-		return nil, err
-	}
-	return c.noted(of.Key, rec)
-}
-
-func (c Cache) noted(key string, rec Record) (v1.Layer, error) {
-	if err := c.note(key, rec); err != nil {
-		return nil, err
-	}
-	return &storedLayer{rec, key, c.Store}, nil
-}
+// noStep is a step that nobody sees.
+var noStep = progress.Observer(nil).Begin("", "")
 
 // note writes the record of a finished layer.
-func (c Cache) note(key string, rec Record) error {
-	b, err := json.Marshal(noted{rec, rec.check(key)})
-	if err != nil {
-		return err
+func (c Cache) note(key string, rec Record) (v1.Layer, error) {
+	kind := verifiedRecord
+	if c.Unverified {
+		kind = unverifiedRecord
 	}
-	return c.Store.WriteFile(filepath.Join(c.folder(), key+".json"), b)
+	return &storedLayer{rec, key, c.Store}, c.Store.Note(kind, key, rec.Digest.Hex, rec)
 }
 
 // NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for it again.
@@ -261,33 +222,32 @@ func (c Cache) NoteFiles(l v1.Layer, digest string) error {
 	}
 	rec := stored.Record
 	rec.Files = digest
-	return c.note(stored.key, rec)
+	_, err := c.note(stored.key, rec)
+	return err
 }
 
-// compress writes a tar stream of about total bytes into the store, and to others. Tar, both digests and the
-// compressor run at the same time.
+// compress writes a tar stream of about total bytes into the store. Tar, both digests and the compressor run at the same
+// time.
 func (c Cache) compress(
-	ctx context.Context, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error, others ...io.Writer,
+	ctx context.Context, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error,
 ) (rec Record, err error) {
 	blob, err := c.Store.Create()
 	if err != nil {
 		return rec, err
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	z, err := c.Compressors.get(with, blob)
+	z, err := newCompressor(with, blob, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return rec, err
 	}
 	diff := sha256.New()
-	count := step.Meter(ctx, "compress", total)
-	out := c.Compressors.buffer(io.MultiWriter(append(others, count, diff, z)...))
+	out := bufio.NewWriterSize(io.MultiWriter(step.Meter(ctx, "compress", total), diff, z), 1<<20)
 	if err := content(out); err != nil {
 		return rec, errors.Join(err, z.Close())
 	}
 	if err := errors.Join(out.Flush(), z.Close()); err != nil {
 		return rec, fmt.Errorf("compress the layer: %w", err)
 	}
-	c.Compressors.put(with, z, out)
 	sum, size, err := blob.Commit()
 	if err != nil {
 		return rec, err

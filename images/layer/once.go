@@ -2,56 +2,73 @@ package layer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
-
-	"golang.org/x/sync/singleflight"
 )
 
-// errAbandoned means that work was stopped before its end because its caller was cancelled.
-var errAbandoned = errors.New("abandoned")
-
-// Failures are layers that could not be made, by key, with the reason. Images that share such a layer fail
-// with the same error, and its inputs are asked for once. nil keeps none.
-type Failures struct{ all sync.Map }
-
-// Of returns why a key failed; nil if it did not.
-func (f *Failures) Of(key string) error {
-	if f == nil {
-		return nil
-	}
-	err, _ := f.all.Load(key)
-	known, _ := err.(error)
-	return known
+// Once keeps the answer of each key for the length of one call, so that a question that many images have is asked once.
+// The zero value is empty and ready.
+type Once[T any] struct {
+	mu  sync.Mutex
+	all map[string]*answer[T]
 }
 
-// Add notes an error, unless the caller was stopped. It returns err.
-func (f *Failures) Add(ctx context.Context, key string, err error) error {
-	if f != nil && err != nil && ctx.Err() == nil {
-		f.all.Store(key, err)
-	}
-	return err
+type answer[T any] struct {
+	done  chan struct{} // closed when value and err are there
+	value T
+	err   error
+	asked bool // false: the caller that asked was cancelled
 }
 
-// Once runs f, or waits for another caller that is running it under the same key. When that other caller is
-// cancelled, this caller does not take its error but runs f itself.
-func Once[T any](ctx context.Context, running *singleflight.Group, key string, f func() (T, error)) (T, error) {
+// Get returns the answer of a key, which find finds. Callers that want the same at the same time wait for the
+// first. An error is an answer too, except that of a caller whose context ended: the next caller asks again.
+func (m *Once[T]) Get(ctx context.Context, key string, find func() (T, error)) (T, error) {
 	for {
-		made, err, _ := running.Do(key, func() (any, error) {
-			result, err := f()
-			if err != nil && ctx.Err() != nil {
-				err = errors.Join(errAbandoned, ctx.Err()) // whatever it was, it came from being stopped
+		m.mu.Lock()
+		a, ok := m.all[key]
+		if !ok {
+			a = &answer[T]{done: make(chan struct{})}
+			if m.all == nil {
+				m.all = map[string]*answer[T]{}
 			}
-			return result, err
-		})
-		if errors.Is(err, errAbandoned) && ctx.Err() == nil {
-			continue
+			m.all[key] = a
+			m.mu.Unlock()
+			m.ask(ctx, key, a, find)
+			return a.value, a.err
 		}
-		result, ok := made.(T)
-		if err == nil && !ok {
-			err = fmt.Errorf("unexpected result %T", made)
+		m.mu.Unlock()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			var none T
+			return none, context.Cause(ctx)
 		}
-		return result, err
+		if a.asked {
+			return a.value, a.err
+		}
 	}
+}
+
+// Do is Get for an answer that can be found elsewhere afterwards: only an error is kept.
+func (m *Once[T]) Do(ctx context.Context, key string, find func() (T, error)) (T, error) {
+	value, err := m.Get(ctx, key, find)
+	if err == nil {
+		m.mu.Lock()
+		delete(m.all, key)
+		m.mu.Unlock()
+	}
+	return value, err
+}
+
+// ask fills an answer. Also after a panic of find nobody waits for it.
+func (m *Once[T]) ask(ctx context.Context, key string, a *answer[T], find func() (T, error)) {
+	defer func() {
+		if !a.asked {
+			m.mu.Lock()
+			delete(m.all, key)
+			m.mu.Unlock()
+		}
+		close(a.done)
+	}()
+	a.value, a.err = find()
+	a.asked = a.err == nil || ctx.Err() == nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -33,13 +32,15 @@ import (
 type zeros struct{ v1.Layer }
 
 func (zeros) Size() (int64, error)                 { return 1, nil }
+func (zeros) Digest() (v1.Hash, error)             { return v1.Hash{}, nil }
 func (zeros) DiffID() (v1.Hash, error)             { return v1.Hash{}, nil }
 func (zeros) Uncompressed() (io.ReadCloser, error) { return io.NopCloser(zeros{}), nil }
 func (zeros) Read(p []byte) (int, error)           { clear(p); return len(p), nil }
 
 func TestOutlineIsBounded(t *testing.T) {
 	t.Parallel()
-	assert.ErrorIs(t, writeOutline(t.Context(), zeros{}, io.Discard), rootfs.ErrTooLarge)
+	cache := Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}
+	assert.ErrorIs(t, assert.Err(cache.makeOutline(t.Context(), nil, zeros{}, nil, noStep, "")), rootfs.ErrTooLarge)
 }
 
 // TestOutlineWhileWriting: the outline that is made while a layer is written is that of the finished layer,
@@ -47,7 +48,7 @@ func TestOutlineIsBounded(t *testing.T) {
 func TestOutlineWhileWriting(t *testing.T) {
 	t.Parallel()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-	cache := Cache{Store: store, Running: new(singleflight.Group)}
+	cache := Cache{Store: store}
 	step := progress.Observer(nil).Begin("", "")
 	spool := require.Value(rootfs.NewSpool(store.Dir()))(t)
 	defer func() { require.NoError(t, spool.Close()) }()
@@ -60,17 +61,14 @@ func TestOutlineWhileWriting(t *testing.T) {
 	key := require.Value(OutlineKey(require.Value(made.Digest())(t)))(t)
 	found, ok := cache.Get(key)
 	assert.Equal(t, true, ok)
-	var read bytes.Buffer
-	require.NoError(t, writeOutline(t.Context(), made, &read))
-	content := require.Value(found.Uncompressed())(t)
-	assert.Equal(t, read.String(), string(require.Value(io.ReadAll(content))(t)))
-	require.NoError(t, content.Close())
+	read := require.Value(cache.makeOutline(t.Context(), nil, made, nil, step, ""))(t)
+	assert.Equal(t, require.Value(found.Digest())(t), require.Value(read.Digest())(t))
 
-	before := len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "layers", "*")))(t))
+	before := len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "keys", "*")))(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.ErrorIs(t, assert.Err(cache.Write(ctx, of, tree, step)), context.Canceled)
-	assert.Equal(t, before, len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "layers", "*")))(t)))
+	assert.Equal(t, before, len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "keys", "*")))(t)))
 }
 
 // readLayer is a layer that counts how often it is read, and lacks some bytes at its end.
@@ -90,8 +88,8 @@ func (l readLayer) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(io.MultiReader(bytes.NewReader(data[:int64(len(data))-l.lacks]), iotest.ErrReader(io.ErrUnexpectedEOF))), errors.Join(err, r.Close())
 }
 
-// TestOutlineWhileReading: Flatten leaves the outline that a read of the layer gives, in the folder for
-// records of the cache, and none of a layer that could not be read to its end.
+// TestOutlineWhileReading: Flatten leaves the outline that a read of the layer gives, with the records
+// of the cache, and none of a layer that could not be read to its end.
 func TestOutlineWhileReading(t *testing.T) {
 	t.Parallel()
 	var content bytes.Buffer
@@ -100,23 +98,22 @@ func TestOutlineWhileReading(t *testing.T) {
 	_ = require.Value(w.Write([]byte("ID=x\n")))(t)
 	require.NoError(t, w.Close())
 	plain := static.NewLayer(content.Bytes(), types.OCIUncompressedLayer)
-	want := &bytes.Buffer{}
-	require.NoError(t, writeOutline(t.Context(), plain, want))
+	other := Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}
+	want := require.Value(other.OutlineOf(t.Context(), plain, noStep))(t)
 	for name, test := range map[string]struct {
-		lacks  int64
-		cache  Cache
-		folder string
-		reads  int // by Flatten twice and Outline
+		lacks int64
+		cache Cache
+		kind  string
+		reads int // by Flatten twice and Outline
 	}{
-		"signed":      {0, Cache{}, "layers", 2},
-		"unverified":  {0, Cache{Unverified: true}, unverifiedRecords, 2},
-		"built again": {0, Cache{Records: "work/again"}, "work/again", 2},
-		"damaged":     {1, Cache{}, "layers", 3},
+		"signed":     {0, Cache{}, verifiedRecord, 2},
+		"unverified": {0, Cache{Unverified: true}, unverifiedRecord, 2},
+		"damaged":    {1, Cache{}, verifiedRecord, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cache, reads := test.cache, 0
-			cache.Store, cache.Running = require.Value(fetch.OpenStore(t.TempDir()))(t), new(singleflight.Group)
+			cache.Store = require.Value(fetch.OpenStore(t.TempDir()))(t)
 			step := progress.Observer(nil).Begin("", "")
 			spool := require.Value(rootfs.NewSpool(cache.Store.Dir()))(t)
 			defer func() { require.NoError(t, spool.Close()) }()
@@ -129,7 +126,7 @@ func TestOutlineWhileReading(t *testing.T) {
 			_, err := cache.Outline(t.Context(), require.Value(img.Layers())(t), spool, step)
 			assert.Equal(t, test.lacks != 0, errors.Is(err, io.ErrUnexpectedEOF))
 			assert.Equal(t, test.reads, reads)
-			records := require.Value(filepath.Glob(filepath.Join(cache.Store.Dir(), test.folder, "*.json")))(t)
+			records := require.Value(filepath.Glob(filepath.Join(cache.Store.Dir(), "keys", test.kind+"-*.json")))(t)
 			if test.lacks != 0 {
 				assert.Equal(t, 0, len(records))
 				return
@@ -138,9 +135,7 @@ func TestOutlineWhileReading(t *testing.T) {
 			key := require.Value(OutlineKey(require.Value(plain.Digest())(t)))(t)
 			kept, ok := cache.Get(key)
 			assert.Equal(t, true, ok)
-			r := require.Value(kept.Uncompressed())(t)
-			assert.Equal(t, want.String(), string(require.Value(io.ReadAll(r))(t)))
-			require.NoError(t, r.Close())
+			assert.Equal(t, require.Value(want.Digest())(t), require.Value(kept.Digest())(t))
 		})
 	}
 }
@@ -153,36 +148,22 @@ type readImage struct {
 
 func (i readImage) Layers() ([]v1.Layer, error) { return []v1.Layer{i.layer}, nil }
 
-// TestOutlinesAreKept: the outline of a layer is read once, and what was not needed for long is dropped.
+// TestOutlinesAreKept: an outline is read once, and what was not needed for long is dropped.
 func TestOutlinesAreKept(t *testing.T) {
 	t.Parallel()
-	members := func(n int) *rootfs.Members {
-		var layer, outline bytes.Buffer
-		w := tar.NewWriter(&layer)
-		for i := range n {
-			require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.Repeat("n", 200) + strconv.Itoa(i), Format: tar.FormatPAX}))
-		}
-		require.NoError(t, w.Close())
-		require.NoError(t, rootfs.Outline(t.Context(), &layer, &outline))
-		return require.Value(rootfs.ReadOutline(t.Context(), &outline))(t)
+	all, reads := new(Outlines), 0
+	get := func(name int) {
+		_ = require.Value(all.get(v1.Hash{Hex: strconv.Itoa(name)}, func() (*rootfs.Members, error) { reads++; return new(rootfs.Members), nil }))(t)
 	}
-	third := members(1000)
-	all := &Outlines{max: 3*third.Bytes() + 1}
-	digests := []v1.Hash{{Hex: "a"}, {Hex: "b"}, {Hex: "c"}, {Hex: "d"}}
-	for _, d := range digests[:2] {
-		all.add(d, third)
+	for n := range outlinesKept {
+		get(n)
 	}
-	assert.Equal(t, third, all.get(digests[0]))
-	for _, d := range digests[2:] {
-		all.add(d, third)
-	}
-	all.add(v1.Hash{Hex: "large"}, members(3500))
-	var left []string
-	for _, k := range all.kept {
-		left = append(left, k.digest.Hex)
-	}
-	assert.Same(t, []string{"a", "c", "d"}, left)
-	var none *Outlines
-	none.add(digests[0], third)
-	assert.Equal(t, nil, none.get(digests[0]))
+	get(0)
+	get(outlinesKept)
+	assert.Equal(t, outlinesKept+1, reads)
+	get(0)
+	assert.Equal(t, outlinesKept+1, reads)
+	get(1)
+	assert.Equal(t, outlinesKept+2, reads)
+	assert.Equal(t, outlinesKept, len(all.kept))
 }

@@ -26,7 +26,19 @@ func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(s
 // lacks while it reads the layers.
 func (c Cache) Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
 	return flatten(img, spool, func(tree *rootfs.Tree, l v1.Layer, name string) error {
-		return c.outlined(ctx, l, func(l v1.Layer) error { return apply(ctx, tree, l, keep, step, name) })
+		digest, err := l.Digest()
+		if err != nil {
+			return err
+		}
+		key, err := OutlineKey(digest)
+		if err != nil {
+			return err
+		}
+		if _, ok := c.Get(key); ok {
+			return apply(ctx, tree, l, keep, step, name)
+		}
+		_, err = c.makeOutline(ctx, tree, l, keep, step, name)
+		return err
 	})
 }
 
@@ -95,38 +107,26 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// teedLayer gives another reader the content that is read of a layer.
-type teedLayer struct {
-	v1.Layer
-	other io.Writer
-}
-
-func (l teedLayer) Uncompressed() (io.ReadCloser, error) {
-	r, err := l.Layer.Uncompressed()
-	if err != nil {
-		return nil, err
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.TeeReader(r, l.other), r}, nil
-}
-
 // Apply lays one layer over a tree.
-func Apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step) (err error) {
+func Apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step) error {
 	return apply(ctx, tree, l, keep, step, "layer")
 }
 
-func apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) (err error) {
+func apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) error {
+	return read(ctx, l, step, name, func(r io.Reader) error { return tree.Apply(ctx, r, keep) })
+}
+
+// read gives the content of a layer to f, and reads it to its end: only then has its digest been checked.
+func read(ctx context.Context, l v1.Layer, step *progress.Step, name string, f func(io.Reader) error) (err error) {
 	r, err := Open(l)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	buffered := bufio.NewReaderSize(io.TeeReader(r, step.Meter(ctx, name, 0)), 256<<10)
-	if err := tree.Apply(ctx, buffered, keep); err != nil {
+	if err := f(buffered); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
+	_, err = io.Copy(io.Discard, buffered)
 	return err
 }

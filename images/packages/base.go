@@ -1,12 +1,9 @@
 package packages
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,7 +26,10 @@ var baseFacts = []string{
 	"usr/lib/rpm/gnupg/", "usr/share/distribution-gpg-keys/", "run/secrets/redhat.repo",
 }
 
-// factsVersion is part of the name under which facts are kept: raise it when more of a base is to be kept.
+// factsRecord is the kind of the cache's records of facts.
+const factsRecord = "base"
+
+// factsVersion is part of the key under which facts are kept: raise it when more of a base is to be kept.
 const factsVersion = "2"
 
 // IsDatabase reports whether a file is part of the record of what is installed.
@@ -55,29 +55,28 @@ func isBaseFact(path string) bool {
 // digest, so that a build that finds everything else cached does not read the base again. The outlines of its
 // layers, which an image's list of files takes, are made of the same read.
 func ReadBase(ctx context.Context, cache layer.Cache, img v1.Image, digest string, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-	name := filepath.Join("bases", strings.TrimPrefix(digest, "sha256:")+"-"+factsVersion+".tar")
-	if tree, err := readFacts(ctx, filepath.Join(cache.Store.Dir(), name), spool); err == nil {
-		return tree, nil
+	key := strings.TrimPrefix(digest, "sha256:") + "-" + factsVersion
+	if blob, ok := cache.Store.Lookup(factsRecord, key, nil); ok {
+		facts, err := cache.Store.Read(blob)
+		if err != nil {
+			return nil, fmt.Errorf("facts of base %s: %w", digest, err)
+		}
+		tree := rootfs.New(spool, nil)
+		return tree, tree.Apply(ctx, bytes.NewReader(facts), nil)
 	}
 	tree, err := cache.Flatten(ctx, img, spool, isBaseFact, step)
 	if err != nil {
 		return nil, fmt.Errorf("read base %s: %w", digest, err)
 	}
-	var buf strings.Builder
-	if err := tree.WriteTar(ctx, &buf, time.Unix(0, 0)); err != nil {
+	var facts bytes.Buffer
+	if err := tree.WriteTar(ctx, &facts, time.Unix(0, 0)); err != nil {
 		return nil, fmt.Errorf("remember the facts of base %s: %w", digest, err)
 	}
-	return tree, cache.Store.WriteFile(name, []byte(buf.String()))
-}
-
-func readFacts(ctx context.Context, path string, spool *rootfs.Spool) (tree *rootfs.Tree, err error) {
-	f, err := os.Open(path)
+	blob, err := cache.Store.Put(facts.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	tree = rootfs.New(spool, nil)
-	return tree, tree.Apply(ctx, bufio.NewReaderSize(f, 256<<10), nil)
+	return tree, cache.Store.Note(factsRecord, key, blob, nil)
 }
 
 // ErrBase means that the requested base cannot be the base of the target: it does not exist, or is of another

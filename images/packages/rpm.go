@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros"
@@ -38,7 +37,7 @@ func readRPMBase(env Env, s Sources, tree *rootfs.Tree) (installed []rpmfile.Met
 	}
 	o = rpm.Options{
 		Fetch: env.Fetch, Root: tree.OpenFS(), Machine: env.Machine, Arch: arch.Kernel,
-		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback, Remember: filepath.Join(env.Store.Dir(), "revisions"),
+		AllowExpired: s.AllowExpired, AllowRollback: env.AllowRollback,
 	}
 	db, err := rpmdb.Read(o.Root)
 	if errors.Is(err, fs.ErrNotExist) { // packages could not be recorded as installed, nor anything be known of those it has

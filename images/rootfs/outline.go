@@ -10,6 +10,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -20,10 +21,55 @@ const (
 	paxSize   = "DRIVERBUILD.size"
 )
 
-// Outline writes the outline of a layer to w. It refuses what Apply refuses of a tar stream.
-func Outline(ctx context.Context, layer io.Reader, w io.Writer) error {
+// ApplyOutlined is Apply and writes the outline of the layer to w. A nil tree takes nothing.
+func (t *Tree) ApplyOutlined(ctx context.Context, layer io.Reader, keep func(path string) bool, w io.Writer) error {
+	if t != nil {
+		t.layer++
+	}
 	tw := tar.NewWriter(w)
-	err := eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error { return outlineMember(tw, hdr, Cancellable(ctx, r)) })
+	err := eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
+		sum := sha256.New()
+		counted := &counter{r: io.TeeReader(r, sum)}
+		if hdr.Typeflag == tar.TypeGNUSparse || sparse(hdr) {
+			return errSparse
+		}
+		if t != nil {
+			if err := t.applyMember(hdr, counted, keep); err != nil {
+				return err
+			}
+		}
+		if _, err := io.Copy(io.Discard, counted); err != nil {
+			return err
+		}
+		return writeOutlined(tw, hdr, counted.n, hex.EncodeToString(sum.Sum(nil)))
+	})
+	return errors.Join(err, tw.Close())
+}
+
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// WriteOutline writes the outline of the layer that WriteTar writes.
+func (t *Tree) WriteOutline(ctx context.Context, w io.Writer) error {
+	tw := tar.NewWriter(w)
+	err := t.members(ctx, time.Time{}, func(hdr *tar.Header, content *section) error {
+		sum := emptySHA256
+		if hdr.Size > 0 {
+			var err error
+			if sum, err = content.digest(); err != nil {
+				return err
+			}
+		}
+		return writeOutlined(tw, hdr, hdr.Size, sum)
+	})
 	return errors.Join(err, tw.Close())
 }
 
@@ -74,6 +120,7 @@ func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
 // AddOutline lays the members of an outline over the tree, as Apply does with those of a layer. Apply takes
 // no outline: a layer that comes from elsewhere must not say which digests its contents have.
 func (t *Tree) AddOutline(ctx context.Context, outline *Members) error {
+	t.layer++
 	for i := range outline.all {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("read layer: %w", err)
@@ -93,21 +140,13 @@ func (t *Tree) AddOutline(ctx context.Context, outline *Members) error {
 	return nil
 }
 
-func outlineMember(tw *tar.Writer, hdr *tar.Header, content io.Reader) error {
-	if hdr.Typeflag == tar.TypeGNUSparse || sparse(hdr) {
-		return errSparse
-	}
+func writeOutlined(tw *tar.Writer, hdr *tar.Header, size int64, sum string) error {
 	out := &tar.Header{
 		Typeflag: hdr.Typeflag, Name: hdr.Name, Linkname: hdr.Linkname, Mode: hdr.Mode, Uid: hdr.Uid, Gid: hdr.Gid,
 		Devmajor: hdr.Devmajor, Devminor: hdr.Devminor, Format: tar.FormatPAX, PAXRecords: records(xattrs(hdr)),
 	}
 	if hdr.Typeflag == tar.TypeReg {
-		sum := sha256.New()
-		size, err := io.Copy(sum, content)
-		if err != nil {
-			return err
-		}
-		out.PAXRecords[paxElided], out.PAXRecords[paxSize], out.PAXRecords[paxSHA256] = "1", strconv.FormatInt(size, 10), hex.EncodeToString(sum.Sum(nil))
+		out.PAXRecords[paxElided], out.PAXRecords[paxSize], out.PAXRecords[paxSHA256] = "1", strconv.FormatInt(size, 10), sum
 	}
 	return tw.WriteHeader(out)
 }

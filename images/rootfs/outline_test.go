@@ -24,7 +24,7 @@ func TestOutline(t *testing.T) {
 	for _, l := range layers {
 		require.NoError(t, full.Apply(t.Context(), bytes.NewReader(l), nil))
 		var outline bytes.Buffer
-		require.NoError(t, Outline(t.Context(), bytes.NewReader(l), &outline))
+		require.NoError(t, (*Tree)(nil).ApplyOutlined(t.Context(), bytes.NewReader(l), nil, &outline))
 		require.NoError(t, outlined.AddOutline(t.Context(), require.Value(ReadOutline(t.Context(), &outline))(t)))
 	}
 	type facts struct {
@@ -52,11 +52,23 @@ func TestOutline(t *testing.T) {
 	}
 }
 
+// TestWriteOutline: the outline of a tree is that of the layer that is written of it.
+func TestWriteOutline(t *testing.T) {
+	t.Parallel()
+	s := newSpool(t)
+	tree := build(t, s, build(t, s, nil, "gone = 1"), "a/b = 1", "c == a/b", "l -> a", "empty = ", "d/")
+	require.NoError(t, tree.Delete("gone"))
+	var direct, read bytes.Buffer
+	require.NoError(t, tree.WriteOutline(t.Context(), &direct))
+	require.NoError(t, New(s, nil).ApplyOutlined(t.Context(), bytes.NewReader(written(t, tree)), nil, &read))
+	assert.Equal(t, read.String(), direct.String())
+}
+
 // TestForgedOutline: a layer that claims a digest for its contents is read as any other layer.
 func TestForgedOutline(t *testing.T) {
 	t.Parallel()
 	var outline bytes.Buffer
-	require.NoError(t, Outline(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), &outline))
+	require.NoError(t, (*Tree)(nil).ApplyOutlined(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), nil, &outline))
 	tree := New(newSpool(t), nil)
 	require.NoError(t, tree.Apply(t.Context(), &outline, nil))
 	e, _ := tree.Lstat("a")

@@ -42,6 +42,7 @@ type Entry struct {
 	Xattrs map[string]string // extended attributes by name; the value as the kernel has it
 
 	content *section // shared by hard links
+	layer   int      // the number of the layer that it comes from
 	sum     string   // SHA-256 of content that was left out, from an outline
 }
 
@@ -52,6 +53,7 @@ type Tree struct {
 	entries map[string]*Entry
 	names   map[string]map[string]bool // directory -> base names, for ReadDir
 	parent  resolution                 // the last one that was looked up, until a link appears or goes
+	layer   int                        // how many layers were applied
 }
 
 // New returns an empty tree with its contents in spool. lower, which may be nil, is the tree below: it is
@@ -64,6 +66,7 @@ func New(spool *Spool, lower *Tree) *Tree {
 // the other.
 func (t *Tree) Clone() *Tree {
 	c := New(t.spool, t.lower)
+	c.layer = t.layer
 	c.entries = maps.Clone(t.entries)
 	for dir, names := range t.names {
 		c.names[dir] = maps.Clone(names)
@@ -150,6 +153,7 @@ func (t *Tree) addEntry(e *Entry) error {
 	if e.Kind > Dir || ok && low.Kind > Dir || t.entries[e.Path] != nil {
 		t.parent = resolution{}
 	}
+	e.layer = t.layer
 	t.entries[e.Path] = e
 	for p := e.Path; p != "."; p = path.Dir(p) {
 		dir, base := path.Dir(p), path.Base(p)

@@ -27,9 +27,23 @@ const (
 // mtime for entries without a time of their own, with numeric owners, and with directories of mode 0755 for
 // parents that neither tree has. The same tree gives the same bytes.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error {
-	tw := tar.NewWriter(w)
+	tw, buf := tar.NewWriter(w), make([]byte, 256<<10)
+	err := t.members(ctx, mtime, func(hdr *tar.Header, content *section) error {
+		if err := tw.WriteHeader(hdr); err != nil || hdr.Size == 0 {
+			return err
+		}
+		_, err := io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{content.open()}, buf)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+// members calls f for each member of the layer that WriteTar writes.
+func (t *Tree) members(ctx context.Context, mtime time.Time, f func(*tar.Header, *section) error) error {
 	first := map[*section]string{}
-	buf := make([]byte, 256<<10)
 	for _, e := range t.withParents() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -42,17 +56,11 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, mtime time.Time) error
 				first[e.content] = e.Path
 			}
 		}
-		if err := tw.WriteHeader(hdr); err != nil {
-			return fmt.Errorf("write %s: %w", e.Path, err)
-		}
-		if hdr.Typeflag != tar.TypeReg || hdr.Size == 0 {
-			continue
-		}
-		if _, err := io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{e.content.open()}, buf); err != nil {
+		if err := f(hdr, e.content); err != nil {
 			return fmt.Errorf("write %s: %w", e.Path, err)
 		}
 	}
-	return tw.Close()
+	return nil
 }
 
 func header(e *Entry, mtime time.Time) *tar.Header {
@@ -140,8 +148,8 @@ func (t *Tree) withParents() []*Entry {
 	return out
 }
 
-// Apply reads one image layer into the tree, with its whiteouts. keep selects the file contents to keep; nil
-// keeps all.
+// Apply reads one image layer into the tree, with its whiteouts, which hide what the layers before it have, and never what
+// the same layer adds. keep selects the file contents to keep; nil keeps all.
 //
 // Links in the folders of a name are followed inside the tree, so that lib/x of a layer becomes usr/lib/x
 // over a base with merged /usr, and can lead nowhere else. The last part of a name is replaced, also when it
@@ -149,15 +157,18 @@ func (t *Tree) withParents() []*Entry {
 //
 // Content that no layer has is ErrFormat, ErrTooLarge or ErrUnsafePath.
 func (t *Tree) Apply(ctx context.Context, layer io.Reader, keep func(path string) bool) error {
-	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
-		return t.apply(hdr, xattrs(hdr), func(e *Entry) (err error) {
-			e.Size, e.ContentOmitted = hdr.Size, true
-			if keep == nil || keep(e.Path) {
-				e.content, err = t.spool.write(r, hdr.Size)
-				e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
-			}
-			return err
-		})
+	t.layer++
+	return eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error { return t.applyMember(hdr, r, keep) })
+}
+
+func (t *Tree) applyMember(hdr *tar.Header, r io.Reader, keep func(path string) bool) error {
+	return t.apply(hdr, xattrs(hdr), func(e *Entry) (err error) {
+		e.Size, e.ContentOmitted = hdr.Size, true
+		if keep == nil || keep(e.Path) {
+			e.content, err = t.spool.write(r, hdr.Size)
+			e.ContentOmitted = hdr.PAXRecords[paxElided] != ""
+		}
+		return err
 	})
 }
 
@@ -175,7 +186,7 @@ func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Rea
 		if err != nil {
 			return fmt.Errorf("read layer: %w", malformed(err))
 		}
-		if err := f(detached(hdr), tr); err != nil {
+		if err := f(detached(hdr), Cancellable(ctx, tr)); err != nil {
 			return fmt.Errorf("read layer: %.200s: %w", hdr.Name, malformed(err))
 		}
 	}
@@ -211,18 +222,16 @@ func (t *Tree) apply(hdr *tar.Header, xattrs map[string]string, fill func(*Entry
 		return err
 	}
 	dir, base := path.Split(name)
-	switch {
+	switch hidden, marker := strings.CutPrefix(base, whiteout); {
 	case strings.HasPrefix(name, metadata) && base != opaque:
 		return nil // of AUFS, in images of old versions of Docker: of no use without it
 	case base == opaque:
-		top := path.Clean(dir)
-		t.removeEntry(top)
-		if top == "." {
-			return nil
-		}
-		return t.addEntry(&Entry{Path: top, Kind: Dir, Mode: 0o755})
-	case strings.HasPrefix(base, whiteout):
-		return t.Delete(path.Join(dir, strings.TrimPrefix(base, whiteout)))
+		return t.hideBelow(path.Clean(dir))
+	case marker && (hidden == "" || hidden == "." || hidden == ".."):
+		return fmt.Errorf("%w: a whiteout of %q", ErrUnsafePath, hidden)
+	case marker:
+		t.hide(path.Join(dir, hidden))
+		return nil
 	}
 	e := &Entry{Path: name, Mode: FileMode(hdr.Mode), UID: hdr.Uid, GID: hdr.Gid, Xattrs: xattrs}
 	switch hdr.Typeflag {
@@ -262,6 +271,35 @@ func (t *Tree) apply(hdr *tar.Header, xattrs map[string]string, fill func(*Entry
 	}
 	t.removeEntry(name)
 	return t.addEntry(e)
+}
+
+// hide removes what earlier layers have at a path. A folder in which this layer has something stays as one without entry.
+func (t *Tree) hide(p string) {
+	for name := range t.names[p] {
+		t.hide(path.Join(p, name))
+	}
+	switch e := t.entries[p]; {
+	case e != nil && e.layer == t.layer:
+	case len(t.names[p]) == 0:
+		t.removeEntry(p)
+	default:
+		delete(t.entries, p)
+	}
+}
+
+// hideBelow removes what earlier layers have in a folder.
+func (t *Tree) hideBelow(top string) error {
+	if e, ok := t.Lstat(top); !ok || e.Kind != Dir {
+		t.removeEntry(top)
+		return t.addEntry(&Entry{Path: top, Kind: Dir, Mode: 0o755})
+	}
+	for name := range t.names[top] {
+		t.hide(path.Join(top, name))
+	}
+	if top != "." && t.entries[top] == nil && len(t.names[top]) == 0 { // it has to stay a folder
+		return t.addEntry(&Entry{Path: top, Kind: Dir, Mode: 0o755})
+	}
+	return nil
 }
 
 // errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes

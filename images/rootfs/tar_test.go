@@ -44,11 +44,15 @@ func TestApply(t *testing.T) {
 		"whiteout dir":     {[]tar.Header{file(".wh.d", ""), file(".wh.a", "")}, []string{"h = 1", "l -> a/f"}},
 		"whiteout nothing": {[]tar.Header{file("none/.wh.x", ""), file(".wh.d", ""), file(".wh.a", "")}, []string{"h = 1", "l -> a/f"}},
 		"opaque":           {[]tar.Header{dir("d/"), file("d/.wh..wh..opq", ""), file("d/new", "5"), file(".wh.a", "")}, []string{"d/", "d/new = 5", "h = 1", "l -> a/f"}},
-		"file over dir":    {[]tar.Header{file("d", "6"), file(".wh.a", "")}, []string{"d = 6", "h = 1", "l -> a/f"}},
-		"link over dir":    {[]tar.Header{symlink("d", "a"), file(".wh.a", "")}, []string{"d -> a", "h = 1", "l -> a/f"}},
-		"dir over file":    {[]tar.Header{dir("l"), file("l/x", "7"), file(".wh.a", ""), file(".wh.d", "")}, []string{"h = 1", "l/", "l/x = 7"}},
-		"devices":          {[]tar.Header{device("dev/null"), device("h"), file(".wh.a", ""), file(".wh.d", "")}, []string{"dev/null is char device=native,1,3", "h is char device=native,1,3", "l -> a/f"}},
-		"absolute names":   {[]tar.Header{file("/.wh.a", ""), file("/.wh.d", ""), file("/n", "8"), hardlink("/m", "/n")}, []string{"h = 1", "l -> a/f", "m = 8", "n = 8"}},
+		"a marker hides nothing of its own layer": {[]tar.Header{file("d/x", "5"), file("d/.wh.x", ""), file("d/.wh.y", ""), file(".wh.a", "")},
+			[]string{"d/", "d/x = 5", "h = 1", "l -> a/f"}},
+		"nor does that of a folder": {[]tar.Header{file("d/new/z", "5"), file(".wh.d", ""), file(".wh.a", "")}, []string{"d/new/z = 5", "h = 1", "l -> a/f"}},
+		"nor an opaque marker":      {[]tar.Header{file("d/new", "5"), file("d/.wh..wh..opq", ""), file(".wh.a", "")}, []string{"d/", "d/new = 5", "h = 1", "l -> a/f"}},
+		"file over dir":             {[]tar.Header{file("d", "6"), file(".wh.a", "")}, []string{"d = 6", "h = 1", "l -> a/f"}},
+		"link over dir":             {[]tar.Header{symlink("d", "a"), file(".wh.a", "")}, []string{"d -> a", "h = 1", "l -> a/f"}},
+		"dir over file":             {[]tar.Header{dir("l"), file("l/x", "7"), file(".wh.a", ""), file(".wh.d", "")}, []string{"h = 1", "l/", "l/x = 7"}},
+		"devices":                   {[]tar.Header{device("dev/null"), device("h"), file(".wh.a", ""), file(".wh.d", "")}, []string{"dev/null is char device=native,1,3", "h is char device=native,1,3", "l -> a/f"}},
+		"absolute names":            {[]tar.Header{file("/.wh.a", ""), file("/.wh.d", ""), file("/n", "8"), hardlink("/m", "/n")}, []string{"h = 1", "l -> a/f", "m = 8", "n = 8"}},
 	} {
 		got := show(t, applied(t, newSpool(t), nil, tarOf(t, first...), tarOf(t, c.second...)))
 		assert.Samef(t, c.want, got, "%s", name)
@@ -111,6 +115,36 @@ func TestApplyThroughLinks(t *testing.T) {
 		after := show(t, applied(t, newSpool(t), nil, tarOf(t, merged...), tarOf(t, c.second...)))
 		assert.Samef(t, c.want, changes(before, after), "%s", name)
 	}
+}
+
+// TestMarkersHaveNoOrder: where the markers stand in a layer changes nothing.
+func TestMarkersHaveNoOrder(t *testing.T) {
+	t.Parallel()
+	part := rapid.SampledFrom([]string{"a", "b", "c"})
+	path := rapid.Custom(func(rt *rapid.T) string { return strings.Join(rapid.SliceOfN(part, 1, 3).Draw(rt, "path"), "/") })
+	rapid.Check(t, func(rt *rapid.T) {
+		var lower, adds, markers []tar.Header
+		for _, p := range rapid.SliceOfN(path, 0, 8).Draw(rt, "lower") {
+			lower = append(lower, dir(p+"/d/"))
+		}
+		for _, p := range rapid.SliceOfN(path, 0, 5).Draw(rt, "adds") {
+			adds = append(adds, file(p+"/f", "x"))
+		}
+		for _, p := range rapid.SliceOfN(path, 0, 5).Draw(rt, "markers") {
+			markers = append(markers, file(p+rapid.SampledFrom([]string{"/.wh..wh..opq", "/.wh.a", "/.wh.d", "/.wh.f"}).Draw(rt, "marker"), ""))
+		}
+		first := show(t, applied(t, newSpool(t), nil, tarOf(t, lower...), tarOf(t, append(markers, adds...)...)))
+		last := show(t, applied(t, newSpool(t), nil, tarOf(t, lower...), tarOf(t, append(adds, markers...)...)))
+		for _, h := range adds {
+			if !slices.Contains(last, h.Name+" = x") {
+				rt.Fatalf("%s of the layer itself is hidden", h.Name)
+			}
+		}
+		onlyFiles := func(line string) bool { return strings.HasSuffix(line, "/") }
+		if d := cmp.Diff(slices.DeleteFunc(first, onlyFiles), slices.DeleteFunc(last, onlyFiles)); d != "" {
+			rt.Fatal(d)
+		}
+	})
 }
 
 // changes returns the lines that are new, and with a minus the paths that are gone.
@@ -321,7 +355,7 @@ func FuzzOutline(f *testing.F) {
 		tarOf(f, symlink("lib", "usr/lib"), file("lib/x", "1"), file("lib/.wh.x", "")),
 	} {
 		var outline bytes.Buffer
-		require.NoError(f, Outline(f.Context(), bytes.NewReader(layer), &outline))
+		require.NoError(f, (*Tree)(nil).ApplyOutlined(f.Context(), bytes.NewReader(layer), nil, &outline))
 		f.Add(outline.Bytes())
 		f.Add(layer)
 	}

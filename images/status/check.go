@@ -238,7 +238,10 @@ func (s *survey) files(ctx context.Context, all ...file) *Verdict {
 }
 
 func (s *survey) size(ctx context.Context, address string) (int64, error) {
-	return s.sizes.Get(ctx, address, func() (int64, error) { return s.online.Fetch.Stat(ctx, address) })
+	return s.sizes.Get(ctx, address, func() (int64, error) {
+		size, _, err := s.online.Fetch.Stat(ctx, address)
+		return size, err
+	})
 }
 
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where

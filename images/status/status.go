@@ -8,15 +8,15 @@ package status
 import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/memo"
+	"github.com/driver-container/driver-container/images/layer"
 )
 
 // survey asks registries, package repositories and servers about many images, each question once.
 type survey struct {
 	plans  *batch.Plans
 	online *images.Builder
-	bases  memo.Memo[string] // digest, by reference and architecture
-	sizes  memo.Memo[int64]  // by address
+	bases  layer.Once[string] // digest, by reference and architecture
+	sizes  layer.Once[int64]  // by address
 }
 
 // newSurvey starts a survey for one call.

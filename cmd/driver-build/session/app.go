@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,9 +19,9 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/layercache"
 	"github.com/driver-container/driver-container/images/oci/blobstat"
 	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/remotelayers"
 )
 
 // App is one call of driver-build: where its command writes, and the flags that every command has. A command
@@ -70,8 +70,8 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 // Session is a command's connection to cache, network and terminal, open while App.With runs.
 type Session struct {
 	*images.Builder
-	Publisher *layercache.Finder // adds finished layers to registries; nil: the command does not
-	Layouts   *blobstat.Layouts  // which blobs of layouts this cache has written
+	Publisher *remotelayers.Finder // adds finished layers to registries; nil: the command does not
+	Layouts   *blobstat.Layouts    // which blobs of layouts this cache has written
 	display   *display.Display
 	transfers *display.Transfers
 }
@@ -86,22 +86,26 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	a.holdResults()
 	defer func() {
 		err = errors.Join(err, s.close(ctx))
+		if earlier := s.Store.Earlier(); len(earlier) > 0 {
+			a.Notes(fmt.Sprintf("the cache is that of an earlier version: its downloads are used, its layers are made again; if nothing else uses it, "+
+				"remove these folders in %s: %s", s.Store.Dir(), strings.Join(earlier, " ")))
+		}
 		a.releaseResults()
 	}()
 	return s.explainDamage(ctx, f(ctx, s))
 }
 
-// explainDamage looks whether content with a wrong digest lies in the cache. If so, it is set aside, because
+// explainDamage looks whether content with a wrong digest lies in the cache. If so, it is removed, because
 // every later call would fail in the same way.
 func (s *Session) explainDamage(ctx context.Context, err error) error {
 	wrong, ok := errors.AsType[*fetch.MismatchError](err)
 	if !ok || ctx.Err() != nil {
 		return err
 	}
-	damaged, failed := s.Store.SetAside(ctx, wrong.Want)
-	if len(damaged) > 0 {
-		err = fmt.Errorf("%w; %d files of the cache were damaged on the disk and are in %s now: run the same command again, and look after the disk",
-			err, len(damaged), filepath.Dir(damaged[0]))
+	damaged, failed := s.Store.RemoveDamaged(wrong.Want)
+	if damaged > 0 {
+		err = fmt.Errorf("%w; %d files of the cache were damaged on the disk and are removed: run the same command again, and look after the disk",
+			err, damaged)
 	}
 	return errors.Join(err, failed)
 }

@@ -94,7 +94,7 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	o := f.options
 	var reasons []error
 	if o.Kind != Chroot {
-		daemon, err := buildkit.New(ctx, buildkit.Options{Address: o.Address, TLS: o.TLS, Work: filepath.Join(o.Work, "tmp"), OnLine: o.Say})
+		daemon, err := buildkit.New(ctx, buildkit.Options{Address: o.Address, TLS: o.TLS, Work: filepath.Join(o.Work, "partial"), OnLine: o.Say})
 		if err == nil {
 			f.close = daemon.Close
 			return daemon, nil
@@ -107,7 +107,7 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	err := chroot.Supported() //nolint:contextcheck // it tries for a moment whether a root can be set up, and takes it down again
 	if err == nil {
 		var local *chroot.Runner
-		if local, err = chroot.New(filepath.Join(o.Work, "roots")); err == nil {
+		if local, err = chroot.New(filepath.Join(o.Work, "work")); err == nil {
 			o.Say("limits of a compile here: " + local.Limits())
 			return local, nil
 		}

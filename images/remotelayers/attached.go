@@ -1,4 +1,4 @@
-package layercache
+package remotelayers
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package memo_test
+package layer_test
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/images/memo"
+	"github.com/driver-container/driver-container/images/layer"
 )
 
 // TestGet: many callers, one question for each key; an error is an answer too.
 func TestGet(t *testing.T) {
 	t.Parallel()
-	var m memo.Memo[int]
+	var m layer.Once[int]
 	var asked atomic.Int32
 	broken := errors.New("broken")
 	var wg sync.WaitGroup
@@ -34,10 +34,26 @@ func TestGet(t *testing.T) {
 	assert.Equalf(t, int32(2), asked.Load(), "questions")
 }
 
+// TestDo: a value is asked for again, an error is not.
+func TestDo(t *testing.T) {
+	t.Parallel()
+	var m layer.Once[int]
+	asked, broken := 0, errors.New("broken")
+	for range 2 {
+		n, err := m.Do(t.Context(), "good", func() (int, error) { asked++; return asked, nil })
+		assert.Equal(t, asked, n)
+		assert.NoError(t, err)
+	}
+	for range 2 {
+		assert.ErrorIs(t, assert.Err(m.Do(t.Context(), "bad", func() (int, error) { asked++; return 0, broken })), broken)
+	}
+	assert.Equal(t, 3, asked)
+}
+
 // TestCancelled: the caller that asks is cancelled, and one that waits for it asks again.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
-	var m memo.Memo[int]
+	var m layer.Once[int]
 	first, cancel := context.WithCancel(t.Context())
 	began, waiting := make(chan struct{}), make(chan error, 2)
 	go func() {

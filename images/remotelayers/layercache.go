@@ -5,7 +5,7 @@
 //
 // It makes no layers, and it trusts no registry: content counts by its digest, and with keys only what an
 // image says that one of them signed.
-package layercache
+package remotelayers
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type Finder struct {
 
 	mu     sync.Mutex
 	asked  map[string]func() // reference and architecture: reads the image once
-	layers map[place]*layer.Borrowed
+	layers map[place]*layer.Remote
 	images map[place]v1.Hash      // by tag: the image that counts there
 	judged map[place]func() error // by digest of the image
 	failed map[string]bool        // repositories that did not answer
@@ -63,7 +63,7 @@ const maxOutline = 64 << 20
 func New(ctx context.Context, o Options) *Finder {
 	return &Finder{
 		Options: o, lasting: func() context.Context { return ctx },
-		asked: map[string]func(){}, layers: map[place]*layer.Borrowed{}, images: map[place]v1.Hash{}, judged: map[place]func() error{}, failed: map[string]bool{},
+		asked: map[string]func(){}, layers: map[place]*layer.Remote{}, images: map[place]v1.Hash{}, judged: map[place]func() error{}, failed: map[string]bool{},
 		complete: map[place]bool{},
 	}
 }
@@ -91,7 +91,7 @@ func (f *Finder) Read(tag, arch string) {
 }
 
 // Find returns the layer of a key. If no image that was read has it, it asks for the tag of the key.
-func (f *Finder) Find(of layer.Spec) (*layer.Borrowed, bool) {
+func (f *Finder) Find(of layer.Spec) (*layer.Remote, bool) {
 	for _, repository := range f.From {
 		if l, ok := f.findIn(repository, of); ok {
 			return l, true
@@ -100,7 +100,7 @@ func (f *Finder) Find(of layer.Spec) (*layer.Borrowed, bool) {
 	return nil, false
 }
 
-func (f *Finder) findIn(repository string, of layer.Spec) (*layer.Borrowed, bool) {
+func (f *Finder) findIn(repository string, of layer.Spec) (*layer.Remote, bool) {
 	at := place{repository, of.Arch, of.Key}
 	l, ok := f.known(at)
 	if !ok && !of.Single {
@@ -110,7 +110,7 @@ func (f *Finder) findIn(repository string, of layer.Spec) (*layer.Borrowed, bool
 	return l, ok
 }
 
-func (f *Finder) known(at place) (*layer.Borrowed, bool) {
+func (f *Finder) known(at place) (*layer.Remote, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l, ok := f.layers[at]
@@ -255,7 +255,7 @@ func (f *Finder) addTo(at place, name string, d v1.Descriptor, diffID v1.Hash) {
 	if f.layers[at] != nil || d.Size <= 0 {
 		return
 	}
-	f.layers[at] = &layer.Borrowed{
+	f.layers[at] = &layer.Remote{
 		Record: layer.Record{Digest: d.Digest, DiffID: diffID, Size: d.Size, MediaType: d.MediaType}, Name: name,
 		Annotations: d.Annotations, Needed: f.Needed && at.arch != "", Verified: f.Verifies(), Context: f.lasting,
 		Fetch: func(ctx context.Context) error { return f.Registry.Fetch(ctx, at.repository, d) },

@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// Borrowed is a finished layer that a registry has.
-type Borrowed struct {
+// Remote is a finished layer that a registry has.
+type Remote struct {
 	Record
 	Name        string            // in the history of its image: "packages"
 	Annotations map[string]string // of the layer in the manifest of its image
@@ -27,29 +27,29 @@ type Borrowed struct {
 	Context func() context.Context
 }
 
-// borrowedLayer is a layer that is downloaded when its content is read for the first time. If the registry's
+// remoteLayer is a layer that is downloaded when its content is read for the first time. If the registry's
 // copy is damaged or gone, the layer is made here after all.
-type borrowedLayer struct {
+type remoteLayer struct {
 	storedLayer
-	from  *Borrowed
+	from  *Remote
 	again func(context.Context) (v1.Layer, error)
 }
 
-// Borrow returns a layer from a registry that has it. again makes the layer; Borrow calls it only if the
+// FromRemote returns a layer from a registry that has it. again makes the layer; FromRemote calls it only if the
 // registry turns out not to have the content.
-func (c Cache) Borrow(
+func (c Cache) FromRemote(
 	ctx context.Context, of Spec, again func(context.Context) (v1.Layer, error), step *progress.Step,
 ) (v1.Layer, bool) {
-	if c.Elsewhere == nil {
+	if c.Remote == nil {
 		return nil, false
 	}
-	from, ok := c.Elsewhere(of)
+	from, ok := c.Remote(of)
 	if !ok || from.MediaType != mediaType(of.Compression) || from.Name != of.Name {
 		return nil, false
 	}
-	l := &borrowedLayer{storedLayer{from.Record, of.Key, c.Store}, from, again}
+	l := &remoteLayer{storedLayer{from.Record, of.Key, c.Store}, from, again}
 	if from.Needed {
-		if err := c.take(ctx, l, step); err != nil {
+		if err := c.download(ctx, l, step); err != nil {
 			step.Note(fmt.Sprintf("the %s layer is made here, because the registry's copy cannot be used: %v", of.Name, err))
 			return nil, false
 		}
@@ -57,9 +57,9 @@ func (c Cache) Borrow(
 	return l, true
 }
 
-// take downloads a layer. If nobody vouches for what its image says, take reads the layer once, because the
+// download downloads a layer. If nobody vouches for what its image says, download reads the layer once, because the
 // digest of its content goes into the image, and notes it like a layer that was made here.
-func (c Cache) take(ctx context.Context, l *borrowedLayer, step *progress.Step) error {
+func (c Cache) download(ctx context.Context, l *remoteLayer, step *progress.Step) error {
 	if !l.isHere() {
 		if err := l.from.Fetch(ctx); err != nil {
 			return err
@@ -68,22 +68,23 @@ func (c Cache) take(ctx context.Context, l *borrowedLayer, step *progress.Step) 
 	if l.from.Verified {
 		return nil
 	}
-	if _, err := c.makeOutline(ctx, l, step); err != nil {
+	if _, err := c.makeOutline(ctx, nil, l, nil, step, l.from.Name); err != nil {
 		return fmt.Errorf("layer %s: %w", l.Record.Digest, err)
 	}
-	return c.note(l.key, l.Record)
+	_, err := c.note(l.key, l.Record)
+	return err
 }
 
-func (l *borrowedLayer) isHere() bool { return l.isIn(l.store) }
+func (l *remoteLayer) isHere() bool { return l.isIn(l.store) }
 
 // Descriptor is that in the manifest of the image that the layer was found in.
-func (l *borrowedLayer) Descriptor() (*v1.Descriptor, error) {
+func (l *remoteLayer) Descriptor() (*v1.Descriptor, error) {
 	return &v1.Descriptor{
 		MediaType: l.Record.MediaType, Size: l.Record.Size, Digest: l.Record.Digest, Annotations: maps.Clone(l.from.Annotations),
 	}, nil
 }
 
-func (l *borrowedLayer) Compressed() (io.ReadCloser, error) {
+func (l *remoteLayer) Compressed() (io.ReadCloser, error) {
 	if !l.isHere() {
 		if err := l.bring(l.from.Context()); err != nil {
 			return nil, err
@@ -93,7 +94,7 @@ func (l *borrowedLayer) Compressed() (io.ReadCloser, error) {
 }
 
 // bring downloads the layer, or else makes it.
-func (l *borrowedLayer) bring(ctx context.Context) error {
+func (l *remoteLayer) bring(ctx context.Context) error {
 	err := l.from.Fetch(ctx)
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -112,7 +113,7 @@ func (l *borrowedLayer) bring(ctx context.Context) error {
 	return nil
 }
 
-func (l *borrowedLayer) Uncompressed() (io.ReadCloser, error) {
+func (l *remoteLayer) Uncompressed() (io.ReadCloser, error) {
 	full, err := partial.CompressedToLayer(l)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer, step *progress.Step)
 // noted. It is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
 func Annotation(l v1.Layer, name string) string {
 	switch l := l.(type) {
-	case *borrowedLayer:
+	case *remoteLayer:
 		if !l.from.Verified && l.from.Needed {
 			return ""
 		}
@@ -160,7 +161,7 @@ func Keyed(l v1.Layer, annotations map[string]string) map[string]string {
 	switch l := l.(type) {
 	case *storedLayer:
 		annotations[recipe.LabelKey] = l.key
-	case *borrowedLayer:
+	case *remoteLayer:
 		annotations[recipe.LabelKey] = l.key
 	}
 	return annotations

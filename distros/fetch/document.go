@@ -1,0 +1,215 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+)
+
+// Latest returns a document that may change, of at most limit bytes. It always asks the server and uses the
+// copy in the store when the server says that it is current. An offline client uses the copy without asking
+// (ErrOffline when there is none). The caller must verify the content: nothing here shows that it is
+// authentic.
+func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data []byte, err error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "file" {
+		f, err := bounded.Open(u.Path)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", redactURL(u), err)
+		}
+		defer f.Close() //nolint:errcheck // opened for reading
+		return readBounded(f, redactURL(u), limit)
+	}
+	var known origin
+	blob, _ := c.Store.Lookup(documentRecord, rawURL, &known) // covers credentials and query: two users may see two documents
+	header, unchanged := http.Header{}, c.Offline
+	switch {
+	case c.Offline && blob == "":
+		return nil, fmt.Errorf("%s: %w", redactURL(u), ErrOffline)
+	case blob != "" && known.ETag != "":
+		header.Set("If-None-Match", known.ETag)
+	case blob != "" && known.LastModified != "":
+		header.Set("If-Modified-Since", known.LastModified)
+	}
+	if !c.Offline {
+		err = c.ask(ctx, u, http.MethodGet, header, func(resp *http.Response, body io.Reader) (err error) {
+			if unchanged = resp.StatusCode == http.StatusNotModified && blob != ""; unchanged {
+				return nil
+			}
+			if resp.StatusCode != http.StatusOK {
+				return statusError(resp, u)
+			}
+			if data, err = readBounded(body, redactURL(u), limit); err != nil {
+				return err
+			}
+			return c.Store.keep(rawURL, originOf(resp, u), data)
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("download %s: %w", redactURL(u), err)
+	}
+	if !unchanged {
+		return data, nil
+	}
+	f, err := c.Store.Open(blob)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	return readBounded(f, redactURL(u), limit)
+}
+
+func originOf(resp *http.Response, u *url.URL) origin {
+	return origin{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+}
+
+// keep stores the content of a URL and then records that it is current.
+func (s *Store) keep(url string, from origin, data []byte) error {
+	sum, err := s.Put(data)
+	if err == nil {
+		err = s.Note(documentRecord, url, sum, from)
+	}
+	if err != nil {
+		return &localError{err}
+	}
+	return nil
+}
+
+func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {
+	data, err := bounded.Read(r, limit)
+	if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+		return nil, tooLarge(name, limit)
+	}
+	return data, err
+}
+
+func tooLarge(name string, limit int64) error {
+	return &localError{fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)}
+}
+
+// Import downloads content with an unknown digest, of at most limit bytes, into the store and returns its
+// sha256 and size: it serves to find out what to pin. Every attempt begins with the first byte, and nothing
+// shows that the content is authentic. Errors are those of Get, and ErrTooLarge.
+func (c *Client) Import(ctx context.Context, rawURL string, limit int64, p Progress) (sha256hex string, size int64, err error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return "", 0, err
+	}
+	if u.Scheme == "file" {
+		f, err := bounded.Open(u.Path)
+		if err != nil {
+			return "", 0, fmt.Errorf("read %s: %w", redactURL(u), err)
+		}
+		defer f.Close() //nolint:errcheck // opened for reading
+		return c.importFrom(ctx, f, redactURL(u), 0, limit, p)
+	}
+	if c.Offline {
+		return "", 0, fmt.Errorf("%s: %w", redactURL(u), ErrOffline)
+	}
+	err = c.ask(ctx, u, http.MethodGet, nil, func(resp *http.Response, body io.Reader) (err error) {
+		switch {
+		case resp.StatusCode != http.StatusOK:
+			return statusError(resp, u)
+		case resp.ContentLength > limit:
+			return tooLarge(redactURL(u), limit)
+		case endless(resp):
+			return &localError{fmt.Errorf("%s: the server does not say where the file ends: a cut would look like the whole of it", redactURL(u))}
+		}
+		sha256hex, size, err = c.importFrom(ctx, body, redactURL(u), max(resp.ContentLength, 0), limit, p)
+		return err
+	})
+	if err != nil {
+		return "", 0, fmt.Errorf("download %s: %w", redactURL(u), err)
+	}
+	return sha256hex, size, nil
+}
+
+// importFrom writes the content of a reader into the store. total is the expected number of bytes, 0 when
+// unknown.
+func (c *Client) importFrom(ctx context.Context, r io.Reader, name string, total, limit int64, p Progress) (string, int64, error) {
+	w, err := c.Store.Create()
+	if err != nil {
+		return "", 0, &localError{err}
+	}
+	defer w.Close() //nolint:errcheck // discards; after Commit a no-op
+	err = Copy(ctx, w, io.LimitReader(r, limit+1), func(n int64) {
+		if p != nil {
+			p(n, total)
+		}
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	if w.size > limit {
+		return "", 0, tooLarge(name, limit)
+	}
+	sum, size, err := w.Commit()
+	if err != nil {
+		return "", 0, &localError{err}
+	}
+	return sum, size, nil
+}
+
+// Stat returns the size of a file and when it was last changed, without its content: by a HEAD request or, if a server
+// does not answer HEAD or answers without a size, by a request for the first byte. What the server does not state is
+// zero. Errors are those of Get.
+func (c *Client) Stat(ctx context.Context, rawURL string) (size int64, changed time.Time, err error) {
+	u, err := parseURL(rawURL)
+	switch {
+	case err != nil:
+		return 0, changed, err
+	case c.Offline && u.Scheme != "file":
+		err = ErrOffline
+	case u.Scheme == "file":
+		var fi os.FileInfo
+		if fi, err = os.Stat(u.Path); err == nil {
+			return fi.Size(), fi.ModTime().UTC(), nil
+		}
+	default:
+		var refused *StatusError
+		size, changed, err = c.askSize(ctx, u, http.MethodHead, nil)
+		if err == nil && size < 0 || errors.As(err, &refused) && noHead(refused.Code) {
+			size, changed, err = c.askSize(ctx, u, http.MethodGet, http.Header{"Range": {"bytes=0-0"}})
+		}
+	}
+	if err != nil {
+		return 0, changed, fmt.Errorf("ask for the size and the date of %s: %w", redactURL(u), err)
+	}
+	return max(size, 0), changed, nil
+}
+
+// noHead reports whether an answer may concern only HEAD: servers and object stores with signed addresses
+// refuse HEAD in several ways.
+func noHead(code int) bool {
+	return code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented || code == http.StatusForbidden || code == http.StatusBadRequest
+}
+
+// askSize sends one request; the size is -1 when the answer has none.
+func (c *Client) askSize(ctx context.Context, u *url.URL, method string, header http.Header) (size int64, changed time.Time, err error) {
+	err = c.ask(ctx, u, method, header, func(resp *http.Response, _ io.Reader) (err error) {
+		if changed, err = http.ParseTime(resp.Header.Get("Last-Modified")); err != nil {
+			changed = time.Time{}
+		}
+		switch size = resp.ContentLength; resp.StatusCode {
+		case http.StatusOK:
+		case http.StatusPartialContent:
+			if _, size, _ = contentRange(resp.Header.Get("Content-Range")); size == 0 {
+				size = -1
+			}
+		default:
+			return statusError(resp, u)
+		}
+		return nil
+	})
+	return size, changed.UTC(), err
+}
