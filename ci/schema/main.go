@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/bundle"
 	"github.com/driver-container/driver-container/images/fleet"
@@ -64,6 +65,7 @@ var lists = map[string]struct {
 	"gpus.schema.json":          {"GPUs and their drivers, as driver-build gpus -o json prints them", reflect.TypeFor[gpus.Answer]()},
 	"verify.schema.json":        {"Findings about an image, as driver-build verify -o json prints them", reflect.TypeFor[verify.Finding]()},
 	"bundle-verify.schema.json": {"Findings about a bundle, as driver-build bundle verify -o json prints them", reflect.TypeFor[bundle.Finding]()},
+	"cache.schema.json":         {"What takes room in the cache, as driver-build cache -o json prints it", reflect.TypeFor[fetch.Kind]()},
 	"doctor.schema.json":        {"Answers about this machine, as driver-build doctor -o json prints them", reflect.TypeFor[session.Finding]()},
 	"preflight.schema.json":     {"Checks of a node, as nvidia-driver preflight -o json prints them", reflect.TypeFor[preflight.Check]()},
 	"holders.schema.json":       {"Processes that have the driver open, as nvidia-driver holders -o json prints them", reflect.TypeFor[kmod.Holder]()},

@@ -41,7 +41,7 @@ func newRootCmd(a *session.App) *cobra.Command {
 	a.Root(cmd)
 	o.addTo(cmd.Flags())
 	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
-		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a), newLoginCmd(a), newLogoutCmd(a))
+		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a))
 	cmd.AddCommand(imagecmd.Commands(a)...)
 	cmd.AddCommand(bundlecmd.Commands(a)...)
 	arrange(cmd)
@@ -58,7 +58,7 @@ var groups = []struct {
 	{"Look at images", []string{"inspect", "verify", "sbom"}},
 	{"Fleet and CI", []string{"check", "plan", "fleet", "lock", "report", "drivers", "gpus", "matrix"}},
 	{"Trust and air gap", []string{"sign", "attest", "bundle"}},
-	{"Setup", []string{"doctor", "login", "logout", "completion", "version", "help"}},
+	{"Setup", []string{"doctor", "cache", "login", "logout", "completion", "version", "help"}},
 }
 
 func arrange(root *cobra.Command) {
