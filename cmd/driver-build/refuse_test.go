@@ -24,8 +24,9 @@ import (
 
 // good are command lines that --offline alone keeps from working.
 var good = map[string]string{
-	"":      "--os debian12 --driver 535.261.03",
-	"check": "", "plan": "--repository h.example/a", "fleet": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
+	" recipe": "",
+	"":        "--os debian12 --driver 535.261.03",
+	"check":   "", "plan": "--repository h.example/a", "fleet": "NODES", "list": "", "lock": "", "report": "--html -", "drivers": "", "gpus": "", "version": "", "doctor": "",
 	"fetch": "--os debian12 --driver 535.261.03", "kernels": "--os debian12",
 	"inspect": "h.example/a:1", "verify": "h.example/a:1", "verify kernel": "h.example/a:1 --deep", "push": "h.example/b:1 h.example/a:1", "sbom": "h.example/a:1",
 	"sign": "h.example/a:1 --sign-key KEY --push --repository h.example/a", "sign export": "h.example/a:1",
@@ -70,6 +71,7 @@ var wrong = map[string][]string{
 	"cache":                {"GARBAGE", "/proc/x", "/dev/null/x"},
 	"jobs":                 {"0", "65", "many", "99999999999999999999"},
 	"progress":             {"loud"},
+	"recipe":               {"/nope", "FOLDER", "GARBAGE", "EMPTY"},
 	"ca":                   {"/nope", "FOLDER", "GARBAGE"},
 	"registry-mirror":      {"x", "=x", "x=", "docker.io=https:", "https://h.example=x", "docker.io=m.example/A"},
 	"kernel":               {"newest", "latest:0", "*", "latest --kernel bad*", "6.1.0-1-amd64,"},

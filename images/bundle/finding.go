@@ -25,7 +25,7 @@ const (
 )
 
 // Finding is one thing that is wrong with a bundle. As an error it is an [ErrUnsound].
-type Finding struct {
+type Finding struct { //nolint:errname // it is printed as a finding, and is an error where it ends the reading
 	File    string `json:"file"`             // "" for the bundle as a whole
 	Member  string `json:"member,omitempty"` // "" for the file as a whole
 	Rule    Rule   `json:"rule"`
@@ -56,5 +56,5 @@ func Unsound(findings []Finding) error {
 	if len(findings) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d findings, the first: %s", ErrUnsound, len(findings), findings[0])
+	return fmt.Errorf("%w: %d findings, the first: %s", ErrUnsound, len(findings), findings[0].String())
 }

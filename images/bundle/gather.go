@@ -34,6 +34,10 @@ type Beside struct{ Path, Title string }
 // Gather reads the documents of a selection.
 func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, error) {
 	g := gatherer{client: c, origin: s.Origin, places: map[string]int{}}
+	charts, files, err := local(ctx, s) // mistakes in them are found before a registry is asked
+	if err != nil {
+		return nil, err
+	}
 	images := s.Images
 	if len(images) == 0 {
 		tags, err := c.ListTags(ctx, s.Origin)
@@ -66,24 +70,56 @@ func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, e
 			return nil, err
 		}
 	}
-	for _, name := range s.Charts {
-		if err := g.chart(ctx, name); err != nil {
+	for n, name := range s.Charts {
+		if charts[n] != nil {
+			g.all = append(g.all, g.chart(charts[n]))
+		} else if err := g.artifact(ctx, Chart, strings.TrimPrefix(name, chartScheme), v1.Hash{}); err != nil {
 			return nil, err
 		}
 	}
 	if len(s.Files)+len(downloads) == 0 {
 		return g.all, nil
 	}
+	content, err := filesArtifact(append(downloads, files...))
+	if err != nil {
+		return nil, err
+	}
+	return append(g.all, Artifact{Kind: Inputs, Repository: g.origin + "/inputs", Tags: []string{s.FileTag}, Content: content}), nil
+}
+
+// chartScheme begins the name of a chart in a registry.
+const chartScheme = "oci://"
+
+// local reads what a selection names on this machine: its charts, nil for those of a registry, and its files.
+func local(ctx context.Context, s Selection) (charts []*HelmChart, files []oci.Blob, err error) {
+	for _, name := range s.Charts {
+		var c *HelmChart
+		if ref, ok := strings.CutPrefix(name, chartScheme); ok {
+			err = imagename.CheckImage(ref)
+		} else {
+			c, err = ReadChart(name)
+		}
+		if err != nil {
+			return nil, nil, failure.Errorf(failure.Usage, "--chart: %w", err)
+		}
+		charts = append(charts, c)
+	}
 	for _, f := range s.Beside {
 		b, err := fromFile(ctx, f.Path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		b.Desc.Annotations = map[string]string{TitleAnnotation: f.Title}
-		downloads = append(downloads, b)
+		files = append(files, b)
 	}
-	err = g.files(ctx, s.Files, downloads, s.FileTag)
-	return g.all, err
+	for _, name := range s.Files {
+		b, err := fromFile(ctx, name)
+		if err != nil {
+			return nil, nil, failure.Errorf(failure.Usage, "--file: %w", err)
+		}
+		files = append(files, b)
+	}
+	return charts, files, nil
 }
 
 type gatherer struct {
@@ -169,33 +205,9 @@ func pinned(ref string, h v1.Hash) string {
 	return name + "@" + h.String()
 }
 
-func (g *gatherer) chart(ctx context.Context, name string) error {
-	if ref, ok := strings.CutPrefix(name, "oci://"); ok {
-		return g.artifact(ctx, Chart, ref, v1.Hash{})
-	}
-	c, err := ReadChart(name)
-	if err != nil {
-		return err
-	}
-	g.all = append(g.all, Artifact{
+func (g *gatherer) chart(c *HelmChart) Artifact {
+	return Artifact{
 		Kind: Chart, Title: c.Name + " " + c.Version, Repository: g.origin + "/charts/" + c.Name,
 		Tags: []string{strings.ReplaceAll(c.Version, "+", "_")}, Content: c.Content,
-	})
-	return nil
-}
-
-func (g *gatherer) files(ctx context.Context, names []string, all []oci.Blob, tag string) error {
-	for _, n := range names {
-		b, err := fromFile(ctx, n)
-		if err != nil {
-			return failure.Errorf(failure.Usage, "--file: %w", err)
-		}
-		all = append(all, b)
 	}
-	content, err := filesArtifact(all)
-	if err != nil {
-		return err
-	}
-	g.all = append(g.all, Artifact{Kind: Inputs, Repository: g.origin + "/inputs", Tags: []string{tag}, Content: content})
-	return nil
 }

@@ -186,7 +186,7 @@ func (p *push) send(ctx context.Context, b oci.Blob, location string, chunk int6
 		}
 		cancel(nil)
 		if body != nil {
-			body.Close()
+			_ = body.Close() // of a file that was read
 		}
 	}()
 	open := func() (_ io.ReadCloser, err error) {

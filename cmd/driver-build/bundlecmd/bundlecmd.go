@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func Commands(a *session.App) []*cobra.Command {
 }
 
 // open opens the file of a bundle. The caller closes it.
-func open(name string) (*io.SectionReader, io.Closer, error) {
+func open(name string) (*io.SectionReader, *os.File, error) {
 	f, err := bounded.Open(name)
 	if errors.Is(err, bounded.ErrNotRegular) {
 		err = fmt.Errorf("%w: import reads a pipe with - instead of a name", err)

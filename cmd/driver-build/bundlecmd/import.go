@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -109,7 +110,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 }
 
 // checked opens a file that is sound and has what the flags ask for. The caller closes it.
-func (o *importFlags) checked(ctx context.Context, a *session.App, name string, keys []crypto.PublicKey) (*bundle.Bundle, io.Closer, error) {
+func (o *importFlags) checked(ctx context.Context, a *session.App, name string, keys []crypto.PublicKey) (*bundle.Bundle, *os.File, error) {
 	file, closer, err := open(name)
 	if err != nil {
 		return nil, nil, err

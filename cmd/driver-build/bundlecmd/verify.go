@@ -96,7 +96,7 @@ func newList(a *session.App) *cobra.Command {
 			defer closer.Close()
 			b, err := bundle.Open(file)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			if format == "json" {
 				_, err := a.Stdout.Write(b.Raw)
