@@ -5,9 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -200,19 +198,5 @@ auth: {htpasswd: {realm: e2e, path: %[1]s/htpasswd}}
 		if time.Now().After(deadline) {
 			t.Fatalf("docker-registry does not listen on %s: %v", r.host, err)
 		}
-	}
-}
-
-// nothingIn checks that a folder is absent or holds no file; empty folders in it are harmless.
-func nothingIn(t *testing.T, dir string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			t.Errorf("%s should not be there", name)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
 	}
 }

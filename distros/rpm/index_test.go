@@ -14,8 +14,8 @@ import (
 func listed(name, arch string, size int64, obsoletes ...string) string {
 	text := fmt.Sprintf(`<package><name>%s</name><arch>%s</arch><version ver="1" rel="1"/><checksum type="sha256">%064d</checksum>`+
 		`<location href="a.rpm"/><size package="%d"/><format><obsoletes>`, name, arch, 0, size)
-	for _, o := range obsoletes {
-		text += `<entry name="` + o + `"/>`
+	if len(obsoletes) > 0 {
+		text += `<entry name="` + strings.Join(obsoletes, `"/><entry name="`) + `"/>`
 	}
 	return text + "</obsoletes></format></package>"
 }

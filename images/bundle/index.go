@@ -14,9 +14,6 @@ import (
 // layoutVersion is the content of the member oci-layout.
 const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
-// signatureType is the type of a bundle's signature: artifact type of its manifest, and type of its layer.
-const signatureType = "application/vnd.dev.sigstore.bundle.v0.3+json"
-
 // Annotations of entries in index.json. Only container images have the names that other programs read:
 // containerd fails on an archive that gives such a name to anything else.
 const (

@@ -31,9 +31,7 @@ func sample(t testing.TB) Page {
 	r.Drivers[1].Components, r.Drivers[1].Unknown = []string{"fabricmanager (amd64, arm64)", "nvlsm (amd64, arm64)"}, []string{"imex (amd64, arm64)"}
 	r.Drivers[1].CUDA, r.Drivers[1].Runs, r.Drivers[1].Faults = "13.2", "CUDA 13.3: minor-version: with limits", []string{"known to be bad: <b>pods</b> stay Pending"}
 	r.Drivers[1].Newest = "595.91.07"
-	for _, s := range m.Systems {
-		r.Systems = append(r.Systems, s)
-	}
+	r.Systems = append(r.Systems, m.Systems...)
 	good := require.Value(m.Select(matrix.Selection{All: true}))(t)
 	for n, g := range good {
 		sum := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(g.Tag()+g.Arch)))

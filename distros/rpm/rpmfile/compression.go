@@ -18,7 +18,7 @@ var endings = map[string]string{"gzip": ".gz", "xz": ".xz", "zstd": ".zst", "bzi
 // either gzip or not compressed, which rpm lets zlib detect.
 func (f *File) decompress(in *bufio.Reader, name string) (io.ReadCloser, error) {
 	if start, err := in.Peek(2); name == "" && (err != nil || string(start) != "\x1f\x8b") {
-		return io.NopCloser(in), nil
+		return io.NopCloser(in), nil //nolint:nilerr // a payload of less than two bytes is not compressed
 	} else if name == "" {
 		name = "gzip"
 	}

@@ -1,4 +1,4 @@
-// Package layercache makes registries the cache of layers. The manifest of a pushed image says of each layer
+// Package remotelayers makes registries the cache of layers. The manifest of a pushed image says of each layer
 // from which key it was made ([recipe.LabelKey]), and tags named layer-KEY lead from keys to images. A
 // [Finder] finds finished layers in this way, so that a build on an empty machine makes, downloads and sends
 // only what is new; [Publisher] adds the tags.
