@@ -52,7 +52,15 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 			if data, err = readBounded(body, redactURL(u), limit); err != nil {
 				return err
 			}
-			return c.Store.keep(rawURL, originOf(resp, u), data)
+			sum, err := c.Store.Put(data)
+			// A server may send again what it could have called unchanged.
+			if from := originOf(resp, u); err == nil && (sum != blob || from != known) {
+				err = c.Store.Note(documentRecord, rawURL, sum, from)
+			}
+			if err != nil {
+				return &localError{err}
+			}
+			return nil
 		})
 	}
 	if err != nil {
@@ -71,18 +79,6 @@ func (c *Client) Latest(ctx context.Context, rawURL string, limit int64) (data [
 
 func originOf(resp *http.Response, u *url.URL) origin {
 	return origin{URL: redactURL(u), ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
-}
-
-// keep stores the content of a URL and then records that it is current.
-func (s *Store) keep(url string, from origin, data []byte) error {
-	sum, err := s.Put(data)
-	if err == nil {
-		err = s.Note(documentRecord, url, sum, from)
-	}
-	if err != nil {
-		return &localError{err}
-	}
-	return nil
 }
 
 func readBounded(r io.Reader, name string, limit int64) ([]byte, error) {

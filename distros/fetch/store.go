@@ -106,16 +106,13 @@ func (s *Store) Open(digest string) (*os.File, error) {
 
 // Read returns small stored content. If it is damaged, the error is a *MismatchError.
 func (s *Store) Read(digest string) (data []byte, err error) {
-	f, err := s.Open(digest)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	if data, err = io.ReadAll(f); err != nil {
+	path := s.Path(digest)
+	s.use(path)
+	if data, err = os.ReadFile(path); err != nil {
 		return nil, fmt.Errorf("read cached content: %w", err)
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		return nil, &MismatchError{URL: f.Name(), Want: digest, Got: hex.EncodeToString(sum[:]), Named: true}
+		return nil, &MismatchError{URL: path, Want: digest, Got: hex.EncodeToString(sum[:]), Named: true}
 	}
 	return data, nil
 }
