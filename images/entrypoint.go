@@ -2,7 +2,11 @@ package images
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -51,5 +55,12 @@ func addProgram(tree *rootfs.Tree, bin recipe.Binary) (err error) {
 			dir = p.Dir
 		}
 	}
-	return tree.AddFile(dir+"/"+bin.Name, 0o755, info.Size(), f)
+	read := sha256.New()
+	if err := tree.AddFile(dir+"/"+bin.Name, 0o755, info.Size(), io.TeeReader(f, read)); err != nil {
+		return err
+	}
+	if hex.EncodeToString(read.Sum(nil)) != bin.SHA256 {
+		return fmt.Errorf("%s changed during the build: run the same command again", bin.Path)
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,6 +100,15 @@ func Call(ctx context.Context, t *testing.T, root Root, env map[string]string, a
 func Programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 	t.Helper()
 	dir := t.TempDir()
+	var once sync.Mutex
+	write := func(file string, data []byte) error { // a build may be reading the file
+		once.Lock()
+		defer once.Unlock()
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+		return os.WriteFile(file, data, 0o700)
+	}
 	return func(arch string) ([]recipe.Binary, error) {
 		data := imagetest.ELF{Arch: arch, Static: true}.Bytes()
 		file := filepath.Join(dir, "program-"+arch)
@@ -107,6 +117,6 @@ func Programs(t *testing.T) func(string) ([]recipe.Binary, error) {
 		for _, name := range []string{recipe.EntrypointName, recipe.ProbeName, recipe.EvictName} {
 			all = append(all, recipe.Binary{Name: name, SHA256: hex.EncodeToString(sum[:]), Path: file})
 		}
-		return all, os.WriteFile(file, data, 0o700)
+		return all, write(file, data)
 	}
 }
