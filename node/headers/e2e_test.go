@@ -120,7 +120,8 @@ func newestRelease(ctx context.Context, t *testing.T, root string) string {
 	if err != nil || d.ID() != "debian12" {
 		t.Fatal(d, err)
 	}
-	releases := require.Value(apt.OpenReleases(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Arch: "amd64"}))(t)
+	sources := require.Value(apt.ReadSources(files))(t)
+	releases := require.Value(apt.OpenReleases(ctx, apt.Options{Fetch: &fetch.Client{Store: store}, Root: files, Sources: sources, Arch: "amd64"}))(t)
 	x := require.Value(releases.Load(ctx))(t)
 	release := current(x, "6.1.0-1-amd64")
 	if !regexp.MustCompile(`^6\.1\.0-[0-9]+-amd64$`).MatchString(release) {
