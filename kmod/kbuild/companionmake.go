@@ -151,7 +151,11 @@ func (j Job) runCompanion(ctx context.Context, dir string, c Companion, program,
 	if result != nil {
 		out.log = io.MultiWriter(&limitedWriter{w: result, left: maxLine}, out.log)
 	}
-	return j.watch(ctx, cmd, out, c.Name+": "+filepath.Base(program))
+	step := filepath.Base(program)
+	if step == "bash" {
+		step = filepath.Base(args[0])
+	}
+	return j.watch(ctx, cmd, out, c.Name+": "+step)
 }
 
 // companionBuild says what is special about a companion's compile.
@@ -175,7 +179,8 @@ func prepareNvidiaFS(ctx context.Context, j Job, c Companion, dir, source string
 	if err := replaceText(configure, "KDIR=$MODULES_DIR/build", "KDIR="+j.Headers.Build); err != nil {
 		return nil, err
 	}
-	if err := j.runCompanion(ctx, dir, c, configure, source, []string{j.Headers.Release}, []string{j.makeFlags()}, nil); err != nil {
+	// Its interpreter reads it: a program that was just written may be "busy", while a fork of ours still has it open.
+	if err := j.runCompanion(ctx, dir, c, "bash", source, []string{configure, j.Headers.Release}, []string{j.makeFlags()}, nil); err != nil {
 		return nil, err
 	}
 	// Every kernel has access_ok in one of two forms. A configure whose compiles all fail reports success.
