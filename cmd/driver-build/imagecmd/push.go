@@ -16,7 +16,7 @@ import (
 
 const pushLong = `Push what a build has written (oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE), or copy an image from another
 repository (REGISTRY/PATH:TAG). Signatures, attestations, SBOMs and everything else that belongs to the image go with it. Only what
-the registry lacks is sent, an upload that breaks off goes on where it was, and tags move when everything is there.
+the registry lacks is sent, a blob whose upload breaks off is sent again, and tags move when everything is there.
 
 To REGISTRY/PATH without a tag, images keep their tags: oci:DIR:TAG its TAG, oci:DIR all that the layout has.`
 
