@@ -66,7 +66,7 @@ func signInParallel(ctx context.Context, dir, ref string) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		image, err := attestation.Open(ctx, c, store, ref)
+		image, err := attestation.Open(ctx, c, ref)
 		return c, image, err
 	}
 	var keys []crypto.PublicKey

@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/node/headers"
 )
@@ -59,7 +58,7 @@ func nodeRoot(t *testing.T, ref string, sources *strings.Replacer) string {
 	t.Helper()
 	dir := t.TempDir()
 	local, _ := oci.ParseLocal(ref)
-	img, _, err := local.Image(t.Context(), require.Value(fetch.OpenStore(t.TempDir()))(t), "amd64")
+	img, _, err := local.Image(t.Context(), "amd64")
 	require.NoError(t, err)
 	content := mutate.Extract(img)
 	defer content.Close()

@@ -31,7 +31,6 @@ func TestDamagedEntries(t *testing.T) {
 		"records, type":     {"keys/layer-*", func(b []byte) []byte { return bytes.Replace(b, []byte("gzip"), []byte("zstd"), 1) }},
 		"plans, a bit":      {"keys/plan-*", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }},
 		"bases, a bit":      {"keys/base-*", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }},
-		"layouts, zeros":    {"layouts/*", func(b []byte) []byte { return make([]byte, len(b)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

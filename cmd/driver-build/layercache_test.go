@@ -233,7 +233,7 @@ func (u *user) refusesMounts(t *testing.T, target []string, want result) {
 	assert.Equalf(t, before, u.downloads(), "%s", r.Stderr)
 }
 
-// TestWarmLayout: what the cache wrote to a layout is not read again, until its file changes.
+// TestWarmLayout: what is in a layout is written again if its file changed since.
 func TestWarmLayout(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -242,16 +242,7 @@ func TestWarmLayout(t *testing.T) {
 	first.Want(t, 0)
 	blobs := require.Value(filepath.Glob(u.Path("dist/blobs/sha256/*")))(t)
 	u.Run(t, args...).Want(t, 0)
-	records := require.Value(filepath.Glob(filepath.Join(u.Cache, "layouts/*.json")))(t)
-	assert.Equal(t, 2, len(records)) // of the layout, and of the cache's own blobs
-	var record string                // of the layout, which has more blobs: documents, and those of the base
-	for _, r := range records {
-		if text := string(require.Value(os.ReadFile(r))(t)); len(text) > len(record) {
-			record = text
-		}
-	}
 	for _, b := range blobs {
-		assert.Contains(t, record, filepath.Base(b))
 		info := require.Value(os.Stat(b))(t)
 		data := bytes.Repeat([]byte("x"), int(info.Size()))
 		require.NoError(t, errors.Join(os.Chmod(b, 0o644), os.WriteFile(b, data, 0o644), os.Chtimes(b, info.ModTime(), info.ModTime())))

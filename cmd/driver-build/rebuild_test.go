@@ -16,7 +16,6 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -32,8 +31,7 @@ func (u *user) attested(t *testing.T) (ref, key string) {
 	var r recipe.Recipe
 	require.NoError(t, json.Unmarshal([]byte(u.Run(t, append(args, "--dry-run")...).Stdout), &r))
 	body := require.Value(documents.NewProvenance(&r, documents.Run{}).Encode())(t)
-	store := require.Value(fetch.OpenStore(u.Cache))(t)
-	image := require.Value(oci.OpenLocal(t.Context(), store, "oci:"+u.Path("dist")))(t)
+	image := require.Value(oci.OpenLocal(t.Context(), "oci:"+u.Path("dist")))(t)
 	raw := require.Value(os.ReadFile(u.Path("dist/blobs/sha256/" + digest)))(t)
 	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	all := require.Value(signature.Sign(t.Context(), signature.Request{Format: signature.Both, Repository: "registry.example.com/driver",

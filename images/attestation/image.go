@@ -16,7 +16,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/failure"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/layer"
@@ -35,13 +34,12 @@ type Image struct {
 	Artifact   oci.Artifact
 	Have       []oci.Attachment
 
-	ref   string
-	store *fetch.Store
+	ref string
 }
 
 // Open reads what a reference names. It must be in a registry, an OCI layout or an OCI archive.
-func Open(ctx context.Context, c *registry.Client, store *fetch.Store, ref string) (i *Image, err error) {
-	i = &Image{ref: ref, store: store}
+func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err error) {
+	i = &Image{ref: ref}
 	opened, err := c.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return nil, err
@@ -68,7 +66,7 @@ func Open(ctx context.Context, c *registry.Client, store *fetch.Store, ref strin
 }
 
 func (i *Image) findTags(ctx context.Context) error {
-	tags, digests, err := oci.LocalTags(ctx, i.store, i.ref)
+	tags, digests, err := oci.LocalTags(i.ref)
 	for n, tag := range tags {
 		if digests[n] == i.Digest && imagename.CheckTag(tag) == nil && !slices.Contains(i.Tags, tag) {
 			i.Tags = append(i.Tags, tag)
@@ -88,7 +86,7 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 		_, err := c.Attach(ctx, i.ref, all...)
 		return err
 	case strings.HasPrefix(i.ref, "oci:"):
-		return oci.AttachLayout(ctx, local.Path, all...)
+		return oci.WriteLayout(ctx, local.Path, "", nil, all...)
 	case strings.HasPrefix(i.ref, "docker-archive:"):
 		return failure.Errorf(failure.Usage, "%s: a docker-archive has no place for signatures and documents: push the image, or build an oci-archive", i.ref)
 	}
@@ -97,21 +95,21 @@ func (i *Image) Attach(ctx context.Context, c *registry.Client, all []oci.Attach
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	now, err := Open(ctx, c, i.store, i.ref) // another signer may have written it meanwhile
+	now, err := Open(ctx, c, i.ref) // another signer may have written it meanwhile
 	if err != nil {
 		return err
 	}
 	if now.Digest != i.Digest {
 		return fmt.Errorf("%s: another program replaced the image while it was signed: try again", i.ref)
 	}
-	tags, _, err := oci.LocalTags(ctx, i.store, i.ref)
+	tags, _, err := oci.LocalTags(i.ref)
 	if err != nil {
 		return err
 	}
 	if len(tags) != 1 {
 		return failure.Errorf(failure.Usage, "%s: it holds %d images, and an archive is written anew with one: unpack it with tar, and name it as oci:DIR:TAG", i.ref, len(tags))
 	}
-	repository, err := oci.LocalRepository(ctx, i.store, local)
+	repository, err := oci.LocalRepository(local)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 )
@@ -42,7 +41,7 @@ func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) erro
 
 // Write writes an artifact to an output, with what the plan attaches, under all tags; an archive holds only
 // the first. It returns the references.
-func (p Plan) Write(ctx context.Context, store *fetch.Store, out oci.Output, t oci.Artifact) (refs []string, err error) {
+func (p Plan) Write(ctx context.Context, out oci.Output, t oci.Artifact) (refs []string, err error) {
 	tags := p.Tags
 	if out.Kind != "oci" {
 		tags = tags[:1]
@@ -52,7 +51,7 @@ func (p Plan) Write(ctx context.Context, store *fetch.Store, out oci.Output, t o
 		if i == 0 && !p.Empty() {
 			var have []oci.Attachment
 			if out.Kind == "oci" {
-				have, err = oci.LocalAttachments(ctx, store, out.String()+":"+tag)
+				have, err = oci.LocalAttachments(ctx, out.String()+":"+tag)
 			}
 			if err == nil || errors.Is(err, fs.ErrNotExist) { // the layout does not have the tag yet
 				all, err = p.Attachments(ctx, t, have)

@@ -53,7 +53,7 @@ type statement struct {
 // used. Each finding is a line; errors are differences, and images without a provenance. The error is that of what could
 // not be fetched or built, or of kind failure.Usage for what the caller has to give.
 func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (findings []verify.Finding, err error) {
-	i, err := Open(ctx, b.Registry, b.Store, ref)
+	i, err := Open(ctx, b.Registry, ref)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", ref, err)
 	}

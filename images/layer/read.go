@@ -12,7 +12,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/layername"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -47,7 +46,7 @@ func flatten(img v1.Image, spool *rootfs.Spool, add func(tree *rootfs.Tree, l v1
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
 	}
-	tree, names := rootfs.New(spool, nil), layername.Of(img)
+	tree, names := rootfs.New(spool, nil), oci.LayerNames(img)
 	for i, l := range layers {
 		digest, err := l.Digest()
 		if err != nil {

@@ -1,72 +1,112 @@
 package oci
 
 import (
-	"context"
+	"archive/tar"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
-	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/oci/tarindex"
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/compression"
 )
 
-// archive is an OCI archive, or one of `docker save`.
-type archive struct{ *tarindex.Archive }
+const (
+	maxEntries = 100_000 // members of an archive; one with 127 layers in the old format has about 400
+	maxLinks   = 8       // links that lead to links
+)
 
-func openArchive(name string) (archive, error) {
-	a, err := tarindex.Open(name)
-	return archive{a}, err
+// members of a tar file by name.
+type members map[string]member
+
+type member struct {
+	offset, size int64
+	link         string // the name that the link leads to
 }
 
-// blobs returns the blobs of an OCI archive. The first open of a blob unpacks it into the store and verifies
-// it.
-func (a archive) blobs(ctx context.Context, store *fetch.Store) Blobs {
-	kept := StoreBlobs(store)
-	return Blobs{where: a.Path, open: func(d v1.Descriptor) (io.ReadCloser, error) {
-		h := d.Digest
-		if h.Algorithm == "sha256" && !store.Has(h.Hex) {
-			if err := a.unpack(ctx, store, "blobs/sha256/"+h.Hex, h); err != nil {
-				return nil, err
-			}
-		}
-		return kept.open(d)
-	}}
-}
-
-// unpack copies a member into the store. The bytes get a name there only if their digest is want.
-func (a archive) unpack(ctx context.Context, store *fetch.Store, name string, want v1.Hash) (err error) {
-	r, size, err := a.Member(name)
+// openArchive indexes the members of a tar file, which are read in place. Each of them opens the file again, so there
+// is nothing to close.
+func openArchive(name string) (_ files, err error) {
+	f, err := bounded.Open(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v := Verify(r, v1.Descriptor{Digest: want, Size: size}, name+" in "+a.Path)
-	defer func() { err = errors.Join(err, v.Close()) }()
-	w, err := store.Create()
+	defer func() { err = errors.Join(err, f.Close()) }()
+	all, err := readMembers(f)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s %w", name, err)
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := fetch.Copy(ctx, w, v, nil); err != nil {
-		return err
-	}
-	_, _, err = w.Commit()
-	return err
+	return func(wanted string) (io.ReadCloser, error) {
+		m, err := all.find(wanted)
+		if err != nil {
+			return nil, fmt.Errorf("%s in %s: %w", wanted, name, err)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		return section{io.NewSectionReader(f, m.offset, m.size), f}, nil
+	}, nil
 }
 
-// unpackLayers opens each layer once, which copies it into the store.
-func unpackLayers(ctx context.Context, img *Image) error {
-	for _, d := range img.manifest.Layers {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		r, err := img.blobs.open(d)
-		if err == nil {
-			err = r.Close()
+// section is a part of a file; Close closes the file.
+type section struct {
+	*io.SectionReader
+	io.Closer
+}
+
+func readMembers(f io.ReadSeeker) (members, error) {
+	head := make([]byte, compression.HeadSize)
+	if n, err := io.ReadFull(f, head); err != nil {
+		return nil, fmt.Errorf("is not a tar archive (%d bytes): %w", n, err)
+	}
+	if compression.Of(head) != "" {
+		return nil, errors.New("is compressed: unpack it first, for example with gunzip")
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	all := members{}
+	r := tar.NewReader(f)
+	for range maxEntries {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all, nil
 		}
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("is not a sound tar archive: %w", err)
+		}
+		at, err := f.Seek(0, io.SeekCurrent) // archive/tar reads no byte beyond the header
+		if err != nil {
+			return nil, err
+		}
+		key := path.Clean("/" + h.Name)
+		switch h.Typeflag {
+		case tar.TypeReg:
+			all[key] = member{offset: at, size: h.Size}
+		// docker save of old versions links shared layers: ID/layer.tar -> ../OTHER/layer.tar.
+		case tar.TypeSymlink:
+			all[key] = member{link: path.Join(path.Dir(key), h.Linkname)} //nolint:gosec // a key of our map, never a path
+		case tar.TypeLink:
+			all[key] = member{link: path.Clean("/" + h.Linkname)}
 		}
 	}
-	return nil
+	return nil, fmt.Errorf("has more than %d members", maxEntries)
+}
+
+func (all members) find(name string) (member, error) {
+	key := path.Clean("/" + name)
+	for range maxLinks {
+		m, ok := all[key]
+		if !ok {
+			return m, fs.ErrNotExist
+		}
+		if m.link == "" {
+			return m, nil
+		}
+		key = m.link
+	}
+	return member{}, errors.New("links that never end")
 }

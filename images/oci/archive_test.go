@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
@@ -23,12 +24,11 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// open opens an image for linux/amd64 with a store of its own.
-func open(t *testing.T, ref string) (*Image, error) {
+// open opens an image for linux/amd64.
+func open(t *testing.T, ref string) (v1.Image, error) {
 	t.Helper()
-	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	l, _ := ParseLocal(ref)
-	img, _, err := l.Image(t.Context(), store, "amd64")
+	img, _, err := l.Image(t.Context(), "amd64")
 	return img, err
 }
 
@@ -86,7 +86,7 @@ func TestDockerArchiveOld(t *testing.T) {
 	t.Parallel()
 	one := ocitest.LayerTar(t, "one", 5000)
 	config := fmt.Appendf(nil, `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q,%q]}}`, HashOf(one), HashOf(one))
-	manifest, err := json.Marshal([]dockerEntry{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
+	manifest, err := json.Marshal(tarball.Manifest{{Config: "c.json", RepoTags: []string{"x:1"}, Layers: []string{"a/layer.tar", "b/layer.tar"}}})
 	require.NoError(t, err)
 	sound := []tarEntry{
 		{name: "b/layer.tar", link: "../a/layer.tar"},
@@ -109,14 +109,9 @@ func TestDockerArchiveOld(t *testing.T) {
 		out[i] = e
 		return out
 	}
-	for name, list := range map[string][]tarEntry{
-		"wrong layer":        replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.LayerTar(t, "two", 5000)}),
-		"wrong packed layer": replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, ocitest.LayerTar(t, "two", 5000))}),
-	} {
-		_, err := open(t, "docker-archive:"+writeTestTar(t, list...))
-		t.Log(name, err)
-		ocitest.ErrorAs[*fetch.MismatchError](t, err)
-	}
+	wrong := tarEntry{name: "a/layer.tar", content: ocitest.LayerTar(t, "two", 5000)}
+	layers = require.Value(require.Value(open(t, "docker-archive:"+writeTestTar(t, replaced(1, wrong)...)))(t).Layers())(t)
+	ocitest.ErrorAs[*fetch.MismatchError](t, assert.Err(io.ReadAll(require.Value(layers[0].Uncompressed())(t))))
 	packed, err := open(t, "docker-archive:"+writeTestTar(t, replaced(1, tarEntry{name: "a/layer.tar", content: ocitest.Gzipped(t, one)})...))
 	require.NoError(t, err)
 	ocitest.SameLayers(t, packed, b)
@@ -144,25 +139,20 @@ func TestDockerArchiveOld(t *testing.T) {
 	}
 }
 
-// TestDescriptorsLie: neither the entry of a layout, nor that of an index in it, nor the image's own documents may
-// say what the content is not. A container runtime notices it on a node.
+// TestDescriptorsLie: neither the entry of a layout nor that of an index in it may state another size. A container
+// runtime notices it on a node.
 func TestDescriptorsLie(t *testing.T) {
 	t.Parallel()
 	one := ocitest.Image(t, "amd64", 1000, "layer")
-	lying := require.Value(one.ConfigFile())(t).DeepCopy()
-	lying.RootFS.DiffIDs[0].Hex = strings.Repeat("a", 64)
 	for what, c := range map[string]struct {
 		of      Artifact
 		old, to string
 		want    error
 	}{
-		"whole":              {of: one},
-		"index":              {of: ocitest.Index(t, one)},
-		"size":               {one, `"size":`, `"size":1`, ErrDescriptor},
-		"size in an index":   {ocitest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
-		"platform":           {one, `"architecture":"amd64"`, `"architecture":"arm64"`, ErrDescriptor},
-		"system":             {one, `"os":"linux"`, `"os":"windows"`, ErrDescriptor},
-		"content of a layer": {of: require.Value(mutate.ConfigFile(one, lying))(t), want: ErrDiffID},
+		"whole":            {of: one},
+		"index":            {of: ocitest.Index(t, one)},
+		"size":             {one, `"size":`, `"size":1`, ErrDescriptor},
+		"size in an index": {ocitest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
 	} {
 		dir := filepath.Join(t.TempDir(), "x")
 		require.NoError(t, WriteLayout(t.Context(), dir, "x", c.of))
@@ -172,7 +162,7 @@ func TestDescriptorsLie(t *testing.T) {
 			index = bytes.ReplaceAll(index, []byte(c.old), []byte(c.to))
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), index, 0o600))
-		a, err := OpenLocal(t.Context(), require.Value(fetch.OpenStore(t.TempDir()))(t), "oci:"+dir)
+		a, err := OpenLocal(t.Context(), "oci:"+dir)
 		if err == nil {
 			err = WriteLayout(t.Context(), filepath.Join(t.TempDir(), "y"), "x", a)
 		}
@@ -191,14 +181,31 @@ func TestArchiveName(t *testing.T) {
 		o := Output{Kind: "oci-archive", Path: filepath.Join(t.TempDir(), "x.tar")}
 		require.Value(o.Write(t.Context(), repository, "1", ocitest.Image(t, "amd64", 10, "one")))(t)
 		l, _ := ParseLocal(o.String())
-		store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-		index, _, err := l.index(t.Context(), store)
+		index, _, err := l.index()
 		require.NoError(t, err)
 		assert.Equal(t, "1", index.Manifests[0].Annotations[refNameAnnotation])
 		assert.Equal(t, want, index.Manifests[0].Annotations[containerdNameAnnotation])
-		assert.Equal(t, strings.TrimSuffix(want, ":1"), require.Value(LocalRepository(t.Context(), store, l))(t))
+		assert.Equal(t, strings.TrimSuffix(want, ":1"), require.Value(LocalRepository(l))(t))
 		for _, ref := range []string{o.String() + ":1", o.String() + ":" + want} {
-			require.Value(OpenLocal(t.Context(), store, ref))(t)
+			require.Value(OpenLocal(t.Context(), ref))(t)
 		}
 	}
+}
+
+func FuzzArchive(f *testing.F) {
+	f.Add([]byte("not a tar"))
+	f.Add(ocitest.LayerTar(f, "x", 10))
+	f.Add(bytes.Repeat([]byte{0}, 1024))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, err := readMembers(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		for n, m := range all {
+			if m.offset < 0 || m.size < 0 {
+				t.Errorf("%s at %d, %d bytes", n, m.offset, m.size)
+			}
+			_, _ = all.find(n)
+		}
+	})
 }

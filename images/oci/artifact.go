@@ -1,12 +1,32 @@
+// Package oci reads and writes OCI artifacts without a registry: manifests and indexes of any kind, and
+// images on this machine: OCI layouts, OCI archives and the archives of `docker save`. An [Attachment] is
+// what belongs to an image: a signature, an attestation, an SBOM.
+//
+// It speaks no protocol: package registry brings content here and takes it away. It runs nothing and unpacks
+// no layer into files.
 package oci
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/fetch"
+)
+
+// Bounds of documents that are read into memory. Registries accept manifests of up to 4 MiB.
+const (
+	MaxManifest = 4 << 20
+	MaxConfig   = 8 << 20
 )
 
 // Artifact is a manifest or an index, with everything that it names: an image, an index of images, or any
@@ -19,12 +39,148 @@ type Artifact interface {
 	RawManifest() ([]byte, error)
 }
 
-// Images and indexes are artifacts.
-var (
-	_ Artifact = v1.Image(nil)
-	_ Artifact = v1.ImageIndex(nil)
-	_ Artifact = (*stored)(nil)
-)
+// Blob is a layer or a config.
+type Blob struct {
+	Desc v1.Descriptor
+	Name string                        // what people call it; "" if nothing says it
+	Open func() (io.ReadCloser, error) // the content is not verified: [Verify] does it
+}
+
+// Document is a manifest or an index.
+type Document struct {
+	Raw  []byte
+	Desc v1.Descriptor
+}
+
+// HashOf returns the sha256 of b.
+func HashOf(b []byte) v1.Hash {
+	sum := sha256.Sum256(b)
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum[:])}
+}
+
+func newDocument(raw []byte, mediaType types.MediaType) Document {
+	return Document{raw, v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: HashOf(raw)}}
+}
+
+// BytesBlob is a blob with this content and these annotations.
+func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string]string) Blob {
+	d := newDocument(content, mediaType)
+	d.Desc.Annotations = annotations
+	return d.blob()
+}
+
+// blob returns a document as a blob.
+func (d Document) blob() Blob {
+	return Blob{Desc: d.Desc, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Raw)), nil }}
+}
+
+// ReadBlob reads a blob of at most limit bytes and verifies it.
+func ReadBlob(b Blob, limit int64) (_ []byte, err error) {
+	if b.Desc.Size > limit {
+		return nil, fmt.Errorf("blob %s has %d bytes; at most %d are read", b.Desc.Digest, b.Desc.Size, limit)
+	}
+	r, err := b.Open()
+	if err != nil {
+		return nil, err
+	}
+	v := Verify(r, b.Desc, "blob")
+	defer func() { err = errors.Join(err, v.Close()) }()
+	return io.ReadAll(v)
+}
+
+// Verifier returns an error at the end of its content if the content does not match the descriptor.
+type Verifier struct {
+	io.ReadCloser
+	Desc  v1.Descriptor
+	where string
+	hash  hash.Hash
+	size  int64
+}
+
+// Verify returns a reader of r that compares size and digest with a descriptor. where is for messages.
+func Verify(r io.ReadCloser, d v1.Descriptor, where string) *Verifier {
+	if v, ok := r.(*Verifier); ok && v.Desc.Digest == d.Digest && v.Desc.Size == d.Size {
+		return v
+	}
+	return &Verifier{ReadCloser: r, Desc: d, where: where, hash: sha256.New()}
+}
+
+func (v *Verifier) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	v.hash.Write(p[:n])
+	v.size += int64(n)
+	if v.size > v.Desc.Size || errors.Is(err, io.EOF) {
+		if bad := v.CheckDigest(); bad != nil {
+			return n, bad
+		}
+	}
+	return n, err
+}
+
+// CheckDigest compares what was read so far; the error is a *fetch.MismatchError.
+func (v *Verifier) CheckDigest() error {
+	got := hex.EncodeToString(v.hash.Sum(nil))
+	if v.size == v.Desc.Size && got == v.Desc.Digest.Hex {
+		return nil
+	}
+	return &fetch.MismatchError{
+		URL: v.where + " (" + v.Desc.Digest.String() + ")", Want: v.Desc.Digest.Hex, Got: got, WantSize: v.Desc.Size, GotSize: v.size, Named: true,
+	}
+}
+
+// Blobs is the place that has the content of an artifact.
+type Blobs struct {
+	where    string // for messages
+	open     func(d v1.Descriptor) (io.ReadCloser, error)
+	manifest func(h v1.Hash) ([]byte, error) // nil: manifests are among the blobs
+}
+
+// RemoteBlobs is a place that is asked for each manifest, which it verifies, and each blob.
+func RemoteBlobs(where string, manifest func(v1.Hash) ([]byte, error), open func(v1.Descriptor) (io.ReadCloser, error)) Blobs {
+	return Blobs{where: where, open: open, manifest: manifest}
+}
+
+// StoreBlobs returns the blobs of a store.
+func StoreBlobs(s *fetch.Store) Blobs {
+	return Blobs{where: "the cache", open: func(d v1.Descriptor) (io.ReadCloser, error) { return s.Open(d.Digest.Hex) }}
+}
+
+// StoreDocument writes a document into the store.
+func StoreDocument(store *fetch.Store, raw []byte) (err error) {
+	w, err := store.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if _, err := w.Write(raw); err != nil {
+		return err
+	}
+	_, _, err = w.Commit()
+	return err
+}
+
+// Document reads a manifest or a config of at most limit bytes and verifies it.
+func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
+	if b.manifest != nil {
+		return b.manifest(h)
+	}
+	if h.Algorithm != "sha256" {
+		return nil, fmt.Errorf("%s: only sha256 is supported", h)
+	}
+	r, err := b.open(v1.Descriptor{Digest: h})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	raw, err := bounded.Read(r, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read %s in %s: %w", h, b.where, err)
+	}
+	if got := HashOf(raw); got != h {
+		return nil, &fetch.MismatchError{URL: b.where + " (" + h.String() + ")", Want: h.Hex, Got: got.Hex, GotSize: int64(len(raw)), Named: true}
+	}
+	return raw, nil
+}
 
 // stored is an artifact of any kind over blobs.
 type stored struct {
@@ -51,15 +207,4 @@ func (s *stored) MediaType() (types.MediaType, error) {
 		return "", fmt.Errorf("the manifest is malformed: %w", err)
 	}
 	return mediaTypeOf(s.raw, doc.MediaType), nil
-}
-
-// blob returns a blob that is opened where it is.
-func (b Blobs) blob(d v1.Descriptor) Blob {
-	return Blob{Desc: d, Open: func() (io.ReadCloser, error) {
-		r, err := b.open(d)
-		if err != nil {
-			return nil, fmt.Errorf("open %s in %s: %w", d.Digest, b.where, err)
-		}
-		return Verify(r, d, b.where), nil
-	}}
 }

@@ -53,8 +53,6 @@ func AttachmentOf(subject v1.Hash, tag string, t Artifact) (Attachment, error) {
 // specification 1.1.
 const EmptyConfig types.MediaType = "application/vnd.oci.empty.v1+json"
 
-const emptyJSON = "{}"
-
 // SignatureTag is the tag under which cosign, Podman and CRI-O look for the signatures of an image.
 func SignatureTag(subject v1.Hash) string { return ReferrersTag(subject) + ".sig" }
 
@@ -76,29 +74,22 @@ func IsAttachmentTag(tag string) bool {
 	return found && err == nil
 }
 
-// BytesBlob is a blob with this content and these annotations.
-func BytesBlob(mediaType types.MediaType, content []byte, annotations map[string]string) Blob {
-	return Document{Raw: content, Desc: v1.Descriptor{
-		MediaType: mediaType, Size: int64(len(content)), Digest: HashOf(content), Annotations: annotations}}.blob()
-}
-
 // NewReferrer makes a referrer of a manifest or an index: a manifest of these layers with an empty config.
 // The same input gives the same bytes.
 func NewReferrer(subject v1.Descriptor, artifactType string, layers []Blob, annotations map[string]string) (Attachment, error) {
-	config := BytesBlob(EmptyConfig, []byte(emptyJSON), nil)
+	config := BytesBlob(EmptyConfig, []byte("{}"), nil)
 	m := v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType, Config: config.Desc, Annotations: maps.Clone(annotations),
 		Subject: &v1.Descriptor{MediaType: subject.MediaType, Size: subject.Size, Digest: subject.Digest},
 	}
-	all := []Blob{config}
 	for _, l := range layers {
 		m.Layers = append(m.Layers, l.Desc)
-		all = append(all, l)
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("make a manifest of type %s for %s: %w", artifactType, subject.Digest, err)
 	}
-	desc := v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: HashOf(raw), ArtifactType: artifactType, Annotations: m.Annotations}
-	return Attachment{Subject: subject.Digest, Manifest: Document{Raw: raw, Desc: desc}, Blobs: all}, nil
+	d := newDocument(raw, m.MediaType)
+	d.Desc.ArtifactType, d.Desc.Annotations = artifactType, m.Annotations
+	return Attachment{Subject: subject.Digest, Manifest: d, Blobs: append([]Blob{config}, layers...)}, nil
 }

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -15,73 +16,70 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// dockerEntry is one image in the manifest.json that `docker save` writes.
-type dockerEntry struct {
-	Config   string
-	RepoTags []string
-	Layers   []string
+// dockerEntries reads what `docker save` lists in manifest.json.
+func (l LocalRef) dockerEntries() (files, tarball.Manifest, error) {
+	f, err := openArchive(l.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := f.read("manifest.json", MaxManifest)
+	if err != nil {
+		return nil, nil, fmt.Errorf("not an archive of docker save: %w", err)
+	}
+	var entries tarball.Manifest
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, nil, fmt.Errorf("manifest.json in %s is malformed: %w", l.Path, err)
+	}
+	return f, entries, nil
 }
 
-// docker unpacks an image of a docker-archive into the store and returns a manifest for it, which such
-// archives lack.
+// docker returns a manifest for an image of a docker-archive, which such archives lack, and its blobs.
 //
 // It does not change layers. `docker save` writes them uncompressed, so the image has layers of type
-// application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here would make
-// the base's digest depend on the version of a compressor; the price is that a push of such a base sends more
-// bytes.
-func (a archive) docker(ctx context.Context, store *fetch.Store, tag string) (Manifest, error) {
-	raw, err := a.Read("manifest.json", MaxManifest)
+// application/vnd.oci.image.layer.v1.tar, whose digests are their diff IDs. Compressing them here, as
+// go-containerregistry's tarball.Image does, would make the base's digest depend on the version of a compressor;
+// the price is that a push of such a base sends more bytes.
+func (l LocalRef) docker(ctx context.Context) (Manifest, Blobs, error) {
+	f, entries, err := l.dockerEntries()
 	if err != nil {
-		return Manifest{}, fmt.Errorf("not an archive of docker save: %w", err)
+		return Manifest{}, Blobs{}, err
 	}
-	var entries []dockerEntry
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return Manifest{}, fmt.Errorf("manifest.json in %s is malformed: %w", a.Path, err)
-	}
-	e, err := dockerPick(entries, tag)
+	e, err := dockerPick(entries, l.tag)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("%s: %w", a.Path, err)
+		return Manifest{}, Blobs{}, fmt.Errorf("%s: %w", l.Path, err)
 	}
-	config, err := a.Read(e.Config, MaxConfig)
+	config, err := f.read(e.Config, MaxConfig)
 	if err != nil {
-		return Manifest{}, err
+		return Manifest{}, Blobs{}, err
 	}
 	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
 	if err != nil {
-		return Manifest{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, a.Path, err)
+		return Manifest{}, Blobs{}, fmt.Errorf("%s in %s is malformed: %w", e.Config, l.Path, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(e.Layers) {
-		return Manifest{}, fmt.Errorf("%s lists %d layers, its image config %d", a.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
+		return Manifest{}, Blobs{}, fmt.Errorf("%s lists %d layers, its image config %d", l.Path, len(e.Layers), len(cf.RootFS.DiffIDs))
 	}
-	m := v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Config: v1.Descriptor{MediaType: types.OCIConfigJSON, Size: int64(len(config)), Digest: HashOf(config)},
-		Layers: make([]v1.Descriptor, len(e.Layers)),
-	}
+	doc := newDocument(config, types.OCIConfigJSON)
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: doc.Desc, Layers: make([]v1.Descriptor, len(e.Layers))}
+	names := map[v1.Hash]string{doc.Desc.Digest: e.Config}
 	for i, file := range e.Layers {
-		if m.Layers[i], err = a.dockerLayer(ctx, store, file, cf.RootFS.DiffIDs[i]); err != nil {
-			return Manifest{}, err
+		if m.Layers[i], err = f.dockerLayer(ctx, file, cf.RootFS.DiffIDs[i]); err != nil {
+			return Manifest{}, Blobs{}, fmt.Errorf("%s in %s: %w", file, l.Path, err)
 		}
+		names[m.Layers[i].Digest] = file
 	}
-	manifest, err := json.Marshal(m)
-	if err != nil {
-		return Manifest{}, err
-	}
-	return Manifest{manifest, HashOf(manifest)}, errors.Join(StoreDocument(store, config), StoreDocument(store, manifest))
+	raw, err := json.Marshal(m)
+	return Manifest{raw, HashOf(raw)}, Blobs{where: l.Path, open: func(d v1.Descriptor) (io.ReadCloser, error) { return f(names[d.Digest]) }}, err
 }
 
-// HashOf returns the sha256 of b.
-func HashOf(b []byte) v1.Hash {
-	sum := sha256.Sum256(b)
-	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum[:])}
-}
-
-func dockerPick(entries []dockerEntry, tag string) (dockerEntry, error) {
+func dockerPick(entries tarball.Manifest, tag string) (tarball.Descriptor, error) {
 	var tags []string
 	for _, e := range entries {
 		tags = append(tags, e.RepoTags...)
@@ -92,9 +90,9 @@ func dockerPick(entries []dockerEntry, tag string) (dockerEntry, error) {
 	slices.Sort(tags)
 	switch {
 	case tag != "":
-		return dockerEntry{}, fmt.Errorf("it holds no image %s, only: %s: %w", tag, strings.Join(tags, ", "), fs.ErrNotExist)
+		return tarball.Descriptor{}, fmt.Errorf("it holds no image %s, only: %s: %w", tag, strings.Join(tags, ", "), fs.ErrNotExist)
 	case len(entries) != 1:
-		return dockerEntry{}, fmt.Errorf("it holds %d images: name one by its tag, of: %s", len(entries), strings.Join(tags, ", "))
+		return tarball.Descriptor{}, fmt.Errorf("it holds %d images: name one by its tag, of: %s", len(entries), strings.Join(tags, ", "))
 	}
 	return entries[0], nil
 }
@@ -109,88 +107,29 @@ func sameTag(have, want string) bool {
 	return err1 == nil && err2 == nil && h.Name() == w.Name()
 }
 
-// dockerLayer copies a layer into the store and checks it against its diff ID.
-func (a archive) dockerLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash) (v1.Descriptor, error) {
-	packed, size, err := a.compression(file)
-	if err != nil {
-		return v1.Descriptor{}, err
-	}
-	if packed != "" {
-		return a.packedLayer(ctx, store, file, diffID, packed)
-	}
-	if diffID.Algorithm != "sha256" {
-		return v1.Descriptor{}, fmt.Errorf("%s: only sha256 is supported", diffID)
-	}
-	if !store.Has(diffID.Hex) {
-		if err := a.unpack(ctx, store, file, diffID); err != nil {
-			return v1.Descriptor{}, err
-		}
-	}
-	return v1.Descriptor{MediaType: types.OCIUncompressedLayer, Size: size, Digest: diffID}, nil
-}
-
-// compression returns the media type of a compressed layer, "" for an uncompressed one.
-func (a archive) compression(file string) (t types.MediaType, size int64, err error) {
-	r, size, err := a.Member(file)
-	if err != nil {
-		return "", 0, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	magic := make([]byte, 4)
-	if _, err := io.ReadFull(r, magic); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", 0, err
-	}
-	switch {
-	case bytes.HasPrefix(magic, gzipMagic):
-		t = types.OCILayer
-	case bytes.HasPrefix(magic, zstdMagic):
-		t = types.OCILayerZStd
-	}
-	return t, size, nil
-}
-
-// packedLayer copies a compressed layer, which crane and others write into such archives, and unpacks it once
-// to compute its diff ID.
-func (a archive) packedLayer(ctx context.Context, store *fetch.Store, file string, diffID v1.Hash, t types.MediaType) (d v1.Descriptor, err error) {
-	r, _, err := a.Member(file)
+// dockerLayer describes a layer. An uncompressed one has its diff ID as digest. A compressed one, which crane and
+// others write into such archives, is read once for its digest.
+func (f files) dockerLayer(ctx context.Context, file string, diffID v1.Hash) (d v1.Descriptor, err error) {
+	r, err := f(file)
 	if err != nil {
 		return d, err
 	}
-	w, err := store.Create()
+	defer func() { err = errors.Join(err, r.Close()) }()
+	in := bufio.NewReader(r)
+	kind, err := compression.Detect(in)
 	if err != nil {
-		return d, errors.Join(err, r.Close())
+		return d, err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	tee := struct {
-		io.Reader
-		io.Closer
-	}{io.TeeReader(r, w), r}
-	plain, err := decompress(tee)
-	if err != nil {
-		return d, errors.Join(fmt.Errorf("%s in %s: %w", file, a.Path, err), r.Close())
+	if d.Digest, d.MediaType = diffID, types.OCIUncompressedLayer; kind != "" {
+		sum := sha256.New()
+		if err := fetch.Copy(ctx, sum, in, nil); err != nil {
+			return d, err
+		}
+		d.Digest = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
+		d.MediaType = map[string]types.MediaType{compression.Gzip: types.OCILayer, compression.Zstd: types.OCILayerZStd}[kind]
 	}
-	sum := sha256.New()
-	err = fetch.Copy(ctx, sum, plain, nil)
-	if err = errors.Join(err, plain.Close()); err != nil {
-		return d, fmt.Errorf("%s in %s: %w", file, a.Path, err)
+	if s, ok := r.(section); ok {
+		d.Size = s.Size()
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != diffID.Hex {
-		return d, &fetch.MismatchError{URL: file + " in " + a.Path + " (unpacked)", Want: diffID.Hex, Got: got}
-	}
-	digest, size, err := w.Commit()
-	return v1.Descriptor{MediaType: t, Size: size, Digest: v1.Hash{Algorithm: "sha256", Hex: digest}}, err
-}
-
-// StoreDocument writes a document into the store.
-func StoreDocument(store *fetch.Store, raw []byte) (err error) {
-	w, err := store.Create()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if _, err := w.Write(raw); err != nil {
-		return err
-	}
-	_, _, err = w.Commit()
-	return err
+	return d, checkDescriptor(d)
 }

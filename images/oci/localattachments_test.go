@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 func described(t *testing.T, a Artifact) v1.Descriptor {
@@ -40,8 +39,7 @@ func signatureOf(t *testing.T, subject v1.Hash, text string) Attachment {
 // found lists attachments as subject, tag and the number of layers, and reads all blobs.
 func found(t *testing.T, ref string) (out []string) {
 	t.Helper()
-	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
-	for _, a := range require.Value(LocalAttachments(t.Context(), store, ref))(t) {
+	for _, a := range require.Value(LocalAttachments(t.Context(), ref))(t) {
 		for _, b := range a.Blobs {
 			require.Value(ReadBlob(b, 1<<20))(t)
 		}
@@ -74,13 +72,12 @@ func TestLayoutAttachments(t *testing.T) {
 	sig, spdx := " application/vnd.oci.image.config.v1+json", " application/spdx+json+"
 	hex := func(d v1.Descriptor) string { return d.Digest.Hex[:4] }
 	want := []string{hex(top) + spdx, hex(top) + ".sig" + sig + "++", hex(child) + spdx, hex(onTop.Manifest.Desc) + spdx}
-	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	for _, ref := range []string{"oci:" + layout, "oci:" + layout + ":x", "oci-archive:" + archive} {
 		assert.Samef(t, want, found(t, ref), "%s", ref)
-		a := require.Value(OpenLocal(t.Context(), store, ref))(t)
+		a := require.Value(OpenLocal(t.Context(), ref))(t)
 		assert.Equal(t, top.Digest, ocitest.Digest(t, a))
 		l, _ := ParseLocal(ref)
-		_, digest, err := l.Image(t.Context(), store, "amd64")
+		_, digest, err := l.Image(t.Context(), "amd64")
 		require.NoError(t, err)
 		assert.Equal(t, child.Digest, digest)
 	}
@@ -91,7 +88,7 @@ func TestLayoutAttachments(t *testing.T) {
 	require.NoError(t, WriteLayout(t.Context(), layout, "x", index, append(all, signatureOf(t, top.Digest, "c"))...))
 	want[1] += "+"
 	assert.Same(t, want, found(t, "oci:"+layout+":x"))
-	assert.ErrorContains(t, assert.Err(OpenLocal(t.Context(), store, "oci:"+layout)), "several images")
+	assert.ErrorContains(t, assert.Err(OpenLocal(t.Context(), "oci:"+layout)), "several images")
 }
 
 // TestForeignLayouts reads layouts of other programs: a referrer without annotations, a fallback index with a

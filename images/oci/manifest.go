@@ -1,7 +1,7 @@
 package oci
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,7 +136,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	return match[0], nil
 }
 
-// ErrDescriptor says that what names a document states another size or platform than the document has.
+// ErrDescriptor says that what names a document states another size than the document has.
 var ErrDescriptor = failure.New(failure.Content, "its descriptor does not describe it")
 
 // checkSize compares a descriptor with its document. Container runtimes refuse one of another size.
@@ -147,31 +147,54 @@ func checkSize(d v1.Descriptor, raw []byte) error {
 	return nil
 }
 
-// checkEntry compares a descriptor in an index on this machine with its manifest, and with the configuration of
-// the image that this is.
-func (b Blobs) checkEntry(d v1.Descriptor, raw []byte) error {
-	if err := checkSize(d, raw); err != nil || d.Platform == nil || d.Platform.OS == "unknown" {
-		return err
-	}
-	img, err := NewImage(raw, b)
-	if err != nil {
-		return nil //nolint:nilerr // an index, or an artifact: it has no platform; who reads the image says what is wrong with it
-	}
-	is := v1.Platform{OS: cmp.Or(img.config.OS, d.Platform.OS), Architecture: img.config.Architecture, Variant: d.Platform.Variant}
-	if v := img.config.Variant; v != "" && is.Variant != "" {
-		is.Variant = v
-	}
-	if is.OS != d.Platform.OS || is.Architecture != d.Platform.Architecture || is.Variant != d.Platform.Variant {
-		return fmt.Errorf("%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, d.Platform)
-	}
-	return nil
-}
-
 // CheckPlatform refuses a single image for another architecture.
-func CheckPlatform(ref, arch string, i *Image) error {
-	p := v1.Platform{OS: i.config.OS, Architecture: i.config.Architecture}
+func CheckPlatform(ref, arch string, img v1.Image) error {
+	cf, err := img.ConfigFile()
+	if err != nil {
+		return fmt.Errorf("%s: read the image config: %w", ref, err)
+	}
+	p := v1.Platform{OS: cf.OS, Architecture: cf.Architecture}
 	if (p.OS == "" || p.OS == "linux") && p.Architecture == arch {
 		return nil
 	}
 	return &PlatformError{Ref: ref, Want: "linux/" + arch, Have: []string{p.String()}}
+}
+
+// ParseManifest parses an image manifest and checks its descriptors.
+func ParseManifest(raw []byte) (*v1.Manifest, error) {
+	m, err := parseGeneric(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range m.Layers {
+		if !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
+			return nil, fmt.Errorf("the image manifest has a layer of type %q: not a file system layer that can be copied", d.MediaType)
+		}
+	}
+	return m, nil
+}
+
+// parseGeneric parses a manifest of anything, and checks its descriptors.
+func parseGeneric(raw []byte) (*v1.Manifest, error) {
+	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("the manifest is malformed: %w", err)
+	}
+	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if err := checkDescriptor(d); err != nil {
+			return nil, fmt.Errorf("the manifest is malformed: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func checkDescriptor(d v1.Descriptor) error {
+	if d.Digest.Algorithm != "sha256" || d.Size < 0 {
+		return fmt.Errorf("blob %q of %d bytes (only sha256 is supported)", d.Digest, d.Size)
+	}
+	return nil
+}
+
+func isImageConfig(t types.MediaType) bool {
+	return t == types.OCIConfigJSON || t == types.DockerConfigJSON
 }

@@ -11,15 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/images/oci/blobstat"
 	"github.com/driver-container/driver-container/images/outfile"
 )
 
 // Output is a place on this machine that an image is written to.
 type Output struct {
-	Kind  string // "oci", "oci-archive" or "docker-archive"
-	Path  string
-	Known *blobstat.Layouts // what was written to layouts, so that it is not hashed again; nil: nothing is known
+	Kind string // "oci", "oci-archive" or "docker-archive"
+	Path string
 }
 
 func (o Output) String() string { return o.Kind + ":" + o.Path }
@@ -46,9 +44,7 @@ func ParseOutputs(texts []string) ([]Output, error) {
 func ParseOutput(text string) (Output, error) {
 	kind, path, _ := strings.Cut(text, ":")
 	o := Output{Kind: kind, Path: path}
-	switch kind {
-	case "oci", "oci-archive", "docker-archive":
-	default:
+	if !slices.Contains(kinds, kind) {
 		return o, fmt.Errorf("%q: %q is not known: give oci:DIR, oci-archive:FILE or docker-archive:FILE", text, kind)
 	}
 	if path == "" {
@@ -100,7 +96,7 @@ func (o Output) check() error {
 			return err
 		}
 	}
-	_, err := readIndex(o.Path)
+	_, err := readGraph(o.Path)
 	return err
 }
 
@@ -124,7 +120,7 @@ func (o Output) Write(ctx context.Context, repository, tag string, t Artifact, a
 	repository = cmp.Or(repository, "driver")
 	switch o.Kind {
 	case "oci":
-		return o.String() + ":" + tag, writeKnown(ctx, o.Known, o.Path, tag, t, attachments)
+		return o.String() + ":" + tag, WriteLayout(ctx, o.Path, tag, t, attachments...)
 	case "oci-archive":
 		return o.String() + ":" + tag, WriteOCIArchive(ctx, o.Path, repository, tag, t, attachments...)
 	default:

@@ -25,7 +25,6 @@ import (
 	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/oci/blobstat"
 )
 
 // entries returns the names in a layout's index, and checks the whole layout with go-containerregistry.
@@ -87,27 +86,6 @@ func TestWriteLayout(t *testing.T) {
 	if left := leftovers(t, dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-}
-
-// TestKnownBlob: a blob of the cache that was copied before is not hashed again, unless it has changed.
-func TestKnownBlob(t *testing.T) {
-	t.Parallel()
-	cache, content := t.TempDir(), []byte("content of a layer")
-	layouts, d := blobstat.NewLayouts(cache), v1.Descriptor{Digest: HashOf(content), Size: int64(len(content))}
-	file := filepath.Join(cache, d.Digest.Hex)
-	require.NoError(t, os.WriteFile(file, content, 0o600))
-	b := Blob{Desc: d, Open: func() (io.ReadCloser, error) { return os.Open(file) }}
-	for range 2 {
-		dir := t.TempDir()
-		require.NoError(t, layoutBlob(t.Context(), layouts, dir, b))
-		assert.Equal(t, string(content), string(require.Value(os.ReadFile(filepath.Join(dir, d.Digest.Hex)))(t)))
-		require.NoError(t, layouts.Save(t.Context()))
-		assert.Equal(t, true, blobstat.NewLayouts(cache).Of(cache).Has(d.Digest.Hex, d.Size))
-	}
-	require.NoError(t, os.WriteFile(file, bytes.ToUpper(content), 0o600))
-	dir := t.TempDir()
-	ocitest.ErrorAs[*fetch.MismatchError](t, layoutBlob(t.Context(), layouts, dir, b))
-	assert.Equal(t, 0, len(require.Value(os.ReadDir(dir))(t)))
 }
 
 func TestWriteLayoutAtOnce(t *testing.T) {

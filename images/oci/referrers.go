@@ -16,23 +16,19 @@ import (
 // is not verified: read the manifest.
 func ParseReferrers(raw []byte) ([]v1.Descriptor, error) {
 	index, err := parseReferrers(raw)
-	if err != nil {
-		return nil, err
-	}
-	return SortDigests(index.Manifests), nil
+	return SortDigests(index.Manifests), err
 }
 
-func parseReferrers(raw []byte) (*v1.IndexManifest, error) {
-	index := &v1.IndexManifest{}
-	if err := json.Unmarshal(raw, index); err != nil {
-		return nil, fmt.Errorf("the index of referrers is malformed: %w", err)
+func parseReferrers(raw []byte) (index v1.IndexManifest, err error) {
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return index, fmt.Errorf("the index of referrers is malformed: %w", err)
 	}
 	if index.MediaType != "" && !index.MediaType.IsIndex() || index.SchemaVersion != 2 {
-		return nil, fmt.Errorf("it is no index of referrers, but of type %q and schema version %d", index.MediaType, index.SchemaVersion)
+		return index, fmt.Errorf("it is no index of referrers, but of type %q and schema version %d", index.MediaType, index.SchemaVersion)
 	}
 	for _, d := range index.Manifests {
 		if d.Digest.Algorithm != "sha256" {
-			return nil, fmt.Errorf("the index of referrers is malformed: entry %q (only sha256 is supported)", d.Digest)
+			return index, fmt.Errorf("the index of referrers is malformed: entry %q (only sha256 is supported)", d.Digest)
 		}
 	}
 	return index, nil
@@ -47,15 +43,15 @@ func SortDigests(all []v1.Descriptor) []v1.Descriptor {
 // AddReferrers returns an index of referrers with further entries, sorted by digest, for [ReferrersTag]. A
 // raw of nil is an index without entries. The result is raw itself if it has all of them.
 func AddReferrers(raw []byte, more []v1.Descriptor) ([]byte, error) {
-	index := &v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+	index := v1.IndexManifest{SchemaVersion: 2}
 	if raw != nil {
 		var err error
 		if index, err = parseReferrers(raw); err != nil {
 			return nil, err
 		}
-	}
-	if raw != nil && !slices.ContainsFunc(more, func(d v1.Descriptor) bool { return !hasReferrer(index.Manifests, d) }) {
-		return raw, nil
+		if !slices.ContainsFunc(more, func(d v1.Descriptor) bool { return !hasReferrer(index.Manifests, d) }) {
+			return raw, nil
+		}
 	}
 	all := []v1.Descriptor{} // the new entries first: of two for a digest the first one stays
 	for _, d := range more {

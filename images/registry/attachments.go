@@ -34,7 +34,7 @@ const (
 // this machine. Errors are those of Open.
 func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment, error) {
 	if oci.IsLocal(ref) {
-		return oci.LocalAttachments(ctx, c.opts.Store, ref)
+		return oci.LocalAttachments(ctx, ref)
 	}
 	p, err := c.newPull("list the attachments of", ref, OpenOptions{Origin: true})
 	if err != nil {

@@ -108,7 +108,7 @@ func (c *Client) keepTags(ctx context.Context, source, to string) (all []Transfe
 
 // localTransfers makes a transfer for each image that a layout or an archive has, with all of its tags.
 func (c *Client) localTransfers(ctx context.Context, source, to string) (all []Transfer, err error) {
-	tags, digests, err := oci.LocalTags(ctx, c.opts.Store, source)
+	tags, digests, err := oci.LocalTags(source)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func TestLocalIsPushed(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x:1", "oci:" + layout, "oci:" + dir, "oci-archive:" + layout} {
-		if a, err := oci.OpenLocal(t.Context(), c.opts.Store, bad); err == nil {
+		if a, err := oci.OpenLocal(t.Context(), bad); err == nil {
 			t.Errorf("OpenLocal(%s) = %v; want an error", bad, a)
 		}
 	}

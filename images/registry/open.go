@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/oci/layername"
 )
 
 // Part says how much of an image Open reads.
@@ -95,7 +94,7 @@ func (p *pull) image(ctx context.Context, m oci.Manifest, o OpenOptions, opened 
 	if err != nil {
 		return p.fail(err)
 	}
-	p.names = layername.Of(img)
+	p.names = oci.LayerNames(img)
 	opened.Image = img
 	if err := oci.CheckPlatform(p.ref.text, o.Arch, img); err != nil {
 		return err
@@ -127,20 +126,15 @@ func (p *pull) blobs(ctx context.Context) oci.Blobs {
 	})
 }
 
-// openLocal reads an artifact on this machine. Layers copies those of an archive into the store.
+// openLocal reads an artifact on this machine, where it is.
 func (c *Client) openLocal(ctx context.Context, local oci.LocalRef, ref string, o OpenOptions) (*Opened, error) {
 	opened := &Opened{Name: local.Path}
 	var err error
-	switch {
-	case o.Arch == "":
-		if opened.Artifact, err = oci.OpenLocal(ctx, c.opts.Store, ref); err == nil {
-			opened.Digest, err = opened.Artifact.Digest()
-		}
+	if o.Arch != "" {
+		opened.Image, opened.Digest, err = local.Image(ctx, o.Arch)
+	} else if opened.Artifact, err = oci.OpenLocal(ctx, ref); err == nil {
+		opened.Digest, err = opened.Artifact.Digest()
 		opened.Top = opened.Digest
-	case o.Part == Layers:
-		opened.Image, opened.Digest, err = local.Image(ctx, c.opts.Store, o.Arch)
-	default:
-		opened.Image, opened.Digest, err = local.Look(ctx, c.opts.Store, o.Arch)
 	}
 	if err != nil {
 		return nil, err

@@ -87,9 +87,8 @@ func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session
 	}
 	p.Repository = o.Repository
 	for _, out := range outs {
-		out.Known = s.Layouts
 		step := s.Step(p.Tags[0], "write "+out.String())
-		refs, err := p.Write(ctx, s.Store, out, t)
+		refs, err := p.Write(ctx, out, t)
 		if step.End(false, err) != nil {
 			return err
 		}

@@ -149,7 +149,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 	plan.Signer = signer
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		for _, ref := range refs {
-			image, err := attestation.Open(ctx, s.Registry.Target(), s.Store, ref)
+			image, err := attestation.Open(ctx, s.Registry.Target(), ref)
 			if err != nil {
 				return err
 			}

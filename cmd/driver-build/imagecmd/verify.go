@@ -126,7 +126,7 @@ func (o *verifyFlags) verifySignatures(ctx context.Context, s *session.Session, 
 	if len(o.trust.Keys) == 0 {
 		return nil, nil
 	}
-	image, err := attestation.Open(ctx, s.Registry, s.Store, ref)
+	image, err := attestation.Open(ctx, s.Registry, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
-	"github.com/driver-container/driver-container/images/oci/blobstat"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/remotelayers"
 )
@@ -71,7 +70,6 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 type Session struct {
 	*images.Builder
 	Publisher *remotelayers.Finder // adds finished layers to registries; nil: the command does not
-	Layouts   *blobstat.Layouts    // which blobs of layouts this cache has written
 	display   *display.Display
 	transfers *display.Transfers
 }
@@ -85,7 +83,7 @@ func (a *App) With(ctx context.Context, mirrors map[string][]string, programs ba
 	}
 	a.holdResults()
 	defer func() {
-		err = errors.Join(err, s.close(ctx))
+		err = errors.Join(err, s.close())
 		if earlier := s.Store.Earlier(); len(earlier) > 0 {
 			a.Notes(fmt.Sprintf("the cache is that of an earlier version: its downloads are used, its layers are made again; if nothing else uses it, "+
 				"remove these folders in %s: %s", s.Store.Dir(), strings.Join(earlier, " ")))
@@ -148,19 +146,15 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	s.Layouts, a.opened = blobstat.NewLayouts(s.Store.Dir()), true
+	a.opened = true
 	return s, nil
 }
 
-// close notes what was written, also if ctx has ended, and ends the display after its last line.
-func (s *Session) close(ctx context.Context) error {
+// close ends the display after its last line.
+func (s *Session) close() error {
 	s.Registry.Close()
-	err := s.Layouts.Save(context.WithoutCancel(ctx))
-	if err != nil {
-		err = fmt.Errorf("note the blobs of the layouts in the cache: %w", err)
-	}
 	s.transfers.End()
-	return errors.Join(err, s.display.Close())
+	return s.display.Close()
 }
 
 // Step begins a step of the command itself.

@@ -10,6 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/apt"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/rpm"
@@ -49,7 +50,7 @@ func TestExitCode(t *testing.T) {
 		{apt.ErrSignature, 5}, {apt.ErrExpired, 5}, {apt.ErrIndex, 5},
 		{dpkg.ErrFormat, 5}, {dpkg.ErrUnsafePath, 5},
 		{runfile.ErrHeader, 5}, {runfile.ErrPayload, 5}, {runfile.ErrUnsafe, 5}, {runfile.ErrTooLarge, 5}, {runfile.ErrManifest, 5},
-		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {oci.ErrFormat, 5},
+		{driver.ErrContent, 5}, {rootfs.ErrFormat, 5}, {rootfs.ErrUnsafePath, 5}, {rootfs.ErrTooLarge, 5}, {compression.ErrDamaged, 5},
 		{verify.ErrUnfit, 5},
 		{&apt.UnresolvableError{}, 6}, {apt.ErrSources, 6},
 		{SignalError{Signal: os.Interrupt}, 130}, {SignalError{Signal: syscall.SIGTERM}, 143}, {SignalError{Signal: strange{}}, 1},

@@ -1,0 +1,126 @@
+// Package compression tells by the first bytes of a stream how it is compressed, and decompresses it within a bound
+// of memory. Whatever names a compression can be wrong: the media type of a layer, the ending of a file.
+package compression
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
+
+	"github.com/driver-container/driver-container/distros/failure"
+)
+
+// The compressions.
+const (
+	Gzip  = "gzip"
+	XZ    = "xz"
+	Zstd  = "zstd"
+	Bzip2 = "bzip2"
+)
+
+// HeadSize is how many bytes of a stream [Of] needs.
+const HeadSize = 6
+
+// The faults of a stream.
+var (
+	ErrDamaged  = failure.New(failure.Content, "damaged compressed data")
+	ErrTooLarge = failure.New(failure.Content, "it needs more memory to decompress than is allowed")
+)
+
+// Of returns the compression of the stream that begins with these bytes; "" if it is none of the constants.
+func Of(head []byte) string {
+	for kind, magic := range map[string]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: "\x28\xb5\x2f\xfd", Bzip2: "BZh"} {
+		if strings.HasPrefix(string(head), magic) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// Detect returns the compression of a stream, of which it reads no byte.
+func Detect(r *bufio.Reader) (string, error) {
+	head, err := r.Peek(HeadSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return Of(head), nil
+}
+
+// NewReader returns the content of a stream of a compression; "" is none. The decoders of xz and zstd allocate at
+// most window bytes for their history; a stream that needs more is ErrTooLarge. Another fault of the stream is
+// ErrDamaged. Errors of r stay as they are. Close frees memory; it does not close r.
+func NewReader(r io.Reader, compression string, window uint32) (io.ReadCloser, error) {
+	in := &source{Reader: r}
+	var out io.ReadCloser
+	var err error
+	switch compression {
+	case "":
+		return io.NopCloser(r), nil
+	case Gzip:
+		out, err = gzip.NewReader(in)
+	case XZ:
+		var z *xz.Reader // checks a stream's index with a running hash, and a dictionary before it allocates it
+		z, err = xz.NewReader(in, window)
+		out = io.NopCloser(z)
+	case Zstd:
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(in, zstd.WithDecoderMaxWindow(uint64(window)), zstd.WithDecoderConcurrency(2)); err == nil {
+			out = z.IOReadCloser()
+		}
+	case Bzip2:
+		out = io.NopCloser(bzip2.NewReader(in))
+	default:
+		return nil, failure.Errorf(failure.Content, "compression %.40q is not supported: want gzip, xz, zstd, bzip2 or none", compression)
+	}
+	if err != nil {
+		return nil, in.classify(err)
+	}
+	return &reader{out, in}, nil
+}
+
+// source keeps the error of a stream's source, which decoders may replace by their own.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+func (s *source) classify(err error) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case errors.Is(err, xz.ErrMemlimit), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, io.EOF): // not the end of the content
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
+}
+
+// reader is the content of a stream.
+type reader struct {
+	io.ReadCloser
+	source *source
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // only the bare io.EOF is an end; a wrapped one is a failure
+		err = r.source.classify(err)
+	}
+	return n, err
+}

@@ -1,0 +1,191 @@
+package oci
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Bounds of the manifests of one artifact. An index of images has about ten, of 2 KiB each.
+const (
+	maxDocuments     = 10_000
+	maxDocumentBytes = 64 << 20
+)
+
+// BaseNameAnnotation names the image that an image is based on.
+const BaseNameAnnotation = "org.opencontainers.image.base.name"
+
+// Content is everything that belongs to an artifact.
+type Content struct {
+	Blobs     []Blob     // each once, in order of appearance
+	Documents []Document // each once; an index comes after what it names, the artifact itself is last
+	Bases     []string   // names of base images, from annotations
+	images    []Document // manifests of container images
+}
+
+// Top returns the document that names all others: the manifest or the index.
+func (c *Content) Top() Document { return c.Documents[len(c.Documents)-1] }
+
+// Collect returns everything that belongs to an artifact of any kind. It opens no blob.
+func Collect(t Artifact) (*Content, error) {
+	c := collector{seen: map[v1.Hash]bool{}}
+	return &c.Content, c.add(t, maxDepth)
+}
+
+type collector struct {
+	Content
+	seen  map[v1.Hash]bool
+	bytes int // of the documents
+}
+
+// parts opens what the document of an artifact names.
+type parts struct {
+	artifact func(v1.Descriptor) (Artifact, error)
+	blob     func(v1.Descriptor) (io.ReadCloser, error)
+	names    map[v1.Hash]string
+}
+
+func partsOf(t Artifact) parts {
+	switch t := t.(type) {
+	case *stored:
+		p := parts{artifact: t.named, blob: t.blobs.open}
+		if t.blobs.manifest == nil { // on this machine: elsewhere the config would have to be downloaded
+			if img, err := NewImage(t.raw, t.blobs); err == nil {
+				p.names = namesWithArch(img)
+			}
+		}
+		return p
+	case v1.Image:
+		return parts{names: namesWithArch(t), blob: func(d v1.Descriptor) (io.ReadCloser, error) {
+			if config, err := t.RawConfigFile(); err == nil && HashOf(config) == d.Digest {
+				return io.NopCloser(bytes.NewReader(config)), nil
+			}
+			l, err := t.LayerByDigest(d.Digest)
+			if err != nil {
+				return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
+			}
+			return l.Compressed()
+		}}
+	case v1.ImageIndex:
+		return parts{artifact: func(d v1.Descriptor) (Artifact, error) {
+			if d.MediaType.IsIndex() {
+				return t.ImageIndex(d.Digest)
+			}
+			return t.Image(d.Digest)
+		}}
+	}
+	return parts{}
+}
+
+// named returns a document that the index names.
+func (s *stored) named(d v1.Descriptor) (Artifact, error) {
+	raw, err := s.blobs.Document(d.Digest, MaxManifest)
+	if err == nil {
+		err = checkSize(d, raw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return NewArtifact(raw, s.blobs)
+}
+
+func (c *collector) add(t Artifact, depth int) error {
+	if depth == 0 {
+		return fmt.Errorf("indexes within indexes, more than %d deep", maxDepth)
+	}
+	raw, err := t.RawManifest()
+	if err != nil {
+		return fmt.Errorf("read the manifest: %w", err)
+	}
+	mt, err := t.MediaType()
+	if err != nil {
+		return fmt.Errorf("read the manifest's type: %w", err)
+	}
+	d := newDocument(raw, mt)
+	if c.seen[d.Desc.Digest] {
+		return nil
+	}
+	c.seen[d.Desc.Digest] = true
+	if c.bytes += len(raw); len(c.Documents) >= maxDocuments || c.bytes > maxDocumentBytes {
+		return fmt.Errorf("it has more than %d manifests or %d bytes of them", maxDocuments, maxDocumentBytes)
+	}
+	index, err := kindOf(raw)
+	if err == nil && index {
+		err = c.addIndex(raw, partsOf(t), depth)
+	} else if err == nil {
+		err = c.addManifest(d, partsOf(t))
+	}
+	if err != nil {
+		return err
+	}
+	c.Documents = append(c.Documents, d)
+	return nil
+}
+
+// addIndex adds what an index names: other documents, and blobs, which the caches of BuildKit list in an index.
+func (c *collector) addIndex(raw []byte, p parts, depth int) error {
+	m, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("the index is malformed: %w", err)
+	}
+	for _, d := range m.Manifests {
+		if err := checkDescriptor(d); err != nil {
+			return fmt.Errorf("the index is malformed: %w", err)
+		}
+		if d.MediaType != "" && !d.MediaType.IsImage() && !d.MediaType.IsIndex() && !d.MediaType.IsSchema1() {
+			if p.blob == nil {
+				return fmt.Errorf("%s in the index: its type is %q", d.Digest, d.MediaType)
+			}
+			c.addBlob(d, p)
+			continue
+		}
+		if c.seen[d.Digest] {
+			continue
+		}
+		t, err := p.artifact(d)
+		if err == nil {
+			err = c.add(t, depth-1)
+		}
+		if err != nil {
+			return fmt.Errorf("%s in the index: %w", d.Digest, err)
+		}
+	}
+	return nil
+}
+
+// addManifest adds the layers and the config of a manifest.
+func (c *collector) addManifest(d Document, p parts) error {
+	m, err := parseGeneric(d.Raw)
+	if err != nil {
+		return err
+	}
+	if p.blob == nil {
+		return errors.New("it is neither an image nor an index")
+	}
+	isImage := isImageConfig(m.Config.MediaType)
+	for _, b := range append(slices.Clone(m.Layers), m.Config) {
+		if !b.MediaType.IsDistributable() {
+			return fmt.Errorf("the manifest has a layer of type %q: it is not in the registry, and cannot be copied", b.MediaType)
+		}
+		isImage = isImage && (b.Digest == m.Config.Digest || b.MediaType.IsLayer())
+		c.addBlob(b, p)
+	}
+	if isImage {
+		c.images = append(c.images, d)
+		if name := m.Annotations[BaseNameAnnotation]; name != "" {
+			c.Bases = append(c.Bases, name)
+		}
+	}
+	return nil
+}
+
+func (c *collector) addBlob(d v1.Descriptor, p parts) {
+	if !c.seen[d.Digest] {
+		c.seen[d.Digest] = true
+		c.Blobs = append(c.Blobs, Blob{d, p.names[d.Digest], func() (io.ReadCloser, error) { return p.blob(d) }})
+	}
+}

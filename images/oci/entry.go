@@ -1,0 +1,128 @@
+package oci
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// choose returns the manifest for linux/arch of the entry of a layout's index that the reference means.
+func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) (Manifest, error) {
+	d, err := l.entry(arch, entries)
+	if err != nil {
+		return Manifest{}, err
+	}
+	load := func(d v1.Descriptor) (Manifest, error) {
+		raw, err := b.Document(d.Digest, MaxManifest)
+		if err == nil {
+			err = checkSize(d, raw)
+		}
+		return Manifest{raw, d.Digest}, err
+	}
+	top, err := load(d)
+	if err != nil {
+		return Manifest{}, err
+	}
+	return ChooseManifest(l.text, arch, top, load)
+}
+
+// entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.
+// What belongs to images does not count then, unless there is nothing else.
+func (l LocalRef) entry(arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
+	if l.tag == "" {
+		entries = imageEntries(entries)
+	}
+	var match []v1.Descriptor
+	var names []string
+	for _, d := range entries {
+		if n := d.Annotations[refNameAnnotation]; n != "" {
+			names = append(names, n)
+		}
+		other := arch != "" && d.Platform != nil && (d.Platform.OS != "linux" || d.Platform.Architecture != arch)
+		if l.tag != "" && hasTag(d, l.tag) || l.tag == "" && (len(entries) == 1 || !other) {
+			match = append(match, d)
+		}
+	}
+	slices.Sort(names)
+	have := strings.Join(names, ", ")
+	switch {
+	case len(match) == 1:
+		return match[0], nil
+	case len(match) > 1 && l.tag == "":
+		return v1.Descriptor{}, fmt.Errorf("it holds several images: name one as %s:%s:TAG, of: %s", l.kind, l.Path, have)
+	case len(match) > 1:
+		return v1.Descriptor{}, fmt.Errorf("it holds %d images named %s", len(match), l.tag)
+	case l.tag != "":
+		return v1.Descriptor{}, fmt.Errorf("it holds no image named %s, only: %s: %w", l.tag, have, fs.ErrNotExist)
+	}
+	return v1.Descriptor{}, fmt.Errorf("it holds no image for linux/%s: %w", arch, fs.ErrNotExist)
+}
+
+func hasTag(d v1.Descriptor, tag string) bool {
+	ref, full := d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]
+	return tag == ref || tag == full || strings.HasSuffix(full, ":"+tag)
+}
+
+// imageEntries returns the entries that are no attachments, those with a name if there are any; all if every
+// entry is an attachment.
+func imageEntries(all []v1.Descriptor) []v1.Descriptor {
+	var images, named []v1.Descriptor
+	for _, d := range all {
+		if d.ArtifactType != "" || d.Annotations[SubjectAnnotation] != "" || attachmentTag(d) != "" {
+			continue
+		}
+		images = append(images, d)
+		if d.Annotations[refNameAnnotation] != "" || d.Annotations[containerdNameAnnotation] != "" {
+			named = append(named, d)
+		}
+	}
+	switch {
+	case len(named) > 0:
+		return named
+	case len(images) > 0:
+		return images
+	}
+	return all
+}
+
+// LocalTags returns the tags in a layout or an OCI archive, in its order, each with the digest that it names;
+// "" is the tag of an entry without one. What belongs to images has no entry here. A docker-archive has none.
+func LocalTags(ref string) (tags []string, digests []v1.Hash, err error) {
+	l, ok := ParseLocal(ref)
+	if !ok || l.kind == "docker-archive" {
+		return nil, nil, nil
+	}
+	index, _, err := l.index()
+	if err != nil {
+		return nil, nil, l.failed(err)
+	}
+	for _, d := range imageEntries(index.Manifests) {
+		_, tag := splitTag(cmp.Or(d.Annotations[refNameAnnotation], d.Annotations[containerdNameAnnotation]))
+		tags, digests = append(tags, tag), append(digests, d.Digest)
+	}
+	return tags, digests, nil
+}
+
+// LocalRepository returns the repository in the full name of the image in an OCI archive, "driver" if it has none.
+func LocalRepository(l LocalRef) (string, error) {
+	index, _, err := l.index()
+	if err != nil {
+		return "", l.failed(err)
+	}
+	for _, d := range imageEntries(index.Manifests) {
+		if repository, _ := splitTag(d.Annotations[containerdNameAnnotation]); repository != "" {
+			return repository, nil
+		}
+	}
+	return "driver", nil
+}
+
+// splitTag splits the name of an entry at its last colon; a name without one is a tag.
+func splitTag(name string) (repository, tag string) {
+	at := strings.LastIndexByte(name, ':')
+	return name[:max(at, 0)], name[at+1:]
+}

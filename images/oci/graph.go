@@ -1,0 +1,166 @@
+package oci
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Annotations of the entries of attachments in the index of a layout. They have no
+// org.opencontainers.image.ref.name, because containerd would take a named entry for an image.
+const (
+	TagAnnotation        = "io.github.driver-container.tag"        // of .sig and .att
+	RepositoryAnnotation = "io.github.driver-container.repository" // where a layout has attachments of several
+	SubjectAnnotation    = "io.containerd.manifest.subject"        // digest of the subject; containerd 2 reads it
+)
+
+// layoutVersion is the content of the file oci-layout.
+const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
+
+// graph is what is written into a layout: its index, and the blobs that it names and that may be missing.
+type graph struct {
+	index v1.IndexManifest
+	have  Blobs // of the layout that is there
+	blobs map[v1.Hash]Blob
+}
+
+func newGraph() *graph {
+	none := files(func(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist })
+	return &graph{v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}, none.blobs("it"), map[v1.Hash]Blob{}}
+}
+
+func (g *graph) put(all ...Blob) {
+	for _, b := range all {
+		g.blobs[b.Desc.Digest] = b
+	}
+}
+
+// add adds an artifact under a name, which it takes from any other entry.
+func (g *graph) add(t Artifact, tag, fullName string) error {
+	all, err := Collect(t)
+	if err != nil {
+		return err
+	}
+	g.put(all.Blobs...)
+	for _, d := range all.Documents {
+		g.put(d.blob())
+	}
+	entry, err := all.entry()
+	if err != nil {
+		return err
+	}
+	g.index.Manifests = slices.DeleteFunc(g.index.Manifests, func(e v1.Descriptor) bool {
+		name, ok := e.Annotations[refNameAnnotation]
+		return ok && name == tag || !ok && tag == "" && e.Digest == entry.Digest
+	})
+	if tag != "" {
+		entry.Annotations = map[string]string{refNameAnnotation: tag}
+	}
+	if fullName != "" {
+		entry.Annotations[containerdNameAnnotation] = fullName
+	}
+	g.index.Manifests = append(g.index.Manifests, entry)
+	return nil
+}
+
+// entry returns the descriptor of the artifact for the index of a layout: that of an image says for which
+// platform it is.
+func (c *Content) entry() (v1.Descriptor, error) {
+	d := c.Top().Desc
+	if n := len(c.images); n == 0 || c.images[n-1].Desc.Digest != d.Digest {
+		return d, nil
+	}
+	config := c.Blobs[len(c.Blobs)-1]
+	raw, err := ReadBlob(config, MaxConfig)
+	if err != nil {
+		return d, fmt.Errorf("read the image config: %w", err)
+	}
+	cf, err := v1.ParseConfigFile(bytes.NewReader(raw))
+	if err != nil {
+		return d, fmt.Errorf("the image config %s is malformed: %w", config.Desc.Digest, err)
+	}
+	if cf.OS != "" && cf.Architecture != "" {
+		d.Platform = &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}
+	}
+	return d, nil
+}
+
+// Entry returns the descriptor of an attachment for the index of a layout.
+func (a Attachment) Entry() v1.Descriptor {
+	d := a.Manifest.Desc
+	d.Platform, d.Annotations = nil, map[string]string{SubjectAnnotation: a.Subject.String()}
+	if a.Tag != "" {
+		d.Annotations[TagAnnotation] = a.Tag
+	}
+	return d
+}
+
+// attach adds attachments. One with a tag extends that of the layout, and those of the same tag before it.
+func (g *graph) attach(all []Attachment) error {
+	pool, merged := map[v1.Hash]Blob{}, map[string]Attachment{}
+	read := func(d v1.Descriptor) ([]byte, error) {
+		if b, ok := pool[d.Digest]; ok {
+			return ReadBlob(b, MaxConfig)
+		}
+		return g.have.Document(d.Digest, MaxConfig)
+	}
+	for _, a := range all {
+		at := slices.IndexFunc(g.index.Manifests, func(d v1.Descriptor) bool {
+			return a.Tag != "" && attachmentTag(d) == a.Tag || a.Tag == "" && d.Digest == a.Manifest.Desc.Digest
+		})
+		if at < 0 {
+			g.index.Manifests = append(g.index.Manifests, a.Entry())
+		} else if a.Tag != "" {
+			there := g.index.Manifests[at]
+			raw, err := read(there)
+			if err == nil {
+				a, err = a.Extend(Manifest{raw, there.Digest}, read)
+			}
+			if err != nil {
+				return err
+			}
+			g.index.Manifests[at] = a.Entry()
+		}
+		for _, b := range append(slices.Clone(a.Blobs), a.Manifest.blob()) {
+			pool[b.Desc.Digest] = b
+		}
+		merged[cmp.Or(a.Tag, a.Manifest.Desc.Digest.String())] = a
+	}
+	for _, a := range merged {
+		g.put(a.Manifest.blob())
+		for _, d := range a.Nested {
+			g.put(d.blob())
+		}
+		m, err := parseGeneric(a.Manifest.Raw)
+		if err != nil || len(a.Nested) > 0 { // an index
+			g.put(a.Blobs...)
+			continue
+		}
+		for _, d := range append(m.Layers, m.Config) {
+			if b, ok := pool[d.Digest]; ok {
+				g.put(b)
+			}
+		}
+	}
+	return nil
+}
+
+// rawIndex returns the index. Its entries are sorted by name, so that it does not depend on the order of builds;
+// attachments come last, sorted by digest.
+func (g *graph) rawIndex() ([]byte, error) {
+	order := func(d v1.Descriptor) string {
+		if d.Annotations[SubjectAnnotation] != "" {
+			return "\xff" + d.Digest.Hex
+		}
+		return d.Annotations[refNameAnnotation]
+	}
+	slices.SortStableFunc(g.index.Manifests, func(x, y v1.Descriptor) int { return cmp.Compare(order(x), order(y)) })
+	return json.Marshal(g.index)
+}
