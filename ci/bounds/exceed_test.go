@@ -16,6 +16,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/distros/rpm/rpmfile"
@@ -68,8 +69,12 @@ func exceeded(t *testing.T) map[string]struct {
 		"distros/dpkg.maxControlFiles": {func() error { return deb(t, manyFiles(256), nil, 0) }, dpkg.ErrFormat},
 		"distros/dpkg.maxData":         {func() error { return deb(t, nil, tarOf(t, tar.Header{Name: "a", Size: 4<<30 + 1}), 0) }, dpkg.ErrFormat},
 		"distros/dpkg.maxEntries":      {func() error { return deb(t, nil, many(t, 100_001), 0) }, dpkg.ErrFormat},
-		"distros/dpkg.maxDictionary":   {func() error { return unpack(".xz", xzDictionary) }, dpkg.ErrFormat},
-		"distros/dpkg.maxWindow":       {func() error { return unpack(".zst", zstdWindow(28)) }, dpkg.ErrFormat},
+		"distros/compression.MaxWindow": {func() error {
+			if unpack(".xz", xzDictionary) == nil {
+				return nil
+			}
+			return unpack(".zst", zstdWindow(28))
+		}, compression.ErrTooLarge},
 
 		"distros/rpm/rpmfile.maxIndex": {func() error { return header(0x10000, 16) }, rpmfile.ErrFormat},
 		"distros/rpm/rpmfile.maxStore": {func() error { return header(1, 64<<20+1) }, rpmfile.ErrFormat},

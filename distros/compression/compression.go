@@ -25,6 +25,10 @@ const (
 	Bzip2 = "bzip2"
 )
 
+// MaxWindow bounds the memory, in bytes, that the decoder of a stream may allocate for its history. The strongest usual
+// levels need it: zstd --ultra -22 or --long=27; xz -9 half.
+const MaxWindow = 128 << 20
+
 // HeadSize is how many bytes of a stream [Of] needs.
 const HeadSize = 6
 
@@ -53,10 +57,10 @@ func Detect(r *bufio.Reader) (string, error) {
 	return Of(head), nil
 }
 
-// NewReader returns the content of a stream of a compression; "" is none. The decoders of xz and zstd allocate at
-// most window bytes for their history; a stream that needs more is ErrTooLarge. Another fault of the stream is
-// ErrDamaged. Errors of r stay as they are. Close frees memory; it does not close r.
-func NewReader(r io.Reader, compression string, window uint32) (io.ReadCloser, error) {
+// NewReader returns the content of a stream of a compression; "" is none. A stream that needs more than
+// MaxWindow is ErrTooLarge. Another fault of the stream is ErrDamaged. Errors of r stay as they are. Close frees memory;
+// it does not close r.
+func NewReader(r io.Reader, compression string) (io.ReadCloser, error) {
 	in := &source{Reader: r}
 	var out io.ReadCloser
 	var err error
@@ -67,11 +71,11 @@ func NewReader(r io.Reader, compression string, window uint32) (io.ReadCloser, e
 		out, err = gzip.NewReader(in)
 	case XZ:
 		var z *xz.Reader // checks a stream's index with a running hash, and a dictionary before it allocates it
-		z, err = xz.NewReader(in, window)
+		z, err = xz.NewReader(in, MaxWindow)
 		out = io.NopCloser(z)
 	case Zstd:
 		var z *zstd.Decoder
-		if z, err = zstd.NewReader(in, zstd.WithDecoderMaxWindow(uint64(window)), zstd.WithDecoderConcurrency(2)); err == nil {
+		if z, err = zstd.NewReader(in, zstd.WithDecoderMaxWindow(MaxWindow), zstd.WithDecoderConcurrency(2)); err == nil {
 			out = z.IOReadCloser()
 		}
 	case Bzip2:

@@ -1,22 +1,12 @@
 package dpkg
 
 import (
-	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/unxz"
-)
-
-// Bounds of the memory, in bytes, that a compressed stream may allocate: the need of the strongest usual
-// level.
-const (
-	maxDictionary = 64 << 20  // xz -9
-	maxWindow     = 128 << 20 // zstd --ultra -22
 )
 
 // Unpack returns a reader of the content of a stream, as Decompress does, that ends with ErrFormat after most
@@ -69,29 +59,20 @@ func (s *sourceError) classify(err error) error {
 // decompress is Decompress, of an .xz stream by open if it is not nil.
 func decompress(r io.Reader, ending string, open unxz.Open) (io.ReadCloser, error) {
 	if ending == ".xz" && open != nil {
-		return open(r, maxDictionary)
+		return open(r)
 	}
 	return Decompress(r, ending)
 }
 
+// kinds are the compressions, by the endings that dpkg gives to member names.
+var kinds = map[string]string{"": "", ".gz": compression.Gzip, ".xz": compression.XZ, ".zst": compression.Zstd, ".bz2": compression.Bzip2}
+
 // Decompress returns a reader of the content of a stream. ending is the one that dpkg gives to member names:
 // "" (plain), ".gz", ".xz" or ".zst"; and ".bz2". Close frees the reader's memory; it does not close r.
 func Decompress(r io.Reader, ending string) (io.ReadCloser, error) {
-	switch ending {
-	case "":
-		return io.NopCloser(r), nil
-	case ".gz":
-		return gzip.NewReader(r)
-	case ".bz2":
-		return io.NopCloser(bzip2.NewReader(r)), nil
-	case ".xz":
-		return unxz.InGo(r, maxDictionary)
-	case ".zst":
-		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))
-		if err != nil {
-			return nil, err
-		}
-		return z.IOReadCloser(), nil
+	kind, ok := kinds[ending]
+	if !ok {
+		return nil, fmt.Errorf("compression %q is not supported: want none, .gz, .xz or .zst", ending)
 	}
-	return nil, fmt.Errorf("compression %q is not supported: want none, .gz, .xz or .zst", ending)
+	return compression.NewReader(r, kind)
 }

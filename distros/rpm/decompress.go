@@ -2,7 +2,6 @@ package rpm
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -12,7 +11,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/driver-container/driver-container/distros/dpkg"
+	"github.com/driver-container/driver-container/distros/compression"
 )
 
 // unpack opens a file of the store, detects the compression by the first bytes and passes the unpacked
@@ -58,20 +57,12 @@ func unpack(stop func() error, file string, want checksum, limit int64, read fun
 	return nil
 }
 
-// magics are the first bytes of the compressions of lists.
-var magics = map[string]string{".gz": "\x1f\x8b", ".xz": "\xfd7zXZ\x00", ".zst": "\x28\xb5\x2f\xfd", ".bz2": "BZh"}
-
 func decompress(r *bufio.Reader) (io.ReadCloser, error) {
-	begin, err := r.Peek(6)
-	if err != nil && !errors.Is(err, io.EOF) {
+	kind, err := compression.Detect(r)
+	if err != nil {
 		return nil, err
 	}
-	for ending, magic := range magics {
-		if bytes.HasPrefix(begin, []byte(magic)) {
-			return dpkg.Decompress(r, ending)
-		}
-	}
-	return io.NopCloser(r), nil
+	return compression.NewReader(r, kind)
 }
 
 // counter refuses more bytes than announced and stops when the caller's context has ended.

@@ -14,9 +14,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/mikelolasagasti/xz"
-
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/compression"
 )
 
 const (
@@ -28,17 +27,11 @@ const (
 )
 
 // Open returns the content of a stream. It reads in up to its end, also beyond the calls of Read, until Close.
-// dictionary bounds the memory.
-type Open func(in io.Reader, dictionary uint32) (io.ReadCloser, error)
+type Open func(in io.Reader) (io.ReadCloser, error)
 
-// InGo is Open without the program. The decoder checks a stream's index with a running hash and does not store
-// it, and it refuses a dictionary above the bound before it allocates it.
-func InGo(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
-	x, err := xz.NewReader(in, dictionary)
-	if err != nil {
-		return nil, err
-	}
-	return io.NopCloser(x), nil
+// InGo is Open without the program.
+func InGo(in io.Reader) (io.ReadCloser, error) {
+	return compression.NewReader(in, compression.XZ)
 }
 
 // Program is the path of an xz program; "" decompresses in Go.
@@ -58,12 +51,12 @@ func (p Program) Open(ctx context.Context) Open {
 	if p == "" {
 		return InGo
 	}
-	return func(in io.Reader, dictionary uint32) (io.ReadCloser, error) {
+	return func(in io.Reader) (io.ReadCloser, error) {
 		begin := bufio.NewReaderSize(in, smallest)
 		if _, err := begin.Peek(smallest); err != nil { // its end, or an error that comes again
-			return InGo(begin, dictionary)
+			return InGo(begin)
 		}
-		return p.start(ctx, begin, dictionary)
+		return p.start(ctx, begin)
 	}
 }
 
@@ -79,11 +72,11 @@ type process struct {
 
 // start runs the program in a process group of its own, so that Ctrl-C ends it only by ctx, and without the
 // environment: XZ_OPT and XZ_DEFAULTS change what it does.
-func (p Program) start(ctx context.Context, in io.Reader, dictionary uint32) (io.ReadCloser, error) {
+func (p Program) start(ctx context.Context, in io.Reader) (io.ReadCloser, error) {
 	child, cancel := context.WithCancel(ctx)
 	r := &process{ctx: ctx, cancel: cancel, messages: bounded.Buffer{Limit: maxMessages}}
 	r.cmd = exec.CommandContext(child, string(p), "--decompress", "--stdout", "--format=xz", "--threads=1", //nolint:gosec // the machine's xz
-		"--memlimit-decompress="+strconv.FormatUint(uint64(dictionary)+memoryExtra, 10))
+		"--memlimit-decompress="+strconv.Itoa(compression.MaxWindow+memoryExtra))
 	r.cmd.Env, r.cmd.Dir, r.cmd.Stdin, r.cmd.Stderr = []string{"LC_ALL=C"}, "/", in, &r.messages
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.Cancel = func() error { return syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) }

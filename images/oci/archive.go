@@ -11,6 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/compression"
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 const (
@@ -27,13 +28,17 @@ type member struct {
 }
 
 // openArchive indexes the members of a tar file, which are read in place. Each of them opens the file again, so there
-// is nothing to close.
+// is nothing to close; an error of kind Content if the file is no longer what was indexed.
 func openArchive(name string) (_ files, err error) {
 	f, err := bounded.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	indexed, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
 	all, err := readMembers(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", name, err)
@@ -45,7 +50,10 @@ func openArchive(name string) (_ files, err error) {
 		}
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, failure.Errorf(failure.Content, "%w: the archive must stay until the command ends", err)
+		}
+		if now, err := f.Stat(); err != nil || now.Size() != indexed.Size() || !now.ModTime().Equal(indexed.ModTime()) {
+			return nil, errors.Join(failure.Errorf(failure.Content, "%s was changed while it was in use: run the command again", name), err, f.Close())
 		}
 		return section{io.NewSectionReader(f, m.offset, m.size), f}, nil
 	}, nil

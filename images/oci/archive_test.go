@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
@@ -21,6 +22,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
@@ -139,20 +141,41 @@ func TestDockerArchiveOld(t *testing.T) {
 	}
 }
 
-// TestDescriptorsLie: neither the entry of a layout nor that of an index in it may state another size. A container
-// runtime notices it on a node.
+// TestArchiveChanges: an archive that changes or vanishes while it is in use is an error of its content.
+func TestArchiveChanges(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.tar")
+	require.NoError(t, WriteOCIArchive(t.Context(), file, "x", "1", ocitest.Image(t, "amd64", 1000, "one")))
+	layers := require.Value(require.Value(open(t, "oci-archive:"+file))(t).Layers())(t)
+	require.NoError(t, WriteOCIArchive(t.Context(), file, "x", "1", ocitest.Image(t, "amd64", 1000, "two")))
+	changed := assert.Err(layers[0].Compressed())
+	assert.ErrorContains(t, changed, "changed while it was in use")
+	assert.Equal(t, failure.Content, failure.KindOf(changed))
+	require.NoError(t, os.Remove(file))
+	gone := assert.Err(layers[0].Compressed())
+	assert.ErrorContains(t, gone, "must stay until the command ends")
+	assert.Equal(t, failure.Content, failure.KindOf(gone))
+}
+
+// TestDescriptorsLie: neither the entry of a layout, nor that of an index in it, nor the image's own documents may
+// say what the content is not. A container runtime notices it on a node.
 func TestDescriptorsLie(t *testing.T) {
 	t.Parallel()
 	one := ocitest.Image(t, "amd64", 1000, "layer")
+	lying := require.Value(one.ConfigFile())(t).DeepCopy()
+	lying.RootFS.DiffIDs[0].Hex = strings.Repeat("a", 64)
 	for what, c := range map[string]struct {
 		of      Artifact
 		old, to string
 		want    error
 	}{
-		"whole":            {of: one},
-		"index":            {of: ocitest.Index(t, one)},
-		"size":             {one, `"size":`, `"size":1`, ErrDescriptor},
-		"size in an index": {ocitest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
+		"whole":              {of: one},
+		"index":              {of: ocitest.Index(t, one)},
+		"size":               {one, `"size":`, `"size":1`, ErrDescriptor},
+		"size in an index":   {ocitest.Index(t, one), `"size":`, `"size":1`, ErrDescriptor},
+		"platform":           {one, `"architecture":"amd64"`, `"architecture":"arm64"`, ErrDescriptor},
+		"system":             {one, `"os":"linux"`, `"os":"windows"`, ErrDescriptor},
+		"content of a layer": {of: require.Value(mutate.ConfigFile(one, lying))(t), want: ErrDiffID},
 	} {
 		dir := filepath.Join(t.TempDir(), "x")
 		require.NoError(t, WriteLayout(t.Context(), dir, "x", c.of))

@@ -54,8 +54,8 @@ func partsOf(t Artifact) parts {
 	case *stored:
 		p := parts{artifact: t.named, blob: t.blobs.open}
 		if t.blobs.manifest == nil { // on this machine: elsewhere the config would have to be downloaded
-			if img, err := NewImage(t.raw, t.blobs); err == nil {
-				p.names = namesWithArch(img)
+			if img, err := newImage(t.raw, t.blobs); err == nil {
+				p.names, p.blob = namesWithArch(img), img.open
 			}
 		}
 		return p
@@ -83,14 +83,11 @@ func partsOf(t Artifact) parts {
 
 // named returns a document that the index names.
 func (s *stored) named(d v1.Descriptor) (Artifact, error) {
-	raw, err := s.blobs.Document(d.Digest, MaxManifest)
-	if err == nil {
-		err = checkSize(d, raw)
-	}
+	m, err := s.blobs.named(d)
 	if err != nil {
 		return nil, err
 	}
-	return NewArtifact(raw, s.blobs)
+	return NewArtifact(m.Raw, s.blobs)
 }
 
 func (c *collector) add(t Artifact, depth int) error {

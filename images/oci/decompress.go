@@ -2,6 +2,8 @@ package oci
 
 import (
 	"bufio"
+	"cmp"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,15 +16,52 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 )
 
-// maxWindow bounds the memory, in bytes, that a zstd frame may request: `zstd -19 --long=27` still works.
-const maxWindow = 128 << 20
-
 // unpacked reads decompressed content. At the end of the content it reads the rest of the source too, so that
 // a verifying source sees all of its bytes and can report an error.
 type unpacked struct {
 	io.ReadCloser
 	raw    io.Reader
 	source io.Closer
+}
+
+// checking unpacks a layer beside its reader. Its last read returns what is wrong with the content.
+type checking struct {
+	io.Reader
+	io.Closer
+	copied *io.PipeWriter
+	done   chan error
+}
+
+func checkUnpacked(r io.ReadCloser, want v1.Hash) io.ReadCloser {
+	content, copied := io.Pipe()
+	c := &checking{io.TeeReader(r, copied), r, copied, make(chan error, 1)}
+	go func() {
+		sum := sha256.New()
+		unpacked, err := decompress(content)
+		if err == nil {
+			_, err = io.Copy(sum, unpacked)
+		}
+		if err == nil {
+			err = CheckDiffID(sum, want)
+		}
+		_ = content.CloseWithError(err) // never fails
+		c.done <- err
+		close(c.done)
+	}()
+	return c
+}
+
+func (c *checking) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = c.copied.Close() // never fails
+		err = cmp.Or(<-c.done, err)
+	}
+	return n, err
+}
+
+func (c *checking) Close() error {
+	return errors.Join(c.copied.CloseWithError(io.ErrClosedPipe), c.Closer.Close())
 }
 
 // decompress detects the compression from the first bytes. After an error the source stays open.
@@ -32,7 +71,7 @@ func decompress(source io.ReadCloser) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := compression.NewReader(in, kind, maxWindow)
+	out, err := compression.NewReader(in, kind)
 	return &unpacked{out, in, source}, err
 }
 

@@ -16,18 +16,11 @@ func (l LocalRef) choose(arch string, entries []v1.Descriptor, b Blobs) (Manifes
 	if err != nil {
 		return Manifest{}, err
 	}
-	load := func(d v1.Descriptor) (Manifest, error) {
-		raw, err := b.Document(d.Digest, MaxManifest)
-		if err == nil {
-			err = checkSize(d, raw)
-		}
-		return Manifest{raw, d.Digest}, err
-	}
-	top, err := load(d)
+	top, err := b.named(d)
 	if err != nil {
 		return Manifest{}, err
 	}
-	return ChooseManifest(l.text, arch, top, load)
+	return ChooseManifest(l.text, arch, top, b.named)
 }
 
 // entry selects an entry by tag; without a tag, the only entry, or the only one that can be for linux/arch.

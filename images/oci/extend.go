@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,20 +73,27 @@ func (a Attachment) extend(existing Manifest, config func(v1.Descriptor) ([]byte
 	return out, nil
 }
 
-// addDiffIDs returns a config that lists further layers. They are not compressed: the diff ID is the digest.
+// addDiffIDs returns a config that lists further layers, and keeps every other field. They are not compressed: the diff
+// ID is the digest.
 func addDiffIDs(d v1.Descriptor, config func(v1.Descriptor) ([]byte, error), layers []Blob) (Blob, error) {
 	raw, err := config(d)
 	if err != nil {
 		return Blob{}, err
 	}
-	cf, err := v1.ParseConfigFile(bytes.NewReader(raw))
-	if err != nil {
-		return Blob{}, fmt.Errorf("its config is malformed: %w", err)
+	var doc map[string]json.RawMessage
+	rootfs := v1.RootFS{Type: "layers"}
+	if err = json.Unmarshal(raw, &doc); err == nil && doc["rootfs"] != nil {
+		err = json.Unmarshal(doc["rootfs"], &rootfs)
+	}
+	if err != nil || doc == nil {
+		return Blob{}, errors.Join(errors.New("its config is malformed"), err)
 	}
 	for _, b := range layers {
-		cf.RootFS.DiffIDs = append(cf.RootFS.DiffIDs, b.Desc.Digest)
-		cf.History = append(cf.History, v1.History{})
+		rootfs.DiffIDs = append(rootfs.DiffIDs, b.Desc.Digest)
 	}
-	raw, err = json.Marshal(cf)
+	if doc["rootfs"], err = json.Marshal(rootfs); err != nil {
+		return Blob{}, err
+	}
+	raw, err = json.Marshal(doc)
 	return BytesBlob(d.MediaType, raw, d.Annotations), err
 }

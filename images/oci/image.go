@@ -23,6 +23,10 @@ type image struct {
 
 // NewImage parses a verified manifest and reads its config.
 func NewImage(raw []byte, b Blobs) (v1.Image, error) {
+	return newImage(raw, b)
+}
+
+func newImage(raw []byte, b Blobs) (*image, error) {
 	m, err := ParseManifest(raw)
 	if err != nil {
 		return nil, err
@@ -81,6 +85,15 @@ func (i *image) Layers() ([]v1.Layer, error) {
 		out[n] = &layer{i.manifest.Layers[n], i.diffIDs[n], i.blobs}
 	}
 	return out, nil
+}
+
+// open returns a blob of the image. At the end of a layer it has compared what the layer unpacks to.
+func (i *image) open(d v1.Descriptor) (io.ReadCloser, error) {
+	r, err := i.blobs.open(d)
+	if n := slices.IndexFunc(i.manifest.Layers, func(l v1.Descriptor) bool { return l.Digest == d.Digest }); n >= 0 && err == nil {
+		return checkUnpacked(r, i.diffIDs[n]), nil
+	}
+	return r, err
 }
 
 // layer is one layer of an image.

@@ -93,7 +93,7 @@ func (b Blob) intact(ctx context.Context, path string, indexed int64) bool {
 		return false
 	}
 	b.Open = func() (io.ReadCloser, error) { return bounded.Open(path) }
-	return st.Ctim.Nano() <= indexed || b.copy(ctx, io.Discard) == nil
+	return st.Ctim.Nano() < indexed || b.copy(ctx, io.Discard) == nil
 }
 
 // replaceText writes a small file of a layout, unless it has that text.

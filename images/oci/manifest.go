@@ -2,6 +2,7 @@ package oci
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func pick(ref, arch string, entries []v1.Descriptor) (v1.Descriptor, error) {
 	return match[0], nil
 }
 
-// ErrDescriptor says that what names a document states another size than the document has.
+// ErrDescriptor says that what names a document states another size or platform than the document has.
 var ErrDescriptor = failure.New(failure.Content, "its descriptor does not describe it")
 
 // checkSize compares a descriptor with its document. Container runtimes refuse one of another size.
@@ -145,6 +146,31 @@ func checkSize(d v1.Descriptor, raw []byte) error {
 		return fmt.Errorf("%s: %w: it has %d bytes, the descriptor says %d", d.Digest, ErrDescriptor, len(raw), d.Size)
 	}
 	return nil
+}
+
+// named returns the document that an index names. An index on this machine must state the platform of an image as the
+// image's config does.
+func (b Blobs) named(d v1.Descriptor) (Manifest, error) {
+	raw, err := b.Document(d.Digest, MaxManifest)
+	if err == nil {
+		err = checkSize(d, raw)
+	}
+	if err != nil || b.manifest != nil || d.Platform == nil || d.Platform.OS == "unknown" {
+		return Manifest{raw, d.Digest}, err
+	}
+	img, err := NewImage(raw, b)
+	if err != nil {
+		return Manifest{raw, d.Digest}, nil //nolint:nilerr // an index or an artifact has no platform; a reader of the image says what is wrong with it
+	}
+	cf, err := img.ConfigFile()
+	if err != nil {
+		return Manifest{}, err
+	}
+	is := v1.Platform{OS: cmp.Or(cf.OS, d.Platform.OS), Architecture: cf.Architecture, Variant: cmp.Or(cf.Variant, d.Platform.Variant)}
+	if is.OS != d.Platform.OS || is.Architecture != d.Platform.Architecture || d.Platform.Variant != "" && is.Variant != d.Platform.Variant {
+		return Manifest{}, fmt.Errorf("%s: %w: it is for %s, the descriptor says %s", d.Digest, ErrDescriptor, is, d.Platform)
+	}
+	return Manifest{raw, d.Digest}, nil
 }
 
 // CheckPlatform refuses a single image for another architecture.

@@ -46,7 +46,7 @@ func TestAddReferrers(t *testing.T) {
 	}
 }
 
-func TestExtendRefuses(t *testing.T) {
+func TestExtend(t *testing.T) {
 	t.Parallel()
 	a := require.Value(NewReferrer(descriptor("s"), "x", []Blob{BytesBlob("x", []byte("layer"), nil)}, nil))(t)
 	a.Tag = "sha256-x.sig"
@@ -61,6 +61,12 @@ func TestExtendRefuses(t *testing.T) {
 	failed := errors.New("no such blob")
 	_, err := a.Extend(Manifest{Raw: []byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`))}, func(v1.Descriptor) ([]byte, error) { return nil, failed })
 	assert.ErrorIs(t, err, failed)
+	other := func(v1.Descriptor) ([]byte, error) {
+		return []byte(`{"of":"others","rootfs":{"type":"layers","diff_ids":[]}}`), nil
+	}
+	added := require.Value(a.Extend(Manifest{Raw: []byte(strings.ReplaceAll(imageConfig, `"x"`, `"y"`))}, other))(t)
+	config := require.Value(ReadBlob(added.Blobs[1], MaxConfig))(t)
+	assert.Equal(t, `{"of":"others","rootfs":{"type":"layers","diff_ids":["`+HashOf([]byte("layer")).String()+`"]}}`, string(config))
 	same := require.Value(a.Extend(Manifest{Raw: a.Manifest.Raw}, none))(t)
 	if !bytes.Equal(same.Manifest.Raw, a.Manifest.Raw) || len(same.Blobs) != 0 {
 		t.Errorf("the same content changed the manifest: %s", same.Manifest.Raw)

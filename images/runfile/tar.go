@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/distros/dpkg"
 	"github.com/driver-container/driver-container/distros/readahead"
 	"github.com/driver-container/driver-container/distros/unxz"
@@ -32,36 +33,34 @@ type Member struct {
 	Link string      // target of a symbolic link; "" for a file
 }
 
-// compressions are those that payloads have had, by their first bytes, with the endings of package dpkg. These
-// decide, not the driver's version: xz changed to zstd with 530.30.02, but repackaged variants differ.
-var compressions = []struct{ magic, ending string }{{"\x1f\x8b", ".gz"}, {"\xfd7zXZ\x00", ".xz"}, {"\x28\xb5\x2f\xfd", ".zst"}}
+// endings are those that package dpkg has for the compressions of payloads. The first bytes decide, not the driver's
+// version: xz changed to zstd with 530.30.02, but repackaged variants differ.
+var endings = map[string]string{compression.Gzip: ".gz", compression.XZ: ".xz", compression.Zstd: ".zst"}
 
 // Unpack reads a compressed tar and calls add for each file, as [Reader.Extract] does, and for each symbolic link
 // if links are allowed. xz opens an .xz stream; nil: in Go. A goroutine decompresses at the same time; it has ended
 // when Unpack returns.
 func Unpack(r io.Reader, xz unxz.Open, links bool, add func(Member, io.Reader) error) error {
 	in := bufio.NewReaderSize(r, 128<<10)
-	begin, err := in.Peek(6)
-	if err != nil && !errors.Is(err, io.EOF) {
+	kind, err := compression.Detect(in)
+	if err != nil {
 		return err
 	}
-	for _, c := range compressions {
-		if !strings.HasPrefix(string(begin), c.magic) {
-			continue
-		}
-		plain, err := dpkg.Unpack(in, c.ending, maxContent, xz)
-		if err != nil {
-			return classify("decompress", err)
-		}
-		ahead := readahead.New(plain)
-		if err = untar(ahead, links, add); err == nil {
-			// After the end of the tar comes padding, which must be well-formed compressed data too.
-			_, err = io.Copy(io.Discard, ahead)
-		}
-		ahead.Stop()
-		return errors.Join(classify("payload", err), plain.Close())
+	ending, ok := endings[kind]
+	if !ok {
+		return fmt.Errorf("it is compressed with neither gzip, xz nor zstd: %w", ErrPayload)
 	}
-	return fmt.Errorf("it begins with % x, which is neither gzip, xz nor zstd: %w", begin, ErrPayload)
+	plain, err := dpkg.Unpack(in, ending, maxContent, xz)
+	if err != nil {
+		return classify("decompress", err)
+	}
+	ahead := readahead.New(plain)
+	if err = untar(ahead, links, add); err == nil {
+		// After the end of the tar comes padding, which must be well-formed compressed data too.
+		_, err = io.Copy(io.Discard, ahead)
+	}
+	ahead.Stop()
+	return errors.Join(classify("payload", err), plain.Close())
 }
 
 // untar reads the tar and calls add for each file and link.
