@@ -16,7 +16,6 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -106,7 +105,7 @@ func (b *Builder) addenda(
 		if err != nil {
 			return nil, err
 		}
-		annotations, err := b.Layers().Annotations(ctx, l.layer, progress.Observer(nil).Begin("", ""))
+		annotations, err := b.Layers().Annotations(ctx, l.layer)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +120,7 @@ func history(r *recipe.Recipe, name string) v1.History {
 
 // baseAnnotations are those of a layer of the base in the manifest: what its manifest says, and its outline.
 func (b *Builder) baseAnnotations(ctx context.Context, l v1.Layer) (map[string]string, error) {
-	more, err := b.Layers().Annotations(ctx, l, progress.Observer(nil).Begin("", ""))
+	more, err := b.Layers().Annotations(ctx, l)
 	if err != nil {
 		return nil, err
 	}

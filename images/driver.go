@@ -97,7 +97,7 @@ func (b *Builder) finishedDriver(ctx context.Context, r *recipe.Recipe, all driv
 	if l, ok := b.Layers().Get(of.Key); ok {
 		return l
 	}
-	l, _ := b.Layers().FromRemote(ctx, of, func(ctx context.Context) (v1.Layer, error) {
+	l, _ := b.Layers().Find(ctx, of, func(ctx context.Context) (v1.Layer, error) {
 		made, err := b.unpackDriver(ctx, r, driverLayers{}, all, step)
 		if of.Key == all.user.Key {
 			return made.user, err

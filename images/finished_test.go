@@ -8,8 +8,8 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/remotelayers"
 	"github.com/driver-container/driver-container/images/runner"
 	"github.com/driver-container/driver-container/images/runner/auto"
 )
@@ -19,7 +19,7 @@ import (
 func (r *rig) emptyMachine(t *testing.T, repository string) *Builder {
 	t.Helper()
 	b := newBuilder(t, r.World, t.TempDir())
-	b.Finished = remotelayers.New(t.Context(), remotelayers.Options{Registry: b.Registry, From: []string{repository}})
+	b.Finished = layer.NewFinder(t.Context(), layer.FinderOptions{Registry: b.Registry, From: []string{repository}})
 	b.Runner = auto.New(auto.Options{Kind: auto.BuildKit, Address: "unix:///nonexistent/buildkitd.sock", Say: func(string) {}}).Runner
 	return b
 }
@@ -27,7 +27,7 @@ func (r *rig) emptyMachine(t *testing.T, repository string) *Builder {
 // leave pushes an image and makes its layers of use to later builds.
 func leave(t *testing.T, b *Builder, repository, tag string, img v1.Image) {
 	t.Helper()
-	finder := remotelayers.New(t.Context(), remotelayers.Options{Registry: b.Registry, From: []string{repository}})
+	finder := layer.NewFinder(t.Context(), layer.FinderOptions{Registry: b.Registry, From: []string{repository}})
 	_, _, err := b.Registry.Push(t.Context(), repository+":"+tag, img)
 	require.NoError(t, err)
 	require.NoError(t, finder.Publish(t.Context(), b.Layers(), repository, tag, img, SingleLayers()...))

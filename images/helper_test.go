@@ -176,7 +176,7 @@ func treeOf(t *testing.T, img v1.Image) *rootfs.Tree {
 	t.Helper()
 	spool := require.Value(rootfs.NewSpool(t.TempDir()))(t)
 	t.Cleanup(func() { _ = spool.Close() })
-	return require.Value(layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", "")))(t)
+	return require.Value(layer.Flatten(context.Background(), img, spool, nil, progress.Quiet()))(t)
 }
 
 func read(t *testing.T, tree *rootfs.Tree, name string) string {

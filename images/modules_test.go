@@ -74,7 +74,7 @@ func (f *fakeRunner) root(ctx context.Context, s runner.Step) *rootfs.Tree {
 	f.t.Cleanup(func() { _ = spool.Close() })
 	tree := rootfs.New(spool, nil)
 	for _, l := range s.Layers {
-		assert.NoErrorf(f.t, layer.Apply(ctx, tree, l, nil, progress.Observer(nil).Begin("", "")), "layer")
+		assert.NoErrorf(f.t, layer.Apply(ctx, tree, l, nil, progress.Quiet(), ""), "layer")
 	}
 	return tree
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/remotelayers"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
 
@@ -28,19 +27,15 @@ type Planner struct {
 	Observe  progress.Observer
 
 	// Finished finds finished layers in registries; nil: every layer is made on this machine.
-	Finished *remotelayers.Finder
+	Finished *layer.Finder
 
 	making   layer.Once[v1.Layer] // layers in the making, by key, and errors of those that could not be made
-	outlines layer.Outlines
+	outlines layer.Once[*rootfs.Members]
 }
 
 // Layers are those of the cache.
 func (p *Planner) Layers() layer.Cache {
-	c := layer.Cache{Store: p.Store, Making: &p.making, Observe: p.Observe, Outlines: &p.outlines}
-	if p.Finished != nil {
-		c.Remote, c.Unverified = p.Finished.Find, !p.Finished.Verifies()
-	}
-	return c
+	return layer.Cache{Store: p.Store, Observe: p.Observe, Making: &p.making, Outlines: &p.outlines, Finder: p.Finished}
 }
 
 // Cached is a planner that asks no server: what it needs is in the cache already, or is fetch.ErrOffline.

@@ -37,7 +37,7 @@ var elsewhere = map[string]string{
 	"images/moduleset.maxFiles":       "TestBounds in images/moduleset",
 	"distros/rpm/rpmfile.maxPaths":    "TestPaths in distros/rpm/rpmfile",
 	"distros/rpm/rpmfile.maxCPIOName": "TestPaths in distros/rpm/rpmfile",
-	"images/remotelayers.maxOutline":  "TestParseOutline in images/remotelayers",
+	"images/layer.maxOutline":  "TestParseOutline in images/layer",
 }
 
 // exceeded is every bound with input just beyond it, and the kind of error that it gives.

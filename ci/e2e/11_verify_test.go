@@ -55,7 +55,7 @@ func verifyChanges(t *testing.T, sample int) {
 func flattened(t *testing.T, img v1.Image) (whole *rootfs.Tree, remove func()) {
 	t.Helper()
 	spool := require.Value(rootfs.NewSpool(scratch(t)))(t)
-	whole = require.Value(layer.Flatten(context.Background(), img, spool, nil, progress.Observer(nil).Begin("", "")))(t)
+	whole = require.Value(layer.Flatten(context.Background(), img, spool, nil, progress.Quiet()))(t)
 	return whole, func() { require.NoError(t, spool.Close()) }
 }
 

@@ -87,7 +87,7 @@ func filesOf(ctx context.Context, store *fetch.Store, img v1.Image) (map[string]
 		return nil, err
 	}
 	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-	tree, err := layer.Flatten(ctx, img, spool, nil, progress.Observer(nil).Begin("", ""))
+	tree, err := layer.Flatten(ctx, img, spool, nil, progress.Quiet())
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/remotelayers"
 )
 
 // Record says which documents a build gives to its images.
@@ -21,7 +20,7 @@ type Record struct {
 	Repository string        // REGISTRY/PATH of the images; "": not known
 
 	// Finished finds what earlier builds attached to the same image; nil: documents are made from the image.
-	Finished *remotelayers.Finder
+	Finished *layer.Finder
 }
 
 // Empty says whether there are no documents.

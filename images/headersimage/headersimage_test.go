@@ -50,7 +50,7 @@ func read(t *testing.T, img v1.Image) (headersimage.Contents, error) {
 	t.Helper()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	digest := require.Value(img.Digest())(t).String()
-	found, err := headersimage.Read(t.Context(), store, img, digest, "amd64", progress.Observer(nil).Begin("", ""))
+	found, err := headersimage.Read(t.Context(), store, img, digest, "amd64", progress.Quiet())
 	again, ok := headersimage.Cached(store, digest)
 	assert.Equal(t, err == nil, ok)
 	if ok {

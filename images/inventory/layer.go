@@ -103,8 +103,7 @@ func FromLayer(ctx context.Context, cache layer.Cache, l v1.Layer) (data []byte,
 	}
 	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
 	tree := rootfs.New(spool, nil)
-	quiet := progress.Observer(nil).Begin("", "")
-	if err := layer.Apply(ctx, tree, l, func(p string) bool { return p == recipe.FileList }, quiet); err != nil {
+	if err := layer.Apply(ctx, tree, l, func(p string) bool { return p == recipe.FileList }, progress.Quiet(), "file list"); err != nil {
 		return nil, fmt.Errorf("read the layer with the list of files: %w", err)
 	}
 	return Read(tree)

@@ -1,22 +1,23 @@
-// Package layer makes the layers of images and keeps them in the cache by the digest of what they are made
-// from. It knows neither recipes nor what is in a layer.
+// Package layer makes the layers of images and keeps them in the cache by the digest of what they are made from. It knows
+// neither recipes nor what is in a layer.
+//
+// Registries are a cache of layers too. The manifest of a pushed image says of each layer from which key it was made
+// ([recipe.LabelKey]), and tags named layer-KEY lead from keys to images. A [Finder] finds finished layers in this way, so
+// that a build on an empty machine makes, downloads and sends only what is new; [Finder.Publish] adds the tags. It trusts
+// no registry: content counts by its digest, and with keys only what an image says that one of them signed.
 package layer
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
@@ -35,40 +36,13 @@ type Record struct {
 	Files     string          `json:"files,omitempty"` // of the layer with the list of files: the digest of the list
 }
 
-// storedLayer is a v1 layer whose compressed bytes are in the store.
-type storedLayer struct {
-	Record
-	key   string
-	store *fetch.Store
-}
-
-func (l *storedLayer) Digest() (v1.Hash, error)            { return l.Record.Digest, nil }
-func (l *storedLayer) DiffID() (v1.Hash, error)            { return l.Record.DiffID, nil }
-func (l *storedLayer) Size() (int64, error)                { return l.Record.Size, nil }
-func (l *storedLayer) MediaType() (types.MediaType, error) { return l.Record.MediaType, nil }
-func (l *storedLayer) Compressed() (io.ReadCloser, error) {
-	return l.store.Open(l.Record.Digest.Hex)
-}
-func (l *storedLayer) Uncompressed() (io.ReadCloser, error) {
-	full, err := partial.CompressedToLayer(l)
-	if err != nil {
-		return nil, err
-	}
-	return full.Uncompressed()
-}
-
 // Cache keeps finished layers by the digest of their inputs.
 type Cache struct {
-	Store   *fetch.Store
-	Making  *Once[v1.Layer] // layers in the making, by key, and errors of those that could not be made; nil: nobody waits
-	Observe progress.Observer
-	// Outlines are kept from one image to the next; nil: they are not.
-	Outlines *Outlines
-	// Remote finds finished layers in registries; nil: there are none.
-	Remote func(Spec) (*Remote, bool)
-	// Unverified says that Remote takes layers from images that nobody signed. What is made then has records of its
-	// own, so that a build that signs never takes it.
-	Unverified bool
+	Store    *fetch.Store
+	Observe  progress.Observer
+	Making   *Once[v1.Layer]        // layers in the making, by key, and errors of those that could not be made; nil: nobody waits
+	Outlines *Once[*rootfs.Members] // of the layers that the images of one call share, by digest; nil: each is read again
+	Finder   *Finder                // finds finished layers in registries; nil: there are none
 }
 
 // Spec says which layer of which image is to be made. Its bytes depend on Key, which covers its content,
@@ -98,21 +72,24 @@ func Key(kind string, inputs ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Kinds of records of layers.
+// Kinds of records of layers. What is made while layers of images that nobody signed are used has records of its own, so
+// that a build that signs never takes it.
 const (
 	verifiedRecord   = "layer"
 	unverifiedRecord = "unverified"
 )
+
+func (c Cache) unverified() bool { return c.Finder != nil && !c.Finder.Verifies() }
 
 // Get returns the layer of a key when record and blob are both there. A record that cannot be read counts as
 // missing, and so does a blob of another size, which is removed.
 func (c Cache) Get(key string) (v1.Layer, bool) {
 	var rec Record
 	_, ok := c.Store.Lookup(verifiedRecord, key, &rec)
-	if !ok && c.Unverified {
+	if !ok && c.unverified() {
 		_, ok = c.Store.Lookup(unverifiedRecord, key, &rec)
 	}
-	return &storedLayer{rec, key, c.Store}, ok && rec.isIn(c.Store)
+	return &stored{Record: rec, key: key, store: c.Store}, ok && rec.isIn(c.Store)
 }
 
 // isIn says whether a store has the layer. It removes a blob of another size, which something damaged.
@@ -137,7 +114,7 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 	again := func(ctx context.Context) (v1.Layer, error) {
 		return c.fill(ctx, of, fill, c.Observe.Await(of.Target, of.Name+" layer"))
 	}
-	if l, ok := c.FromRemote(ctx, of, again, step); ok {
+	if l, ok := c.Find(ctx, of, again, step); ok {
 		return l, step.End(true, nil)
 	}
 	return c.fill(ctx, of, fill, step)
@@ -146,7 +123,7 @@ func (c Cache) Make(ctx context.Context, of Spec, fill Fill) (v1.Layer, error) {
 // fill makes a layer, unless another caller is at it, and ends the step.
 func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step) (v1.Layer, error) {
 	waited := true
-	made, err := c.once(ctx, of.Key, func() (v1.Layer, error) {
+	made, err := c.Making.Do(ctx, of.Key, func() (v1.Layer, error) {
 		waited = false
 		spool, err := rootfs.NewSpool(c.Store.Dir())
 		if err != nil {
@@ -165,13 +142,6 @@ func (c Cache) fill(ctx context.Context, of Spec, fill Fill, step *progress.Step
 	return made, step.End(waited, nil)
 }
 
-func (c Cache) once(ctx context.Context, key string, f func() (v1.Layer, error)) (v1.Layer, error) {
-	if c.Making == nil {
-		return f()
-	}
-	return c.Making.Do(ctx, key, f)
-}
-
 // Write compresses a tree and notes the result in the cache. At the same time it makes the layer's outline, so that the
 // layer need not be read for it.
 func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *progress.Step) (made v1.Layer, err error) {
@@ -183,7 +153,7 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 	})
 	if !of.NoOutline {
 		eg.Go(func() (err error) {
-			outline, err = c.compress(ectx, recipe.Zstd, 0, noStep, func(w io.Writer) error { return tree.WriteOutline(ectx, w) })
+			outline, err = c.compress(ectx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error { return tree.WriteOutline(ectx, w) })
 			return err
 		})
 	}
@@ -191,71 +161,30 @@ func (c Cache) Write(ctx context.Context, of Spec, tree *rootfs.Tree, step *prog
 		return nil, err
 	}
 	if !of.NoOutline {
-		key, err := OutlineKey(rec.Digest)
-		if err == nil {
-			_, err = c.note(key, outline)
-		}
-		if err != nil {
+		if _, err := c.noteOutline(rec.Digest, outline); err != nil {
 			return nil, err
 		}
 	}
 	return c.note(of.Key, rec)
 }
 
-// noStep is a step that nobody sees.
-var noStep = progress.Observer(nil).Begin("", "")
-
 // note writes the record of a finished layer.
 func (c Cache) note(key string, rec Record) (v1.Layer, error) {
 	kind := verifiedRecord
-	if c.Unverified {
+	if c.unverified() {
 		kind = unverifiedRecord
 	}
-	return &storedLayer{rec, key, c.Store}, c.Store.Note(kind, key, rec.Digest.Hex, rec)
+	return &stored{Record: rec, key: key, store: c.Store}, c.Store.Note(kind, key, rec.Digest.Hex, rec)
 }
 
 // NoteFiles notes the digest of the list of files that a layer has, so that it need not be read for it again.
 func (c Cache) NoteFiles(l v1.Layer, digest string) error {
-	stored, ok := l.(*storedLayer)
-	if !ok {
+	made, ok := l.(*stored)
+	if !ok || made.found != nil {
 		return nil
 	}
-	rec := stored.Record
+	rec := made.Record
 	rec.Files = digest
-	_, err := c.note(stored.key, rec)
+	_, err := c.note(made.key, rec)
 	return err
-}
-
-// compress writes a tar stream of about total bytes into the store. Tar, both digests and the compressor run at the same
-// time.
-func (c Cache) compress(
-	ctx context.Context, with recipe.Compression, total int64, step *progress.Step, content func(io.Writer) error,
-) (rec Record, err error) {
-	blob, err := c.Store.Create()
-	if err != nil {
-		return rec, err
-	}
-	defer func() { err = errors.Join(err, blob.Close()) }()
-	z, err := newCompressor(with, blob, runtime.GOMAXPROCS(0))
-	if err != nil {
-		return rec, err
-	}
-	diff := sha256.New()
-	out := bufio.NewWriterSize(io.MultiWriter(step.Meter(ctx, "compress", total), diff, z), 1<<20)
-	if err := content(out); err != nil {
-		return rec, errors.Join(err, z.Close())
-	}
-	if err := errors.Join(out.Flush(), z.Close()); err != nil {
-		return rec, fmt.Errorf("compress the layer: %w", err)
-	}
-	sum, size, err := blob.Commit()
-	if err != nil {
-		return rec, err
-	}
-	return Record{
-		Digest:    v1.Hash{Algorithm: "sha256", Hex: sum},
-		DiffID:    v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(diff.Sum(nil))},
-		Size:      size,
-		MediaType: mediaType(with),
-	}, nil
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Once keeps the answer of each key for the length of one call, so that a question that many images have is asked once.
-// The zero value is empty and ready.
+// The zero value is empty and ready; nil keeps nothing.
 type Once[T any] struct {
 	mu  sync.Mutex
 	all map[string]*answer[T]
@@ -22,6 +22,9 @@ type answer[T any] struct {
 // Get returns the answer of a key, which find finds. Callers that want the same at the same time wait for the
 // first. An error is an answer too, except that of a caller whose context ended: the next caller asks again.
 func (m *Once[T]) Get(ctx context.Context, key string, find func() (T, error)) (T, error) {
+	if m == nil {
+		return find()
+	}
 	for {
 		m.mu.Lock()
 		a, ok := m.all[key]
@@ -52,20 +55,25 @@ func (m *Once[T]) Get(ctx context.Context, key string, find func() (T, error)) (
 func (m *Once[T]) Do(ctx context.Context, key string, find func() (T, error)) (T, error) {
 	value, err := m.Get(ctx, key, find)
 	if err == nil {
-		m.mu.Lock()
-		delete(m.all, key)
-		m.mu.Unlock()
+		m.forget(key)
 	}
 	return value, err
+}
+
+func (m *Once[T]) forget(key string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, key)
 }
 
 // ask fills an answer. Also after a panic of find nobody waits for it.
 func (m *Once[T]) ask(ctx context.Context, key string, a *answer[T], find func() (T, error)) {
 	defer func() {
 		if !a.asked {
-			m.mu.Lock()
-			delete(m.all, key)
-			m.mu.Unlock()
+			m.forget(key)
 		}
 		close(a.done)
 	}()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -19,39 +17,37 @@ import (
 func (c Cache) Outline(ctx context.Context, layers []v1.Layer, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 	tree := rootfs.New(spool, nil)
 	for i, l := range layers {
-		if err := c.applyOutline(ctx, tree, l, step); err != nil {
+		members, err := c.members(ctx, l, step)
+		if err == nil {
+			err = tree.AddOutline(ctx, members)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
 		}
 	}
 	return tree, nil
 }
 
-func (c Cache) applyOutline(ctx context.Context, tree *rootfs.Tree, l v1.Layer, step *progress.Step) error {
+func (c Cache) members(ctx context.Context, l v1.Layer, step *progress.Step) (members *rootfs.Members, err error) {
 	digest, err := l.Digest()
-	if err != nil {
-		return err
-	}
-	members, err := c.Outlines.get(digest, func() (*rootfs.Members, error) { return c.readOutline(ctx, l, step) })
-	if err != nil {
-		return err
-	}
-	return tree.AddOutline(ctx, members)
-}
-
-func (c Cache) readOutline(ctx context.Context, l v1.Layer, step *progress.Step) (members *rootfs.Members, err error) {
-	outline, err := c.OutlineOf(ctx, l, step)
 	if err != nil {
 		return nil, err
 	}
-	err = read(ctx, outline, noStep, OutlineName, func(r io.Reader) (err error) {
-		members, err = rootfs.ReadOutline(ctx, r)
-		return err
+	return c.Outlines.Get(ctx, digest.String(), func() (*rootfs.Members, error) {
+		outline, err := c.OutlineOf(ctx, l, step)
+		if err != nil {
+			return nil, err
+		}
+		err = read(ctx, outline, progress.Quiet(), outlineName, func(r io.Reader) (err error) {
+			members, err = rootfs.ReadOutline(ctx, r)
+			return err
+		})
+		return members, err
 	})
-	return members, err
 }
 
-// OutlineName is the Name of the Spec of every outline.
-const OutlineName = "outline"
+// outlineName is the Name of the Spec of every outline.
+const outlineName = "outline"
 
 // OutlineKey is the key of the outline of the layer with a digest.
 func OutlineKey(digest v1.Hash) (string, error) { return Key("outline 2", digest.String()) }
@@ -70,76 +66,34 @@ func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (
 	if outline, ok := c.Get(key); ok {
 		return outline, nil
 	}
-	read := func(ctx context.Context) (v1.Layer, error) {
-		return c.once(ctx, key, func() (v1.Layer, error) { return c.makeOutline(ctx, nil, l, nil, step, "outline") })
+	make := func(ctx context.Context) (v1.Layer, error) {
+		return c.Making.Do(ctx, key, func() (v1.Layer, error) { return c.makeOutline(ctx, l, step, outlineName) })
 	}
-	if outline, ok := c.FromRemote(ctx, outlineSpec(key), read, step); ok {
+	if outline, ok := c.Find(ctx, Spec{Name: outlineName, Key: key, Compression: recipe.Zstd, Single: true}, make, step); ok {
 		return outline, nil
 	}
-	return read(ctx)
+	return make(ctx)
 }
 
-func outlineSpec(key string) Spec {
-	return Spec{Name: OutlineName, Key: key, Compression: recipe.Zstd, Single: true}
-}
-
-// makeOutline lays a layer over a tree, which may be nil, and keeps the outline of what it reads.
-func (c Cache) makeOutline(
-	ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string,
-) (v1.Layer, error) {
+// makeOutline reads a layer and keeps its outline. name is for progress.
+func (c Cache) makeOutline(ctx context.Context, l v1.Layer, step *progress.Step, name string) (v1.Layer, error) {
 	digest, err := l.Digest()
 	if err != nil {
 		return nil, err
 	}
-	key, err := OutlineKey(digest)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := c.compress(ctx, recipe.Zstd, 0, noStep, func(w io.Writer) error {
-		return read(ctx, l, step, name, func(r io.Reader) error { return tree.ApplyOutlined(ctx, r, keep, w) })
+	rec, err := c.compress(ctx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error {
+		return read(ctx, l, step, name, func(r io.Reader) error { return (*rootfs.Tree)(nil).ApplyOutlined(ctx, r, nil, w) })
 	})
 	if err != nil {
 		return nil, err
 	}
+	return c.noteOutline(digest, rec)
+}
+
+func (c Cache) noteOutline(of v1.Hash, rec Record) (v1.Layer, error) {
+	key, err := OutlineKey(of)
+	if err != nil {
+		return nil, err
+	}
 	return c.note(key, rec)
-}
-
-// Outlines keeps the outlines that were read last, because the images of one call share most layers. That of a toolchain
-// of 9,000 files takes about 3 MB. The zero value is empty and ready; nil keeps none.
-type Outlines struct {
-	mu   sync.Mutex
-	kept []keptOutline // the last one was needed last
-}
-
-const outlinesKept = 12
-
-type keptOutline struct {
-	digest  v1.Hash // of the layer
-	members *rootfs.Members
-}
-
-// get returns the outline of a layer, which read reads if it is not kept.
-func (o *Outlines) get(digest v1.Hash, read func() (*rootfs.Members, error)) (*rootfs.Members, error) {
-	if o == nil {
-		return read()
-	}
-	o.mu.Lock()
-	i := slices.IndexFunc(o.kept, func(k keptOutline) bool { return k.digest == digest })
-	var members *rootfs.Members
-	if i >= 0 {
-		members = o.kept[i].members
-	}
-	o.mu.Unlock()
-	if members == nil {
-		var err error
-		if members, err = read(); err != nil {
-			return nil, err
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.kept = slices.DeleteFunc(o.kept, func(k keptOutline) bool { return k.digest == digest })
-	o.kept = append(o.kept, keptOutline{digest, members})
-	o.kept = slices.Delete(o.kept, 0, max(0, len(o.kept)-outlinesKept))
-	return members, nil
 }

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -40,7 +37,7 @@ func (zeros) Read(p []byte) (int, error)           { clear(p); return len(p), ni
 func TestOutlineIsBounded(t *testing.T) {
 	t.Parallel()
 	cache := Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}
-	assert.ErrorIs(t, assert.Err(cache.makeOutline(t.Context(), nil, zeros{}, nil, noStep, "")), rootfs.ErrTooLarge)
+	assert.ErrorIs(t, assert.Err(cache.makeOutline(t.Context(), zeros{}, progress.Quiet(), "")), rootfs.ErrTooLarge)
 }
 
 // TestOutlineWhileWriting: the outline that is made while a layer is written is that of the finished layer,
@@ -49,7 +46,7 @@ func TestOutlineWhileWriting(t *testing.T) {
 	t.Parallel()
 	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
 	cache := Cache{Store: store}
-	step := progress.Observer(nil).Begin("", "")
+	step := progress.Quiet()
 	spool := require.Value(rootfs.NewSpool(store.Dir()))(t)
 	defer func() { require.NoError(t, spool.Close()) }()
 	tree := rootfs.New(spool, nil)
@@ -61,7 +58,7 @@ func TestOutlineWhileWriting(t *testing.T) {
 	key := require.Value(OutlineKey(require.Value(made.Digest())(t)))(t)
 	found, ok := cache.Get(key)
 	assert.Equal(t, true, ok)
-	read := require.Value(cache.makeOutline(t.Context(), nil, made, nil, step, ""))(t)
+	read := require.Value(cache.makeOutline(t.Context(), made, step, ""))(t)
 	assert.Equal(t, require.Value(found.Digest())(t), require.Value(read.Digest())(t))
 
 	before := len(require.Value(filepath.Glob(filepath.Join(store.Dir(), "keys", "*")))(t))
@@ -88,9 +85,9 @@ func (l readLayer) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(io.MultiReader(bytes.NewReader(data[:int64(len(data))-l.lacks]), iotest.ErrReader(io.ErrUnexpectedEOF))), errors.Join(err, r.Close())
 }
 
-// TestOutlineWhileReading: Flatten leaves the outline that a read of the layer gives, with the records
-// of the cache, and none of a layer that could not be read to its end.
-func TestOutlineWhileReading(t *testing.T) {
+// TestOutlineIsKept: a layer is read once for its outline, which has the records of the cache, and none if the layer could
+// not be read to its end.
+func TestOutlineIsKept(t *testing.T) {
 	t.Parallel()
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
@@ -99,32 +96,27 @@ func TestOutlineWhileReading(t *testing.T) {
 	require.NoError(t, w.Close())
 	plain := static.NewLayer(content.Bytes(), types.OCIUncompressedLayer)
 	other := Cache{Store: require.Value(fetch.OpenStore(t.TempDir()))(t)}
-	want := require.Value(other.OutlineOf(t.Context(), plain, noStep))(t)
+	want := require.Value(other.OutlineOf(t.Context(), plain, progress.Quiet()))(t)
 	for name, test := range map[string]struct {
 		lacks int64
 		cache Cache
 		kind  string
-		reads int // by Flatten twice and Outline
+		reads int
 	}{
-		"signed":     {0, Cache{}, verifiedRecord, 2},
-		"unverified": {0, Cache{Unverified: true}, unverifiedRecord, 2},
-		"damaged":    {1, Cache{}, verifiedRecord, 3},
+		"signed":     {0, Cache{}, verifiedRecord, 1},
+		"unverified": {0, Cache{Finder: NewFinder(t.Context(), FinderOptions{})}, unverifiedRecord, 1},
+		"damaged":    {1, Cache{}, verifiedRecord, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cache, reads := test.cache, 0
 			cache.Store = require.Value(fetch.OpenStore(t.TempDir()))(t)
-			step := progress.Observer(nil).Begin("", "")
 			spool := require.Value(rootfs.NewSpool(cache.Store.Dir()))(t)
 			defer func() { require.NoError(t, spool.Close()) }()
-			img := require.Value(mutate.AppendLayers(empty.Image, plain))(t)
-			img = readImage{img, readLayer{plain, &reads, test.lacks}}
 			for range 2 {
-				_, err := cache.Flatten(t.Context(), img, spool, nil, step)
+				_, err := cache.Outline(t.Context(), []v1.Layer{readLayer{plain, &reads, test.lacks}}, spool, progress.Quiet())
 				assert.Equal(t, test.lacks != 0, errors.Is(err, io.ErrUnexpectedEOF))
 			}
-			_, err := cache.Outline(t.Context(), require.Value(img.Layers())(t), spool, step)
-			assert.Equal(t, test.lacks != 0, errors.Is(err, io.ErrUnexpectedEOF))
 			assert.Equal(t, test.reads, reads)
 			records := require.Value(filepath.Glob(filepath.Join(cache.Store.Dir(), "keys", test.kind+"-*.json")))(t)
 			if test.lacks != 0 {
@@ -138,32 +130,4 @@ func TestOutlineWhileReading(t *testing.T) {
 			assert.Equal(t, require.Value(want.Digest())(t), require.Value(kept.Digest())(t))
 		})
 	}
-}
-
-// readImage is an image with one layer.
-type readImage struct {
-	v1.Image
-	layer v1.Layer
-}
-
-func (i readImage) Layers() ([]v1.Layer, error) { return []v1.Layer{i.layer}, nil }
-
-// TestOutlinesAreKept: an outline is read once, and what was not needed for long is dropped.
-func TestOutlinesAreKept(t *testing.T) {
-	t.Parallel()
-	all, reads := new(Outlines), 0
-	get := func(name int) {
-		_ = require.Value(all.get(v1.Hash{Hex: strconv.Itoa(name)}, func() (*rootfs.Members, error) { reads++; return new(rootfs.Members), nil }))(t)
-	}
-	for n := range outlinesKept {
-		get(n)
-	}
-	get(0)
-	get(outlinesKept)
-	assert.Equal(t, outlinesKept+1, reads)
-	get(0)
-	assert.Equal(t, outlinesKept+1, reads)
-	get(1)
-	assert.Equal(t, outlinesKept+2, reads)
-	assert.Equal(t, outlinesKept, len(all.kept))
 }

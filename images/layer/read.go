@@ -18,30 +18,6 @@ import (
 
 // Flatten reads all layers of an image into one tree; keep as in rootfs.Tree.Apply.
 func Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
-	return flatten(img, spool, func(tree *rootfs.Tree, l v1.Layer, name string) error { return apply(ctx, tree, l, keep, step, name) })
-}
-
-// Flatten is the function Flatten for an image whose outlines will be needed: it makes those that the cache
-// lacks while it reads the layers.
-func (c Cache) Flatten(ctx context.Context, img v1.Image, spool *rootfs.Spool, keep func(string) bool, step *progress.Step) (*rootfs.Tree, error) {
-	return flatten(img, spool, func(tree *rootfs.Tree, l v1.Layer, name string) error {
-		digest, err := l.Digest()
-		if err != nil {
-			return err
-		}
-		key, err := OutlineKey(digest)
-		if err != nil {
-			return err
-		}
-		if _, ok := c.Get(key); ok {
-			return apply(ctx, tree, l, keep, step, name)
-		}
-		_, err = c.makeOutline(ctx, tree, l, keep, step, name)
-		return err
-	})
-}
-
-func flatten(img v1.Image, spool *rootfs.Spool, add func(tree *rootfs.Tree, l v1.Layer, name string) error) (*rootfs.Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("read the layers: %w", err)
@@ -49,14 +25,34 @@ func flatten(img v1.Image, spool *rootfs.Spool, add func(tree *rootfs.Tree, l v1
 	tree, names := rootfs.New(spool, nil), oci.LayerNames(img)
 	for i, l := range layers {
 		digest, err := l.Digest()
-		if err != nil {
-			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
+		if err == nil {
+			err = Apply(ctx, tree, l, keep, step, names[digest])
 		}
-		if err := add(tree, l, names[digest]); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
 		}
 	}
 	return tree, nil
+}
+
+// Apply lays one layer over a tree. name is for progress.
+func Apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) error {
+	return read(ctx, l, step, name, func(r io.Reader) error { return tree.Apply(ctx, r, keep) })
+}
+
+// read gives the content of a layer to f, and reads it to its end: only then has its digest been checked.
+func read(ctx context.Context, l v1.Layer, step *progress.Step, name string, f func(io.Reader) error) (err error) {
+	r, err := Open(l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	buffered := bufio.NewReaderSize(io.TeeReader(r, step.Meter(ctx, name, 0)), 256<<10)
+	if err := f(buffered); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, buffered)
+	return err
 }
 
 // Bounds of one layer: it may unpack to maxRatio times its size, or to maxSmall bytes if that is more. Layers
@@ -104,28 +100,4 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: a layer of %d bytes unpacks to more than %d times as much", rootfs.ErrTooLarge, b.size, maxRatio)
 	}
 	return n, err
-}
-
-// Apply lays one layer over a tree.
-func Apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step) error {
-	return apply(ctx, tree, l, keep, step, "layer")
-}
-
-func apply(ctx context.Context, tree *rootfs.Tree, l v1.Layer, keep func(string) bool, step *progress.Step, name string) error {
-	return read(ctx, l, step, name, func(r io.Reader) error { return tree.Apply(ctx, r, keep) })
-}
-
-// read gives the content of a layer to f, and reads it to its end: only then has its digest been checked.
-func read(ctx context.Context, l v1.Layer, step *progress.Step, name string, f func(io.Reader) error) (err error) {
-	r, err := Open(l)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	buffered := bufio.NewReaderSize(io.TeeReader(r, step.Meter(ctx, name, 0)), 256<<10)
-	if err := f(buffered); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, buffered)
-	return err
 }

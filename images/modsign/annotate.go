@@ -7,7 +7,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -33,7 +32,7 @@ func annotate(ctx context.Context, cache layer.Cache, img v1.Image, all []examin
 		case l.list: // its key is not that of a build
 			all[i].annotations = map[string]string{recipe.LabelFiles: labels[recipe.LabelFiles]}
 		default:
-			if all[i].annotations, err = cache.Annotations(ctx, l.Layer, progress.Observer(nil).Begin("", "")); err != nil {
+			if all[i].annotations, err = cache.Annotations(ctx, l.Layer); err != nil {
 				return err
 			}
 			switch signer := manifest.Annotations[recipe.LabelSigner]; signer {

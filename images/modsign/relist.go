@@ -66,7 +66,7 @@ func listed(ctx context.Context, cache layer.Cache, layers []v1.Layer) (files []
 		return nil, err
 	}
 	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-	tree, err := cache.Outline(ctx, layers, spool, progress.Observer(nil).Begin("", ""))
+	tree, err := cache.Outline(ctx, layers, spool, progress.Quiet())
 	if err != nil {
 		return nil, err
 	}

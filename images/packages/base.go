@@ -64,7 +64,7 @@ func ReadBase(ctx context.Context, cache layer.Cache, img v1.Image, digest strin
 		tree := rootfs.New(spool, nil)
 		return tree, tree.Apply(ctx, bytes.NewReader(facts), nil)
 	}
-	tree, err := cache.Flatten(ctx, img, spool, isBaseFact, step)
+	tree, err := layer.Flatten(ctx, img, spool, isBaseFact, step)
 	if err != nil {
 		return nil, fmt.Errorf("read base %s: %w", digest, err)
 	}

@@ -60,6 +60,9 @@ func (o Observer) Await(target, name string) *Step {
 	return &Step{observe: o, id: target + "\x00" + name, name: "[" + target + "] " + name}
 }
 
+// Quiet begins a step that nobody sees.
+func Quiet() *Step { return Observer(nil).Begin("", "") }
+
 func (s *Step) begin() {
 	s.begun.Do(func() { s.emit(Event{Started: true}) })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/remotelayers"
 )
 
 // noRepository is the value of --cache-from and --cache-to that names no repository.
@@ -83,7 +83,7 @@ func (c *LayerCache) Check(pushed string, offline, signs bool, signer crypto.Pub
 // layers is written to this machine.
 func (c *LayerCache) Attach(ctx context.Context, s *session.Session, needed bool) {
 	if len(c.From) > 0 || c.To != "" {
-		finder := remotelayers.New(ctx, remotelayers.Options{Registry: s.Registry.Target(), From: c.From, Keys: c.keys, Needed: needed, Observe: s.Observe})
+		finder := layer.NewFinder(ctx, layer.FinderOptions{Registry: s.Registry.Target(), From: c.From, Keys: c.keys, Needed: needed, Observe: s.Observe})
 		s.Publisher = finder
 		if len(c.From) > 0 {
 			s.Finished = finder

@@ -19,8 +19,8 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
-	"github.com/driver-container/driver-container/images/remotelayers"
 )
 
 // App is one call of driver-build: where its command writes, and the flags that every command has. A command
@@ -69,7 +69,7 @@ func (a *App) addFlags(f *pflag.FlagSet) {
 // Session is a command's connection to cache, network and terminal, open while App.With runs.
 type Session struct {
 	*images.Builder
-	Publisher *remotelayers.Finder // adds finished layers to registries; nil: the command does not
+	Publisher *layer.Finder // adds finished layers to registries; nil: the command does not
 	display   *display.Display
 	transfers *display.Transfers
 }

@@ -1,4 +1,4 @@
-package remotelayers
+package layer
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestParseOutline(t *testing.T) {
 // TestTag: the tag of a layer is a tag, and none that listings show.
 func TestTag(t *testing.T) {
 	t.Parallel()
-	tag := Tag(strings.Repeat("0a", 32))
+	tag := tagOf(strings.Repeat("0a", 32))
 	assert.NoError(t, imagename.CheckTag(tag))
 	assert.Equal(t, true, oci.IsAttachmentTag(tag))
 	assert.Equal(t, false, oci.IsAttachmentTag("layer-cake"))
@@ -39,16 +39,16 @@ func TestTag(t *testing.T) {
 func TestNote(t *testing.T) {
 	t.Parallel()
 	var notes []string
-	f := New(context.Background(), Options{Observe: func(e progress.Event) {
+	f := NewFinder(context.Background(), FinderOptions{Observe: func(e progress.Event) {
 		if e.Note != "" {
 			notes = append(notes, e.Note)
 		}
 	}})
-	f.note("h.example:5000/a:1", errors.New("no\nanswer"))
-	f.note("h.example:5000/a:2", errors.New("no answer"))
-	f.note("h.example:5000/b:1", errNotUsed)
-	f.note("h.example:5000/b:2", errNotUsed)
-	f.note("h.example:5000/b:3", errNoted)
+	f.note("h.example:5000/a", "h.example:5000/a:1", errors.New("no\nanswer"))
+	f.note("h.example:5000/a", "h.example:5000/a:2", errors.New("no answer"))
+	f.note("h.example:5000/b", "h.example:5000/b:1", errNotUsed)
+	f.note("h.example:5000/b", "h.example:5000/b:2", errNotUsed)
+	f.note("h.example:5000/b", "h.example:5000/b:3", errNoted)
 	assert.Same(t, []string{
 		"warning: no layers are taken from h.example:5000/a, and the build goes on without: no answer",
 		"warning: h.example:5000/b:1: its layers are not used", "warning: h.example:5000/b:2: its layers are not used",

@@ -1,0 +1,181 @@
+package layer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
+)
+
+// outlinesType is the artifact type of the referrer of an image that has the outlines of its layers.
+const outlinesType = "application/vnd.driver-container.outlines.v1"
+
+const outlineMediaType types.MediaType = "application/vnd.driver-container.outline.v1.tar+zstd"
+
+// sendAtOnce is how many blobs of an image are looked for, or sent, at a time.
+const sendAtOnce = 4
+
+// Publish makes an image that is in a repository of use to later builds: it adds the outlines of the layers,
+// and tags for the keys that no other image there has yet. tag is the image's own. single are the names of
+// layers, as the history has them, that no other image shares.
+func (f *Finder) Publish(ctx context.Context, cache Cache, repository, tag string, img v1.Image, single ...string) error {
+	config, err := img.ConfigFile()
+	if err != nil {
+		return err
+	}
+	d, err := partial.Descriptor(img)
+	if err != nil {
+		return err
+	}
+	if f.isUnder(place{repository, config.Architecture, tag}, d.Digest) {
+		return nil
+	}
+	if err := f.attach(ctx, cache, repository, img, *d); err != nil {
+		return fmt.Errorf("add the outlines of the layers of %s to %s: %w", tag, repository, err)
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return err
+	}
+	var tags []string
+	histories, _ := Histories(config, len(manifest.Layers))
+	for i, l := range manifest.Layers {
+		key := l.Annotations[recipe.LabelKey]
+		_, name, _ := strings.Cut(histories[i].CreatedBy, ": ")
+		if key != "" && !slices.Contains(single, name) && f.findIn(repository, Spec{Arch: config.Architecture, Key: key}) == nil {
+			tags = append(tags, tagOf(key))
+		}
+	}
+	if len(tags) == 0 {
+		return nil
+	}
+	if _, _, err := f.Registry.Push(ctx, repository+"@"+d.Digest.String(), img, tags...); err != nil {
+		return fmt.Errorf("tag the layers of %s in %s: %w", tag, repository, err)
+	}
+	return nil
+}
+
+func (f *Finder) isUnder(tag place, image v1.Hash) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.images[tag] == image
+}
+
+// attach adds the outlines as a referrer, which keeps the registry from removing them. Builds read them by
+// the digests in the manifest.
+func (f *Finder) attach(ctx context.Context, cache Cache, repository string, img v1.Image, subject v1.Descriptor) error {
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return err
+	}
+	var blobs []oci.Blob
+	for i, l := range layers {
+		want, ok := parseOutline(manifest.Layers[i].Annotations[recipe.LabelOutline])
+		if !ok {
+			continue
+		}
+		outline, err := cache.OutlineOf(ctx, l, progress.Quiet())
+		if err != nil {
+			return err
+		}
+		if got, err := outline.Digest(); err != nil || got != want.Digest {
+			return fmt.Errorf("the outline of layer %s is %s, and the manifest says %s: %w", manifest.Layers[i].Digest, got, want.Digest, err)
+		}
+		want.MediaType = outlineMediaType
+		blobs = append(blobs, oci.Blob{Desc: want, Open: outline.Compressed})
+	}
+	a, err := oci.NewReferrer(subject, outlinesType, blobs, nil)
+	if err != nil {
+		return err
+	}
+	_, err = f.Registry.Attach(ctx, repository, a)
+	return err
+}
+
+// found says whether a tag that was read leads to an image.
+func (f *Finder) found(repository string, image v1.Hash) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at, digest := range f.images {
+		if at.repository == repository && digest == image {
+			return true
+		}
+	}
+	return false
+}
+
+// Attached returns what belongs to an artifact, and to the images in it, in the first repository that the
+// finder found one of its images in. Nothing of it is verified but its digests. A registry that fails is
+// left out, with a note.
+func (f *Finder) Attached(ctx context.Context, artifact, image v1.Hash) []oci.Attachment {
+	for _, repository := range f.From {
+		if !f.found(repository, image) {
+			continue
+		}
+		ref := repository + "@" + artifact.String()
+		all, err := f.Registry.Attachments(ctx, ref)
+		if err == nil && len(all) > 0 {
+			return all
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.note(repository, ref, err)
+		}
+	}
+	return nil
+}
+
+// Complete sends blobs that a repository lost although it has the manifest of an image that names them: a
+// push of the same image asks for the manifest only. It does nothing for images that the finder has not found
+// in the repository.
+func (f *Finder) Complete(ctx context.Context, repository string, images []v1.Image) error {
+	for _, img := range images {
+		digest, err := img.Digest()
+		if err != nil {
+			return err
+		}
+		if !f.found(repository, digest) {
+			continue
+		}
+		content, err := oci.Collect(img)
+		if err != nil {
+			return err
+		}
+		jobs, jctx := errgroup.WithContext(ctx)
+		jobs.SetLimit(sendAtOnce)
+		for _, b := range content.Blobs {
+			jobs.Go(func() error {
+				_, err := f.complete.Get(jctx, repository+"@"+b.Desc.Digest.String(), func() (bool, error) { return true, f.send(jctx, repository, b) })
+				return err
+			})
+		}
+		if err := jobs.Wait(); err != nil {
+			return fmt.Errorf("send again what %s lost of image %s: %w", repository, digest, err)
+		}
+	}
+	return nil
+}
+
+// send sends a blob, unless the repository has it.
+func (f *Finder) send(ctx context.Context, repository string, b oci.Blob) error {
+	state, err := f.Registry.PushBlob(ctx, repository, b)
+	if err == nil && state != registry.Exists {
+		f.say(repository, fmt.Sprintf("warning: %s had lost the blob %s of an image, and has it again", repository, b.Desc.Digest))
+	}
+	return err
+}
