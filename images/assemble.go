@@ -59,9 +59,6 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 		return nil, err
 	}
 	list.Annotations = layer.Keyed(list.Layer, map[string]string{recipe.LabelFiles: labels[recipe.LabelFiles]})
-	if list.MediaType, err = list.Layer.MediaType(); err != nil {
-		return nil, err
-	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	if img, err = mutate.Append(img, append(adds, list)...); err != nil {
 		return nil, fmt.Errorf("append the layers: %w", err)
@@ -80,12 +77,11 @@ func (b *Builder) assemble(ctx context.Context, r *recipe.Recipe, base v1.Image,
 // addenda lists the layers with their history: those of the base as they are, then those of the recipe.
 func (b *Builder) addenda(
 	ctx context.Context, r *recipe.Recipe, base v1.Image, baseConfig *v1.ConfigFile, layers []namedLayer,
-) ([]mutate.Addendum, error) {
+) (adds []mutate.Addendum, err error) {
 	below, err := base.Layers()
 	if err != nil {
 		return nil, fmt.Errorf("layers of the base: %w", err)
 	}
-	var adds []mutate.Addendum
 	histories, known := layer.Histories(baseConfig, len(below))
 	for i, l := range below {
 		add := mutate.Addendum{Layer: l, History: v1.History{CreatedBy: "base image", Created: v1.Time{Time: r.Time()}}}
@@ -95,47 +91,35 @@ func (b *Builder) addenda(
 		if add.MediaType, err = layer.OCIMediaType(l); err != nil {
 			return nil, err
 		}
-		if add.Annotations, err = b.baseAnnotations(ctx, l); err != nil {
-			return nil, err
-		}
 		adds = append(adds, add)
 	}
 	for _, l := range layers {
-		mt, err := l.layer.MediaType()
+		adds = append(adds, mutate.Addendum{Layer: l.layer, History: history(r, l.name)})
+	}
+	for i, add := range adds {
+		more, err := b.Layers().Annotations(ctx, add.Layer)
 		if err != nil {
 			return nil, err
 		}
-		annotations, err := b.Layers().Annotations(ctx, l.layer)
-		if err != nil {
-			return nil, err
+		if i < len(below) { // what its manifest says stays, but only a layer that this build made, or knows by its key, may say so
+			desc, err := partial.Descriptor(add.Layer)
+			if err != nil {
+				return nil, err
+			}
+			all := map[string]string{}
+			maps.Copy(all, desc.Annotations)
+			delete(all, recipe.LabelKey)
+			delete(all, recipe.LabelFiles)
+			maps.Copy(all, more)
+			more = all
 		}
-		adds = append(adds, mutate.Addendum{Layer: l.layer, MediaType: mt, Annotations: annotations, History: history(r, l.name)})
+		adds[i].Annotations = more
 	}
 	return adds, nil
 }
 
 func history(r *recipe.Recipe, name string) v1.History {
 	return v1.History{Created: v1.Time{Time: r.Time()}, CreatedBy: "driver-build " + r.Builder.Version + ": " + name}
-}
-
-// baseAnnotations are those of a layer of the base in the manifest: what its manifest says, and its outline.
-func (b *Builder) baseAnnotations(ctx context.Context, l v1.Layer) (map[string]string, error) {
-	more, err := b.Layers().Annotations(ctx, l)
-	if err != nil {
-		return nil, err
-	}
-	desc, err := partial.Descriptor(l)
-	if err != nil {
-		return nil, err
-	}
-	all := maps.Clone(desc.Annotations)
-	if all == nil {
-		all = map[string]string{}
-	}
-	delete(all, recipe.LabelKey) // only a layer that this build made, or knows by its key, may say so
-	delete(all, recipe.LabelFiles)
-	maps.Copy(all, more)
-	return all, nil
 }
 
 // environment is that of the base with what the GPU Operator and NVIDIA's container runtime expect of a

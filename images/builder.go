@@ -10,13 +10,13 @@ package images
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/modsign"
@@ -76,22 +76,24 @@ func (b *Builder) Recipe(t matrix.Target, o recipe.Options, pins recipe.Pins) (r
 	return r, err
 }
 
-// descriptionName is the name of the layer with driver.json.
-const descriptionName = "description"
-
-// SingleLayers are the names of layers, as the history of an image has them, that no two images share.
-func SingleLayers() []string { return []string{descriptionName, inventory.LayerName} }
-
-func spec(r *recipe.Recipe, name, key string) layer.Spec {
-	return layer.Spec{Target: r.Target(), Arch: r.Arch, Name: name, Key: key, Compression: r.Compression, Time: r.Time()}
-}
-
 // Build makes the image of a recipe. It fails as fetch, apt, runfile and dpkg do; what was finished stays in
 // the cache.
 func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
-	base, err := b.base(ctx, r.Base.Location, r)
+	img, err := b.build(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
+	}
+	return img, nil
+}
+
+func (b *Builder) build(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
+	base, err := b.base(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	info, err := r.Describe()
+	if err != nil {
+		return nil, err
 	}
 	if b.Finished != nil {
 		b.Finished.Read(r.Tag, r.Arch) //nolint:contextcheck // the finder has a context that lasts as long as its layers
@@ -100,61 +102,59 @@ func (b *Builder) Build(ctx context.Context, r *recipe.Recipe) (v1.Image, error)
 	var driver driverLayers
 	var modules []namedLayer
 	eg, ectx := errgroup.WithContext(ctx)
-	eg.Go(func() (err error) { packages, err = b.packagesLayer(ectx, r, base); return err })
+	eg.Go(func() (err error) {
+		var links map[string]string
+		if r.Toolchain {
+			links = r.Links
+		}
+		packages, err = b.packagesLayer(ectx, r, base, "packages", r.Packages, links, r.Public().Repositories)
+		return err
+	})
 	eg.Go(func() (err error) { driver, err = b.driverLayers(ectx, r, r.Sources); return err })
 	eg.Go(func() (err error) { fabric, err = b.fabricLayer(ectx, r); return err })
 	if r.Sources {
 		eg.Go(func() (err error) { companions, err = b.companionsLayer(ectx, r); return err })
 	}
 	eg.Go(func() (err error) { entrypoint, err = b.entrypointLayer(ectx, r); return err })
-	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r); return err })
+	eg.Go(func() (err error) { description, err = b.descriptionLayer(ectx, r, info); return err })
 	eg.Go(func() (err error) { modules, err = b.modulesLayers(ectx, r, base); return err })
 	if err := eg.Wait(); err != nil {
-		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
+		return nil, err
 	}
-	layers := []namedLayer{{"packages", packages}, {"user-mode driver", driver.user}}
-	if fabric != nil {
-		layers = append(layers, namedLayer{recipe.FabricLayer, fabric})
-	}
+	layers := []namedLayer{{"packages", packages}, {"user-mode driver", driver.user}, {recipe.FabricLayer, fabric}}
 	if r.Sources {
 		layers = append(layers, namedLayer{"kernel sources", driver.kernel})
 	}
-	if companions != nil {
-		layers = append(layers, namedLayer{recipe.CompanionsLayer, companions})
-	}
-	layers = append(layers, modules...)
+	layers = append(append(layers, namedLayer{recipe.CompanionsLayer, companions}), modules...)
 	layers = append(layers, namedLayer{"entrypoint", entrypoint}, namedLayer{descriptionName, description})
+	layers = slices.DeleteFunc(layers, func(l namedLayer) bool { return l.layer == nil })
 	omitted, err := b.omitted(ctx, r, modules)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
+		return nil, err
 	}
-	img, err := b.assemble(ctx, r, base, layers, omitted)
-	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", r.Target(), err)
-	}
-	return img, nil
+	return b.assemble(ctx, r, base, layers, omitted)
 }
 
-// base reads the base image and makes sure that it is the one that was planned.
-func (b *Builder) base(ctx context.Context, location string, r *recipe.Recipe) (v1.Image, error) {
-	base, err := b.openBase(ctx, location, r.Arch)
-	if err != nil {
-		return nil, fmt.Errorf("base image: %w", err)
-	}
-	if got := base.Digest.String(); got != r.Base.Digest {
-		return nil, fmt.Errorf("base image %s is %s now, but was planned as %s: plan again", location, got, r.Base.Digest)
-	}
-	return base.Image, nil
-}
-
-// openBase downloads the base image, once for all images of this builder. With finished layers from
-// registries, the base may be needed by its digests only, so each of its layers is downloaded when
-// it is read.
-func (b *Builder) openBase(ctx context.Context, location, arch string) (*registry.Opened, error) {
-	return b.bases.Get(ctx, location+" "+arch, func() (*registry.Opened, error) {
+// base reads the base image, once for all images of this builder, and makes sure that it is the one that was planned.
+// With finished layers from registries, the base may be needed by its digests only, so each of its layers is downloaded
+// when it is read.
+func (b *Builder) base(ctx context.Context, r *recipe.Recipe) (v1.Image, error) {
+	return b.pinned(ctx, "base image", r.Base, r.Arch, func() (*registry.Opened, error) {
 		if b.Finished != nil {
-			return b.Finished.Base(location, arch) //nolint:contextcheck // as in Build
+			return b.Finished.Base(r.Base.Location, r.Arch) //nolint:contextcheck // as in Build
 		}
-		return b.Registry.Open(ctx, location, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+		return b.Registry.Open(ctx, r.Base.Location, registry.OpenOptions{Arch: r.Arch, Part: registry.Layers})
 	})
+}
+
+// pinned is an image that open opens, once for all images of this builder, and that is the one that was planned.
+func (b *Builder) pinned(ctx context.Context, what string, base recipe.Base, arch string, open func() (*registry.Opened, error)) (v1.Image, error) {
+	found, err := b.bases.Get(ctx, what+" "+base.Location+" "+arch, open)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if got := found.Digest.String(); got != base.Digest {
+		return nil, fmt.Errorf("%s %s is %s now, but was planned as %s: plan again", what, base.Location, got, base.Digest)
+	}
+	return found.Image, nil
 }

@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 
@@ -19,22 +18,35 @@ import (
 // Download brings the packages and the driver of a recipe into the cache, verified by their digests. The base
 // is there already: planning reads it.
 func (b *Builder) Download(ctx context.Context, r *recipe.Recipe) error {
-	step := b.Observe.Await(r.Target(), "download")
-	if err := step.End(false, b.download(ctx, r, step)); err != nil {
+	err := b.step(r.Target(), "download", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		return false, b.download(ctx, r, spool, step)
+	})
+	if err != nil {
 		return fmt.Errorf("download for %s: %w", r.Target(), err)
 	}
 	return nil
 }
 
-func (b *Builder) download(ctx context.Context, r *recipe.Recipe, step *progress.Step) error {
-	reader, err := b.packageReader(ctx, r, step)
+func (b *Builder) download(ctx context.Context, r *recipe.Recipe, spool *rootfs.Spool, step *progress.Step) error {
+	base, err := b.base(ctx, r)
 	if err != nil {
 		return err
+	}
+	lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
+	if err != nil {
+		return err
+	}
+	reader, err := packages.NewReader(b.Env, sources(r), lower)
+	if err != nil {
+		return err
+	}
+	bytesOf := func(url string) func(done, total int64) {
+		return func(done, total int64) { step.Progress(path.Base(url), done, total) }
 	}
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(b.AtOnce())
 	get := func(client *fetch.Client, f fetch.File) error {
-		_, _, err := client.Get(ctx, f, func(done, total int64) { step.Progress(path.Base(f.URL), done, total) })
+		_, _, err := client.Get(ctx, f, bytesOf(f.URL))
 		return err
 	}
 	for _, p := range r.AllPackages() {
@@ -48,14 +60,14 @@ func (b *Builder) download(ctx context.Context, r *recipe.Recipe, step *progress
 	}
 	for _, c := range r.Fabric {
 		eg.Go(func() error {
-			_, err := driver.ComponentFile(ctx, b.Fetch, c, r.Driver, func(done, total int64) { step.Progress(path.Base(c.File.URL), done, total) })
+			_, err := driver.ComponentFile(ctx, b.Fetch, c, r.Driver, bytesOf(c.File.URL))
 			return err
 		})
 	}
 	for _, c := range r.Companions {
 		if c.File != nil {
 			eg.Go(func() error {
-				_, err := driver.CompanionFile(ctx, b.Fetch, c, func(done, total int64) { step.Progress(path.Base(c.File.URL), done, total) })
+				_, err := driver.CompanionFile(ctx, b.Fetch, c, bytesOf(c.File.URL))
 				return err
 			})
 		}
@@ -70,22 +82,4 @@ func (b *Builder) download(ctx context.Context, r *recipe.Recipe, step *progress
 		eg.Go(func() error { return get(b.Fetch, *file) })
 	}
 	return eg.Wait()
-}
-
-// packageReader reads the packages of a recipe, by the configuration of its base.
-func (b *Builder) packageReader(ctx context.Context, r *recipe.Recipe, step *progress.Step) (reader packages.Reader, err error) {
-	base, err := b.base(ctx, r.Base.Location, r)
-	if err != nil {
-		return reader, err
-	}
-	spool, err := rootfs.NewSpool(b.Store.Dir())
-	if err != nil {
-		return reader, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
-	lower, err := packages.ReadBase(ctx, b.Layers(), base, r.Base.Digest, spool, step)
-	if err != nil {
-		return reader, err
-	}
-	return packages.NewReader(b.Env, sources(r), lower)
 }

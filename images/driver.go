@@ -17,37 +17,11 @@ import (
 // driverLayers are those of a driver. kernel may be nil if only user is needed.
 type driverLayers struct{ user, kernel v1.Layer }
 
+// driverSpecs are what they are made from.
 type driverSpecs struct{ user, kernel layer.Spec }
 
 // Libraries are the folders of libraries of a system, below the root.
 type Libraries struct{ Dir, Dir32 string }
-
-// driverLayers makes the layers of the driver. They come from one pass over its archives, and only if one of
-// those that are needed is not finished yet. They do not depend on the system but on its library folders.
-func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel bool) (driverLayers, error) {
-	userKey, err := userModeKey(r)
-	if err != nil {
-		return driverLayers{}, err
-	}
-	kernelKey, err := kernelSourcesKey(r)
-	if err != nil {
-		return driverLayers{}, err
-	}
-	step := b.Observe.Await(r.Target(), "driver "+r.Driver)
-	of := driverSpecs{user: spec(r, "user-mode driver", userKey), kernel: spec(r, "kernel sources", kernelKey)}
-	have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
-	if needKernel || have.user == nil { // it is made in the same pass
-		have.kernel = b.finishedDriver(ctx, r, of, of.kernel, step)
-	}
-	if have.user != nil && (have.kernel != nil || !needKernel) {
-		return have, step.End(true, nil)
-	}
-	made, err := b.makeDriver(ctx, r, have, of, needKernel, step)
-	if err != nil {
-		err = fmt.Errorf("driver %s: %w", r.Driver, err)
-	}
-	return made, step.End(false, err)
-}
 
 func userModeKey(r *recipe.Recipe) (string, error) {
 	return layer.Key("user-mode", driver.Layout, r.Source.Digests(), r.Driver, r.LibDir, r.LibDir32, r.Profile, r.Compression, r.Epoch)
@@ -62,32 +36,42 @@ func kernelSourcesKey(r *recipe.Recipe) (string, error) {
 	return layer.Key("kernel-sources", inputs...)
 }
 
-// makeDriver makes the layers that are missing in have. Of the callers that need layers from one archive at
-// the same time one unpacks it; the others find what it made in the cache.
-func (b *Builder) makeDriver(
-	ctx context.Context, r *recipe.Recipe, have driverLayers, of driverSpecs, needKernel bool, step *progress.Step,
-) (driverLayers, error) {
+// driverLayers makes the layers of the driver, which do not depend on the system but on its library folders. They come
+// from one pass over its archives, and only if one of those that are needed is not finished yet. Of the callers that need
+// layers from one archive at the same time one unpacks it; the others find what it made in the cache.
+func (b *Builder) driverLayers(ctx context.Context, r *recipe.Recipe, needKernel bool) (driverLayers, error) {
+	user, err := userModeKey(r)
+	if err != nil {
+		return driverLayers{}, err
+	}
+	kernel, err := kernelSourcesKey(r)
+	if err != nil {
+		return driverLayers{}, err
+	}
 	archive, err := layer.Key("driver archive", r.Source.Digests())
 	if err != nil {
 		return driverLayers{}, err
 	}
+	step := b.Observe.Await(r.Target(), "driver "+r.Driver)
+	of := driverSpecs{user: spec(r, "user-mode driver", user), kernel: spec(r, "kernel sources", kernel)}
 	for {
+		have := driverLayers{user: b.finishedDriver(ctx, r, of, of.user, step)}
+		if needKernel || have.user == nil { // it is made in the same pass
+			have.kernel = b.finishedDriver(ctx, r, of, of.kernel, step)
+		}
+		if have.user != nil && (have.kernel != nil || !needKernel) {
+			return have, step.End(true, nil)
+		}
 		mine := false
 		made, err := b.unpacking.Do(ctx, archive, func() (driverLayers, error) {
 			mine = true
 			return b.unpackDriver(ctx, r, have, of, step)
 		})
-		if mine || err != nil {
-			return made, err
+		if err != nil {
+			return made, step.End(false, fmt.Errorf("driver %s: %w", r.Driver, err))
 		}
-		if have.user == nil {
-			have.user, _ = b.Layers().Get(of.user.Key)
-		}
-		if have.kernel == nil {
-			have.kernel, _ = b.Layers().Get(of.kernel.Key)
-		}
-		if have.user != nil && (have.kernel != nil || !needKernel) {
-			return have, nil
+		if mine {
+			return made, step.End(false, nil)
 		}
 	}
 }
@@ -110,34 +94,27 @@ func (b *Builder) finishedDriver(ctx context.Context, r *recipe.Recipe, all driv
 // unpackDriver makes the layers that are missing in have.
 func (b *Builder) unpackDriver(
 	ctx context.Context, r *recipe.Recipe, have driverLayers, of driverSpecs, step *progress.Step,
-) (out driverLayers, err error) {
+) (driverLayers, error) {
 	spool, err := rootfs.NewSpool(b.Store.Dir())
 	if err != nil {
-		return out, err
+		return have, err
 	}
 	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
 	d, err := driver.Read(ctx, b.Env, r, spool, step)
 	if err != nil {
-		return out, err
+		return have, err
 	}
-	out = have
 	eg, ectx := errgroup.WithContext(ctx)
 	if have.user == nil {
-		eg.Go(func() (err error) {
-			out.user, err = b.Layers().Write(ectx, of.user, d.User, step)
-			return err
-		})
+		eg.Go(func() (err error) { have.user, err = b.Layers().Write(ectx, of.user, d.User, step); return err })
 	}
 	if have.kernel == nil {
-		eg.Go(func() (err error) {
-			out.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step)
-			return err
-		})
+		eg.Go(func() (err error) { have.kernel, err = b.Layers().Write(ectx, of.kernel, d.Kernel, step); return err })
 	}
 	if err := eg.Wait(); err != nil {
-		return out, err
+		return have, err
 	}
-	return out, b.otherLibraries(ctx, r, d, of.user, spool, step)
+	return have, b.otherLibraries(ctx, r, d, of.user, spool, step)
 }
 
 // otherLibraries makes the user-mode layers of the other systems that have this archive. A layer that cannot
@@ -146,21 +123,20 @@ func (b *Builder) otherLibraries(ctx context.Context, r *recipe.Recipe, d *drive
 	if b.Libraries == nil || r.Source.Archive() == nil {
 		return nil
 	}
+	other := *r
 	for _, folders := range b.Libraries(r.Driver, r.Arch) {
-		other := *r
 		other.LibDir, other.LibDir32 = folders.Dir, folders.Dir32
-		key, err := userModeKey(&other)
-		if err != nil {
+		var err error
+		if of.Key, err = userModeKey(&other); err != nil {
 			return err
 		}
-		if _, ok := b.Layers().Get(key); ok {
+		if _, ok := b.Layers().Get(of.Key); ok {
 			continue
 		}
 		installed, err := d.For(&other, spool)
 		if err != nil {
 			continue
 		}
-		of.Key = key
 		if _, err := b.Layers().Write(ctx, of, installed.User, step); err != nil {
 			return err
 		}

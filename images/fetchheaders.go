@@ -7,6 +7,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -16,32 +17,30 @@ import (
 // heads and the indexes of the image's own repositories, and the header packages. It returns the kernels that
 // they have; one that they lack is no error. Other errors: ErrNotCompiling, and those of Plan.
 func (b *Builder) FetchHeaders(ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env) (found []string, err error) {
-	step := b.Observe.Begin(ref, "kernel headers")
-	defer func() { err = step.End(false, err) }()
-	spool, err := rootfs.NewSpool(b.Store.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
-	info, err := describedIn(ctx, img.Image, spool, step)
+	err = b.step(ref, "kernel headers", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		found, err = b.fetchHeaders(ctx, ref, img, releases, env, spool, step)
+		return false, err
+	})
+	return found, err
+}
+
+func (b *Builder) fetchHeaders(
+	ctx context.Context, ref string, img *registry.Opened, releases []string, env packages.Env, spool *rootfs.Spool, step *progress.Step,
+) (found []string, err error) {
+	t, info, err := compiling(ctx, ref, img, spool, step)
 	if err != nil {
 		return nil, fmt.Errorf("kernel headers for %s: %w", ref, err)
-	}
-	distro, err := distros.Lookup(info.OS)
-	if err != nil {
-		return nil, err
 	}
 	tree, err := packages.ReadBase(ctx, b.Layers(), img.Image, img.Digest.String(), spool, step)
 	if err != nil {
 		return nil, err
 	}
-	s := packages.Sources{Distro: distro, Arch: info.Arch, Kernels: releases}
-	repos, err := packages.Open(ctx, env, s, tree)
+	repos, err := packages.Open(ctx, env, packages.SourcesOf(t, recipe.Options{Kernels: releases}), tree)
 	if err != nil {
 		return nil, err
 	}
 	for _, release := range releases {
-		wants := distro.Headers(release)
+		wants := t.Distro.Headers(release)
 		if wants == nil {
 			continue
 		}

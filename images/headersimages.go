@@ -125,21 +125,17 @@ func NoHeadersError(release string, offered []HeadersKernel) error {
 	return fmt.Errorf("%w: %q: no image of --kernel-from has its headers; they have %s", recipe.ErrKernel, release, strings.Join(have, ", "))
 }
 
-// headersImage opens the image that a kernel is compiled in, and makes sure that it is the one that was planned.
-// It also returns the search path for the image's programs.
+// headersImage opens the image that a kernel is compiled in. It also returns the search path for the image's programs.
 func (b *Builder) headersImage(ctx context.Context, pinned recipe.Base, arch string) (img v1.Image, searchPath string, err error) {
-	found, err := b.bases.Get(ctx, "toolkit "+pinned.Location+" "+arch, func() (*registry.Opened, error) {
+	img, err = b.pinned(ctx, "image to compile in", pinned, arch, func() (*registry.Opened, error) {
 		return b.Registry.Open(ctx, pinned.Location, registry.OpenOptions{Arch: arch, Part: registry.Layers})
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("image to compile in: %w", err)
+		return nil, "", err
 	}
-	if got := found.Digest.String(); got != pinned.Digest {
-		return nil, "", fmt.Errorf("the image to compile in, %s, is %s now, but was planned as %s: plan again", pinned.Location, got, pinned.Digest)
-	}
-	config, err := found.Image.ConfigFile()
+	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, "", fmt.Errorf("configuration of %s: %w", pinned.Location, err)
 	}
-	return found.Image, headersimage.SearchPath(config.Config.Env), nil
+	return img, headersimage.SearchPath(config.Config.Env), nil
 }

@@ -3,7 +3,6 @@ package images
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -77,18 +76,13 @@ func (p *Planner) DatedKernels(ctx context.Context, t matrix.Target, o recipe.Op
 func (p *Planner) offeredKernels(
 	ctx context.Context, t matrix.Target, o recipe.Options,
 ) (list []packages.Kernel, repos packages.Repositories, err error) {
-	step := p.Observe.Begin(t.System.ID+" "+t.Arch, "kernels")
-	cached := false
-	defer func() { err = step.End(cached, err) }()
-	spool, err := rootfs.NewSpool(p.Store.Dir())
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
-	if _, repos, err = p.open(ctx, t, o, t.System.ID, spool, step); err != nil {
-		return nil, nil, err
-	}
-	list, cached, err = p.indexedKernels(ctx, t, repos, step)
+	err = p.step(t.System.ID+" "+t.Arch, "kernels", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		if _, repos, err = p.open(ctx, t, o, spool, step); err != nil {
+			return false, err
+		}
+		list, cached, err = p.indexedKernels(ctx, t, repos, step)
+		return cached, err
+	})
 	return list, repos, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/kmm"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/moduleset"
@@ -51,48 +52,65 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		return nil, err
 	}
 	name := "modules " + flavour + " " + k.Release
-	compiled := func(ctx context.Context) (v1.Layer, error) {
-		return b.Layers().Make(ctx, spec(r, name, key), func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
+	compiled := spec(r, name, key)
+	made := func(ctx context.Context) (v1.Layer, error) {
+		return b.Layers().Make(ctx, compiled, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, nil)
-			return tree, b.compile(ctx, r, base, k, flavour, step, tree)
+			root := func() ([]v1.Layer, string, error) { return b.compileRoot(ctx, r, base, k) }
+			return tree, b.compile(ctx, r, k, flavour, step, root, func(set *kbuild.Set) error { return moduleset.Add(tree, set) })
 		})
 	}
-	unsigned := key
-	if r.KMM {
-		if unsigned, compiled, err = b.forKMM(r, name, key, compiled); err != nil {
+	if r.KMM { // the modules are those of the layer without, so that nothing is compiled twice
+		if key, err = layer.Key("kmm-modules", key, kmm.Method); err != nil {
 			return nil, err
 		}
+		made = b.derived(spec(r, name+", for KMM", key), made, func(ctx context.Context, plain v1.Layer, tree *rootfs.Tree) error {
+			return moduleset.Each(ctx, b.Store, plain, func(set *kbuild.Set, _ string) error {
+				if err := moduleset.Add(tree, set); err != nil {
+					return err
+				}
+				return kmm.Add(tree, set)
+			})
+		})
 	}
-	switch {
-	case b.Signed != nil:
-		return b.signedLayer(ctx, r, name, unsigned, compiled, *b.Signed)
-	case b.Signer != nil:
-		return b.signedLayer(ctx, r, name, unsigned, compiled, modsign.SignWith(b.Signer))
+	signed := b.Signed
+	if signed == nil && b.Signer != nil {
+		with := modsign.SignWith(b.Signer)
+		signed = &with
 	}
-	return compiled(ctx)
-}
-
-// signedLayer is a layer with modules, with signatures. It is cached by what was signed and by whom: what has
-// been signed before is not compiled again.
-func (b *Builder) signedLayer(
-	ctx context.Context, r *recipe.Recipe, name, unsignedKey string, compiled func(context.Context) (v1.Layer, error), with modsign.Signatures,
-) (v1.Layer, error) {
-	k, err := modsign.SignedKey(unsignedKey, sign.Fingerprint(with.Certificate.Raw))
-	if err != nil {
-		return nil, err
-	}
-	return b.Layers().Make(ctx, spec(r, name+", signed", k), func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
-		unsigned, err := compiled(ctx)
-		if err != nil {
+	if signed != nil { // cached by what was signed and by whom: what has been signed before is not compiled again
+		if key, err = modsign.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw)); err != nil {
 			return nil, err
 		}
-		tree := rootfs.New(spool, nil)
-		return tree, with.Sign(ctx, b.Store, unsigned, tree)
-	})
+		made = b.derived(spec(r, name+", signed", key), made, func(ctx context.Context, unsigned v1.Layer, tree *rootfs.Tree) error {
+			return signed.Sign(ctx, b.Store, unsigned, tree)
+		})
+	}
+	return made(ctx)
 }
 
-// compile has the runner compile and adds the result to a tree.
-func (b *Builder) compile(ctx context.Context, r *recipe.Recipe, base v1.Image, k recipe.Kernel, flavour string, step *progress.Step, tree *rootfs.Tree) (err error) {
+// derived makes a layer from another one, which is only made if it is needed.
+func (b *Builder) derived(
+	of layer.Spec, from func(context.Context) (v1.Layer, error), change func(context.Context, v1.Layer, *rootfs.Tree) error,
+) func(context.Context) (v1.Layer, error) {
+	return func(ctx context.Context) (v1.Layer, error) {
+		return b.Layers().Make(ctx, of, func(ctx context.Context, spool *rootfs.Spool, _ *progress.Step) (*rootfs.Tree, error) {
+			plain, err := from(ctx)
+			if err != nil {
+				return nil, err
+			}
+			tree := rootfs.New(spool, nil)
+			return tree, change(ctx, plain, tree)
+		})
+	}
+}
+
+// compile compiles in the root that root makes, and passes the modules to use. It calls the image's own entrypoint, the
+// one implementation of compiling, not more of them at a time than the builder may.
+func (b *Builder) compile(
+	ctx context.Context, r *recipe.Recipe, k recipe.Kernel, flavour string, step *progress.Step,
+	root func() (layers []v1.Layer, searchPath string, err error), use func(*kbuild.Set) error,
+) (err error) {
 	if b.Runner == nil {
 		return errors.New("compile modules: there is no runner")
 	}
@@ -100,23 +118,12 @@ func (b *Builder) compile(ctx context.Context, r *recipe.Recipe, base v1.Image, 
 	if err != nil {
 		return err
 	}
-	layers, searchPath, err := b.compileRoot(ctx, r, base, k)
+	layers, searchPath, err := root()
 	if err != nil {
 		return err
 	}
-	return b.compileIn(ctx, with, compileStep(r, k, flavour, layers, searchPath), step, func(dir string) error {
-		set, err := soleSet(ctx, r, dir, k, flavour)
-		if err != nil {
-			return err
-		}
-		return moduleset.Add(tree, set)
-	})
-}
-
-// compileIn runs a compile, not more of them at a time than the builder may, and passes the folder with its
-// result to use.
-func (b *Builder) compileIn(ctx context.Context, with runner.Runner, compile runner.Step, step *progress.Step, use func(dir string) error) (err error) {
-	if err := b.slot(ctx); err != nil {
+	b.compiling.Do(func() { b.slots = semaphore.NewWeighted(int64(max(b.Compiles, 1))) })
+	if err := b.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer b.slots.Release(1)
@@ -126,10 +133,22 @@ func (b *Builder) compileIn(ctx context.Context, with runner.Runner, compile run
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	step.Note("compiling with " + with.String())
-	if err := with.Run(ctx, compile, dir, tell(step)); err != nil {
+	args := []string{"/" + recipe.BinDir + "/" + recipe.EntrypointName, "compile", "--kernel", k.Release, "--kernel-module-type", flavour, "--into", compileOutput}
+	if len(r.Modules) > 0 {
+		args = append(args, "--modules", strings.Join(r.Modules, ","))
+	}
+	err = with.Run(ctx, runner.Step{
+		Name: fmt.Sprintf("modules %s %s %s", r.Driver, flavour, k.Release), Arch: r.Arch, Layers: layers, Args: args,
+		Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: compileOutput,
+	}, dir, tell(step))
+	if err != nil {
 		return err
 	}
-	return use(dir)
+	set, err := soleSet(ctx, r, dir, k, flavour)
+	if err != nil {
+		return err
+	}
+	return use(set)
 }
 
 // What the entrypoint logs: people have the time beside it, and how far it is as 65/477.
@@ -153,24 +172,6 @@ func tell(step *progress.Step) func(line string) {
 	}
 }
 
-// slot waits until one more compile may run.
-func (b *Builder) slot(ctx context.Context) error {
-	b.compiling.Do(func() { b.slots = semaphore.NewWeighted(int64(max(b.Compiles, 1))) })
-	return b.slots.Acquire(ctx, 1)
-}
-
-// compileStep calls the image's own entrypoint, the one implementation of compiling.
-func compileStep(r *recipe.Recipe, k recipe.Kernel, flavour string, layers []v1.Layer, searchPath string) runner.Step {
-	args := []string{"/" + recipe.BinDir + "/" + recipe.EntrypointName, "compile", "--kernel", k.Release, "--kernel-module-type", flavour, "--into", compileOutput}
-	if len(r.Modules) > 0 {
-		args = append(args, "--modules", strings.Join(r.Modules, ","))
-	}
-	return runner.Step{
-		Name: fmt.Sprintf("modules %s %s %s", r.Driver, flavour, k.Release), Arch: r.Arch, Layers: layers, Args: args,
-		Env: []string{"PATH=" + searchPath, "HOME=/root"}, Output: compileOutput,
-	}
-}
-
 // compileRoot is the root to compile in, what changes least below: base, compiler, entrypoint, sources,
 // headers, and a description that says no more than a compile needs to know. A toolkit takes the place of
 // base, compiler and headers. It also returns the search path for programs of the root.
@@ -191,7 +192,7 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 	eg, ctx := errgroup.WithContext(ctx)
 	if k.Toolkit == nil {
 		eg.Go(func() (err error) {
-			compiler, err = b.installedLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
+			compiler, err = b.packagesLayer(ctx, r, base, "compiler", r.Compiler, r.Links, nil)
 			return err
 		})
 		eg.Go(func() (err error) { headers, err = b.headersLayer(ctx, r, base, k); return err })
@@ -210,7 +211,7 @@ func (b *Builder) compileRoot(ctx context.Context, r *recipe.Recipe, base v1.Ima
 // compileDescription is the same for all images of a driver: their identity and rules have nothing to do with
 // compiling.
 func (b *Builder) compileDescription(ctx context.Context, r *recipe.Recipe) (v1.Layer, error) {
-	return b.describedLayer(ctx, r, driverinfo.Description{
+	return b.descriptionLayer(ctx, r, driverinfo.Description{
 		Driver: r.Driver, Branch: r.Branch, OS: r.System, Arch: r.Arch, Profile: string(r.Profile), Flavours: r.Flavours,
 		Toolchain: true, ID: strings.Repeat("0", 64), VGPU: r.VGPU, Companions: r.DescribeCompanions(true), Patches: r.PatchNotes(),
 	})

@@ -63,30 +63,35 @@ func (p *Planner) FindPins(ctx context.Context, t matrix.Target, o recipe.Option
 	if err != nil {
 		return pins, err
 	}
-	step := p.Observe.Await(r.Target(), "plan")
-	defer func() { err = step.End(false, err) }()
-	spool, err := rootfs.NewSpool(p.Store.Dir())
-	if err != nil {
-		return pins, err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
-	base, repos, err := p.open(ctx, t, o, t.System.ID, spool, step)
-	if err != nil {
-		return pins, &OpenError{err}
-	}
-	if pins, err = p.resolve(ctx, base.Digest, repos, r.Asked.Wants, t.Driver.Version, step); err != nil {
-		// Images that ask the same share this error, so it does not name one of them.
-		return pins, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
-	}
-	pins.Base = base
-	pins.Toolkits, err = p.headersImages(ctx, t, o, step)
-	return pins, err
+	return pins, p.step(r.Target(), "plan", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		base, repos, err := p.open(ctx, t, o, spool, step)
+		if err != nil {
+			return false, &OpenError{err}
+		}
+		if pins, err = p.resolve(ctx, base.Digest, repos, r.Asked.Wants, t.Driver.Version, step); err != nil {
+			// Images that ask the same share this error, so it does not name one of them.
+			return false, fmt.Errorf("packages of %s %s: %w", t.System.ID, t.Arch, err)
+		}
+		pins.Base = base
+		pins.Toolkits, err = p.headersImages(ctx, t, o, step)
+		return false, err
+	})
 }
 
-// open reads the base of a target and opens the repositories that its configuration names. name is for
-// messages.
+// step is a step of the work that reads images, whose contents go into the spool.
+func (p *Planner) step(target, name string, work func(*rootfs.Spool, *progress.Step) (cached bool, err error)) error {
+	step := p.Observe.Await(target, name)
+	spool, err := rootfs.NewSpool(p.Store.Dir())
+	if err != nil {
+		return step.End(false, err)
+	}
+	cached, err := work(spool, step)
+	return step.End(cached, errors.Join(err, spool.Close()))
+}
+
+// open reads the base of a target and opens the repositories that its configuration names.
 func (p *Planner) open(
-	ctx context.Context, t matrix.Target, o recipe.Options, name string, spool *rootfs.Spool, step *progress.Step,
+	ctx context.Context, t matrix.Target, o recipe.Options, spool *rootfs.Spool, step *progress.Step,
 ) (found recipe.Base, repos packages.Repositories, err error) {
 	ref := cmp.Or(o.Base, t.System.Base)
 	base, err := p.Registry.Open(ctx, ref, registry.OpenOptions{Arch: t.Arch, Part: registry.Layers})
@@ -94,7 +99,7 @@ func (p *Planner) open(
 		return found, nil, fmt.Errorf("%w: %w", packages.ErrBase, err)
 	}
 	if err != nil {
-		return found, nil, fmt.Errorf("base image of %s: %w", name, err)
+		return found, nil, fmt.Errorf("base image of %s: %w", t.System.ID, err)
 	}
 	found = recipe.Base{Name: base.Name, Digest: base.Digest.String(), Location: ref}
 	if oci.IsLocal(ref) {

@@ -19,6 +19,7 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
+	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
 // ErrNotCompiling says that an image cannot be asked to compile: another program made it, or it has
@@ -31,52 +32,59 @@ var ErrNotCompiling = errors.New("the image is not one that compiles modules")
 // returns the release. Errors: ErrNotCompiling, those of Plan, and those of the runner; a *runner.FailedError
 // is the image's fault.
 func (b *Builder) TryCompile(ctx context.Context, ref string, img *registry.Opened, release string) (_ string, err error) {
-	step := b.Observe.Begin(ref, "compile")
-	defer func() { err = step.End(false, err) }()
-	spool, err := rootfs.NewSpool(b.Store.Dir())
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, spool.Close()) }()
-	info, err := describedIn(ctx, img.Image, spool, step)
+	err = b.step(ref, "compile", func(spool *rootfs.Spool, step *progress.Step) (cached bool, err error) {
+		release, err = b.tryCompile(ctx, ref, img, release, spool, step)
+		return false, err
+	})
+	return release, err
+}
+
+func (b *Builder) tryCompile(
+	ctx context.Context, ref string, img *registry.Opened, release string, spool *rootfs.Spool, step *progress.Step,
+) (string, error) {
+	t, info, err := compiling(ctx, ref, img, spool, step)
 	if err != nil {
 		return "", fmt.Errorf("compile in %s: %w", ref, err)
-	}
-	distro, err := distros.Lookup(info.OS)
-	if err != nil {
-		return "", err
-	}
-	t := matrix.Target{
-		System: matrix.System{ID: info.OS, Base: ref}, Distro: distro, Driver: matrix.Driver{Version: info.Driver, Branch: info.Branch},
-		Arch: info.Arch, Flavours: info.Flavours,
-	}
-	r := &recipe.Recipe{
-		Distro: distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
-		Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: []string{"nvidia", "nvidia-uvm"},
 	}
 	k, err := b.kernelFor(ctx, t, info, img, release, spool, step)
 	if err != nil {
 		return "", fmt.Errorf("compile in %s: %w", ref, err)
 	}
-	return k.Release, b.tryCompile(ctx, r, img.Image, k, info.Flavours[0], step)
+	r := &recipe.Recipe{
+		Distro: t.Distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
+		Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: []string{"nvidia", "nvidia-uvm"},
+	}
+	return k.Release, b.compile(ctx, r, k, info.Flavours[0], step, func() ([]v1.Layer, string, error) {
+		layers, err := img.Image.Layers()
+		if err != nil {
+			return nil, "", err
+		}
+		headers, err := b.headersLayer(ctx, r, img.Image, k)
+		return append(layers, headers), r.SearchPath(recipe.DefaultPath), err
+	}, func(*kbuild.Set) error { return nil })
 }
 
-// describedIn reads the description of an image that can compile.
-func describedIn(ctx context.Context, img v1.Image, spool *rootfs.Spool, step *progress.Step) (driverinfo.Description, error) {
-	tree, err := layer.Flatten(ctx, img, spool, func(p string) bool { return p == driverinfo.Path }, step)
+// compiling reads the description of an image that can compile, and of which target it is.
+func compiling(ctx context.Context, ref string, img *registry.Opened, spool *rootfs.Spool, step *progress.Step) (t matrix.Target, info driverinfo.Description, err error) {
+	tree, err := layer.Flatten(ctx, img.Image, spool, func(p string) bool { return p == driverinfo.Path }, step)
 	if err != nil {
-		return driverinfo.Description{}, err
+		return t, info, err
 	}
-	info, err := driverinfo.Read(tree.OpenFS())
+	info, err = driverinfo.Read(tree.OpenFS())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return info, fmt.Errorf("%w: driver-build did not make it", ErrNotCompiling)
+		return t, info, fmt.Errorf("%w: driver-build did not make it", ErrNotCompiling)
 	case err != nil:
-		return info, err
+		return t, info, err
 	case !info.Toolchain:
-		return info, fmt.Errorf("%w: it has modules for the kernels %q, and no compiler", ErrNotCompiling, info.Kernels())
+		return t, info, fmt.Errorf("%w: it has modules for the kernels %q, and no compiler", ErrNotCompiling, info.Kernels())
 	}
-	return info, nil
+	t = matrix.Target{
+		System: matrix.System{ID: info.OS, Base: ref}, Driver: matrix.Driver{Version: info.Driver, Branch: info.Branch},
+		Arch: info.Arch, Flavours: info.Flavours,
+	}
+	t.Distro, err = distros.Lookup(info.OS)
+	return t, info, err
 }
 
 // kernelFor finds the kernel to compile for, and the packages with its headers, in the repositories that the
@@ -124,27 +132,4 @@ func usualKernel(offered []packages.Kernel, flavour string, info driverinfo.Desc
 		release = cmp.Or(release, k.Release)
 	}
 	return release
-}
-
-// tryCompile compiles and throws the result away.
-func (b *Builder) tryCompile(ctx context.Context, r *recipe.Recipe, img v1.Image, k recipe.Kernel, flavour string, step *progress.Step) (err error) {
-	if b.Runner == nil {
-		return errors.New("compile modules: there is no runner")
-	}
-	with, err := b.Runner(ctx)
-	if err != nil {
-		return err
-	}
-	layers, err := img.Layers()
-	if err != nil {
-		return err
-	}
-	headers, err := b.headersLayer(ctx, r, img, k)
-	if err != nil {
-		return err
-	}
-	return b.compileIn(ctx, with, compileStep(r, k, flavour, append(layers, headers), r.SearchPath(recipe.DefaultPath)), step, func(dir string) error {
-		_, err := soleSet(ctx, r, dir, k, flavour)
-		return err
-	})
 }

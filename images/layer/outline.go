@@ -66,13 +66,13 @@ func (c Cache) OutlineOf(ctx context.Context, l v1.Layer, step *progress.Step) (
 	if outline, ok := c.Get(key); ok {
 		return outline, nil
 	}
-	make := func(ctx context.Context) (v1.Layer, error) {
+	again := func(ctx context.Context) (v1.Layer, error) {
 		return c.Making.Do(ctx, key, func() (v1.Layer, error) { return c.makeOutline(ctx, l, step, outlineName) })
 	}
-	if outline, ok := c.Find(ctx, Spec{Name: outlineName, Key: key, Compression: recipe.Zstd, Single: true}, make, step); ok {
+	if outline, ok := c.Find(ctx, Spec{Name: outlineName, Key: key, Compression: recipe.Zstd, Single: true}, again, step); ok {
 		return outline, nil
 	}
-	return make(ctx)
+	return again(ctx)
 }
 
 // makeOutline reads a layer and keeps its outline. name is for progress.
