@@ -69,7 +69,7 @@ func TestKernelUsage(t *testing.T) {
 		{"--kernel latest --modules nvidia,nvidia-uvm,../x", 2, "no name of a module"},
 		{"--kernel latest --builder docker", 2, "give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto"},
 		{"--kernel latest --builder buildkit=", 2, "give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto"},
-		{"--kernel latest --builder kube-pod://-x", 2, `"-x" is no name for kubectl`},
+		{"--kernel latest --builder kube-pod://-x", 2, `is not of the form kube-pod://POD`},
 		{"--kernel latest --builder buildkit=kube-pod://ci/x", 2, "write kube-pod://POD?namespace=NAMESPACE"},
 		{"--kernel latest --builder kube-pod://x --builder chroot", 2, "one builder at a time"},
 		{"--kernel latest --builder chroot --builder buildkit", 2, "one builder at a time"},

@@ -30,9 +30,6 @@ func (t *Tree) ApplyOutlined(ctx context.Context, layer io.Reader, keep func(pat
 	err := eachMember(ctx, layer, func(hdr *tar.Header, r io.Reader) error {
 		sum := sha256.New()
 		counted := &counter{r: io.TeeReader(r, sum)}
-		if hdr.Typeflag == tar.TypeGNUSparse || sparse(hdr) {
-			return errSparse
-		}
 		if t != nil {
 			if err := t.applyMember(hdr, counted, keep); err != nil {
 				return err
@@ -94,9 +91,6 @@ func (m *Members) Bytes() int64 { return int64(len(m.all))*int64(unsafe.Sizeof(m
 func ReadOutline(ctx context.Context, outline io.Reader) (*Members, error) {
 	out, left := &Members{}, newBudget()
 	return out, eachMember(ctx, outline, func(hdr *tar.Header, _ io.Reader) error {
-		if sparse(hdr) {
-			return errSparse
-		}
 		m := member{
 			typeflag: hdr.Typeflag, name: hdr.Name, link: hdr.Linkname, mode: hdr.Mode, uid: hdr.Uid, gid: hdr.Gid, size: hdr.Size,
 			devmajor: hdr.Devmajor, devminor: hdr.Devminor, xattrs: xattrs(hdr),

@@ -14,11 +14,7 @@ import (
 	"time"
 )
 
-// Names and limits of the layer format: https://github.com/opencontainers/image-spec/blob/main/layer.md
 const (
-	whiteout  = ".wh."
-	opaque    = ".wh..wh..opq"
-	metadata  = ".wh..wh."
 	paxElided = "DRIVERBUILD.elided"
 	paxXattr  = "SCHILY.xattr."
 )
@@ -186,7 +182,10 @@ func eachMember(ctx context.Context, layer io.Reader, f func(*tar.Header, io.Rea
 		if err != nil {
 			return fmt.Errorf("read layer: %w", malformed(err))
 		}
-		if err := f(detached(hdr), Cancellable(ctx, tr)); err != nil {
+		if err = CheckMember(hdr); err == nil {
+			err = f(detached(hdr), Cancellable(ctx, tr))
+		}
+		if err != nil {
 			return fmt.Errorf("read layer: %.200s: %w", hdr.Name, malformed(err))
 		}
 	}
@@ -221,15 +220,15 @@ func (t *Tree) apply(hdr *tar.Header, xattrs map[string]string, fill func(*Entry
 	if err != nil {
 		return err
 	}
-	dir, base := path.Split(name)
-	switch hidden, marker := strings.CutPrefix(base, whiteout); {
-	case strings.HasPrefix(name, metadata) && base != opaque:
+	dir, base := path.Dir(name), path.Base(name)
+	switch hidden, err := ParseMarker(base); {
+	case strings.HasPrefix(name, metadata) && hidden != Everything:
 		return nil // of AUFS, in images of old versions of Docker: of no use without it
-	case base == opaque:
-		return t.hideBelow(path.Clean(dir))
-	case marker && (hidden == "" || hidden == "." || hidden == ".."):
-		return fmt.Errorf("%w: a whiteout of %q", ErrUnsafePath, hidden)
-	case marker:
+	case err != nil:
+		return err
+	case hidden == Everything:
+		return t.hideBelow(dir)
+	case hidden != "":
 		t.hide(path.Join(dir, hidden))
 		return nil
 	}
@@ -255,12 +254,7 @@ func (t *Tree) apply(hdr *tar.Header, xattrs map[string]string, fill func(*Entry
 		linked := *from
 		linked.Path = name
 		e = &linked
-	case tar.TypeGNUSparse:
-		return errSparse
 	case tar.TypeReg:
-		if sparse(hdr) {
-			return errSparse
-		}
 		if err := fill(e); err != nil {
 			return err
 		}
@@ -302,19 +296,6 @@ func (t *Tree) hideBelow(top string) error {
 	return nil
 }
 
-// errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
-// of zeros.
-var errSparse = fmt.Errorf("%w: sparse files have no place in a layer", ErrUnsafePath)
-
-func sparse(hdr *tar.Header) bool {
-	for name := range hdr.PAXRecords {
-		if strings.HasPrefix(name, "GNU.sparse.") {
-			return true
-		}
-	}
-	return false
-}
-
 // Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. It
 // resolves names through the links of this tree and the lower one, and drops the archive's times. It refuses
 // anything else, such as a device.
@@ -328,8 +309,8 @@ func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return t.AddHardLink(hdr.Name, hdr.Linkname)
 	case tar.TypeReg:
-		if sparse(hdr) {
-			return fmt.Errorf("%s: %w", hdr.Name, errSparse)
+		if err := CheckMember(hdr); err != nil {
+			return fmt.Errorf("%s: %w", hdr.Name, err)
 		}
 		if err := t.AddFile(hdr.Name, mode, hdr.Size, r); err != nil {
 			return err

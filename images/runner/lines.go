@@ -2,7 +2,6 @@ package runner
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -13,60 +12,63 @@ const (
 )
 
 // Lines splits the output of a command into lines, passes each on and keeps the last ones. Its memory is
-// bounded for any input. It is an io.Writer that never fails, and several goroutines may use it.
+// bounded for any input. Several goroutines may use it.
 type Lines struct {
 	mu     sync.Mutex
 	output func(string)
-	part   []byte
-	tail   []string // ring: next is the oldest line once it is full
-	next   int
+	parts  [3][]byte // unfinished lines: one stream does not split the lines of another
+	tail   []string
 }
 
 // NewLines returns a Lines that calls output for every line. output may be nil.
 func NewLines(output func(line string)) *Lines { return &Lines{output: output} }
 
-// Write takes a piece of output of any length.
+// Write takes a piece, of any length, of the output of a command that has one stream. It never fails.
 func (l *Lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(p)
-	for len(p) > 0 {
-		room := maxLine - len(l.part)
-		i := bytes.IndexByte(p, '\n')
-		switch {
-		case i >= 0 && i <= room:
-			l.line(append(l.part, p[:i]...))
-			p = p[i+1:]
-		case len(p) < room:
-			l.part = append(l.part, p...)
-			p = nil
-		default:
-			l.line(append(l.part, p[:room]...))
-			p = p[room:]
-		}
-	}
-	return n, nil
+	l.Add(0, p)
+	return len(p), nil
 }
 
-// Tail ends an unfinished last line and returns the last lines, the oldest first.
+// Add takes a piece of one of the streams, which have the numbers 0 to 2.
+func (l *Lines) Add(stream int, p []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	part := &l.parts[min(max(stream, 0), len(l.parts)-1)]
+	for len(p) > 0 {
+		line, rest, ended := bytes.Cut(p, []byte("\n"))
+		if room := maxLine - len(*part); len(line) > room {
+			line, rest, ended = p[:room], p[room:], true
+		}
+		*part, p = append(*part, line...), rest
+		if ended {
+			l.line(part)
+		}
+	}
+}
+
+// Tail ends unfinished lines and returns the last lines, the oldest first.
 func (l *Lines) Tail() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.part) > 0 {
-		l.line(l.part)
+	for i := range l.parts {
+		if len(l.parts[i]) > 0 {
+			l.line(&l.parts[i])
+		}
 	}
-	return slices.Concat(l.tail[l.next:], l.tail[:l.next])
+	return l.tail
 }
 
-func (l *Lines) line(b []byte) {
-	s := strings.ToValidUTF8(strings.TrimSuffix(string(b), "\r"), "�")
-	l.part = l.part[:0]
-	if len(l.tail) < tailLines {
-		l.tail = append(l.tail, s)
-	} else {
-		l.tail[l.next] = s
-		l.next = (l.next + 1) % tailLines
-	}
+// End lets no further line reach the function of NewLines.
+func (l *Lines) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.output = nil
+}
+
+func (l *Lines) line(part *[]byte) {
+	s := strings.ToValidUTF8(strings.TrimSuffix(string(*part), "\r"), "�")
+	*part = (*part)[:0]
+	l.tail = append(l.tail[max(0, len(l.tail)+1-tailLines):], s)
 	if l.output != nil {
 		l.output(s)
 	}

@@ -31,7 +31,6 @@ type Step struct {
 	Args   []string   // the program by its absolute path in the root, and its arguments
 	Env    []string   // its complete environment; must have PATH and HOME
 	Output string     // absolute path of a folder in the root; empty and writable before the command runs; its content is the result
-	Memory int64      // bytes that all its processes together may use; 0: the runner sets no limit
 }
 
 // Runner executes steps. It is safe for concurrent use.
@@ -53,21 +52,18 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: the command in the runner %s ", e.Step, e.Runner)
-	switch {
-	case e.Code >= 0:
-		fmt.Fprintf(&b, "exited with code %d", e.Code)
-	default:
-		b.WriteString("was killed or not started")
+	how := "was killed or not started"
+	if e.Code >= 0 {
+		how = fmt.Sprintf("exited with code %d", e.Code)
 	}
+	text := fmt.Sprintf("%s: the command in the runner %s %s", e.Step, e.Runner, how)
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		text += fmt.Sprintf(": %v", e.Err)
 	}
 	if n := len(e.Tail); n > 0 {
-		fmt.Fprintf(&b, "; its last %d lines:\n  %s", n, strings.Join(e.Tail, "\n  "))
+		text += fmt.Sprintf("; its last %d lines:\n  %s", n, strings.Join(e.Tail, "\n  "))
 	}
-	return b.String()
+	return text
 }
 
 // FailureKind says what the command makes of it.
@@ -91,8 +87,6 @@ func (s Step) Check() error {
 		return fmt.Errorf("step %s: output %q is no clean absolute path of a folder below /", s.Name, s.Output)
 	case Covered(s.Output):
 		return fmt.Errorf("step %s: output %s lies where runners mount something: name another folder", s.Name, s.Output)
-	case s.Memory < 0:
-		return fmt.Errorf("step %s: a limit of %d bytes of memory", s.Name, s.Memory)
 	}
 	if i := slices.IndexFunc(s.Args, hasNul); i >= 0 {
 		return fmt.Errorf("step %s: a zero byte in argument %q", s.Name, s.Args[i])

@@ -37,7 +37,6 @@ func TestCheck(t *testing.T) {
 		"no clean":          func(s *runner.Step) { s.Output = "/out/" },
 		"below /":           func(s *runner.Step) { s.Output = "/" },
 		"lies where":        func(s *runner.Step) { s.Output = "/dev/shm" },
-		"-1 bytes":          func(s *runner.Step) { s.Memory = -1 },
 		"no NAME=VALUE":     func(s *runner.Step) { s.Env = append(s.Env, "x") },
 		"is given twice":    func(s *runner.Step) { s.Env = append(s.Env, "PATH=/usr/bin") },
 		"PATH and HOME":     func(s *runner.Step) { s.Env = s.Env[1:] },
@@ -72,12 +71,16 @@ func TestLines(t *testing.T) {
 		assert.Samef(t, c.want, said, "%s: said", what)
 		assert.Samef(t, c.want, tail, "%s: tail", what)
 	}
-	l := runner.NewLines(nil)
+	said := 0
+	l := runner.NewLines(func(string) { said++ })
 	for i := range 95 {
 		fmt.Fprintln(l, i)
 	}
-	if tail := l.Tail(); len(tail) != 40 || tail[0] != "55" || tail[39] != "94" {
-		t.Errorf("tail: %q", tail)
+	l.End()
+	l.Add(1, []byte("one "))
+	l.Add(7, []byte("two\n")) // of another stream
+	if tail := l.Tail(); len(tail) != 40 || tail[0] != "57" || tail[37] != "94" || tail[38] != "two" || tail[39] != "one " || said != 95 {
+		t.Errorf("%d lines, tail: %q", said, tail)
 	}
 }
 

@@ -108,7 +108,6 @@ func (f *Finder) find(ctx context.Context) (runner.Runner, error) {
 	if err == nil {
 		var local *chroot.Runner
 		if local, err = chroot.New(filepath.Join(o.Work, "work")); err == nil {
-			o.Say("limits of a compile here: " + local.Limits())
 			return local, nil
 		}
 	}

@@ -1,10 +1,10 @@
 package buildkit
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,34 +17,39 @@ import (
 	_ "github.com/moby/buildkit/client/connhelper/ssh"              // ssh://
 )
 
-// form is what addresses of one scheme consist of.
+// form is what addresses of one scheme look like.
 type form struct {
-	program    string   // that is started here; "": a socket
-	name       string   // pattern of what stands after the slashes; "": nothing does
-	parameters []string // that may stand after "?"
-	user, port bool
-	path       string // pattern; "": the address has none
+	usual   string // for people
+	pattern string // of what stands after the slashes, without percent encoding
+	program string // that is started here; "": a socket
+	try     string // a command for a person that asks the same daemon, with the name and parameters of the address
 }
 
 // Nothing in an address begins with "-": the programs would read it as an option. Ssh gives the socket to a
 // shell on the other machine, so it has no character that means something to one.
 const (
-	kubeName  = `[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?`
 	container = `[a-zA-Z0-9][a-zA-Z0-9_.-]{0,252}`
-	hostName  = `[a-zA-Z0-9_:][a-zA-Z0-9_.:-]{0,252}`
+	kubeName  = `[a-z0-9][-a-z0-9.]{0,252}`
 	parameter = `[a-zA-Z0-9_][a-zA-Z0-9_.:/@ +=-]{0,252}`
-	socket    = `/[a-zA-Z0-9_./-]{1,106}`
+	hostName  = `([a-zA-Z0-9_][a-zA-Z0-9_.-]{0,252}|\[[0-9a-fA-F:.]+\])`
 )
 
 var forms = map[string]form{
-	"unix":              {path: `/.+`},
-	"tcp":               {name: `.+`, port: true, path: ".*"},
-	"docker-container":  {program: "docker", name: container, parameters: []string{"context"}},
-	"podman-container":  {program: "podman", name: container},
-	"nerdctl-container": {program: "nerdctl", name: container, parameters: []string{"namespace"}},
-	"kube-pod":          {program: "kubectl", name: kubeName, parameters: []string{"context", "namespace", "container"}},
-	"ssh":               {program: "ssh", name: hostName, user: true, port: true, path: socket},
+	"unix": {usual: "unix:///SOCKET", pattern: `/.+`},
+	"tcp":  {usual: "tcp://HOST:PORT", pattern: `[^/?#@]+:[0-9]+(/.*)?`},
+	"docker-container": {"docker-container://NAME?context=CONTEXT", container + `(\?context=` + parameter + `)?`,
+		"docker", "docker $context exec $name buildctl debug workers"},
+	"podman-container": {"podman-container://NAME", container, "podman", "podman exec $name buildctl debug workers"},
+	"nerdctl-container": {"nerdctl-container://NAME?namespace=NAMESPACE", container + `(\?namespace=` + parameter + `)?`,
+		"nerdctl", "nerdctl $namespace exec $name buildctl debug workers"},
+	"kube-pod": {"kube-pod://POD?context=CONTEXT&namespace=NAMESPACE&container=CONTAINER",
+		kubeName + `(\?` + kubeParameter + `(&` + kubeParameter + `){0,2})?`,
+		"kubectl", "kubectl $context $namespace exec $container $name -- buildctl debug workers"},
+	"ssh": {"ssh://USER@HOST:PORT/SOCKET", `([a-zA-Z0-9_][a-zA-Z0-9_.+-]{0,252}@)?` + hostName + `(:[0-9]+)?(/[a-zA-Z0-9_./-]{1,106})?`,
+		"ssh", "ssh $address buildctl debug workers"},
 }
+
+const kubeParameter = `(context=` + parameter + `|(namespace|container)=` + kubeName + `)`
 
 // Check finds mistakes in an address, and in the files of the TLS if the address needs it, without network.
 func Check(address string, t TLS) error {
@@ -66,20 +71,20 @@ func FindProgram(address string) error {
 
 // parse reads an address. The program is nil if the address needs none.
 func parse(address string) (*url.URL, *program, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the address %q of a buildkitd cannot be read: %w", address, errors.Unwrap(err))
-	}
-	f, known := forms[u.Scheme]
+	scheme, rest, _ := strings.Cut(address, "://")
+	f, known := forms[scheme]
 	if !known {
-		return nil, nil, fmt.Errorf("the address %q of a buildkitd is of no known form: "+
-			"use unix:///SOCKET, tcp://HOST:PORT, docker-container://NAME, podman-container://NAME, nerdctl-container://NAME, kube-pod://POD or ssh://USER@HOST", address)
+		var all []string
+		for _, scheme := range slices.Sorted(maps.Keys(forms)) {
+			all = append(all, forms[scheme].usual)
+		}
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd is of no known form: use %s", address, strings.Join(all, ", "))
 	}
-	if err = f.check(u); err == nil {
-		err = f.checkParameters(u)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("the address %q of a buildkitd: %w", address, err)
+	plain, err := url.PathUnescape(rest)
+	u, wrong := url.Parse(address)
+	if err != nil || wrong != nil || !regexp.MustCompile("^(?:"+f.pattern+")$").MatchString(plain) {
+		return nil, nil, fmt.Errorf("the address %q of a buildkitd is not of the form %s; names in it begin with a letter or a digit, and passwords do not belong into it",
+			address, f.usual)
 	}
 	if f.program == "" {
 		return u, nil, nil
@@ -91,88 +96,18 @@ func parse(address string) (*url.URL, *program, error) {
 	return u, &program{address: address, name: f.program, byHand: f.byHand(u), connect: helper.ContextDialer}, nil
 }
 
-func is(pattern, text string) bool {
-	return regexp.MustCompile("^(?:" + pattern + ")$").MatchString(text)
-}
-
-// check looks at all parts of an address but its parameters.
-func (f form) check(u *url.URL) error {
-	scheme := u.Scheme + "://"
-	_, secret := u.User.Password()
-	switch {
-	case f.name == "" && u.Host != "" || u.Scheme == "unix" && !is(f.path, u.Path):
-		return errors.New("it has no absolute path: write unix:///run/buildkit/buildkitd.sock")
-	case f.name != "" && u.Hostname() == "":
-		return fmt.Errorf("it has no name after %s", scheme)
-	case f.name != "" && !is(f.name, u.Hostname()):
-		return fmt.Errorf("%q is no name for %s", u.Hostname(), f.program)
-	case u.Scheme == "tcp" && u.Port() == "":
-		return errors.New("it has no port: 1234 is the usual one")
-	case secret:
-		return errors.New("a password does not belong into an address: other users of this machine can read it")
-	case u.User != nil && f.program != "" && (!f.user || !is(`[a-zA-Z0-9_][a-zA-Z0-9_.@+-]{0,252}`, u.User.Username())):
-		return fmt.Errorf("%q is no user for %s", u.User.Username(), f.program)
-	case u.Port() != "" && !f.port:
-		return fmt.Errorf("%s needs no port: it runs buildctl beside the daemon", scheme)
-	case u.Path != "" && u.Scheme == "kube-pod":
-		return fmt.Errorf("%s has no path: write kube-pod://POD?namespace=NAMESPACE", scheme)
-	case u.Path != "" && f.path == "":
-		return fmt.Errorf("%s has no path", scheme)
-	case u.Path != "" && !is(f.path, u.Path):
-		return fmt.Errorf("%q is no path of a socket: at most 107 letters, digits and _./-", u.Path)
-	case u.Fragment != "":
-		return fmt.Errorf("%q has no meaning in it", "#"+u.Fragment)
-	}
-	return nil
-}
-
-func (f form) checkParameters(u *url.URL) error {
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return fmt.Errorf("the part after %q cannot be read: %w", "?", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		pattern := parameter
-		if f.program == "kubectl" && name != "context" {
-			pattern = kubeName
-		}
-		switch values := query[name]; {
-		case len(f.parameters) == 0:
-			return fmt.Errorf("%s takes nothing after %q", u.Scheme+"://", "?")
-		case !slices.Contains(f.parameters, name):
-			return fmt.Errorf("parameter %q is not known: %s has %s", name, u.Scheme+"://", strings.Join(f.parameters, ", "))
-		case len(values) > 1:
-			return fmt.Errorf("parameter %s is given twice", name)
-		case !is(pattern, values[0]):
-			return fmt.Errorf("%q is no %s for %s", values[0], name, f.program)
-		}
-	}
-	return nil
-}
-
-// byHand is a command for a person that asks the same daemon as the connection does.
 func (f form) byHand(u *url.URL) string {
-	words, query := []string{f.program}, u.Query()
-	option := func(name string) {
-		if value := query.Get(name); value != "" {
-			words = append(words, "--"+name+"="+value)
+	words := os.Expand(f.try, func(word string) string {
+		value := u.Query().Get(word)
+		switch {
+		case word == "address":
+			return (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}).String()
+		case word == "name":
+			return u.Hostname()
+		case value != "":
+			return "--" + word + "=" + value
 		}
-	}
-	option("context")
-	option("namespace")
-	switch {
-	case f.program == "ssh" && u.User != nil:
-		words = append(words, "-l", u.User.Username())
-	case f.program != "ssh":
-		words = append(words, "exec")
-	}
-	if u.Port() != "" {
-		words = append(words, "-p", u.Port())
-	}
-	option("container")
-	words = append(words, u.Hostname())
-	if f.program == "kubectl" {
-		words = append(words, "--")
-	}
-	return strings.Join(append(words, "buildctl", "debug", "workers"), " ")
+		return ""
+	})
+	return strings.Join(strings.Fields(words), " ")
 }

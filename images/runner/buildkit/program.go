@@ -5,20 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 	"unicode"
 )
 
-const (
-	lastWords = 3 * time.Second // for a program to say why it does not take what is sent to it
-	maxWords  = 1 << 10         // bytes of a program's stderr that an error quotes
-)
+// maxWords bounds what an error quotes of a program's stderr, in bytes.
+const maxWords = 1 << 10
 
 // program connects to a daemon through kubectl, docker, podman, nerdctl or ssh: it runs "buildctl dial-stdio"
 // beside the daemon, and its stdin and stdout are the connection. BuildKit's own helpers start it, without a
@@ -53,7 +48,7 @@ func (p *program) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s for the connection to buildkitd at %s: %w", p.name, p.address, err)
 	}
-	return &conn{Conn: c, program: p, ended: make(chan struct{})}, nil
+	return conn{c, p}, nil
 }
 
 func (p *program) set(err error) {
@@ -80,41 +75,40 @@ func (p *program) reason(err error) error {
 type conn struct {
 	net.Conn
 	program *program
-	ended   chan struct{} // closed by the only reader
-	over    bool          // of that reader
 }
 
-// Read is called by one goroutine at a time, as gRPC does.
-func (c *conn) Read(p []byte) (int, error) {
+func (c conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if err == nil || c.over {
-		return n, err
-	}
-	c.over = true
-	defer close(c.ended)
-	if e := c.program.explain(err); e != nil {
-		c.program.set(e)
-		err = e
-	}
-	return n, err
+	return n, c.program.note(err)
 }
 
-// Write waits for the reader if the program takes nothing any more: the caller closes the connection at once
-// when a write fails, and the reason would be lost.
-func (c *conn) Write(p []byte) (int, error) {
+// Write reads when the program takes nothing any more: the caller closes the connection at once when a write
+// fails, and the program's last words would be lost.
+func (c conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) { // the helper closes stdin when the program has ended
-		select {
-		case <-c.ended:
-		case <-time.After(lastWords):
-		}
+	if err != nil {
+		_, end := c.Conn.Read(make([]byte, 1))
+		_ = c.program.note(end)
 	}
 	return n, err
 }
 
-// explain reads the error of BuildKit's helper, which is only text. It returns nil for other errors, such as
-// the end of a stream after the program has succeeded.
+// note keeps the error of a program that has ended, in our words, and returns it. It returns other errors as they
+// are, such as the end of a stream after the program has succeeded.
+func (p *program) note(err error) error {
+	ended := p.explain(err)
+	if ended == nil {
+		return err
+	}
+	p.set(ended)
+	return ended
+}
+
+// explain reads the error of BuildKit's helper, which is only text. It returns nil for other errors.
 func (p *program) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	_, rest, ok := strings.Cut(err.Error(), "] has exited with ")
 	if !ok {
 		return nil

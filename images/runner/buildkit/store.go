@@ -12,13 +12,83 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/driver-container/driver-container/images/rootfs"
 )
+
+// root is the root of a step in BuildKit's form: an image manifest and its config. They depend only on the
+// layers' digests and the architecture, so that the same layers have the same digest everywhere and hit a
+// daemon's cache.
+type root struct {
+	platform ocispecs.Platform
+	manifest digest.Digest
+	small    map[digest.Digest][]byte   // manifest and config
+	layers   map[digest.Digest]v1.Layer // by the digest of the compressed bytes
+}
+
+func newRoot(arch string, layers []v1.Layer) (*root, error) {
+	r := &root{
+		platform: ocispecs.Platform{OS: "linux", Architecture: arch}, small: map[digest.Digest][]byte{}, layers: map[digest.Digest]v1.Layer{},
+	}
+	var adds []mutate.Addendum
+	for i, l := range layers {
+		mt, err := ociType(l)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d of %d of the root: %w", i+1, len(layers), err)
+		}
+		sum, err := l.Digest()
+		if err != nil {
+			return nil, err
+		}
+		adds = append(adds, mutate.Addendum{Layer: l, MediaType: mt})
+		r.layers[digest.Digest(sum.String())] = l
+	}
+	img, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
+		&v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: v1.RootFS{Type: "layers"}})
+	if err != nil {
+		return nil, err
+	}
+	if img, err = mutate.Append(img, adds...); err != nil {
+		return nil, err
+	}
+	for _, part := range []func() ([]byte, error){img.RawConfigFile, img.RawManifest} {
+		b, err := part()
+		if err != nil {
+			return nil, err
+		}
+		r.manifest = digest.FromBytes(b)
+		r.small[r.manifest] = b
+	}
+	return r, nil
+}
+
+// ociType returns the OCI name of a layer's format: our manifests have no Docker media types, whatever made
+// the layer.
+func ociType(l v1.Layer) (types.MediaType, error) {
+	mt, err := l.MediaType()
+	switch {
+	case err != nil:
+		return "", err
+	case mt == types.OCIUncompressedLayer || mt == types.OCIUncompressedRestrictedLayer || mt == types.DockerUncompressedLayer:
+		return types.OCIUncompressedLayer, nil
+	case mt == types.OCILayer || mt == types.OCIRestrictedLayer || mt == types.DockerLayer || mt == types.DockerForeignLayer:
+		return types.OCILayer, nil
+	case mt == types.OCILayerZStd:
+		return mt, nil
+	}
+	return "", fmt.Errorf("BuildKit does not know its format %s", mt)
+}
 
 // store serves the blobs of one root to a daemon, through the daemon's session with this process, and nothing
 // else of this machine. It is a read-only containerd content store.
 type store struct {
+	readOnly
+
 	root   *root
 	work   string       // folder for temporary copies of layers that are not files
 	notify func(string) // called when a layer is being sent
@@ -54,7 +124,7 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 		return nil, err
 	}
 	if b, ok := s.root.small[desc.Digest]; ok {
-		return &blob{nopCloser{bytes.NewReader(b)}, info.Size}, nil
+		return blob{bytes.NewReader(b), io.NopCloser(nil), info.Size}, nil
 	}
 	s.mu.Lock() // one copy at a time
 	defer s.mu.Unlock()
@@ -65,7 +135,7 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 		s.told[desc.Digest] = true
 		s.notify(fmt.Sprintf("sending layer %s, %.1f MB", desc.Digest, float64(info.Size)/1e6))
 	}
-	r, err := s.open(ctx, desc.Digest, s.root.layers[desc.Digest])
+	f, err := s.open(ctx, s.root.layers[desc.Digest])
 	if err != nil {
 		err = fmt.Errorf("send layer %s: %w", desc.Digest, err)
 		if s.err == nil {
@@ -73,31 +143,26 @@ func (s *store) ReaderAt(ctx context.Context, desc ocispecs.Descriptor) (content
 		}
 		return nil, err
 	}
-	return &blob{r, info.Size}, nil
+	return blob{f, f, info.Size}, nil
 }
 
-// open opens a layer for reading at any offset: a file directly, another from a temporary copy.
-func (s *store) open(ctx context.Context, dgst digest.Digest, l v1.Layer) (_ readerAtCloser, err error) {
+// open opens a layer for reading at any offset: a file directly, another from a temporary copy without a name, of
+// which nothing is left even after a crash.
+func (s *store) open(ctx context.Context, l v1.Layer) (_ *os.File, err error) {
 	rc, err := l.Compressed()
 	if err != nil {
 		return nil, err
 	}
-	if r, ok := rc.(readerAtCloser); ok {
-		return r, nil
+	if f, ok := rc.(*os.File); ok {
+		return f, nil
 	}
 	defer func() { err = errors.Join(err, rc.Close()) }()
 	f, err := os.CreateTemp(s.work, "driver-layer-*")
 	if err != nil {
 		return nil, err
 	}
-	// Without a name nothing is left of the copy even after a crash. A daemon's error for a wrong digest explains
-	// nothing, so the digest is compared here.
-	v := dgst.Verifier()
 	if err = os.Remove(f.Name()); err == nil {
-		_, err = io.Copy(io.MultiWriter(f, v), &cancelled{ctx, rc})
-	}
-	if err == nil && !v.Verified() {
-		err = errors.New("its bytes do not have this digest: what is kept of it is damaged; fetch it again")
+		_, err = io.Copy(f, rootfs.Cancellable(ctx, rc))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -105,70 +170,34 @@ func (s *store) open(ctx context.Context, dgst digest.Digest, l v1.Layer) (_ rea
 	return f, nil
 }
 
-// cancelled is a reader that ends with its context. It exists as long as one copy.
-type cancelled struct {
-	ctx  context.Context //nolint:containedctx // of one io.Copy, which takes no context
-	from io.Reader
-}
-
-func (c *cancelled) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	return c.from.Read(p)
-}
-
-// Update, Walk, Delete, Status, ListStatuses, Abort and Writer complete content.Store; daemons do not need
-// them.
-
-// Update refuses.
-func (s *store) Update(context.Context, content.Info, ...string) (content.Info, error) {
-	return content.Info{}, errReadOnly()
-}
-
-// Walk refuses.
-func (s *store) Walk(context.Context, content.WalkFunc, ...string) error { return errReadOnly() }
-
-// Delete refuses.
-func (s *store) Delete(context.Context, digest.Digest) error { return errReadOnly() }
-
-// Status refuses.
-func (s *store) Status(context.Context, string) (content.Status, error) {
-	return content.Status{}, errReadOnly()
-}
-
-// ListStatuses refuses.
-func (s *store) ListStatuses(context.Context, ...string) ([]content.Status, error) {
-	return nil, errReadOnly()
-}
-
-// Abort refuses.
-func (s *store) Abort(context.Context, string) error { return errReadOnly() }
-
-// Writer refuses.
-func (s *store) Writer(context.Context, ...content.WriterOpt) (content.Writer, error) {
-	return nil, errReadOnly()
-}
-
-func errReadOnly() error {
-	return fmt.Errorf("the layers of a step are read only: %w", errdefs.ErrPermissionDenied)
-}
-
-// readerAtCloser is a blob that can be read at any offset.
-type readerAtCloser interface {
+// blob is a content.ReaderAt. Its size is the manifest's; for the daemon a shorter file ends too early, which it
+// reports.
+type blob struct {
 	io.ReaderAt
 	io.Closer
-}
 
-type nopCloser struct{ io.ReaderAt }
-
-func (nopCloser) Close() error { return nil }
-
-// blob is a content.ReaderAt.
-type blob struct {
-	readerAtCloser
 	size int64
 }
 
-// Size returns the manifest's size, in bytes. For the daemon a shorter file ends too early, which it reports.
-func (b *blob) Size() int64 { return b.size }
+func (b blob) Size() int64 { return b.size }
+
+// readOnly completes a content.Store; daemons do not need its methods.
+type readOnly struct{}
+
+var errReadOnly = fmt.Errorf("the layers of a step are read only: %w", errdefs.ErrPermissionDenied)
+
+func (readOnly) Update(context.Context, content.Info, ...string) (content.Info, error) {
+	return content.Info{}, errReadOnly
+}
+func (readOnly) Walk(context.Context, content.WalkFunc, ...string) error { return errReadOnly }
+func (readOnly) Delete(context.Context, digest.Digest) error             { return errReadOnly }
+func (readOnly) Abort(context.Context, string) error                     { return errReadOnly }
+func (readOnly) Status(context.Context, string) (s content.Status, err error) {
+	return s, errReadOnly
+}
+func (readOnly) ListStatuses(context.Context, ...string) ([]content.Status, error) {
+	return nil, errReadOnly
+}
+func (readOnly) Writer(context.Context, ...content.WriterOpt) (content.Writer, error) {
+	return nil, errReadOnly
+}

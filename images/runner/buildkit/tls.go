@@ -1,17 +1,16 @@
 package buildkit
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/moby/buildkit/client"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -32,9 +31,6 @@ func DefaultTLS() TLS {
 	}
 }
 
-// maxPEM bounds a certificate with its chain, or a key, in bytes.
-const maxPEM = 1 << 20
-
 // check reads the files.
 func (t TLS) check() error {
 	t, err := t.resolve()
@@ -46,17 +42,10 @@ func (t TLS) check() error {
 			return fmt.Errorf("the authority of a buildkitd's certificate: %w", err)
 		}
 	}
-	if t.Cert == "" {
-		return nil
-	}
-	var pair [2][]byte
-	for n, file := range []string{t.Cert, t.Key} {
-		if pair[n], err = bounded.File(file, maxPEM); err != nil {
+	if t.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
 			return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
 		}
-	}
-	if _, err := tls.X509KeyPair(pair[0], pair[1]); err != nil {
-		return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
 	}
 	return nil
 }
@@ -69,12 +58,9 @@ func (t TLS) options(host string) ([]client.ClientOpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.ServerName == "" {
-		t.ServerName = host
-	}
-	opts := []client.ClientOpt{client.WithServerConfigSystem(t.ServerName)}
+	opts := []client.ClientOpt{client.WithServerConfigSystem(cmp.Or(t.ServerName, host))}
 	if t.CA != "" {
-		opts = []client.ClientOpt{client.WithServerConfig(t.ServerName, t.CA)}
+		opts = []client.ClientOpt{client.WithServerConfig(cmp.Or(t.ServerName, host), t.CA)}
 	}
 	if t.Cert != "" {
 		opts = append(opts, client.WithCredentials(t.Cert, t.Key))
@@ -92,27 +78,17 @@ func (t TLS) resolve() (TLS, error) {
 	case t.CA != "" || t.Cert != "" || t.Key != "":
 		return t, errors.New("give either a folder of TLS files or the files themselves, not both")
 	}
-	var err error
 	for to, names := range map[*string][2]string{
 		&t.CA: {"ca.pem", "ca.crt"}, &t.Cert: {"cert.pem", "tls.crt"}, &t.Key: {"key.pem", "tls.key"},
 	} {
-		if *to, err = oneOf(t.Dir, names); err != nil {
-			return t, err
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(t.Dir, name)); err == nil && *to == "" {
+				*to = filepath.Join(t.Dir, name)
+			}
+		}
+		if *to == "" {
+			return t, fmt.Errorf("the TLS folder %s has neither of %s", t.Dir, strings.Join(names[:], " and "))
 		}
 	}
 	return t, nil
-}
-
-func oneOf(dir string, names [2]string) (string, error) {
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		_, err := os.Stat(path)
-		if err == nil {
-			return path, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-	}
-	return "", fmt.Errorf("the TLS folder %s has neither of %s", dir, strings.Join(names[:], " and "))
 }

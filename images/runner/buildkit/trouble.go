@@ -15,59 +15,40 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// daemonError says that a daemon, and not the step, is the cause.
-type daemonError struct {
-	address string
-	full    bool // its disk is full: another attempt on the same daemon is useless
-	err     error
-}
-
-func (e *daemonError) Error() string {
-	if e.full {
-		return fmt.Sprintf("the disk of buildkitd at %s is full: %v: free it there with buildctl prune, or give the daemon a larger one (--root)", e.address, e.err)
-	}
-	return fmt.Sprintf("buildkitd at %s was lost while it worked: %v", e.address, e.err)
-}
-
-func (e *daemonError) Unwrap() error { return e.err }
-
-// lost says whether the same step may succeed on the same address: another daemon may answer there, or the
-// same one again.
-func lost(ctx context.Context, err error) bool {
-	var trouble *daemonError
-	return errors.As(err, &trouble) && !trouble.full && context.Cause(ctx) == nil
-}
+// errLost says that the same step may succeed on the same address: another daemon may answer there, or the same one
+// again.
+var errLost = errors.New("was lost while it worked")
 
 // explain classifies a solve's error: failure of the command, trouble of the daemon, or something else. ctx
 // must be alive.
-func (d *Daemon) explain(ctx context.Context, s runner.Step, out *output, err error) error {
-	if err == nil {
-		return nil
+func (d *Daemon) explain(ctx context.Context, s runner.Step, lines *runner.Lines, err error) error {
+	lost := func(reason error) error {
+		return unavailable("step "+s.Name, fmt.Errorf("buildkitd at %s %w: %w", d.Address, errLost, reason))
 	}
 	var exit *gateway.ExitError
 	code := grpcerrors.Code(err)
 	ended := strings.Contains(err.Error(), context.Canceled.Error()) // not by us: a daemon that is stopped ends its steps
 	switch {
 	case errors.As(err, &exit) && !ended:
-		return d.failed(s, out, exit)
+		return d.failed(s, lines, exit)
 	case strings.Contains(err.Error(), unix.ENOSPC.Error()), strings.Contains(err.Error(), unix.EDQUOT.Error()):
-		return &daemonError{address: d.address, full: true, err: err}
+		return unavailable("step "+s.Name, fmt.Errorf("the disk of buildkitd at %s is full: %w: free it there with buildctl prune, or give the daemon a larger one (--root)", d.Address, err))
 	case ended, code == codes.Unavailable, code == codes.Canceled:
-		return &daemonError{address: d.address, err: d.program.reason(err)}
+		return lost(d.program.reason(err))
 	}
 	// If the daemon does not answer any more, report that before any other error.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if _, probeErr := d.ask(ctx); probeErr != nil {
-		return &daemonError{address: d.address, err: errors.Join(err, probeErr)}
+	if _, gone := d.ask(ctx); gone != nil {
+		return lost(errors.Join(err, gone))
 	}
-	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, d.address, err)
+	return fmt.Errorf("step %s: buildkitd at %s could not run it: %w", s.Name, d.Address, err)
 }
 
 // failed returns the error of a failed command. Runc reports a signal as 128 plus its number, as a shell
 // does. When it could not start a command, it prints the reason on a line of its own and returns code 1.
-func (d *Daemon) failed(s runner.Step, out *output, exit *gateway.ExitError) *runner.FailedError {
-	f := &runner.FailedError{Step: s.Name, Runner: "buildkit " + d.address, Code: int(exit.ExitCode), Tail: out.tail()}
+func (d *Daemon) failed(s runner.Step, lines *runner.Lines, exit *gateway.ExitError) *runner.FailedError {
+	f := &runner.FailedError{Step: s.Name, Runner: d.String(), Code: int(exit.ExitCode), Tail: lines.Tail()}
 	last := ""
 	if n := len(f.Tail); n > 0 {
 		last = f.Tail[n-1]
@@ -78,18 +59,11 @@ func (d *Daemon) failed(s runner.Step, out *output, exit *gateway.ExitError) *ru
 	case exit.ExitCode == 1 && strings.HasPrefix(last, "runc run failed: "):
 		f.Code, f.Err = -1, errors.New(last)
 	case exit.ExitCode == 128+uint32(unix.SIGKILL):
-		f.Code, f.Err = -1, fmt.Errorf("signal 9 (killed): most likely its memory was at an end%s", limitText(s))
+		f.Code, f.Err = -1, errors.New("signal 9 (killed): most likely the memory of the daemon's machine was at an end")
 	case exit.ExitCode > 128 && exit.ExitCode <= 128+64:
 		f.Code, f.Err = -1, fmt.Errorf("signal %d (%v)", exit.ExitCode-128, unix.Signal(exit.ExitCode-128))
 	}
 	return f
-}
-
-func limitText(s runner.Step) string {
-	if s.Memory == 0 {
-		return " on the daemon's machine"
-	}
-	return fmt.Sprintf(": the step may use %d MB", s.Memory/1e6)
 }
 
 const hungUp = "the other side hung up: a daemon with --tlscacert wants a client certificate of that CA (BUILDKIT_TLS_CERT, BUILDKIT_TLS_KEY)"

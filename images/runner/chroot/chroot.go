@@ -53,19 +53,11 @@ func New(work string) (*Runner, error) {
 	if err := workdir.Sweep(work, folderPrefix, removeStaleGroup); err != nil {
 		return nil, fmt.Errorf("remove what an earlier run left in %s: %w", work, err)
 	}
-	return &Runner{work: work, groups: findCgroups()}, nil
+	return &Runner{work: work, groups: findCgroups(cgroupMount, ownCgroup("/proc/self/cgroup"))}, nil
 }
 
 // String is "chroot".
 func (r *Runner) String() string { return "chroot" }
-
-// Limits describes the limits of a step on this machine, in words.
-func (r *Runner) Limits() string {
-	if r.groups.parent == "" {
-		return "no cgroup can be made (" + r.groups.why + "): the memory of a step bounds each of its processes by itself, their number is not bounded"
-	}
-	return fmt.Sprintf("a cgroup below %s bounds a step's memory and its processes (%d)", r.groups.parent, r.groups.pids)
-}
 
 // Supported returns nil if this user can run steps on this machine, or else the reason. It sets up an empty
 // root like that of a step and removes it. The error wraps runner.ErrUnavailable.
@@ -80,8 +72,7 @@ func Supported() (err error) {
 			return fmt.Errorf("%w: %w", runner.ErrUnavailable, err)
 		}
 	}
-	in := inner{config: config{Root: work}, lines: runner.NewLines(nil)}
-	_, err = in.run(context.Background())
+	_, err = runInner(context.Background(), config{Root: work}, "", runner.NewLines(nil))
 	return err
 }
 
@@ -94,29 +85,25 @@ func (r *Runner) Run(ctx context.Context, s runner.Step, dir string, output func
 		return fmt.Errorf("%s: %w: the chroot runner of this %s machine cannot run programs for %s: use BuildKit with a builder that can",
 			s.Name, runner.ErrUnavailable, runtime.GOARCH, s.Arch)
 	}
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%s: %w", s.Name, context.Cause(ctx))
+		}
+	}()
 	f, err := workdir.New(r.work, folderPrefix)
 	if err != nil {
 		return fmt.Errorf("%s: make a root for it in %s: %w", s.Name, r.work, err)
 	}
 	defer func() { err = errors.Join(err, f.Remove()) }()
-	if err := r.step(ctx, s, f, dir, output); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", s.Name, context.Cause(ctx))
-		}
-		return err
+	root := filepath.Join(f.Path, "root")
+	if err := errors.Join(emptyFolder(root), runnable(f.Path)); err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	return nil
-}
-
-func (r *Runner) step(ctx context.Context, s runner.Step, f *workdir.Dir, dir string, output func(string)) error {
-	root, err := makeRoot(f.Path)
+	within, err := os.OpenRoot(root) // before the command can change anything
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	if err := runnable(root.Name()); err != nil {
-		return fmt.Errorf("%s: %w", s.Name, err)
-	}
+	defer within.Close()
 	result, err := unpack(ctx, root, s)
 	if err != nil {
 		return fmt.Errorf("%s: unpack its root: %w", s.Name, err)
@@ -124,7 +111,7 @@ func (r *Runner) step(ctx context.Context, s runner.Step, f *workdir.Dir, dir st
 	if err := r.execute(ctx, s, f, output); err != nil {
 		return err
 	}
-	from, err := root.OpenRoot(result)
+	from, err := within.OpenRoot(result)
 	if err != nil {
 		return fmt.Errorf("%s: open what the command left in %s: %w", s.Name, s.Output, err)
 	}
@@ -146,16 +133,4 @@ func runnable(dir string) error {
 		return fmt.Errorf("%w: %s is mounted noexec, so no program starts from it: name another folder, or use BuildKit", runner.ErrUnavailable, dir)
 	}
 	return nil
-}
-
-// makeRoot creates the folder that becomes the root of a step, in the step's private folder.
-func makeRoot(dir string) (*os.Root, error) {
-	path := filepath.Join(dir, "root")
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o755); err != nil { // independent of the umask
-		return nil, err
-	}
-	return os.OpenRoot(path)
 }

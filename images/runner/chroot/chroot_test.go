@@ -73,7 +73,6 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	runnertest.Conform(t, func(t *testing.T) runner.Runner {
 		r, _ := open(t)
-		t.Log(r.Limits())
 		return r
 	})
 }
@@ -183,21 +182,6 @@ func TestUnavailable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	assert.Errorf(t, assert.Err(chroot.New(file)), "a file to work in")
-}
-
-// TestMemory: without a cgroup the limit holds for each process, with one for all together.
-func TestMemory(t *testing.T) {
-	t.Parallel()
-	r, _ := open(t)
-	step := runnertest.Step(t, programLayer(t), nil, "eat", fmt.Sprint(600<<20))
-	step.Memory = 300 << 20
-	var said strings.Builder
-	err := r.Run(t.Context(), step, t.TempDir(), func(line string) { fmt.Fprintln(&said, line) })
-	if f, ok := errors.AsType[*runner.FailedError](err); !ok || !strings.Contains(f.Error()+said.String(), "memory") {
-		t.Errorf("%v", err)
-	}
-	step.Args[2] = fmt.Sprint(20 << 20)
-	assert.NoError(t, r.Run(t.Context(), step, t.TempDir(), nil))
 }
 
 // TestCancelLeavesNothing: after a cancel no process of the step runs, nothing is mounted, the folder is

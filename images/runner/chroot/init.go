@@ -76,9 +76,6 @@ func innerStep() (status, error) {
 	if err != nil {
 		return status{Ready: true, Start: fmt.Sprintf("start %s: %s", c.Args[0], explainStart(err))}, nil
 	}
-	if err := limitMemory(pid, c.Memory); err != nil {
-		return status{}, fmt.Errorf("limit memory: %w", err)
-	}
 	return reap(pid)
 }
 

@@ -22,6 +22,3 @@ func Supported() error {
 
 // New returns no runner: see Supported.
 func New(string) (*Runner, error) { return nil, Supported() }
-
-// Limits returns nothing: no step runs here.
-func (*Runner) Limits() string { return "" }

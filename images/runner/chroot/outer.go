@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,10 +23,9 @@ import (
 // config is what the inner process reads from a pipe. No other process can read it, and it cannot leak into a
 // command's arguments or environment.
 type config struct {
-	Root   string   // absolute path of the folder that becomes the root
-	Args   []string // empty: set everything up, run nothing
-	Env    []string
-	Memory int64 // bytes for each process alone, where no cgroup bounds them together; 0: no bound
+	Root string   // absolute path of the folder that becomes the root
+	Args []string // empty: set everything up, run nothing
+	Env  []string
 }
 
 // status is what the inner process writes at its end, to another pipe.
@@ -39,67 +39,40 @@ type status struct {
 
 const maxStatus = 64 << 10
 
-// inner is one inner process, seen by the outer one.
-type inner struct {
-	config config
-	lines  *runner.Lines
-	group  *cgroup // nil: none
-}
-
 // execute runs the command in the unpacked root and returns nil or the way in which it failed.
 func (r *Runner) execute(ctx context.Context, s runner.Step, f *workdir.Dir, output func(string)) (err error) {
-	lines := runner.NewLines(func(line string) {
-		if output != nil && ctx.Err() == nil {
-			output(line)
-		}
-	})
-	in := inner{lines: lines, config: config{Root: f.Path + "/root", Args: s.Args, Env: s.Env}}
-	in.group, err = r.groups.make(f, s.Memory)
+	group, err := r.groups.make(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	defer func() { err = errors.Join(err, in.group.remove()) }()
-	if in.group == nil {
-		in.config.Memory = s.Memory
+	if group != "" {
+		defer func() { err = errors.Join(err, removeCgroup(group)) }()
 	}
-	st, err := in.run(ctx)
+	lines := runner.NewLines(output)
+	st, err := runInner(ctx, config{Root: f.Path + "/root", Args: s.Args, Env: s.Env}, group, lines)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
 	failed := &runner.FailedError{Step: s.Name, Runner: r.String(), Code: -1, Tail: lines.Tail()}
-	killed := in.group.killed()
-	switch {
+	switch sig := unix.Signal(st.Signal); {
 	case st.Start != "":
 		failed.Err = errors.New(st.Start)
-	case st.Signal != 0:
-		failed.Err = explainSignal(unix.Signal(st.Signal), killed)
+	case sig == unix.SIGKILL:
+		failed.Err = errors.New("it was killed by SIGKILL: nearly always the kernel does that when the machine runs out of memory (its log says so): use fewer jobs or a larger machine")
+	case sig != 0:
+		failed.Err = fmt.Errorf("it was killed by %s (%s)", unix.SignalName(sig), sig)
 	case st.Code != 0:
 		failed.Code = st.Code
 	default:
 		return nil
 	}
-	if killed && st.Signal == 0 {
-		failed.Err = fmt.Errorf("the kernel killed a process of it: together they used more than %d bytes of memory: give it more, or fewer jobs", s.Memory)
-	}
 	return failed
 }
 
-// explainSignal says in plain words what killed a command.
-func explainSignal(sig unix.Signal, memory bool) error {
-	switch {
-	case memory:
-		return fmt.Errorf("it was killed (%s) because the step used more memory than it may: give it more, or fewer jobs", unix.SignalName(sig))
-	case sig == unix.SIGKILL:
-		return errors.New("it was killed by SIGKILL: nearly always the kernel does that when the machine runs out of memory (its log says so): use fewer jobs or a larger machine")
-	default:
-		return fmt.Errorf("it was killed by %s (%s)", unix.SignalName(sig), sig)
-	}
-}
-
-// run starts the inner process and waits for its end. When the context ends, run kills the process, and the
-// kernel then kills everything in its pid namespace: when run returns, nothing of the step runs and nothing
-// is mounted.
-func (in *inner) run(ctx context.Context) (status, error) {
+// runInner starts the inner process in a cgroup, if there is one, and waits for its end. When the context ends, it
+// kills the process, and the kernel then kills everything in its pid namespace: when runInner returns, nothing of
+// the step runs and nothing is mounted.
+func runInner(ctx context.Context, c config, group string, lines *runner.Lines) (status, error) {
 	// The kernel sends the parent-death signal when the thread that started the process ends: so the thread must
 	// stay.
 	runtime.LockOSThread()
@@ -115,16 +88,24 @@ func (in *inner) run(ctx context.Context) (status, error) {
 		return status{}, errors.Join(err, configRead.Close())
 	}
 	defer statusRead.Close()
-	cmd := in.command(ctx, configRead, statusWrite)
-	err = errors.Join(cmd.Start(), configRead.Close(), statusWrite.Close())
-	if err != nil {
+	cmd := command(ctx, configRead, statusWrite)
+	cmd.Stdout, cmd.Stderr = lines, lines
+	if err = errors.Join(cmd.Start(), configRead.Close(), statusWrite.Close()); err != nil {
 		if ctx.Err() != nil {
 			return status{}, context.Cause(ctx)
 		}
 		return status{}, fmt.Errorf("%w: start a process in namespaces of its own: %w: %s", runner.ErrUnavailable, err, advice)
 	}
-	err = in.sendConfig(cmd.Process.Pid, configWrite)
-	if err != nil {
+	if group != "" {
+		err = os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0)
+	}
+	if err == nil {
+		err = json.NewEncoder(configWrite).Encode(c)
+	}
+	if errors.Is(err, unix.EPIPE) {
+		err = nil // it died: its status or its exit tells more
+	}
+	if err = errors.Join(err, configWrite.Close()); err != nil {
 		_ = cmd.Process.Kill() // it waits for its configuration
 	}
 	raw, readErr := io.ReadAll(io.LimitReader(statusRead, maxStatus))
@@ -133,16 +114,16 @@ func (in *inner) run(ctx context.Context) (status, error) {
 		return status{}, context.Cause(ctx)
 	}
 	if err = errors.Join(err, readErr); err != nil {
-		return status{}, err
+		return status{}, fmt.Errorf("set up the step: %w", err)
 	}
-	return in.interpretStatus(raw, waitErr)
+	return interpretStatus(raw, waitErr)
 }
 
 // advice ends every error about something that this machine does not allow.
 const advice = "run driver-build as root, allow user namespaces (user.max_user_namespaces, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0), or use BuildKit"
 
 // interpretStatus interprets the status of the inner process, and its exit when there is no status.
-func (in *inner) interpretStatus(raw []byte, waitErr error) (status, error) {
+func interpretStatus(raw []byte, waitErr error) (status, error) {
 	var st status
 	if err := json.Unmarshal(raw, &st); err == nil {
 		if !st.Ready {
@@ -164,14 +145,13 @@ func (in *inner) interpretStatus(raw []byte, waitErr error) (status, error) {
 
 // command describes the inner process: this program in new namespaces. It has no environment and no terminal,
 // so that Ctrl-C reaches only driver-build, which then decides.
-func (in *inner) command(ctx context.Context, configRead, statusWrite *os.File) *exec.Cmd {
+func command(ctx context.Context, configRead, statusWrite *os.File) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	// A program without Init fails at once because of the unknown flag and does not do its usual work.
 	cmd.Args = []string{innerName, "--inner-process-of-chroot"}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{configRead, statusWrite}
-	cmd.Stdout, cmd.Stderr = in.lines, in.lines
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true,
 		Pdeathsig:  syscall.SIGKILL,
@@ -185,22 +165,6 @@ func (in *inner) command(ctx context.Context, configRead, statusWrite *os.File) 
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	return cmd
-}
-
-// sendConfig moves the process, which waits for its configuration, into its cgroup and then sends the
-// configuration.
-func (in *inner) sendConfig(pid int, w *os.File) error {
-	if err := in.group.add(pid); err != nil {
-		return err
-	}
-	b, err := json.Marshal(in.config)
-	if err == nil {
-		_, err = w.Write(b)
-	}
-	if err = errors.Join(err, w.Close()); errors.Is(err, unix.EPIPE) {
-		return nil // it died: its status or its exit tells more
-	}
-	return err
 }
 
 // privileged reports whether this process may make namespaces without a user namespace: it is root with

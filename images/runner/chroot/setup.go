@@ -100,11 +100,8 @@ func pivot(root string) error {
 	return unix.Chdir("/")
 }
 
-const (
-	maxFiles = 65536 // open files of a process
-	// Processes of a step, where a cgroup counts them: far more than make starts on the largest machine.
-	maxProcesses = 16384
-)
+// maxFiles bounds the open files of a process.
+const maxFiles = 65536
 
 // limit sets the resource limits of this process, which the command inherits. It sets no limit of processes,
 // because that one counts all processes of a user on the machine, and does not hold for root.
@@ -120,19 +117,6 @@ func limit() error {
 		}
 	}
 	return nil
-}
-
-// limitMemory bounds the memory of a process that has just started, and of each of its children alone. This
-// process itself gets no limit, because it would die of it.
-func limitMemory(pid int, memory int64) error {
-	if memory == 0 {
-		return nil
-	}
-	err := unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: uint64(memory), Max: uint64(memory)}, nil)
-	if errors.Is(err, unix.ESRCH) {
-		return nil // it has ended
-	}
-	return err
 }
 
 // dropPrivileges removes every capability from this thread for good, and so from the command that the thread

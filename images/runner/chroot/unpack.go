@@ -10,11 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/containerd/containerd/v2/pkg/archive"
+	"github.com/containerd/continuity/fs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/readahead"
@@ -22,10 +25,8 @@ import (
 	"github.com/driver-container/driver-container/images/runner"
 )
 
-// Names and limits of the layer format: https://github.com/opencontainers/image-spec/blob/main/layer.md
+// Bounds of a root.
 const (
-	whiteout   = ".wh."
-	opaque     = ".wh..wh..opq"
 	maxEntries = 2 << 20
 	maxBytes   = 64 << 30
 )
@@ -33,40 +34,58 @@ const (
 // mountPoints are the folders of a root that the runner mounts something on.
 var mountPoints = []string{"proc", "dev", "tmp"}
 
-// unpack writes a step's layers into an empty root and creates the mount points and the output folder. It
+// unpack writes a step's layers into an empty folder and creates the mount points and the output folder. It
 // returns the path of that folder, relative to the root and without links.
-func unpack(ctx context.Context, root *os.Root, s runner.Step) (output string, err error) {
-	t := &tree{root: root}
-	defer func() { err = errors.Join(err, t.close()) }()
+func unpack(ctx context.Context, root string, s runner.Step) (output string, err error) {
+	u := &unpacker{root: root}
 	for i, l := range s.Layers {
-		if err := t.layer(ctx, l); err != nil {
+		if err := u.layer(ctx, l); err != nil {
 			return "", fmt.Errorf("layer %d of %d: %w", i+1, len(s.Layers), err)
 		}
 	}
 	for _, d := range append([]string{"sys"}, mountPoints...) {
-		if err := t.folder(d, 0o755); err != nil {
+		if err := emptyFolder(filepath.Join(root, d)); err != nil {
 			return "", fmt.Errorf("make /%s: %w", d, err)
 		}
 	}
-	dir, err := t.resolve(path.Dir(s.Output))
+	dir, err := fs.RootPath(root, path.Dir(s.Output))
 	if err != nil {
 		return "", fmt.Errorf("find the output folder: %w", err)
 	}
-	output = path.Join(dir, path.Base(s.Output))
+	output = strings.TrimPrefix(filepath.Join(dir, path.Base(s.Output)), root+"/")
 	if runner.Covered("/" + output) {
 		return "", fmt.Errorf("the output folder %s leads to /%s, where something is mounted", s.Output, output)
 	}
-	if err := t.remove(output); err != nil {
-		return "", fmt.Errorf("empty the output folder: %w", err)
+	if err = os.MkdirAll(dir, 0o755); err == nil {
+		err = emptyFolder(filepath.Join(root, output))
 	}
-	if err := t.folder(output, 0o755); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("make the output folder: %w", err)
 	}
 	return output, nil
 }
 
+// emptyFolder replaces what is at a path, also a link, by an empty folder.
+func emptyFolder(at string) error {
+	if err := os.RemoveAll(at); err != nil {
+		return err
+	}
+	if err := os.Mkdir(at, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(at, 0o755) // independent of the umask
+}
+
+// unpacker applies layers to a root.
+type unpacker struct {
+	root  string          // absolute, without links
+	own   map[string]bool // paths of the current layer and their parents: its markers do not touch them
+	count int
+	bytes int64
+}
+
 // layer applies one layer and checks that its content matches its digests, before any of it runs.
-func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
+func (u *unpacker) layer(ctx context.Context, l v1.Layer) (err error) {
 	want, err := l.DiffID()
 	if err != nil {
 		return err
@@ -77,8 +96,17 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	sum := sha256.New()
-	t.currentLayer = map[string]bool{}
-	if err := t.archive(ctx, readahead.New(io.TeeReader(r, sum))); err != nil {
+	ahead := readahead.New(io.TeeReader(r, sum))
+	defer ahead.Stop()
+	u.own = map[string]bool{}
+	_, err = archive.Apply(ctx, u.root, ahead, archive.WithNoSameOwner(), archive.WithFilter(u.accept), archive.WithConvertWhiteout(u.mark))
+	if err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	// The content has a digest to its end, which can come after the end of the archive.
+	if n, err := io.CopyN(io.Discard, ahead, maxBytes); err == nil {
+		return fmt.Errorf("more than %d bytes after the end of the archive", n)
+	} else if !errors.Is(err, io.EOF) {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); want.Algorithm != "sha256" || got != want.Hex {
@@ -87,89 +115,58 @@ func (t *tree) layer(ctx context.Context, l v1.Layer) (err error) {
 	return nil
 }
 
-// archive reads the layer to the end of its content, not only to the end of the archive.
-func (t *tree) archive(ctx context.Context, a *readahead.Reader) error {
-	defer a.Stop()
-	if err := t.entries(ctx, a); err != nil {
-		return err
+// accept says whether a member is unpacked, and with what. It ignores owners, extended attributes and setuid
+// bits, because no compiler reads them, and skips devices, FIFOs and sockets. The owner, who runs the step,
+// always gets access: the command has no capability to override modes.
+func (u *unpacker) accept(hdr *tar.Header) (bool, error) {
+	u.count, u.bytes = u.count+1, u.bytes+max(hdr.Size, 0)
+	if u.count > maxEntries || u.bytes > maxBytes {
+		return false, fmt.Errorf("the root is too large: more than %d files or %d bytes", maxEntries, int64(maxBytes))
 	}
-	n, err := io.CopyN(io.Discard, a, maxBytes)
-	if err == nil {
-		return fmt.Errorf("more than %d bytes after the end of the archive", n)
+	if err := rootfs.CheckMember(hdr); err != nil {
+		return false, err
 	}
-	if !errors.Is(err, io.EOF) {
-		return err
+	access := int64(0o600)
+	if hdr.Typeflag == tar.TypeDir {
+		access = 0o700
+	}
+	hdr.Mode, hdr.PAXRecords = hdr.Mode&0o777|access, nil
+	return slices.Contains([]byte{tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink}, hdr.Typeflag), nil
+}
+
+// mark records what the layer has, or follows a marker, which hides what lower layers have. at is the path of
+// the member without links in its folders.
+func (u *unpacker) mark(_ *tar.Header, at string) (isMember bool, err error) {
+	switch hidden, err := rootfs.ParseMarker(filepath.Base(at)); {
+	case err != nil:
+		return false, err
+	case hidden == rootfs.Everything:
+		return false, u.hideBelow(filepath.Dir(at))
+	case hidden != "":
+		return false, u.hide(filepath.Join(filepath.Dir(at), hidden))
+	}
+	for ; at != u.root && !u.own[at]; at = filepath.Dir(at) {
+		u.own[at] = true
+	}
+	return true, nil
+}
+
+// hide removes what lower layers have at a path. Nothing there is no error, as for the kernel's overlays.
+func (u *unpacker) hide(at string) error {
+	if !u.own[at] {
+		return os.RemoveAll(at)
+	}
+	if info, err := os.Lstat(at); err == nil && info.IsDir() {
+		return u.hideBelow(at)
 	}
 	return nil
 }
 
-func (t *tree) entries(ctx context.Context, r io.Reader) error {
-	tr := tar.NewReader(r)
-	for {
-		hdr, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("read the archive: %w", err)
-		}
-		t.count, t.bytes = t.count+1, t.bytes+max(hdr.Size, 0)
-		if t.count > maxEntries || t.bytes > maxBytes {
-			return fmt.Errorf("the root is too large: more than %d files or %d bytes", maxEntries, int64(maxBytes))
-		}
-		if err := t.entry(ctx, hdr, tr); err != nil {
-			return fmt.Errorf("unpack %q: %w", hdr.Name, err)
-		}
+// hideBelow removes what lower layers have in a folder.
+func (u *unpacker) hideBelow(dir string) error {
+	list, err := os.ReadDir(dir)
+	for _, d := range list {
+		err = errors.Join(err, u.hide(filepath.Join(dir, d.Name())))
 	}
+	return err
 }
-
-// entry writes one member of a layer. It ignores owners, extended attributes, and times of folders, because
-// no compiler reads them. It skips devices, FIFOs and sockets.
-func (t *tree) entry(ctx context.Context, hdr *tar.Header, r io.Reader) error {
-	name, err := rootfs.Clean(strings.TrimLeft(hdr.Name, "/"))
-	if strings.Trim(hdr.Name, "./") == "" && hdr.Typeflag == tar.TypeDir {
-		return nil // the root itself
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := t.resolve(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	base := path.Base(name)
-	switch {
-	case base == opaque:
-		return t.removeLower(dir, true)
-	case strings.HasPrefix(base, whiteout):
-		hidden, err := rootfs.Clean(strings.TrimPrefix(base, whiteout))
-		if err != nil || hidden == "." {
-			return fmt.Errorf("%w: a whiteout of %q", rootfs.ErrUnsafePath, base)
-		}
-		return t.removeLower(path.Join(dir, hidden), false)
-	}
-	at := path.Join(dir, base)
-	t.markCurrent(at)
-	perm := fs.FileMode(hdr.Mode) & 0o777 //nolint:gosec // masked: setuid bits must not exist on this machine
-	switch hdr.Typeflag {
-	case tar.TypeDir:
-		return t.folder(at, perm)
-	case tar.TypeReg:
-		return t.file(ctx, at, perm, hdr, r)
-	case tar.TypeSymlink:
-		return t.link(at, hdr.Linkname)
-	case tar.TypeLink:
-		return t.hardLink(at, hdr.Linkname)
-	case tar.TypeGNUSparse:
-		return errSparse
-	default:
-		return nil
-	}
-}
-
-// errSparse refuses sparse files, against which the layer format advises: a few bytes can stand for terabytes
-// of zeros.
-var errSparse = errors.New("sparse files have no place in a layer")

@@ -26,9 +26,7 @@ func unpacked(t testing.TB, layers ...v1.Layer) (files []string, root string, er
 	top := t.TempDir()
 	root = filepath.Join(top, "root")
 	require.NoError(t, errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(top, "outside"), []byte("outside"), 0o600)))
-	r := require.Value(os.OpenRoot(root))(t)
-	defer r.Close()
-	_, err = unpack(context.Background(), r, runner.Step{Layers: layers, Output: "/out"})
+	_, err = unpack(context.Background(), root, runner.Step{Layers: layers, Output: "/out"})
 	files = listed(t, root)
 	if got := listed(t, top); len(got) != len(files)+2 || got[0] != "outside = outside" {
 		t.Fatalf("outside of the root: %q", got)
@@ -134,10 +132,8 @@ func TestRefusedLayers(t *testing.T) {
 
 func TestOutputUnderLink(t *testing.T) {
 	t.Parallel()
-	r := require.Value(os.OpenRoot(t.TempDir()))(t)
-	defer r.Close()
 	s := runner.Step{Layers: layers(t, []string{"var/", "var/tmp -> ../tmp"}), Output: "/var/tmp/out"}
-	assert.ErrorContainsf(t, assert.Err(unpack(t.Context(), r, s)), "/tmp/out", "an output that a mount covers")
+	assert.ErrorContainsf(t, assert.Err(unpack(t.Context(), t.TempDir(), s)), "/tmp/out", "an output that a mount covers")
 }
 
 // TestMembers: modes, times, and members that do not belong in a root.

@@ -76,8 +76,6 @@ func main() {
 		}
 		check(syscall.Kill(os.Getpid(), syscall.Signal(signal)))
 		time.Sleep(time.Minute)
-	case "eat": // BYTES of memory
-		eat(number(args[0]))
 	case "meet": // NAME: prints a line, waits a while, then writes NAME
 		fmt.Println("started")
 		time.Sleep(500 * time.Millisecond)
@@ -142,18 +140,6 @@ func child(verb string) {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	check(cmd.Start())
-}
-
-func eat(bytes int) {
-	var kept [][]byte
-	for got := 0; got < bytes; got += 1 << 20 {
-		b := make([]byte, 1<<20)
-		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1
-		}
-		kept = append(kept, b)
-	}
-	fmt.Println("ate", len(kept), "MiB")
 }
 
 func flood(bytes int) {
