@@ -11,6 +11,7 @@ import (
 
 	"github.com/moby/buildkit/client"
 
+	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -31,6 +32,9 @@ func DefaultTLS() TLS {
 	}
 }
 
+// maxPEM bounds a certificate with its chain, or a key, in bytes.
+const maxPEM = 1 << 20
+
 // check reads the files.
 func (t TLS) check() error {
 	t, err := t.resolve()
@@ -42,10 +46,18 @@ func (t TLS) check() error {
 			return fmt.Errorf("the authority of a buildkitd's certificate: %w", err)
 		}
 	}
-	if t.Cert != "" {
-		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
-			return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
+	if t.Cert == "" {
+		return nil
+	}
+	cert, err := bounded.File(t.Cert, maxPEM)
+	if err == nil {
+		var key []byte
+		if key, err = bounded.File(t.Key, maxPEM); err == nil {
+			_, err = tls.X509KeyPair(cert, key)
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("read the client certificate for a buildkitd: %w", err)
 	}
 	return nil
 }
