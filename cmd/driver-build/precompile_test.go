@@ -70,7 +70,7 @@ func TestKernelUsage(t *testing.T) {
 		{"--kernel latest --builder docker", 2, "give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto"},
 		{"--kernel latest --builder buildkit=", 2, "give an address of BuildKit such as kube-pod://POD, buildkit, chroot or auto"},
 		{"--kernel latest --builder kube-pod://-x", 2, `is not of the form kube-pod://POD`},
-		{"--kernel latest --builder buildkit=kube-pod://ci/x", 2, "write kube-pod://POD?namespace=NAMESPACE"},
+		{"--kernel latest --builder buildkit=kube-pod://ci/x", 2, "of the form kube-pod://POD?context=CONTEXT&namespace=NAMESPACE"},
 		{"--kernel latest --builder kube-pod://x --builder chroot", 2, "one builder at a time"},
 		{"--kernel latest --builder chroot --builder buildkit", 2, "one builder at a time"},
 		{"--kernel latest --compiles 100", 2, "from 1 to 64"},

@@ -82,7 +82,7 @@ func (c Cache) makeOutline(ctx context.Context, l v1.Layer, step *progress.Step,
 		return nil, err
 	}
 	rec, err := c.compress(ctx, recipe.Zstd, 0, progress.Quiet(), func(w io.Writer) error {
-		return read(ctx, l, step, name, func(r io.Reader) error { return (*rootfs.Tree)(nil).ApplyOutlined(ctx, r, nil, w) })
+		return read(ctx, l, step, name, func(r io.Reader) error { return rootfs.Outline(ctx, r, w) })
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
@@ -113,6 +114,37 @@ func (t *Tree) AddEntry(e *Entry) error {
 		return t.AddLink(e.Path, e.Target)
 	default:
 		return t.Move(e, e.Path)
+	}
+}
+
+// Add adds a member of an archive: a file, directory, link or hard link, with its mode and numeric owner. It
+// resolves names through the links of this tree and the lower one, and drops the archive's times. It refuses
+// anything else, such as a device.
+func (t *Tree) Add(hdr *tar.Header, r io.Reader) error {
+	mode := FileMode(hdr.Mode)
+	switch hdr = detached(hdr); hdr.Typeflag {
+	case tar.TypeDir:
+		return t.AddDir(hdr.Name, mode)
+	case tar.TypeSymlink:
+		return t.AddLink(hdr.Name, hdr.Linkname)
+	case tar.TypeLink:
+		return t.AddHardLink(hdr.Name, hdr.Linkname)
+	case tar.TypeReg:
+		if err := CheckMember(hdr); err != nil {
+			return fmt.Errorf("%s: %w", hdr.Name, err)
+		}
+		if err := t.AddFile(hdr.Name, mode, hdr.Size, r); err != nil {
+			return err
+		}
+		p, err := t.resolveParent(hdr.Name)
+		if err != nil {
+			return err
+		}
+		e := t.entries[p]
+		e.UID, e.GID, e.Xattrs = hdr.Uid, hdr.Gid, xattrs(hdr)
+		return checkEntry(e)
+	default:
+		return fmt.Errorf("%s: %w: type %q has no place in an image", hdr.Name, ErrUnsafePath, hdr.Typeflag)
 	}
 }
 

@@ -103,13 +103,6 @@ func (v view) ReadFile(name string) ([]byte, error) {
 	return v.t.ReadFile(name)
 }
 
-func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
-	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrInvalid}
-	}
-	return v.t.ReadDir(name)
-}
-
 // info adapts an Entry to the fs package.
 type info struct{ e *Entry }
 

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -128,5 +127,3 @@ func applied(t testing.TB, s *Spool, keep func(string) bool, layers ...[]byte) *
 	}
 	return tree
 }
-
-var _ fs.ReadDirFS = view{}

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"archive/tar"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -11,6 +12,14 @@ const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
 	metadata = ".wh..wh."
+)
+
+// Records of members that are ours, and those of extended attributes.
+const (
+	paxElided = "DRIVERBUILD.elided"
+	paxSHA256 = "DRIVERBUILD.sha256"
+	paxSize   = "DRIVERBUILD.size"
+	paxXattr  = "SCHILY.xattr."
 )
 
 // Everything is what an opaque marker hides: the folder's content.
@@ -57,4 +66,65 @@ func CheckMember(hdr *tar.Header) error {
 		return errSparse
 	}
 	return nil
+}
+
+// specials are the kinds of member that are Special, with their words in mtree(5).
+var specials = map[byte]string{tar.TypeChar: "char", tar.TypeBlock: "block", tar.TypeFifo: "fifo"}
+
+// special says what a member is: "char device=native,1,3".
+func special(hdr *tar.Header) string {
+	if hdr.Typeflag == tar.TypeFifo {
+		return specials[hdr.Typeflag]
+	}
+	return fmt.Sprintf("%s device=native,%d,%d", specials[hdr.Typeflag], hdr.Devmajor, hdr.Devminor)
+}
+
+// records are extended attributes as a header has them.
+func records(xattrs map[string]string) map[string]string {
+	all := make(map[string]string, len(xattrs))
+	for name, value := range xattrs {
+		all[paxXattr+name] = value
+	}
+	return all
+}
+
+// xattrs are the extended attributes of a member.
+func xattrs(hdr *tar.Header) (all map[string]string) {
+	for name, value := range hdr.PAXRecords {
+		if name, ok := strings.CutPrefix(name, paxXattr); ok {
+			if all == nil {
+				all = map[string]string{}
+			}
+			all[strings.Clone(name)] = strings.Clone(value)
+		}
+	}
+	return all
+}
+
+// specialBits are the bits of a mode that Go and Unix place differently.
+var specialBits = []struct {
+	mode fs.FileMode
+	bit  int64
+}{{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000}}
+
+// UnixMode returns a mode as a tar header has it.
+func UnixMode(m fs.FileMode) int64 {
+	bits := int64(m.Perm())
+	for _, s := range specialBits {
+		if m&s.mode != 0 {
+			bits |= s.bit
+		}
+	}
+	return bits
+}
+
+// FileMode returns the mode of a tar header.
+func FileMode(bits int64) fs.FileMode {
+	m := fs.FileMode(bits & 0o777)
+	for _, s := range specialBits {
+		if bits&s.bit != 0 {
+			m |= s.mode
+		}
+	}
+	return m
 }

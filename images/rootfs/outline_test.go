@@ -24,7 +24,7 @@ func TestOutline(t *testing.T) {
 	for _, l := range layers {
 		require.NoError(t, full.Apply(t.Context(), bytes.NewReader(l), nil))
 		var outline bytes.Buffer
-		require.NoError(t, (*Tree)(nil).ApplyOutlined(t.Context(), bytes.NewReader(l), nil, &outline))
+		require.NoError(t, Outline(t.Context(), bytes.NewReader(l), &outline))
 		require.NoError(t, outlined.AddOutline(t.Context(), require.Value(ReadOutline(t.Context(), &outline))(t)))
 	}
 	type facts struct {
@@ -60,7 +60,7 @@ func TestWriteOutline(t *testing.T) {
 	require.NoError(t, tree.Delete("gone"))
 	var direct, read bytes.Buffer
 	require.NoError(t, tree.WriteOutline(t.Context(), &direct))
-	require.NoError(t, New(s, nil).ApplyOutlined(t.Context(), bytes.NewReader(written(t, tree)), nil, &read))
+	require.NoError(t, Outline(t.Context(), bytes.NewReader(written(t, tree)), &read))
 	assert.Equal(t, read.String(), direct.String())
 }
 
@@ -68,7 +68,7 @@ func TestWriteOutline(t *testing.T) {
 func TestForgedOutline(t *testing.T) {
 	t.Parallel()
 	var outline bytes.Buffer
-	require.NoError(t, (*Tree)(nil).ApplyOutlined(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), nil, &outline))
+	require.NoError(t, Outline(t.Context(), bytes.NewReader(tarOf(t, file("a", "good"))), &outline))
 	tree := New(newSpool(t), nil)
 	require.NoError(t, tree.Apply(t.Context(), &outline, nil))
 	e, _ := tree.Lstat("a")

@@ -52,7 +52,6 @@ type Tree struct {
 	lower   *Tree
 	entries map[string]*Entry
 	names   map[string]map[string]bool // directory -> base names, for ReadDir
-	parent  resolution                 // the last one that was looked up, until a link appears or goes
 	layer   int                        // how many layers were applied
 }
 
@@ -73,9 +72,6 @@ func (t *Tree) Clone() *Tree {
 	}
 	return c
 }
-
-// Len returns the number of entries of this tree, without those of the lower one.
-func (t *Tree) Len() int { return len(t.entries) }
 
 // All returns the entries of this tree, without those of the lower one, sorted by path.
 func (t *Tree) All() []*Entry {
@@ -109,29 +105,9 @@ func (t *Tree) resolveParent(name string) (string, error) {
 	if p == "." {
 		return "", fmt.Errorf("%w: %q is the root itself", ErrUnsafePath, name)
 	}
-	dir, base := ".", p
-	if slash := strings.LastIndexByte(p, '/'); slash >= 0 {
-		dir, base = p[:slash], p[slash+1:]
-	}
-	if dir != t.parent.name {
-		resolved, err := t.Resolve(dir)
-		if err != nil {
-			return "", err
-		}
-		t.parent = resolution{dir, resolved}
-	}
-	switch t.parent.resolved {
-	case ".":
-		return base, nil
-	case dir:
-		return p, nil
-	}
-	return t.parent.resolved + "/" + base, nil
+	dir, err := t.Resolve(path.Dir(p))
+	return path.Join(dir, path.Base(p)), err
 }
-
-// resolution is the clean name of a folder, and where the links of the tree lead it. Members of one folder
-// come one after another in archives.
-type resolution struct{ name, resolved string }
 
 func (t *Tree) addEntry(e *Entry) error {
 	if err := checkEntry(e); err != nil {
@@ -149,9 +125,6 @@ func (t *Tree) addEntry(e *Entry) error {
 	}
 	if err := t.spool.take(1, int64(len(e.Path)+len(e.Target))+e.xattrBytes(), 0); err != nil {
 		return err
-	}
-	if e.Kind > Dir || ok && low.Kind > Dir || t.entries[e.Path] != nil {
-		t.parent = resolution{}
 	}
 	e.layer = t.layer
 	t.entries[e.Path] = e
@@ -191,22 +164,18 @@ func (t *Tree) removeEntry(p string) {
 	for name := range t.names[p] {
 		t.removeEntry(path.Join(p, name))
 	}
-	if t.entries[p] != nil {
-		t.parent = resolution{}
-	}
 	delete(t.names, p)
 	delete(t.entries, p)
 	delete(t.names[path.Dir(p)], path.Base(p))
 }
 
 // Bytes returns the size of all file contents of this tree; hard links count once.
-func (t *Tree) Bytes() int64 {
-	var sum int64
-	seen := map[*section]bool{}
+func (t *Tree) Bytes() (sum int64) {
+	seen := map[*section]bool{nil: true}
 	for _, e := range t.entries {
-		if e.Kind == File && e.content != nil && !seen[e.content] {
+		if !seen[e.content] {
 			seen[e.content] = true
-			sum += e.Size
+			sum += e.content.size
 		}
 	}
 	return sum

@@ -274,36 +274,6 @@ func TestWriteTar(t *testing.T) {
 	assert.Same(t, []string{"z/new/", "z/new/x"}, names(t, written(t, upper)))
 }
 
-// TestParent: where the folder of the last name leads is remembered only as long as it is true.
-func TestParent(t *testing.T) {
-	t.Parallel()
-	s := newSpool(t)
-	part := rapid.SampledFrom([]string{"a", "b", "c"})
-	rapid.Check(t, func(rt *rapid.T) {
-		lower := New(s, nil)
-		for _, tree := range []*Tree{lower, New(s, lower), New(s, nil)} {
-			for range rapid.IntRange(0, 20).Draw(rt, "steps") {
-				name := strings.Join(rapid.SliceOfN(part, 1, 3).Draw(rt, "name"), "/")
-				target := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"", "..", "a", "b", "c"}), 1, 3).Draw(rt, "target"), "/")
-				hdr := &tar.Header{Name: name, Linkname: target, Typeflag: rapid.SampledFrom([]byte{tar.TypeDir, tar.TypeReg, tar.TypeSymlink, tar.TypeFifo}).Draw(rt, "type")}
-				switch rapid.IntRange(0, 4).Draw(rt, "step") {
-				case 0:
-					_ = tree.AddLink(name, target) // refused in some places, like the others
-				case 1:
-					_ = tree.AddDir(name, 0o755)
-				case 2:
-					_ = tree.Delete(name)
-				default:
-					_ = tree.apply(hdr, nil, func(*Entry) error { return nil })
-				}
-				if p, err := tree.Resolve(tree.parent.name); tree.parent.name != "" && (err != nil || p != tree.parent.resolved) {
-					rt.Fatalf("%+v after %s %s: %s, %v", tree.parent, name, target, p, err)
-				}
-			}
-		}
-	})
-}
-
 // TestRoundTrip: a tree that is written and read again is the same tree and gives the same bytes.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
@@ -355,7 +325,7 @@ func FuzzOutline(f *testing.F) {
 		tarOf(f, symlink("lib", "usr/lib"), file("lib/x", "1"), file("lib/.wh.x", "")),
 	} {
 		var outline bytes.Buffer
-		require.NoError(f, (*Tree)(nil).ApplyOutlined(f.Context(), bytes.NewReader(layer), nil, &outline))
+		require.NoError(f, Outline(f.Context(), bytes.NewReader(layer), &outline))
 		f.Add(outline.Bytes())
 		f.Add(layer)
 	}
