@@ -45,7 +45,7 @@ func verifyChanges(t *testing.T, sample int) {
 					whole, remove = flattened(t, i.open(t))
 				}
 			}
-			t.Logf("%d changes of %d paths were found", changes, whole.Len())
+			t.Logf("%d changes of %d paths were found", changes, len(whole.All()))
 			remove()
 		})
 	}
