@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -35,10 +34,6 @@ func (r *Repository) Base() string { return "oci:" + filepath.Join(r.Dir, "base"
 
 // WWW returns the folder that is served, with one folder for each host.
 func (r *Repository) WWW() string { return filepath.Join(r.Dir, "www") }
-
-// Handler serves the repositories to clients that use it as their proxy, under the addresses in the base's
-// files.
-func (r *Repository) Handler() http.Handler { return rpmrepo.Serve(r.WWW()) }
 
 // Make makes the repositories and the base, unless the cache has them. Processes that want the same result
 // wait for each other.

@@ -48,9 +48,6 @@ func New(t testing.TB) *Cluster {
 	return c
 }
 
-// KernelRelease returns uname -r of the node.
-func (c *Cluster) KernelRelease() string { return c.base.release }
-
 // ImageRef returns the image of a driver, Older or Newer, by its name on the node.
 func (c *Cluster) ImageRef(driver string) (repository, tag string) {
 	return guestRegistry + "/" + driverName, driverTag(c.base, driver)

@@ -149,19 +149,6 @@ func Summary(pods []corev1.Pod) string {
 	return strings.Join(lines, "; ")
 }
 
-// WaitGone waits until `kubectl get pods` with these arguments finds no pod; pods that are being deleted
-// still count.
-func (c *Cluster) WaitGone(limit time.Duration, args ...string) {
-	c.t.Helper()
-	c.Wait(limit, "no pods with "+strings.Join(args, " "), func() error {
-		list, err := c.pods(args...)
-		if err == nil && len(list) > 0 {
-			err = errors.New(Summary(list))
-		}
-		return err
-	})
-}
-
 // Events returns all events of the cluster, oldest first.
 func (c *Cluster) Events() []corev1.Event {
 	c.t.Helper()

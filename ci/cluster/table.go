@@ -40,9 +40,6 @@ func (c *Cluster) StateTable() *StateTable {
 	return w
 }
 
-// Allow declares that samples for which the function returns true are no violation.
-func (w *StateTable) Allow(f func(sample.Sample) bool) { w.allowed = append(w.allowed, f) }
-
 // launch starts the watcher on the node.
 func (w *StateTable) launch() {
 	w.c.t.Helper()

@@ -1,13 +1,7 @@
 package e2e
 
 import (
-	"archive/tar"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -80,32 +74,6 @@ func (i image) layer(t *testing.T, name string) v1.Layer {
 	}
 	t.Fatalf("%s has no layer %q: %+v", i.ref(), name, config.History)
 	return nil
-}
-
-// contents lists a layer: path -> "link TARGET", "dir", or the sha256 of a file.
-func (i image) contents(t *testing.T, name string) map[string]string {
-	t.Helper()
-	r := require.Value(i.layer(t, name).Uncompressed())(t)
-	defer func() { require.NoError(t, r.Close()) }()
-	all := map[string]string{}
-	tr := tar.NewReader(r)
-	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		require.NoError(t, err)
-		switch h.Typeflag {
-		case tar.TypeDir:
-			all[path.Clean(h.Name)] = "dir"
-		case tar.TypeSymlink:
-			all[path.Clean(h.Name)] = "link " + h.Linkname
-		default:
-			sum := sha256.New()
-			require.Value(io.Copy(sum, tr))(t)
-			all[path.Clean(h.Name)] = hex.EncodeToString(sum.Sum(nil))
-		}
-	}
 }
 
 // driverTree unpacks the driver's own layers, with tar, into a folder from which archives are generated.

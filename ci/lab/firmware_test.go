@@ -28,8 +28,8 @@ func TestFirmware(t *testing.T) {
 		Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4},
 		Firmware: &Firmware{Variables: []uefi.Variable{uefi.PK(key.Certificate), uefi.KEK(key.Certificate), uefi.DB(key.Certificate)}},
 	})
-	equal(t, "Secure Boot", g.Sh(secureBoot), " 01\nnone [integrity] confidentiality\nY")
-	equal(t, "GPU", g.Sh("cat /sys/bus/pci/devices/0000:00:05.0/device"), "0x1eb8")
+	assert.Equalf(t, " 01\nnone [integrity] confidentiality\nY", g.Sh(secureBoot), "Secure Boot")
+	assert.Equalf(t, "0x1eb8", g.Sh("cat /sys/bus/pci/devices/0000:00:05.0/device"), "GPU")
 	if keys := g.Read("/proc/keys"); !strings.Contains(keys, "lab's own key") || !strings.Contains(keys, ".platform: 1") {
 		t.Errorf("keys:\n%s", keys)
 	}
@@ -42,13 +42,13 @@ func TestFirmware(t *testing.T) {
 func TestRestart(t *testing.T) {
 	Gate(t)
 	g := Start(t, Config{Kernel: Kernel(t, "debian12"), GPUs: []fakegpu.Model{fakegpu.T4}, Firmware: &Firmware{Debian: true}})
-	equal(t, "Secure Boot", g.Sh(secureBoot), " 01\nnone [integrity] confidentiality\nY")
+	assert.Equalf(t, " 01\nnone [integrity] confidentiality\nY", g.Sh(secureBoot), "Secure Boot")
 	g.Write("/var/lib/kept", "x", 0)
 	left := g.Hold("/dev/null")
 	g.Reboot(func(c *Console) { c.Wait("Loading Linux|Secure Boot is enabled", time.Minute) })
 	if left.Running() {
 		t.Error("a process is said to run on after a restart")
 	}
-	equal(t, "file", g.Read("/var/lib/kept"), "x")
-	equal(t, "GPU", g.Sh("cat /sys/bus/pci/devices/0000:00:05.0/device"), "0x1eb8")
+	assert.Equalf(t, "x", g.Read("/var/lib/kept"), "file")
+	assert.Equalf(t, "0x1eb8", g.Sh("cat /sys/bus/pci/devices/0000:00:05.0/device"), "GPU")
 }

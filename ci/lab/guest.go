@@ -227,9 +227,6 @@ func (g *Guest) Insert(path string) syscall.Errno {
 	return syscall.Errno(answer.Errno)
 }
 
-// SetLost makes a GPU of Config.GPUs fall off the bus, or brings it back.
-func (g *Guest) SetLost(index int, lost bool) { g.qemu.gpus[index].SetLost(lost) }
-
 // AllowDmesg declares lines of the kernel log as expected although they look like bugs.
 func (g *Guest) AllowDmesg(pattern string) { g.allow = append(g.allow, regexp.MustCompile(pattern)) }
 

@@ -3,10 +3,8 @@ package supplychain
 import (
 	"encoding/json"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,35 +77,6 @@ func payloads(t *testing.T, attachments []oci.Attachment) [][]byte {
 		}
 	}
 	return found
-}
-
-// TestSyftProject: syft finds every package of the project's SBOMs.
-func TestSyftProject(t *testing.T) {
-	judged(t)
-	listed := regexp.MustCompile(`"(?:referenceLocator|purl)": "(pkg:[^"]+)"`)
-	for file, kind := range golden {
-		if kind == OpenVEX {
-			continue
-		}
-		var found []string
-		for _, p := range require.Value(SyftPackages(t, absolute(t, file)))(t) {
-			found = append(found, require.Value(url.PathUnescape(p))(t)) // syft writes %3A for a colon
-		}
-		packages := 0
-		for _, m := range listed.FindAllStringSubmatch(string(require.Value(os.ReadFile(file))(t)), -1) {
-			if strings.HasPrefix(m[1], "pkg:oci/") {
-				continue // syft does not list images
-			}
-			packages++
-			if p := require.Value(url.PathUnescape(m[1]))(t); !slices.Contains(found, p) {
-				t.Errorf("%s: syft did not find %s", file, p)
-			}
-		}
-		t.Logf("%s: %d packages", file, packages)
-		if packages == 0 {
-			t.Errorf("%s has no packages", file)
-		}
-	}
 }
 
 func absolute(t *testing.T, file string) string {

@@ -3,7 +3,6 @@ package journeys
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,9 +56,6 @@ func helmUpgrade(t *testing.T, c *cluster.Cluster, release, driver string, more 
 	return c.Helm(append([]string{"upgrade", release, chartDir(t), "-n", namespace}, values(c, driver, more...)...)...)
 }
 
-// uninstall removes a release; its pod may exist for a while.
-func uninstall(c *cluster.Cluster, release string) { c.Helm("uninstall", release, "-n", namespace) }
-
 // withGPU returns a cluster whose node has a GPU, watched for violations of the state table.
 func withGPU(t *testing.T) (*cluster.Cluster, *cluster.StateTable) {
 	t.Helper()
@@ -99,17 +95,6 @@ func loads(t *testing.T, c *cluster.Cluster) int {
 	t.Helper()
 	out := strings.TrimSpace(c.Node("dmesg | grep -c 'NVRM: loading' || true"))
 	return require.Value(strconv.Atoi(out))(t)
-}
-
-// podOf returns the one driver pod of a release that is not being deleted; ok is false while there is none.
-func podOf(c *cluster.Cluster, release string) (corev1.Pod, bool) {
-	pods := slices.DeleteFunc(c.DriverPods(), func(p corev1.Pod) bool {
-		return p.Labels["app.kubernetes.io/instance"] != release || p.DeletionTimestamp != nil
-	})
-	if len(pods) == 0 {
-		return corev1.Pod{}, false
-	}
-	return pods[len(pods)-1], true
 }
 
 // applyDependant makes a pod that waits for the driver in an init container, as device plugins and exporters

@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +16,7 @@ import (
 )
 
 // standIn replaces make, and only make. A whole compile takes more than ten minutes in a guest, which is
-// emulated; Test01WholeCompile does it. standIn checks its arguments and environment as make would use them.
+// emulated; Test01Image of ci/e2e does it. standIn checks its arguments and environment as make would use them.
 // It compiles a file of its own, to prove that compiler and headers work together in the container. It prints
 // the output that make printed when the same image compiled these modules natively, and leaves the modules
 // where make leaves them. The rest is real: the search for headers and compiler, the copy of the sources, the
@@ -143,40 +142,5 @@ func kept(t *testing.T, g *lab.Guest) {
 		if live := strings.TrimSpace(g.Read("/sys/module/" + m.Name + "/srcversion")); live != m.SrcVersion || !strings.HasPrefix(m.File, "/var/lib/nvidia-driver/modules/535") {
 			t.Errorf("%s: srcversion %s is live, status has %+v", m.Name, live, m)
 		}
-	}
-}
-
-// A whole compile in the guest, by the real make, of 470.256.02 on 6.1, or of 535.261.03 with
-// DRIVER_LAB_COMPILE=535. It takes a quarter of an hour and more, so it runs only if it is named (make lab
-// SCENARIO=WholeCompile) or if the variable is set.
-func Test01WholeCompile(t *testing.T) {
-	p := d470
-	compile := os.Getenv("DRIVER_LAB_COMPILE")
-	named := strings.Contains(flag.Lookup("test.run").Value.String(), "WholeCompile")
-	switch {
-	case compile == "535":
-		p = d535
-	case compile == "" && !named:
-		t.Skip("a whole compile in an emulated machine takes a quarter of an hour and more: make lab SCENARIO=WholeCompile")
-	}
-	g := stage{alone: true, products: map[string]product{"driver": p}, edit: func(c *lab.Config) { c.MemoryMB = 3000 }}.start(t)
-	before := look(g)
-	d := g.Start(driver("driver"))
-	d.WaitLine(logtest.Progress, 10*time.Minute)
-	d.WaitLine(logtest.Ready+p.driver, 90*time.Minute)
-	st := statusOf(t, g)
-	t.Logf("phases: %v", phasesOf(t, g, d))
-	if st.Up == nil || st.Up.Source != "compiled" || driverLoaded(g) != p.driver {
-		t.Errorf("status %+v", st)
-	}
-	usable(t, g)
-	stops(t, d, 0)
-	again := ready(t, g, driver("driver"))
-	if st := statusOf(t, g); st.Up == nil || st.Up.Source != "cache" {
-		t.Errorf("the second start: %+v", st.Up)
-	}
-	stops(t, again, 0)
-	if after := look(g).withoutLock(); after != before {
-		t.Errorf("the node is not as it was\nbefore %+v\nafter  %+v", before, after)
 	}
 }

@@ -30,7 +30,7 @@ func (k *kills) draw(i int) killPlan {
 	binary.LittleEndian.PutUint64(seed[8:], uint64(i))
 	r := rand.New(rand.NewChaCha8(seed)) // numbers that are near each other are not related, as those of PCG are
 	p := killPlan{
-		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(len(k.tree)), nth: r.IntN(100),
+		holder: r.IntN(2) == 0, two: r.IntN(4) == 0, victim: r.IntN(2), depth: r.IntN(len(killTree)), nth: r.IntN(100),
 		signals: []string{"KILL", "TERM", "TERM KILL"}[r.IntN(3)], next: r.IntN(4) == 0,
 		at: time.Duration(r.Float64() * float64(k.start)), gap: time.Duration(r.Float64() * float64(k.stop)),
 	}
@@ -50,7 +50,6 @@ type outcome struct {
 	state  string // serving, or as kills.state says
 	repair string // what the next start did
 	waited bool   // the next start did not serve until the process that uses the driver had ended
-	killed bool   // at the end of the grace period
 	fault  bool   // NVIDIA's module damaged the kernel
 	after  string // stopped, or what is left after the stop; "" if the next start is a victim too
 	output string // of all containers
@@ -72,7 +71,7 @@ func (o outcome) String() string {
 	}{
 		{", with a process that uses the driver", p.holder}, {", two containers", p.two}, {fmt.Sprintf(", exit codes %v", o.codes), len(o.codes) > 0},
 		{"; " + o.state, true}, {"; next start: " + o.repair, o.repair != ""}, {"; it had to wait for that process", o.waited},
-		{"; killed after the grace period", o.killed}, {"; then: " + o.after, o.after != ""}, {"; a fault of nvidia_uvm", o.fault},
+		{"; then: " + o.after, o.after != ""}, {"; a fault of nvidia_uvm", o.fault},
 	} {
 		if part.is {
 			text.WriteString(part.what)
@@ -100,7 +99,6 @@ func tableOf(all []outcome) string {
 		add("no container, the next start was killed too", o.after == "")
 		add("no container, next start: "+o.repair, o.repair != "")
 		add("the next start did not serve until the process that uses the driver had ended", o.waited)
-		add("SIGKILL at the end of the grace period", o.killed)
 		add("a stop at the end left something", o.after != "" && o.after != stopped)
 	}
 	var b strings.Builder

@@ -42,15 +42,15 @@ done`
 func (k *kills) round(i int) outcome {
 	k.t.Helper()
 	o := outcome{i: i, plan: k.draw(i)}
-	o.target = k.tree[o.plan.depth]
+	o.target = killTree[o.plan.depth]
 	var holder *lab.Process
 	if o.plan.holder {
 		holder = k.g.Process("sh", "-c", opener)
 		defer holder.Kill()
 	}
-	pods := []*lab.Process{k.g.Start(k.pod(0))}
+	pods := []*lab.Process{k.g.Start(ourPod(0))}
 	if o.plan.two {
-		pods = append(pods, k.g.Start(k.pod(1)))
+		pods = append(pods, k.g.Start(ourPod(1)))
 	}
 	k.shoot(&o, pods[o.plan.victim])
 	k.settle(&o, pods)
@@ -92,7 +92,7 @@ func (k *kills) judge(o *outcome, running []*lab.Process, holder *lab.Process) [
 		o.state = "serving"
 		probe := func() bool {
 			i := slices.IndexFunc(running, k.serves)
-			return i >= 0 && (k.theirs || running[i].Exec("nvidia-driver", "probe", "ready").Code == 0)
+			return i >= 0 && running[i].Exec("nvidia-driver", "probe", "ready").Code == 0
 		}
 		if !k.g.Within(time.Minute, probe) || !k.whole() {
 			o.state, o.repair = "serving, but not whole", "none"
@@ -133,18 +133,8 @@ func (k *kills) shoot(o *outcome, victim *lab.Process) {
 // waits for it. A process 1 or a worker that got a signal has to end.
 func (k *kills) settle(o *outcome, pods []*lab.Process) {
 	k.t.Helper()
-	settled := func() bool { return o.state != "" || k.settled(o, pods) }
-	if !k.theirs {
-		k.g.Eventually(3*time.Minute, fmt.Sprintf("seed %d: %s: a settled state", *killSeed, *o), settled)
-	} else if !k.g.Within(operatorGrace, settled) {
-		o.killed = true
-		pods[o.plan.victim].Kill()
-		k.g.Within(operatorGrace, settled)
-	}
+	k.g.Eventually(3*time.Minute, fmt.Sprintf("seed %d: %s: a settled state", *killSeed, *o), func() bool { return o.state != "" || k.settled(o, pods) })
 }
-
-// operatorGrace is the terminationGracePeriodSeconds of the GPU Operator's driver pods.
-const operatorGrace = 30 * time.Second
 
 func (k *kills) settled(o *outcome, pods []*lab.Process) bool {
 	mustEnd := o.hit != "none" && (o.plan.depth == 0 || o.target == "worker") // process 1 ends with its worker
@@ -180,7 +170,7 @@ func waitsForHolder(p *lab.Process) bool {
 // serves says whether a container is ready, by its log: to ask the guest all the time would slow it down.
 func (k *kills) serves(p *lab.Process) bool {
 	out := p.Output()
-	up := regexp.MustCompile("(?m)"+k.up).FindAllStringIndex(out, -1)
+	up := regexp.MustCompile("(?m)"+logtest.Ready).FindAllStringIndex(out, -1)
 	return p.Running() && len(up) > 0 && up[len(up)-1][0] > strings.LastIndex(out, logtest.NotReady)
 }
 
@@ -188,8 +178,8 @@ func (k *kills) serves(p *lab.Process) bool {
 // returns the container if it runs.
 func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
 	k.t.Helper()
-	up := regexp.MustCompile("(?m)" + k.up)
-	p := k.g.Start(k.pod(0))
+	up := regexp.MustCompile("(?m)" + logtest.Ready)
+	p := k.g.Start(ourPod(0))
 	defer func() { o.output += p.Output() }()
 	ask := func() bool { return !p.Running() || up.MatchString(p.Output()) }
 	k.g.Within(2*time.Minute, func() bool { return ask() || waitsForHolder(p) })
@@ -199,7 +189,7 @@ func (k *kills) repair(o *outcome, holder *lab.Process) *lab.Process {
 		if !p.Running() {
 			o.output += p.Output()
 			p.Kill()
-			p = k.g.Start(k.pod(0))
+			p = k.g.Start(ourPod(0))
 		}
 		k.g.Within(2*time.Minute, ask)
 	}
@@ -242,7 +232,7 @@ func (k *kills) end(o *outcome, p *lab.Process) {
 	p.Signal(syscall.SIGTERM)
 	if !k.g.Within(time.Minute, func() bool { return !p.Running() }) {
 		o.after = "does not end"
-	} else if code, _ := p.Wait(time.Second); code != 0 && code != k.code {
+	} else if code, _ := p.Wait(time.Second); code != 0 {
 		o.after = fmt.Sprintf("exit code %d", code)
 	}
 	p.Kill()

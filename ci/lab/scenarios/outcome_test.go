@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	modulesDir = "/var/lib/nvidia-driver/modules"
 	statusFile = "./driver-status.json"
 	smi        = "nvidia-smi" // in the root that is served; 6: it reached the driver, and no GPU came up
 )
@@ -55,16 +56,6 @@ func fails(t *testing.T, g *lab.Guest, c lab.Container, code int, limit time.Dur
 func (s snapshot) withoutStatus() snapshot {
 	s = s.withoutLock()
 	s.run = strings.TrimSpace(strings.ReplaceAll(s.run, statusFile, ""))
-	return s
-}
-
-// withoutKilled also leaves out what remains of a start that was killed in its first phases: it blocks
-// nothing, and the next start takes it over.
-func (s snapshot) withoutKilled() snapshot {
-	s = s.withoutStatus()
-	for _, name := range []string{"./nvidia-driver.pid", "./validations/.driver-daemons-status"} {
-		s.run = strings.TrimSpace(strings.ReplaceAll(s.run, name, ""))
-	}
 	return s
 }
 
