@@ -39,7 +39,7 @@ func work(ctx context.Context, all bool, names []string) error {
 			return err
 		}
 	} else {
-		chosen = slices.DeleteFunc(chosen, func(t tier) bool { return t.Named || !all && t.empty() })
+		chosen = slices.DeleteFunc(chosen, func(t tier) bool { return !all && t.empty() })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	programs := build(ctx, chosen)
@@ -79,9 +79,6 @@ func run(ctx context.Context, t tier, whole bool, programs *cluster) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "DRIVER_E2E=1")
-	for name, value := range t.Environment {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
 	// A group of its own: go test alone, when it is interrupted, waits for its tests, and they do not know.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

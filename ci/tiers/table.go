@@ -16,15 +16,13 @@ var list []byte
 
 // tier is one entry of tiers.yaml.
 type tier struct {
-	Name        string
-	About       string
-	Packages    []string
-	Tests       []string          // regular expressions for names of tests; none: all tests of the packages
-	Later       map[string]string // tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
-	Parallel    int               // guests at a time; 0: as many tests as processors
-	Cluster     bool              // needs Kubernetes' programs
-	Named       bool              // runs only when it is named on the command line
-	Environment map[string]string
+	Name     string
+	About    string
+	Packages []string
+	Tests    []string          // regular expressions for names of tests; none: all tests of the packages
+	Later    map[string]string // tests that CI leaves out, each with what CI runs instead; "Test/part" is a subtest
+	Parallel int               // guests at a time; 0: as many tests as processors
+	Cluster  bool              // needs Kubernetes' programs
 }
 
 func tiers() ([]tier, error) {
