@@ -106,7 +106,7 @@ func (h *hardware) Preflight(ctx context.Context, q node.Question) []preflight.C
 		in.Modules = loaded
 	}
 	if q.Set != nil {
-		in.Certificate, in.SignHash, in.Resign = q.Set.SigningCertificate(), q.Set.SigHash, q.SignWith != nil
+		in.Certificate, in.Resign = q.Set.SigningCertificate(), q.SignWith != nil
 	}
 	for _, name := range q.Modules {
 		if q.Set == nil {
@@ -153,9 +153,6 @@ func (h *hardware) toolchain(ctx context.Context, in *preflight.Input) {
 		return
 	}
 	in.Headers = found.Origin + ": " + found.Build
-	if config, err := found.Config(sigHash); err == nil {
-		in.SignHash = config[sigHash]
-	}
 	cc, err := kbuild.FindCompiler(ctx, found, os.Getenv("PATH"))
 	if err != nil {
 		in.CompilerErr = err

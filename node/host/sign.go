@@ -17,9 +17,6 @@ import (
 	"github.com/driver-container/driver-container/node/status"
 )
 
-// sigHash is the kernel's option that names the hash for signatures of modules.
-const sigHash = "CONFIG_MODULE_SIG_HASH"
-
 // loadSigner reads the mounted key that signs modules which are compiled here; nil if there is none.
 func loadSigner(cfg config.Config, log *slog.Logger) (*sign.Signer, error) {
 	if cfg.SigningKey == "" {

@@ -54,10 +54,10 @@ func (b *bench) write(name string, data []byte) string {
 var plainModule = bytes.Repeat([]byte("\x7fELF module "), 500)
 
 // signed writes a module that a key signed and edit then changed.
-func (b *bench) signed(by *sign.Signer, hash crypto.Hash, edit func([]byte) []byte) string {
+func (b *bench) signed(by *sign.Signer, edit func([]byte) []byte) string {
 	b.t.Helper()
 	from := b.write("plain.ko", plainModule)
-	der := require.Value(by.SignFile(b.t.Context(), from, hash))(b.t)
+	der := require.Value(by.SignFile(b.t.Context(), from, crypto.SHA256))(b.t)
 	to := filepath.Join(b.dir, "nvidia.ko")
 	require.NoError(b.t, sign.Attach(b.t.Context(), from, to, der))
 	data := require.Value(os.ReadFile(to))(b.t)
@@ -119,8 +119,6 @@ func flip(at int) func([]byte) []byte {
 		return data
 	}
 }
-
-const tail = 12 + 28 // the description of a signature, and the line of text
 
 func (m *machine) gone(name string) {
 	m.t.Helper()

@@ -91,42 +91,37 @@ func block(fix, format string, args ...any) result {
 // step is a row of the table of checks.
 type step struct {
 	name string
-	run  func(context.Context, *Input) result
-}
-
-// withoutContext adapts a check that ends at once and needs no context.
-func withoutContext(run func(*Input) result) func(context.Context, *Input) result {
-	return func(_ context.Context, in *Input) result { return run(in) }
+	run  func(*Input) result
 }
 
 func steps() []step {
 	return []step{
-		{Kernel, withoutContext(checkKernel)},
-		{System, withoutContext(checkSystem)},
-		{Privileges, withoutContext(checkPrivileges)},
-		{HostPID, withoutContext(checkHostPID)},
-		{RunShared, withoutContext(checkRunShared)},
-		{GPUPresent, withoutContext(checkPresent)},
-		{GPUDriver, withoutContext(checkBound)},
-		{GPUHealth, withoutContext(checkHealth)},
-		{GPUSupported, withoutContext(checkSupported)},
-		{GPUFlavour, withoutContext(checkFlavour)},
-		{Modules, withoutContext(checkModules)},
-		{HostDriver, withoutContext(checkHostDriver)},
-		{Available, withoutContext(checkAvailable)},
+		{Kernel, checkKernel},
+		{System, checkSystem},
+		{Privileges, checkPrivileges},
+		{HostPID, checkHostPID},
+		{RunShared, checkRunShared},
+		{GPUPresent, checkPresent},
+		{GPUDriver, checkBound},
+		{GPUHealth, checkHealth},
+		{GPUSupported, checkSupported},
+		{GPUFlavour, checkFlavour},
+		{Modules, checkModules},
+		{HostDriver, checkHostDriver},
+		{Available, checkAvailable},
 		{Signing, checkSigning},
-		{Dependencies, withoutContext(checkDependencies)},
-		{RDMADevices, withoutContext(checkRDMA)},
-		{NVLinkFabric, withoutContext(checkFabric)},
-		{VirtualGPU, withoutContext(checkVGPU)},
-		{GPUDirect, withoutContext(checkGPUDirect)},
-		{Advisories, withoutContext(checkAdvisories)},
-		{KernelRule, withoutContext(checkKernelRule)},
-		{Toolkit, withoutContext(checkToolkit)},
-		{Headers, withoutContext(checkHeaders)},
-		{Compiler, withoutContext(checkCompiler)},
-		{Memory, withoutContext(checkMemory)},
-		{Disk, withoutContext(checkDisk)},
+		{Dependencies, checkDependencies},
+		{RDMADevices, checkRDMA},
+		{NVLinkFabric, checkFabric},
+		{VirtualGPU, checkVGPU},
+		{GPUDirect, checkGPUDirect},
+		{Advisories, checkAdvisories},
+		{KernelRule, checkKernelRule},
+		{Toolkit, checkToolkit},
+		{Headers, checkHeaders},
+		{Compiler, checkCompiler},
+		{Memory, checkMemory},
+		{Disk, checkDisk},
 	}
 }
 
@@ -139,7 +134,7 @@ func Run(ctx context.Context, in Input) []Check {
 		if ctx.Err() != nil {
 			break
 		}
-		r := s.run(ctx, &in)
+		r := s.run(&in)
 		checks = append(checks, Check{Name: s.name, Status: r.status, Finding: r.finding, Fix: r.fix, Signatures: r.detail})
 	}
 	return checks

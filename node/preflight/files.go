@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	maxSmall  = 64 << 10 // a file of sysfs, a kernel command line
-	maxHashes = 4 << 20  // /proc/crypto; Debian has 20 kB
-	maxIndex  = 16 << 20 // modules.dep; Debian's has 0.5 MB
+	maxSmall = 64 << 10 // a file of sysfs, a kernel command line
+	maxIndex = 16 << 20 // modules.dep; Debian's has 0.5 MB
 )
 
 // errHost says that the host's root is not visible to this process.

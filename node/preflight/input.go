@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/node/companions"
 	"github.com/driver-container/driver-container/node/devices"
 	"github.com/driver-container/driver-container/node/fabric"
-	"github.com/driver-container/driver-container/node/keyrings"
 	"github.com/driver-container/driver-container/node/vgpu"
 )
 
@@ -63,7 +62,6 @@ type Input struct {
 	Certificate *x509.Certificate // of the key that signed them; nil: none, or unknown
 	SignWith    *x509.Certificate // of the key that will sign compiled modules, or all with Resign; nil: they stay unsigned
 	Resign      bool              // the modules will be signed with that key before they are loaded
-	SignHash    string            // the hash of that signature: "sha256"
 
 	CanCompile     bool     // compiling is allowed and the image has compiler and sources
 	Serves         []string // flavours that are available for this kernel; empty: those of Info
@@ -111,7 +109,7 @@ func (in *Input) defaults() {
 		in.Free = freeBytes
 	}
 	if in.Members == nil {
-		in.Members = keyrings.Members
+		in.Members = members
 	}
 }
 

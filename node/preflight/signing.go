@@ -1,205 +1,246 @@
 package preflight
 
 import (
-	"context"
+	"bytes"
+	"crypto/x509"
+	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/driver-container/driver-container/node/keyrings"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // CertificateFile is the name of the certificate file below the state folder. A start that is blocked by a
 // missing key writes the certificate there, for mokutil on the host.
 const CertificateFile = "module-signing.der"
 
-// Signatures is the result of the check Signing in detail.
-type Signatures struct {
-	Enforced      bool           `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
-	Lockdown      string         `json:"lockdown,omitempty"` // none, integrity, confidentiality
-	SecureBoot    bool           `json:"secureBoot"`         // of the firmware; the two fields above are the kernel's
-	ValidationOff bool           `json:"validationOff"`      // in shim, by mokutil --disable-validation
-	KernelSeen    bool           `json:"kernelSeen"`         // the kernel itself showed whether it enforces signatures
-	KeysSeen      bool           `json:"keysSeen"`
-	Keys          []keyrings.Key `json:"keys"`
-	Modules       []Signature    `json:"modules"`
-	Enrol         string         `json:"enrol,omitempty"` // the command that enrols the key, if that is missing
+// Verdict says whether a key of the kernel has signed a module. Whether the signature itself is valid, and whether
+// the kernel has its hash, only the kernel can say: it does when it loads the module.
+type Verdict string
+
+// The verdicts.
+const (
+	Trusted    Verdict = "trusted"     // the kernel has a key of the signer's id, or of its name where the id is not known
+	Unsigned   Verdict = "unsigned"    //
+	ForeignKey Verdict = "foreign-key" // the kernel does not have the signer's key
+	NotSeen    Verdict = "not-seen"    // the signature, its key or the keys of the kernel cannot be seen
+)
+
+// Signature describes the signature of one module.
+type Signature struct {
+	Module  string  `json:"module"`
+	Signer  string  `json:"signer,omitempty"` // the certificate's name, or the issuer's if only that is known
+	KeyID   string  `json:"keyID,omitempty"`  // in the kernel's format
+	Verdict Verdict `json:"verdict"`
+	Keyring string  `json:"keyring,omitempty"` // the keyring that has the key
+	Detail  string  `json:"detail,omitempty"`  // why the signature cannot be read
 }
 
-// checkSigning predicts whether the kernel will accept the modules, before anything is loaded or compiled for
-// minutes.
-func checkSigning(ctx context.Context, in *Input) result {
+// Signatures is the result of the check Signing in detail.
+type Signatures struct {
+	Enforced   bool        `json:"enforced"`           // module.sig_enforce, which Secure Boot switches on
+	Lockdown   string      `json:"lockdown,omitempty"` // none, integrity, confidentiality
+	SecureBoot bool        `json:"secureBoot"`         // of the firmware; the two fields above are the kernel's
+	KeysSeen   bool        `json:"keysSeen"`
+	Keys       []Key       `json:"keys"`
+	Modules    []Signature `json:"modules"`
+	Enrol      string      `json:"enrol,omitempty"` // the command that enrols the key, if that is missing
+}
+
+// checkSigning has two rules where the kernel enforces signatures: a module must have one, and its signer must be
+// among the kernel's keys. They are asked before anything is loaded, or compiled for minutes.
+func checkSigning(in *Input) result {
 	if in.Stays {
 		return skip("the driver that is loaded stays: no module is loaded")
 	}
-	t, keys := in.readTrust(), keyrings.Read(in.Proc, in.Members)
-	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, ValidationOff: t.shimOff, KernelSeen: t.known,
-		KeysSeen: keys.Seen && keys.Exact, Keys: keys.Keys, Modules: in.signatures(ctx, keys, t)}
-	if len(s.Modules) == 0 {
+	t, keys := in.readTrust(), readKeys(in.Proc, in.Members)
+	s := &Signatures{Enforced: t.enforced, Lockdown: t.lockdown, SecureBoot: t.secureBoot, KeysSeen: keys.Seen && keys.Exact, Keys: keys.Keys}
+	switch {
+	case in.HaveModules && !in.Resign:
+		for _, m := range in.Load {
+			s.Modules = append(s.Modules, in.signatureOf(m, keys))
+		}
+	case in.SignWith != nil:
+		s.Modules = []Signature{keys.judge(Signature{}, in.SignWith, sign.Description{})}
+	case in.CanCompile:
+		s.Modules = []Signature{{Verdict: Unsigned}}
+	default:
 		return skip("there are no modules to judge")
 	}
-	r := s.judge(in, t)
+	r := s.result(in, t)
 	r.detail = s
 	return r
 }
 
-// signatures returns a signature for every module that would be loaded; for modules that do not exist yet,
-// the one signature that all of them will get.
-func (in *Input) signatures(ctx context.Context, keys keyrings.Trusted, t trust) (list []Signature) {
-	switch {
-	case in.HaveModules && !in.Resign:
-		for _, m := range in.Load {
-			list = append(list, in.signatureOf(ctx, m, keys, t))
-		}
-	case in.SignWith != nil:
-		list = append(list, in.signatureBy(in.SignWith, in.SignHash, keys))
-	case in.CanCompile:
-		list = append(list, Signature{Verdict: Unsigned})
+// signatureOf judges a module's file.
+func (in *Input) signatureOf(m Loading, keys kernelKeys) Signature {
+	s := Signature{Module: m.Name}
+	der, err := readSignature(m.Path)
+	var d sign.Description
+	if err == nil && der != nil {
+		d, err = sign.Describe(der)
 	}
-	return list
+	switch {
+	case err != nil:
+		s.Verdict, s.Detail = NotSeen, err.Error()
+		return s
+	case der == nil:
+		s.Verdict = Unsigned
+		return s
+	}
+	cert := in.Certificate
+	if cert != nil && !namesSigner(d, cert) {
+		cert = nil
+	}
+	return keys.judge(s, cert, d)
 }
 
-// judge returns the result for the worst of the signatures.
-func (s *Signatures) judge(in *Input, t trust) result {
-	order := []Status{OK, Warning, Blocked}
+// judge looks for the signer among the kernel's keys: by the certificate, else by what the signature says of it.
+// A name alone proves nothing where it is not found.
+func (k kernelKeys) judge(s Signature, cert *x509.Certificate, d sign.Description) Signature {
+	name, id := printable(d.Issuer), hex.EncodeToString(d.KeyID)
+	if cert != nil {
+		name, id = "", keyID(cert)
+		if s.Signer = printable(cert.Subject.CommonName); s.Signer == "" {
+			s.Signer = printable(cert.Subject.String())
+		}
+	} else if s.Signer = name; id != "" {
+		name = ""
+	}
+	if s.KeyID = id; id == "" {
+		s.KeyID = hex.EncodeToString(d.Serial)
+	}
+	found, known := k.find(name, id)
+	switch {
+	case known:
+		s.Verdict, s.Keyring = Trusted, found.Keyring
+	case k.Seen && id != "":
+		s.Verdict = ForeignKey
+	default:
+		s.Verdict = NotSeen
+	}
+	return s
+}
+
+// readSignature returns the last signature of a module's file; nil when there is none.
+func readSignature(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	_, der, err := sign.Split(f, info.Size())
+	return der, err
+}
+
+// namesSigner says whether a signature names a certificate's key as its signer.
+func namesSigner(d sign.Description, cert *x509.Certificate) bool {
+	if d.KeyID != nil {
+		return bytes.Equal(d.KeyID, cert.SubjectKeyId)
+	}
+	return bytes.Equal(d.Serial, serialBytes(cert)) && (d.Issuer == "" || cert.Issuer.CommonName == "" || d.Issuer == cert.Issuer.CommonName)
+}
+
+// effect returns what a verdict means for a start.
+func (t trust) effect(v Verdict) Status {
+	switch {
+	case v == Trusted, !t.strict() && (t.known || !t.secureBoot):
+		return OK
+	case t.strict() && v != NotSeen:
+		return Blocked
+	}
+	return Warning
+}
+
+// result is that of the worst of the signatures.
+func (s *Signatures) result(in *Input, t trust) result {
 	worst := OK
 	for _, m := range s.Modules {
-		if e := m.Verdict.effect(t); slices.Index(order, e) > slices.Index(order, worst) {
+		if e := t.effect(m.Verdict); e == Blocked || worst == OK {
 			worst = e
 		}
 	}
-	var findings, fixes []string
-	for _, g := range s.groups(t, worst) {
-		findings = append(findings, g.text(len(g.names) == len(s.Modules)))
-		if fix := s.fix(in, t, g.Signature); !slices.Contains(fixes, fix) {
+	reason, _ := t.requirement()
+	findings, fixes := []string{reason}, []string{}
+	for i, m := range s.Modules {
+		alike := func(o Signature) bool { o.Module = m.Module; return o == m }
+		if t.effect(m.Verdict) != worst || slices.ContainsFunc(s.Modules[:i], alike) {
+			continue
+		}
+		var names []string
+		for _, o := range s.Modules {
+			if alike(o) {
+				names = append(names, o.Module)
+			}
+		}
+		findings = append(findings, m.text(names, len(names) == len(s.Modules)))
+		if fix := s.fix(in, t, m); !slices.Contains(fixes, fix) {
 			fixes = append(fixes, fix)
 		}
 	}
-	reason, _ := t.requirement()
-	finding, fix := reason+"; "+strings.Join(findings, "; "), strings.Join(fixes, " ")
+	finding, fix := strings.Join(findings, "; "), strings.Join(fixes, " ")
 	switch {
 	case worst == Blocked:
 		return block(fix, "%s", finding)
-	case worst == Warning && !t.strict() && t.secureBoot && !t.known:
+	case worst == Warning && !t.strict():
 		return warn("Give the container the host's /sys, or run `mokutil --sb-state` on the host; with enforcement, the modules must be signed with a key that the kernel knows.", "%s", finding)
 	case worst == Warning:
 		return warn(fix, "%s", finding)
 	case !t.known && t.lockdown == "":
 		return skip("whether the kernel asks for signed modules cannot be seen: %s has neither sig_enforce nor lockdown", in.Sys)
-	default:
-		return ok("%s", finding)
 	}
+	return ok("%s", finding)
 }
 
-// group is a set of modules with the same finding.
-type group struct {
-	Signature
-	names []string
-}
-
-func (s *Signatures) groups(t trust, effect Status) (all []group) {
-	for _, m := range s.Modules {
-		if m.Verdict.effect(t) != effect {
-			continue
-		}
-		i := slices.IndexFunc(all, func(g group) bool {
-			return g.Verdict == m.Verdict && g.Signer == m.Signer && g.KeyID == m.KeyID && g.Hash == m.Hash
-		})
-		if i < 0 {
-			all, i = append(all, group{Signature: m}), len(all)
-		}
-		all[i].names = append(all[i].names, m.Module)
-	}
-	return all
-}
-
-// text describes the signature of the modules. whole says that it is the same for all modules.
-func (g group) text(whole bool) string {
+// text describes the signature of the modules with these names.
+func (s Signature) text(names []string, all bool) string {
 	subject, have, are := "the modules", "have", "are"
-	if !whole {
-		subject = strings.Join(g.names, ", ")
-		if len(g.names) == 1 {
+	if !all {
+		subject = strings.Join(names, ", ")
+		if len(names) == 1 {
 			have, are = "has", "is"
 		}
 	}
-	by := fmt.Sprintf("%s %s signed by %q (key %s, %s)", subject, are, g.Signer, g.KeyID, g.Hash)
-	switch g.Verdict {
-	case Unsigned:
+	by := fmt.Sprintf("%s %s signed by %q (key %s)", subject, are, s.Signer, s.KeyID)
+	switch {
+	case s.Verdict == Unsigned:
 		return fmt.Sprintf("%s %s no signature", subject, have)
-	case Trusted:
-		text := by + ", which the kernel knows (keyring " + g.Keyring + ")"
-		if g.Keyring == keyrings.Platform {
-			text += "; a kernel without a distribution's changes does not use that keyring for modules"
-		}
-		return joined(text, g.Detail)
-	case ProbablyTrusted:
-		return joined(by+", which the kernel probably knows", g.Detail)
-	case ForeignKey:
+	case s.Verdict == ForeignKey:
 		return by + ", a key that the kernel does not know"
-	case ProbablyForeign:
-		return by + ", and the kernel knows no key of that name"
-	case KeysUnseen:
-		return by + ", and the keys of the kernel cannot be seen from here"
-	case NoHash:
-		return by + ", and the kernel neither has " + g.Hash + " nor can load it"
-	case HashUnseen:
-		return by + ", and whether the kernel has " + g.Hash + " at hand cannot be seen from here"
-	case Unsupported:
-		return joined(fmt.Sprintf("%s %s signed in a way that the kernel does not know", subject, are), g.Detail)
-	case Malformed:
-		return joined(fmt.Sprintf("%s %s a broken signature, which kernels always refuse", subject, have), g.Detail)
-	case Changed:
-		return joined(by+", but the signature does not hold, which kernels always refuse where they know the key", g.Detail)
-	default:
-		return joined("the signature of "+subject+" cannot be read", g.Detail)
+	case s.Detail != "":
+		return fmt.Sprintf("the signature of %s cannot be read (%s)", subject, s.Detail)
+	case s.Verdict == NotSeen:
+		return by + ", and whether the kernel knows that key cannot be seen from here"
+	case s.Keyring == platform:
+		return by + ", which the kernel knows (keyring " + platform + "; a kernel without a distribution's changes does not use it for modules)"
+	case s.Keyring == "":
+		return by + ", which the kernel probably knows"
 	}
-}
-
-func joined(text, detail string) string {
-	if detail == "" {
-		return text
-	}
-	return text + " (" + detail + ")"
+	return by + ", which the kernel knows (keyring " + s.Keyring + ")"
 }
 
 // fix says how to fix the finding.
 func (s *Signatures) fix(in *Input, t trust, g Signature) string {
 	_, what := t.requirement()
 	off := ", or switch " + what + " off on this node."
-	switch g.Verdict {
-	case Unsigned:
+	switch {
+	case g.Verdict == Unsigned:
 		return "Sign the modules with a key that the kernel trusts (enrolled with mokutil --import, or in the firmware's db): driver-build --sign-key, or a key mounted into the container with --module-signing-key" + off
-	case ForeignKey:
-		return s.enrol(in, t) + off
-	case ProbablyForeign, KeysUnseen:
-		return "If the kernel refuses them, enrol the signer's certificate on the host (mokutil --import CERTIFICATE, then restart the machine)" + off
-	case NoHash, HashUnseen:
-		return fmt.Sprintf("Load the kernel's module for it on the host (modprobe %s_generic), or sign with the hash that the kernel uses itself, sha256 nearly everywhere.", g.Hash)
-	case Unsupported:
-		return "Sign the modules with driver-build sign, or the kernel's scripts/sign-file" + off
-	case Malformed, Changed:
-		where := "pull the image again, or build it again"
-		if in.Source == "cache" {
-			where = "remove the modules from " + filepath.Join(in.StateDir, "modules")
-		}
-		return "Take the modules as they were signed: " + where + ". Who strips modules must do so before they are signed."
-	default:
-		return "See why the file cannot be read."
+	case g.Verdict == ForeignKey && !t.efi: // the kernel's own keys are built in
+		return "Sign the modules with a key that the kernel has built in: this machine was not started by UEFI, so that no other can be enrolled" + off
+	case g.Verdict == ForeignKey:
+		s.Enrol = "mokutil --import " + filepath.Join(in.StateDir, CertificateFile)
+		return "Enrol the key: on the host run `" + s.Enrol + "` (nvidia-driver init writes that file when this stops it), give a password, then restart the machine and confirm with the password in MokManager (Enroll MOK). " +
+			"Else use an image that is signed with a key of this machine's" + off
+	case g.Detail != "":
+		return "Pull the image again, or build it again; modules in " + filepath.Join(in.StateDir, "modules") + " are compiled again once they are removed."
 	}
-}
-
-// enrol says how to add the key to the kernel's keys. Without UEFI no key can be added: the kernel's own are
-// built in.
-func (s *Signatures) enrol(in *Input, t trust) string {
-	if !t.efi {
-		return "Sign the modules with a key that the kernel has built in: this machine was not started by UEFI, so that no other can be enrolled"
-	}
-	s.Enrol = "mokutil --import " + filepath.Join(in.StateDir, CertificateFile)
-	pending := ""
-	if t.enrolPending {
-		pending = " A key is waiting to be confirmed already: if it is this one, restarting is all that is left."
-	}
-	return "Enrol the key: on the host run `" + s.Enrol + "` (nvidia-driver init writes that file when this stops it), give a password, then restart the machine and confirm with the password in MokManager (Enroll MOK)." +
-		pending + " Else use an image that is signed with a key of this machine's"
+	return "If the kernel refuses them, enrol the signer's certificate on the host (mokutil --import CERTIFICATE, then restart the machine)" + off
 }

@@ -15,9 +15,7 @@ type trust struct {
 	secureBoot bool   // according to the firmware; shim can switch the validation off nevertheless
 	known      bool   // read from the kernel itself: then enforced and lockdown count, whatever the firmware says
 
-	efi          bool // started by UEFI: keys can be enrolled
-	shimOff      bool // mokutil --disable-validation was run: shim reports it in MokSBStateRT
-	enrolPending bool // mokutil --import was called and the machine has not been restarted since
+	efi bool // started by UEFI: keys can be enrolled
 }
 
 // strict says whether the kernel refuses a module without a signature. Lockdown refuses it with EPERM,
@@ -52,33 +50,20 @@ func (in *Input) readTrust() trust {
 			break
 		}
 	}
-	t.secureBoot = efiFlag(roots, "SecureBoot") == 1
-	t.shimOff = efiFlag(roots, "MokSBStateRT") == 1 || efiFlag(roots, "MokSBState") == 1
-	t.enrolPending = efiVariable(roots, "MokNew") != ""
+	t.secureBoot = slices.ContainsFunc(roots, bootsSecurely)
 	t.efi = slices.ContainsFunc(roots, func(sys string) bool { return exists(sys, "firmware/efi") })
 	t.fromCommandLine(value(in.Proc, "cmdline"))
 	return t
 }
 
-// efiVariable returns the file of a variable of the firmware, "" when it is not visible.
-func efiVariable(roots []string, name string) string {
-	for _, sys := range roots {
-		files, err := filepath.Glob(filepath.Join(sys, "firmware/efi/efivars", name+"-*"))
-		if err == nil && len(files) > 0 {
-			return files[0]
-		}
+// bootsSecurely reads the variable of the firmware: four bytes of attributes and one of value.
+func bootsSecurely(sys string) bool {
+	files, err := filepath.Glob(filepath.Join(sys, "firmware/efi/efivars/SecureBoot-*"))
+	if err != nil || len(files) == 0 {
+		return false
 	}
-	return ""
-}
-
-// efiFlag returns the value of a variable of one byte, which follows the four bytes of its attributes; -1
-// when there is none.
-func efiFlag(roots []string, name string) int {
-	data, err := bounded.Text(efiVariable(roots, name), maxSmall)
-	if err != nil || len(data) != 5 {
-		return -1
-	}
-	return int(data[4])
+	data, err := bounded.Text(files[0], maxSmall)
+	return err == nil && len(data) == 5 && data[4] == 1
 }
 
 func (t *trust) fromCommandLine(line string) {
@@ -118,10 +103,8 @@ func (t trust) requirement() (reason, what string) {
 		return "the kernel is locked down (" + t.lockdown + ") and loads signed modules only", "lockdown"
 	case t.secureBoot && !t.known:
 		return "Secure Boot is on; whether the kernel asks for signatures cannot be seen from here", "Secure Boot"
-	case t.secureBoot && t.shimOff:
-		return "the kernel takes modules without a signature, although Secure Boot is on in the firmware: the validation is switched off in shim (mokutil --disable-validation)", ""
 	case t.secureBoot:
-		return "the kernel takes modules without a signature, although Secure Boot is on in the firmware", ""
+		return "the kernel takes modules without a signature, although Secure Boot is on in the firmware (mokutil --disable-validation switches it off in shim)", ""
 	default:
 		return "the kernel takes modules without a signature", ""
 	}

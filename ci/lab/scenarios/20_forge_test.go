@@ -1,11 +1,9 @@
 package scenarios
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -126,21 +124,6 @@ func signatureBit(t *testing.T, path string) {
 func brokenDER(t *testing.T, path string) {
 	t.Helper()
 	edit(t, path, func(f *os.File, content int64, _ []byte) error { return flip(f, content) })
-}
-
-// truncatedDER leaves half of the signature, and writes its length to the trailer.
-func truncatedDER(t *testing.T, path string) {
-	t.Helper()
-	edit(t, path, func(f *os.File, content int64, der []byte) error {
-		half := der[:len(der)/2]
-		trailer := []byte{0, 0, 2, 0, 0, 0, 0, 0} // PKCS#7, and zeros (kernel: scripts/sign-file.c)
-		trailer = binary.BigEndian.AppendUint32(trailer, uint32(len(half)))
-		end := bytes.Join([][]byte{half, trailer, []byte("~Module signature appended~\n")}, nil)
-		if _, err := f.WriteAt(end, content); err != nil {
-			return err
-		}
-		return f.Truncate(content + int64(len(end)))
-	})
 }
 
 // stripped strips a module after it was signed, as some packagers do.

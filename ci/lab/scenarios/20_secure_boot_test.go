@@ -14,17 +14,15 @@ import (
 
 const (
 	demanded = `Secure Boot is on and the kernel loads signed modules only; ` // the beginning of preflight's finding
-	byTest   = ` signed by "The site's modules" \(key [0-9a-f]{40}, sha256\)`
+	byTest   = ` signed by "The site's modules" \(key [0-9a-f]{40}\)`
 )
 
 // refusal is a set of modules that a kernel refuses.
 type refusal struct {
 	forged
 	errno   syscall.Errno // the kernel's own error
-	finding string        // preflight's finding
-	// The message of a start that was told to skip preflight's check; "": not tried.
-	loading  string
-	prepares func(t *testing.T, g *lab.Guest)
+	finding string        // preflight's finding; "": only the kernel finds it
+	loading string        // the message of a start that preflight does not stop, or was told not to stop; "": not tried
 }
 
 func refusals(site, stranger *testcert.Pair) []refusal {
@@ -35,43 +33,16 @@ func refusals(site, stranger *testcert.Pair) []refusal {
 			finding: `the modules are signed by "A stranger's modules" .* a key that the kernel does not know`,
 			loading: `the kernel refused the module nvidia .*signed with a key that this kernel does not know`},
 		{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: rejected,
-			finding: `nvidia is` + byTest + `, but the signature does not hold`,
 			loading: `the kernel refused the module nvidia .*signature does not fit its content`},
 		{forged: forged{name: "signature", key: site, module: "nvidia-uvm", damage: signatureBit}, errno: rejected,
-			finding: `nvidia-uvm is` + byTest + `, but the signature does not hold`,
 			// nvidia is loaded before, and is unloaded again.
 			loading: `the kernel refused the module nvidia.uvm .*signature does not fit its content`},
 		{forged: forged{name: "broken", key: site, damage: brokenDER}, errno: badMessage,
-			finding: `nvidia has a broken signature, which kernels always refuse`,
 			loading: `the kernel refused the module nvidia .*signature is damaged`},
-		{forged: forged{name: "truncated", key: site, damage: truncatedDER}, errno: badMessage,
-			finding: `nvidia has a broken signature, which kernels always refuse`},
 		{forged: forged{name: "stripped", key: site, damage: stripped}, errno: rejected, finding: `nvidia has no signature`},
 		{forged: forged{name: "sha512", key: site, hash: crypto.SHA512}, errno: rejected,
-			finding: `the modules are signed by .* sha512\), and the kernel neither has sha512 nor can load it`,
-			loading: `the kernel refused the module nvidia .*signed with a hash or cipher that this kernel does not have at hand`, prepares: withoutSHA512},
+			loading: `the kernel refused the module nvidia .*signed with a hash or cipher that this kernel does not have at hand`},
 	}
-}
-
-// withoutSHA512 removes the module for the hash from the host.
-func withoutSHA512(t *testing.T, g *lab.Guest) {
-	t.Helper()
-	g.Sh(`cd /lib/modules/$(uname -r) && gone=$(find . -name 'sha512*') && tar cf /tmp/sha512.tar $gone modules.dep modules.alias &&
-rm $gone && sed -i /sha512/d modules.dep modules.alias`)
-}
-
-// withSHA512 restores it: the kernel loads the module by itself when it checks such a signature, and
-// preflight expects that.
-func withSHA512(t *testing.T, g *lab.Guest) {
-	t.Helper()
-	g.Sh("cd /lib/modules/$(uname -r) && tar xf /tmp/sha512.tar")
-	predicts(t, g, with("535", "sha512"), 0, `module-signing +ok +`+demanded+`.* sha512\), which the kernel knows .*the kernel loads sha512 when it is asked`)
-	if err := inserts(g, "sha512", "nvidia"); err != nil {
-		t.Errorf("sha512 with its module: %v", err)
-		return
-	}
-	cleanTaint(t, g)
-	g.Sh("rmmod nvidia")
 }
 
 // Secure Boot with the site's own key in the firmware's db. For every defect of a signature, the kernel
@@ -93,13 +64,14 @@ func Test20SecureBoot(t *testing.T) {
 		t.Logf("%d sets of modules made in %s", len(sets), time.Since(begin).Round(time.Millisecond))
 	}}.start(t)
 	g.Module("drm")
+	// The kernel would load the module for this hash by itself.
+	g.Sh(`cd /lib/modules/$(uname -r) && rm $(find . -name 'sha512*') && sed -i /sha512/d modules.dep modules.alias`)
 	for _, r := range rows {
 		t.Logf("%s", r.name)
 		refused(t, g, r, demanded)
 	}
-	withSHA512(t, g)
 	t.Log("signed")
-	predicts(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows \(keyring \.platform\)`)
+	predicts(t, g, with("535", "signed"), 0, `module-signing +ok +`+demanded+`the modules are`+byTest+`, which the kernel knows \(keyring \.platform`)
 	loadsSigned(t, g, with("535", "signed"))
 	t.Log("signed here")
 	signsHere(t, g, site)
@@ -110,18 +82,17 @@ func Test20SecureBoot(t *testing.T) {
 // refused requires that preflight, the kernel and a start refuse a set of modules.
 func refused(t *testing.T, g *lab.Guest, r refusal, demand string) {
 	t.Helper()
-	if r.prepares != nil {
-		r.prepares(t, g)
-	}
 	module := r.module
 	if module == "" {
 		module = "nvidia"
 	}
 	assert.ErrorIsf(t, inserts(g, r.name, module), r.errno, "%s: the kernel said", r.name)
-	predicts(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
-	fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)
+	if r.finding != "" {
+		predicts(t, g, with("535", r.name), 11, `module-signing +FAIL +`+demand+r.finding)
+		fails(t, g, with("535", r.name), 13, 30*time.Second, `module-signing: `+demand+r.finding)
+	}
 	if r.loading != "" {
-		fails(t, g, with("535", r.name, "DRIVER_SKIP_PREFLIGHT=module-signing"), 13, time.Minute, `warning: preflight: module-signing`, r.loading)
+		fails(t, g, with("535", r.name, "DRIVER_SKIP_PREFLIGHT=module-signing"), 13, time.Minute, r.loading)
 	}
 	cleanTaint(t, g)
 }

@@ -23,7 +23,7 @@ func Test22Enforced(t *testing.T) {
 			{forged: forged{name: "foreign", key: site}, errno: syscall.EKEYREJECTED, finding: `the modules are` + byTest + `, a key that the kernel does not know`,
 				loading: `the kernel refused the module nvidia .*signed with a key that this kernel does not know`},
 			{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: syscall.EKEYREJECTED, finding: `the modules are` + byTest + `, a key that the kernel does not know`},
-			{forged: forged{name: "broken", key: site, damage: brokenDER}, errno: syscall.EBADMSG, finding: `.*nvidia has a broken signature, which kernels always refuse`},
+			{forged: forged{name: "broken", key: site, damage: brokenDER}, errno: syscall.EBADMSG, loading: `the kernel refused the module nvidia .*signature is damaged`},
 		}
 		c.Disks[forgedDir] = forge(t, d535, c.Kernel, rows[0].forged, rows[1].forged, rows[2].forged)
 	}}.start(t)
@@ -42,8 +42,7 @@ func Test22ValidationOff(t *testing.T) {
 		edit: func(c *lab.Config) {
 			c.Firmware = &lab.Firmware{Debian: true, Variables: []uefi.Variable{uefi.MokSBState()}}
 		}}.start(t)
-	predicts(t, g, light("535"), 0, `module-signing +ok +the kernel takes modules without a signature, although Secure Boot is on in the firmware`,
-		`the validation is switched off in shim \(mokutil --disable-validation\)`)
+	predicts(t, g, light("535"), 0, `module-signing +ok +the kernel takes modules without a signature, although Secure Boot is on in the firmware \(mokutil --disable-validation`)
 	servesAgain(t, g, light("535"), d535.driver)
 }
 
@@ -54,7 +53,6 @@ func Test22SetupMode(t *testing.T) {
 	g := stage{products: map[string]product{"535": d535}, edit: func(c *lab.Config) {
 		site := uefi.NewKey("The site's modules")
 		row = refusal{forged: forged{name: "payload", key: site, damage: payloadBit}, errno: syscall.EKEYREJECTED,
-			finding: `nvidia is` + byTest + `, but the signature does not hold`,
 			loading: `the kernel refused the module nvidia .*signature does not fit its content`}
 		c.Firmware = &lab.Firmware{Variables: []uefi.Variable{uefi.DB(site.Certificate)}}
 		c.Disks[forgedDir] = forge(t, d535, c.Kernel, row.forged, forged{name: "unsigned"}, forged{name: "foreign", key: uefi.NewKey("A stranger's modules")})

@@ -1,4 +1,4 @@
-package keyrings
+package preflight
 
 import (
 	"strings"
@@ -11,9 +11,9 @@ import (
 // TestThisKernel reads the keyrings of the machine that runs the tests, whatever they are.
 func TestThisKernel(t *testing.T) {
 	t.Parallel()
-	k := Read("/proc", Members)
+	k := readKeys("/proc", members)
 	t.Logf("keyrings seen %v, exact %v, %v", k.Seen, k.Exact, k.Keys)
-	assert.Errorf(t, assert.Err(Members(-99)), "a keyring that does not exist has members")
+	assert.Errorf(t, assert.Err(members(-99)), "a keyring that does not exist has members")
 }
 
 // FuzzParseKey: no line causes a panic, and names are fit for a terminal.

@@ -1,6 +1,4 @@
-// Package keyrings reads which keys the kernel trusts for modules, from /proc/keys and from the keyrings
-// themselves. It judges no module.
-package keyrings
+package preflight
 
 import (
 	"crypto/x509"
@@ -20,19 +18,19 @@ import (
 )
 
 const (
-	// Platform is the keyring of the firmware's db.
-	Platform = ".platform"
+	// platform is the keyring of the firmware's db.
+	platform = ".platform"
 
 	maxKeys    = 4 << 20  // bytes of /proc/keys: shim's list of forbidden keys has 250 lines
 	maxMembers = 64 << 10 // bytes of a keyring's content: 16 Ki keys
 	maxNested  = 4        // .secondary_trusted_keys contains .builtin_trusted_keys and .machine
 )
 
-// trusted returns the keyrings in which kernels look for the keys of modules; the last but one is the
+// trustedRings returns the keyrings in which kernels look for the keys of modules; the last but one is the
 // name before 4.5. The kernels of distributions (Debian, Ubuntu, Red Hat, SUSE) use the platform keyring,
 // those of kernel.org do not.
-func trusted() []string {
-	return []string{".builtin_trusted_keys", ".secondary_trusted_keys", ".machine", ".system_keyring", Platform}
+func trustedRings() []string {
+	return []string{".builtin_trusted_keys", ".secondary_trusted_keys", ".machine", ".system_keyring", platform}
 }
 
 // Key is a key that the kernel trusts for modules.
@@ -41,8 +39,8 @@ type Key struct {
 	Name    string `json:"name"`              // "SB test db: 1aae…": subject, and subject key id or else serial number
 }
 
-// Trusted holds the keys that the kernel trusts, as far as they are visible.
-type Trusted struct {
+// kernelKeys holds the keys that the kernel trusts, as far as they are visible.
+type kernelKeys struct {
 	Keys []Key
 	Seen bool // there are keyrings
 	// Exact says that the keyring of each key is known. Otherwise Keys has all certificates of the kernel.
@@ -55,13 +53,13 @@ type procKey struct {
 	kind, text string
 }
 
-// Read reads the names from /proc/keys and asks for the content of the keyrings; proc is "/proc", and members
-// returns the serial numbers of the keys in a keyring, as [Members] does. The zero value means that nothing
-// is visible.
-func Read(proc string, members func(keyring int32) ([]int32, error)) Trusted {
+// readKeys reads the names from /proc/keys and asks for the content of the keyrings; proc is "/proc", and members
+// returns the serial numbers of the keys in a keyring, as [members] does. The zero value means that nothing is
+// visible.
+func readKeys(proc string, members func(keyring int32) ([]int32, error)) kernelKeys {
 	text, err := bounded.Text(filepath.Join(proc, "keys"), maxKeys)
 	if err != nil {
-		return Trusted{}
+		return kernelKeys{}
 	}
 	all := map[int32]procKey{}
 	for line := range strings.Lines(text) {
@@ -69,8 +67,8 @@ func Read(proc string, members func(keyring int32) ([]int32, error)) Trusted {
 			all[k.serial] = k
 		}
 	}
-	k := Trusted{Exact: true}
-	for _, name := range trusted() {
+	k := kernelKeys{Exact: true}
+	for _, name := range trustedRings() {
 		for serial, key := range all {
 			if key.kind == "keyring" && key.text == name {
 				k.Seen = true
@@ -90,7 +88,7 @@ func Read(proc string, members func(keyring int32) ([]int32, error)) Trusted {
 }
 
 // walk adds the keys of a keyring and of the keyrings in it.
-func (k *Trusted) walk(members func(int32) ([]int32, error), all map[int32]procKey, keyring int32, name string, depth int) {
+func (k *kernelKeys) walk(members func(int32) ([]int32, error), all map[int32]procKey, keyring int32, name string, depth int) {
 	serials, err := members(keyring)
 	if err != nil {
 		k.Exact = false
@@ -106,7 +104,7 @@ func (k *Trusted) walk(members func(int32) ([]int32, error), all map[int32]procK
 	}
 }
 
-func (k *Trusted) add(key Key) {
+func (k *kernelKeys) add(key Key) {
 	if !slices.ContainsFunc(k.Keys, func(have Key) bool {
 		return have.Name == key.Name && (have.Keyring == key.Keyring || key.Keyring == "")
 	}) {
@@ -148,9 +146,9 @@ func parseKey(line string) (procKey, bool) {
 	return k, true
 }
 
-// Members asks the kernel for the keys of a keyring with KEYCTL_READ, which root may do with the system's
+// members asks the kernel for the keys of a keyring with KEYCTL_READ, which root may do with the system's
 // keyrings.
-func Members(keyring int32) ([]int32, error) {
+func members(keyring int32) ([]int32, error) {
 	buf := make([]byte, 1<<10)
 	for {
 		n, err := unix.KeyctlBuffer(unix.KEYCTL_READ, int(keyring), buf, 0)
@@ -173,17 +171,17 @@ func Members(keyring int32) ([]int32, error) {
 	return serials, nil
 }
 
-// ID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else
+// keyID returns the end of the name that the kernel gives to a certificate's key: the subject key id, or else
 // the serial number as in the certificate.
-func ID(cert *x509.Certificate) string {
+func keyID(cert *x509.Certificate) string {
 	if len(cert.SubjectKeyId) > 0 {
 		return hex.EncodeToString(cert.SubjectKeyId)
 	}
-	return hex.EncodeToString(SerialBytes(cert))
+	return hex.EncodeToString(serialBytes(cert))
 }
 
-// SerialBytes returns the content of the serial number in DER, which is never negative.
-func SerialBytes(cert *x509.Certificate) []byte {
+// serialBytes returns the content of the serial number in DER, which is never negative.
+func serialBytes(cert *x509.Certificate) []byte {
 	b := cert.SerialNumber.Bytes()
 	if len(b) == 0 || b[0]&0x80 != 0 {
 		b = append([]byte{0}, b...)
@@ -191,26 +189,17 @@ func SerialBytes(cert *x509.Certificate) []byte {
 	return b
 }
 
-// ByID finds a key by the hexadecimal digits at the end of its name.
-func (k Trusted) ByID(id string) (Key, bool) {
-	i := slices.IndexFunc(k.Keys, func(key Key) bool { return id != "" && strings.HasSuffix(key.Name, ": "+id) })
-	if i < 0 {
-		return Key{}, false
-	}
-	return k.Keys[i], true
-}
-
-// ByName finds a key by its subject. The kernel writes the organisation before the common name, unless they
-// begin alike.
-func (k Trusted) ByName(name string) (Key, bool) {
+// find returns the key whose name has this subject, or ends with these hexadecimal digits; "" is any.
+func (k kernelKeys) find(subject, id string) (Key, bool) {
 	i := slices.IndexFunc(k.Keys, func(key Key) bool {
-		subject := key.Name
-		if end := strings.LastIndex(subject, ": "); end >= 0 {
-			subject = subject[:end]
+		name, end := key.Name, ""
+		if at := strings.LastIndex(name, ": "); at >= 0 {
+			name, end = name[:at], name[at+2:]
 		}
-		return name != "" && (subject == name || strings.HasSuffix(subject, ": "+name))
+		// The kernel writes the organisation before the common name, unless they begin alike.
+		return (id == "" || id == end) && (subject == "" || subject == name || strings.HasSuffix(name, ": "+subject))
 	})
-	if i < 0 {
+	if i < 0 || subject == "" && id == "" {
 		return Key{}, false
 	}
 	return k.Keys[i], true
