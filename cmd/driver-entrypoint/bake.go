@@ -17,8 +17,7 @@ func (p *program) bakeCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{Use: "bake", Short: "fill the folder for a node's /var/lib/nvidia-driver, in a machine image: modules and driver root", Args: noArgs,
 		Long: `bake makes what a start needs, on a machine without a GPU: the modules for the kernels named, and the driver root. A node whose
---state-dir is that folder, with the same driver image, neither compiles nor copies. If anything does not fit, the start says why and goes on
-as without it.
+--state-dir is that folder, with the same driver image, neither compiles nor copies. What does not fit, the start makes itself.
 
 The headers of the kernels are in the image, on this machine (--pid=host, or its /usr at /host/usr), or fetched.
 Without --privileged, folders of the image that a volume covers are empty in the driver root.`,

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -28,7 +27,27 @@ type Bake struct {
 	modules func(ctx context.Context, release string) (*kbuild.Set, string, error)
 }
 
-// Run makes the modules for each kernel, the driver root, and the list of them, which is written last. It may
+// Baked is what Bake put into a state folder.
+type Baked struct {
+	Driver  string        `json:"driver"`
+	OS      string        `json:"os"`
+	Arch    string        `json:"arch"`
+	ID      string        `json:"id"`   // of the image
+	Root    string        `json:"root"` // folder of the driver root, below the state folder
+	Kernels []BakedKernel `json:"kernels"`
+}
+
+// BakedKernel is a kernel whose modules need no compiling.
+type BakedKernel struct {
+	Release string            `json:"release"`
+	Flavour string            `json:"flavour"`
+	Source  string            `json:"source"`           // "image": the image has them itself; "cache": they are in the folder
+	Folder  string            `json:"folder,omitempty"` // of the modules, below the state folder
+	Signer  string            `json:"signer,omitempty"`
+	Modules map[string]string `json:"modules"` // name -> sha256
+}
+
+// Run makes the modules for each kernel and the driver root, each under a temporary name until it is whole. It may
 // run again with other kernels, or another image: what is there and fits stays. Errors: config.ErrConfig,
 // lock.ErrHeld, *buildtree.NoHeadersError, *kbuild.CompileError, those of files (unix.ENOSPC).
 func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
@@ -51,18 +70,14 @@ func (b Bake) Run(ctx context.Context, log *slog.Logger) (Baked, error) {
 	}
 	defer unlock()
 	dir := b.Config.StateDir
-	baked := Baked{Schema: bakedSchema, Driver: info.Driver, OS: info.OS, Arch: info.Arch, ID: info.ID}
-	if err := baked.write(dir); err != nil { // incomplete
-		return Baked{}, err
+	baked := Baked{Driver: info.Driver, OS: info.OS, Arch: info.Arch, ID: info.ID}
+	if err = b.fill(ctx, &baked, info, log); err == nil {
+		err = syncAll(dir)
 	}
-	if err := b.fill(ctx, &baked, info, log); err != nil {
+	if err != nil {
 		return Baked{}, fmt.Errorf("bake into %s: %w", dir, err)
 	}
-	if err := syncAll(dir); err != nil {
-		return Baked{}, fmt.Errorf("bake into %s: %w", dir, err)
-	}
-	baked.Complete = true
-	return baked, errors.Join(baked.write(dir), syncAll(dir))
+	return baked, nil
 }
 
 // lock keeps other bakes and a driver container away from the folder: one program at a time may write a cache
@@ -123,15 +138,24 @@ func (b Bake) fill(ctx context.Context, baked *Baked, info driverinfo.Descriptio
 	return roots.root.Settle(ctx)
 }
 
+// add adds a kernel.
+func (b *Baked) add(dir, release, source string, set *kbuild.Set) {
+	k := BakedKernel{Release: release, Flavour: set.Key.Flavour, Source: source, Signer: set.SignedBy(), Modules: map[string]string{}}
+	if rel, err := filepath.Rel(dir, set.Dir); err == nil && filepath.IsLocal(rel) {
+		k.Folder = rel
+	}
+	for _, f := range set.Modules {
+		k.Modules[f.Name] = f.SHA256
+	}
+	b.Kernels = append(b.Kernels, k)
+}
+
 // compile returns the modules for a kernel: those of the image, those that the folder has, or new ones.
 func (b Bake) compile(ctx context.Context, info driverinfo.Description, release string, log *slog.Logger) (*kbuild.Set, string, error) {
 	cfg := b.Config
 	m, err := machine(cfg, info, release, log)
 	if err != nil {
 		return nil, "", err
-	}
-	if s, ok := m.Supplier.(*supply); ok {
-		s.bakes = true
 	}
 	store := status.NewStore(status.Snapshot{}, status.Folder(cfg.Run), log)
 	return node.New(cfg, m, node.Options{Log: log, Status: store}).Compile(ctx, release)

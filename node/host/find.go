@@ -27,7 +27,6 @@ func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, er
 	}
 	patches := s.info.PatchNames(w.Flavour)
 	set, source, err := s.findWith(ctx, w, append(patches, rdma...))
-	s.tellBaked(w, err == nil)
 	if len(rdma) == 0 || s.info.Toolchain || !errors.Is(err, kbuild.ErrMiss) {
 		return set, source, err
 	}
@@ -37,27 +36,6 @@ func (s *supply) Find(ctx context.Context, w node.Want) (*kbuild.Set, string, er
 		set.Modules = slices.DeleteFunc(set.Modules, func(f kbuild.File) bool { return f.Name == "nvidia-peermem" })
 	}
 	return set, source, err
-}
-
-// tellBaked logs, once, whether baked content serves a start, and why not.
-func (s *supply) tellBaked(w node.Want, found bool) {
-	if s.bakes {
-		return
-	}
-	reason, fits := explainBaked(s.cfg.StateDir, s.info, w.Flavour, w.Release)
-	if fits && !found {
-		reason = "its modules are missing or damaged"
-	}
-	text := reason + w.Release
-	if reason == "" && !fits || text == s.told {
-		return
-	}
-	s.told = text
-	if reason == "" {
-		s.log.Info("baked for this driver and kernel", "path", s.cfg.StateDir)
-		return
-	}
-	s.log.Info("baked content is not used, the start goes on without it", "path", s.cfg.StateDir, "reason", reason)
 }
 
 // findWith finds modules that were compiled with the patches and no others.

@@ -43,9 +43,6 @@ func (s *roots) Stage(ctx context.Context) (string, error) {
 		return "", err
 	}
 	s.staged = staged
-	if b, err := readBaked(s.root.Storage); err == nil && !staged.Reused && b.Complete && b.ID == s.root.ID {
-		s.log.Warn("the baked driver root was missing or damaged", "path", staged.Dir)
-	}
 	if s.root.Storage == "" {
 		s.log.Info("no storage of the host is mounted: the root of this container is served, and ends with it")
 		return "", nil

@@ -43,8 +43,6 @@ type supply struct {
 
 	toolkitImage string // root with the sources for a Driver Toolkit; "": "/"
 
-	bakes bool   // this is a bake, and not a start that could use one
-	told  string // what was logged about baked content
 }
 
 func (s *supply) work() string { return cmp.Or(s.scratch, scratchDir) }
