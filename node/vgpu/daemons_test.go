@@ -66,6 +66,7 @@ func griddStart(root string) error {
 	}
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), asChild+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as every daemon: the group of the program is killed when that ends
 	if err := child.Start(); err != nil {
 		return err
 	}
