@@ -55,7 +55,7 @@ func (p *program) withToolkitCommand(patience context.Context) *cobra.Command {
 	})
 	cmd.Use, cmd.Short = drivertoolkit.DriverVerb, "init beside a Driver Toolkit container of OpenShift, which compiles what image and cache do not have"
 	toolkitDirFlag(cmd.Flags(), &cfg.Toolkit)
-	cmd.Flags().DurationVar(&cfg.ToolkitTimeout, "toolkit-timeout", cfg.ToolkitTimeout, "compile in this container when the Driver Toolkit container was silent for so long")
+	cmd.Flags().DurationVar(&cfg.ToolkitTimeout, "toolkit-timeout", cfg.ToolkitTimeout, "compile in this container when the Driver Toolkit container has not begun for so long")
 	return cmd
 }
 

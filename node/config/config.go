@@ -56,7 +56,7 @@ type Config struct {
 
 	// Toolkit is the folder that is shared with a Driver Toolkit container, which compiles; "": there is none.
 	Toolkit        string
-	ToolkitTimeout time.Duration // how long that container may be silent
+	ToolkitTimeout time.Duration // within which that container has to begin
 	ToolkitMissing string        // name of the toolkit's image that the cluster lacks, so that nothing is waited for; "": it is there
 
 	// SigningKey is the file with the private key for modules that are compiled here; "": they stay unsigned.

@@ -12,16 +12,15 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
-	"github.com/driver-container/driver-container/node/modulebuild"
 )
 
-// buildDeadline bounds one compile, however long the toolkit container gives signs of life.
+// buildDeadline bounds one compile.
 const buildDeadline = time.Hour
 
 // Options say where the driver container asks.
 type Options struct {
 	Dir     string        // the shared folder
-	Timeout time.Duration // how long the toolkit container may be silent, also at the beginning
+	Timeout time.Duration // within which the toolkit container has to begin
 	Log     *slog.Logger
 
 	Program string        // "": this program
@@ -152,10 +151,9 @@ func (f folder) ask(ctx context.Context, o Options, j Job) (run string, err erro
 	return run, f.raise(prepared, run)
 }
 
-// await waits for the answer that the set of a run is there.
+// await waits for the answer that the set of a run is there. The toolkit container has to begin within the
+// timeout, and to end within the deadline of a compile: if it dies, the kubelet starts it again, and it begins again.
 func (f folder) await(ctx context.Context, o Options, j Job, run string) (answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, buildDeadline, fmt.Errorf("it compiles for longer than %s", buildDeadline))
-	defer cancel()
 	waits := func(reason string) {
 		o.Log.Info(reason) //nolint:sloglint // the sentence is also in the status
 		if j.Waits != nil {
@@ -163,7 +161,7 @@ func (f folder) await(ctx context.Context, o Options, j Job, run string) (answer
 		}
 	}
 	waits("waiting for the Driver Toolkit container to start")
-	progress, heard, beat, last := modulebuild.Progress(o.Log), time.Now(), int64(-1), ""
+	began, limit := false, time.Now().Add(o.Timeout)
 	for {
 		a, err := f.answerTo(run)
 		switch {
@@ -171,20 +169,19 @@ func (f folder) await(ctx context.Context, o Options, j Job, run string) (answer
 			return answer{}, err
 		case a.State == stateBuilt:
 			return a, nil
-		case a.State == stateBroken, a.State == stateFailed:
+		case a.State == stateFailed:
 			return answer{}, errors.New(a.Reason)
 		case a.State == stateCompiler:
 			return answer{}, a.Failure.compileError(f.dir, j)
-		case a.State == stateStarted && a.Beat != beat:
-			heard, beat = time.Now(), a.Beat
-			progress(a.Done, a.Total, a.Step)
-			if last != a.State {
-				waits(fmt.Sprintf("waiting for the Driver Toolkit container, which compiles the modules of driver %s for kernel %s", j.Info.Driver, j.Kernel))
-			}
-			last = a.State
+		case !began && f.raised(started, run):
+			began, limit = true, time.Now().Add(buildDeadline)
+			waits(fmt.Sprintf("waiting for the Driver Toolkit container, which compiles the modules of driver %s for kernel %s", j.Info.Driver, j.Kernel))
 		}
-		if silent := time.Since(heard); silent > o.Timeout {
-			return answer{}, silence(beat >= 0, o.Timeout)
+		if time.Now().After(limit) {
+			if began {
+				return answer{}, fmt.Errorf("it compiles for longer than %s; see the log of openshift-driver-toolkit-ctr, and whether its memory limit ended it", buildDeadline)
+			}
+			return answer{}, fmt.Errorf("it did not begin within %s; see whether openshift-driver-toolkit-ctr runs in this pod and could pull its image", o.Timeout)
 		}
 		select {
 		case <-ctx.Done():
@@ -192,13 +189,6 @@ func (f folder) await(ctx context.Context, o Options, j Job, run string) (answer
 		case <-time.After(o.Poll):
 		}
 	}
-}
-
-func silence(began bool, limit time.Duration) error {
-	if began {
-		return fmt.Errorf("it began to compile and gave no sign of life for %s; see the log of openshift-driver-toolkit-ctr, and whether its memory limit ended it", limit)
-	}
-	return fmt.Errorf("it did not begin within %s; see whether openshift-driver-toolkit-ctr runs in this pod and could pull its image", limit)
 }
 
 // answerTo returns the answer to a run; it is zero while there is none.

@@ -92,21 +92,24 @@ func withdrawn(f folder, run string) bool {
 
 // serve answers one request. It reports whether the modules are there.
 func (b Builder) serve(ctx context.Context, f folder, r request) bool {
-	a := answer{Schema: schema, Run: r.Run, State: stateIdle}
 	if !r.Compile {
 		b.Log.Info("nothing to compile", "reason", r.Reason)
-		b.tell(f, a)
 		return false
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	limited, cancel := context.WithTimeoutCause(ctx, buildDeadline, fmt.Errorf("it took longer than %s", buildDeadline))
 	defer cancel()
-	beats := b.beat(f, r.Run, stop) //nolint:contextcheck // it ends with beats.end, after the compile
-	set, compiler, err := b.compile(limited, f, r, beats)
-	beats.end()
-	a.Compiler = compiler
-	a.Beat = beats.count.Load() + 1
+	limited, stop := context.WithCancelCause(limited)
+	defer stop(nil)
+	go func() { // the driver container may not wait any more
+		for limited.Err() == nil {
+			if withdrawn(f, r.Run) {
+				stop(errOther)
+			}
+			sleep(limited, b.Poll)
+		}
+	}()
+	a := answer{Schema: schema, Run: r.Run}
+	set, err := b.compile(limited, f, r)
 	if err == nil {
 		a.Set = filepath.Base(set.Dir)
 		a.Manifest, err = manifestDigest(f, a.Set)
@@ -119,35 +122,25 @@ func (b Builder) serve(ctx context.Context, f folder, r request) bool {
 		return false
 	case err == nil:
 		a.State = stateBuilt
+		b.raise(f, built, r.Run) // before the answer, because the driver container may take its request back after it
 	case ok:
 		a.State, a.Failure = stateCompiler, &failure{Jobs: failed.Jobs, Killed: failed.Killed, Full: errors.Is(failed.Err, unix.ENOSPC),
 			Message: failed.Err.Error(), Errors: failed.Errors, Tail: failed.Tail}
-	case isBroken(err):
-		a.State, a.Reason = stateBroken, err.Error()
 	default:
 		a.State, a.Reason = stateFailed, explain(err, b.Dir).Error()
+		if isBroken(err) {
+			b.raise(f, broken, r.Run)
+		}
 	}
 	if err != nil {
 		b.Log.Error("no modules", "error", err)
 	}
-	switch a.State { // before the answer, because the driver container may take its request back after it
-	case stateBroken:
-		b.raise(f, broken, r.Run)
-	case stateBuilt:
-		b.raise(f, built, r.Run)
-	}
-	b.tell(f, a)
-	if a.State == stateBuilt {
+	if err := put(f, answerFile, a); err != nil { // the driver container finds out by its deadline
+		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
+	} else if a.State == stateBuilt {
 		b.Log.Info("the modules are ready for the driver container", "path", filepath.Join(b.Dir, modulesDir, a.Set))
 	}
 	return a.State == stateBuilt
-}
-
-// tell writes an answer. If that fails, the driver container finds out by its deadline.
-func (b Builder) tell(f folder, a answer) {
-	if err := put(f, answerFile, a); err != nil {
-		b.Log.Error("the driver container cannot be told", "error", explain(err, b.Dir))
-	}
 }
 
 // raise raises a flag for a request, unless the request is withdrawn. The driver container withdraws the
@@ -157,7 +150,7 @@ func (b Builder) raise(f folder, flag, run string) {
 		return
 	}
 	err := f.raise(flag, run)
-	if text, read := f.read(flag, maxText); read == nil && withdrawn(f, run) && string(text) == run+"\n" {
+	if withdrawn(f, run) && f.raised(flag, run) {
 		err = errors.Join(err, f.lower(flag))
 	}
 	if err != nil {

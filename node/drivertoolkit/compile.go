@@ -28,7 +28,7 @@ func isBroken(err error) bool { return errors.As(err, new(*brokenError)) }
 const keepSets = 2
 
 // compile returns the set of a request: one that an earlier container left in the folder, or a new one.
-func (b Builder) compile(ctx context.Context, f folder, r request, s *beats) (_ *kbuild.Set, compiler string, err error) {
+func (b Builder) compile(ctx context.Context, f folder, r request) (*kbuild.Set, error) {
 	for _, name := range b.Companions {
 		if !slices.Contains(r.Companions, name) {
 			b.Log.Warn("this container is to compile a module that the driver container does not ask for: set the variable for that container, too", "module", name)
@@ -37,38 +37,33 @@ func (b Builder) compile(ctx context.Context, f folder, r request, s *beats) (_ 
 	image := filepath.Join(b.Dir, driverDir)
 	info, err := driverinfo.Read(os.DirFS(image))
 	if err != nil {
-		return nil, "", fmt.Errorf("read what the driver container put into %s: %w", b.Dir, err)
+		return nil, fmt.Errorf("read what the driver container put into %s: %w", b.Dir, err)
 	}
 	if info.Driver != r.Driver {
-		return nil, "", fmt.Errorf("%s has the sources of driver %s, the request is for %s", b.Dir, info.Driver, r.Driver)
+		return nil, fmt.Errorf("%s has the sources of driver %s, the request is for %s", b.Dir, info.Driver, r.Driver)
 	}
 	job, err := b.job(ctx, info, r)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	cache := kbuild.Cache{Dir: filepath.Join(b.Dir, modulesDir)}
 	if set, err := cache.Get(ctx, job.Key()); err == nil {
 		b.Log.Info("the modules are there already", "path", set.Dir)
-		return set, job.Compiler.Version, nil
+		return set, nil
 	}
 	b.raise(f, started, r.Run)
-	s.begin(job.Compiler.Version)
-	lines := modulebuild.Progress(b.Log)
-	job.Progress = func(done, total int, what string) {
-		s.progress(done, total, what)
-		lines(done, total, what)
-	}
+	job.Progress = modulebuild.Progress(b.Log)
 	b.Log.Info("compiling", "driver", r.Driver, "flavour", r.Flavour, "kernel", r.Kernel, "compiler", job.Compiler.Version, "jobs", job.Jobs, "path", job.Log)
 	set, err := kbuild.Compile(ctx, job)
 	if err != nil {
 		modulebuild.LogOutput(b.Log, err)
-		return nil, job.Compiler.Version, err
+		return nil, err
 	}
 	kept, err := cache.Put(ctx, set)
 	if err != nil {
-		return nil, job.Compiler.Version, err
+		return nil, err
 	}
-	return kept, job.Compiler.Version, errors.Join(cache.Prune(keepSets), os.RemoveAll(b.Scratch))
+	return kept, errors.Join(cache.Prune(keepSets), os.RemoveAll(b.Scratch))
 }
 
 // job returns the description of the compile: the sources of the shared folder, headers and compiler of this

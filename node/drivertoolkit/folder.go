@@ -168,6 +168,12 @@ func (f folder) has(flag string) bool {
 	return err == nil
 }
 
+// raised reports whether a flag is there that is of this run.
+func (f folder) raised(flag, run string) bool {
+	text, err := f.read(flag, maxText)
+	return err == nil && string(text) == run+"\n"
+}
+
 // maxLeftovers bounds how many entries of the folder are looked at.
 const maxLeftovers = 4096
 

@@ -25,7 +25,6 @@ func TestHandOver(t *testing.T) {
 	p := newPod(t, kbuildtest.Kernel, script)
 	c := p.run()
 	require.NoError(t, Invite(p.options(), "the modules are at hand"))
-	p.wait("the idle answer", func() bool { return strings.Contains(p.read(answerFile), `"idle"`) })
 	p.wait("the reason", func() bool { return strings.Contains(p.log.String(), `nothing to compile: the modules are at hand`) })
 	var waited []string
 	set := require.Value(p.compile(func(_ *Options, j *Job) { j.Waits = func(text string) { waited = append(waited, text) } }))(t)
@@ -97,7 +96,6 @@ func TestGivenUp(t *testing.T) {
 	}()
 	assert.ErrorIs(t, assert.Err(Compile(ctx, p.options(), p.job())), stopped)
 	p.wait("the end of the compile", func() bool { return strings.Contains(p.log.String(), "the compile was stopped") })
-	p.wait("the idle answer", func() bool { return strings.Contains(p.read(answerFile), `"idle"`) })
 	assert.Equal(t, false, p.has(built))
 }
 
@@ -108,7 +106,7 @@ func TestFlagsOfBefore(t *testing.T) {
 	p := newPod(t, kbuildtest.Kernel, "cp KOS/*.ko .")
 	testfile.Tree(t, p.dir, map[string]string{
 		prepared: "", started: "", built: "", broken: "", "env": "A=\"b\"", "nvidia-driver": "#!/bin/sh", tempPrefix + "1/x": "half", driverDir + "/x": "-> /etc/passwd",
-		answerFile:                  `{"schema":1,"run":"0123456789abcdef","state":"built","beat":3,"set":"x","manifest":"` + strings.Repeat("0", 64) + `"}`,
+		answerFile:                  `{"schema":2,"run":"0123456789abcdef","state":"built","beat":3,"set":"x","manifest":"` + strings.Repeat("0", 64) + `"}`,
 		modulesDir + "/x/nvidia.ko": "old",
 	})
 	_, err := p.compile(func(o *Options, _ *Job) { o.Timeout = 300 * time.Millisecond })

@@ -15,7 +15,7 @@ import (
 
 // schema is the version of request and answer. Both containers run the same program, unless the image of one
 // was changed in a running pod.
-const schema = 1
+const schema = 2
 
 // Bounds of what one container reads of the other one.
 const (
@@ -43,24 +43,16 @@ type request struct {
 
 // States of an answer.
 const (
-	stateIdle     = "idle"     // nothing is asked for
-	stateStarted  = "started"  // compiling
 	stateBuilt    = "built"    // Set is in the folder
-	stateBroken   = "broken"   // this container cannot compile for the kernel
-	stateFailed   = "failed"   // something went wrong that is not the compile's output
+	stateFailed   = "failed"   // there is no set, for a reason that is not the compile's output
 	stateCompiler = "compiler" // the compile itself failed
 )
 
-// answer is what the toolkit container says, and says again while it compiles.
+// answer is what became of a request.
 type answer struct {
 	Schema   int      `json:"schema"`
 	Run      string   `json:"run"` // of the request
 	State    string   `json:"state"`
-	Beat     int64    `json:"beat"` // grows while the container lives
-	Done     int      `json:"done,omitempty"`
-	Total    int      `json:"total,omitempty"`
-	Step     string   `json:"step,omitempty"`
-	Compiler string   `json:"compiler,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Set      string   `json:"set,omitempty"`      // name of the folder below modules
 	Manifest string   `json:"manifest,omitempty"` // sha256 of its manifest
@@ -121,14 +113,14 @@ func parseAnswer(data []byte) (answer, error) {
 		return answer{}, errSchema
 	case !runName().MatchString(a.Run):
 		return answer{}, fmt.Errorf("its run %.40q is no name", a.Run)
-	case !slices.Contains([]string{stateIdle, stateStarted, stateBuilt, stateBroken, stateFailed, stateCompiler}, a.State):
+	case !slices.Contains([]string{stateBuilt, stateFailed, stateCompiler}, a.State):
 		return answer{}, fmt.Errorf("its state %.40q is not known", a.State)
 	case a.State == stateBuilt && (!setName().MatchString(a.Set) || !sha256Hex().MatchString(a.Manifest)):
 		return answer{}, fmt.Errorf("its set %.40q is no name, or %.80q no digest", a.Set, a.Manifest)
 	case a.State == stateCompiler && (a.Failure == nil || len(a.Failure.Errors) > maxNames || len(a.Failure.Tail) > maxNames):
 		return answer{}, errors.New("it does not say how the compile failed")
 	}
-	a.Step, a.Compiler, a.Reason = plain(a.Step), plain(a.Compiler), plain(a.Reason)
+	a.Reason = plain(a.Reason)
 	if a.Failure != nil {
 		a.Failure.Message = plain(a.Failure.Message)
 		for _, lines := range [][]string{a.Failure.Errors, a.Failure.Tail} {
