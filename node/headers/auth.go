@@ -7,12 +7,17 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 )
 
-const maxLogins = 1000
+const (
+	maxLogins    = 1000
+	maxConf      = 1 << 20 // bytes of one configuration file
+	maxConfFiles = 500     // in one folder
+)
 
 // login is an entry of auth.conf: user and password for a server. It never occurs in a message.
 type login struct {
@@ -24,7 +29,15 @@ type login struct {
 // readLogins reads etc/apt/auth.conf.d/*.conf and etc/apt/auth.conf; see apt_auth.conf(5).
 func readLogins(root fs.FS, log *slog.Logger) []login {
 	var all []login
-	for _, name := range confFiles(root, "etc/apt/auth.conf.d", "etc/apt/auth.conf", false) {
+	const dir = "etc/apt/auth.conf.d"
+	var names []string
+	list, _ := fs.ReadDir(root, dir) // the folder is optional, so an error counts as an empty folder
+	for _, e := range list[:min(len(list), maxConfFiles)] {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && path.Ext(e.Name()) == ".conf" {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	for _, name := range append(names, "etc/apt/auth.conf") {
 		text, err := bounded.FSFile(root, name, maxConf)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -26,8 +26,8 @@ type debManager struct {
 }
 
 // deb reads the image's configuration of apt.
-func (f *fetcher) deb() (m manager, done func(), err error) {
-	d := &debManager{fetcher: f, conf: readConf(f.files, f.Log)}
+func (f *fetcher) deb(ctx context.Context) (m manager, done func(), err error) {
+	d := &debManager{fetcher: f, conf: f.readConf(ctx)}
 	transport, err := newTransport(f.files, f.own(), d.conf, f.Getenv, f.Log)
 	if err != nil {
 		return nil, nil, err

@@ -104,7 +104,7 @@ func (f *fetcher) run(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer closed()
-	manager, done, err := f.manager()
+	manager, done, err := f.manager(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -40,11 +40,11 @@ type item struct {
 const maxPackages = 50 // of one kernel; in practice one to three
 
 // manager returns the manager of the system. done closes connections.
-func (f *fetcher) manager() (m manager, done func(), err error) {
+func (f *fetcher) manager(ctx context.Context) (m manager, done func(), err error) {
 	if f.Distro.PackageManager() == "rpm" {
 		return f.rpm()
 	}
-	return f.deb()
+	return f.deb(ctx)
 }
 
 // usable opens each repository separately, because one that cannot be used must not hide the others. It

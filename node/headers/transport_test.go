@@ -50,8 +50,7 @@ func TestProxies(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := conf{}
-			require.NoError(t, c.parse(test.conf))
+			c := parseDump(strings.ReplaceAll(test.conf, "; ", ";\n"))
 			logins := require.Value(parseLogins(test.logins))(t)
 			p := proxies{conf: c, logins: logins, env: environment(func(name string) string {
 				for pair := range strings.FieldsSeq(test.env) {
