@@ -6,42 +6,40 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"github.com/driver-container/driver-container/images/imagename"
 )
 
-// Bounds of a bundle.
+// Bounds of a bundle. That of the list bounds everything that is on it.
 const (
 	MaxDocument  = 4 << 20  // bytes of a document, the list and index.json: registries accept manifests of up to 4 MiB
 	maxDocuments = 64 << 20 // bytes of all documents: they are in memory
-	maxListed    = 100_000  // documents and blobs; a fleet of 500 images has about 5,000
-	maxItems     = 100_000
-	maxTags      = 1_000 // of an item
-	maxText      = 1_024 // bytes of a title, a tool, a source
 )
 
-// check says what is wrong with a list, by itself: its bounds and its names. That it fits the documents is
-// compared by graph.
+// check says what is wrong with a list, by itself: its names. Its documents and blobs are compared with those that its
+// items need.
 func (l *List) check() error {
 	switch {
 	case len(l.Parts) > 1:
 		return fmt.Errorf("it is one of %d parts, which this version does not read: import them with the version that wrote them, or make the bundle again", len(l.Parts))
-	case len(l.Tool) > maxText:
-		return fmt.Errorf("the name of its tool has more than %d bytes", maxText)
-	case len(l.Items) == 0 || len(l.Items) > maxItems:
-		return fmt.Errorf("it has %d items, from 1 to %d are allowed", len(l.Items), maxItems)
-	case len(l.Documents)+len(l.Blobs) > maxListed:
-		return fmt.Errorf("it has %d documents and blobs, at most %d are allowed", len(l.Documents)+len(l.Blobs), maxListed)
+	case len(l.Items) == 0:
+		return errors.New("it has no items")
 	}
-	if err := checkRepository(l.Origin); err != nil {
-		return err
+	left, blobs := int64(maxDocuments), map[Blob]bool{}
+	for _, d := range l.Documents {
+		if left -= d.Size; d.Size < 0 || left < 0 {
+			return fmt.Errorf("its documents have more than %d bytes, or one has less than none", maxDocuments)
+		}
 	}
-	if err := checkSizes(l.Documents, MaxDocument, maxDocuments); err != nil {
-		return fmt.Errorf("its documents: %w", err)
+	for _, b := range l.Blobs {
+		if blobs[b] || b.Size < 0 {
+			return fmt.Errorf("blob %s of %d bytes is on it twice, or has a size that is none", b.Digest, b.Size)
+		}
+		blobs[b] = true
 	}
-	if err := checkSizes(l.Blobs, 1<<60, 1<<60); err != nil {
-		return fmt.Errorf("its blobs: %w", err)
+	for _, a := range l.Absent {
+		if !blobs[a.Blob] || a.Source == "" {
+			return fmt.Errorf("%s is absent, but not a blob of this size that another bundle has", a.Digest)
+		}
 	}
 	names := map[string]bool{}
 	for _, i := range l.Items {
@@ -49,25 +47,7 @@ func (l *List) check() error {
 			return fmt.Errorf("item %s: %w", i.Descriptor.Digest, err)
 		}
 	}
-	return l.checkAbsent()
-}
-
-// checkSizes bounds the size of each of the blobs, and of all.
-func checkSizes(blobs []Blob, most, total int64) error {
-	known := make(map[v1.Hash]bool, len(blobs))
-	for _, b := range blobs {
-		if b.Digest.Hex == "" || known[b.Digest] {
-			return fmt.Errorf("%q is no digest, or there twice", b.Digest)
-		}
-		known[b.Digest] = true
-		if b.Size < 0 || b.Size > most {
-			return fmt.Errorf("%s: a size of %d bytes is not allowed", b.Digest, b.Size)
-		}
-		if total -= b.Size; total < 0 {
-			return errors.New("they are too large together")
-		}
-	}
-	return nil
+	return checkRepository(l.Origin)
 }
 
 // checkRepository accepts a repository with its registry.
@@ -82,12 +62,10 @@ func checkRepository(name string) error {
 }
 
 func (i *Item) check(names map[string]bool) error {
-	switch d := i.Descriptor; {
+	switch {
 	case !slices.Contains(kinds, i.Kind):
 		return fmt.Errorf("%q is no kind of item", i.Kind)
-	case len(i.Title) > maxText || len(i.Tags) > maxTags:
-		return errors.New("it has too many tags, or a title that is too long")
-	case len(d.URLs) > 0 || len(d.Data) > 0:
+	case len(i.Descriptor.URLs) > 0 || len(i.Descriptor.Data) > 0:
 		return errors.New("its descriptor has URLs or data")
 	}
 	if err := checkRepository(i.Repository); err != nil {
@@ -104,19 +82,6 @@ func (i *Item) check(names map[string]bool) error {
 			return fmt.Errorf("%s is in it twice", name)
 		}
 		names[name] = true
-	}
-	return nil
-}
-
-func (l *List) checkAbsent() error {
-	blobs := make(map[Blob]bool, len(l.Blobs))
-	for _, b := range l.Blobs {
-		blobs[b] = true
-	}
-	for _, a := range l.Absent {
-		if !blobs[a.Blob] || a.Source == "" || len(a.Source) > maxText {
-			return fmt.Errorf("%s is absent, but not a blob of this size that another bundle has", a.Digest)
-		}
 	}
 	return nil
 }

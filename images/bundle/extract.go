@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,7 @@ import (
 
 // Complete says what of the inputs of builds or of a mirror is not in the file, before anything of it is written.
 func (b *Bundle) Complete(kind Kind) error {
-	all, _ := filesOf(b.List.Items, b.documents, kind)
+	all, _ := b.graph.files(kind)
 	if kind == Inputs {
 		all = append(all, b.buildInputs()...)
 	} else if len(all) == 0 {
@@ -32,28 +31,18 @@ func (b *Bundle) Complete(kind Kind) error {
 	return nil
 }
 
-// open opens a blob or a document of a file.
-func (b *Bundle) open(d v1.Descriptor) (io.ReadCloser, error) {
-	if raw, ok := b.documents[d.Digest]; ok {
-		return io.NopCloser(bytes.NewReader(raw)), nil
-	}
-	blob, ok := b.reader(Blob{d.Digest, d.Size})
-	if !ok {
-		return nil, fmt.Errorf("%s is not in the bundle: take one that was made without --since", d.Digest)
-	}
-	return blob.Open()
-}
-
 // buildInputs returns what a build reads from its cache: downloads, and base images with their documents.
 func (b *Bundle) buildInputs() []v1.Descriptor {
-	_, all := filesOf(b.List.Items, b.documents, Inputs)
-	for _, i := range b.List.Items {
-		if i.Kind != Base {
+	_, all := b.graph.files(Inputs)
+	for _, p := range b.graph.parts {
+		if p.Kind != Base {
 			continue
 		}
-		g := b.needs(i)
-		for _, d := range slices.Concat(g.documents, g.blobs) {
-			all = append(all, v1.Descriptor{Digest: d.Digest, Size: d.Size})
+		for _, d := range p.Documents {
+			all = append(all, d.Desc)
+		}
+		for _, blob := range p.Blobs {
+			all = append(all, blob.Desc)
 		}
 	}
 	return all
@@ -91,7 +80,7 @@ func (b *Bundle) Extract(ctx context.Context, kind Kind, dir string) error {
 		return err
 	}
 	defer root.Close()
-	all, _ := filesOf(b.List.Items, b.documents, kind)
+	all, _ := b.graph.files(kind)
 	for _, last := range []bool{false, true} {
 		for _, d := range all {
 			name := d.Annotations[TitleAnnotation]

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path"
@@ -46,17 +47,14 @@ func CheckPath(kind Kind, title string) error {
 	return nil
 }
 
-// filesOf returns the files of all items of a kind whose layers are files, and apart from them the downloads.
-func filesOf(items []Item, raw map[v1.Hash][]byte, kind Kind) (files, downloads []v1.Descriptor) {
-	for _, i := range items {
-		if i.Kind != kind {
+// files returns the files of all items of a kind whose layers are files, and apart from them the downloads.
+func (g *graph) files(kind Kind) (files, downloads []v1.Descriptor) {
+	for _, p := range g.parts {
+		if p.Kind != kind {
 			continue
 		}
-		r, err := refer(raw[i.Descriptor.Digest])
-		if err != nil || !r.mediaType.IsImage() {
-			continue
-		}
-		for _, d := range r.named[:len(r.named)-1] {
+		m, _ := v1.ParseManifest(bytes.NewReader(p.Top().Raw)) // an index has no layers; it was read before
+		for _, d := range m.Layers {
 			if d.Annotations[downloadAnnotation] != "" {
 				downloads = append(downloads, d)
 			} else {
@@ -68,9 +66,9 @@ func filesOf(items []Item, raw map[v1.Hash][]byte, kind Kind) (files, downloads 
 }
 
 // checkFiles says which file an import could not write, or would write over another.
-func checkFiles(items []Item, raw map[v1.Hash][]byte) error {
+func checkFiles(g *graph) error {
 	for _, kind := range []Kind{Inputs, Headers} {
-		files, downloads := filesOf(items, raw, kind)
+		files, downloads := g.files(kind)
 		for _, d := range downloads {
 			if !sha512Hex.MatchString(d.Annotations[sha512Annotation]) {
 				return errors.New("a download has no sha512 where one is stated")

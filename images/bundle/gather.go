@@ -158,7 +158,10 @@ func (g *gatherer) artifact(ctx context.Context, kind Kind, ref string, want v1.
 	}
 	var attachments []oci.Attachment
 	if kind != Base { // a build does not read what belongs to its base
-		if attachments, err = g.client.Attachments(ctx, pinned(ref, content.Top().Desc.Digest)); err != nil {
+		if !oci.IsLocal(ref) {
+			ref = key // a tag may move between two requests
+		}
+		if attachments, err = g.client.Attachments(ctx, ref); err != nil {
 			return err
 		}
 	}
@@ -170,39 +173,22 @@ func (g *gatherer) artifact(ctx context.Context, kind Kind, ref string, want v1.
 // place returns the repository and the tag that an artifact has at the origin. A base of this machine has none
 // and gets some.
 func (g *gatherer) place(kind Kind, ref string, h v1.Hash) (repository, tag string, err error) {
-	if l, ok := oci.ParseLocal(ref); ok {
-		repository, tag = g.origin, l.Tag()
-		if kind == Base {
-			repository += "/base"
-			if imagename.CheckTag(tag) != nil {
-				tag = "base-" + h.Hex[:12]
-			}
+	l, ok := oci.ParseLocal(ref)
+	if !ok {
+		repository, tag = registry.Split(ref)
+		return repository, tag, imagename.CheckImage(ref)
+	}
+	repository, tag = g.origin, l.Tag()
+	if kind == Base {
+		repository += "/base"
+		if imagename.CheckTag(tag) != nil {
+			tag = "base-" + h.Hex[:12]
 		}
-		if tag == "" {
-			return "", "", fmt.Errorf("%s: give the tag that the image gets: %s:TAG", ref, ref)
-		}
-		return repository, tag, nil
 	}
-	if err := imagename.CheckImage(ref); err != nil {
-		return "", "", err
+	if tag == "" {
+		err = fmt.Errorf("%s: give the tag that the image gets: %s:TAG", ref, ref)
 	}
-	name, _, _ := strings.Cut(ref, "@")
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		name, tag = name[:i], name[i+1:]
-	}
-	return name, tag, nil
-}
-
-// pinned is a reference by digest, because a tag may move between two requests.
-func pinned(ref string, h v1.Hash) string {
-	if oci.IsLocal(ref) {
-		return ref
-	}
-	name, _, _ := strings.Cut(ref, "@")
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		name = name[:i]
-	}
-	return name + "@" + h.String()
+	return repository, tag, err
 }
 
 func (g *gatherer) chart(c *HelmChart) Artifact {

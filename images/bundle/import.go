@@ -3,6 +3,8 @@ package bundle
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
@@ -22,7 +25,6 @@ var ErrLacks = failure.New(failure.Network, "neither in the bundle nor in the re
 // ImportOptions say where a bundle goes.
 type ImportOptions struct {
 	To          string                  // repository that takes the place of the origin
-	MountFrom   []string                // repositories of the same registry that may have the blobs
 	AllowPublic bool                    // let images with vGPU guest drivers go to registries that are known to be public
 	DryRun      bool                    // ask the registry, and push nothing
 	Jobs        int                     // parallel transfers; 0: 4
@@ -45,35 +47,32 @@ type transfer struct {
 	bundle *Bundle
 	needs  *graph // of all items, at the site
 
-	mu      sync.Mutex
-	result  Result
-	holders map[v1.Hash][]string // repositories that are known to have a blob
-	done    int64                // bytes of blobs
-	total   int64
+	mu     sync.Mutex
+	result Result
+	there  map[string]bool // repository@digest of the manifests that were there before, and of their blobs
+	done   int64           // bytes of blobs
+	total  int64
 }
 
 // Import pushes a bundle that was checked, or one that passes a pipe: its blobs are then pushed as they pass, each
 // verified. Nothing has a name before everything that it leads to is there and all of the bundle is verified.
-// The registry is the only state: an import that was stopped anywhere is continued by repeating it.
+// The registry is the only state: an import that was stopped anywhere is continued by repeating it. It mounts blobs from
+// the repositories of the client's MountFrom.
 func (b *Bundle) Import(ctx context.Context, c *registry.Client, o ImportOptions) (*Result, error) {
 	if o.Jobs <= 0 {
 		o.Jobs = 4
 	}
-	t := &transfer{ImportOptions: o, client: c, bundle: b, holders: map[v1.Hash][]string{}}
-	err := t.rename()
-	if err == nil {
-		err = t.search(ctx)
+	t := &transfer{ImportOptions: o, client: c, bundle: b, there: map[string]bool{}}
+	steps := []func(context.Context) error{t.rename, t.ask, t.search, t.pushBlobs, t.pushNames}
+	if o.DryRun {
+		steps = steps[:3]
 	}
-	if err == nil && !o.DryRun {
-		err = t.pushBlobs(ctx)
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return &t.result, fmt.Errorf("import into %s: %w", o.To, err)
+		}
 	}
-	if err == nil && !o.DryRun {
-		err = t.pushNames(ctx)
-	}
-	if err != nil {
-		err = fmt.Errorf("import into %s: %w", o.To, err)
-	}
-	return &t.result, err
+	return &t.result, nil
 }
 
 // Rename returns the repository at the site of a repository at the origin: the origin's name is replaced.
@@ -86,7 +85,7 @@ func Rename(repository, origin, to string) string {
 }
 
 // rename gives the items their names at the site, and checks these.
-func (t *transfer) rename() (err error) {
+func (t *transfer) rename(context.Context) (err error) {
 	for _, i := range t.bundle.List.Items {
 		i.Repository = Rename(i.Repository, t.bundle.List.Origin, t.To)
 		if err := imagename.CheckRepository(i.Repository); err != nil {
@@ -94,12 +93,12 @@ func (t *transfer) rename() (err error) {
 		}
 		t.result.Done = append(t.result.Done, i)
 	}
-	if t.needs, err = collect(t.result.Done, t.bundle.documents); err != nil {
+	if t.needs, err = collect(t.result.Done, t.bundle.documents, t.bundle.open); err != nil {
 		return err
 	}
-	for _, d := range t.needs.documents {
-		for _, repository := range t.needs.users[d.Digest] {
-			if err := publicguard.CheckDocument(repository, repository, t.bundle.documents[d.Digest]); err != nil && !t.AllowPublic {
+	for _, p := range t.needs.parts {
+		for _, d := range p.Documents {
+			if err := publicguard.CheckDocument(p.Repository, p.Repository, d.Raw); err != nil && !t.AllowPublic {
 				return err
 			}
 		}
@@ -117,4 +116,124 @@ func (t *transfer) parallel(ctx context.Context, n int, f func(ctx context.Conte
 		jobs.Go(func() error { return f(ctx, i) })
 	}
 	return jobs.Wait()
+}
+
+// ask finds the manifests that are there: so are their blobs, which a repeated import need not ask for.
+func (t *transfer) ask(ctx context.Context) error {
+	return t.parallel(ctx, len(t.needs.parts), func(ctx context.Context, n int) error {
+		p := t.needs.parts[n]
+		found, err := t.client.Has(ctx, p.ref())
+		if err != nil || !found {
+			return err
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.there[p.ref()] = true
+		for _, b := range p.Blobs {
+			t.there[p.Repository+"@"+b.Desc.Digest.String()] = true
+		}
+		return nil
+	})
+}
+
+// has says whether all repositories that need a blob had it before.
+func (t *transfer) has(h v1.Hash) bool {
+	return !slices.ContainsFunc(t.needs.users[h], func(repository string) bool { return !t.there[repository+"@"+h.String()] })
+}
+
+// pushBlobs pushes the blobs of the bundle, and those that can only be mounted.
+func (t *transfer) pushBlobs(ctx context.Context) error {
+	here := t.bundle.List.present()
+	var err error
+	if t.bundle.file == nil {
+		err = t.bundle.pass(ctx, t.pushBlob, func(f Finding) error { return f })
+	} else {
+		err = t.parallel(ctx, len(here), func(ctx context.Context, n int) error {
+			d := v1.Descriptor{Digest: here[n].Digest, Size: here[n].Size}
+			return t.pushBlob(ctx, oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return t.bundle.open(d) }})
+		})
+	}
+	for _, a := range t.bundle.List.Absent {
+		if err == nil {
+			err = t.pushBlob(ctx, oci.Blob{Desc: v1.Descriptor{Digest: a.Digest, Size: a.Size}, Open: func() (io.ReadCloser, error) {
+				return nil, fmt.Errorf("%s is in another repository, from which the registry does not mount it: here it is %w", a.Digest, ErrLacks)
+			}})
+		}
+	}
+	return err
+}
+
+// pushBlob makes sure that all repositories that need a blob have it: it goes to one, and is mounted into the others.
+func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
+	sent := 0
+	for _, repository := range t.needs.users[b.Desc.Digest] {
+		if t.has(b.Desc.Digest) {
+			break
+		}
+		state, err := t.client.PushBlob(ctx, repository, b)
+		if err != nil {
+			return err
+		}
+		if state == registry.Done {
+			sent++
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.result.Sent += sent
+	t.result.Bytes += int64(sent) * b.Desc.Size
+	if t.done += b.Desc.Size; t.Progress != nil {
+		t.Progress(t.done, t.total)
+	}
+	return nil
+}
+
+// pushNames pushes the manifests of each artifact, what belongs to it, the signatures of the site, and its tags.
+func (t *transfer) pushNames(ctx context.Context) error {
+	for _, p := range t.needs.parts {
+		if p.Subject != nil {
+			continue
+		}
+		attachments := t.needs.attachments(p)
+		if t.Sign != nil {
+			signatures, err := t.signatures(ctx, p, attachments)
+			if err != nil {
+				return fmt.Errorf("sign %s: %w", p.ref(), err)
+			}
+			attachments = append(attachments, signatures...)
+		}
+		if _, err := t.client.PushContent(ctx, p.ref(), p.Content, attachments, p.Tags...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signatures returns the site's signatures, under the names of the site, of an artifact and of each image in it. What is
+// signed by the key already is not signed again.
+func (t *transfer) signatures(ctx context.Context, p part, all []oci.Attachment) ([]oci.Attachment, error) {
+	if t.there[p.ref()] {
+		there, err := t.client.Attachments(ctx, p.ref())
+		if err != nil {
+			return nil, err
+		}
+		all = slices.Concat(there, all)
+	}
+	request := signature.Request{Repository: p.Repository, Tags: p.Tags, Format: signature.Legacy}
+	for _, d := range p.Documents {
+		s := signature.Subject{Descriptor: d.Desc}
+		for _, a := range all {
+			if a.Subject == d.Desc.Digest {
+				s.Attachments = append(s.Attachments, a)
+			}
+		}
+		request.Subjects = append(request.Subjects, s)
+	}
+	made, err := signature.Sign(ctx, request, t.Sign)
+	signed := map[v1.Hash]bool{}
+	for _, a := range made {
+		signed[a.Subject] = true
+	}
+	t.result.Signed += len(signed)
+	return made, err
 }

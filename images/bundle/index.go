@@ -86,8 +86,8 @@ func (i *Item) named(taken map[string]bool) []v1.Descriptor {
 func (i *Item) unnamed() v1.Descriptor {
 	d := i.Descriptor
 	d.Annotations = map[string]string{oci.RepositoryAnnotation: i.Repository}
-	if len(i.Tags) > 0 {
-		d.Annotations[oci.TagAnnotation] = i.Tags[0]
+	if tag := i.tag(); tag != "" {
+		d.Annotations[oci.TagAnnotation] = tag
 	}
 	if i.Subject != nil {
 		d.Annotations[oci.SubjectAnnotation] = i.Subject.String()

@@ -38,6 +38,14 @@ type Item struct {
 	Descriptor v1.Descriptor `json:"descriptor"`
 }
 
+// tag is its first tag, "" if it has none.
+func (i *Item) tag() string {
+	if len(i.Tags) == 0 {
+		return ""
+	}
+	return i.Tags[0]
+}
+
 // Blob is content by its digest. Size is in bytes.
 type Blob struct {
 	Digest v1.Hash `json:"digest"`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type Bundle struct {
 	Signed   bool          // it has a signature, of any key
 
 	documents map[v1.Hash][]byte
+	graph     *graph
 	signature oci.Attachment
 	tar       members
 	file      *io.SectionReader // nil: a pipe
@@ -34,25 +36,23 @@ type Bundle struct {
 func Open(from io.Reader) (*Bundle, error) {
 	b := &Bundle{documents: map[v1.Hash][]byte{}, tar: members{from: from}, offsets: map[v1.Hash]int64{}}
 	b.file, _ = from.(*io.SectionReader)
-	if err := b.readList(); err != nil {
+	err := b.readHead()
+	if err != nil {
 		return nil, err
 	}
 	for _, d := range b.List.Documents {
-		raw, err := b.document(d.Digest.Hex)
-		if err != nil {
+		if b.documents[d.Digest], err = b.member(blobFolder + d.Digest.Hex); err != nil {
 			return nil, err
 		}
-		b.documents[d.Digest] = raw
 	}
-	g, err := collect(b.List.Items, b.documents)
-	if err == nil {
-		err = checkFiles(b.List.Items, b.documents)
+	if b.graph, err = collect(b.List.Items, b.documents, b.open); err == nil {
+		err = checkFiles(b.graph)
 	}
-	switch {
-	case err != nil:
+	if err == nil && (!slices.Equal(b.graph.documents, b.List.Documents) || !slices.Equal(b.graph.blobs, b.List.Blobs)) {
+		err = errors.New("its documents and blobs are not those that its items need")
+	}
+	if err != nil {
 		return nil, finding(RuleList, "", "%v", err)
-	case !slices.Equal(g.documents, b.List.Documents) || !slices.Equal(g.blobs, b.List.Blobs):
-		return nil, finding(RuleList, "", "its documents and blobs are not those that its items need")
 	}
 	at := b.tar.at + b.tar.pad
 	for _, p := range b.List.present() {
@@ -62,45 +62,42 @@ func Open(from io.Reader) (*Bundle, error) {
 	return b, nil
 }
 
-// readList reads what comes before the documents: index.json and the bundle's manifest, which are the only ones that its
+// readHead reads what comes before the documents: index.json and the bundle's manifest, which are the only ones that its
 // list and its signature can have, and these.
-func (b *Bundle) readList() error {
-	_, layout, err := b.member(layoutName)
-	if err != nil {
-		return err
+func (b *Bundle) readHead() (err error) {
+	next := func(name string) (raw []byte) {
+		if err == nil {
+			raw, err = b.member(name)
+		}
+		return raw
 	}
-	if string(layout) != layoutVersion {
-		return finding(RuleDamaged, layoutName, "its content is not that of a layout")
+	layout, index := next(layoutName), next(indexName)
+	if err == nil && string(layout) != layoutVersion {
+		err = finding(RuleDamaged, layoutName, "its content is not that of a layout")
 	}
-	_, index, err := b.member(indexName)
-	if err != nil {
-		return err
+	if err == nil && !bytes.Contains(index, []byte(MediaType)) {
+		err = finding(RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program")
 	}
-	if !bytes.Contains(index, []byte(MediaType)) {
-		return finding(RuleIndex, indexName, "it names no bundle: it is an OCI layout of another program")
-	}
-	manifest, err := b.document("")
-	if err == nil {
-		b.Raw, err = b.document("")
-	}
-	if err != nil {
+	manifest := next("")
+	if b.Raw = next(""); err != nil {
 		return err
 	}
 	if b.List, err = Decode(b.Raw); err != nil {
 		return err
 	}
 	want, err := manifestOf(b.Raw)
-	if err == nil && !bytes.Equal(want.Raw, manifest) {
-		err = finding(RuleList, "", "the bundle's manifest is not that of its list")
+	if err != nil || !bytes.Equal(want.Raw, manifest) {
+		return finding(RuleList, "", "the bundle's manifest is not that of its list")
 	}
-	if err == nil {
-		b.Manifest = want.Desc
-		_, err = b.document(emptyConfig.Desc.Digest.Hex)
-	}
+	b.Manifest = want.Desc
+	next(blobFolder + emptyConfig.Desc.Digest.Hex)
 	var signed *v1.Descriptor
-	if err == nil && bytes.Contains(index, []byte(`"`+oci.SubjectAnnotation+`":"`+want.Desc.Digest.String()+`"`)) {
+	if bytes.Contains(index, []byte(`"`+oci.SubjectAnnotation+`":"`+want.Desc.Digest.String()+`"`)) {
 		b.Signed, signed = true, &b.signature.Manifest.Desc
-		err = b.readSignature()
+		manifest, content := next(""), next("")
+		if err == nil {
+			err = b.setSignature(manifest, content)
+		}
 	}
 	if err != nil {
 		return err
@@ -111,18 +108,11 @@ func (b *Bundle) readList() error {
 	return nil
 }
 
-// readSignature reads the signature's manifest and its sigstore bundle.
-func (b *Bundle) readSignature() error {
-	raw, err := b.document("")
-	if err != nil {
-		return err
-	}
-	content, err := b.document("")
-	if err != nil {
-		return err
-	}
-	open := func(v1.Descriptor) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
-	artifact, err := oci.NewArtifact(raw, oci.RemoteBlobs("the bundle", nil, open))
+// setSignature takes the signature's manifest and its sigstore bundle.
+func (b *Bundle) setSignature(manifest, content []byte) error {
+	artifact, err := oci.NewArtifact(manifest, oci.RemoteBlobs("the bundle", nil, func(v1.Descriptor) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}))
 	if err == nil {
 		b.signature, err = oci.AttachmentOf(b.Manifest.Digest, "", artifact)
 	}
@@ -132,8 +122,8 @@ func (b *Bundle) readSignature() error {
 	return nil
 }
 
-// member reads the next member, which is small. want is its name, "" for any.
-func (b *Bundle) member(want string) (name string, raw []byte, err error) {
+// member reads the next member, which is small. want is its name, "" for any that is its digest.
+func (b *Bundle) member(want string) (raw []byte, err error) {
 	name, size, err := b.tar.next()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -146,17 +136,7 @@ func (b *Bundle) member(want string) (name string, raw []byte, err error) {
 	if err == nil {
 		raw, err = io.ReadAll(&b.tar)
 	}
-	return name, raw, err
-}
-
-// document reads the next member, whose name is its digest: h, or any if that is "".
-func (b *Bundle) document(h string) ([]byte, error) {
-	want := ""
-	if h != "" {
-		want = blobFolder + h
-	}
-	name, raw, err := b.member(want)
-	if got := oci.HashOf(raw); err == nil && name != blobFolder+got.Hex {
+	if got := oci.HashOf(raw); err == nil && want != layoutName && want != indexName && name != blobFolder+got.Hex {
 		err = finding(RuleDamaged, name, "its content has the digest %s", got)
 	}
 	return raw, err
@@ -181,15 +161,23 @@ func (b *Bundle) VerifySignature(keys []crypto.PublicKey) error {
 	return nil
 }
 
-// reader returns a blob of the file.
-func (b *Bundle) reader(d Blob) (oci.Blob, bool) {
+// open opens a document of a bundle, or a blob of a file.
+func (b *Bundle) open(d v1.Descriptor) (io.ReadCloser, error) {
+	if d.Digest == emptyConfig.Desc.Digest {
+		return emptyConfig.Open()
+	}
+	if raw, ok := b.documents[d.Digest]; ok {
+		return io.NopCloser(bytes.NewReader(raw)), nil
+	}
 	at, ok := b.offsets[d.Digest]
-	return verified(d, func() io.Reader { return io.NewSectionReader(b.file, at, d.Size) }), ok && b.file != nil
+	if !ok || b.file == nil {
+		return nil, fmt.Errorf("%s is not in the bundle: take one that was made without --since", d.Digest)
+	}
+	return verified(d, io.NewSectionReader(b.file, at, d.Size)), nil
 }
 
-func verified(b Blob, open func() io.Reader) oci.Blob {
-	d := v1.Descriptor{Digest: b.Digest, Size: b.Size}
-	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return oci.Verify(io.NopCloser(open()), d, "the bundle"), nil }}
+func verified(d v1.Descriptor, from io.Reader) io.ReadCloser {
+	return oci.Verify(io.NopCloser(from), d, "the bundle")
 }
 
 // Summary is an item for people.
@@ -202,25 +190,17 @@ type Summary struct {
 
 // Summaries returns the items with their sizes.
 func (b *Bundle) Summaries() (all []Summary) {
-	for _, i := range b.List.Items {
-		s := Summary{Kind: i.Kind, Name: i.Repository, Digest: i.Descriptor.Digest}
-		for _, d := range b.needs(i).blobs {
-			s.Bytes += d.Size
+	for _, p := range b.graph.parts {
+		s := Summary{Kind: p.Kind, Name: p.Repository, Digest: p.Descriptor.Digest}
+		for _, blob := range p.Blobs {
+			s.Bytes += blob.Desc.Size
 		}
-		switch {
-		case i.Subject != nil:
-			s.Name = "of " + i.Subject.String()
-		case len(i.Tags) > 0:
-			s.Name += ":" + strings.Join(i.Tags, ",")
+		if p.Subject != nil {
+			s.Name = "of " + p.Subject.String()
+		} else if len(p.Tags) > 0 {
+			s.Name += ":" + strings.Join(p.Tags, ",")
 		}
 		all = append(all, s)
 	}
 	return all
-}
-
-// needs returns what an item needs.
-func (b *Bundle) needs(i Item) *graph {
-	i.Subject = nil
-	g, _ := collect([]Item{i}, b.documents) // which Open did too
-	return g
 }

@@ -3,7 +3,8 @@ package bundle
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"maps"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -27,11 +28,8 @@ func DecodeStock(raw []byte) (Stock, error) {
 	}
 	var s Stock
 	err := json.Unmarshal(raw, &s)
-	if err == nil && (s.Source == "" || len(s.Source) > maxText || len(s.Blobs) > maxListed) {
-		err = fmt.Errorf("source %q, %d blobs", s.Source, len(s.Blobs))
-	}
-	if err == nil {
-		err = checkSizes(s.Blobs, 1<<60, 1<<60)
+	if err == nil && s.Source == "" {
+		err = errors.New("it names no source")
 	}
 	if err != nil {
 		return Stock{}, failure.Errorf(failure.Usage, "it is neither the list of a bundle nor that of a repository: %w", err)
@@ -69,20 +67,17 @@ func StockOf(ctx context.Context, c *registry.Client, repository string) (Stock,
 			return Stock{}, err
 		}
 	}
-	s := Stock{Source: repository, Blobs: []Blob{}}
-	seen := map[v1.Hash]bool{}
+	blobs := map[Blob]bool{}
 	for _, a := range g.all {
-		blobs := a.Content.Blobs
+		all := a.Content.Blobs
 		for _, x := range a.Attachments {
-			blobs = slices.Concat(blobs, x.Blobs)
+			all = slices.Concat(all, x.Blobs)
 		}
-		for _, b := range blobs {
-			if !seen[b.Desc.Digest] {
-				seen[b.Desc.Digest] = true
-				s.Blobs = append(s.Blobs, Blob{Digest: b.Desc.Digest, Size: b.Desc.Size})
-			}
+		for _, b := range all {
+			blobs[Blob{b.Desc.Digest, b.Desc.Size}] = true
 		}
 	}
+	s := Stock{repository, slices.AppendSeq([]Blob{}, maps.Keys(blobs))}
 	slices.SortFunc(s.Blobs, func(a, b Blob) int { return compareHash(a.Digest, b.Digest) })
 	return s, nil
 }

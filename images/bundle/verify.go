@@ -7,28 +7,26 @@ import (
 	"fmt"
 	"io"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Check reads and verifies all of a file. The findings are one or several about the signature and about damaged
-// blobs, and the first one of another rule, which ends it. Without keys the signature does not matter. The bundle is nil
-// when not even its first blob is reached. Errors are about reading the file.
+// Check reads and verifies all of a file. Of the list and what comes before it, and of the tar itself, only the first fault
+// is among the findings. Without keys the signature does not matter. The bundle is nil when not even its first blob is
+// reached. Errors are about reading the file.
 func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey, progress func(done, total int64)) (*Bundle, []Finding, error) {
 	var all []Finding
-	found := func(err error) error {
-		f, ok := errors.AsType[Finding](err)
-		if !ok {
-			return err
-		}
+	found := func(f Finding) error {
 		all = append(all, f)
 		return nil
 	}
 	b, err := Open(file)
 	if err == nil {
-		err = found(b.VerifySignature(keys))
-	}
-	if err == nil {
+		if wrong, ok := errors.AsType[Finding](b.VerifySignature(keys)); ok {
+			all = append(all, wrong)
+		}
 		err = b.pass(ctx, func(ctx context.Context, blob oci.Blob) error {
 			begin := b.tar.at
 			err := copyBlob(ctx, io.Discard, blob, func(done int64) {
@@ -40,49 +38,73 @@ func Check(ctx context.Context, file *io.SectionReader, keys []crypto.PublicKey,
 				return found(finding(RuleDamaged, blobFolder+blob.Desc.Digest.Hex, "its content has the digest sha256:%s", wrong.Got))
 			}
 			return err
-		})
+		}, found)
 	}
-	err = found(err)
+	if wrong, ok := errors.AsType[Finding](err); ok {
+		return b, append(all, wrong), nil
+	}
 	return b, all, err
 }
 
 // pass calls use with each blob in the order of the archive, which can be opened once. What use does not open is read
-// behind it, and verified. Without an error all of the archive was sound.
-func (b *Bundle) pass(ctx context.Context, use func(context.Context, oci.Blob) error) error {
-	for _, want := range b.List.present() {
-		member := blobFolder + want.Digest.Hex
+// behind it, and verified. Blobs that are not where they must be go to found, whose error ends it. If there are none, and
+// no error, all of the archive was sound.
+func (b *Bundle) pass(ctx context.Context, use func(context.Context, oci.Blob) error, found func(Finding) error) error {
+	wanted, next := b.List.present(), 0
+	at := map[string]int{}
+	for n, w := range wanted {
+		at[blobFolder+w.Digest.Hex] = n
+	}
+	for {
 		name, size, err := b.tar.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return finding(RuleMissing, member, "it is on the list with %d bytes, and not in the file", want.Size)
-		case err != nil:
-			return err
-		case name != member:
-			return finding(RuleArchive, member, "%q is in its place", name)
-		case size != want.Size:
-			return finding(RuleSize, member, "it has %d bytes, and %d on the list", size, want.Size)
-		}
-		content, opened := verified(want, func() io.Reader { return &b.tar }), false
-		err = use(ctx, oci.Blob{Desc: content.Desc, Open: func() (io.ReadCloser, error) {
-			if opened {
-				return nil, fmt.Errorf("%s has passed the pipe already: repeat the import, or import from a file", want.Digest)
-			}
-			opened = true
-			return content.Open()
-		}})
-		if err == nil && !opened {
-			err = copyBlob(ctx, io.Discard, content, nil)
+		if errors.Is(err, io.EOF) {
+			break
 		}
 		if err != nil {
 			return err
 		}
+		n, listed := at[name]
+		switch {
+		case !listed:
+			err = found(finding(RuleExtra, name, "it is in the file, and not on its list"))
+		case wanted[n].Size != size:
+			err = found(finding(RuleSize, name, "it has %d bytes, and %d on the list", size, wanted[n].Size))
+		case n < next:
+			err = found(finding(RuleArchive, name, "it is not in its place"))
+		default:
+			next = n + 1
+			err = b.passBlob(ctx, wanted[n], use)
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, &b.tar)
+		}
+		if err != nil {
+			return err
+		}
+		delete(at, name)
 	}
-	name, _, err := b.tar.next()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err == nil:
-		return finding(RuleExtra, name, "it is in the file, and not on its list")
+	for _, w := range wanted {
+		if _, missing := at[blobFolder+w.Digest.Hex]; missing {
+			if err := found(finding(RuleMissing, blobFolder+w.Digest.Hex, "it is on the list with %d bytes, and not in the file", w.Size)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// passBlob lets use read the content of the member.
+func (b *Bundle) passBlob(ctx context.Context, blob Blob, use func(context.Context, oci.Blob) error) error {
+	d, opened := v1.Descriptor{Digest: blob.Digest, Size: blob.Size}, false
+	err := use(ctx, oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) {
+		if opened {
+			return nil, fmt.Errorf("%s has passed the pipe already: repeat the import, or import from a file", d.Digest)
+		}
+		opened = true
+		return verified(d, &b.tar), nil
+	}})
+	if err == nil && !opened {
+		err = fetch.Copy(ctx, io.Discard, verified(d, &b.tar), nil)
 	}
 	return err
 }

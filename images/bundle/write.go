@@ -55,9 +55,9 @@ func Prepare(ctx context.Context, o Options, artifacts []Artifact) (*Plan, error
 		return nil, failure.Errorf(failure.Usage, "make the bundle: %w", err)
 	}
 	p := &Plan{List: &List{Created: o.Created, Tool: o.Tool, Origin: o.Origin, Items: s.items}}
-	g, err := collect(s.items, s.documents)
+	g, err := collect(s.items, s.documents, func(d v1.Descriptor) (io.ReadCloser, error) { return s.blobs[d.Digest].Open() })
 	if err == nil {
-		err = checkFiles(s.items, s.documents)
+		err = checkFiles(g)
 	}
 	var list []byte
 	if err == nil {

@@ -3,16 +3,13 @@ package registry
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"oras.land/oras-go/v2/errdef"
 
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -75,39 +72,28 @@ func (p *push) refer(ctx context.Context, a oci.Attachment) (listed bool, err er
 	if err != nil {
 		return false, err
 	}
+	subject := ""
 	if exists {
-		for _, b := range a.Blobs {
-			p.count(b, Exists)
-		}
-		return p.listsReferrers(ctx, a.Subject)
+		p.countAll(a.Blobs)
+	} else if err = p.parts(ctx, a.Blobs, a.Nested); err == nil {
+		subject, err = p.put(ctx, name, a.Manifest)
 	}
-	if err := p.parts(ctx, a.Blobs, a.Nested); err != nil {
-		return false, err
-	}
-	subject, err := p.put(ctx, name, a.Manifest)
 	if err != nil || subject == a.Subject.String() {
 		return true, err
 	}
-	return p.listsReferrers(ctx, a.Subject)
+	return p.s.listsReferrers(ctx, a.Subject)
 }
 
 // listsReferrers reports whether the registry has the referrers API. It asks once for a repository.
-func (p *push) listsReferrers(ctx context.Context, subject v1.Hash) (bool, error) {
-	repository := p.ref.repo.Name()
-	p.Client.mu.Lock()
-	known, asked := p.apis[repository]
-	p.Client.mu.Unlock()
-	if asked {
-		return known, nil
+func (s *session) listsReferrers(ctx context.Context, subject v1.Hash) (bool, error) {
+	if known := s.lists.Load(); known != nil {
+		return *known, nil
 	}
-	resp, err := p.s.ask(ctx, http.MethodGet, p.s.url("referrers", subject.String()), string(types.OCIImageIndex))
-	if err != nil && !errors.Is(err, errdef.ErrUnsupported) {
+	if _, err := s.referrers(ctx, subject); err != nil {
 		return false, err
 	}
-	known = err == nil && resp.Header.Get("Content-Type") == string(types.OCIImageIndex)
-	p.Client.mu.Lock()
-	defer p.Client.mu.Unlock()
-	p.apis[repository] = known
+	known := s.remote.SetReferrersCapability(true) == nil // an error if the answer was that it has not
+	s.lists.Store(&known)
 	return known, nil
 }
 
@@ -142,7 +128,7 @@ func (p *push) extension(ctx context.Context, a oci.Attachment) tagChange {
 // tag. The distribution specification has no conditional writes: of two programs that read a tag at the same
 // time, the second to write removes what the first wrote, and neither sees that. So update reads all tags again after a pause,
 // and merges and writes again what is missing, until nothing is. The pause is several times as long as what
-// lies between the last look at a tag and its write, and random, so that programs that began together part.
+// lies between reading a tag and writing it, and random, so that programs that began together part.
 func (p *push) update(ctx context.Context, changes []tagChange) error {
 	pause, missing := p.opts.Backoff, ""
 	for range updateRounds {
@@ -150,7 +136,7 @@ func (p *push) update(ctx context.Context, changes []tagChange) error {
 		for _, c := range changes {
 			window, err := p.write(ctx, c)
 			if err != nil {
-				return err
+				return &itemError{"tag " + c.tag, err}
 			}
 			if window > 0 {
 				missing, pause = c.tag, max(pause, 4*min(window, maxWindow))
@@ -168,44 +154,38 @@ func (p *push) update(ctx context.Context, changes []tagChange) error {
 	return &itemError{"tag " + missing, fmt.Errorf("other programs replaced it %d times while it was changed: try again", updateRounds)}
 }
 
-// write merges and writes one tag. It looks at the tag once more just before it writes, because the blobs take
-// time. window is how long others may have changed it unseen; 0 if nothing had to be written.
+// write merges and writes one tag, which no other goroutine of this client changes meanwhile. Blobs take time: the tag is
+// read again when they are there. window is how long others may have changed the tag unseen; 0 if nothing
+// had to be written.
 func (p *push) write(ctx context.Context, c tagChange) (window time.Duration, err error) {
-	defer p.lockTag(p.ref.repo.Name() + ":" + c.tag)()
-	there, err := p.s.tagged(ctx, c.tag)
-	for range updateRounds {
-		var a oci.Attachment
-		if err == nil {
-			a, err = c.merge(there)
-		}
-		if err != nil {
-			return 0, &itemError{"tag " + c.tag, err}
-		}
-		if bytes.Equal(there.Raw, a.Manifest.Raw) {
-			p.reportState("manifest "+c.tag, "", a.Manifest.Desc.Size, Exists)
-			return 0, nil
-		}
-		if err := p.parts(ctx, a.Blobs, a.Nested); err != nil {
-			return 0, err
-		}
-		before, began := there.Digest, time.Now()
-		if there, err = p.s.tagged(ctx, c.tag); err == nil && there.Digest == before {
+	known, _ := p.tagLocks.LoadOrStore(p.ref.repo.Name()+":"+c.tag, &sync.Mutex{})
+	if lock, ok := known.(*sync.Mutex); ok {
+		lock.Lock()
+		defer lock.Unlock()
+	}
+	var a oci.Attachment
+	var merged v1.Hash // of the manifest that a adds to
+	for round := range updateRounds {
+		began := time.Now()
+		there, err := p.s.tagged(ctx, c.tag)
+		if err == nil && round > 0 && there.Digest == merged {
 			_, err = p.put(ctx, c.tag, a.Manifest)
 			return time.Since(began), err
 		}
+		if err == nil {
+			a, err = c.merge(there)
+		}
+		if err == nil && bytes.Equal(there.Raw, a.Manifest.Raw) {
+			p.reportState("manifest "+c.tag, "", a.Manifest.Desc.Size, Exists)
+			return 0, nil
+		}
+		if err == nil {
+			err = p.parts(ctx, a.Blobs, a.Nested)
+		}
+		if err != nil {
+			return 0, err
+		}
+		merged = there.Digest
 	}
-	return time.Nanosecond, err // update waits, and tries again
-}
-
-// lockTag waits until no other goroutine of this client changes a tag.
-func (c *Client) lockTag(name string) (unlock func()) {
-	c.mu.Lock()
-	l := c.tagLocks[name]
-	if l == nil {
-		l = &sync.Mutex{}
-		c.tagLocks[name] = l
-	}
-	c.mu.Unlock()
-	l.Lock()
-	return l.Unlock
+	return time.Nanosecond, nil // update waits, and tries again
 }

@@ -105,7 +105,7 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 		}
 		f.found = append(f.found, a)
 		for _, b := range a.Blobs {
-			f.recordMountSource(b.Desc.Digest, f.ref.repo.Name())
+			f.origins.Store(b.Desc.Digest, f.ref.repo.Name())
 		}
 	}
 	return next, nil

@@ -31,7 +31,7 @@ func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.
 	}
 	if r, err := parseReference(from); err == nil && !oci.IsLocal(from) {
 		for _, b := range all.Blobs {
-			c.recordMountSource(b.Desc.Digest, r.repo.Name())
+			c.origins.Store(b.Desc.Digest, r.repo.Name())
 		}
 		from = r.pinned(source.Digest) // the tag may move meanwhile
 	}
@@ -39,7 +39,8 @@ func (c *Client) Copy(ctx context.Context, from, to string, tags ...string) (v1.
 	if err != nil {
 		return fail(err)
 	}
-	return c.pushAll(ctx, to, source.Artifact, attachments, tags)
+	stats, err := c.PushContent(ctx, to, all, attachments, tags...)
+	return source.Digest, stats, err
 }
 
 // Transfer is one call of [Client.Copy].
@@ -52,8 +53,9 @@ type Transfer struct {
 func (t Transfer) Names() []string {
 	to, _, _ := strings.Cut(t.To, "@")
 	names := []string{to}
+	repository, _ := Split(to)
 	for _, tag := range t.Tags {
-		names = append(names, strings.TrimSuffix(to, ":"+tagOf(to))+":"+tag)
+		names = append(names, repository+":"+tag)
 	}
 	return names
 }

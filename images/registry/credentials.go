@@ -3,10 +3,12 @@ package registry
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -14,8 +16,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/atomicwriter"
 	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/credentials"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/imagename"
@@ -51,29 +53,31 @@ func credentialFiles() (all []string) {
 }
 
 // credentialFile says who keeps which credentials, in the format of Docker's config.json, which is also that of
-// containers-auth.json(5). Package credentials of oras-go reads and writes the entries.
+// containers-auth.json(5). What this program does not know of it stays. It is not oras-go's, which takes the credentials
+// of host/team for the whole host, drops fields of entries, and starts helpers on the user's terminal, where one that
+// hangs is waited for.
 type credentialFile struct {
-	path string
+	path    string
+	content map[string]json.RawMessage
 
-	Auths   map[string]struct{} // by the name of a registry, or of a namespace (host/team) as Podman writes it
-	Helpers map[string]string   `json:"credHelpers"` // by the name of a registry
-	Helper  string              `json:"credsStore"`  // for all others
+	Auths   map[string]json.RawMessage // by the name of a registry, or of a namespace (host/team) as Podman writes it
+	Helpers map[string]string          `json:"credHelpers"` // by the name of a registry
+	Helper  string                     `json:"credsStore"`  // for all others
 }
 
 // readCredentials reads a file; one that does not exist has no credentials. Errors do not repeat what is in it.
 func readCredentials(file string) (*credentialFile, error) {
 	raw, err := bounded.File(file, maxCredentials)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(raw)) == 0 {
-		return &credentialFile{path: file}, nil
+		raw, err = []byte("{}"), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var f *credentialFile
-	if json.Unmarshal(raw, &f) != nil || f == nil {
+	f := &credentialFile{path: file}
+	if json.Unmarshal(raw, &f.content) != nil || f.content == nil || json.Unmarshal(raw, f) != nil {
 		return nil, fmt.Errorf("%s is not a file of credentials as docker login and podman login write it", file)
 	}
-	f.path = file
 	return f, nil
 }
 
@@ -107,9 +111,7 @@ func isOld(key string, names []string) bool {
 	return err == nil && u.Host != "" && slices.Contains(names, u.Host)
 }
 
-// userCredentials returns the user's credentials for a repository of a registry. It does not use oras-go's own search,
-// which takes the credentials of host/team for the whole host, reads one file, and starts helpers on the user's
-// terminal, where one that hangs is waited for. A file that cannot be read is an error.
+// userCredentials returns the user's credentials for a repository of a registry. A file that cannot be read is an error.
 func userCredentials(ctx context.Context, host, repository string) (auth.Credential, error) {
 	for _, file := range credentialFiles() {
 		f, err := readCredentials(file)
@@ -130,14 +132,15 @@ func userCredentials(ctx context.Context, host, repository string) (auth.Credent
 // find returns the entry for the longest prefix of the repository's name; without one, the answer of the
 // host's helper; without a helper, an entry that is written as a URL.
 func (f *credentialFile) find(ctx context.Context, names []string, repository string) (auth.Credential, error) {
-	for p := repository; ; p = strings.TrimSuffix(path.Dir(p), ".") {
+	var keys []string
+	for p := repository; p != "."; p = path.Dir(p) {
 		for _, host := range names {
-			if got, err := f.entry(ctx, strings.TrimSuffix(host+"/"+p, "/")); err != nil || got != auth.EmptyCredential {
-				return got, err
-			}
+			keys = append(keys, host+"/"+p)
 		}
-		if p == "" {
-			break
+	}
+	for _, key := range append(keys, names...) {
+		if got, err := f.entry(key); err != nil || got != auth.EmptyCredential {
+			return got, err
 		}
 	}
 	program, key, err := f.helperOf(names)
@@ -149,25 +152,29 @@ func (f *credentialFile) find(ctx context.Context, names []string, repository st
 	}
 	for key := range f.Auths {
 		if isOld(key, names) {
-			return f.entry(ctx, key)
+			return f.entry(key)
 		}
 	}
 	return auth.EmptyCredential, nil
 }
 
-func (f *credentialFile) entry(ctx context.Context, key string) (auth.Credential, error) {
-	if _, ok := f.Auths[key]; !ok {
+// entry returns the credentials of an entry. Errors have no part of it.
+func (f *credentialFile) entry(key string) (auth.Credential, error) {
+	if f.Auths[key] == nil {
 		return auth.EmptyCredential, nil
 	}
-	store, err := credentials.NewFileStore(f.path)
-	if err != nil {
-		return auth.EmptyCredential, errors.New("the file was changed while it was read: try again")
+	var e struct{ Auth, Username, Password, IdentityToken, RegistryToken string }
+	wellFormed := json.Unmarshal(f.Auths[key], &e) == nil
+	if e.Auth != "" {
+		raw, err := base64.StdEncoding.DecodeString(e.Auth)
+		var colon bool
+		e.Username, e.Password, colon = strings.Cut(string(raw), ":")
+		wellFormed = wellFormed && colon && err == nil
 	}
-	got, err := store.Get(ctx, key)
-	if err != nil { // oras-go's error has the user and the password
-		return got, fmt.Errorf("its entry for %s is malformed", key)
+	if !wellFormed {
+		return auth.EmptyCredential, fmt.Errorf("its entry for %s is malformed", key)
 	}
-	return got, nil
+	return auth.Credential{Username: e.Username, Password: e.Password, RefreshToken: e.IdentityToken, AccessToken: e.RegistryToken}, nil
 }
 
 // StoreCredentials keeps user and password for a registry (host[:port]), where a [Client] finds them first: in the
@@ -185,15 +192,53 @@ func StoreCredentials(ctx context.Context, registry, user, password string) (pla
 		raw, _ := json.Marshal(helperEntry{ServerURL: key, Username: user, Secret: password}) //nolint:gosec // for the helper's stdin
 		_, err = runHelper(ctx, f.path, helper, "store", string(raw), password)
 	default:
-		var store *credentials.FileStore
-		if store, err = credentials.NewFileStore(f.target()); err == nil {
-			err = store.Put(ctx, key, auth.Credential{Username: user, Password: password})
-		}
+		err = f.put(key, user, password)
 	}
 	if err != nil {
 		return "", fmt.Errorf("store the credentials of %s: %w; nothing was changed", registry, err)
 	}
 	return f.place(helper), nil
+}
+
+// put replaces the credentials of an entry, and leaves what else it has.
+func (f *credentialFile) put(key, user, password string) (err error) {
+	fields := map[string]json.RawMessage{}
+	if raw := f.Auths[key]; raw != nil && json.Unmarshal(raw, &fields) != nil {
+		return fmt.Errorf("%s: its entry for %s is malformed", f.path, key)
+	}
+	for _, old := range []string{"username", "password", "identitytoken", "registrytoken"} {
+		delete(fields, old)
+	}
+	fields["auth"] = json.RawMessage(`"` + base64.StdEncoding.EncodeToString([]byte(user+":"+password)) + `"`)
+	if f.Auths == nil {
+		f.Auths = map[string]json.RawMessage{}
+	}
+	if f.Auths[key], err = json.Marshal(fields); err != nil {
+		return err
+	}
+	return f.save()
+}
+
+// save replaces the file; a link stays a link.
+func (f *credentialFile) save() (err error) {
+	if f.content["auths"], err = json.Marshal(f.Auths); err != nil {
+		return err
+	}
+	var raw bytes.Buffer
+	encoder := json.NewEncoder(&raw)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "\t")
+	target := f.path
+	if linked, err := filepath.EvalSymlinks(f.path); err == nil {
+		target = linked
+	}
+	if err = encoder.Encode(f.content); err == nil {
+		err = os.MkdirAll(filepath.Dir(target), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	return atomicwriter.WriteFile(target, raw.Bytes(), 0o600)
 }
 
 // EraseCredentials removes what [StoreCredentials] keeps for a registry. found is false if the file has nothing for
@@ -206,24 +251,16 @@ func EraseCredentials(ctx context.Context, registry string) (place string, found
 		_, err = runHelper(ctx, f.path, helper, "erase", key, "")
 		found = true
 	default:
-		found, err = f.erase(ctx, namesOf(registry))
+		names, before := namesOf(registry), len(f.Auths)
+		maps.DeleteFunc(f.Auths, func(key string, _ json.RawMessage) bool { return slices.Contains(names, key) || isOld(key, names) })
+		if found = len(f.Auths) < before; found {
+			err = f.save()
+		}
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("remove the credentials of %s: %w", registry, err)
 	}
 	return f.place(helper), found, nil
-}
-
-// erase removes all entries of a registry.
-func (f *credentialFile) erase(ctx context.Context, names []string) (found bool, err error) {
-	store, err := credentials.NewFileStore(f.target())
-	for key := range f.Auths {
-		if err == nil && (slices.Contains(names, key) || isOld(key, names)) {
-			found = true
-			err = store.Delete(ctx, key)
-		}
-	}
-	return found, err
 }
 
 // keeper reads the file that keeps the credentials of a registry, or names the helper that does; key is the
@@ -240,14 +277,6 @@ func keeper(registry string) (f *credentialFile, helper, key string, err error) 
 		helper, key, err = f.helperOf(namesOf(registry))
 	}
 	return f, helper, key, err
-}
-
-// target is the file to replace: a link stays a link.
-func (f *credentialFile) target() string {
-	if linked, err := filepath.EvalSymlinks(f.path); err == nil {
-		return linked
-	}
-	return f.path
 }
 
 func (f *credentialFile) place(helper string) string {

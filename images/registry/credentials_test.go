@@ -113,7 +113,7 @@ func TestStore(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(others), &before))
 	require.NoError(t, json.Unmarshal(require.Value(os.ReadFile(link))(t), &after))
 	delete(before, "auths")
-	if a, ok := after["auths"].(map[string]any)["a.example"].(map[string]any); !ok || len(a) != 1 || len(after["auths"].(map[string]any)) != 1 {
+	if a, ok := after["auths"].(map[string]any)["a.example"].(map[string]any); !ok || len(a) != 2 || a["email"] != "x@y" || len(after["auths"].(map[string]any)) != 1 {
 		t.Errorf("entries %v", after["auths"])
 	}
 	delete(after, "auths")

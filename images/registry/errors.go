@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -133,7 +132,7 @@ func statusHint(op, host string, code int, refused bool) string {
 	case code == http.StatusNotFound:
 		return "no such image, tag or blob (404): check the name"
 	case code == http.StatusRequestEntityTooLarge:
-		return fmt.Sprintf("it, or a proxy before it, refuses requests of %d KiB (413): raise its limit", smallestChunk>>10)
+		return fmt.Sprintf("it, or a proxy before it, refuses requests of %d KiB (413): raise its limit", smallestPiece>>10)
 	}
 	return ""
 }
@@ -144,9 +143,6 @@ var address = regexp.MustCompile(`(//)[^\s/"@]*@|\?[^\s"]+`)
 // plainText returns an error's text without secrets and without characters that a server may have sent to disturb a
 // terminal.
 func plainText(err error) string {
-	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok { // of a loopback host plain HTTP was tried too
-		return bad.Error()
-	}
 	if answer, ok := errors.AsType[*StatusError](err); ok {
 		return answer.Error()
 	}

@@ -9,9 +9,10 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/fetch"
 )
 
 const (
@@ -19,20 +20,14 @@ const (
 	maxAuthorities = 8 << 20 // bytes of a file of authorities; those of a distribution have 250 KB
 )
 
-// newTransport returns the transport below authentication: proxies of the environment, our certificates,
-// deadlines.
+// newTransport returns the transport below authentication, with our certificates.
 func newTransport(o Options) (*http.Transport, error) {
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		ForceAttemptHTTP2:     true,
-		MaxIdleConns:          64,
-		MaxIdleConnsPerHost:   16,
-		IdleConnTimeout:       time.Minute,
-		TLSHandshakeTimeout:   30 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		DisableCompression:    true, // blobs are counted and hashed as they are
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the default HTTP transport has been replaced")
 	}
+	t = t.Clone()
+	t.MaxIdleConnsPerHost, t.DisableCompression = 16, true // blobs are counted and hashed as they are
 	// The user requests it with --insecure-registry.
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure} //nolint:gosec // see above
 	if o.CAFile == "" {
@@ -62,17 +57,23 @@ func Authorities(file string) (*x509.CertPool, error) {
 // errPlain refuses to send credentials and content unencrypted.
 var errPlain = errors.New("plain HTTP is allowed only for loopback addresses and with --insecure-registry")
 
-// guard is a transport that prevents plain HTTP, unless it is allowed.
+// guard is a transport that prevents plain HTTP, unless it is allowed, and keeps the pause that servers request: oras-go
+// does not tell that of a server of tokens.
 type guard struct {
 	inner http.RoundTripper
 	plain bool
+	pause *atomic.Int64
 }
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.plain {
 		return nil, errPlain
 	}
-	return g.inner.RoundTrip(req)
+	resp, err := g.inner.RoundTrip(req)
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		g.pause.Store(int64(fetch.RetryAfter(resp)))
+	}
+	return resp, err
 }
 
 // checkRedirect lets registries redirect to their storage, but not to addresses that only this machine's

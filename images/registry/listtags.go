@@ -30,16 +30,13 @@ func (c *Client) ListTags(ctx context.Context, repository string) ([]string, err
 		return nil, fmt.Errorf("%s %s: %w", op, repository, fetch.ErrOffline)
 	}
 	var all []string
-	s, err := c.session(ctx, endpoint{r.repo, false, c.opts.Attempts}, "pull")
-	if err == nil {
-		err = s.remote.Tags(ctx, "", func(some []string) error {
-			if all = append(all, some...); len(all) > maxTags {
-				return fmt.Errorf("it sent more than %d tags", maxTags)
-			}
-			return nil
-		})
-	}
-	if err != nil {
+	s := c.session(ctx, endpoint{r.repo, false, c.opts.Attempts}, "pull")
+	if err := s.remote.Tags(ctx, "", func(some []string) error {
+		if all = append(all, some...); len(all) > maxTags {
+			return fmt.Errorf("it sent more than %d tags", maxTags)
+		}
+		return nil
+	}); err != nil {
 		return nil, wrapped(ctx, op, repository, r.repo.RegistryStr(), err)
 	}
 	slices.Sort(all)

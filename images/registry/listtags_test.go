@@ -62,6 +62,7 @@ func TestListTagsPages(t *testing.T) {
 			return true
 		}
 		next := map[string]string{"": "b", "b": "d"}[last]
+		w.Header().Add("Link", `</elsewhere?n=2>; rel="prev"`)
 		if next != "" {
 			w.Header().Add("Link", fmt.Sprintf(`<%s?n=2&last=%s>; rel="next"`, r.URL.Path, next))
 		}

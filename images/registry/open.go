@@ -103,7 +103,7 @@ func (p *pull) image(ctx context.Context, m oci.Manifest, o OpenOptions, opened 
 	jobs.SetLimit(p.opts.Jobs)
 	seen := map[v1.Hash]bool{}
 	for _, d := range opened.Manifest.Layers {
-		p.recordMountSource(d.Digest, p.ref.repo.Name())
+		p.origins.Store(d.Digest, p.ref.repo.Name())
 		if o.Part == Layers && !seen[d.Digest] {
 			seen[d.Digest] = true
 			jobs.Go(func() error { return p.blob(ctx, d) })

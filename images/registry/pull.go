@@ -61,10 +61,7 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 	p.order.Unlock()
 	var missed error
 	for _, e := range endpoints {
-		s, err := p.session(ctx, e, "pull")
-		if err == nil {
-			err = f(s)
-		}
+		err := f(p.session(ctx, e, "pull"))
 		if err == nil {
 			p.moveToFront(e)
 			return nil
@@ -226,18 +223,12 @@ func (s *session) document(ctx context.Context, from string, limit int) ([]byte,
 // blob downloads a blob into the store. Package fetch verifies, resumes, and coordinates with other
 // processes.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
-	p.recordMountSource(d.Digest, p.ref.repo.Name())
+	p.origins.Store(d.Digest, p.ref.repo.Name())
 	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Called: p.names[d.Digest], Total: d.Size}
-	if f, err := p.opts.Store.Open(d.Digest.Hex); err == nil {
-		fi, err := f.Stat()
-		if err := errors.Join(err, f.Close()); err != nil {
-			return p.fail(err)
-		}
-		if fi.Size() == d.Size {
-			event.Current, event.State = d.Size, Exists
-			p.report(event)
-			return nil
-		}
+	if p.opts.Store.Has(d.Digest.Hex) {
+		event.Current, event.State = d.Size, Exists
+		p.report(event)
+		return nil
 	}
 	if p.opts.Offline {
 		return p.offline()
@@ -256,4 +247,21 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 		p.report(event)
 	}
 	return err
+}
+
+// tagRecord is the kind of the cache's records of tags, which are used only offline.
+const tagRecord = "tag"
+
+func (c *Client) rememberTag(r reference, h v1.Hash) error {
+	if old, ok := c.recallTag(r); ok && old == h {
+		return nil
+	}
+	return c.opts.Store.Note(tagRecord, r.canonical(), "", h)
+}
+
+// recallTag returns the digest that a tag had when it was last resolved. A record that cannot be read counts
+// as missing.
+func (c *Client) recallTag(r reference) (h v1.Hash, ok bool) {
+	_, ok = c.opts.Store.Lookup(tagRecord, r.canonical(), &h)
+	return h, ok && h.Algorithm == "sha256"
 }

@@ -58,8 +58,8 @@ func (c *Client) newPush(ctx context.Context, ref string, from []string) (p *pus
 			p.from = append(p.from, path)
 		}
 	}
-	p.s, err = c.session(ctx, endpoint{p.ref.repo, false, c.opts.Attempts}, "pull", "push")
-	return p, p.fail(ctx, err)
+	p.s = c.session(ctx, endpoint{p.ref.repo, false, c.opts.Attempts}, "pull", "push")
+	return p, nil
 }
 
 func (p *push) fail(ctx context.Context, err error) error {
@@ -81,33 +81,70 @@ func (p *push) sibling(name string) string {
 // only when all of its content is in the registry. An artifact that already has all its names costs one request for
 // each name. Errors: *Error; *fetch.MismatchError when a blob does not match its digest.
 func (c *Client) Push(ctx context.Context, ref string, t oci.Artifact, tags ...string) (v1.Hash, Stats, error) {
-	return c.pushAll(ctx, ref, t, nil, tags)
-}
-
-// pushAll is Push of an artifact with attachments, which are in the registry before the tags move.
-func (c *Client) pushAll(ctx context.Context, ref string, t oci.Artifact, attachments []oci.Attachment, tags []string) (v1.Hash, Stats, error) {
-	fail := func(err error) (v1.Hash, Stats, error) { return v1.Hash{}, Stats{}, err }
 	all, err := oci.Collect(t)
 	if err != nil {
-		return fail(fmt.Errorf("push %s: %w", ref, err))
+		return v1.Hash{}, Stats{}, fmt.Errorf("push %s: %w", ref, err)
 	}
-	r, err := parseReference(ref)
-	if err != nil {
-		return fail(err)
-	}
-	digest := all.Top().Desc.Digest
-	names, err := targets(r, digest, tags)
-	if err != nil {
-		return fail(err)
-	}
+	stats, err := c.PushContent(ctx, ref, all, nil, tags...)
+	return all.Top().Desc.Digest, stats, err
+}
+
+// PushContent is Push of the content of an artifact with attachments, which are in the registry before the tags move.
+func (c *Client) PushContent(ctx context.Context, ref string, all *oci.Content, attachments []oci.Attachment, tags ...string) (Stats, error) {
 	p, err := c.newPush(ctx, ref, slices.Concat(all.Bases, c.opts.MountFrom))
 	if err != nil {
-		return fail(err)
+		return Stats{}, err
 	}
-	if err := p.run(ctx, all, attachments, names); err != nil {
-		return v1.Hash{}, p.stats, p.fail(ctx, err)
+	names, err := targets(p.ref, all.Top().Desc.Digest, tags)
+	if err != nil {
+		return Stats{}, err
 	}
-	return digest, p.stats, nil
+	err = p.fail(ctx, p.run(ctx, all, attachments, names))
+	return p.stats, err
+}
+
+// PushBlob makes sure that a repository (host/path) has a blob, for a caller that has an order of its own.
+func (c *Client) PushBlob(ctx context.Context, repository string, b oci.Blob) (state State, err error) {
+	p, err := c.newPush(ctx, repository, c.opts.MountFrom)
+	if err == nil {
+		state, err = p.blob(ctx, b)
+		err = p.fail(ctx, err)
+	}
+	return state, err
+}
+
+// FindBlob looks for a blob in repositories of a registry, and in those of Options.MountFrom. Push mounts it from where it
+// is.
+func (c *Client) FindBlob(ctx context.Context, h v1.Hash, repositories ...string) (found bool, err error) {
+	for n, repository := range slices.Concat(repositories, c.opts.MountFrom) {
+		p, err := c.newPush(ctx, repository, nil)
+		if err == nil && n >= len(repositories) && p.sibling(repositories[0]) == "" {
+			continue // of another registry
+		}
+		if err == nil {
+			found, err = p.hasBlob(ctx, h)
+			err = p.fail(ctx, err)
+		}
+		if err != nil {
+			return false, err
+		}
+		if found {
+			c.sent.Store(p.ref.repo.Name()+"@"+h.String(), true)
+			c.origins.Store(h, p.ref.repo.Name())
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Has says whether a reference with a digest leads to a manifest.
+func (c *Client) Has(ctx context.Context, ref string) (found bool, err error) {
+	p, err := c.newPush(ctx, ref, nil)
+	if err == nil {
+		found, err = p.has(ctx, p.ref.digest.String(), oci.Document{Desc: v1.Descriptor{Digest: p.ref.digest}})
+		err = p.fail(ctx, err)
+	}
+	return found, err
 }
 
 // targets returns the tags to move, or the digest when the reference has no tag.
@@ -134,27 +171,25 @@ func targets(r reference, digest v1.Hash, tags []string) ([]string, error) {
 
 func (p *push) run(ctx context.Context, all *oci.Content, attachments []oci.Attachment, names []string) error {
 	top := all.Top()
-	var missing []string
+	there, missing := false, []string{}
 	for _, name := range names {
 		exists, err := p.has(ctx, name, top)
 		if err != nil {
 			return err
 		}
-		if !exists {
+		if there = there || exists; !exists {
 			missing = append(missing, name)
 		}
 	}
-	there, err := len(missing) < len(names), error(nil)
-	if digest := top.Desc.Digest.String(); !there && names[0] != digest {
+	digest, err := top.Desc.Digest.String(), error(nil)
+	if !there && names[0] != digest {
 		there, err = p.has(ctx, digest, top)
 	}
 	switch {
 	case err != nil:
 		return err
 	case there:
-		for _, b := range all.Blobs {
-			p.count(b, Exists)
-		}
+		p.countAll(all.Blobs)
 	case len(attachments) > 0: // they refer to the manifest
 		err = p.parts(ctx, all.Blobs, all.Documents)
 	default:
@@ -177,7 +212,7 @@ func (p *push) parts(ctx context.Context, blobs []oci.Blob, documents []oci.Docu
 	jobs.SetLimit(p.opts.Jobs)
 	for _, b := range blobs {
 		jobs.Go(func() error {
-			state, err := p.blob(jctx, b, p.from)
+			state, err := p.blob(jctx, b)
 			p.count(b, state)
 			return err
 		})
@@ -208,6 +243,13 @@ func (p *push) has(ctx context.Context, name string, d oci.Document) (bool, erro
 
 func (p *push) reportState(name, called string, size int64, s State) {
 	p.report(Event{Op: "push", Ref: p.ref.text, Name: name, Called: called, Current: size, Total: size, State: s})
+}
+
+// countAll counts blobs of a manifest that is there.
+func (p *push) countAll(blobs []oci.Blob) {
+	for _, b := range blobs {
+		p.count(b, Exists)
+	}
 }
 
 func (p *push) count(b oci.Blob, s State) {

@@ -39,10 +39,17 @@ func parseReference(text string) (r reference, err error) {
 	return r, nil
 }
 
-// tagOf returns the tag that an image reference states, "" if it has none.
+// Split returns the repository and the tag that an image reference states; "" if it has none.
+func Split(ref string) (repository, tag string) {
+	repository, _, _ = strings.Cut(ref, "@")
+	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
+		repository, tag = repository[:i], repository[i+1:]
+	}
+	return repository, tag
+}
+
 func tagOf(ref string) string {
-	before, _, _ := strings.Cut(ref, "@")
-	_, tag, _ := strings.Cut(before[strings.LastIndexByte(before, '/')+1:], ":")
+	_, tag := Split(ref)
 	return tag
 }
 
@@ -104,14 +111,12 @@ func parseMirrors(all map[string][]string) (map[string][]mirror, error) {
 func parseMirror(text string) (m mirror, err error) {
 	rest, plain := strings.CutPrefix(text, "http://")
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "https://"), "/")
-	host, prefix, _ := strings.Cut(rest, "/")
-	if err := imagename.CheckRegistry(host); err != nil {
-		return m, err
+	host, prefix, nested := strings.Cut(rest, "/")
+	if err = imagename.CheckRegistry(host); err == nil && nested {
+		err = imagename.CheckRepository(rest)
 	}
-	if prefix != "" {
-		if err := imagename.CheckRepository(rest); err != nil {
-			return m, err
-		}
+	if err != nil {
+		return m, err
 	}
 	reg, err := name.NewRegistry(host, name.StrictValidation)
 	return mirror{registry: reg, prefix: prefix, plain: plain}, err

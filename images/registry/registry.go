@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -79,15 +78,13 @@ type Client struct {
 
 // connections is what a client has in common with its [Client.Target].
 type connections struct {
-	http    *http.Transport
-	mirrors map[string][]mirror
-	limits  limits
-
-	mu       sync.Mutex
-	sessions map[string]*session
-	apis     map[string]bool // repository -> whether it has the referrers API; absent: not asked
-	tagLocks map[string]*sync.Mutex
-	origins  map[v1.Hash]string // blob -> repository it can be mounted from
+	http     *http.Transport
+	mirrors  map[string][]mirror
+	limits   limits
+	sessions sync.Map // repository with what a token must allow -> *session
+	tagLocks sync.Map // repository:tag -> *sync.Mutex
+	origins  sync.Map // v1.Hash of a blob -> repository it can be mounted from
+	sent     sync.Map // repository@digest of the blobs that are known to be there
 }
 
 // New checks the options and returns a client. It does not use the network. It fails on an unreadable CA file
@@ -108,9 +105,7 @@ func New(o Options) (*Client, error) {
 	if o.Credentials == nil {
 		o.Credentials = userCredentials
 	}
-	c := &Client{o, &connections{
-		limits: defaultLimits, sessions: map[string]*session{}, apis: map[string]bool{}, tagLocks: map[string]*sync.Mutex{}, origins: map[v1.Hash]string{},
-	}}
+	c := &Client{o, &connections{limits: defaultLimits}}
 	var err error
 	if c.http, err = newTransport(o); err != nil {
 		return nil, err
@@ -136,17 +131,4 @@ func (c *Client) report(e Event) {
 	if c.opts.Progress != nil {
 		c.opts.Progress(e)
 	}
-}
-
-// recordMountSource records that a repository has a blob, so that a push to the same registry can mount it.
-func (c *Client) recordMountSource(h v1.Hash, repository string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.origins[h] = repository
-}
-
-func (c *Client) mountSource(h v1.Hash) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.origins[h]
 }

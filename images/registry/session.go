@@ -6,13 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	orasregistry "oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -44,105 +49,48 @@ type endpoint struct {
 type session struct {
 	endpoint
 	*Client
-	remote  *remote.Repository
-	raw     *http.Client // without credentials
-	auth    *auth.Client
-	actions []string     // that a token must allow
-	chunk   atomic.Int64 // bytes of a request that is not refused for its size; 0: any
-
-	mu       sync.Mutex
-	scheme   string          // "": not known
-	password auth.Credential // valid if asked
-	asked    bool
+	remote     *remote.Repository
+	auth       *auth.Client
+	credential func() (auth.Credential, error)
+	actions    []string             // that a token must allow
+	plainHTTP  atomic.Bool          // it does not speak TLS
+	piece      atomic.Int64         // bytes of a request that is not refused for its size
+	pause      atomic.Int64         // that a server requested last, in nanoseconds
+	lists      atomic.Pointer[bool] // whether the registry has the referrers API; nil: not asked
 }
 
-// session returns the session for a repository. It asks the registry which protocol it speaks, if plain HTTP is allowed.
-func (c *Client) session(ctx context.Context, e endpoint, actions ...string) (*session, error) {
+// session returns the session for a repository.
+func (c *Client) session(ctx context.Context, e endpoint, actions ...string) *session {
 	key := fmt.Sprint(e.repo.Name(), e.plain, actions)
-	c.mu.Lock()
-	s := c.sessions[key]
-	if s == nil {
-		s = c.newSession(e, func(ctx context.Context) (auth.Credential, error) {
+	known, ok := c.sessions.Load(key)
+	if !ok {
+		known, _ = c.sessions.LoadOrStore(key, c.newSession(e, actions, func() (auth.Credential, error) {
 			return c.opts.Credentials(ctx, e.repo.RegistryStr(), e.repo.RepositoryStr())
-		})
-		s.actions = actions
-		c.sessions[key] = s
+		}))
 	}
-	c.mu.Unlock()
-	return s, s.findScheme(ctx)
+	s, _ := known.(*session)
+	return s
 }
 
-func (c *Client) newSession(e endpoint, credential func(context.Context) (auth.Credential, error)) *session {
+func (c *Client) newSession(e endpoint, actions []string, credential func() (auth.Credential, error)) *session {
 	e.plain = e.plain || c.opts.Insecure || isLoopback(e.repo.RegistryStr())
-	s := &session{endpoint: e, Client: c, raw: &http.Client{Transport: &guard{c.http, e.plain}, CheckRedirect: checkRedirect}}
-	s.auth = &auth.Client{Client: s.raw, Cache: auth.NewCache(), ClientID: "driver-build", Header: http.Header{"User-Agent": {"driver-build"}}}
-	s.auth.Credential = func(ctx context.Context, host string) (auth.Credential, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if host != e.repo.RegistryStr() { // another server, to which the registry redirected
-			return auth.EmptyCredential, nil
-		}
-		if !s.asked { // once, because a helper may ask the user
-			var err error
-			if s.password, err = credential(ctx); err != nil {
-				return auth.EmptyCredential, final(fmt.Errorf("read the credentials for %s: %w", host, err))
+	s := &session{endpoint: e, Client: c, actions: actions, credential: sync.OnceValues(credential)} // once: a helper may ask the user
+	s.piece.Store(math.MaxInt64)
+	raw := &http.Client{Transport: &guard{c.connections.http, e.plain, &s.pause}, CheckRedirect: checkRedirect}
+	s.auth = &auth.Client{Client: raw, Cache: auth.NewCache(), ClientID: "driver-build", Header: http.Header{"User-Agent": {"driver-build"}}}
+	s.auth.Credential = func(_ context.Context, host string) (got auth.Credential, err error) {
+		if host == e.repo.RegistryStr() { // and not another server, to which the registry redirected
+			if got, err = s.credential(); err != nil {
+				err = final(fmt.Errorf("read the credentials for %s: %w", host, err))
 			}
-			s.asked = true
 		}
-		return s.password, nil
+		return got, err
 	}
 	s.remote = &remote.Repository{
 		Client: s, Reference: orasregistry.Reference{Registry: e.repo.RegistryStr(), Repository: e.repo.RepositoryStr()},
 		TagListMaxPages: maxPages, ReferrerListMaxPages: maxPages, MaxMetadataBytes: maxAnswer,
 	}
 	return s
-}
-
-// findScheme asks a registry that may speak plain HTTP whether it does: HTTPS is tried first.
-func (s *session) findScheme(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.scheme != "" {
-		return nil
-	}
-	if !s.plain {
-		s.scheme = "https"
-		return nil
-	}
-	return s.try(ctx, s.attempts, func(ctx context.Context) (err error) {
-		for _, scheme := range []string{"https", "http"} {
-			pingErr := s.ping(ctx, scheme)
-			if pingErr == nil {
-				s.scheme, s.remote.PlainHTTP = scheme, scheme == "http"
-				return nil
-			}
-			if err == nil || errors.Is(err, http.ErrSchemeMismatch) {
-				err = pingErr
-			}
-			if isCertificate(err) || statusOf(err) != 0 {
-				break
-			}
-		}
-		return err
-	})
-}
-
-// ping asks whether there is a registry that speaks this protocol.
-func (s *session) ping(ctx context.Context, scheme string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.limits.request)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+s.repo.RegistryStr()+"/v2/", http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := s.raw.Do(req)
-	if err != nil {
-		return err
-	}
-	if e := newStatusError(resp, nil); !isFinal(e) {
-		err = e
-	}
-	return errors.Join(err, resp.Body.Close())
 }
 
 // try calls f until it succeeds, cannot succeed, or has failed too often.
@@ -155,22 +103,36 @@ func (c *Client) try(ctx context.Context, attempts int, f func(context.Context) 
 
 // url returns the address of a manifest, a blob or a listing: kind is "manifests" or "blobs".
 func (s *session) url(kind, identifier string) string {
-	u := url.URL{Scheme: s.scheme, Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/" + kind + "/" + identifier}
-	return u.String()
+	return "https://" + s.repo.RegistryStr() + "/v2/" + s.repo.RepositoryStr() + "/" + kind + "/" + identifier
 }
 
-// RoundTrip sends a request with credentials, which only the registry gets.
+// RoundTrip sends a request with credentials, which only the registry gets. Where plain HTTP is allowed, it is tried if the
+// server does not speak TLS, or if nobody listens.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := s.auth.Do(req.WithContext(auth.AppendRepositoryScope(req.Context(), s.remote.Reference, s.actions...)))
+	own := s.plain && req.URL.Scheme == "https" && req.URL.Host == s.repo.RegistryStr()
+	if own && s.plainHTTP.Load() {
+		return s.send(req, "http")
+	}
+	resp, err := s.send(req, req.URL.Scheme)
+	dial, _ := errors.AsType[*net.OpError](err)
+	if mismatch := errors.Is(err, http.ErrSchemeMismatch); own && (mismatch || dial != nil && dial.Op == "dial") {
+		s.plainHTTP.Store(mismatch)
+		return s.send(req, "http")
+	}
+	return resp, err
+}
+
+func (s *session) send(req *http.Request, scheme string) (*http.Response, error) {
+	req = req.Clone(auth.AppendRepositoryScope(req.Context(), s.remote.Reference, s.actions...))
+	req.URL.Scheme = scheme
+	resp, err := s.auth.Do(req)
 	if err == nil {
 		return resp, nil
 	}
 	if ue, ok := errors.AsType[*url.Error](err); ok { // whoever called adds the URL
 		err = ue.Err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return nil, loginError(err, s.password != auth.EmptyCredential)
+	return nil, s.loginError(err)
 }
 
 // Do sends a request of oras-go, or of this package, that has no blob, again where that can help. It returns the whole
@@ -204,10 +166,14 @@ func (s *session) once(ctx context.Context, req *http.Request) (*http.Response, 
 	return answer(resp)
 }
 
+// nextPage is the link to the next page of a listing, https://www.rfc-editor.org/rfc/rfc8288.
+var nextPage = regexp.MustCompile(`<[^>]*>[^,<]*;\s*rel="?next\b[^,<]*`)
+
 // answer reads an answer.
 func answer(resp *http.Response) (*http.Response, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	err = errors.Join(err, resp.Body.Close())
+	referrers := strings.Contains(resp.Request.URL.Path, "/referrers/") && resp.Header.Get("Content-Type") == ocispec.MediaTypeImageIndex
 	switch {
 	case resp.StatusCode >= http.StatusBadRequest:
 		return nil, newStatusError(resp, body)
@@ -215,7 +181,10 @@ func answer(resp *http.Response) (*http.Response, error) {
 		return nil, err
 	case len(body) > maxAnswer:
 		return nil, final(fmt.Errorf("it sent a document of more than %d bytes", maxAnswer))
+	case referrers && !bytes.Contains(body, []byte(`"manifests"`)):
+		return nil, final(errors.New("the list of referrers is malformed: it has no manifests"))
 	}
+	resp.Header["Link"] = nextPage.FindAllString(strings.Join(resp.Header["Link"], ","), 1) // oras-go takes a link of any kind
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if resp.Request.Method != http.MethodHead {
 		resp.ContentLength = int64(len(body))
@@ -243,11 +212,9 @@ func (c *Client) CheckLogin(ctx context.Context, registry, user, password string
 	if err = errors.Join(imagename.CheckRegistry(registry), err); err != nil {
 		return fmt.Errorf("%s %w", op, err)
 	}
-	s := c.newSession(endpoint{r.Repo(""), false, c.opts.Attempts}, func(context.Context) (auth.Credential, error) {
+	s := c.newSession(endpoint{r.Repo(""), false, c.opts.Attempts}, nil, func() (auth.Credential, error) {
 		return auth.Credential{Username: user, Password: password}, nil
 	})
-	if err = s.findScheme(ctx); err == nil {
-		_, err = s.ask(ctx, http.MethodGet, s.scheme+"://"+r.RegistryStr()+"/v2/", "")
-	}
+	_, err = s.ask(ctx, http.MethodGet, "https://"+r.RegistryStr()+"/v2/", "")
 	return wrapped(ctx, op, registry, r.RegistryStr(), err)
 }

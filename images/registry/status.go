@@ -73,12 +73,7 @@ func newStatusError(resp *http.Response, body []byte) *StatusError {
 		e.refused = e.Code == http.StatusUnauthorized && strings.HasPrefix(req.Header.Get("Authorization"), "Basic ")
 		e.referrers = strings.Contains(req.URL.Path, "/referrers/")
 	}
-	var doc struct {
-		Errors []struct {
-			Code, Message string
-			Detail        any
-		}
-	}
+	var doc struct{ Errors errcode.Errors }
 	if json.Unmarshal(body, &doc) != nil || len(doc.Errors) == 0 { // see "Error Codes" in the OCI distribution specification
 		if !strings.Contains(resp.Header.Get("Content-Type"), "html") && !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
 			e.Message = printable(string(body))
@@ -112,7 +107,7 @@ func statusOf(err error) int {
 
 // loginError makes a StatusError of an error of oras-go's login: answers of the server of tokens, and a registry that asks
 // for a password when there is none.
-func loginError(err error, hasPassword bool) error {
+func (s *session) loginError(err error) error {
 	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		return &StatusError{Code: http.StatusUnauthorized}
 	}
@@ -120,7 +115,9 @@ func loginError(err error, hasPassword bool) error {
 	if !ok {
 		return err
 	}
-	e := &StatusError{Code: answer.StatusCode, refused: answer.StatusCode == http.StatusUnauthorized && hasPassword}
+	used, _ := s.credential()
+	e := &StatusError{Code: answer.StatusCode, retryAfter: time.Duration(s.pause.Load())}
+	e.refused = e.Code == http.StatusUnauthorized && used != auth.EmptyCredential
 	if len(answer.Errors) > 0 {
 		e.Message = printable(answer.Errors.Error())
 	}
@@ -134,9 +131,7 @@ func (e *finalError) Unwrap() error { return e.error }
 
 func final(err error) error { return &finalError{err} }
 
-// isFinal reports whether a further attempt is pointless. It checks for certificate errors first: where plain
-// HTTP is allowed too, the error has the errors of both ways, and the answer of a TLS server to plain HTTP means
-// nothing.
+// isFinal reports whether a further attempt is pointless.
 func isFinal(err error) bool {
 	var dns *net.DNSError
 	var mismatch *fetch.MismatchError
@@ -166,14 +161,14 @@ func isCertificate(err error) bool {
 
 // printable makes a server's text printable on one line of a terminal.
 func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
+	r := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, s)
-	if r := []rune(s); len(r) > 300 {
-		s = string(slices.Concat(r[:300], []rune("...")))
+	}, s))
+	if len(r) > 300 {
+		return strings.TrimSpace(string(r[:300])) + "..."
 	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(string(r))
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// The pieces of a blob that are sent where a proxy refuses larger requests. They are in memory. nginx takes 1 MiB, if
-// nobody changed that.
+// The sizes of the pieces in which a blob is sent where a proxy refuses larger requests. nginx takes 1 MiB, if nobody
+// changed that.
 const (
-	largestChunk  = 8 << 20
-	smallestChunk = 512 << 10
+	largestPiece  = 8 << 20
+	smallestPiece = 512 << 10
 )
 
 // abandonTimeout is how long an interrupted program may take to cancel its upload.
@@ -32,28 +32,41 @@ const abandonTimeout = 500 * time.Millisecond
 // errStalled is the cause that ends an upload that does not go on.
 var errStalled = errors.New("it took no byte for too long")
 
-// blob makes sure that the repository has a blob, and returns how. from names repositories to mount it from, if it is
-// not known where it came from.
-func (p *push) blob(ctx context.Context, b oci.Blob, from []string) (state State, err error) {
-	h := b.Desc.Digest
-	defer func() {
-		if err != nil {
-			err = &itemError{"blob " + h.String(), err}
-			return
-		}
-		if state != Mounted {
-			p.recordMountSource(h, p.ref.repo.Name())
-		}
-	}()
+// blob makes sure that the repository has a blob, and returns how.
+func (p *push) blob(ctx context.Context, b oci.Blob) (state State, err error) {
+	h, here := b.Desc.Digest, p.ref.repo.Name()
+	if _, known := p.sent.Load(here + "@" + h.String()); known {
+		return Exists, nil
+	}
+	if state, err = p.bring(ctx, b); err != nil {
+		return Running, &itemError{"blob " + h.String(), err}
+	}
+	p.sent.Store(here+"@"+h.String(), true)
+	p.origins.Store(h, here)
+	return state, nil
+}
+
+// bring mounts a blob from another repository, or uploads it, unless the repository has it.
+func (p *push) bring(ctx context.Context, b oci.Blob) (State, error) {
+	h, from := b.Desc.Digest, p.from
 	if exists, err := p.hasBlob(ctx, h); err != nil || exists {
 		return Exists, err
 	}
-	if origin := p.sibling(p.mountSource(h)); origin != "" {
-		from = []string{origin}
+	known, _ := p.origins.Load(h)
+	if name, ok := known.(string); ok && p.sibling(name) != "" {
+		from = []string{p.sibling(name)}
 	}
-	location, mounted, err := p.mount(ctx, h, from)
-	if err != nil || mounted {
-		return Mounted, err
+	location := ""
+	for _, repository := range from {
+		if location != "" {
+			p.abandon(ctx, location)
+		}
+		var mounted bool
+		var err error
+		location, mounted, err = p.begin(ctx, repository, url.Values{"mount": {h.String()}, "from": {repository}})
+		if mounted || err != nil && statusOf(err) == 0 { // a status means that the blob can still be uploaded
+			return Mounted, err
+		}
 	}
 	return Done, p.upload(ctx, b, location)
 }
@@ -64,21 +77,6 @@ func (p *push) hasBlob(ctx context.Context, h v1.Hash) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// mount asks the registry to take the blob from another repository. A registry that declines begins an upload instead,
-// whose location mount returns. No answer is an error, because the blob can still be uploaded.
-func (p *push) mount(ctx context.Context, h v1.Hash, from []string) (location string, mounted bool, err error) {
-	for _, repository := range from {
-		if location != "" {
-			p.abandon(ctx, location)
-		}
-		location, mounted, err = p.begin(ctx, repository, url.Values{"mount": {h.String()}, "from": {repository}})
-		if mounted || err != nil && statusOf(err) == 0 {
-			return "", mounted, err
-		}
-	}
-	return location, false, nil
 }
 
 // begin begins an upload, or mounts a blob from another repository, which a token must allow to read.
@@ -127,13 +125,10 @@ func (p *push) upload(ctx context.Context, b oci.Blob, location string) error {
 			}
 		}
 		for {
-			chunk := b.Desc.Size
-			if c := p.s.chunk.Load(); c != 0 {
-				chunk = min(chunk, c)
-			}
-			err = p.send(ctx, b, location, chunk, tries > 1)
+			piece := min(b.Desc.Size, p.s.piece.Load())
+			err = p.send(ctx, b, location, piece, tries > 1)
 			location = ""
-			if statusOf(err) != http.StatusRequestEntityTooLarge || !p.s.shrink(chunk) {
+			if statusOf(err) != http.StatusRequestEntityTooLarge || !p.s.shrink(piece) {
 				return false, err
 			}
 		}
@@ -152,22 +147,19 @@ func lostUpload(err error) bool {
 	return false
 }
 
-// shrink makes the pieces that are sent smaller than one that was refused. It returns false if they cannot be smaller.
+// shrink makes pieces smaller than one that was refused. It returns false if they cannot be smaller.
 func (s *session) shrink(refused int64) bool {
-	for next := int64(largestChunk); next >= smallestChunk; next /= 4 {
-		if next < refused {
-			if now := s.chunk.Load(); now == 0 || now > next {
-				s.chunk.Store(next)
-			}
-			return true
-		}
+	next := max(min(refused/4, largestPiece), smallestPiece)
+	if next >= refused {
+		return false
 	}
-	return false
+	s.piece.Store(min(next, s.piece.Load()))
+	return true
 }
 
-// send sends a blob, in pieces of chunk bytes, to a place for an upload, and closes the upload. careful waits for the
-// registry's consent before it sends: one that refuses it may close the connection before the answer is read.
-func (p *push) send(ctx context.Context, b oci.Blob, location string, chunk int64, careful bool) (err error) {
+// send sends a blob, in pieces, to a place for an upload, and closes the upload. careful waits for the registry's
+// consent before it sends: one that refuses it may close the connection before the answer is read.
+func (p *push) send(ctx context.Context, b oci.Blob, location string, piece int64, careful bool) (err error) {
 	if location == "" {
 		if location, _, err = p.begin(ctx, "", nil); err != nil {
 			return final(err) // it has had its attempts
@@ -175,7 +167,6 @@ func (p *push) send(ctx context.Context, b oci.Blob, location string, chunk int6
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	idle := time.AfterFunc(p.limits.commit, func() { cancel(fmt.Errorf("%w (%v)", errStalled, p.limits.commit)) })
-	var body *uploadBody
 	defer func() {
 		idle.Stop()
 		if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
@@ -185,23 +176,21 @@ func (p *push) send(ctx context.Context, b oci.Blob, location string, chunk int6
 			p.abandon(ctx, location)
 		}
 		cancel(nil)
-		if body != nil {
-			_ = body.Close() // of a file that was read
-		}
 	}()
-	open := func() (_ io.ReadCloser, err error) {
+	var body *uploadBody
+	open := func() (_ io.ReadCloser, err error) { // once more if a request is repeated, with a new token
+		_ = body.Close()
 		body, err = p.open(b, idle)
 		return body, err
 	}
-	if b.Desc.Size == 0 {
-		_, err = open()
-	} else if chunk >= b.Desc.Size {
+	defer func() { _ = body.Close() }() // of a file that was read
+	if piece >= b.Desc.Size {
 		location, err = p.patch(ctx, location, b.Desc.Size, -1, careful, open)
+		if err == nil && body.sent() < b.Desc.Size {
+			err = errors.New("it answered before it had everything")
+		}
 	} else if _, err = open(); err == nil {
-		location, err = p.pieces(ctx, location, body, chunk, careful)
-	}
-	if body != nil {
-		err = body.check(err)
+		location, err = p.pieces(ctx, location, body, piece, careful)
 	}
 	if err != nil {
 		return err
@@ -209,12 +198,11 @@ func (p *push) send(ctx context.Context, b oci.Blob, location string, chunk int6
 	return p.commit(ctx, location, b.Desc.Digest)
 }
 
-// pieces sends a blob in several requests.
-func (p *push) pieces(ctx context.Context, location string, body *uploadBody, chunk int64, careful bool) (_ string, err error) {
-	size := body.source.Desc.Size
-	buffer := make([]byte, chunk)
-	for offset := int64(0); offset < size; offset += chunk {
-		piece := buffer[:min(chunk, size-offset)]
+// pieces sends a blob in several requests, each from memory.
+func (p *push) pieces(ctx context.Context, location string, body *uploadBody, size int64, careful bool) (_ string, err error) {
+	buffer, total := make([]byte, size), body.source.Desc.Size
+	for offset := int64(0); offset < total; offset += size {
+		piece := buffer[:min(size, total-offset)]
 		if _, err := io.ReadFull(body, piece); err != nil {
 			return location, err
 		}
@@ -226,7 +214,7 @@ func (p *push) pieces(ctx context.Context, location string, body *uploadBody, ch
 	return location, nil
 }
 
-// patch sends a part of a blob from offset on, or, with an offset below 0, all of it: some registries accept that only
+// patch sends a piece of a blob from offset on, or, with an offset below 0, all of it: some registries accept that only
 // without a range. It returns where the upload continues.
 func (p *push) patch(ctx context.Context, location string, size, offset int64, careful bool, open func() (io.ReadCloser, error)) (string, error) {
 	body, err := open()
@@ -271,16 +259,14 @@ func (p *push) commit(ctx context.Context, location string, h v1.Hash) error {
 	return err
 }
 
-// uploadBody is a blob that is sent. net/http may read it after the answer has come, until it closes the body; the lock
-// is for this.
+// uploadBody is a blob that is sent. Its last bytes are given away only if all have the right digest. net/http may read
+// it after the answer has come: the lock is for this.
 type uploadBody struct {
-	idle  *time.Timer
-	limit time.Duration
-	sent  func(n int)
+	report func(n int)
 
 	mu     sync.Mutex
 	source *oci.Verifier
-	err    error // the source's error: another try cannot help
+	done   int64
 	closed bool
 }
 
@@ -292,7 +278,8 @@ func (p *push) open(b oci.Blob, idle *time.Timer) (*uploadBody, error) {
 	}
 	event := Event{Op: "push", Ref: p.ref.text, Name: b.Desc.Digest.String(), Called: b.Name, Total: b.Desc.Size}
 	p.report(event)
-	return &uploadBody{idle: idle, limit: p.limits.commit, source: oci.Verify(r, b.Desc, "blob"), sent: func(n int) {
+	return &uploadBody{source: oci.Verify(r, b.Desc, "blob"), report: func(n int) {
+		idle.Reset(p.limits.commit)
 		event.Current += int64(n)
 		p.report(event)
 		p.mu.Lock()
@@ -308,18 +295,27 @@ func (u *uploadBody) Read(buffer []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := u.source.Read(buffer)
-	if n > 0 {
-		u.sent(n)
-		u.idle.Reset(u.limit)
+	if u.done += int64(n); u.done == u.source.Desc.Size && err == nil {
+		err = u.source.CheckDigest()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		u.err = err
+		return 0, final(err) // the source's: another try cannot help
 	}
+	u.report(n)
 	return n, err
 }
 
-// Close implements io.Closer. net/http calls it after the last byte is sent, before the answer comes.
+func (u *uploadBody) sent() int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.done
+}
+
+// Close ends the reading. net/http calls it after the last byte is sent, before the answer comes.
 func (u *uploadBody) Close() error {
+	if u == nil {
+		return nil
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
@@ -327,18 +323,4 @@ func (u *uploadBody) Close() error {
 	}
 	u.closed = true
 	return u.source.Close()
-}
-
-// check returns the error of a request with the blob: that of the blob if it could not be read, or if it was sent and its
-// digest is wrong.
-func (u *uploadBody) check(err error) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.err != nil {
-		return final(u.err)
-	}
-	if err != nil {
-		return err
-	}
-	return u.source.CheckDigest()
 }

@@ -33,6 +33,7 @@ type importFlags struct {
 	bundle.ImportOptions
 	key            flags.Trust
 	site           flags.ImageKey
+	mountFrom      []string
 	values, secret string
 	inputs         string           // folder
 	headers        string           // folder
@@ -43,7 +44,7 @@ type importFlags struct {
 
 func (o *importFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.To, "to", "", "REGISTRY/PATH that takes the place of the bundle's repository")
-	f.StringArrayVar(&o.MountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
+	f.StringArrayVar(&o.mountFrom, "mount-from", nil, "repository of the same registry that may have the blobs (repeatable)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "verify, ask the registry what it lacks, and push nothing")
 	f.StringVar(&o.inputs, "inputs", "", "put the inputs of builds into the cache, for --offline, and other files into the folder DIR")
 	f.StringVar(&o.headers, "headers", "", "write the mirror with kernel headers into the folder DIR, to serve it or to mount it into nodes' containers")
@@ -87,7 +88,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	case o.policy != "":
 		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
-	o.Jobs, o.AllowPublic = a.Jobs, o.public.Allowed
+	o.Jobs, o.AllowPublic, a.MountFrom = a.Jobs, o.public.Allowed, o.mountFrom
 	if file == "-" {
 		return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
 			b, err := bundle.Open(a.Input(ctx))
@@ -173,7 +174,7 @@ func (o *importFlags) check(file string) error {
 	if file == "-" && (o.inputs != "" || o.headers != "") {
 		return session.Usagef("--inputs and --headers: the bundle must be a file, not a pipe")
 	}
-	for _, m := range o.MountFrom {
+	for _, m := range o.mountFrom {
 		if err := imagename.CheckRepository(m); err != nil {
 			return session.Usagef("--mount-from: %w", err)
 		}

@@ -22,7 +22,7 @@ func newVerify(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: "Verify a bundle", Args: session.ExactArgs(1),
 		Long: "Compare every byte of a bundle with its list, in both directions, and its signature with a public key.\n" +
-			"The findings are printed: all damaged blobs, and the first fault of another kind. With any, the exit code is 5.",
+			"All blobs that are damaged, missing or out of place are found, and the first fault before them. With any, the exit code is 5.",
 		Example: "  driver-build bundle verify fleet.tar --key image.pub",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.CheckFormat(format); err != nil {
