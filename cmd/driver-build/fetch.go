@@ -75,10 +75,7 @@ func (o *fetchFlags) run(ctx context.Context, a *session.App) error {
 		if err != nil {
 			return err
 		}
-		if o.only == "base" {
-			return b.Bases(ctx, plans, groups, show)
-		}
-		return b.Fetch(ctx, plans, groups, show)
+		return b.Fetch(ctx, plans, groups, o.only == "base", show)
 	})
 }
 

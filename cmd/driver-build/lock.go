@@ -12,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/status"
 )
 
 const lockLong = `Resolve everything that images are made from (digests of bases, packages, compilers, headers) and write it to matrix.lock,
@@ -77,7 +76,7 @@ func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) err
 	}
 	b.Plan = recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}
 	b.Kernels = o.kernels.Kernels
-	u := status.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.File), Update: o.update, Names: names}
+	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.File), Update: o.update, Names: names}
 	if !o.check {
 		if err := outfile.Check(u.File); err != nil {
 			return session.Usagef("--lock: %w", err)

@@ -43,6 +43,8 @@ type Image struct {
 	Pins   *recipe.Pins // of the lock; nil: a plan finds them
 	// Recipe is what is built, if it is known as a whole. Of the target, only what it names counts.
 	Recipe *recipe.Recipe
+
+	words []string // of the lock that mean its kernels
 }
 
 // Tag is the tag that the image gets.

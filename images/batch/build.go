@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -18,22 +19,17 @@ import (
 // says that of several groups some failed.
 func Each(ctx context.Context, jobs int, groups []Group, f func(Group) error) error {
 	errs := Parallel(ctx, jobs/2, len(groups), func(i int) error { return About(groups[i].Tag, f(groups[i])) })
-	failed := 0
-	for _, err := range errs {
-		if err != nil {
-			failed++
-		}
-	}
 	all := JoinErrors(errs, func(i int) string { return groups[i].Tag })
-	if failed == 0 || len(groups) == 1 {
+	if all == nil || len(groups) == 1 {
 		return all
 	}
+	failed := len(slices.DeleteFunc(errs, func(err error) bool { return err == nil }))
 	return fmt.Errorf("%d of %d targets: %w:\n%w", failed, len(groups), ErrSomeFailed, all)
 }
 
-// EachError calls f for the numbers of all groups, several at a time. The error says each cause once.
-func EachError(ctx context.Context, jobs int, groups []Group, f func(i int) error) error {
-	return JoinErrors(Parallel(ctx, jobs, len(groups), f), func(i int) string { return groups[i].Tag })
+// EachError calls f for the numbers below n, several at a time. The error says each cause once.
+func EachError(ctx context.Context, jobs, n int, name func(int) string, f func(i int) error) error {
+	return JoinErrors(Parallel(ctx, jobs, n, f), name)
 }
 
 // Parallel runs f for the numbers below n, several at a time, and returns the errors in the order of the
@@ -82,13 +78,11 @@ func (b *Batch) Build(ctx context.Context, plans *Plans, g Group) (out Built, er
 	out.Images, out.Recipes = make([]v1.Image, len(g.Images)), make([]*recipe.Recipe, len(g.Images))
 	eg, ectx := errgroup.WithContext(ctx)
 	for i, im := range g.Images {
-		eg.Go(func() error {
-			r, err := plans.Recipe(ectx, im)
-			if err != nil {
+		eg.Go(func() (err error) {
+			if out.Recipes[i], err = plans.Recipe(ectx, im); err != nil {
 				return err
 			}
-			out.Recipes[i] = r
-			out.Images[i], err = plans.Build(ectx, r)
+			out.Images[i], err = plans.Build(ectx, out.Recipes[i])
 			return b.explain(ctx, plans.Builder, im, err)
 		})
 	}
@@ -99,89 +93,81 @@ func (b *Batch) Build(ctx context.Context, plans *Plans, g Group) (out Built, er
 	return out, err
 }
 
-// Download is a file, or a base image, that images are made from.
+// Download is a file, or an image, that images are made from.
 type Download struct {
 	Digest string // with its kind: "sha256:..."
-	Path   string // in the cache; "" for a base
-	Name   string // the address of a file, the reference of a base
+	Path   string // of a file in the cache; "" for an image
+	Name   string // the address of a file, the reference of an image
 }
 
-// Bases brings the base images of all groups into the cache. found is called once for each base.
-func (b *Batch) Bases(ctx context.Context, plans *Plans, groups []Group, found func(Download)) error {
-	once := firstTime(found)
-	for _, g := range groups {
-		for _, im := range g.Images {
-			base, err := plans.Registry.Open(ctx, im.Base(), registry.OpenOptions{Arch: im.Target.Arch, Part: registry.Layers})
-			if err != nil {
-				return fmt.Errorf("base image of %s: %w", im.Target.System.ID, b.explain(ctx, plans.Builder, im, err))
-			}
-			name := base.Name
-			if oci.IsLocal(im.Base()) {
-				name = im.Base()
-			}
-			once(base.Digest.String()+" "+name, Download{Digest: base.Digest.String(), Name: name})
-		}
-	}
-	return nil
-}
-
-// Fetch brings everything that the images of all groups are made from into the cache. found is called once
-// for each file, also where several images need it.
-func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, found func(Download)) error {
-	once := firstTime(found)
-	for _, g := range groups {
-		for _, im := range g.Images {
-			r, err := plans.Recipe(ctx, im)
-			if err != nil {
-				return err
-			}
-			if im.Pins != nil { // else the plan has read it
-				if _, err := plans.Registry.Open(ctx, r.Base.Location, registry.OpenOptions{Arch: im.Target.Arch, Part: registry.Layers}); err != nil {
-					return fmt.Errorf("base image of %s: %w", r.Target(), b.explain(ctx, plans.Builder, im, err))
-				}
-			}
-			once(r.Base.Digest, Download{Digest: r.Base.Digest, Name: cmp.Or(r.Base.Name, r.Base.Location)})
-			if err := fetchToolkits(ctx, plans, r, once); err != nil {
-				return err
-			}
-			if err := plans.Download(ctx, r); err != nil {
-				return b.explain(ctx, plans.Builder, im, err)
-			}
-			for _, f := range r.Public().Files() {
-				kind, digest := "sha256:", f.SHA256
-				if digest == "" { // of a repository that knows no other
-					kind, digest = "sha512:", f.SHA512
-				}
-				once(digest, Download{Digest: kind + digest, Path: plans.Store.Path(digest), Name: f.URL})
-			}
-		}
-	}
-	return nil
-}
-
-// fetchToolkits brings the images that modules are compiled in into the cache. One of this machine is where
-// it is: there is nothing to fetch.
-func fetchToolkits(ctx context.Context, plans *Plans, r *recipe.Recipe, once func(key string, d Download)) error {
-	for _, k := range r.Kernels {
-		if k.Toolkit == nil || k.Toolkit.Name == "" {
-			continue
-		}
-		if _, err := plans.Registry.Open(ctx, k.Toolkit.Location, registry.OpenOptions{Arch: r.Arch, Part: registry.Layers}); err != nil {
-			return fmt.Errorf("image with kernel %s: %w", k.Release, err)
-		}
-		once(k.Toolkit.Digest, Download{Digest: k.Toolkit.Digest, Name: k.Toolkit.Name})
-	}
-	return nil
-}
-
-func firstTime(found func(Download)) func(key string, d Download) {
+// Fetch brings everything that the images of all groups are made from into the cache, or with onlyBases their base
+// images. found is called once for each file and image, also where several images need it.
+func (b *Batch) Fetch(ctx context.Context, plans *Plans, groups []Group, onlyBases bool, found func(Download)) error {
 	seen := map[string]bool{}
-	return func(key string, d Download) {
-		if !seen[key] {
-			seen[key] = true
+	once := func(key string) bool {
+		again := seen[key]
+		seen[key] = true
+		return !again
+	}
+	// open brings an image into the cache. One of this machine is where it is.
+	open := func(what string, image recipe.Base, arch string) error {
+		if !once(image.Location + " " + arch) {
+			return nil
+		}
+		opened, err := plans.Registry.Open(ctx, image.Location, registry.OpenOptions{Arch: arch, Part: registry.Layers})
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		d := Download{Digest: opened.Digest.String(), Name: cmp.Or(image.Name, opened.Name)}
+		if oci.IsLocal(image.Location) {
+			d.Name = image.Location
+		}
+		if once(d.Digest + " " + d.Name) {
 			found(d)
 		}
+		return nil
 	}
+	bring := func(im Image) error {
+		arch := im.Target.Arch
+		if onlyBases {
+			return open("base image of "+im.Target.System.ID, recipe.Base{Location: im.Base()}, arch)
+		}
+		r, err := plans.Recipe(ctx, im)
+		if err != nil {
+			return err
+		}
+		if err := open("base image of "+r.Target(), r.Base, arch); err != nil {
+			return err
+		}
+		for _, k := range r.Kernels {
+			if k.Toolkit != nil && k.Toolkit.Name != "" {
+				if err := open("image with kernel "+k.Release, *k.Toolkit, arch); err != nil {
+					return err
+				}
+			}
+		}
+		if err := plans.Download(ctx, r); err != nil {
+			return err
+		}
+		for _, f := range r.Public().Files() {
+			d := Download{Digest: "sha256:" + f.SHA256, Path: plans.Store.Path(cmp.Or(f.SHA256, f.SHA512)), Name: f.URL}
+			if f.SHA256 == "" { // of a repository that knows no other
+				d.Digest = "sha512:" + f.SHA512
+			}
+			if once(d.Digest) {
+				found(d)
+			}
+		}
+		return nil
+	}
+	for _, g := range groups {
+		for _, im := range g.Images {
+			if err := bring(im); err != nil {
+				return b.explain(ctx, plans.Builder, im, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Base is the reference of the image's base.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +67,12 @@ func (b *Batch) lockedImages() ([]Image, error) {
 	var all []Image
 	var errs []error
 	for _, t := range b.Targets {
-		some, err := b.lockedTarget(t)
+		some, err := b.meant(b.Lock.Lock, t, nil)
+		for i := range some {
+			if err == nil {
+				some[i].Pins, err = b.LockedPins(some[i])
+			}
+		}
 		all, errs = append(all, some...), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -75,62 +81,78 @@ func (b *Batch) lockedImages() ([]Image, error) {
 	return all, nil
 }
 
-// lockedTarget gives the images of one target: several where modules are compiled for several kernels.
-func (b *Batch) lockedTarget(t matrix.Target) ([]Image, error) {
-	releases, err := b.Lock.releases(&b.Kernels, t)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, b.lockCommand(t.Tag()+"/"+t.Arch))
-	}
+// meant gives the images of one target, several where modules are compiled for several kernels: those that the flags
+// meant when they were locked, so that no repository has to be asked what the latest kernel is. Where they were not
+// locked, list says which are meant now; nil: that is an error.
+func (b *Batch) meant(l *lockfile.Lock, t matrix.Target, list ListKernels) ([]Image, error) {
 	k := b.Kernels
-	k.Specs, k.Flavours, k.From = releases, nil, nil
-	all, err := b.Expand([]matrix.Target{t}, &k, nil)
+	if !k.Compile() {
+		return b.Expand([]matrix.Target{t}, &k, nil)
+	}
+	words, err := b.meantKernels(l, t, list)
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		if all[i].Pins, err = b.LockedPins(all[i]); err != nil {
-			return nil, err
+	k.Specs, k.Flavours, k.From = slices.Collect(maps.Keys(words)), nil, nil
+	all, err := b.Expand([]matrix.Target{t}, &k, nil)
+	for i, im := range all {
+		if all[i].words = words[im.Plan.Kernels[0]]; k.Together {
+			all[i].words = b.Kernels.LockWords()
 		}
 	}
-	return all, nil
+	return all, err
 }
 
-// releases are the kernels that the specs meant when they were locked, so that no repository has to be asked
-// what the latest kernel is.
-func (l *Lock) releases(k *Kernels, t matrix.Target) (releases []string, err error) {
-	if k.Together && k.Compile() {
-		section, ok := l.Find(t.Tag(), t.Arch)
-		locked := []string(nil)
-		if ok {
-			locked = section.Recipe.Releases()
+// meantKernels are the releases of the kernels, each with the words of the lock that mean it.
+func (b *Batch) meantKernels(l *lockfile.Lock, t matrix.Target, list ListKernels) (words map[string][]string, err error) {
+	k := &b.Kernels
+	unlocked := func(format string, args ...any) error {
+		return fmt.Errorf("%s %s%s is not locked: %s", t.Tag(), t.Arch, fmt.Sprintf(format, args...), b.lockCommand(lockfile.Name(t.Tag(), t.Arch)))
+	}
+	words = map[string][]string{}
+	if k.Together {
+		e, ok := l.Find(t.Tag(), t.Arch)
+		if ok && (slices.Equal(e.Kernels, k.LockWords()) || list == nil && sameWords(e.Recipe.Releases(), k.Specs)) {
+			for _, release := range e.Recipe.Releases() {
+				words[release] = e.Kernels
+			}
+			return words, nil
 		}
-		if !ok || !slices.Equal(section.Kernels, k.LockWords()) && !sameWords(locked, k.Specs) {
-			return nil, fmt.Errorf("%s %s with the kernels %s is not locked", t.Tag(), t.Arch, strings.Join(k.LockWords(), ", "))
+		if list == nil {
+			return nil, unlocked(" with the kernels %s", strings.Join(k.LockWords(), ", "))
 		}
-		return locked, nil
 	}
 	for _, spec := range k.Words() {
-		if !IsListed(spec) {
-			releases = append(releases, spec)
-			continue
+		word, releases := k.LockWord(spec), []string{spec}
+		if IsListed(spec) {
+			releases = lockedReleases(l, t, word)
 		}
-		locked := LockedReleases(l.Lock, t, k.LockWord(spec))
-		if len(locked) == 0 {
-			return nil, fmt.Errorf("%s %s: which kernels --kernel %s means is not locked", t.Tag(), t.Arch, k.LockWord(spec))
+		if list != nil && (!IsListed(spec) || len(releases) == 0 || k.Together) {
+			one := *k
+			if spec != "" {
+				one.Specs = []string{spec}
+			}
+			if releases, err = one.Releases(t, b.Selection, list); err != nil {
+				return nil, err
+			}
 		}
-		releases = append(releases, locked...)
+		if len(releases) == 0 {
+			return nil, unlocked(": which kernels --kernel %s means", word)
+		}
+		for _, release := range releases {
+			words[release] = append(words[release], word)
+		}
 	}
-	slices.Sort(releases)
-	return slices.Compact(releases), nil
+	return words, nil
 }
 
 func sameWords(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// LockedReleases lists the kernels of a target that a word of the lock stood for.
-func LockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []string) {
-	for _, e := range EntriesOf(l, t) {
+// lockedReleases lists the kernels of a target that a word of the lock stood for.
+func lockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []string) {
+	for _, e := range entriesOf(l, t) {
 		if e.Recipe.Tag != t.Tag() && slices.Contains(e.Kernels, word) {
 			releases = append(releases, e.Recipe.Releases()...)
 		}
@@ -138,8 +160,8 @@ func LockedReleases(l *lockfile.Lock, t matrix.Target, word string) (releases []
 	return releases
 }
 
-// EntriesOf lists the entries of a target: that of its image, and those of its images for single kernels.
-func EntriesOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Entry) {
+// entriesOf lists the entries of a target: that of its image, and those of its images for single kernels.
+func entriesOf(l *lockfile.Lock, t matrix.Target) (all []*lockfile.Entry) {
 	for _, name := range l.Names() {
 		if r := l.Images[name].Recipe; r.System == t.System.ID && r.Driver == t.Driver.Version && r.Arch == t.Arch {
 			all = append(all, l.Images[name])

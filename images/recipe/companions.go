@@ -112,19 +112,3 @@ func (r *Recipe) companionPins() (all []distros.Package) {
 	}
 	return all
 }
-
-// publicCompanions are companions without the credentials in their addresses.
-func publicCompanions(all []Companion) []Companion {
-	public := slices.Clone(all)
-	for i, c := range public {
-		if c.File != nil {
-			file := *c.File
-			file.URL = publicURL(file.URL)
-			public[i].File = &file
-		}
-		if c.Package != nil {
-			public[i].Package = &publicPackages([]distros.Package{*c.Package})[0]
-		}
-	}
-	return public
-}

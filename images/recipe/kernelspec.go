@@ -97,50 +97,31 @@ func parseKernelSpec(text string) (kernelSpec, error) {
 
 // choose finds the kernels of a spec; offered is sorted, the newest first.
 func (s kernelSpec) choose(offered []distros.Kernel, flavours []string, usual string) (releases []string, err error) {
-	if len(flavours) == 0 && s.latest {
-		flavours = []string{usual}
+	all := len(flavours) == 0 && !s.latest // kernels of any flavour
+	if all {
+		usual = ""
 	}
 	if len(flavours) == 0 {
-		for _, k := range offered {
-			if s.matches(k) {
-				releases = append(releases, k.Release)
-			}
-		}
-		if len(releases) == 0 {
-			return nil, notOffered(offered, s.series, "")
-		}
-		return releases, nil
+		flavours = []string{usual}
 	}
 	for _, flavour := range flavours {
-		var some []distros.Kernel
-		for _, k := range offered {
-			if k.Flavour == flavour && s.matches(k) {
-				some = append(some, k)
-			}
-		}
+		some := slices.DeleteFunc(slices.Clone(offered), func(k distros.Kernel) bool {
+			return !all && k.Flavour != flavour || s.series != "" && SeriesOf(k.Release) != s.series
+		})
 		if len(some) == 0 {
 			return nil, notOffered(offered, s.series, flavour)
 		}
+		if s.latest && s.series == "" && slices.ContainsFunc(some, func(k distros.Kernel) bool { return k.Default }) {
+			some = slices.DeleteFunc(some, func(k distros.Kernel) bool { return !k.Default })
+		}
 		if s.latest {
-			some = s.newest(some)
+			some = some[:min(len(some), s.count)]
 		}
 		for _, k := range some {
 			releases = append(releases, k.Release)
 		}
 	}
 	return releases, nil
-}
-
-func (s kernelSpec) matches(k distros.Kernel) bool {
-	return s.series == "" || SeriesOf(k.Release) == s.series
-}
-
-// newest takes the first ones of one flavour, of the system's own series unless another was asked for.
-func (s kernelSpec) newest(some []distros.Kernel) []distros.Kernel {
-	if s.series == "" && slices.ContainsFunc(some, func(k distros.Kernel) bool { return k.Default }) {
-		some = slices.DeleteFunc(some, func(k distros.Kernel) bool { return !k.Default })
-	}
-	return some[:min(len(some), s.count)]
 }
 
 // notOffered is the error for kernels that are not offered. It lists those that the repositories, or images
@@ -168,7 +149,7 @@ func notOffered(offered []distros.Kernel, series, flavour string) error {
 	}
 	slices.Sort(flavours)
 	text := "the flavours there are " + strings.Join(flavours, ", ")
-	if near := distros.Nearest(flavour, flavours); len(near) > 0 && !slices.Contains(flavours, flavour) {
+	if near := distros.Nearest(flavour, flavours); len(near) > 0 && len(same) == 0 {
 		text += " (did you mean " + near[0] + "?)"
 	}
 	if len(same) > 0 {

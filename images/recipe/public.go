@@ -6,53 +6,74 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 )
 
+// Moved is the recipe with its packages at other addresses.
+func (r *Recipe) Moved(to func(address string) string) *Recipe {
+	moved := *r
+	list := func(pkgs []distros.Package) []distros.Package {
+		pkgs = slices.Clone(pkgs)
+		for i := range pkgs {
+			pkgs[i].URL = to(pkgs[i].URL)
+		}
+		return pkgs
+	}
+	moved.Packages, moved.Source.Packages, moved.Compiler = list(r.Packages), list(r.Source.Packages), list(r.Compiler)
+	moved.Kernels, moved.Companions = slices.Clone(r.Kernels), slices.Clone(r.Companions)
+	for i, k := range moved.Kernels {
+		moved.Kernels[i].Headers = list(k.Headers)
+	}
+	for i, c := range moved.Companions {
+		if c.Package != nil {
+			moved.Companions[i].Package = &list([]distros.Package{*c.Package})[0]
+		}
+	}
+	return &moved
+}
+
 // Public is the recipe as it may be shown: without the credentials that addresses of mirrors may hold.
 func (r *Recipe) Public() *Recipe {
-	public := *r
-	public.Packages, public.Source.Packages = publicPackages(r.Packages), publicPackages(r.Source.Packages)
-	public.Compiler = publicPackages(r.Compiler)
-	public.Kernels = slices.Clone(r.Kernels)
-	for i := range public.Kernels {
-		public.Kernels[i].Headers = publicPackages(public.Kernels[i].Headers)
+	public := r.Moved(publicURL)
+	file := func(f *fetch.File) *fetch.File {
+		if f == nil {
+			return nil
+		}
+		shown := *f
+		shown.URL = publicURL(f.URL)
+		return &shown
 	}
-	public.Repositories = publicRepositories(r.Repositories)
-	if archive := r.Source.Archive(); archive != nil {
-		file := *archive
-		file.URL = publicURL(file.URL)
-		public.Source = public.Source.WithArchive(&file)
+	public.Source.Runfile, public.Source.Redist = file(r.Source.Runfile), file(r.Source.Redist)
+	for i, c := range public.Companions {
+		public.Companions[i].File = file(c.File)
 	}
-	public.Companions = publicCompanions(r.Companions)
-	public.Fabric = slices.Clone(r.Fabric)
+	public.Fabric, public.Patches, public.Repositories = slices.Clone(r.Fabric), slices.Clone(r.Patches), slices.Clone(r.Repositories)
 	for i := range public.Fabric {
 		public.Fabric[i].File.URL = publicURL(public.Fabric[i].File.URL)
 	}
-	public.Patches = slices.Clone(r.Patches)
 	for i := range public.Patches {
 		public.Patches[i].URL = publicURL(public.Patches[i].URL)
 	}
-	return &public
-}
-
-// publicRepositories are repositories without the credentials in their addresses.
-func publicRepositories(all []matrix.Repository) []matrix.Repository {
-	public := slices.Clone(all)
-	for i := range public {
-		for _, urls := range []*[]string{&public[i].URIs, &public[i].BaseURLs} {
-			*urls = slices.Clone(*urls)
-			for j, u := range *urls {
-				(*urls)[j] = publicURL(u)
-			}
-		}
+	for i := range public.Repositories {
+		public.Repositories[i] = publicRepository(public.Repositories[i])
 	}
 	return public
 }
 
+func publicRepository(r matrix.Repository) matrix.Repository {
+	for _, urls := range []*[]string{&r.URIs, &r.BaseURLs} {
+		*urls = slices.Clone(*urls)
+		for i, u := range *urls {
+			(*urls)[i] = publicURL(u)
+		}
+	}
+	return r
+}
+
 // PublicMirror is a mirror, as Options has it, without the credentials in its URLs.
 func PublicMirror(mirror string) string {
-	words := strings.FieldsFunc(mirror, func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+	words := distros.SplitList(mirror)
 	for i, word := range words {
 		prefix, address, pair := strings.Cut(word, "=")
 		if !pair || strings.Contains(prefix, "?") {
@@ -62,14 +83,6 @@ func PublicMirror(mirror string) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-func publicPackages(pkgs []distros.Package) []distros.Package {
-	public := slices.Clone(pkgs)
-	for i := range public {
-		public[i].URL = publicURL(public[i].URL)
-	}
-	return public
 }
 
 func publicURL(s string) string {

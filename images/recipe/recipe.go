@@ -86,16 +86,6 @@ type Source struct {
 // Archive is the one archive, nil for packages.
 func (s Source) Archive() *fetch.File { return cmp.Or(s.Runfile, s.Redist) }
 
-// WithArchive is the source with its archive replaced by another copy of the same file.
-func (s Source) WithArchive(file *fetch.File) Source {
-	if s.Redist != nil {
-		s.Redist = file
-	} else {
-		s.Runfile = file
-	}
-	return s
-}
-
 // Binary is one of our own programs, as it goes into usr/local/bin, or usr/bin (see entrypoint.go).
 type Binary struct {
 	Name   string `json:"name"`

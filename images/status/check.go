@@ -63,16 +63,16 @@ func (c *Checked) Verdicts() []*Verdict {
 // Check looks at all pairs, several at a time: whether each could be built now, and whether its image is
 // there. Where the programs for images are missing, the image cannot be compared.
 func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair) ([]Checked, error) {
-	s, err := newSurvey(builder)
+	s, err := newSurvey(b, builder)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]Checked, len(pairs))
-	errs := batch.Parallel(ctx, s.online.Jobs, len(pairs), func(i int) error {
+	errs := batch.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
 		p := pairs[i]
 		rows[i] = Checked{System: p.System, Driver: p.Driver, Arch: p.Arch, Tag: p.Tag, Excluded: p.Excluded, Advisories: p.Advisories}
 		if p.Excluded == "" {
-			s.checkPair(ctx, b, &rows[i], p.Target)
+			s.checkPair(ctx, &rows[i], p.Target)
 		}
 		return context.Cause(ctx)
 	})
@@ -80,56 +80,48 @@ func Check(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs [
 }
 
 // checkPair answers all questions about one pair.
-func (s *survey) checkPair(ctx context.Context, b *batch.Batch, row *Checked, t matrix.Target) {
-	im := batch.Image{Target: t, Plan: b.Plan}
+func (s *survey) checkPair(ctx context.Context, row *Checked, t matrix.Target) {
+	im := batch.Image{Target: t, Plan: s.Plan}
 	row.Base = s.base(ctx, im.Base(), t.Arch)
-	row.Archive = s.archive(ctx, im)
-	row.Components = s.components(ctx, im)
+	row.Archive, row.Components = s.archives(ctx, im)
 	row.Headers = &Verdict{State: VerdictUnknown}
 	if row.Base.State != VerdictFailed { // else the same reason would be given twice
-		row.Headers = s.headers(ctx, &b.Kernels, row, im)
+		row.Headers = s.headers(ctx, row, im)
 	}
-	if len(b.Kernels.From) > 0 && row.Kernel != "" { // the image that a build with the flag makes
-		im.Plan.Kernels, im.Plan.KernelFrom = []string{row.Kernel}, b.Kernels.From
+	if len(s.Kernels.From) > 0 && row.Kernel != "" { // the image that a build with the flag makes
+		im.Plan.Kernels, im.Plan.KernelFrom = []string{row.Kernel}, s.Kernels.From
 		row.Tag = im.Tag()
 	}
 	compare := true // with the image in the registry
-	if b.Lock != nil {
-		pins, err := b.LockedPins(im)
-		im.Pins = pins
-		if err != nil {
-			im.Pins = nil
-			_, compare = b.Lock.Find(im.Tag(), t.Arch)
-			compare = !compare
-		}
-		row.Lock = s.lockedFiles(ctx, im, !compare, err)
+	if s.Lock != nil {
+		row.Lock, compare = s.locked(ctx, &im)
 	}
-	if b.Repository != "" {
+	if s.Repository != "" {
 		var r *recipe.Recipe // nil: the pins cannot be found, or the programs are not beside driver-build
 		if compare {
 			r, _ = s.plans.Recipe(ctx, im)
 		}
-		st := s.state(ctx, b.Repository+":"+row.Tag, t.Arch, r)
-		st.Why = oneLine(st.Why)
+		st := s.state(ctx, row.Tag, t.Arch, r)
 		row.Image = &st
 	}
 	row.Broken = slices.ContainsFunc(row.Verdicts(), func(v *Verdict) bool { return v.State == VerdictFailed })
 }
 
-// lockedFiles asks for everything that is locked: base and packages. err says why there are no pins; a pair that is not locked
-// is no failure, one whose lock no longer fits is one.
-func (s *survey) lockedFiles(ctx context.Context, im batch.Image, locked bool, err error) *Verdict {
-	switch {
-	case err != nil && locked:
-		return failed(err)
-	case err != nil:
-		return &Verdict{State: VerdictNone, Detail: "not locked"}
+// locked gives an image its locked pins and asks for everything that is locked: base and packages. fits is false for an image
+// whose lock no longer fits, which is a failure; one that is not locked is none.
+func (s *survey) locked(ctx context.Context, im *batch.Image) (v *Verdict, fits bool) {
+	pins, err := s.LockedPins(*im)
+	if err != nil {
+		if _, there := s.Lock.Find(im.Tag(), im.Target.Arch); there {
+			return failed(err), false
+		}
+		return &Verdict{State: VerdictNone, Detail: "not locked"}, true
 	}
+	im.Pins = pins
 	if v := s.base(ctx, im.Base(), im.Target.Arch); v.State == VerdictFailed {
-		return v
+		return v, true
 	}
-	all := im.Pins.All()
-	closed := 0
+	all, closed := pins.All(), 0
 	for _, p := range all {
 		_, err := s.size(ctx, p.URL)
 		status, ok := errors.AsType[*fetch.StatusError](err)
@@ -137,15 +129,15 @@ func (s *survey) lockedFiles(ctx context.Context, im batch.Image, locked bool, e
 			closed++ // of a subscription: a build has its certificates from the base's configuration, which is not read here
 			continue
 		}
-		if v := s.files(ctx, file{"", fetch.File{URL: p.URL, Size: p.Size}}); v.State == VerdictFailed {
-			return v
+		if v := s.files(ctx, file{"", recipe.PackageFile(p)}); v.State == VerdictFailed {
+			return v, true
 		}
 	}
 	if closed > 0 {
 		return &Verdict{State: VerdictUnknown, Detail: fmt.Sprintf(
-			"%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}
+			"%d of %d locked packages are on servers that want a login or a certificate, which check does not use", closed, len(all))}, true
 	}
-	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("base and %d packages", len(all))}
+	return &Verdict{State: VerdictOK, Detail: fmt.Sprintf("base and %d packages", len(all))}, true
 }
 
 func failed(err error) *Verdict {
@@ -155,7 +147,7 @@ func failed(err error) *Verdict {
 // base asks for the manifest of a base.
 func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 	digest, err := s.bases.Get(ctx, ref+" "+arch, func() (string, error) {
-		found, err := s.online.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch})
+		found, err := s.plans.Registry.Open(ctx, ref, registry.OpenOptions{Arch: arch})
 		if err != nil {
 			return "", err
 		}
@@ -167,45 +159,39 @@ func (s *survey) base(ctx context.Context, ref, arch string) *Verdict {
 	return &Verdict{State: VerdictOK, Detail: digest}
 }
 
-// archive asks for the size of the driver's .run archive, for patches that are at an address, and for the archives of the
-// companions that the image gets. A driver that comes as packages has no archive; companions in packages are in the lock.
-func (s *survey) archive(ctx context.Context, im batch.Image) *Verdict {
+// archives asks for the size of the driver's archive, with patches that are at an address and archives of companions, and
+// of the archives of the driver's components. A driver that comes as packages has no archive; companions in packages are
+// in the lock.
+func (s *survey) archives(ctx context.Context, im batch.Image) (archive, components *Verdict) {
 	r, err := recipe.New(im.Target, im.Plan)
 	if err != nil {
-		return failed(err)
+		return failed(err), &Verdict{State: VerdictNone}
 	}
-	var beside []file
-	for _, p := range im.Target.Driver.Patches {
-		if p.URL != "" {
-			beside = append(beside, file{"patch " + p.Name + ": ", fetch.File{URL: p.URL}})
-		}
-	}
-	for _, c := range im.Target.Companions {
-		if c.Archive != nil {
-			beside = append(beside, file{"companion " + c.Name + ": ", fetch.File{URL: c.Archive.URL, Size: c.Archive.Size}})
-		}
-	}
-	if v := s.files(ctx, beside...); v.State == VerdictFailed {
-		return v
-	}
-	if r.Source.Archive() == nil {
-		return &Verdict{State: VerdictNone}
-	}
-	return s.files(ctx, file{"", *r.Source.Archive()})
-}
-
-// components asks for the size of the archive of each component that the image gets.
-func (s *survey) components(ctx context.Context, im batch.Image) *Verdict {
-	var all []file
+	var beside, fabric []file
 	var names []string
-	for _, c := range im.Plan.Profile.Fabric(im.Target.Driver.Components.For(im.Target.Arch)) {
-		all, names = append(all, file{c.Name + ": ", c.File}), append(names, c.Name+" "+c.Version)
+	for _, p := range r.Patches {
+		if f, ok := p.Download(); ok {
+			beside = append(beside, file{"patch " + p.Name + ": ", f})
+		}
 	}
-	v := s.files(ctx, all...)
-	if v.State == VerdictOK {
-		v.Detail = strings.Join(names, ", ")
+	for _, c := range r.Companions {
+		if c.File != nil {
+			beside = append(beside, file{"companion " + c.Name + ": ", *c.File})
+		}
 	}
-	return v
+	for _, c := range r.Fabric {
+		fabric, names = append(fabric, file{c.Name + ": ", c.File}), append(names, c.Name+" "+c.Version)
+	}
+	if components = s.files(ctx, fabric...); components.State == VerdictOK {
+		components.Detail = strings.Join(names, ", ")
+	}
+	switch archive = s.files(ctx, beside...); {
+	case archive.State == VerdictFailed:
+		return archive, components
+	case r.Source.Archive() == nil:
+		return &Verdict{State: VerdictNone}, components
+	}
+	return s.files(ctx, file{"", *r.Source.Archive()}), components
 }
 
 // file is a file to ask for, and what begins a text about it.
@@ -239,7 +225,7 @@ func (s *survey) files(ctx context.Context, all ...file) *Verdict {
 
 func (s *survey) size(ctx context.Context, address string) (int64, error) {
 	return s.sizes.Get(ctx, address, func() (int64, error) {
-		size, _, err := s.online.Fetch.Stat(ctx, address)
+		size, _, err := s.plans.Fetch.Stat(ctx, address)
 		return size, err
 	})
 }
@@ -247,8 +233,9 @@ func (s *survey) size(ctx context.Context, address string) (int64, error) {
 // headers plans an image with compiler and headers for the newest kernel that the driver compiles on. Where
 // there is no such kernel, it plans the image without. Images that offer kernels take the place of the
 // repositories, and bring the compiler.
-func (s *survey) headers(ctx context.Context, k *batch.Kernels, row *Checked, im batch.Image) *Verdict {
-	im.Plan.KernelFrom = k.From
+func (s *survey) headers(ctx context.Context, row *Checked, im batch.Image) *Verdict {
+	from, offering := s.Kernels.From, s.Kernels.Offering()
+	im.Plan.KernelFrom = from
 	offered, err := s.plans.Offered(ctx, im.Target, im.Plan)
 	if err != nil {
 		return failed(err)
@@ -260,21 +247,21 @@ func (s *survey) headers(ctx context.Context, k *batch.Kernels, row *Checked, im
 		}
 	}
 	row.Kernels = len(suiting)
-	detail := "the " + k.Offering() + " offer no kernel headers"
+	detail := "the " + offering + " offer no kernel headers"
 	if len(offered) > 0 {
-		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the %s offer", len(offered), k.Offering())
+		detail = fmt.Sprintf("the driver compiles on none of the %d kernels that the %s offer", len(offered), offering)
 	}
 	if row.Kernels > 0 {
 		latest := batch.Kernels{Specs: []string{"latest"}}
 		releases, err := latest.Releases(im.Target, matrix.Selection{}, func(matrix.Target) ([]distros.Kernel, error) { return offered, nil })
-		if len(k.From) > 0 && len(suiting) == 1 { // needs no --kernel, whatever its flavour
+		if len(from) > 0 && len(suiting) == 1 { // needs no --kernel, whatever its flavour
 			releases, err = suiting, nil
 		}
 		if err != nil { // kernels of other flavours only
 			detail = oneLine(err.Error())
 		} else {
 			row.Kernel = releases[0]
-			im.Plan.Kernels, im.Plan.Toolchain = releases[:1], len(k.From) == 0
+			im.Plan.Kernels, im.Plan.Toolchain = releases[:1], len(from) == 0
 			detail = row.Kernel
 		}
 	}

@@ -43,7 +43,7 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 	if _, err := pipelineArguments(b); err != nil {
 		return due, err
 	}
-	s, err := newSurvey(builder)
+	s, err := newSurvey(b, builder)
 	if err != nil {
 		return due, err
 	}
@@ -52,9 +52,9 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 			return due, err
 		}
 	}
-	reasons, outage := make([][]string, len(groups)), make([]error, len(groups))
-	if err := batch.EachError(ctx, s.online.Jobs, groups, func(i int) (err error) {
-		reasons[i], outage[i], err = s.reasons(ctx, b, groups[i])
+	reasons, outage := make([]string, len(groups)), make([]error, len(groups))
+	if err := batch.EachError(ctx, builder.Jobs, len(groups), func(i int) string { return groups[i].Tag }, func(i int) (err error) {
+		reasons[i], outage[i], err = s.reasons(ctx, groups[i])
 		return err
 	}); err != nil {
 		return due, err
@@ -62,13 +62,12 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 	due = Builds{Tasks: []Task{}, Left: map[string][]string{}, Checked: len(groups)}
 	var first error
 	for i, g := range groups {
-		if outage[i] != nil {
+		switch {
+		case outage[i] != nil:
 			why := batch.CauseOf(outage[i], g.Tag)
 			due.Left[why], first = append(due.Left[why], g.Tag), cmp.Or(first, outage[i])
-			continue
-		}
-		if len(reasons[i]) > 0 {
-			t, err := NewTask(b, g, strings.Join(reasons[i], "; "))
+		case reasons[i] != "":
+			t, err := NewTask(b, g, reasons[i])
 			if err != nil {
 				return due, err
 			}
@@ -84,19 +83,18 @@ func Due(ctx context.Context, b *batch.Batch, builder *images.Builder, groups []
 // Lacking asks the registry which architectures of each tag it lacks, and nothing else: whether an image is up to date is what
 // [Due] finds out. The answers are in the order of the groups and never nil. A registry that does not answer is an error.
 func Lacking(ctx context.Context, builder *images.Builder, repository string, groups []batch.Group) ([][]string, error) {
-	s, err := newSurvey(builder)
+	s, err := newSurvey(&batch.Batch{Repository: repository}, builder)
 	if err != nil {
 		return nil, err
 	}
 	lacking := make([][]string, len(groups))
-	return lacking, batch.EachError(ctx, s.online.Jobs, groups, func(i int) error {
+	return lacking, batch.EachError(ctx, builder.Jobs, len(groups), func(i int) string { return groups[i].Tag }, func(i int) error {
 		lacking[i] = []string{}
 		for _, im := range groups[i].Images {
-			st := s.state(ctx, repository+":"+groups[i].Tag, im.Target.Arch, nil)
-			if st.Err != nil {
+			switch st := s.state(ctx, groups[i].Tag, im.Target.Arch, nil); st.State {
+			case Unknown:
 				return st.Err
-			}
-			if st.State == Missing {
+			case Missing:
 				lacking[i] = append(lacking[i], im.Target.Arch)
 			}
 		}
@@ -104,31 +102,28 @@ func Lacking(ctx context.Context, builder *images.Builder, repository string, gr
 	})
 }
 
-// reasons to build what belongs to a tag; none when it is up to date. outage is why that is not known.
-func (s *survey) reasons(ctx context.Context, b *batch.Batch, g batch.Group) (reasons []string, outage, err error) {
+// reasons to build what belongs to a tag; "" when it is up to date. outage is why that is not known.
+func (s *survey) reasons(ctx context.Context, g batch.Group) (reasons string, outage, err error) {
+	var all []string
 	for _, im := range g.Images {
-		r, planErr := s.plans.Recipe(ctx, im)
-		if ctx.Err() != nil {
-			return nil, nil, context.Cause(ctx)
-		}
-		if errors.Is(planErr, fetch.ErrUnreachable) && !errors.Is(planErr, fs.ErrNotExist) { // what does not exist will not exist later either
-			outage = planErr
-			continue
-		}
 		arch := im.Target.Arch
-		st := s.state(ctx, b.Repository+":"+g.Tag, arch, r)
+		st, planErr := s.compare(ctx, g.Tag, im)
 		switch {
+		case ctx.Err() != nil:
+			return "", nil, context.Cause(ctx)
+		case errors.Is(planErr, fetch.ErrUnreachable) && !errors.Is(planErr, fs.ErrNotExist): // what does not exist will not exist later either
+			outage = planErr
 		case st.State == Unknown:
-			return nil, nil, st.Err
+			return "", nil, st.Err
 		case planErr != nil:
-			reasons = append(reasons, arch+": cannot be planned: "+oneLine(planErr.Error()))
+			all = append(all, arch+": cannot be planned: "+oneLine(planErr.Error()))
 		case st.State == Missing:
-			reasons = append(reasons, arch+": "+st.Why)
+			all = append(all, arch+": "+st.Why)
 		case st.State != Current:
-			reasons = append(reasons, arch+": "+string(st.State)+": "+st.Why)
+			all = append(all, arch+": "+string(st.State)+": "+st.Why)
 		}
 	}
-	return sameReason(g, reasons), outage, nil
+	return strings.Join(sameReason(g, all), "; "), outage, nil
 }
 
 // sameReason says once what is true of all architectures.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -34,10 +32,8 @@ type KernelQuery struct {
 
 	Notes []string // what the user should know beside the answer
 
-	targets    []matrix.Target // one for each platform, without driver
-	compatible map[string]bool // platform and driver that the matrix allows
-	tags       map[string]bool // in the repository; nil: not known
-	offered    map[string]bool // flavours of all kernels that are offered
+	platforms  []matrix.Target // to ask, without driver
+	compatible []matrix.Target // that the matrix allows
 }
 
 // OfferedKernel is one kernel of one system.
@@ -57,50 +53,41 @@ type OfferedKernel struct {
 	Ready   []string `json:"precompiled"`         // those of them that have its modules; the others compile on the node
 }
 
-// modules are the flavours of a driver's modules that count.
-func (q *KernelQuery) modules(d matrix.Driver) []string {
-	if len(q.Selection.Flavours) > 0 {
-		return q.Selection.Flavours
-	}
-	return d.Flavours
-}
-
 // Check asks the matrix which systems, architectures and drivers are meant.
 func (q *KernelQuery) Check() error {
 	s := &q.Selection
 	if err := batch.CheckKernelFlavours(q.Flavours); err != nil {
 		return failure.Of(failure.Usage, err)
 	}
-	if len(q.From) > 0 {
-		if err := q.checkImages(); err != nil {
-			return err
+	for _, ref := range q.From {
+		if err := registry.CheckSource(ref); err != nil {
+			return failure.Errorf(failure.Usage, "--from: %w", err)
 		}
-	} else if len(s.Systems) == 0 {
-		return failure.Errorf(failure.Usage, "give --os SYSTEM; driver-build list shows the systems there are")
 	}
-	if len(s.Systems) > 1 && q.Plan.Base != "" {
+	switch {
+	case len(q.From) > 0 && (q.Dates || q.Plan.Base != "" || q.Plan.Mirror != ""):
+		return failure.Errorf(failure.Usage, "--from asks no package repository: leave --base, --mirror and --dates out")
+	case len(q.From) == 0 && len(s.Systems) == 0:
+		return failure.Errorf(failure.Usage, "give --os SYSTEM; driver-build list shows the systems there are")
+	case len(s.Systems) > 1 && q.Plan.Base != "":
 		return failure.Errorf(failure.Usage, "--base is of one system: give one --os")
 	}
 	s.All = true
-	targets, err := q.Matrix.Select(*s)
-	if err != nil {
+	var err error
+	if q.compatible, err = q.Matrix.Select(*s); err != nil {
 		return failure.Of(failure.Usage, err)
 	}
-	q.compatible, q.offered = map[string]bool{}, map[string]bool{}
-	for _, t := range targets {
-		q.compatible[batch.Platform(t)+" "+t.Driver.Version] = true
-		q.compatible[batch.Platform(matrix.Target{Arch: t.Arch})+" "+t.Driver.Version] = true
-	}
-	if len(s.Systems) == 0 {
+	if len(s.Systems) == 0 { // images are of no system of the matrix
 		for _, arch := range s.ArchsOf(matrix.System{}) {
-			q.targets = append(q.targets, matrix.Target{Arch: arch})
+			q.platforms = append(q.platforms, matrix.Target{Arch: arch})
 		}
+		return nil
 	}
 	for _, sys := range q.Matrix.Systems {
+		if !slices.Contains(s.Systems, sys.ID) {
+			continue
+		}
 		for _, arch := range s.ArchsOf(sys) {
-			if !slices.Contains(s.Systems, sys.ID) {
-				continue
-			}
 			if !slices.Contains(sys.Archs, arch) {
 				return failure.Errorf(failure.Usage, "--arch %s: the matrix has %s for %s only", arch, sys.ID, strings.Join(sys.Archs, ", "))
 			}
@@ -108,10 +95,10 @@ func (q *KernelQuery) Check() error {
 			if err != nil {
 				return err
 			}
-			q.targets = append(q.targets, matrix.Target{System: sys, Distro: distro, Arch: arch})
+			q.platforms = append(q.platforms, matrix.Target{System: sys, Distro: distro, Arch: arch})
 		}
 	}
-	if len(s.Drivers) > 0 && len(s.Systems) > 0 { // images are of no system of the matrix
+	if len(s.Drivers) > 0 {
 		for _, no := range q.Matrix.Impossible(*s) {
 			q.Notes = append(q.Notes, no.Error())
 		}
@@ -122,35 +109,36 @@ func (q *KernelQuery) Check() error {
 // List asks the repositories of all platforms and the registry. A platform that fails does not stop the others: the error is
 // batch.ErrSomeFailed then, and the kernels of the others are there.
 func (q *KernelQuery) List(ctx context.Context, b *images.Builder) (rows []OfferedKernel, err error) {
-	var eg errgroup.Group
-	eg.Go(func() error { return q.listTags(ctx, b) })
-	found := make([][]offer, len(q.targets))
-	errs := batch.Parallel(ctx, b.Jobs/2, len(q.targets), func(i int) (err error) {
-		found[i], err = q.kernels(ctx, b, q.targets[i])
-		return err
-	})
-	if err := eg.Wait(); err != nil {
+	tags, err := q.listTags(ctx, b)
+	if err != nil {
 		return nil, err
 	}
-	failed := 0
-	for i, t := range q.targets {
+	found := make([][]OfferedKernel, len(q.platforms))
+	errs := batch.Parallel(ctx, b.Jobs/2, len(q.platforms), func(i int) (err error) {
+		found[i], err = q.kernels(ctx, b, q.platforms[i], tags)
+		return err
+	})
+	failed, offered := 0, map[string]bool{}
+	for i, t := range q.platforms {
 		switch {
 		case errs[i] != nil:
 			failed++
+		case len(found[i]) == 0 && !packaged(t):
+			q.Notes = append(q.Notes, fmt.Sprintf("kernel headers of %s come with the host and are in no package: --from IMAGE lists the kernels of an image that has them", batch.Platform(t)))
 		case len(found[i]) == 0:
-			q.Notes = append(q.Notes, noKernels(t))
+			q.Notes = append(q.Notes, fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t)))
 		}
 		for _, k := range found[i] {
-			q.offered[k.Flavour] = true
+			offered[k.Flavour] = true
 			if batch.Wanted(q.Flavours, k.Flavour) {
-				rows = append(rows, q.row(t, k))
+				rows = append(rows, k)
 			}
 		}
 	}
 	if failed == 0 {
-		return rows, q.checkFlavours()
+		return rows, q.checkFlavours(offered)
 	}
-	err = batch.JoinErrors(errs, func(i int) string { return batch.Platform(q.targets[i]) })
+	err = batch.JoinErrors(errs, func(i int) string { return batch.Platform(q.platforms[i]) })
 	if failed < len(errs) {
 		err = fmt.Errorf("%d of %d systems: %w:\n%w", failed, len(errs), batch.ErrSomeFailed, err)
 	}
@@ -162,65 +150,45 @@ func packaged(t matrix.Target) bool {
 	return t.Distro == nil || recipe.CheckPackaged(t.Distro) == nil
 }
 
-// noKernels says why a platform has no kernels, and what to ask instead.
-func noKernels(t matrix.Target) string {
-	if !packaged(t) {
-		return fmt.Sprintf("kernel headers of %s come with the host and are in no package: --from IMAGE lists the kernels of an image that has them", batch.Platform(t))
-	}
-	return fmt.Sprintf("the package repositories of %s offer no kernel headers", batch.Platform(t))
-}
-
-// kernels asks the repositories of one platform, unless no package of the system can have headers.
-func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target) (found []offer, err error) {
+// kernels asks the repositories of one platform, unless no package of the system can have headers, or the images. tags are
+// those in the registry.
+func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target, tags map[string]bool) (rows []OfferedKernel, err error) {
 	switch {
 	case len(q.From) > 0:
 		all, err := b.HeadersKernels(ctx, q.From, t.Arch)
 		for _, k := range all {
-			found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k.Kernel.Kernel}, from: k.Ref, compiler: k.Compiler})
+			r := q.row(t, k.Kernel.Kernel, tags)
+			r.From, r.Built = k.Ref, k.Compiler
+			rows = append(rows, r)
 		}
-		return found, err
+		return rows, err
 	case !packaged(t):
 		return nil, nil
 	case q.Dates:
 		all, err := b.DatedKernels(ctx, t, q.Plan)
 		for _, k := range all {
-			found = append(found, offer{DatedKernel: k})
+			r := q.row(t, k.Kernel, tags)
+			if !k.Date.IsZero() {
+				r.Date = k.Date.Format(time.RFC3339)
+			}
+			rows = append(rows, r)
 		}
-		return found, err
+		return rows, err
 	}
 	all, err := b.Kernels(ctx, t, q.Plan)
 	for _, k := range all {
-		found = append(found, offer{DatedKernel: images.DatedKernel{Kernel: k}})
+		rows = append(rows, q.row(t, k, tags))
 	}
-	return found, err
-}
-
-// offer is a kernel, and the image that has it.
-type offer struct {
-	images.DatedKernel
-	from, compiler string
-}
-
-// checkImages finds mistakes in what is asked of images.
-func (q *KernelQuery) checkImages() error {
-	for _, ref := range q.From {
-		if err := registry.CheckSource(ref); err != nil {
-			return failure.Errorf(failure.Usage, "--from: %w", err)
-		}
-	}
-	if q.Dates || q.Plan.Base != "" || q.Plan.Mirror != "" {
-		return failure.Errorf(failure.Usage, "--from asks no package repository: leave --base, --mirror and --dates out")
-	}
-	return nil
+	return rows, err
 }
 
 // checkFlavours refuses a flavour that no system has: most likely it is misspelt.
-func (q *KernelQuery) checkFlavours() error {
+func (q *KernelQuery) checkFlavours(offered map[string]bool) error {
 	for _, flavour := range q.Flavours {
-		if q.offered[flavour] {
+		if offered[flavour] {
 			continue
 		}
-		known := slices.Sorted(maps.Keys(q.offered))
+		known := slices.Sorted(maps.Keys(offered))
 		hint := "there are " + strings.Join(known, ", ")
 		if near := distros.Nearest(flavour, known); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, ", ") + "?"
@@ -248,32 +216,28 @@ func listTags(ctx context.Context, b *images.Builder, repository string) ([]stri
 	return tags, err
 }
 
-// listTags asks once for what the repository has. A registry that does not say is no failure: it is the smaller part of the
-// answer.
-func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) error {
+// listTags asks once for what the repository has; nil: it is not known. A registry that does not say is no failure: it is
+// the smaller part of the answer.
+func (q *KernelQuery) listTags(ctx context.Context, b *images.Builder) (tags map[string]bool, err error) {
 	if q.Repository == "" {
-		return nil
+		return nil, nil //nolint:nilnil // no tag is known
 	}
-	tags, err := listTags(ctx, b, q.Repository)
+	list, err := listTags(ctx, b, q.Repository)
 	if _, ok := errors.AsType[*registry.Error](err); ok || errors.Is(err, fetch.ErrOffline) {
 		q.Notes = append(q.Notes, fmt.Sprintf("which images exist is not known: %v", err))
-		return nil
+		return nil, nil //nolint:nilnil // no tag is known
 	}
-	q.tags = map[string]bool{}
-	for _, tag := range tags {
-		q.tags[tag] = true
+	tags = map[string]bool{}
+	for _, tag := range list {
+		tags[tag] = true
 	}
-	return err
+	return tags, err
 }
 
 // row says what can be done with a kernel.
-func (q *KernelQuery) row(t matrix.Target, k offer) OfferedKernel {
+func (q *KernelQuery) row(t matrix.Target, k distros.Kernel, known map[string]bool) OfferedKernel {
 	r := OfferedKernel{
-		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers, Version: k.Version,
-		Drivers: []string{}, From: k.from, Built: k.compiler,
-	}
-	if !k.Date.IsZero() {
-		r.Date = k.Date.Format(time.RFC3339)
+		System: t.System.ID, Arch: t.Arch, Kernel: k.Release, Flavour: k.Flavour, Default: k.Default, Package: k.Headers, Version: k.Version, Drivers: []string{},
 	}
 	var ready, tags []string
 	for _, d := range q.Matrix.Drivers {
@@ -283,20 +247,27 @@ func (q *KernelQuery) row(t matrix.Target, k offer) OfferedKernel {
 		t.Driver = d
 		tag, aliases := recipe.KernelTags(t, k.Release)
 		ready = append(append(ready, tag), aliases...)
-		if q.compatible[batch.Platform(t)+" "+d.Version] && recipe.AnyFlavour(d, k.Kernel, q.modules(d)) {
+		flavours := d.Flavours
+		if len(q.Selection.Flavours) > 0 {
+			flavours = q.Selection.Flavours
+		}
+		allowed := slices.ContainsFunc(q.compatible, func(c matrix.Target) bool {
+			return c.Driver.Version == d.Version && c.Arch == t.Arch && (t.Distro == nil || c.System.ID == t.System.ID)
+		})
+		if allowed && recipe.AnyFlavour(d, k, flavours) {
 			r.Drivers = append(r.Drivers, d.Version)
 			tags = append(tags, t.Tag())
 		}
 	}
-	if q.tags != nil {
-		r.Ready, r.Images = q.present(ready), q.present(append(tags, ready...))
+	if known != nil {
+		r.Ready, r.Images = present(known, ready), present(known, append(tags, ready...))
 	}
 	return r
 }
 
-// present are the tags that the repository has.
-func (q *KernelQuery) present(tags []string) []string {
-	tags = slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return !q.tags[tag] })
+// present are those of the tags that are known, sorted.
+func present(known map[string]bool, tags []string) []string {
+	tags = slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return !known[tag] })
 	slices.Sort(tags)
 	return append([]string{}, slices.Compact(tags)...)
 }

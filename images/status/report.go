@@ -22,9 +22,6 @@ import (
 	"github.com/driver-container/driver-container/images/releases"
 )
 
-// created is the standard annotation that says when an image was made.
-const created = "org.opencontainers.image.created"
-
 // ReportOptions say what a page shows beside the pairs.
 type ReportOptions struct {
 	Title, Tool string // of the page; name and version of the program
@@ -37,9 +34,8 @@ type ReportOptions struct {
 
 // reporter asks about all cells of a page.
 type reporter struct {
-	*batch.Batch
-	survey  *survey
-	compare bool
+	*survey
+	compares bool // images with what they would be made from now
 	tags    []string // of the repository, nil where it does not list them
 
 	mu      sync.Mutex
@@ -48,12 +44,12 @@ type reporter struct {
 
 // Report makes the page that shows pairs: what is built of them and what is not.
 func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs []batch.Pair, o ReportOptions) (shown Page, err error) {
-	s, err := newSurvey(builder)
+	s, err := newSurvey(b, builder)
 	if err != nil {
 		return shown, err
 	}
 	shown = emptyPage(b, pairs, o)
-	r := &reporter{Batch: b, survey: s, compare: b.Repository != "" && (o.Compare || b.Lock != nil)}
+	r := &reporter{survey: s, compares: b.Repository != "" && (o.Compare || b.Lock != nil)}
 	if b.Repository != "" {
 		note, err := r.list(ctx)
 		if err != nil {
@@ -62,7 +58,7 @@ func Report(ctx context.Context, b *batch.Batch, builder *images.Builder, pairs 
 		shown.Notes = append(shown.Notes, note...)
 	}
 	shown.Cells = make([]Cell, len(pairs))
-	if err := errors.Join(batch.Parallel(ctx, s.online.Jobs, len(pairs), func(i int) error {
+	if err := errors.Join(batch.Parallel(ctx, builder.Jobs, len(pairs), func(i int) error {
 		shown.Cells[i] = r.cell(ctx, pairs[i])
 		return context.Cause(ctx)
 	})...); err != nil {
@@ -152,7 +148,7 @@ func components(pairs []batch.Pair, version string) (known, unknown []string) {
 // list asks for the tags of the repository. A registry that answers anything at all is asked further questions; without any
 // answer there is no page: an old page is better than a page that knows nothing.
 func (r *reporter) list(ctx context.Context) (notes []string, err error) {
-	r.tags, err = listTags(ctx, r.survey.online, r.Repository)
+	r.tags, err = listTags(ctx, r.plans.Builder, r.Repository)
 	_, status := errors.AsType[*registry.StatusError](err)
 	if status || errors.Is(err, fs.ErrNotExist) {
 		return []string{fmt.Sprintf("images with compiled modules are not shown: %v", err)}, nil
@@ -178,7 +174,7 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
 		c.State = Buildable
 		return c
 	}
-	st := r.survey.state(ctx, r.Repository+":"+p.Tag, p.Arch, r.recipe(ctx, t))
+	st := r.look(ctx, batch.Image{Target: t, Plan: r.Plan})
 	c.State, c.Why = st.State, st.Why
 	if st.State == Current || st.State == Present {
 		c.State = Built
@@ -192,7 +188,7 @@ func (r *reporter) cell(ctx context.Context, p batch.Pair) Cell {
 		for _, l := range st.Found.Manifest.Layers {
 			c.Size += l.Size
 		}
-		c.Created, _ = time.Parse(time.RFC3339, labels[created])
+		c.Created, _ = time.Parse(time.RFC3339, labels[recipe.OCIPrefix+"created"])
 		if c.Created.Unix() <= 0 { // without SOURCE_DATE_EPOCH images say 1970, which means nothing
 			c.Created = time.Time{}
 		}
@@ -217,28 +213,28 @@ func inside(c *Cell, labels map[string]string) {
 	}
 }
 
-// recipe is what the image would be made from now; nil when nothing is compared, or when that cannot be found
-// out.
-func (r *reporter) recipe(ctx context.Context, t matrix.Target) *recipe.Recipe {
-	if !r.compare {
-		return nil
+// look asks for the image of a target. It is compared only if it is known what it would be made from now.
+func (r *reporter) look(ctx context.Context, im batch.Image) ImageState {
+	tag, arch := im.Tag(), im.Target.Arch
+	if !r.compares {
+		return r.state(ctx, tag, arch, nil)
 	}
-	im := batch.Image{Target: t, Plan: r.Plan}
 	var err error
 	if r.Lock != nil {
 		im.Pins, err = r.LockedPins(im)
 	}
-	var made *recipe.Recipe
-	if err == nil {
-		made, err = r.survey.plans.Recipe(ctx, im)
+	var st ImageState
+	if err != nil {
+		st = r.state(ctx, tag, arch, nil)
+	} else {
+		st, err = r.compare(ctx, tag, im)
 	}
-	if err == nil {
-		return made
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.unknown = batch.AddCause(r.unknown, batch.CauseOf(err, tag), tag+" "+arch)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unknown = batch.AddCause(r.unknown, batch.CauseOf(err, im.Tag()), im.Tag()+" "+t.Arch)
-	return nil
+	return st
 }
 
 // kernelTags are the kernels that the repository has images with compiled modules for, as their tags name

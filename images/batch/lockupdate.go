@@ -1,4 +1,4 @@
-package status
+package batch
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/lockfile"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -19,7 +18,7 @@ import (
 
 // LockUpdate brings a lock up to date with the targets of a batch.
 type LockUpdate struct {
-	batch.Batch
+	Batch
 	Matrix *matrix.Matrix
 	File   string
 	Update bool     // resolve again what is locked, even if it still fits
@@ -40,25 +39,14 @@ func (u *LockUpdate) Read() (err error) {
 	case err != nil:
 		return failure.Of(failure.Usage, err)
 	}
-	return u.narrow()
-}
-
-// narrow keeps the targets that are named.
-func (u *LockUpdate) narrow() error {
-	if len(u.Names) == 0 {
-		return nil
-	}
 	matched := map[string]bool{}
 	known := u.old.Names()
 	u.Targets = slices.DeleteFunc(u.Targets, func(t matrix.Target) bool {
-		mine := []string{t.Tag(), t.Tag() + "/" + t.Arch}
+		mine := u.namesOf(t)
 		known = append(known, mine...)
-		for _, s := range batch.EntriesOf(u.old, t) {
-			mine = append(mine, s.Recipe.Tag, s.Name())
-		}
-		found := false
+		found := len(u.Names) == 0
 		for _, name := range u.Names {
-			if slices.Contains(mine, name) || u.isKernelTag(t, name) {
+			if slices.Contains(mine, name) {
 				matched[name], found = true, true
 			}
 		}
@@ -76,74 +64,120 @@ func (u *LockUpdate) narrow() error {
 	return nil
 }
 
-// isKernelTag says whether a name is that of an image of the target for one of the kernels that are named.
-func (u *LockUpdate) isKernelTag(t matrix.Target, name string) bool {
+// namesOf are the names of the images of a target: that for any kernel, those in the lock and those for the kernels
+// that are named.
+func (u *LockUpdate) namesOf(t matrix.Target) (names []string) {
+	tags := []string{t.Tag()}
+	for _, e := range entriesOf(u.old, t) {
+		tags = append(tags, e.Recipe.Tag)
+	}
 	for _, k := range u.Kernels.Specs {
-		if tag, _ := recipe.KernelTags(t, k); !recipe.IsListed(k) && (name == tag || name == lockfile.Name(tag, t.Arch)) {
-			return true
+		if !recipe.IsListed(k) {
+			tag, _ := recipe.KernelTags(t, k)
+			tags = append(tags, tag)
 		}
 	}
-	return false
+	for _, tag := range tags {
+		names = append(names, tag, lockfile.Name(tag, t.Arch))
+	}
+	return names
 }
 
 // Resolve finds the new content of the lock. A target that fails does not stop the others, but then there is
 // no lock.
 func (u *LockUpdate) Resolve(ctx context.Context, builder *images.Builder) (*lockfile.Lock, error) {
-	s, err := newSurvey(builder)
+	plans, err := NewPlans(builder)
 	if err != nil {
 		return nil, err
 	}
 	found := make([][]*lockfile.Entry, len(u.Targets))
-	if err := batch.JoinErrors(batch.Parallel(ctx, s.online.Jobs, len(u.Targets), func(i int) (err error) {
-		found[i], err = u.target(ctx, s, u.Targets[i])
-		return err
-	}), func(i int) string { return u.Targets[i].Tag() + " " + u.Targets[i].Arch }); err != nil {
+	if err := EachError(ctx, builder.Jobs, len(u.Targets), func(i int) string { return u.Targets[i].Tag() + " " + u.Targets[i].Arch },
+		func(i int) (err error) {
+			found[i], err = u.target(ctx, plans, u.Targets[i])
+			return err
+		}); err != nil {
 		return nil, err
 	}
 	now := &lockfile.Lock{Images: map[string]*lockfile.Entry{}}
 	for _, name := range u.old.Names() {
-		if t := u.old.Images[name]; len(u.Names) > 0 || u.inMatrix(t) {
-			now.Images[name] = t
+		if e := u.old.Images[name]; len(u.Names) > 0 || u.inMatrix(e.Recipe) {
+			now.Images[name] = e
 		}
 	}
 	for i, t := range u.Targets {
 		u.forget(now, t)
-		for _, section := range found[i] {
-			now.Images[section.Name()] = section
+		for _, e := range found[i] {
+			now.Images[e.Name()] = e
 		}
 	}
 	return now, nil
 }
 
-// inMatrix says whether the matrix still has the pair of a section; rules that can be set aside do not count.
-func (u *LockUpdate) inMatrix(t *lockfile.Entry) bool {
-	_, err := u.Matrix.Select(matrix.Selection{
-		Systems: []string{t.Recipe.System}, Drivers: []string{t.Recipe.Driver}, Archs: []string{t.Recipe.Arch}, AllowIncompatible: true,
-	})
+// target gives the entries of one target: of its image without modules or, with kernels, of its images with
+// modules. What is locked stays if it still answers what is asked; else the image is planned.
+func (u *LockUpdate) target(ctx context.Context, plans *Plans, t matrix.Target) (all []*lockfile.Entry, err error) {
+	locked := u.old
+	if u.Update {
+		locked = &lockfile.Lock{}
+	}
+	wanted, err := u.meant(locked, t, u.Offered(ctx, plans))
+	if err != nil {
+		return nil, err
+	}
+	for _, im := range wanted {
+		r, err := recipe.New(im.Target, im.Plan)
+		if err != nil {
+			return nil, err
+		}
+		if old, ok := u.old.Find(im.Tag(), t.Arch); ok && im.Tag() != t.Tag() { // also locked under words that are not of this call
+			im.words = append(im.words, without(old.Kernels, u.Kernels.LockWords())...)
+		}
+		im.words = slices.Compact(slices.Sorted(slices.Values(im.words)))
+		if old, ok := locked.Find(im.Tag(), t.Arch); ok && len(lockfile.CompareAsked(old.Recipe, r)) == 0 {
+			kept := *old
+			kept.Kernels = im.words
+			all = append(all, &kept)
+			continue
+		}
+		pins, err := plans.Find(ctx, im)
+		if err == nil {
+			err = r.Pin(im.Plan, pins)
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, err := lockfile.New(r, im.words)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func without(words, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(some, w) })
+}
+
+// inMatrix says whether the matrix still has the pair of a recipe; rules that can be set aside do not count.
+func (u *LockUpdate) inMatrix(r *recipe.Recipe) bool {
+	_, err := u.Matrix.Select(matrix.Selection{Systems: []string{r.System}, Drivers: []string{r.Driver}, Archs: []string{r.Arch}, AllowIncompatible: true})
 	return err == nil
 }
 
 // forget drops what the words of this call meant before: the kernel that was the latest last week.
 func (u *LockUpdate) forget(now *lockfile.Lock, t matrix.Target) {
-	words := u.Kernels.LockWords()
-	if u.Kernels.Together || len(words) == 0 {
-		return
-	}
-	for _, s := range batch.EntriesOf(now, t) {
-		if s.Recipe.Tag == t.Tag() {
-			continue
+	for _, e := range entriesOf(now, t) {
+		left := without(e.Kernels, u.Kernels.LockWords())
+		switch {
+		case u.Kernels.Together || e.Recipe.Tag == t.Tag() || len(left) == len(e.Kernels):
+		case len(left) == 0:
+			delete(now.Images, e.Name())
+		default:
+			kept := *e
+			kept.Kernels = left
+			now.Images[e.Name()] = &kept
 		}
-		left := slices.DeleteFunc(slices.Clone(s.Kernels), func(w string) bool { return slices.Contains(words, w) })
-		if len(left) == len(s.Kernels) {
-			continue
-		}
-		if len(left) == 0 {
-			delete(now.Images, s.Name())
-			continue
-		}
-		kept := *s
-		kept.Kernels = left
-		now.Images[s.Name()] = &kept
 	}
 }
 
