@@ -44,14 +44,15 @@ func initMatrix(a *session.App, source, dir string, s matrix.Selection) error {
 	if len(s.Systems) == 0 || len(s.Drivers) == 0 {
 		return session.Usagef("give --os and --driver: driver-build list shows what there is")
 	}
-	m, text, files, err := batch.Trim(source, drivercontainer.Matrix, drivercontainer.Patches, s, a.Notes)
+	w, err := batch.Trim(source, drivercontainer.Matrix, drivercontainer.Patches, s, a.Notes)
 	if err != nil {
 		return err
 	}
-	for _, no := range m.Impossible(matrix.Selection{}) {
+	for _, no := range w.Impossible(matrix.Selection{}) {
 		a.Notes(no.Error())
 	}
-	files["matrix.yaml"] = string(text)
+	files := w.Files
+	files["matrix.yaml"] = string(w.Text)
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		there, err := bounded.File(filepath.Join(dir, name), matrix.MaxSize)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
@@ -22,45 +21,33 @@ type Programs = func(arch string) ([]recipe.Binary, error)
 
 // Connection says how the cache and the network are reached, and what all images have in common.
 type Connection struct {
-	Cache         string // folder
-	Jobs          int
-	Offline       bool                // downloads nothing
-	Insecure      bool                // as in registry.Options
-	CAFile        string              // authorities that are trusted besides the system's; "": none
-	Mirrors       map[string][]string // of registries
-	MountFrom     []string            // as in registry.Options
-	AllowRollback bool                // as in images.Builder
-	NoHelpers     bool                // decompresses in Go only
+	Registry      registry.Options // without its store; files are fetched with the same jobs, authorities, attempts, and offline
+	Cache         string           // folder
+	AllowRollback bool             // as in images.Builder
+	NoHelpers     bool             // decompresses in Go only
 	Programs      Programs
 	Info          recipe.BuilderInfo
-	Attempts      int           // 0: the default
-	Backoff       time.Duration // 0: the default
-
-	Observe  progress.Observer
-	Progress func(registry.Event)
+	Observe       progress.Observer
 }
 
 // Connect opens the cache and makes a builder. It uses no network.
 func Connect(c Connection) (*images.Builder, error) {
-	client, err := c.httpClient()
+	client, err := httpClient(c.Registry.CAFile)
 	if err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
-	store, err := fetch.OpenStore(c.Cache)
-	if err != nil {
+	r := c.Registry
+	if r.Store, err = fetch.OpenStore(c.Cache); err != nil {
 		return nil, failure.Errorf(failure.Usage, "open the cache: %w: give another folder with --cache", err)
 	}
-	registries, err := registry.New(registry.Options{
-		Store: store, Insecure: c.Insecure, CAFile: c.CAFile, Mirrors: c.Mirrors, Offline: c.Offline, Jobs: c.Jobs, Progress: c.Progress,
-		Attempts: c.Attempts, Backoff: c.Backoff, MountFrom: c.MountFrom,
-	})
+	registries, err := registry.New(r)
 	if err != nil {
 		return nil, failure.Of(failure.Usage, err)
 	}
 	files := &fetch.Client{
-		Store: store, HTTP: client, Offline: c.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: c.Attempts, Backoff: c.Backoff,
+		Store: r.Store, HTTP: client, Offline: r.Offline, UserAgent: "driver-build/" + c.Info.Version, Attempts: r.Attempts, Backoff: r.Backoff,
 	}
-	env := packages.Env{Store: store, Fetch: files, Jobs: c.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
+	env := packages.Env{Store: r.Store, Fetch: files, Jobs: r.Jobs, Machine: os.DirFS("/"), AllowRollback: c.AllowRollback}
 	if !c.NoHelpers {
 		env.XZ = unxz.Find()
 	}
@@ -69,13 +56,13 @@ func Connect(c Connection) (*images.Builder, error) {
 	}, nil
 }
 
-// httpClient trusts the authorities of the CA file besides the system's, for package mirrors and driver
+// httpClient trusts the authorities of a file besides the system's, for package mirrors and driver
 // downloads.
-func (c *Connection) httpClient() (*http.Client, error) {
-	if c.CAFile == "" {
+func httpClient(authorities string) (*http.Client, error) {
+	if authorities == "" {
 		return nil, nil //nolint:nilnil // nil is fetch's own client
 	}
-	pool, err := registry.Authorities(c.CAFile)
+	pool, err := registry.Authorities(authorities)
 	if err != nil {
 		return nil, failure.Errorf(failure.Usage, "--ca (DRIVER_BUILD_CA): %w", err)
 	}

@@ -14,18 +14,18 @@ import (
 	"github.com/driver-container/driver-container/images/releases"
 )
 
+// Warning is what people should know about drivers, of a kind that --deny names.
+type Warning struct{ Kind, Text string }
+
 // Judgement is what people should know about the drivers of some targets on a day.
 type Judgement struct {
-	Warnings []string
-	Notices  []string // ends of life within the next months
-
-	kinds map[string][]string // the warnings by kind
+	Warnings []Warning // each once
+	Notices  []string  // ends of life within the next months
 }
 
 // Judge collects the advisories of the drivers of targets, and the kernels that break them. Drivers whose
-// branches are no longer supported share a line.
-func Judge(targets []matrix.Target, day time.Time) Judgement {
-	j := Judgement{kinds: map[string][]string{}}
+// branches are no longer supported share a line, and so do systems that share a reason.
+func Judge(targets []matrix.Target, day time.Time) (j Judgement) {
 	var ended, ending, seen []string
 	for _, t := range targets {
 		if slices.Contains(seen, t.Driver.Version) {
@@ -51,49 +51,42 @@ func Judge(targets []matrix.Target, day time.Time) Judgement {
 	if len(ending) > 0 {
 		j.Notices = append(j.Notices, "NVIDIA's support ends soon for the branches of "+strings.Join(ending, ", "))
 	}
-	j.warnKernels(targets)
-	return j
-}
-
-// warnKernels warns of kernels that break drivers. Systems that share a reason share a line.
-func (j *Judgement) warnKernels(targets []matrix.Target) {
-	type limit struct{ driver, reason string }
-	var limits []limit
-	systems := map[limit][]string{}
+	var limits []Cause // systems by driver and reason
 	for _, t := range targets {
 		for _, reason := range recipe.Limits(t) {
-			l := limit{t.Driver.Version, reason}
-			if systems[l] == nil {
-				limits = append(limits, l)
-			}
-			if !slices.Contains(systems[l], t.System.ID) {
-				systems[l] = append(systems[l], t.System.ID)
-			}
+			limits = AddCause(limits, t.Driver.Version+" on %s: "+reason, t.System.ID)
 		}
 	}
 	for _, l := range limits {
-		j.warn(driverinfo.KernelBroken, fmt.Sprintf("driver %s on %s: %s", l.driver, strings.Join(systems[l], ", "), l.reason))
+		driver, reason, _ := strings.Cut(l.Text, "%s")
+		j.warn(driverinfo.KernelBroken, "driver "+driver+strings.Join(slices.Compact(l.Targets), ", ")+reason)
 	}
+	return j
 }
 
 // warn adds a warning, once.
 func (j *Judgement) warn(kind, text string) {
-	if slices.Contains(j.Warnings, text) {
-		return
+	if w := (Warning{kind, text}); !slices.Contains(j.Warnings, w) {
+		j.Warnings = append(j.Warnings, w)
 	}
-	j.Warnings, j.kinds[kind] = append(j.Warnings, text), append(j.kinds[kind], text)
 }
 
-// Releases are the warnings about releases of the driver, without those about kernels of systems.
-func (j *Judgement) Releases() []string {
-	return slices.DeleteFunc(slices.Clone(j.Warnings), func(w string) bool { return slices.Contains(j.kinds[driverinfo.KernelBroken], w) })
+// Texts are the warnings without those of some kinds.
+func (j *Judgement) Texts(without ...string) (all []string) {
+	for _, w := range j.Warnings {
+		if !slices.Contains(without, w.Kind) {
+			all = append(all, w.Text)
+		}
+	}
+	return all
 }
 
 // Deny returns an error if there are warnings of some kinds.
 func (j *Judgement) Deny(kinds []string) error {
 	var parts []string
 	for _, k := range slices.Compact(slices.Sorted(slices.Values(kinds))) {
-		if n := len(j.kinds[k]); n > 0 {
+		n := len(slices.DeleteFunc(slices.Clone(j.Warnings), func(w Warning) bool { return w.Kind != k }))
+		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%d of kind %s", n, k))
 		}
 	}
@@ -112,7 +105,7 @@ func JudgePairs(m *matrix.Matrix, pairs []Pair, day time.Time, r *releases.CUDA)
 		key := p.System + " " + p.Arch
 		if _, ok := advice[key]; !ok {
 			var drivers []matrix.Driver
-			targets, _ := m.Select(matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}}) // the names are the matrix's own
+			targets, _ := m.Select(matrix.Selection{All: true, Systems: []string{p.System}, Archs: []string{p.Arch}}) // names of the matrix
 			for _, t := range targets {
 				if r == nil || RunsCUDA(t.Driver, *r).Support != releases.CUDANone {
 					drivers = append(drivers, t.Driver)

@@ -21,69 +21,71 @@ import (
 // maxKeyFile bounds the file of a repository's key; real ones have some kilobytes.
 const maxKeyFile = 1 << 20
 
-// source is a matrix as it is written.
-type source struct {
+// Written is a matrix as it is written.
+type Written struct {
+	*matrix.Matrix
+	Text  []byte
+	Files map[string]string // contents of the patches and keys that it names, by their paths beside it
+
 	name    string
-	text    []byte
 	carried fs.FS // the folder of its patches; nil: that of the file
 }
 
-// embeddedSource is the matrix in the program.
-func embeddedSource(text []byte, carried fs.FS) source {
-	return source{"matrix.yaml (embedded)", text, carried}
+func open(file string) (w Written, err error) {
+	w.name = file
+	if w.Text, err = bounded.File(file, matrix.MaxSize); err != nil {
+		return w, failure.Errorf(failure.Usage, "read the matrix: %w", err)
+	}
+	return w, nil
 }
 
-// parse parses the matrix and reads the files that it names, patches and keys of repositories. files has their contents by their
-// paths as the matrix writes them: relative to its folder, except absolute paths of keys.
-func (s source) parse() (m *matrix.Matrix, files map[string]string, err error) {
-	files = map[string]string{}
+// embeddedMatrix is the matrix in the program.
+func embeddedMatrix(text []byte, carried fs.FS) Written {
+	return Written{Text: text, name: "matrix.yaml (embedded)", carried: carried}
+}
+
+// parse parses the matrix and reads the files that it names.
+func (w *Written) parse() (err error) {
+	w.Files = map[string]string{}
 	reading := func(read func(file string) ([]byte, error)) func(file string) (string, error) {
 		return func(file string) (string, error) {
 			text, err := read(file)
-			files[file] = string(text)
-			return files[file], err
+			w.Files[file] = string(text)
+			return w.Files[file], err
 		}
 	}
 	var from matrix.Files
-	if s.carried == nil {
-		root, err := os.OpenRoot(filepath.Dir(s.name))
+	carried := w.carried
+	if carried == nil {
+		root, err := os.OpenRoot(filepath.Dir(w.name))
 		if err != nil {
-			return nil, nil, failure.Errorf(failure.Usage, "open the folder of the matrix: %w", err)
+			return failure.Errorf(failure.Usage, "open the folder of the matrix: %w", err)
 		}
 		defer func() { _ = root.Close() }()
-		s.carried = root.FS() // follows no link out of it
+		carried = root.FS() // follows no link out of it
 		from.Key = reading(func(file string) ([]byte, error) {
 			if !filepath.IsAbs(file) {
-				file = filepath.Join(filepath.Dir(s.name), file)
+				file = filepath.Join(filepath.Dir(w.name), file)
 			}
 			return bounded.File(file, maxKeyFile)
 		})
 	}
-	from.Patch = reading(func(file string) ([]byte, error) { return bounded.FSFile(s.carried, file, patch.MaxBytes) })
-	m, err = matrix.ParseWithFiles(s.name, s.text, from)
-	return m, files, err
+	from.Patch = reading(func(file string) ([]byte, error) { return bounded.FSFile(carried, file, patch.MaxBytes) })
+	w.Matrix, err = matrix.ParseWithFiles(w.name, w.Text, from)
+	return err
 }
 
 // ReadMatrix reads the matrix that --matrix names, or else matrix.yaml in the current folder, or else the embedded one, whose
 // patches are in the folder carried.
 func ReadMatrix(file string, embedded []byte, carried fs.FS) (*matrix.Matrix, error) {
-	s, err := open(cmp.Or(file, "matrix.yaml"))
+	w, err := open(cmp.Or(file, "matrix.yaml"))
 	if file == "" && errors.Is(err, fs.ErrNotExist) {
-		s, err = embeddedSource(embedded, carried), nil
+		w, err = embeddedMatrix(embedded, carried), nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = w.parse()
 	}
-	m, _, err := s.parse()
-	return m, err
-}
-
-func open(file string) (source, error) {
-	text, err := bounded.File(file, matrix.MaxSize)
-	if err != nil {
-		return source{}, failure.Errorf(failure.Usage, "read the matrix: %w", err)
-	}
-	return source{name: file, text: text}, nil
+	return w.Matrix, err
 }
 
 // MatrixFiles returns the files that a matrix names, patches and keys of repositories, as the matrix writes their paths: relative
@@ -92,43 +94,42 @@ func MatrixFiles(file string) (names []string, ok bool, err error) {
 	if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" {
 		return nil, false, nil
 	}
-	text, err := bounded.File(file, matrix.MaxSize)
+	w, err := open(file)
 	if err != nil {
 		return nil, false, err
 	}
 	var keys struct{ Systems, Drivers yaml.Node }
-	if yaml.Unmarshal(text, &keys) != nil || keys.Systems.IsZero() || keys.Drivers.IsZero() {
+	if yaml.Unmarshal(w.Text, &keys) != nil || keys.Systems.IsZero() || keys.Drivers.IsZero() {
 		return nil, false, nil //nolint:nilerr // what is no YAML is no matrix
 	}
-	_, files, err := source{name: file, text: text}.parse()
-	return slices.Sorted(maps.Keys(files)), true, err
+	err = w.parse()
+	return slices.Sorted(maps.Keys(w.Files)), true, err
 }
 
-// Trim cuts a matrix down to the systems and drivers of a selection. files are those that it still names, by their paths beside
-// it. file "" is the embedded matrix.
-func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note func(...string)) (m *matrix.Matrix, text []byte, files map[string]string, err error) {
-	from := embeddedSource(embedded, carried)
-	if file != "" {
-		if from, err = open(file); err != nil {
-			return nil, nil, nil, err
+// Trim cuts a matrix down to the systems and drivers of a selection. file "" is the embedded matrix. The files of the result
+// are those that lie beside it.
+func Trim(file string, embedded []byte, carried fs.FS, s matrix.Selection, note func(...string)) (w Written, err error) {
+	if w = embeddedMatrix(embedded, carried); file != "" {
+		if w, err = open(file); err != nil {
+			return w, err
 		}
 	}
-	if m, _, err = from.parse(); err != nil {
-		return nil, nil, nil, err
+	if err = w.parse(); err != nil {
+		return w, err
 	}
-	note(releases.Resolve(m, s.Drivers)...)
+	note(releases.Resolve(w.Matrix, s.Drivers)...)
 	s.All, s.Archs = true, Archs()
-	targets, err := m.Select(s)
+	targets, err := w.Select(s)
 	if len(targets) == 0 {
-		for _, no := range m.Impossible(s) {
+		for _, no := range w.Impossible(s) {
 			err = errors.Join(err, no)
 		}
-		return nil, nil, nil, failure.Of(failure.Usage, err)
+		return w, failure.Of(failure.Usage, err)
 	}
-	if from.text, err = matrix.Keep(from.name, from.text, s.Systems, s.Drivers); err != nil {
-		return nil, nil, nil, failure.Of(failure.Usage, err)
+	if w.Text, err = matrix.Keep(w.name, w.Text, s.Systems, s.Drivers); err != nil {
+		return w, failure.Of(failure.Usage, err)
 	}
-	m, files, err = from.parse()
-	maps.DeleteFunc(files, func(name, _ string) bool { return filepath.IsAbs(name) })
-	return m, from.text, files, err
+	err = w.parse()
+	maps.DeleteFunc(w.Files, func(name, _ string) bool { return filepath.IsAbs(name) })
+	return w, err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/releases"
@@ -46,7 +47,7 @@ func (o *Advisories) CheckOn(today time.Time) (err error) {
 // Report prints what is known of the drivers of targets on stderr. The error has what --deny denies.
 func (o *Advisories) Report(a *session.App, targets []matrix.Target) error {
 	j := batch.Judge(targets, o.Day)
-	return o.report(a, &j, j.Warnings)
+	return o.report(a, &j, j.Texts())
 }
 
 // report prints warnings and notices, with --progress quiet only where they are denied.
@@ -63,7 +64,7 @@ func (o *Advisories) report(a *session.App, j *batch.Judgement, warnings []strin
 // ReportReleases is Report for a command that has shown the kernels that break drivers.
 func (o *Advisories) ReportReleases(a *session.App, targets []matrix.Target) error {
 	j := batch.Judge(targets, o.Day)
-	return o.report(a, &j, j.Releases())
+	return o.report(a, &j, j.Texts(driverinfo.KernelBroken))
 }
 
 // ReportDenied is ReportReleases for a command that has shown all that is known: without --deny it prints

@@ -21,6 +21,7 @@ import (
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/progress"
+	"github.com/driver-container/driver-container/images/registry"
 )
 
 // App is one call of driver-build: where its command writes, and the flags that every command has. A command
@@ -140,8 +141,11 @@ func (a *App) open(ctx context.Context, mirrors map[string][]string, programs ba
 	}
 	s := &Session{display: d, transfers: display.NewTransfers(d.Observe)}
 	s.Builder, err = batch.Connect(batch.Connection{
-		Cache: dir, Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all, AllowRollback: a.rollback, NoHelpers: a.inGo,
-		MountFrom: a.MountFrom, Programs: programs, Info: BuildInfo(), Attempts: a.Attempts, Backoff: a.Backoff, Observe: d.Observe, Progress: s.transfers.Event,
+		Registry: registry.Options{
+			Jobs: a.Jobs, Offline: a.Offline, Insecure: a.insecure, CAFile: cmp.Or(a.caFile, a.Getenv(caVariable)), Mirrors: all,
+			MountFrom: a.MountFrom, Attempts: a.Attempts, Backoff: a.Backoff, Progress: s.transfers.Event,
+		},
+		Cache: dir, AllowRollback: a.rollback, NoHelpers: a.inGo, Programs: programs, Info: BuildInfo(), Observe: d.Observe,
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
