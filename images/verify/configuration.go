@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func checkConfiguration(s *subject) {
 	for _, name := range slices.Compact(names) {
 		label, labelled := labels[name]
 		if is := s.annotations[name]; is != label && (labelled || recipe.IsLabel(name)) {
-			s.find(Error, "", "annotation %.100q of the manifest is %.200q, the label %.200q", name, is, label)
+			s.fail("", "annotation %.100q of the manifest is %.200q, the label %.200q", name, is, label)
 		}
 	}
 	if s.recorded == nil {
@@ -39,12 +40,12 @@ func checkConfiguration(s *subject) {
 	}
 	want, err := json.Marshal(s.recorded)
 	if err != nil {
-		s.find(Error, recipe.FileList, "the recorded configuration: %v", err)
+		s.fail(recipe.FileList, "the recorded configuration: %v", err)
 		return
 	}
 	differences, err := ConfigDifferences(want, s.rawConfig)
 	if err != nil {
-		s.find(Error, "", "%v", err)
+		s.fail("", "%v", err)
 	}
 	for _, d := range differences {
 		sev := Error
@@ -59,77 +60,71 @@ func checkConfiguration(s *subject) {
 // "nobody", not set". It knows no field by its name, except those that the layer with the list of files makes: the
 // digests of the layers, and the digest of that list.
 func ConfigDifferences(want, is []byte) (all []string, err error) {
-	a, err := fields(want)
-	if err != nil {
+	before, errWant := fields(want)
+	after, errIs := fields(is)
+	if err := cmp.Or(errWant, errIs); err != nil {
 		return nil, err
 	}
-	b, err := fields(is)
-	if err != nil {
-		return nil, err
-	}
-	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		switch was, now := a[name], b[name]; {
-		case reflect.DeepEqual(was, now):
-		case was == nil:
-			all = append(all, fmt.Sprintf("%.200s is %s, not set", name, short(now)))
-		case now == nil:
-			all = append(all, fmt.Sprintf("%.200s is not set, not %s", name, short(was)))
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		switch was, now := before[name], after[name]; {
+		case was == now:
+		case was == "":
+			all = append(all, fmt.Sprintf("%.200s is %.200s, not set", name, now))
+		case now == "":
+			all = append(all, fmt.Sprintf("%.200s is not set, not %.200s", name, was))
 		default:
-			all = append(all, fmt.Sprintf("%.200s is %s, not %s", name, short(now), short(was)))
+			all = append(all, fmt.Sprintf("%.200s is %.200s, not %.200s", name, now, was))
 		}
 	}
 	return all, nil
 }
 
-func short(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%.200s", b)
-}
-
-// fields are the fields of a configuration by their paths, without empty ones; each label and variable is one.
-func fields(config []byte) (map[string]any, error) {
+// fields are the fields of a configuration as JSON by their paths, without empty ones; each label and variable is one.
+func fields(config []byte) (map[string]string, error) {
 	var doc map[string]any
 	if err := json.Unmarshal(config, &doc); err != nil {
 		return nil, fmt.Errorf("the image's configuration is malformed: %w", err)
 	}
 	delete(doc, "rootfs")
-	all := map[string]any{}
-	var add func(at string, v any)
-	add = func(at string, v any) {
+	all := map[string]string{}
+	add := func(at string, v any) {
+		if text, err := json.Marshal(v); err == nil { // it was JSON
+			all[at] = string(text)
+		}
+	}
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
 		switch v := v.(type) {
 		case map[string]any:
 			if len(v) == 0 { // such as a member of a set
-				all[at] = v
+				add(at, v)
 			}
 			for name, value := range v {
-				add(strings.TrimPrefix(at+"."+name, "."), value)
+				walk(strings.TrimPrefix(at+"."+name, "."), value)
 			}
 		case []any:
 			for n, value := range v {
-				name, text := fmt.Sprintf("%s[%d]", at, n), value
+				name := fmt.Sprintf("%s[%d]", at, n)
 				if word, ok := value.(string); ok && at == "config.Env" {
 					before, after, _ := strings.Cut(word, "=")
-					if name = at + "." + before; all[name] == nil { // one that is there twice keeps its place
-						text = after
-					} else {
+					if name = at + "." + before; all[name] == "" {
+						value = after
+					} else { // one that is there twice keeps its place
 						name = fmt.Sprintf("%s[%d]", name, n)
 					}
 				}
-				all[name] = text
+				add(name, value)
 			}
 		case nil:
 		default:
 			if !reflect.ValueOf(v).IsZero() {
-				all[at] = v
+				add(at, v)
 			}
 		}
 	}
-	add("", doc)
+	walk("", doc)
 	delete(all, "config.Labels."+recipe.LabelFiles)
 	return all, nil
 }
@@ -140,17 +135,17 @@ func checkDescription(s *subject) {
 	info := s.info
 	switch {
 	case errors.Is(s.infoErr, fs.ErrNotExist):
-		if _, ours := s.which(recipe.EntrypointName); ours {
-			s.find(Error, driverinfo.Path, "is not there: the entrypoint cannot know which driver it has")
+		if s.which(recipe.EntrypointName) != nil {
+			s.fail(driverinfo.Path, "is not there: the entrypoint cannot know which driver it has")
 		}
 		return
 	case s.infoErr != nil:
-		s.find(Error, driverinfo.Path, "%v", s.infoErr)
+		s.fail(driverinfo.Path, "%v", s.infoErr)
 		return
 	}
 	differs := func(what, want, of, is string) {
 		if sorted(want) != sorted(is) {
-			s.find(Error, driverinfo.Path, "%s is %q, %s %.200q", what, want, of, is)
+			s.fail(driverinfo.Path, "%s is %q, %s %.200q", what, want, of, is)
 		}
 	}
 	differs("driver", info.Driver, "that of the libraries is", s.version)
@@ -163,21 +158,21 @@ func checkDescription(s *subject) {
 	variables := recipe.Variables(info)
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if is := s.env(name); is != variables[name] {
-			s.find(Error, driverinfo.Path, "needs the variable %s=%s, the image has %.200q", name, variables[name], is)
+			s.fail(driverinfo.Path, "needs the variable %s=%s, the image has %.200q", name, variables[name], is)
 		}
 	}
 	s.checkOtherLabels()
 	if d, err := distros.Lookup(info.OS); err == nil {
 		if id, version, err := osrelease.Read(s.tree.OpenFS()); err != nil || !distros.Userland(d).Matches(id, version) {
-			s.find(Error, driverinfo.Path, "os is %q, etc/os-release says %q %q", info.OS, id, version)
+			s.fail(driverinfo.Path, "os is %q, etc/os-release says %q %q", info.OS, id, version)
 		}
 	}
 	if !info.Toolchain && len(info.Precompiled) == 0 {
-		s.find(Error, driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: no node can use it")
+		s.fail(driverinfo.Path, "says that the image has neither modules nor a toolchain to compile them: no node can use it")
 	}
 	for _, flavour := range info.Flavours {
 		if dir := recipe.KernelDir(info.Driver, flavour); !s.tree.Exists(dir) && s.tree.Exists("usr/src/nvidia-"+info.Driver) {
-			s.find(Error, driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)
+			s.fail(driverinfo.Path, "names the flavour %s, whose sources (%s) are not there", flavour, dir)
 		}
 	}
 }
@@ -195,20 +190,20 @@ func (s *subject) checkOtherLabels() {
 	said := labels[recipe.LabelOverridden] // "name: reason; name: reason", and a reason may hold anything
 	if (said == "") != (len(info.Overridden) == 0) ||
 		slices.ContainsFunc(info.Overridden, func(name string) bool { return !strings.Contains("; "+said, "; "+name+": ") }) {
-		s.find(Error, driverinfo.Path, "overridden rules are %q, the label says %q", strings.Join(info.Overridden, ", "), said)
+		s.fail(driverinfo.Path, "overridden rules are %q, the label says %q", strings.Join(info.Overridden, ", "), said)
 	}
 	for tag := range strings.SplitSeq(labels[recipe.OCIPrefix+"version"]+","+labels[recipe.LabelAliases], ",") {
 		if tag != "" && !strings.HasPrefix(tag, info.Driver+"-") && !strings.HasPrefix(tag, strings.TrimPrefix(info.Branch, "R")+"-") {
-			s.find(Error, driverinfo.Path, "driver is %q of branch %s, a label names the tag %.200q", info.Driver, info.Branch, tag)
+			s.fail(driverinfo.Path, "driver is %q of branch %s, a label names the tag %.200q", info.Driver, info.Branch, tag)
 		}
 	}
 	signer := labels[recipe.LabelSigner]
 	if len(s.sets) == 0 && signer != "" {
-		s.find(Error, "", "the label %s is %.100q, and the image has no modules", recipe.LabelSigner, signer)
+		s.fail("", "the label %s is %.100q, and the image has no modules", recipe.LabelSigner, signer)
 	}
 	for _, m := range s.sets {
 		if m.Damage == "" && m.Certificate != signer {
-			s.find(Error, recipe.ModulesDir+"/"+m.Folder, "is signed with the certificate %q, the label %s says %.100q", m.Certificate, recipe.LabelSigner, signer)
+			s.fail(recipe.ModulesDir+"/"+m.Folder, "is signed with the certificate %q, the label %s says %.100q", m.Certificate, recipe.LabelSigner, signer)
 		}
 	}
 }

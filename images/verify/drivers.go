@@ -16,7 +16,7 @@ import (
 
 // driverFile is a file of the driver, by its name: a library or a program.
 type driverFile struct {
-	entry   *rootfs.Entry
+	*rootfs.Entry
 	version string // the driver's in the name; "": it has none
 	library bool
 	elf     *elffile.File // nil: it is not one
@@ -34,17 +34,16 @@ var releaseVersion = regexp.MustCompile(`^[1-9][0-9]{2,}\.[0-9]+(\.[0-9]+)?$`)
 // driverFolders are the folders below a library folder in which the driver has parts.
 var driverFolders = []string{"vdpau", "gbm", "tls", "nvidia", "xorg"}
 
-// driverFiles reads the driver's files in the folders that loaders and consumers search. A library elsewhere,
+// findDriver reads the driver's files in the folders that loaders and consumers search. A library elsewhere,
 // such as one of CUDA's compatibility packages, disturbs nobody.
-func (s *subject) driverFiles() (files []driverFile) {
-	libraries, programs := s.searchedDirs(), s.programDirs()
+func (s *subject) findDriver() {
 	for _, e := range s.all {
 		name := path.Base(e.Path)
 		if e.Kind != rootfs.File || !driverName.MatchString(name) {
 			continue
 		}
-		f := driverFile{entry: e, library: strings.HasPrefix(name, "lib")}
-		if f.library && !inLibraryDirs(e.Path, libraries) || !f.library && !slices.Contains(programs, path.Dir(e.Path)) {
+		f := driverFile{Entry: e, library: strings.HasPrefix(name, "lib")}
+		if f.library && !s.inLibraryDirs(e.Path) || !f.library && !slices.Contains(s.programDirs, path.Dir(e.Path)) {
 			continue
 		}
 		if v := driverName.FindStringSubmatch(name)[1]; releaseVersion.MatchString(v) {
@@ -54,14 +53,13 @@ func (s *subject) driverFiles() (files []driverFile) {
 		if errors.Is(f.damage, elffile.ErrMagic) && !f.library && isScript(e) {
 			f.damage = nil
 		}
-		files = append(files, f)
+		s.drivers = append(s.drivers, f)
 	}
-	return files
 }
 
-// inLibraryDirs reports whether a path lies in one of the folders, or in the driver's part of one.
-func inLibraryDirs(p string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
+// inLibraryDirs reports whether a path lies in one of the library folders, or in the driver's part of one.
+func (s *subject) inLibraryDirs(p string) bool {
+	return slices.ContainsFunc(s.libraryDirs, func(dir string) bool {
 		rest, below := strings.CutPrefix(p, dir+"/")
 		first, _, deeper := strings.Cut(rest, "/")
 		return below && (!deeper || slices.Contains(driverFolders, first))
@@ -92,49 +90,50 @@ func (s *subject) machine() elffile.Machine {
 	return arch.Machine
 }
 
+// ofDriver makes a rule of a check of one file of the driver.
+func ofDriver(check func(*subject, driverFile)) func(*subject) {
+	return func(s *subject) {
+		for _, f := range s.drivers {
+			check(s, f)
+		}
+	}
+}
+
 // checkELF: a file that the dynamic loader refuses is as good as missing.
-func checkELF(s *subject) {
-	for _, f := range s.drivers {
-		switch {
-		case f.damage != nil:
-			s.find(Error, f.entry.Path, "%v", f.damage)
-		case f.elf != nil && f.elf.Relocatable:
-			s.find(Error, f.entry.Path, "is an object file, neither a library nor a program")
-		}
+func checkELF(s *subject, f driverFile) {
+	switch {
+	case f.damage != nil:
+		s.fail(f.Path, "%v", f.damage)
+	case f.elf != nil && f.elf.Relocatable:
+		s.fail(f.Path, "is an object file, neither a library nor a program")
 	}
 }
 
-func checkMachine(s *subject) {
-	for _, f := range s.drivers {
-		if f.elf != nil && f.elf.Machine != s.machine() && (f.elf.Machine != elffile.I386 || !f.library || s.config.Architecture != "amd64") {
-			s.find(Error, f.entry.Path, "is for %s, the image for %s", f.elf.Machine, s.config.Architecture)
-		}
+func checkMachine(s *subject, f driverFile) {
+	if f.elf != nil && f.elf.Machine != s.machine() && (f.elf.Machine != elffile.I386 || !f.library || s.config.Architecture != "amd64") {
+		s.fail(f.Path, "is for %s, the image for %s", f.elf.Machine, s.config.Architecture)
 	}
 }
 
-// checkSonames: programs ask for a library by its soname, so its folder must lead from there to the library.
-func checkSonames(s *subject) {
-	for _, f := range s.drivers {
-		if !f.library || f.elf == nil {
-			continue
-		}
-		name, soname := path.Base(f.entry.Path), f.elf.Soname
-		stem := name[:strings.Index(name, ".so")+len(".so")]
-		if soname == "" && slices.Contains(coreLibraries, stem) || soname != "" && !strings.HasPrefix(soname, stem) {
-			s.find(Error, f.entry.Path, "has the soname %q, which is not that of %s", soname, strings.TrimSuffix(stem, ".so"))
-			continue
-		}
-		if soname == "" || f.elf.Bits != 64 {
-			continue
-		}
-		dir := path.Dir(f.entry.Path)
-		at, err := s.tree.Stat(path.Join(dir, soname))
-		switch {
-		case err != nil:
-			s.find(Error, f.entry.Path, "nothing in /%s has its soname %s: add the link", dir, soname)
-		case at.Path != f.entry.Path && at.Path != path.Join(dir, soname) && f.version != "" && f.version == s.version:
-			s.find(Error, path.Join(dir, soname), "leads to %s, not to %s", at.Path, f.entry.Path)
-		}
+// checkSoname: programs ask for a library by its soname, so its folder must lead from there to the library.
+func checkSoname(s *subject, f driverFile) {
+	if !f.library || f.elf == nil {
+		return
+	}
+	dir, name := path.Split(f.Path)
+	soname, stem := f.elf.Soname, name[:strings.Index(name, ".so")+len(".so")]
+	if soname == "" && slices.Contains(coreLibraries, stem) || soname != "" && !strings.HasPrefix(soname, stem) {
+		s.fail(f.Path, "has the soname %q, which is not that of %s", soname, strings.TrimSuffix(stem, ".so"))
+		return
+	}
+	if soname == "" || f.elf.Bits != 64 {
+		return
+	}
+	switch at := s.at(dir + soname); {
+	case at == nil:
+		s.fail(f.Path, "nothing in /%s has its soname %s: add the link", path.Clean(dir), soname)
+	case at.Path != f.Path && at.Path != dir+soname && f.version != "" && f.version == s.version:
+		s.fail(dir+soname, "leads to %s, not to %s", at.Path, f.Path)
 	}
 }
 
@@ -145,27 +144,23 @@ var consumerLibraries = []string{
 	"libvulkan.", "libcrypto.", "libssl.", "libnvidia-egl-wayland.", "libgtk-", "libgcc_s.", "libstdc++.",
 }
 
-func checkNeeded(s *subject) {
-	dirs := s.searchedDirs()
-	for _, f := range s.drivers {
-		if f.elf == nil || f.elf.Bits != 64 {
-			continue // 32-bit libraries are for containers that bring the 32-bit C library
+func checkNeeded(s *subject, f driverFile) {
+	if f.elf == nil || f.elf.Bits != 64 {
+		return // 32-bit libraries are for containers that bring the 32-bit C library
+	}
+	dirs := append(slices.Clone(s.libraryDirs), path.Dir(f.Path))
+	if f.Path == recipe.Gridd { // it is started with the folder of its own libraries
+		for _, dir := range s.libraryDirs {
+			dirs = append(dirs, recipe.GriddDir(dir))
 		}
-		own := append(slices.Clone(dirs), path.Dir(f.entry.Path))
-		if f.entry.Path == recipe.Gridd { // it is started with the folder of its own libraries
-			for _, dir := range dirs {
-				own = append(own, recipe.GriddDir(dir))
-			}
-		}
-		for _, need := range f.elf.Needed {
-			if slices.ContainsFunc(own, func(dir string) bool { return s.tree.Exists(path.Join(dir, need)) }) {
-				continue
-			}
-			if recipe.HasPrefix(consumerLibraries, need) {
-				s.find(Note, f.entry.Path, "needs %s, which the container that uses it must have", need)
-				continue
-			}
-			s.find(Error, f.entry.Path, "needs %s, which the image has not", need)
+	}
+	for _, need := range f.elf.Needed {
+		switch {
+		case slices.ContainsFunc(dirs, func(dir string) bool { return s.tree.Exists(path.Join(dir, need)) }):
+		case recipe.HasPrefix(consumerLibraries, need):
+			s.find(Note, f.Path, "needs %s, which the container that uses it must have", need)
+		default:
+			s.fail(f.Path, "needs %s, which the image has not", need)
 		}
 	}
 }

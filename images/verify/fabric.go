@@ -40,46 +40,48 @@ func (s *subject) components() (all map[string]string, err error) {
 func checkFabric(s *subject) {
 	listed, err := s.components()
 	if err != nil {
-		s.find(Error, recipe.ComponentsFile, "%v", err)
+		s.fail(recipe.ComponentsFile, "%v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		if name != matrix.NVLSM && s.version != "" && listed[name] != s.version {
-			s.find(Error, recipe.ComponentsFile, "%s is of version %s, the driver of version %s: they work together only in the same version", name, listed[name], s.version)
+			s.fail(recipe.ComponentsFile, "%s is of version %s, the driver of version %s: they work together only in the same version", name, listed[name], s.version)
 		}
 		if !s.tree.Exists(recipe.ComponentLicence(name)) {
-			s.find(Error, recipe.ComponentLicence(name), "is not there: component %s must come with its licence", name)
+			s.fail(recipe.ComponentLicence(name), "is not there: component %s must come with its licence", name)
 		}
 	}
 	for _, c := range []struct{ component, file string }{
 		{matrix.FabricManager, "usr/bin/nv-fabricmanager"}, {matrix.IMEX, "usr/bin/nvidia-imex"}, {matrix.IMEX, "usr/bin/nvidia-imex-ctl"},
 		{matrix.NVLSM, recipe.NVLSMDir + "/sbin/nvlsm"}, {matrix.NVLSM, recipe.NVLSMDir + "/lib/libgrpc_mgr.so"},
 	} {
-		if e, ok := s.which(c.file); ok {
+		if e := s.which(c.file); e != nil {
 			s.checkProgram(e)
 		} else if listed[c.component] != "" && !s.tree.Exists(c.file) {
-			s.find(Error, c.file, "is not there, but belongs to component %s", c.component)
+			s.fail(c.file, "is not there, but belongs to component %s", c.component)
 		}
 	}
-	if e, err := s.tree.Stat("usr/bin/nv-fabricmanager"); err == nil {
+	if e := s.at("usr/bin/nv-fabricmanager"); e != nil {
 		s.checkFabricManager(e, listed)
 	}
 }
 
 // checkFabricManager looks at what the fabric manager needs.
 func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) {
-	if _, ok := s.which("ibstat"); !ok {
+	if s.which("ibstat") == nil {
 		s.find(Warning, "", "ibstat is not on PATH: NVIDIA's start script of the fabric manager ends with it missing on machines with NVLink 5 (package infiniband-diags)")
 	}
 	for _, name := range []string{"libnvfm.so.1", "libz.so.1"} {
-		if !s.inLibraryDir(name) {
-			s.find(Error, e.Path, "needs %s, which is in no library folder", name)
+		if !slices.ContainsFunc(s.all, func(e *rootfs.Entry) bool {
+			return path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special && recipe.HasPrefix([]string{"usr/lib", "lib"}, e.Path)
+		}) {
+			s.fail(e.Path, "needs %s, which is in no library folder", name)
 		}
 	}
 	if !slices.ContainsFunc(s.below(recipe.TopologyDir), func(name string) bool {
 		e, ok := s.tree.Lstat(name)
 		return ok && e.Kind != rootfs.Dir && !strings.HasSuffix(name, ".cfg")
 	}) {
-		s.find(Error, recipe.TopologyDir, "has no topology: the fabric manager does not start without that of its machine")
+		s.fail(recipe.TopologyDir, "has no topology: the fabric manager does not start without that of its machine")
 	}
 	severity := Error
 	if listed[matrix.FabricManager] == s.version {
@@ -87,18 +89,10 @@ func (s *subject) checkFabricManager(e *rootfs.Entry, listed map[string]string) 
 	}
 	switch found, err := holds(e, s.version); {
 	case err != nil:
-		s.find(Error, e.Path, "%v", err)
+		s.fail(e.Path, "%v", err)
 	case !found && s.version != "":
 		s.find(severity, e.Path, "does not hold the version of the driver, %s: a fabric manager of another version does not work with it", s.version)
 	}
-}
-
-// inLibraryDir reports whether one of the image's library folders has a library.
-func (s *subject) inLibraryDir(name string) bool {
-	return slices.ContainsFunc(s.all, func(e *rootfs.Entry) bool {
-		return path.Base(e.Path) == name && e.Kind != rootfs.Dir && e.Kind != rootfs.Special &&
-			(strings.HasPrefix(e.Path, "usr/lib") || strings.HasPrefix(e.Path, "lib"))
-	})
 }
 
 // holds reports whether a file holds a text.

@@ -62,18 +62,18 @@ func checkFiles(s *subject) {
 		}
 		return
 	case err != nil:
-		s.find(Error, recipe.FileList, "the list of the image's files: %v", err)
+		s.fail(recipe.FileList, "the list of the image's files: %v", err)
 		return
 	case want == "":
-		s.find(Error, recipe.FileList, "no label of the image has the digest of this list: the image was changed after driver-build made it")
+		s.fail(recipe.FileList, "no label of the image has the digest of this list: the image was changed after driver-build made it")
 		return
 	case inventory.Digest(data) != want:
-		s.find(Error, recipe.FileList, "has digest %s, the image's label says %s", inventory.Digest(data), want)
+		s.fail(recipe.FileList, "has digest %s, the image's label says %s", inventory.Digest(data), want)
 		return
 	}
 	list, err := inventory.Decode(data)
 	if err != nil {
-		s.find(Error, recipe.FileList, "%v", err)
+		s.fail(recipe.FileList, "%v", err)
 		return
 	}
 	s.recorded = list.Config
@@ -86,12 +86,12 @@ func checkFiles(s *subject) {
 		reason := Harmless(name, added, s.named()...)
 		switch {
 		case left == 0:
-			s.find(Error, "", "more than %d differences from the list of the image's files: the rest is left out", maxDifferences)
+			s.fail("", "more than %d differences from the list of the image's files: the rest is left out", maxDifferences)
 		case left < 0:
 		case reason != "":
 			s.find(Note, name, "%s (%s)", message, reason)
 		default:
-			s.find(Error, name, "%s", message)
+			s.fail(name, "%s", message)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func (s *subject) named() (all []string) {
 			}
 		}
 	}
-	return slices.Concat(all, s.folders(all), s.searchedDirs())
+	return slices.Concat(all, s.folders(all...), s.libraryDirs)
 }
 
 // compare calls differs for each path that is not as listed, and for each that is not listed.

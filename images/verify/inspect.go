@@ -88,22 +88,19 @@ func (e Examiner) InspectTree(ctx context.Context, img v1.Image, tree *rootfs.Tr
 	if i.Modules, err = moduleSets(ctx, e.Store, tree, nil); err != nil {
 		return nil, err
 	}
-	return i, inspectTree(i, tree)
-}
-
-func inspectTree(i *Inspection, tree *rootfs.Tree) (err error) {
 	if id, version, err := osrelease.Read(tree.OpenFS()); err == nil {
 		i.System = id + version
 	}
 	s := &subject{tree: tree, all: tree.All(), config: &v1.ConfigFile{Config: v1.Config{Env: i.Env}}}
-	s.drivers = s.driverFiles()
+	s.findFolders()
+	s.findDriver()
 	checkVersion(s)
 	i.Driver = s.version
 	for _, f := range s.drivers {
 		if f.library {
-			i.Libraries = append(i.Libraries, "/"+f.entry.Path)
+			i.Libraries = append(i.Libraries, "/"+f.Path)
 		} else {
-			i.Programs = append(i.Programs, "/"+f.entry.Path)
+			i.Programs = append(i.Programs, "/"+f.Path)
 		}
 	}
 	for _, flavour := range []string{"proprietary", "open"} {
@@ -124,7 +121,7 @@ func inspectTree(i *Inspection, tree *rootfs.Tree) (err error) {
 	}
 	i.Components, _ = s.components() // as above
 	i.Packages, err = packages.InstalledIn(tree)
-	return err
+	return i, err
 }
 
 // Summarize returns what manifest, config and labels of an image say. It reads no layer, so what it returns

@@ -22,13 +22,13 @@ var coreLibraries = []string{"libnvidia-ml.so", "libcuda.so", "libnvidia-ptxjitc
 func checkVersion(s *subject) {
 	seen := map[string]string{}
 	for _, f := range s.drivers {
-		if _, ok := seen[f.version]; !ok && f.version != "" {
-			seen[f.version] = f.entry.Path
+		if f.version != "" && seen[f.version] == "" {
+			seen[f.version] = f.Path
 		}
 	}
 	versions := slices.Sorted(maps.Keys(seen))
 	if len(versions) == 0 {
-		s.find(Error, "", "no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)")
+		s.fail("", "no library of the driver has a version in its name (libcuda.so.X.Y.Z, libnvidia-ml.so.X.Y.Z)")
 		return
 	}
 	s.version = versions[0]
@@ -37,7 +37,7 @@ func checkVersion(s *subject) {
 	}
 	for _, v := range versions {
 		if v != s.version {
-			s.find(Error, seen[v], "is of driver %s, the image has %s: exactly one version may be there", v, s.version)
+			s.fail(seen[v], "is of driver %s, the image has %s: exactly one version may be there", v, s.version)
 		}
 	}
 }
@@ -47,38 +47,33 @@ func checkVersion(s *subject) {
 func checkLibraryDir(s *subject) {
 	for _, stem := range coreLibraries {
 		name := stem + ".1"
-		i := slices.IndexFunc(libraryDirs(), func(dir string) bool { return s.tree.Exists(dir + "/" + name) })
+		i := slices.IndexFunc(consumerDirs, func(dir string) bool { return s.tree.Exists(dir + "/" + name) })
 		if i < 0 {
-			s.find(Error, "", "%s is in none of the folders that consumers search: /%s", name, strings.Join(libraryDirs(), ", /"))
+			s.fail("", "%s is in none of the folders that consumers search: /%s", name, strings.Join(consumerDirs, ", /"))
 			continue
 		}
-		at, err := s.tree.Stat(libraryDirs()[i] + "/" + name)
-		if err != nil || s.version == "" {
-			continue
-		}
-		if at.Kind != rootfs.File || !s.tree.Exists(path.Dir(at.Path)+"/"+stem+"."+s.version) {
-			s.find(Error, at.Path, "is what %s leads to, and there is no %s.%s in its folder", name, stem, s.version)
+		at := s.at(consumerDirs[i] + "/" + name)
+		if at != nil && s.version != "" && (at.Kind != rootfs.File || !s.tree.Exists(path.Dir(at.Path)+"/"+stem+"."+s.version)) {
+			s.fail(at.Path, "is what %s leads to, and there is no %s.%s in its folder", name, stem, s.version)
 		}
 	}
 }
 
 // checkLinks: consumers follow links in their own root, where an absolute target leads somewhere else.
 func checkLinks(s *subject) {
-	libraries := s.searchedDirs()
 	for _, e := range s.all {
 		name := path.Base(e.Path)
-		if e.Kind != rootfs.Link || !driverName.MatchString(name) || strings.HasPrefix(name, "lib") && !inLibraryDirs(e.Path, libraries) ||
-			strings.HasPrefix(e.Path, "etc/") || strings.HasPrefix(e.Path, "usr/share/") {
+		if e.Kind != rootfs.Link || !driverName.MatchString(name) || strings.HasPrefix(name, "lib") && !s.inLibraryDirs(e.Path) ||
+			recipe.HasPrefix([]string{"etc/", "usr/share/"}, e.Path) {
 			continue
 		}
-		at, err := s.tree.Stat(e.Path)
-		switch {
+		switch at := s.at(e.Path); {
 		case strings.HasPrefix(e.Target, "/"):
-			s.find(Error, e.Path, "is an absolute link to %s: make it relative", e.Target)
-		case err != nil:
-			s.find(Error, e.Path, "is a link to %s, which is not there", e.Target)
+			s.fail(e.Path, "is an absolute link to %s: make it relative", e.Target)
+		case at == nil:
+			s.fail(e.Path, "is a link to %s, which is not there", e.Target)
 		case at.Kind != rootfs.File:
-			s.find(Error, e.Path, "is a link to %s, which is no file", e.Target)
+			s.fail(e.Path, "is a link to %s, which is no file", e.Target)
 		}
 	}
 }
@@ -99,17 +94,18 @@ var jitLibraries = []string{"nvidia-ptxjitcompiler", "nvidia-nvvm", "nvidia-gpuc
 func checkLoaded(s *subject) {
 	seen := map[string]bool{}
 	for _, f := range s.drivers {
-		if f.version == "" || f.elf == nil || !recipe.HasPrefix(loaders, path.Base(f.entry.Path)) {
+		if f.version == "" || f.elf == nil || !recipe.HasPrefix(loaders, path.Base(f.Path)) {
 			continue
 		}
-		names, err := stringsOf(f)
+		names, err := loadedBy(f)
 		if err != nil {
-			s.find(Error, f.entry.Path, "cannot be read: %v", err)
+			s.fail(f.Path, "cannot be read: %v", err)
 			continue
 		}
+		beside := s.below(path.Dir(f.Path))
 		for _, name := range names {
 			stem := loadedName.FindStringSubmatch(name)[1]
-			if seen[stem] || s.hasLibrary(path.Dir(f.entry.Path), "lib"+stem+".so") {
+			if seen[stem] || slices.ContainsFunc(beside, func(p string) bool { return strings.HasPrefix(path.Base(p)+".", "lib"+stem+".so.") }) {
 				continue
 			}
 			seen[stem] = true
@@ -117,22 +113,14 @@ func checkLoaded(s *subject) {
 			if slices.Contains(jitLibraries, stem) {
 				sev = Error
 			}
-			s.find(sev, f.entry.Path, "loads %s when it needs it, and the image has no lib%s", name, stem)
+			s.find(sev, f.Path, "loads %s when it needs it, and the image has no lib%s", name, stem)
 		}
 	}
 }
 
-// hasLibrary reports whether a folder has a library in any version.
-func (s *subject) hasLibrary(dir, stem string) bool {
-	return slices.ContainsFunc(s.below(dir), func(name string) bool {
-		rest, ok := strings.CutPrefix(path.Base(name), stem)
-		return ok && (rest == "" || rest[0] == '.')
-	})
-}
-
-// stringsOf returns the strings of a library that are names of the driver's libraries.
-func stringsOf(f driverFile) (names []string, err error) {
-	in, err := f.entry.Open()
+// loadedBy returns the strings of a library that are names of the driver's libraries.
+func loadedBy(f driverFile) (names []string, err error) {
+	in, err := f.Open()
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,11 @@ func checkModules(s *subject) {
 	for _, m := range s.sets {
 		folder := path.Join(recipe.ModulesDir, m.Folder)
 		if m.Damage != "" {
-			s.find(Error, folder, "%s", m.Damage)
+			s.fail(folder, "%s", m.Damage)
 			continue
 		}
 		if m.Driver != s.version || m.Arch != s.config.Architecture {
-			s.find(Error, folder, "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
+			s.fail(folder, "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
 		}
 		s.checkSet(m)
 		s.checkCompanions(m)
@@ -40,7 +40,7 @@ func checkModules(s *subject) {
 	}
 	for _, i := range s.installed {
 		if i.damage != nil {
-			s.find(Error, i.path, "%v", i.damage)
+			s.fail(i.path, "%v", i.damage)
 		} else {
 			s.checkModule(i.path, i.release, i.info)
 		}
@@ -50,7 +50,7 @@ func checkModules(s *subject) {
 	}
 	for _, p := range s.info.Precompiled {
 		if !slices.ContainsFunc(s.sets, func(m ModuleSet) bool { return m.Kernel == p.Kernel && m.Flavour == p.Flavour }) {
-			s.find(Error, driverinfo.Path, "names %s modules for kernel %s, which are not in /%s or are damaged", p.Flavour, p.Kernel, recipe.ModulesDir)
+			s.fail(driverinfo.Path, "names %s modules for kernel %s, which are not in /%s or are damaged", p.Flavour, p.Kernel, recipe.ModulesDir)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (s *subject) checkCompanions(m ModuleSet) {
 	for _, c := range s.info.Companions {
 		id := kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID()
 		if c.Fits(m.Flavour) && !slices.Contains(m.Companions, id) {
-			s.find(Error, folder, "has neither %s %s nor the reason why it was left out: the image's description names it", c.Name, c.Version)
+			s.fail(folder, "has neither %s %s nor the reason why it was left out: the image's description names it", c.Name, c.Version)
 		}
 	}
 	for _, o := range m.Omitted {
@@ -80,7 +80,7 @@ func checkModuleSignatures(s *subject) {
 				signed++
 			}
 			if i.wrong != nil {
-				s.find(Error, path.Join(recipe.ModulesDir, m.Folder, i.Name+".ko"), "%v", i.wrong)
+				s.fail(path.Join(recipe.ModulesDir, m.Folder, i.Name+".ko"), "%v", i.wrong)
 			}
 		}
 		switch {
@@ -88,7 +88,7 @@ func checkModuleSignatures(s *subject) {
 		case signed == 0:
 			s.find(Note, path.Join(recipe.ModulesDir, m.Folder), "is not signed: kernels with Secure Boot or module.sig_enforce refuse it")
 		default:
-			s.find(Error, path.Join(recipe.ModulesDir, m.Folder), "has %d modules, of which %d are signed", len(m.Modules), signed)
+			s.fail(path.Join(recipe.ModulesDir, m.Folder), "has %d modules, of which %d are signed", len(m.Modules), signed)
 		}
 	}
 }
@@ -105,24 +105,24 @@ func (s *subject) checkSet(m ModuleSet) {
 	folder := path.Join(recipe.ModulesDir, m.Folder)
 	for _, name := range []string{"nvidia", "nvidia_uvm"} {
 		if !have[name] {
-			s.find(Error, folder, "has no module %s", name)
+			s.fail(folder, "has no module %s", name)
 		}
 	}
 	for _, i := range m.Modules {
 		name := path.Join(folder, i.Name+".ko")
 		if i.damage != nil {
-			s.find(Error, name, "%v", i.damage)
+			s.fail(name, "%v", i.damage)
 			continue
 		}
 		s.checkModule(name, m.Kernel, i.info)
 		for _, need := range i.info.Depends {
 			if strings.HasPrefix(need, "nvidia") && !have[need] {
-				s.find(Error, name, "needs the module %s, which its set has not", need)
+				s.fail(name, "needs the module %s, which its set has not", need)
 			}
 		}
 		for _, symbol := range i.undefined {
 			if !exports[symbol] {
-				s.find(Error, name, "needs %s, which no module of its set has", symbol)
+				s.fail(name, "needs %s, which no module of its set has", symbol)
 			}
 		}
 	}
@@ -131,14 +131,14 @@ func (s *subject) checkSet(m ModuleSet) {
 // checkModule compares what a module says of itself with its place. A companion has a version of its own.
 func (s *subject) checkModule(file, release string, info kmod.Info) {
 	if info.Release() != release {
-		s.find(Error, file, "is for kernel %q (vermagic), its folder for %s", info.Release(), release)
+		s.fail(file, "is for kernel %q (vermagic), its folder for %s", info.Release(), release)
 	}
 	base, _, _ := strings.Cut(path.Base(file), ".ko")
 	if info.Version != "" && info.Version != s.version && !slices.Contains(driverinfo.Companions(), base) {
-		s.find(Error, file, "is of driver %s, the image has %s", info.Version, s.version)
+		s.fail(file, "is of driver %s, the image has %s", info.Version, s.version)
 	}
 	if info.Name != kmod.ModuleName(base) {
-		s.find(Error, file, "is the module %s", info.Name)
+		s.fail(file, "is the module %s", info.Name)
 	}
 }
 
@@ -156,46 +156,40 @@ type installedModule struct {
 // maxInstalled bounds how many of them are read.
 const maxInstalled = 256
 
-func installedModules(ctx context.Context, store *fetch.Store, all []*rootfs.Entry) (list []installedModule, err error) {
-	for _, e := range all {
-		m := installedName.FindStringSubmatch(e.Path)
-		if m == nil || e.Kind != rootfs.File || len(list) == maxInstalled {
-			continue
-		}
-		i := installedModule{path: e.Path, release: m[1]}
-		if i.info, i.damage, err = moduleIn(ctx, store, e); err != nil {
-			return nil, err
-		}
-		list = append(list, i)
-	}
-	return list, nil
-}
-
-// moduleIn copies a module out of the image to read it; damage says what is wrong with it.
-func moduleIn(ctx context.Context, store *fetch.Store, e *rootfs.Entry) (info kmod.Info, damage, err error) {
+// readInstalled copies each installed module out of the image to read it.
+func (s *subject) readInstalled(ctx context.Context, store *fetch.Store) (err error) {
 	dir, remove, err := layer.WorkFolder(store)
 	if err != nil {
-		return info, nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	r, err := e.Open()
-	if err != nil {
-		return info, err, nil
+	for _, e := range s.all {
+		m := installedName.FindStringSubmatch(e.Path)
+		if m == nil || e.Kind != rootfs.File || len(s.installed) == maxInstalled {
+			continue
+		}
+		name := filepath.Join(dir, path.Base(e.Path))
+		f, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		i := installedModule{path: e.Path, release: m[1]}
+		r, damage := e.Open()
+		if damage == nil {
+			_, err = io.Copy(f, rootfs.Cancellable(ctx, r))
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		if damage == nil {
+			i.info, damage = kmod.ReadInfo(name)
+		}
+		if damage != nil {
+			i.damage = errors.New(strings.ReplaceAll(damage.Error(), name, "/"+e.Path))
+		}
+		s.installed = append(s.installed, i)
 	}
-	name := filepath.Join(dir, path.Base(e.Path))
-	f, err := os.Create(name)
-	if err != nil {
-		return info, nil, err
-	}
-	_, err = io.Copy(f, rootfs.Cancellable(ctx, r))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return info, nil, err
-	}
-	info, damage = kmod.ReadInfo(name)
-	if damage != nil {
-		damage = errors.New(strings.ReplaceAll(damage.Error(), name, "/"+e.Path))
-	}
-	return info, damage, nil
+	return nil
 }
 
 // checkKMM: an image for Kernel Module Management has the modules of its sets in the folders that KMM copies,
@@ -206,7 +200,7 @@ func checkKMM(s *subject) {
 		return
 	}
 	if !s.tree.Exists("bin/cp") && !s.tree.Exists("usr/bin/cp") { // rule programs has sh and mkdir
-		s.find(Error, "bin/cp", "is missing: KMM copies the modules with the image's own programs")
+		s.fail("bin/cp", "is missing: KMM copies the modules with the image's own programs")
 	}
 	sets := map[string]ModuleSet{}
 	for _, m := range s.sets {
@@ -217,14 +211,14 @@ func checkKMM(s *subject) {
 	for _, dir := range list {
 		m, ok := sets[path.Base(dir)]
 		if !ok {
-			s.find(Error, dir, "has modules of a kernel that no set of the image is for")
+			s.fail(dir, "has modules of a kernel that no set of the image is for")
 			continue
 		}
 		delete(sets, m.Kernel)
 		s.checkKMMFolder(dir, m)
 	}
 	for kernel, m := range sets {
-		s.find(Error, path.Join(recipe.ModulesDir, m.Folder), "is for kernel %s, whose modules are not in /%s", kernel, recipe.KMMDir)
+		s.fail(path.Join(recipe.ModulesDir, m.Folder), "is for kernel %s, whose modules are not in /%s", kernel, recipe.KMMDir)
 	}
 }
 
@@ -232,7 +226,7 @@ func checkKMM(s *subject) {
 func (s *subject) checkKMMFolder(dir string, m ModuleSet) {
 	for _, index := range []string{"modules.dep", "modules.dep.bin"} {
 		if e, ok := s.tree.Lstat(path.Join(dir, index)); !ok || e.Kind != rootfs.File || e.Size == 0 {
-			s.find(Error, path.Join(dir, index), "is missing: modprobe finds no module without it")
+			s.fail(path.Join(dir, index), "is missing: modprobe finds no module without it")
 		}
 	}
 	want := map[string]bool{}
@@ -240,12 +234,12 @@ func (s *subject) checkKMMFolder(dir string, m ModuleSet) {
 		name := path.Join(dir, i.Name+".ko")
 		want[name] = true
 		if sum := s.sumOf(name); sum == "" || sum != s.sumOf(path.Join(recipe.ModulesDir, m.Folder, i.Name+".ko")) {
-			s.find(Error, name, "is not the module of the set %s", m.Folder)
+			s.fail(name, "is not the module of the set %s", m.Folder)
 		}
 	}
 	for _, name := range s.below(dir) {
 		if strings.Contains(path.Base(name), ".ko") && !want[name] {
-			s.find(Error, name, "is no module of the set %s", m.Folder)
+			s.fail(name, "is no module of the set %s", m.Folder)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -26,39 +25,36 @@ var privileged = []string{
 func checkPrivileges(s *subject) {
 	for _, e := range s.all {
 		for _, name := range slices.Sorted(maps.Keys(e.Xattrs)) {
-			if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
-				s.find(Error, e.Path, "has the extended attribute %.100q: on a node it hides files of the image, or shows others", name)
+			if recipe.HasPrefix([]string{"trusted.overlay.", "user.overlay."}, name) {
+				s.fail(e.Path, "has the extended attribute %.100q: on a node it hides files of the image, or shows others", name)
 			}
 		}
 		if e.Kind == rootfs.Special && !recipe.InFolder(e.Path, "dev") {
-			s.find(Error, e.Path, "is a %.100s: neither a driver nor a distribution has devices or FIFOs outside of /dev", e.Target)
+			s.fail(e.Path, "is a %.100s: neither a driver nor a distribution has devices or FIFOs outside of /dev", e.Target)
 		}
 		if e.Kind != rootfs.File || e.Mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 && e.Xattrs["security.capability"] == "" {
 			continue
 		}
-		if name := path.Base(e.Path); !slices.Contains(privileged, name) || !inProgramDir(e.Path) {
-			s.find(Error, e.Path, "runs with the rights of %d:%d (mode %04o) or with capabilities: no driver and no distribution has such a program", e.UID, e.GID, rootfs.UnixMode(e.Mode))
+		if name := path.Base(e.Path); !slices.Contains(privileged, name) || !recipe.HasPrefix(programFolders, e.Path) {
+			s.fail(e.Path, "runs with the rights of %d:%d (mode %04o) or with capabilities: no driver and no distribution has such a program", e.UID, e.GID, rootfs.UnixMode(e.Mode))
 		}
 	}
 	for _, f := range s.drivers {
-		if path.Base(f.entry.Path) == "nvidia-modprobe" && (f.entry.Mode&fs.ModeSetuid == 0 || f.entry.UID != 0) {
-			s.find(Error, f.entry.Path, "is not setuid root (mode %04o): other users' programs cannot make the device files with it", rootfs.UnixMode(f.entry.Mode))
+		if path.Base(f.Path) == "nvidia-modprobe" && (f.Mode&fs.ModeSetuid == 0 || f.UID != 0) {
+			s.fail(f.Path, "is not setuid root (mode %04o): other users' programs cannot make the device files with it", rootfs.UnixMode(f.Mode))
 		}
 	}
 }
 
-func inProgramDir(p string) bool {
-	return slices.ContainsFunc([]string{"bin/", "sbin/", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/lib64/", "usr/libexec/", "lib/", "lib64/"},
-		func(dir string) bool { return strings.HasPrefix(p, dir) })
-}
+// programFolders have the programs of distributions, and those that run for them.
+var programFolders = []string{"bin/", "sbin/", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/lib64/", "usr/libexec/", "lib/", "lib64/"}
 
 // checkPermissions: consumers of any user read the driver's files, and only root may change them. The same
 // holds for everything in the folders that the dynamic loader searches.
 func checkPermissions(s *subject) {
-	dirs := s.searchedDirs()
 	for _, e := range s.all {
-		if e.Kind == rootfs.File && e.Mode&0o002 != 0 && slices.Contains(dirs, path.Dir(e.Path)) && !driverName.MatchString(path.Base(e.Path)) {
-			s.find(Error, e.Path, "can be changed by every user (mode %04o)", rootfs.UnixMode(e.Mode))
+		if e.Kind == rootfs.File && e.Mode&0o002 != 0 && slices.Contains(s.libraryDirs, path.Dir(e.Path)) && !driverName.MatchString(path.Base(e.Path)) {
+			s.fail(e.Path, "can be changed by every user (mode %04o)", rootfs.UnixMode(e.Mode))
 		}
 	}
 	seen := map[string]bool{}
@@ -67,8 +63,8 @@ func checkPermissions(s *subject) {
 		if f.library {
 			want = 0o444
 		}
-		s.checkAccess(f.entry, want)
-		for dir := path.Dir(f.entry.Path); dir != "." && !seen[dir]; dir = path.Dir(dir) {
+		s.checkAccess(f.Entry, want)
+		for dir := path.Dir(f.Path); dir != "." && !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
 			if e, ok := s.tree.Lstat(dir); ok {
 				s.checkAccess(e, 0o555)
@@ -86,10 +82,10 @@ func (s *subject) checkAccess(e *rootfs.Entry, want fs.FileMode) {
 	}
 	switch {
 	case e.UID != 0 || e.GID != 0 && e.Kind != rootfs.Dir:
-		s.find(Error, e.Path, "belongs to %d:%d, not to root", e.UID, e.GID)
+		s.fail(e.Path, "belongs to %d:%d, not to root", e.UID, e.GID)
 	case e.Mode&want != want:
-		s.find(Error, e.Path, "has mode %04o: not all users can use it", rootfs.UnixMode(e.Mode))
+		s.fail(e.Path, "has mode %04o: not all users can use it", rootfs.UnixMode(e.Mode))
 	case e.Mode&others != 0:
-		s.find(Error, e.Path, "has mode %04o: others than root can change it", rootfs.UnixMode(e.Mode))
+		s.fail(e.Path, "has mode %04o: others than root can change it", rootfs.UnixMode(e.Mode))
 	}
 }

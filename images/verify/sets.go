@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/moduleset"
@@ -69,107 +70,92 @@ func moduleSets(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, sign
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
 	for _, d := range list {
 		if !d.IsDir() || strings.HasPrefix(d.Name(), ".") {
 			continue
 		}
-		set, err := moduleSet(ctx, store, tree, d.Name(), signers)
-		if err != nil {
+		set := ModuleSet{Folder: d.Name()}
+		if err := set.read(ctx, store, tree, signers); err != nil {
 			return nil, fmt.Errorf("modules %s: %w", d.Name(), err)
 		}
 		all = append(all, set)
 	}
-	return all, nil
+	return all, err
 }
 
-// moduleSet copies a set out of the image, where its modules can be read by name.
-func moduleSet(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, name string, signers []*x509.Certificate) (m ModuleSet, err error) {
+// read copies a set out of the image, where its modules can be read by name.
+func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.Tree, signers []*x509.Certificate) (err error) {
 	dir, remove, err := layer.WorkFolder(store)
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if err := moduleset.CopyOut(ctx, tree, path.Join(recipe.ModulesDir, name), filepath.Join(dir, name)); err != nil {
-		return m, err
+	if err := moduleset.CopyOut(ctx, tree, path.Join(recipe.ModulesDir, m.Folder), filepath.Join(dir, m.Folder)); err != nil {
+		return err
 	}
-	m.Folder = name
-	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(k kbuild.Key) bool { return k.String() == name })
+	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(k kbuild.Key) bool { return k.String() == m.Folder })
 	if errors.Is(err, kbuild.ErrMiss) {
 		m.Damage = "is no set of modules of this name"
 		if damaged, ok := errors.AsType[*kbuild.CorruptError](err); ok {
 			m.Damage = "is a damaged set of modules: " + damaged.Why
 		}
-		return m, nil
+		return nil
 	}
 	if err != nil {
-		return m, err
+		return err
 	}
 	m.Driver, m.Kernel, m.Flavour, m.Arch = set.Key.Driver, set.Key.Release, set.Key.Flavour, set.Key.Arch
 	m.Compiler, m.Companions, m.Omitted = set.Key.Compiler, set.Key.Companions, set.Omitted
 	if len(set.Certificate) > 0 {
 		m.Certificate = sign.Fingerprint(set.Certificate)
-		if signers == nil {
-			own, err := x509.ParseCertificate(set.Certificate)
-			if err != nil {
-				m.Damage = fmt.Sprintf("its certificate: %v", err)
-				return m, nil
-			}
+		own, err := x509.ParseCertificate(set.Certificate)
+		switch {
+		case signers != nil:
+		case err != nil:
+			m.Damage = fmt.Sprintf("its certificate: %v", err)
+			return nil
+		default:
 			signers = []*x509.Certificate{own}
 		}
 	}
 	for _, f := range set.Modules {
 		info, err := moduleInfo(ctx, f, signers)
 		if err != nil {
-			return m, err
+			return err
 		}
-		if err := info.read(f.Path, f.Size); err != nil {
-			info.damage = errors.New(strings.ReplaceAll(err.Error(), dir, recipe.ModulesDir))
+		if info.damage != nil {
+			info.damage = errors.New(strings.ReplaceAll(info.damage.Error(), dir, recipe.ModulesDir))
 		}
 		m.Modules = append(m.Modules, info)
 	}
-	return m, nil
+	return nil
 }
 
-// moduleInfo reads a module's signature and, where there are certificates, checks it.
-func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate) (ModuleInfo, error) {
-	i := ModuleInfo{Name: f.Name}
+// moduleInfo reads a module, and its signature, which it checks where there are certificates.
+func moduleInfo(ctx context.Context, f kbuild.File, signers []*x509.Certificate) (i ModuleInfo, err error) {
+	i.Name = f.Name
+	i.damage = i.read(f.Path, f.Size)
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return i, err
 	}
 	defer file.Close()
 	length, der, err := sign.Split(file, f.Size)
-	var d sign.Description
-	if err == nil && der != nil {
-		d, err = sign.Describe(der)
-	}
 	i.signed = der != nil || err != nil
-	switch {
-	case errors.Is(err, sign.ErrMalformed), errors.Is(err, sign.ErrUnsupported):
-		i.wrong = err
-		return i, nil
-	case err != nil:
-		return i, err
-	}
-	if i.signed {
+	if err == nil && i.signed {
+		var d sign.Description
+		d, err = sign.Describe(der)
 		i.Signer, i.Hash, i.KeyID = d.Issuer, d.Hash, sign.Colons(slices.Concat(d.KeyID, d.Serial))
 	}
 	switch {
-	case signers == nil:
-		return i, nil
-	case der == nil:
-		i.wrong = sign.ErrUnsigned
-		return i, nil
+	case err != nil || signers == nil:
+	case !i.signed:
+		err = sign.ErrUnsigned
+	default:
+		_, err = sign.Verify(ctx, io.NewSectionReader(file, 0, length), der, signers)
 	}
-	_, err = sign.Verify(ctx, io.NewSectionReader(file, 0, length), der, signers)
-	for _, known := range []error{sign.ErrForeign, sign.ErrMismatch, sign.ErrAttributes, sign.ErrUnsupported} {
-		if errors.Is(err, known) {
-			i.wrong = err
-			return i, nil
-		}
+	if failure.KindOf(err) == failure.Content { // others are about reading it
+		i.wrong, err = err, nil
 	}
 	return i, err
 }

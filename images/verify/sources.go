@@ -15,12 +15,12 @@ import (
 func checkFirmware(s *subject) {
 	found := false
 	// Each once: on a merged-/usr root two of the names are one folder.
-	for _, dir := range s.folders([]string{recipe.FirmwareDir + "/nvidia", "usr/lib/firmware/nvidia", "lib/firmware/nvidia"}) {
+	for _, dir := range s.folders(recipe.FirmwareDir+"/nvidia", "usr/lib/firmware/nvidia", "lib/firmware/nvidia") {
 		for _, at := range s.below(dir) {
 			switch {
 			case !releaseVersion.MatchString(path.Base(at)):
 			case path.Base(at) != s.version:
-				s.find(Error, at, "is firmware of another driver than %s", s.version)
+				s.fail(at, "is firmware of another driver than %s", s.version)
 			default:
 				found = s.checkFirmwareFiles(at) || found
 			}
@@ -37,17 +37,16 @@ func checkFirmware(s *subject) {
 
 func (s *subject) checkFirmwareFiles(dir string) (found bool) {
 	if _, err := s.tree.ReadDir(dir); err != nil {
-		s.find(Error, dir, "is no folder with the firmware, or a link that leads nowhere")
+		s.fail(dir, "is no folder with the firmware, or a link that leads nowhere")
 		return false
 	}
 	files := s.below(dir)
 	for _, name := range files {
-		e, err := s.tree.Stat(name)
-		switch {
-		case err != nil:
-			s.find(Error, name, "is a link that leads nowhere")
+		switch e := s.at(name); {
+		case e == nil:
+			s.fail(name, "is a link that leads nowhere")
 		case e.Kind == rootfs.File && e.Size == 0:
-			s.find(Error, e.Path, "is empty")
+			s.fail(e.Path, "is empty")
 		}
 	}
 	return len(files) > 0
@@ -68,7 +67,7 @@ func checkSources(s *subject) {
 		switch {
 		case !ok || !releaseVersion.MatchString(v):
 		case v != s.version:
-			s.find(Error, dir, "are kernel sources of another driver than %s", s.version)
+			s.fail(dir, "are kernel sources of another driver than %s", s.version)
 		default:
 			found = s.checkKernelDirs(dir) || found
 		}
@@ -78,7 +77,7 @@ func checkSources(s *subject) {
 	case s.hasModules():
 		s.find(Note, "", "no kernel sources in /usr/src/nvidia-%s: only precompiled modules can be used", s.version)
 	default:
-		s.find(Error, "", "no kernel sources in /usr/src/nvidia-%s, and no modules: no node can use the image", s.version)
+		s.fail("", "no kernel sources in /usr/src/nvidia-%s, and no modules: no node can use the image", s.version)
 	}
 }
 
@@ -132,19 +131,18 @@ func (s *subject) checkNamedSources(dir string) {
 
 // checkSource checks one file of the sources; by names it, "" if every driver has it.
 func (s *subject) checkSource(name, by string) {
-	e, err := s.tree.Stat(name)
-	switch {
-	case err != nil && by == "":
-		s.find(Error, name, "is not there: the modules cannot be compiled")
-	case err != nil:
-		s.find(Error, name, "is not there, but %s names it: the modules cannot be compiled", by)
+	switch e := s.at(name); {
+	case e == nil && by == "":
+		s.fail(name, "is not there: the modules cannot be compiled")
+	case e == nil:
+		s.fail(name, "is not there, but %s names it: the modules cannot be compiled", by)
 	case e.Kind != rootfs.File || e.Size == 0:
-		s.find(Error, name, "is empty or no file: the modules cannot be compiled")
+		s.fail(name, "is empty or no file: the modules cannot be compiled")
 	case strings.HasSuffix(name, ".o_binary"):
 		if f, err := readELF(e); err != nil {
-			s.find(Error, name, "%v", err)
+			s.fail(name, "%v", err)
 		} else if !f.Relocatable || f.Machine != s.machine() {
-			s.find(Error, name, "is no object file for %s: the modules cannot be compiled", s.config.Architecture)
+			s.fail(name, "is no object file for %s: the modules cannot be compiled", s.config.Architecture)
 		}
 	}
 }

@@ -23,35 +23,35 @@ func checkStart(s *subject) {
 	if command := slices.Concat(c.Entrypoint, c.Cmd); len(command) > 0 {
 		switch name := path.Base(command[0]); {
 		case name == "env" || name == "busybox" || name == "nsenter":
-			s.find(Error, "", "the image starts %.200q: %s starts something else; start nvidia-driver itself", strings.Join(command, " "), name)
+			s.fail("", "the image starts %.200q: %s starts something else; start nvidia-driver itself", strings.Join(command, " "), name)
 		case shell.MatchString(name) && len(command) > 2 && strings.HasPrefix(command[1], "-") && !simple.MatchString(strings.Join(command[2:], " ")):
-			s.find(Error, "", "the image starts the script %.200q: start nvidia-driver itself", strings.Join(command[2:], " "))
+			s.fail("", "the image starts the script %.200q: start nvidia-driver itself", strings.Join(command[2:], " "))
 		}
 	}
 	seen := map[string]bool{}
 	for _, kv := range c.Env {
 		name, value, _ := strings.Cut(kv, "=")
 		if seen[name] {
-			s.find(Error, "", "the variable %.100s is there twice: programs see one or the other", name)
+			s.fail("", "the variable %.100s is there twice: programs see one or the other", name)
 		}
 		seen[name] = true
 		if value != "" && (strings.HasPrefix(name, "LD_") && name != "LD_LIBRARY_PATH" || slices.Contains(loading, name)) {
-			s.find(Error, "", "%.100s is %.200q: every program that knows it loads or does what it says", name, value)
+			s.fail("", "%.100s is %.200q: every program that knows it loads or does what it says", name, value)
 		}
 	}
 	if user, group, _ := strings.Cut(c.User, ":"); !slices.Contains([]string{"", "root", "0"}, user) || !slices.Contains([]string{"", "root", "0"}, group) {
-		s.find(Error, "", "the image starts as user %.100s: only root loads modules", c.User)
+		s.fail("", "the image starts as user %.100s: only root loads modules", c.User)
 	}
 	for volume := range c.Volumes {
-		for _, dir := range slices.Concat(s.searchedDirs(), s.programDirs(), []string{recipe.ShareDir, "usr/src", "lib/firmware", "etc"}) {
+		for _, dir := range slices.Concat(s.libraryDirs, s.programDirs, []string{recipe.ShareDir, "usr/src", "lib/firmware", "etc"}) {
 			if v := strings.Trim(path.Clean("/"+volume), "/"); v == "" || v == dir || recipe.InFolder(dir, v) || recipe.InFolder(v, dir) {
-				s.find(Error, "", "the volume %.200q hides /%s of the image", volume, dir)
+				s.fail("", "the volume %.200q hides /%s of the image", volume, dir)
 				break
 			}
 		}
 	}
 	if signal := strings.TrimPrefix(c.StopSignal, "SIG"); signal != "" && signal != "TERM" && signal != "15" {
-		s.find(Error, "", "StopSignal is %.100q: the driver is unloaded at SIGTERM", c.StopSignal)
+		s.fail("", "StopSignal is %.100q: the driver is unloaded at SIGTERM", c.StopSignal)
 	}
 	if c.Healthcheck != nil && len(c.Healthcheck.Test) > 0 && c.Healthcheck.Test[0] != "NONE" {
 		s.find(Warning, "", "Healthcheck runs %.200q as root, again and again", strings.Join(c.Healthcheck.Test, " "))
@@ -71,20 +71,23 @@ var usual = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "
 // checkSearch: a program or a library in a folder that is searched before the usual ones takes the place of
 // another one.
 func (s *subject) checkSearch() {
-	own := s.folders(usual)
+	own := s.folders(usual...)
 	var before []string
 	for dir := range strings.SplitSeq(s.env("PATH"), ":") {
-		if s.env("PATH") != "" && !strings.HasPrefix(dir, "/") {
-			s.find(Error, "", "PATH has %q, which is the folder that a program happens to be in", dir)
-		} else if at := s.folders([]string{dir}); len(at) == 1 && !slices.Contains(own, at[0]) {
-			before = append(before, at[0])
-		} else if len(at) == 1 {
+		at := s.folders(dir)
+		switch {
+		case s.env("PATH") != "" && !strings.HasPrefix(dir, "/"):
+			s.fail("", "PATH has %q, which is the folder that a program happens to be in", dir)
+		case len(at) == 0:
+		case slices.Contains(own, at[0]):
 			s.checkShadowed("PATH", before, at[0])
+		default:
+			before = append(before, at[0])
 		}
 	}
-	searched := s.folders(strings.Split(s.env("LD_LIBRARY_PATH"), ":"))
-	for _, dir := range s.folders(append(libraryDirs(), "lib", "usr/lib")) {
-		s.checkShadowed("LD_LIBRARY_PATH", slices.DeleteFunc(slices.Clone(searched), func(d string) bool { return d == dir }), dir)
+	searched := s.folders(strings.Split(s.env("LD_LIBRARY_PATH"), ":")...)
+	for _, dir := range s.folders(append(slices.Clone(consumerDirs), "lib", "usr/lib")...) {
+		s.checkShadowed("LD_LIBRARY_PATH", without(searched, dir), dir)
 	}
 }
 
@@ -92,36 +95,36 @@ func (s *subject) checkSearch() {
 func (s *subject) checkShadowed(variable string, before []string, dir string) {
 	for _, other := range before {
 		for _, name := range s.below(other) {
-			here, err := s.tree.Stat(name)
-			there, missing := s.tree.Stat(path.Join(dir, path.Base(name)))
-			if err == nil && missing == nil && here.Kind == rootfs.File && here.Path != there.Path {
-				s.find(Error, name, "takes the place of /%s, because %s names its folder first", there.Path, variable)
+			here, there := s.at(name), s.at(path.Join(dir, path.Base(name)))
+			if here != nil && there != nil && here.Kind == rootfs.File && here.Path != there.Path {
+				s.fail(name, "takes the place of /%s, because %s names its folder first", there.Path, variable)
 			}
 		}
 	}
 }
 
-// checkPreload: what is preloaded runs in every program of the image, the driver's included.
-func checkPreload(s *subject) {
-	if e, err := s.tree.Stat("etc/ld.so.preload"); err == nil && (e.Kind != rootfs.File || e.Size > 0) {
-		s.find(Error, "etc/ld.so.preload", "makes every program load more libraries: neither a driver nor a distribution has such a file")
-	}
-	checkOpenSSL(s)
+func without(list []string, word string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(w string) bool { return w == word })
 }
 
-// loadsLibrary matches the settings by which OpenSSL loads a library into each program that uses it.
-var loadsLibrary = regexp.MustCompile(`(?m)^\s*(?:dynamic_path|module|engine_id|SO_PATH|LIST_ADD)\s*=.*$`)
-
-// checkOpenSSL looks at OpenSSL's settings in the folders where distributions have them.
-func checkOpenSSL(s *subject) {
+// checkPreload: what is preloaded runs in every program of the image, the driver's included.
+func checkPreload(s *subject) {
+	if e := s.at("etc/ld.so.preload"); e != nil && (e.Kind != rootfs.File || e.Size > 0) {
+		s.fail("etc/ld.so.preload", "makes every program load more libraries: neither a driver nor a distribution has such a file")
+	}
 	for _, e := range s.all {
 		name := path.Base(e.Path)
-		if e.Kind != rootfs.File || !recipe.HasPrefix([]string{"etc/ssl/", "etc/pki/tls/", "etc/crypto-policies/", "usr/lib/ssl/"}, e.Path) ||
-			!strings.Contains(name, ".cnf") && !strings.Contains(name, ".conf") {
+		if e.Kind != rootfs.File || !recipe.HasPrefix(opensslFolders, e.Path) || !strings.Contains(name, ".cnf") && !strings.Contains(name, ".conf") {
 			continue
 		}
 		if line := loadsLibrary.Find(s.text(e.Path, maxConfig)); line != nil {
-			s.find(Error, e.Path, "lets OpenSSL load a library into every program: %.200q", strings.TrimSpace(string(line)))
+			s.fail(e.Path, "lets OpenSSL load a library into every program: %.200q", strings.TrimSpace(string(line)))
 		}
 	}
 }
+
+// opensslFolders are those where distributions have OpenSSL's settings.
+var opensslFolders = []string{"etc/ssl/", "etc/pki/tls/", "etc/crypto-policies/", "usr/lib/ssl/"}
+
+// loadsLibrary matches the settings by which OpenSSL loads a library into each program that uses it.
+var loadsLibrary = regexp.MustCompile(`(?m)^\s*(?:dynamic_path|module|engine_id|SO_PATH|LIST_ADD)\s*=.*$`)

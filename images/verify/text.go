@@ -20,20 +20,25 @@ func (i *Inspection) WriteText(to io.Writer) error {
 	if i.VGPU != "" {
 		guests = "for vGPU guests, licence: " + i.VGPU
 	}
-	for _, row := range [][2]string{
+	rows := [][2]string{
 		{"Digest", i.Digest}, {"Driver", cmp.Or(i.Driver, "unknown")}, {"vGPU", guests}, {"System", cmp.Or(i.System, "unknown")}, {"Arch", i.Arch}, {"Profile", cmp.Or(i.Profile, "unknown")},
 		{"Flavours", strings.Join(i.Flavours, ", ")}, {"Command", strings.Join(i.Command, " ")}, {"Size", megabytes(i.Size)},
 		{"Base", i.Base}, {"Created", i.Created}, {"Content", i.Content},
 		{"Companions", i.Labels[recipe.LabelCompanions]}, {"Left out", i.Labels[recipe.LabelOmitted]},
-	} {
+	}
+	if i.Deep {
+		rows = append(rows, i.files()...)
+	} else {
+		rows = append(rows, [2]string{"Patched", i.Labels[recipe.LabelPatches]})
+		if len(i.Kernels) > 0 {
+			rows = append(rows, [2]string{"Modules", "compiled for " + strings.Join(i.Kernels, ", ")},
+				[2]string{"Signer", cmp.Or(i.Signer, "none: the modules are unsigned")})
+		}
+	}
+	for _, row := range rows {
 		if row[1] != "" {
 			fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
 		}
-	}
-	if i.Deep {
-		i.writeFiles(w)
-	} else {
-		i.writeModules(w)
 	}
 	for n, l := range i.Layers {
 		fmt.Fprintf(w, "Layer %d\t%s\t%s\t%s\n", n, l.Digest, megabytes(l.Size), l.CreatedBy)
@@ -41,40 +46,27 @@ func (i *Inspection) WriteText(to io.Writer) error {
 	return w.Flush()
 }
 
-// writeModules writes what the labels say of patches and compiled modules.
-func (i *Inspection) writeModules(w io.Writer) {
-	if patches := i.Labels[recipe.LabelPatches]; patches != "" {
-		fmt.Fprintf(w, "Patched\t%s\n", patches)
-	}
-	if len(i.Kernels) > 0 {
-		fmt.Fprintf(w, "Modules\tcompiled for %s\n", strings.Join(i.Kernels, ", "))
-		fmt.Fprintf(w, "Signer\t%s\n", cmp.Or(i.Signer, "none: the modules are unsigned"))
-	}
-}
-
-// writeFiles writes what the layers hold.
-func (i *Inspection) writeFiles(w io.Writer) {
-	fmt.Fprintf(w, "Libraries\t%d\nPrograms\t%s\nFirmware\t%s\nPackages\t%d\n",
-		len(i.Libraries), strings.Join(i.Programs, " "), strings.Join(i.Firmware, " "), len(i.Packages))
+// files are rows about what the layers hold.
+func (i *Inspection) files() [][2]string {
 	var components []string
 	for _, name := range slices.Sorted(maps.Keys(i.Components)) {
 		components = append(components, name+" "+i.Components[name])
 	}
-	if len(components) > 0 {
-		fmt.Fprintf(w, "Components\t%s\n", strings.Join(components, ", "))
-	}
-	if len(i.Lacks) > 0 {
-		fmt.Fprintf(w, "Lacks\t%s\n", strings.Join(i.Lacks, " "))
+	rows := [][2]string{
+		{"Libraries", fmt.Sprint(len(i.Libraries))}, {"Programs", cmp.Or(strings.Join(i.Programs, " "), " ")},
+		{"Firmware", cmp.Or(strings.Join(i.Firmware, " "), " ")}, {"Packages", fmt.Sprint(len(i.Packages))},
+		{"Components", strings.Join(components, ", ")}, {"Lacks", strings.Join(i.Lacks, " ")},
 	}
 	if d := i.Description; d != nil {
-		fmt.Fprintf(w, "Kernels\t%s\n", i.kernels(d))
+		rows = append(rows, [2]string{"Kernels", i.kernels(d)})
 		for _, p := range d.Patches {
-			fmt.Fprintf(w, "Patched\t%s sources: %s, sha256:%s\n", strings.Join(p.Flavours, " and "), p.Name, p.SHA256)
+			rows = append(rows, [2]string{"Patched", fmt.Sprintf("%s sources: %s, sha256:%s", strings.Join(p.Flavours, " and "), p.Name, p.SHA256)})
 		}
 	}
 	for _, m := range i.Modules {
-		fmt.Fprintf(w, "Modules\t%s %s: %s\n", m.Kernel, m.Flavour, signedBy(m))
+		rows = append(rows, [2]string{"Modules", m.Kernel + " " + m.Flavour + ": " + signedBy(m)})
 	}
+	return rows
 }
 
 // kernels are those that the image drives. Without sources it drives those alone that it has modules for.
@@ -83,15 +75,10 @@ func (i *Inspection) kernels(d *driverinfo.Description) string {
 	for _, m := range i.Modules {
 		only = append(only, m.Kernel)
 	}
-	if d.Toolchain || len(only) == 0 {
-		return kernelRange(d)
+	if !d.Toolchain && len(only) > 0 {
+		slices.Sort(only)
+		return strings.Join(slices.Compact(only), ", ") + " only"
 	}
-	slices.Sort(only)
-	return strings.Join(slices.Compact(only), ", ") + " only"
-}
-
-// kernelRange is the range that the modules compile on: "3.10 to 6.16".
-func kernelRange(d *driverinfo.Description) string {
 	text := "any"
 	switch {
 	case d.Kernel.Min != "" && d.Kernel.Max != "":
@@ -112,24 +99,24 @@ func signedBy(m ModuleSet) string {
 	if m.Damage != "" {
 		return "damaged: " + m.Damage
 	}
-	first, same := ModuleInfo{}, true
-	for n, i := range m.Modules {
-		if n == 0 {
-			first = i
+	signers := map[string]bool{}
+	for _, i := range m.Modules {
+		text := "unsigned"
+		if i.Hash != "" {
+			text = fmt.Sprintf("signed by %s with %s, key %s", i.Signer, i.Hash, i.KeyID)
 		}
-		same = same && i.Signer == first.Signer && i.Hash == first.Hash && i.KeyID == first.KeyID
+		if i.Hash != "" && m.Certificate != "" {
+			text += ", certificate " + m.Certificate
+		}
+		signers[text] = true
 	}
-	switch {
-	case !same:
-		return fmt.Sprintf("%d modules, signed differently (-o json shows how)", len(m.Modules))
-	case first.Hash == "":
-		return fmt.Sprintf("%d modules, unsigned", len(m.Modules))
+	how := "unsigned"
+	for how = range signers {
 	}
-	text := fmt.Sprintf("%d modules, signed by %s with %s, key %s", len(m.Modules), first.Signer, first.Hash, first.KeyID)
-	if m.Certificate != "" {
-		text += ", certificate " + m.Certificate
+	if len(signers) > 1 {
+		how = "signed differently (-o json shows how)"
 	}
-	return text
+	return fmt.Sprintf("%d modules, %s", len(m.Modules), how)
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

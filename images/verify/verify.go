@@ -88,6 +88,8 @@ type subject struct {
 	sets      []ModuleSet
 	installed []installedModule
 
+	libraryDirs, programDirs []string // folders of the image
+
 	wantSigned bool // each module must be signed by one of the caller's certificates
 
 	rule     string // the one that runs
@@ -98,6 +100,9 @@ type subject struct {
 func (s *subject) find(sev Severity, path, format string, args ...any) {
 	s.findings = append(s.findings, Finding{sev, s.rule, path, fmt.Sprintf(format, args...)})
 }
+
+// fail adds an error.
+func (s *subject) fail(path, format string, args ...any) { s.find(Error, path, format, args...) }
 
 // rule is one check. Rules run in the order of the table; a later one may rely on what an earlier one found.
 type rule struct {
@@ -115,10 +120,10 @@ func rules() []rule {
 		{"configuration", checkConfiguration},
 		{"library-directory", checkLibraryDir},
 		{"relative-links", checkLinks},
-		{"elf", checkELF},
-		{"elf-machine", checkMachine},
-		{"soname", checkSonames},
-		{"dependencies", checkNeeded},
+		{"elf", ofDriver(checkELF)},
+		{"elf-machine", ofDriver(checkMachine)},
+		{"soname", ofDriver(checkSoname)},
+		{"dependencies", ofDriver(checkNeeded)},
 		{"loaded-by-name", checkLoaded},
 		{"permissions", checkPermissions},
 		{"privileges", checkPrivileges},
@@ -202,13 +207,14 @@ func (e Examiner) examine(ctx context.Context, s *subject, signers []*x509.Certi
 	if err := s.digests(ctx); err != nil {
 		return nil, err
 	}
-	s.drivers = s.driverFiles()
+	s.findFolders()
+	s.findDriver()
 	s.info, s.infoErr = driverinfo.Read(s.tree.OpenFS())
 	var err error
 	if s.sets, err = moduleSets(ctx, e.Store, s.tree, signers); err != nil {
 		return nil, err
 	}
-	if s.installed, err = installedModules(ctx, e.Store, s.all); err != nil {
+	if err := s.readInstalled(ctx, e.Store); err != nil {
 		return nil, err
 	}
 	for _, r := range rules() {
