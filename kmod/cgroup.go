@@ -1,9 +1,24 @@
 package kmod
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
+)
 
 // maxCgroup bounds /proc/PID/cgroup, in bytes. The file has a dozen lines with one path each.
 const maxCgroup = 1 << 17
+
+// podUID matches a UUID (systemd paths have _ for -), or the 32 hex digits of a static pod.
+const podUID = `[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}`
+
+var (
+	// cgroupPod matches the last element of a pod in a path: its uid follows "pod" at the beginning or after a "-".
+	cgroupPod = lazyregexp.New(`^(?:.*/)?(?:[^/:]*-)?pod(` + podUID + `)(?:\.slice)?(?:[:/].*)?$`)
+	// cgroupContainer matches the last 64 hex digits at the end of an element, after a prefix that names the runtime.
+	cgroupContainer = lazyregexp.New(`^(?:.*[/:-])?([0-9a-f]{64})(?:\.scope)?(?:/.*)?$`)
+)
 
 // parseCgroup finds the container and the pod of a process in the text of /proc/PID/cgroup
 // ("number:controllers:path" lines for cgroup v1, one line for v2). It knows the paths that containerd,
@@ -21,7 +36,12 @@ func parseCgroup(text string) (container, pod string) {
 		if len(fields) != 3 {
 			continue
 		}
-		c, p := parseCgroupPath(fields[2])
+		c, at := group(cgroupContainer(), fields[2])
+		p, podAt := group(cgroupPod(), fields[2])
+		if podAt > at { // no container in that pod
+			c = ""
+		}
+		p = strings.ReplaceAll(p, "_", "-")
 		if c != "" && p != "" {
 			return c, p
 		}
@@ -35,69 +55,11 @@ func parseCgroup(text string) (container, pod string) {
 	return container, pod
 }
 
-// parseCgroupPath looks at the elements of a path, the innermost first. A pod counts only when it encloses
-// the container.
-func parseCgroupPath(path string) (container, pod string) {
-	for path != "" {
-		i := strings.LastIndexByte(path, '/')
-		element := path[i+1:]
-		path = path[:max(i, 0)]
-		if container == "" {
-			container = containerID(element)
-		}
-		if pod = podUID(element); pod != "" {
-			return container, pod
-		}
+// group returns what the first group of an expression matches, and where; -1 without a match.
+func group(expression *regexp.Regexp, text string) (match string, at int) {
+	found := expression.FindStringSubmatchIndex(text)
+	if found == nil {
+		return "", -1
 	}
-	return container, ""
-}
-
-// containerID returns the 64 hex digits at the end of an element, after a prefix that names the runtime; ""
-// without them.
-func containerID(element string) string {
-	element = strings.TrimSuffix(element, ".scope")
-	id := element[strings.LastIndexAny(element, ":-")+1:]
-	if len(id) != 64 || !isHex(id) {
-		return ""
-	}
-	return id
-}
-
-// podUID returns what follows "pod" at the beginning of an element or after a "-": a UUID (systemd paths have
-// _ for -), or the 32 hex digits of a static pod.
-func podUID(element string) string {
-	element, _, _ = strings.Cut(element, ":")
-	element = strings.TrimSuffix(element, ".slice")
-	uid, ok := strings.CutPrefix(element, "pod")
-	if i := strings.LastIndex(element, "-pod"); i >= 0 {
-		uid, ok = element[i+len("-pod"):], true
-	}
-	if !ok {
-		return ""
-	}
-	uid = strings.ReplaceAll(uid, "_", "-")
-	if len(uid) == 32 && isHex(uid) {
-		return uid
-	}
-	if len(uid) != 36 {
-		return ""
-	}
-	for i := range len(uid) {
-		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (uid[i] == '-') {
-			return ""
-		}
-	}
-	if !isHex(strings.ReplaceAll(uid, "-", "")) {
-		return ""
-	}
-	return uid
-}
-
-func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return s != ""
+	return text[found[2]:found[3]], found[2]
 }

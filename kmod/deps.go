@@ -13,15 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/u-root/u-root/pkg/kmodule"
 )
 
 const maxDeps = 32 << 20 // bytes of modules.dep and modules.builtin; large kernels have 1 MiB
 
 // InsertDeps loads modules of the kernel's own tree by name (i2c_core, ipmi_msghandler, drm), each with its
-// dependencies. u-root's prober finds them in the first of moduleRoots ("/proc/1/root", "/") that has
+// dependencies. The tree is in the first of moduleRoots ("/proc/1/root", "/") that has
 // <root>/lib/modules/<release>/modules.dep. A module that is loaded or built in counts as present.
 //
 // InsertDeps returns in inserted the names that it loaded, in order, also when it returns an error; in
@@ -84,48 +81,56 @@ func (s System) isPresent(name string) (bool, error) {
 
 // moduleTree is the folder /lib/modules/<release> of one root.
 type moduleTree struct {
-	root, release string
-	deps          map[string]string // file -> files that it needs, as in modules.dep
-	known         map[string]string // name, with _ -> file
-	builtin       map[string]bool   // names, with _
-
-	prober *kmodule.Prober // nil until the first question
-	mu     sync.Mutex
-	answer []string // the prober's answer: files in the order of loading
+	dir     string
+	deps    map[string]string // file -> all files that it needs, the last one first to load, as in modules.dep
+	known   map[string]string // name, with _ -> file
+	builtin map[string]bool   // names, with _
 }
 
-// findTree looks for the tree where u-root's prober looks: in lib/modules, then in usr/lib/modules. Without a
-// tree it returns an empty one, in which every module that is not in the kernel is missing. findTree refuses
-// lines without a colon, because the prober panics on them.
+// findTree looks for the tree in lib/modules, then in usr/lib/modules. Without a tree it returns an empty
+// one, in which every module that is not in the kernel is missing.
 func findTree(release string, roots []string) (*moduleTree, error) {
-	t := &moduleTree{release: release, known: map[string]string{}, builtin: map[string]bool{}}
+	t := &moduleTree{deps: map[string]string{}, known: map[string]string{}, builtin: map[string]bool{}}
 	if release == "" || strings.ContainsAny(release, "/\x00 \t\n") || release == "." || release == ".." {
 		return nil, fmt.Errorf("look for the kernel's modules: %q is not a kernel release", release)
 	}
 	for _, root := range roots {
 		for _, lib := range []string{"lib/modules", "usr/lib/modules"} {
-			dir := filepath.Join(root, lib, release)
-			if _, err := os.Stat(dir); err != nil {
+			t.dir = filepath.Join(root, lib, release)
+			err := t.read()
+			if isNotExist(err) {
 				continue
 			}
-			deps, err := readDeps(filepath.Join(dir, "modules.dep"))
-			if isNotExist(err) {
-				break // like the prober, which takes the first folder
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read %s/modules.dep: %w; run depmod for this kernel", dir, err)
-			}
-			t.root, t.deps = root, deps
-			for file := range deps {
-				t.known[nameOfFile(file)] = file
-			}
-			return t, t.readBuiltin(filepath.Join(dir, "modules.builtin"))
+			return t, err
 		}
 	}
 	return t, nil
 }
 
-// eachLine calls f for every line of a file of bounded size. Its limit of 64 KiB a line is the prober's.
+// read reads modules.dep, whose lines are "file: file file", and the names in modules.builtin, if there are any.
+func (t *moduleTree) read() error {
+	path := filepath.Join(t.dir, "modules.dep")
+	err := eachLine(path, func(line string) error {
+		file, needs, ok := strings.Cut(line, ":")
+		if !ok {
+			return fmt.Errorf("the line %.80q has no colon", line)
+		}
+		t.deps[file], t.known[nameOfFile(file)] = needs, file
+		return nil
+	})
+	if err == nil {
+		path = filepath.Join(t.dir, "modules.builtin")
+		if err = eachLine(path, func(line string) error { t.builtin[nameOfFile(strings.TrimSpace(line))] = true; return nil }); isNotExist(err) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w; run depmod for this kernel", path, err)
+	}
+	return nil
+}
+
+// eachLine calls f for every line of a file of bounded size, each of at most 64 KiB.
 func eachLine(path string, f func(line string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -144,98 +149,20 @@ func eachLine(path string, f func(line string) error) error {
 	return lines.Err()
 }
 
-// readDeps reads the "file: file file" lines of modules.dep.
-func readDeps(path string) (map[string]string, error) {
-	deps := map[string]string{}
-	err := eachLine(path, func(line string) error {
-		file, needs, ok := strings.Cut(line, ":")
-		if !ok {
-			return fmt.Errorf("the line %.80q has no colon", line)
+// files returns the paths of a module and of those that it needs, in the order in which to load them.
+func (t *moduleTree) files(name string) (files []string, err error) {
+	file := t.known[ModuleName(name)]
+	files = append([]string{file}, strings.Fields(t.deps[file])...)
+	files = slices.DeleteFunc(files, func(f string) bool { return t.builtin[nameOfFile(f)] })
+	slices.Reverse(files)
+	for i, f := range files {
+		if !filepath.IsLocal(f) {
+			return nil, fmt.Errorf("find the module %s: modules.dep of %s: %.80q leads out of the folder; run depmod for this kernel", name, t.dir, f)
 		}
-		deps[file] = needs
-		return nil
-	})
-	return deps, err
-}
-
-func (t *moduleTree) readBuiltin(path string) error {
-	err := eachLine(path, func(line string) error {
-		t.builtin[nameOfFile(strings.TrimSpace(line))] = true
-		return nil
-	})
-	if err != nil && !isNotExist(err) {
-		return fmt.Errorf("read %s: %w; run depmod for this kernel", path, err)
-	}
-	return nil
-}
-
-// check follows the dependencies of a file as the prober will, and refuses two things that the prober does
-// not survive: modules that need each other (it waits for ever) and paths that lead out of the folder.
-func (t *moduleTree) check(file string) error {
-	const open, closed = 1, 2
-	state := map[string]int{}
-	var visit func(file string, depth int) error
-	visit = func(file string, depth int) error {
-		switch {
-		case state[file] == closed:
-			return nil
-		case state[file] == open || depth > 256:
-			return fmt.Errorf("%.80q depends on itself", file)
-		case !filepath.IsLocal(file):
-			return fmt.Errorf("%.80q leads out of the folder", file)
-		}
-		state[file] = open
-		for d := range strings.FieldsSeq(t.deps[file]) {
-			if err := visit(d, depth+1); err != nil {
-				return err
-			}
-		}
-		state[file] = closed
-		return nil
-	}
-	return visit(file, 0)
-}
-
-// files returns the files that a module needs, in the order in which to load them, without those of an
-// earlier answer. u-root's prober answers but does not load: Insert uses finit_module, and its error says
-// which module failed and why. Reading the tree is most of the work, so one prober serves all names. A prober
-// keeps an error for ever, so the tree drops it after one.
-func (t *moduleTree) files(name string) ([]string, error) {
-	err := t.check(t.known[ModuleName(name)])
-	if err != nil {
-		err = fmt.Errorf("modules.dep: %w; run depmod for this kernel", err)
-	}
-	if err == nil && t.prober == nil {
-		t.prober, err = kmodule.NewProber(kmodule.ProbeOpts{RootDir: t.root, KVer: t.release, IgnoreProcMods: true, DryRunCB: t.found})
-	}
-	if err == nil {
-		err = t.prober.Probe(name, "")
-	}
-	files := t.take()
-	if err != nil {
-		t.prober = nil
-		return nil, fmt.Errorf("find the module %s under %s: %w", name, filepath.Join(t.root, "lib/modules", t.release), err)
-	}
-	for _, f := range files {
-		if _, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
-			t.prober = nil // it takes these files for loaded
-			return nil, fmt.Errorf("find the module %s: modules.dep names %s: %w; run depmod for this kernel", name, f, err)
+		files[i] = filepath.Join(t.dir, f)
+		if _, err := os.Stat(files[i]); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("find the module %s: modules.dep names %s: %w; run depmod for this kernel", name, files[i], err)
 		}
 	}
 	return files, nil
-}
-
-// found collects one file. The prober calls it from several goroutines.
-func (t *moduleTree) found(file string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.answer = append(t.answer, file)
-}
-
-func (t *moduleTree) take() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	files := slices.Clip(t.answer)
-	t.answer = nil
-	return files
 }

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 	"github.com/driver-container/driver-container/kmod/kmsg"
 )
 
@@ -36,59 +38,32 @@ func (s System) PodOf(uid string) (namespace, name string) { return s.podNames()
 
 // podNames returns PodOf for several pods. The first call reads the folders.
 func (s System) podNames() func(uid string) (namespace, name string) {
-	var known map[string][2]string
+	known := sync.OnceValue(func() map[string][2]string {
+		pods := map[string][2]string{}
+		for _, root := range []string{cmp.Or(s.Root, "/"), s.proc("1", "root")} { // what comes later counts
+			d, err := os.Open(filepath.Join(root, podLogs))
+			if err != nil {
+				continue
+			}
+			names, _ := d.Readdirnames(maxPods) //nolint:errcheck // what cannot be read is not known
+			d.Close()
+			for _, folder := range names {
+				if m := podFolder().FindStringSubmatch(folder); m != nil {
+					pods[m[3]] = [2]string{m[1], m[2]}
+				}
+			}
+		}
+		return pods
+	})
 	return func(uid string) (string, string) {
 		if uid == "" {
 			return "", ""
 		}
-		if known == nil {
-			known = map[string][2]string{}
-			for _, root := range []string{s.proc("1", "root"), cmp.Or(s.Root, "/")} {
-				listPods(filepath.Join(root, podLogs), known)
-			}
-		}
-		pod := known[uid]
+		pod := known()[uid]
 		return pod[0], pod[1]
 	}
 }
 
-// listPods adds the pods of a folder to a map from uid to namespace and name. It skips what it cannot read.
-func listPods(dir string, to map[string][2]string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(maxPods)
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		if namespace, name, uid, ok := parsePodFolder(n); ok {
-			if _, present := to[uid]; !present {
-				to[uid] = [2]string{namespace, name}
-			}
-		}
-	}
-}
-
-// parsePodFolder splits NAMESPACE_NAME_UID. No part may contain a _, and a part that is not a Kubernetes name
-// is refused, so that it does not get into logs.
-func parsePodFolder(folder string) (namespace, name, uid string, ok bool) {
-	parts := strings.Split(folder, "_")
-	if len(parts) != 3 {
-		return "", "", "", false
-	}
-	namespace, name, uid = parts[0], parts[1], parts[2]
-	return namespace, name, uid, isName(namespace) && isName(name) && podUID("pod"+uid) == uid
-}
-
-// isName reports whether s has only characters that names in Kubernetes have.
-func isName(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 253
-}
+// podFolder matches NAMESPACE_NAME_UID. A part that is not a Kubernetes name does not match, so that it does
+// not get into logs.
+var podFolder = lazyregexp.New(`^([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})_(` + strings.ReplaceAll(podUID, "_", "") + `)$`)

@@ -31,15 +31,3 @@ func TestPodOf(t *testing.T) {
 		t.Errorf("a process that is gone: %+v", h)
 	}
 }
-
-func FuzzPodFolder(f *testing.F) {
-	f.Add("team-a_train-0_" + testUID)
-	f.Add("a_b_c_d")
-	f.Add("a_\x1b[31m_" + static)
-	f.Fuzz(func(t *testing.T, folder string) {
-		namespace, name, uid, ok := parsePodFolder(folder)
-		if ok && (namespace+"_"+name+"_"+uid != folder || strings.ContainsAny(namespace+name, "/_\x1b\n") || podUID("pod"+uid) != uid) {
-			t.Errorf("%q: %q %q %q", folder, namespace, name, uid)
-		}
-	})
-}

@@ -63,7 +63,7 @@ func (h Holder) Holds(module string) bool {
 		if strings.HasPrefix(file, "/dev/dri/") {
 			return module == "nvidia_drm"
 		}
-		return moduleOfDevice(strings.TrimSuffix(filepath.Base(file), "-tools")) == module
+		return moduleOfDevice(filepath.Base(file)) == module
 	})
 }
 

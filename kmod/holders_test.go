@@ -177,7 +177,7 @@ func TestHoldersForReal(t *testing.T) {
 		t.Skip("needs /dev/zero")
 	}
 	s := System{}
-	table := &deviceTable{system: s, majors: map[uint32]string{unix.Major(st.Rdev): "zero"}, seen: map[fileID]heldBy{}}
+	table := &deviceTable{system: s, majors: map[uint32]string{unix.Major(st.Rdev): "zero"}}
 	for _, how := range []string{"open", "mapped"} {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), "KMOD_TEST_HOLD="+how)

@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros"
 )
 
 // Info is what a module file says about itself: its .modinfo section and the signature that is appended to
@@ -118,25 +122,9 @@ func (i Info) Release() string {
 	return release
 }
 
-// UnknownParamError says that a module has no parameter of this name. The kernel would accept the parameter,
-// with a line in its log and no effect; so CheckParams finds it before anything is loaded.
-type UnknownParamError struct {
-	Module, Name string
-	Nearest      string // the parameter that was probably meant; "" when none is similar
-}
-
-// Error implements error.
-func (e *UnknownParamError) Error() string {
-	text := "module " + e.Module + " has no parameter " + e.Name
-	if e.Nearest != "" {
-		return text + ": did you mean " + e.Nearest + "?"
-	}
-	return text + ": the names it has are shown by modinfo -p " + e.Module
-}
-
-// CheckParams checks that the module knows the parameters, each "name=value". It returns an
-// *UnknownParamError for each unknown one, joined. It does not check values: the kernel refuses wrong ones
-// before the module's code runs.
+// CheckParams checks that the module knows the parameters, each "name=value": the kernel would accept an
+// unknown one, with a line in its log and no effect. The error names each unknown one. It does not check
+// values: the kernel refuses wrong ones before the module's code runs.
 func (i Info) CheckParams(params []string) error {
 	var errs []error
 	for _, p := range params {
@@ -144,9 +132,24 @@ func (i Info) CheckParams(params []string) error {
 		if i.hasParam(name) {
 			continue
 		}
-		errs = append(errs, &UnknownParamError{Module: i.Name, Name: name, Nearest: i.nearest(name)})
+		if nearest := i.nearest(name); nearest != "" {
+			errs = append(errs, fmt.Errorf("module %s has no parameter %s: did you mean %s?", i.Name, name, nearest))
+		} else {
+			errs = append(errs, fmt.Errorf("module %s has no parameter %s: the names it has are shown by modinfo -p %s", i.Name, name, i.Name))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// nearest returns the parameter that was probably meant, also without NVreg_; "" when none is similar.
+func (i Info) nearest(name string) string {
+	const prefix = "NVreg_"
+	for _, try := range []string{name, prefix + name} {
+		if near := distros.Nearest(try, slices.Sorted(maps.Keys(i.Params))); near != nil {
+			return near[0]
+		}
+	}
+	return ""
 }
 
 // hasParam compares names as the kernel does: - equals _. Two names belong to every module.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/u-root/u-root/pkg/kmodule"
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/kmod/kmsg"
@@ -32,13 +31,17 @@ func (s System) Insert(ctx context.Context, path string, params []string) error 
 	return s.insert(ctx, path, params, load)
 }
 
-// load prefers finit_module, because the kernel then knows the file, which LoadPin and IMA require.
-// kmodule.FileInit (u-root v0.16.0) never uses it for a plain file, but it unpacks compressed ones.
+// load prefers finit_module, because the kernel then knows the file, which LoadPin and IMA require. Not every
+// kernel unpacks compressed modules itself.
 func load(f *os.File, kind, params string) error {
 	if kind == "" {
 		return unix.FinitModule(int(f.Fd()), params, 0)
 	}
-	return kmodule.FileInit(f, params, 0)
+	image, err := unpack(f, kind, maxUnpacked)
+	if err != nil {
+		return err
+	}
+	return unix.InitModule(image, params)
 }
 
 func (s System) insert(ctx context.Context, path string, params []string, load loader) error {
@@ -98,7 +101,7 @@ func Delete(name string) error {
 	if err := validName(name); err != nil {
 		return err
 	}
-	err := kmodule.Delete(ModuleName(name), unix.O_NONBLOCK)
+	err := unix.DeleteModule(ModuleName(name), unix.O_NONBLOCK)
 	switch {
 	case err == nil:
 		return nil

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // Errors for callers to test with errors.Is. The error for a module that is not there is fs.ErrNotExist. The
@@ -59,15 +60,12 @@ const (
 // ModuleName returns the kernel's name of a module: with _ where people and file names may have -.
 func ModuleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
+var moduleName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+
 // validName refuses names that would be paths.
 func validName(name string) error {
-	if name == "" || len(name) > 64 {
-		return fmt.Errorf("module name %q: want 1 to 64 characters", name)
-	}
-	for _, c := range []byte(name) {
-		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Errorf("module name %q: only letters, digits, _ and - are allowed", name)
-		}
+	if !moduleName().MatchString(name) {
+		return fmt.Errorf("module name %.80q: want 1 to 64 letters, digits, _ and -", name)
 	}
 	return nil
 }

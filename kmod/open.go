@@ -12,6 +12,7 @@ import (
 	"github.com/mikelolasagasti/xz"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 const (
@@ -32,24 +33,26 @@ func openModule(path string) (*moduleFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
+	m := &moduleFile{File: f, data: f}
 	if kind == "" {
-		return &moduleFile{File: f, data: f, size: st.Size()}, nil
+		var st os.FileInfo
+		if st, err = f.Stat(); err == nil {
+			m.size = st.Size()
+		}
+	} else {
+		var plain []byte
+		plain, err = unpack(f, kind, maxUnpacked)
+		m.data, m.size = bytes.NewReader(plain), int64(len(plain))
 	}
-	plain, err := unpack(io.NewSectionReader(f, 0, st.Size()), kind, maxUnpacked)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return &moduleFile{File: f, data: bytes.NewReader(plain), size: int64(len(plain))}, nil
+	return m, nil
 }
 
-// openRegular opens a file and returns its compression. It refuses a pipe or device of that name and never
-// waits for one.
+// openRegular opens a file and returns its compression, "" for none. It refuses a pipe or device of that name
+// and never waits for one.
 func openRegular(path string) (f *os.File, kind string, err error) {
 	f, err = bounded.Open(path)
 	if errors.Is(err, bounded.ErrNotRegular) {
@@ -58,66 +61,41 @@ func openRegular(path string) (f *os.File, kind string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-		}
-	}()
-	magic := make([]byte, 6)
-	n, err := f.ReadAt(magic, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if kind, err = sign.Compression(f); err != nil {
+		f.Close()
 		return nil, "", err
 	}
-	return f, compression(magic[:n]), nil
-}
-
-// compression returns the compression that the first bytes of a file announce; "" for none.
-func compression(magic []byte) string {
-	switch {
-	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		return "gzip"
-	case bytes.HasPrefix(magic, []byte("\xfd7zXZ\x00")):
-		return "xz"
-	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		return "zstd"
-	}
-	return ""
+	return f, kind, nil
 }
 
 // unpack reads a whole compressed module, at most limit bytes.
 func unpack(r io.Reader, kind string, limit int64) ([]byte, error) {
-	var plain io.Reader
-	switch kind {
-	case "gzip":
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, damaged(kind, err)
-		}
-		plain = z
-	case "xz":
-		z, err := xz.NewReader(r, maxWindow)
-		if err != nil {
-			return nil, damaged(kind, err)
-		}
-		plain = z
-	case "zstd":
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, damaged(kind, err)
-		}
-		defer z.Close()
-		plain = z
-	}
-	b, err := io.ReadAll(io.LimitReader(plain, limit+1))
+	plain, err := decompress(r, kind)
 	if err != nil {
-		return nil, damaged(kind, err)
+		return nil, fmt.Errorf("%w: damaged %s data: %w", ErrFormat, kind, err)
 	}
-	if int64(len(b)) > limit {
+	defer plain.Close()
+	b, err := io.ReadAll(io.LimitReader(plain, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: damaged %s data: %w", ErrFormat, kind, err)
+	case int64(len(b)) > limit:
 		return nil, fmt.Errorf("%w: more than %d MiB when unpacked", ErrFormat, limit>>20)
 	}
 	return b, nil
 }
 
-func damaged(kind string, err error) error {
-	return fmt.Errorf("%w: damaged %s data: %w", ErrFormat, kind, err)
+func decompress(r io.Reader, kind string) (io.ReadCloser, error) {
+	switch kind {
+	case "gzip":
+		return gzip.NewReader(r)
+	case "xz":
+		z, err := xz.NewReader(r, maxWindow)
+		return io.NopCloser(z), err
+	}
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, err
+	}
+	return z.IOReadCloser(), nil
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -30,16 +29,6 @@ const (
 type deviceTable struct {
 	system System
 	majors map[uint32]string // module by major, except 195
-
-	mu   sync.Mutex
-	seen map[fileID]heldBy // mapped files that were examined: processes share most of them
-}
-
-type fileID struct{ device, inode string }
-
-type heldBy struct {
-	module string
-	ok     bool
 }
 
 // devices reads the majors from /proc/devices: "195 nvidia" below "Character devices:".
@@ -48,7 +37,7 @@ func (s System) devices() (*deviceTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &deviceTable{system: s, majors: map[uint32]string{}, seen: map[fileID]heldBy{}}
+	t := &deviceTable{system: s, majors: map[uint32]string{}}
 	text, _, _ = strings.Cut(text, "Block devices:")
 	for line := range strings.SplitSeq(text, "\n") {
 		f := strings.Fields(line)
@@ -62,10 +51,10 @@ func (s System) devices() (*deviceTable, error) {
 	return t, nil
 }
 
-// moduleOfDevice returns the module that registers a device name, which may end with a number. nvidia itself
-// registers nvidia-caps, nvidia-nvlink, nvidia-nvswitch and nvidia-frontend.
+// moduleOfDevice returns the module that registers a device name, or makes a file of that name, which may end
+// with a number. nvidia itself registers nvidia-caps, nvidia-nvlink, nvidia-nvswitch and nvidia-frontend.
 func moduleOfDevice(name string) string {
-	switch name = strings.TrimRight(ModuleName(name), "0123456789"); name {
+	switch name = strings.TrimSuffix(strings.TrimRight(ModuleName(name), "0123456789"), "_tools"); name {
 	case "nvidia_uvm", "nvidia_modeset", "nvidia_fs", "gdrdrv":
 		return name
 	}
@@ -155,76 +144,49 @@ func (p *processScan) maps(ctx context.Context) {
 		return
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(io.LimitReader(f, maxMaps))
-	for lines.Scan() && ctx.Err() == nil {
+	last := ""
+	for lines := bufio.NewScanner(io.LimitReader(f, maxMaps)); lines.Scan() && ctx.Err() == nil; {
 		m, ok := parseMap(lines.Text())
-		if !ok || !strings.HasPrefix(m.id.device, "00:") && !strings.Contains(m.path, "nvidia") {
+		if !ok || m.path == last || !strings.HasPrefix(m.device, "00:") && !strings.Contains(m.path, "nvidia") {
 			continue
 		}
-		by, err := p.devices.mapped(m.id, p.dir+"/map_files/"+m.span)
-		// Without map_files, which requires CAP_SYS_ADMIN, only the name is left.
-		if err != nil && strings.HasPrefix(m.path, "/dev/nvidia") {
-			by = heldBy{module: moduleOfPath(m.path), ok: true}
+		last = m.path // a file is mapped in several parts
+		module, ok := p.devices.file(p.dir + "/map_files/" + m.span)
+		if !ok && strings.HasPrefix(m.path, "/dev/nvidia") {
+			// Without map_files, which requires CAP_SYS_ADMIN, only the name is left.
+			if _, err := os.Readlink(p.dir + "/map_files/" + m.span); err != nil {
+				module, ok = moduleOfDevice(filepath.Base(m.path)), true
+			}
 		}
-		if by.ok {
-			p.add(cleanPath(m.path), by.module)
+		if ok {
+			p.add(cleanPath(m.path), module)
 		}
 	}
-}
-
-// mapped is file with a memory: it examines each file, identified by device and inode, once.
-func (t *deviceTable) mapped(id fileID, path string) (heldBy, error) {
-	t.mu.Lock()
-	by, known := t.seen[id]
-	t.mu.Unlock()
-	if known {
-		return by, nil
-	}
-	if _, err := os.Readlink(path); err != nil {
-		return heldBy{}, err
-	}
-	by.module, by.ok = t.file(path)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.seen) < maxFiles {
-		t.seen[id] = by
-	}
-	return by, nil
 }
 
 type mapping struct {
-	span string // "7f12a000-7f12b000", the name in map_files
-	id   fileID
-	path string
+	span   string // "7f12a000-7f12b000", the name in map_files
+	device string // of the file system: "00:05"
+	path   string
 }
 
 // parseMap parses a line of /proc/PID/maps: "span permissions offset device inode   path". Inode 0 means no
-// file.
+// file. maps pads addresses with zeros, map_files does not and refuses padded ones.
 func parseMap(line string) (mapping, bool) {
-	f := make([]string, 0, 5)
-	for range 5 {
-		field, rest, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
-		f, line = append(f, field), rest
+	slash := strings.IndexByte(line, '/')
+	if slash < 0 {
+		return mapping{}, false
 	}
-	from, to, isSpan := strings.Cut(f[0], "-")
-	span := unpadded(from) + "-" + unpadded(to)
-	m := mapping{span: span, id: fileID{f[3], f[4]}, path: strings.TrimLeft(line, " ")}
-	ok := isSpan && strings.HasPrefix(m.path, "/") && f[4] != "0" && isHex(from) && isHex(to)
-	return m, ok
-}
-
-// unpadded removes leading zeros: maps pads addresses with zeros, map_files does not and refuses padded ones.
-func unpadded(address string) string { return cmp.Or(strings.TrimLeft(address, "0"), "0") }
-
-// moduleOfPath is the last resort: it returns the module by the usual name of its device.
-func moduleOfPath(path string) string {
-	base := filepath.Base(path)
-	for _, d := range []string{"nvidia-uvm", "nvidia-modeset", "nvidia-fs"} {
-		if strings.HasPrefix(base, d) {
-			return ModuleName(d)
-		}
+	f := strings.Fields(line[:slash])
+	if len(f) != 5 || f[4] == "0" {
+		return mapping{}, false
 	}
-	return "nvidia"
+	from, to, _ := strings.Cut(f[0], "-")
+	if strings.Trim(from, "0123456789abcdef") != "" || strings.Trim(to, "0123456789abcdef") != "" || to == "" {
+		return mapping{}, false
+	}
+	span := cmp.Or(strings.TrimLeft(from, "0"), "0") + "-" + cmp.Or(strings.TrimLeft(to, "0"), "0")
+	return mapping{span: span, device: f[3], path: line[slash:]}, true
 }
 
 // cleanPath returns a path for people: without the suffix that /proc adds to a file whose name was removed.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
 // splitParams splits a line of parameters as the kernel does (next_arg of lib/cmdline.c): blanks separate
@@ -52,14 +54,13 @@ func unquote(p string) (string, error) {
 
 const maxParam = 4096 // bytes of one parameter; the kernel accepts a page of text for most
 
+var paramName = lazyregexp.New(`^[A-Za-z0-9_.-]+$`)
+
 // checkParam refuses a parameter that could not be passed to the kernel as one.
 func checkParam(p string) error {
 	name, value, _ := strings.Cut(p, "=")
-	bad := func(r rune) bool {
-		return r != '_' && r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}
 	switch {
-	case name == "" || strings.ContainsFunc(name, bad):
+	case !paramName().MatchString(name):
 		return fmt.Errorf("%.60q is not a parameter: want name=value", p)
 	case len(p) > maxParam:
 		return fmt.Errorf("parameter %.60s is longer than %d bytes", name, maxParam)

@@ -162,7 +162,6 @@ func TestDirectImports(t *testing.T) {
 		module + "/images/status":            {"ci/schema", "cmd/driver-build/...", "images/fleet"},
 		"github.com/spf13/cobra":             {"ci/commandtest", "ci/mantest", "ci/reference", "cmd/driver-build/...", "cmd/driver-entrypoint", "cmd/driver-evict"},
 		"k8s.io":                             {"cmd/driver-evict", "node/evict", "ci/cluster"},
-		"github.com/u-root/u-root":           {"kmod"},
 		"github.com/NVIDIA/go-nvml":          {"cmd/driver-probe"},
 		"github.com/ProtonMail/go-crypto":    {"ci/debtest", "ci/imagetest", "ci/packtest", "ci/repotest", "distros/apt", "distros/pgp", "distros/rpm/rpmfile"},
 		"modernc.org/sqlite":                 {"ci/imagetest", "distros/rpm/rpmdb"},

@@ -19,28 +19,37 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 	if _, err := decode(der); err != nil {
 		return fmt.Errorf("attach a signature to %s: %w", from, err)
 	}
-	f, size, err := open(from)
-	if err != nil {
+	if err := rewrite(ctx, from, to, signatureBytes(der)); err != nil {
 		return fmt.Errorf("attach a signature: %w", err)
 	}
-	defer f.Close()
-	length, err := unsignedLength(f, size)
-	if err != nil {
-		return fmt.Errorf("attach a signature to %s: %w", from, err)
+	return nil
+}
+
+// Detach writes the module of the file from, without any signatures, to the file to. The result is what gets
+// signed.
+func Detach(ctx context.Context, from, to string) error {
+	if err := rewrite(ctx, from, to, nil); err != nil {
+		return fmt.Errorf("remove the signature: %w", err)
 	}
-	st, err := f.Stat()
+	return nil
+}
+
+// rewrite writes a module without its signatures, and what is to follow it.
+func rewrite(ctx context.Context, from, to string, follows []byte) error {
+	m, err := openUnsigned(from)
 	if err != nil {
-		return fmt.Errorf("attach a signature to %s: %w", from, err)
+		return err
 	}
-	err = replace(to, st.Mode().Perm(), func(w io.Writer) error {
-		if err := transfer(ctx, w, io.NewSectionReader(f, 0, length)); err != nil {
+	defer m.Close()
+	err = replace(to, m.mode, func(w io.Writer) error {
+		if err := transfer(ctx, w, m.content()); err != nil {
 			return err
 		}
-		_, err := w.Write(signatureBytes(der))
+		_, err := w.Write(follows)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("attach a signature: write %s: %w", to, err)
+		return fmt.Errorf("write %s: %w", to, err)
 	}
 	return nil
 }
@@ -80,43 +89,38 @@ func replace(path string, mode os.FileMode, write func(io.Writer) error) (err er
 	return nil
 }
 
-// Detach writes the module of the file from, without any signatures, to the file to. The result is what gets
-// signed.
-func Detach(ctx context.Context, from, to string) error {
-	f, size, err := open(from)
-	if err != nil {
-		return fmt.Errorf("remove the signature: %w", err)
-	}
-	defer f.Close()
-	length, err := unsignedLength(f, size)
-	if err != nil {
-		return fmt.Errorf("remove the signature of %s: %w", from, err)
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("remove the signature of %s: %w", from, err)
-	}
-	err = replace(to, st.Mode().Perm(), func(w io.Writer) error { return transfer(ctx, w, io.NewSectionReader(f, 0, length)) })
-	if err != nil {
-		return fmt.Errorf("remove the signature: write %s: %w", to, err)
-	}
-	return nil
-}
-
 // Digest returns the digest of the module in a file without its signatures, and the module's length in bytes.
 // A key in another place signs this digest (see Wrap).
 func Digest(ctx context.Context, path string, hash crypto.Hash) (digest []byte, length int64, err error) {
-	f, size, err := open(path)
+	m, err := openUnsigned(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("digest of the module: %w", err)
 	}
-	defer f.Close()
-	if length, err = unsignedLength(f, size); err != nil {
+	defer m.Close()
+	if digest, err = digestOf(ctx, m.content(), hash); err != nil {
 		return nil, 0, fmt.Errorf("digest of the module %s: %w", path, err)
 	}
+	return digest, m.unsigned, nil
+}
+
+func digestOf(ctx context.Context, content io.Reader, hash crypto.Hash) ([]byte, error) {
 	h := hash.New()
-	if err := transfer(ctx, h, io.NewSectionReader(f, 0, length)); err != nil {
-		return nil, 0, fmt.Errorf("digest of the module %s: %w", path, err)
+	if err := transfer(ctx, h, content); err != nil {
+		return nil, err
 	}
-	return h.Sum(nil), length, nil
+	return h.Sum(nil), nil
+}
+
+// transfer copies in parts that are small enough to notice the context's end in time.
+func transfer(ctx context.Context, to io.Writer, from io.Reader) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if _, err := io.CopyN(to, from, 1<<20); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }

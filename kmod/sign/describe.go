@@ -2,11 +2,10 @@ package sign
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	goasn1 "encoding/asn1"
+	"fmt"
 	"strings"
-
-	"golang.org/x/crypto/cryptobyte"
-	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
 // Description is what a signature claims about itself; none of it is verified.
@@ -59,33 +58,21 @@ func (s signerInfo) signer() string {
 
 // commonName returns the CN of a distinguished name, or else its organisation, or else its first text of any
 // kind.
-func commonName(der cryptobyte.String) string {
-	var name cryptobyte.String
-	if !der.ReadASN1(&name, asn1.SEQUENCE) {
+func commonName(der []byte) string {
+	var parts pkix.RDNSequence
+	var name pkix.Name
+	if rest, err := goasn1.Unmarshal(der, &parts); err != nil || len(rest) > 0 {
 		return ""
 	}
-	found := map[string]string{}
-	for !name.Empty() {
-		var set, pair, value cryptobyte.String
-		var kind goasn1.ObjectIdentifier
-		var tag asn1.Tag
-		if !name.ReadASN1(&set, asn1.SET) || !set.ReadASN1(&pair, asn1.SEQUENCE) ||
-			!pair.ReadASN1ObjectIdentifier(&kind) || !pair.ReadAnyASN1(&value, &tag) {
-			break
-		}
-		text := printable(string(value))
-		for _, key := range []string{kind.String(), "any"} {
-			if found[key] == "" {
-				found[key] = text
-			}
-		}
+	name.FillFromRDNSequence(&parts)
+	text := name.CommonName
+	if text == "" && len(name.Organization) > 0 {
+		text = name.Organization[0]
 	}
-	for _, key := range []string{"2.5.4.3", "2.5.4.10", "any"} {
-		if found[key] != "" {
-			return found[key]
-		}
+	if text == "" && len(name.Names) > 0 {
+		text = fmt.Sprint(name.Names[0].Value)
 	}
-	return ""
+	return printable(text)
 }
 
 // Owner names a certificate for people: by the common name of its subject, or by the whole subject.
@@ -98,15 +85,7 @@ func Owner(cert *x509.Certificate) string {
 
 // Colons formats a serial number or key id as modinfo does: 4A:0F:11.
 func Colons(b []byte) string {
-	const digits = "0123456789ABCDEF"
-	out := make([]byte, 0, 3*len(b))
-	for i, c := range b {
-		if i > 0 {
-			out = append(out, ':')
-		}
-		out = append(out, digits[c>>4], digits[c&15])
-	}
-	return string(out)
+	return strings.ReplaceAll(fmt.Sprintf("% X", b), " ", ":")
 }
 
 // printable replaces characters that would garble a log line or a terminal.

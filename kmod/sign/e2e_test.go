@@ -166,9 +166,9 @@ func TestRealDebianModule(t *testing.T) {
 		t.Skipf("the lab has no kernel in its cache (%v)", err)
 	}
 	for _, path := range all {
-		f, size, err := open(path)
+		f, err := open(path)
 		require.NoError(t, err)
-		_, der, err := Split(f, size)
+		_, der, err := Split(f, f.size)
 		f.Close()
 		if err != nil || der == nil {
 			t.Fatalf("%s: %v, or no signature", path, err)

@@ -105,11 +105,10 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	if err := usable(s.Key.Public()); err != nil {
 		return nil, fmt.Errorf("sign a module: %w", err)
 	}
-	h := hash.New()
-	if err := transfer(ctx, h, module); err != nil {
+	digest, err := digestOf(ctx, module, hash)
+	if err != nil {
 		return nil, fmt.Errorf("sign a module: %w", err)
 	}
-	digest := h.Sum(nil)
 	signature, err := s.Key.Sign(rand.Reader, digest, hash)
 	if err != nil {
 		return nil, fmt.Errorf("sign a module with the key of %q: %w", printable(s.Certificate.Subject.String()), err)
@@ -146,40 +145,14 @@ func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([
 // SignFile returns a signature over the module in a file, without the signatures that the file has. It does
 // not change the file.
 func (s *Signer) SignFile(ctx context.Context, path string, hash crypto.Hash) ([]byte, error) {
-	f, size, err := open(path)
+	m, err := openUnsigned(path)
 	if err != nil {
 		return nil, fmt.Errorf("sign the module: %w", err)
 	}
-	defer f.Close()
-	length, err := unsignedLength(f, size)
-	if err != nil {
-		return nil, fmt.Errorf("sign the module %s: %w", path, err)
-	}
-	der, err := s.Sign(ctx, io.NewSectionReader(f, 0, length), hash)
+	defer m.Close()
+	der, err := s.Sign(ctx, m.content(), hash)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return der, nil
-}
-
-// transfer copies in parts that are small enough to notice the context's end in time.
-func transfer(ctx context.Context, to io.Writer, from io.Reader) error {
-	buf := make([]byte, 1<<20)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, err := from.Read(buf)
-		if n > 0 {
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				return werr
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
 }

@@ -68,6 +68,77 @@ func Split(f io.ReaderAt, size int64) (content int64, der []byte, err error) {
 	return size - length, der, nil
 }
 
+func readAt(f io.ReaderAt, b []byte, at int64) error {
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read the signature: %w", err)
+}
+
+// Compression returns the compression that the first bytes of a file announce: gzip, xz, zstd; "" for none.
+func Compression(f io.ReaderAt) (string, error) {
+	start := make([]byte, 6)
+	n, err := f.ReadAt(start, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	for format, mark := range map[string]string{"gzip": "\x1f\x8b", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd"} {
+		if bytes.HasPrefix(start[:n], []byte(mark)) {
+			return format, nil
+		}
+	}
+	return "", nil
+}
+
+// module is an open file of a module.
+type module struct {
+	*os.File
+	size, unsigned int64 // unsigned: without any signatures
+	mode           os.FileMode
+}
+
+// open opens a module. It refuses a pipe or device of that name and never waits for one. It refuses a
+// compressed module, which has its signature inside: a signature appended to it would be lost.
+func open(path string) (m module, err error) {
+	if m.File, err = bounded.Open(path); err != nil {
+		return m, err
+	}
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
+	st, err := m.Stat()
+	if err != nil {
+		return m, err
+	}
+	m.size, m.mode = st.Size(), st.Mode().Perm()
+	if m.size == 0 || m.size > maxModule {
+		return m, fmt.Errorf("%s has %d bytes: kernels load modules of 1 to %d", path, m.size, maxModule)
+	}
+	format, err := Compression(m)
+	if err == nil && format != "" {
+		err = fmt.Errorf("%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing", path, format)
+	}
+	return m, err
+}
+
+// openUnsigned opens a module and finds where it ends and its signatures begin.
+func openUnsigned(path string) (m module, err error) {
+	if m, err = open(path); err != nil {
+		return m, err
+	}
+	if m.unsigned, err = unsignedLength(m, m.size); err != nil {
+		m.Close()
+		return m, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
 // unsignedLength returns the length of the module without any signature.
 func unsignedLength(f io.ReaderAt, size int64) (int64, error) {
 	for range maxNested {
@@ -83,48 +154,5 @@ func unsignedLength(f io.ReaderAt, size int64) (int64, error) {
 	return 0, malformed("more than %d signatures, one over the other", maxNested)
 }
 
-func readAt(f io.ReaderAt, b []byte, at int64) error {
-	if len(b) == 0 {
-		return nil
-	}
-	n, err := f.ReadAt(b, at)
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("read the signature: %w", err)
-}
-
-// open opens a module. It refuses a pipe or device of that name and never waits for one. It refuses a
-// compressed module, which has its signature inside: a signature appended to it would be lost.
-func open(path string) (_ *os.File, size int64, err error) {
-	f, err := bounded.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-		}
-	}()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	if st.Size() == 0 || st.Size() > maxModule {
-		return nil, 0, fmt.Errorf("%s has %d bytes: kernels load modules of 1 to %d", path, st.Size(), maxModule)
-	}
-	start := make([]byte, 6)
-	n, err := f.ReadAt(start, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, 0, err
-	}
-	for format, mark := range map[string]string{"gzip": "\x1f\x8b", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd"} {
-		if bytes.HasPrefix(start[:n], []byte(mark)) {
-			return nil, 0, fmt.Errorf("%s is compressed (%s): a signature belongs inside: unpack the module first, compress it after signing", path, format)
-		}
-	}
-	return f, st.Size(), nil
-}
+// content returns the module without its signatures.
+func (m module) content() io.Reader { return io.NewSectionReader(m, 0, m.unsigned) }

@@ -16,19 +16,19 @@ func noSigner() error { return fmt.Errorf("%w: it has no signer", ErrUnsupported
 // signature that is appended last. Errors wrap ErrUnsigned, ErrMalformed, ErrForeign, ErrMismatch,
 // ErrAttributes or ErrUnsupported; any other is a read error.
 func VerifyFile(ctx context.Context, path string, certs []*x509.Certificate) (*x509.Certificate, error) {
-	f, size, err := open(path)
+	m, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("verify the signature: %w", err)
 	}
-	defer f.Close()
-	length, der, err := Split(f, size)
+	defer m.Close()
+	length, der, err := Split(m, m.size)
 	if err == nil && der == nil {
 		err = ErrUnsigned
 	}
 	if err != nil {
 		return nil, fmt.Errorf("verify the signature of %s: %w", path, err)
 	}
-	cert, err := Verify(ctx, io.NewSectionReader(f, 0, length), der, certs)
+	cert, err := Verify(ctx, io.NewSectionReader(m, 0, length), der, certs)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -48,11 +48,10 @@ func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Ce
 	if err != nil {
 		return nil, fmt.Errorf("verify a signature: %w", err)
 	}
-	h := c.hash.New()
-	if err := transfer(ctx, h, content); err != nil {
+	digest, err := digestOf(ctx, content, c.hash)
+	if err != nil {
 		return nil, fmt.Errorf("verify a signature: read the module: %w", err)
 	}
-	digest := h.Sum(nil)
 	// Several certificates have one name and number when the key was generated again.
 	for _, cert := range c.certs {
 		if check(cert.PublicKey, c.hash, digest, c.info.signature) {
