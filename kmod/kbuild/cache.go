@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,12 +26,16 @@ var ErrMiss = errors.New("not in the cache")
 // CorruptError says that an entry was damaged. Where the cache can be written, the entry has been moved
 // aside, so that the next Get is a miss.
 type CorruptError struct {
-	Dir string // where the entry is now
+	Dir string // where the entry is now; "" for a manifest that is in no cache
 	Why string
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the cached modules in %s are damaged: %s; they are not used", e.Dir, e.Why)
+	return fmt.Sprintf("the cached modules in %s are damaged: %s; they are not used", cmp.Or(e.Dir, ManifestName), e.Why)
+}
+
+func corrupt(format string, args ...any) error {
+	return &CorruptError{Why: fmt.Sprintf(format, args...)}
 }
 
 // Name prefixes of folders that are not entries: unfinished ones, and damaged ones.
@@ -51,8 +54,8 @@ func (c Cache) Get(ctx context.Context, k Key) (*Set, error) {
 		return nil, err
 	}
 	m, err := readManifest(filepath.Join(c.Dir, k.String()))
-	if err == nil && !m.Key.equal(k) {
-		err = &corruption{"it is the entry of another key"}
+	if err == nil && m.Key.String() != k.String() {
+		err = corrupt("it is the entry of another key")
 	}
 	return c.verify(ctx, k.String(), m, err)
 }
@@ -102,14 +105,19 @@ func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) 
 	if err == nil {
 		err = m.verify(ctx, dir)
 	}
-	if broken, ok := errors.AsType[*corruption](err); ok {
-		return nil, c.quarantine(name, broken.why)
-	}
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, statErr := os.Lstat(dir); statErr == nil {
-			return nil, c.quarantine(name, "it is not complete")
+		if _, statErr := os.Lstat(dir); statErr != nil {
+			return nil, fmt.Errorf("modules %s: %w", name, ErrMiss)
 		}
-		return nil, fmt.Errorf("modules %s: %w", name, ErrMiss)
+		err = corrupt("it is not complete: %v", err)
+	}
+	if damage, ok := errors.AsType[*CorruptError](err); ok {
+		aside := filepath.Join(c.Dir, badPrefix+name) // so that people can examine it; Prune removes it
+		damage.Dir = dir
+		if errors.Join(os.RemoveAll(aside), os.Rename(dir, aside)) == nil {
+			damage.Dir = aside
+		}
+		return nil, damage
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the cached modules %s: %w", dir, err)
@@ -120,22 +128,6 @@ func (c Cache) verify(ctx context.Context, name string, m *manifest, err error) 
 	return m.set(dir), nil
 }
 
-// quarantine renames a damaged entry, so that people can examine it. Prune removes it.
-func (c Cache) quarantine(name, why string) error {
-	dir := filepath.Join(c.Dir, name)
-	for n := range 100 {
-		to := filepath.Join(c.Dir, fmt.Sprintf("%s%s-%d", badPrefix, name, n))
-		if _, err := os.Lstat(to); err == nil {
-			continue
-		}
-		if err := os.Rename(dir, to); err != nil {
-			break // the cache cannot be written: each Get returns *CorruptError, which is right
-		}
-		return &CorruptError{Dir: to, Why: why}
-	}
-	return &CorruptError{Dir: dir, Why: why}
-}
-
 type entry struct {
 	name string
 	used time.Time
@@ -143,20 +135,12 @@ type entry struct {
 
 // entries returns the folders of the cache, the most recently used first.
 func (c Cache) entries() ([]entry, error) {
-	f, err := os.Open(c.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the cached modules: %w", err)
-	}
-	defer f.Close()
-	list, err := f.ReadDir(maxEntries)
-	if err != nil && len(list) == 0 && !errors.Is(err, io.EOF) {
+	list, err := os.ReadDir(c.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the cached modules: %w", err)
 	}
 	var all []entry
-	for _, e := range list {
+	for _, e := range list[:min(len(list), maxEntries)] {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
@@ -179,18 +163,14 @@ func (c Cache) Prune(keep int) error {
 		return err
 	}
 	var errs []error
-	for i, e := range entries {
-		if i >= max(keep, 0) {
-			errs = append(errs, c.remove(e.name))
-		}
+	for _, e := range entries[min(len(entries), max(keep, 0)):] {
+		errs = append(errs, c.remove(e.name))
 	}
-	list, err := os.ReadDir(c.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, prefix := range []string{badPrefix, tempPrefix} {
+		left, err := filepath.Glob(filepath.Join(c.Dir, prefix+"*"))
 		errs = append(errs, err)
-	}
-	for _, e := range list {
-		if strings.HasPrefix(e.Name(), badPrefix) || strings.HasPrefix(e.Name(), tempPrefix) {
-			errs = append(errs, os.RemoveAll(filepath.Join(c.Dir, e.Name())))
+		for _, path := range left {
+			errs = append(errs, os.RemoveAll(path))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -202,11 +182,5 @@ func (c Cache) Prune(keep int) error {
 // remove renames an entry before it removes it, so that no reader finds half of it.
 func (c Cache) remove(name string) error {
 	removed := filepath.Join(c.Dir, tempPrefix+"gone-"+name)
-	if err := os.RemoveAll(removed); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(c.Dir, name), removed); err != nil {
-		return err
-	}
-	return os.RemoveAll(removed)
+	return errors.Join(os.RemoveAll(removed), os.Rename(filepath.Join(c.Dir, name), removed), os.RemoveAll(removed))
 }

@@ -262,7 +262,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := parseManifest(raw)
 		if err != nil {
-			if _, ok := errors.AsType[*corruption](err); !ok {
+			if _, ok := errors.AsType[*CorruptError](err); !ok {
 				t.Errorf("%T", err)
 			}
 			return

@@ -4,73 +4,56 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/kmod"
 )
 
 // collect takes the modules from the finished tree, strips debug information, and checks them.
-func (j Job) collect(ctx context.Context, dir string, names []string) (*Set, error) {
-	config, err := j.Headers.Config("CONFIG_MODULE_SIG_HASH")
+func (c *compile) collect(ctx context.Context) (*Set, error) {
+	config, err := c.Headers.Config("CONFIG_MODULE_SIG_HASH")
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Dir: filepath.Join(dir, scratchModules), Key: j.Key(), SigHash: config["CONFIG_MODULE_SIG_HASH"]}
-	for _, name := range names {
-		made := filepath.Join(dir, scratchSource, name+".ko")
-		if !isFile(made) {
-			return nil, &SourceError{j.Source, fmt.Errorf("make succeeded, but made no %s.ko", name)}
+	set := &Set{Dir: filepath.Join(c.dir, scratchModules), Key: c.Key(), SigHash: config["CONFIG_MODULE_SIG_HASH"]}
+	for _, name := range c.names {
+		file, err := c.strip(ctx, filepath.Join(c.dir, scratchSource), name)
+		if errors.Is(err, errNotMade) {
+			return nil, sourceError(c.Source, err)
 		}
-		to := filepath.Join(set.Dir, name+".ko")
-		if err := j.strip(ctx, dir, made, to); err != nil {
-			return nil, err
-		}
-		file, err := readFile(name, to)
 		if err != nil {
 			return nil, err
 		}
-		if err := j.accept(file); err != nil {
-			return nil, err
+		if wrong := file.Mismatch(c.Headers.Release, c.Driver); wrong != "" {
+			return nil, sourceError(c.Source, fmt.Errorf("the module %s that was made from them %s", name, wrong))
 		}
 		set.Modules = append(set.Modules, file)
 	}
 	return set, nil
 }
 
-func (j Job) strip(ctx context.Context, dir, from, to string) error {
-	path := searchPath(filepath.Dir(j.Compiler.Path))
-	program, err := find(toolPrefix(j.Compiler.Path, path)+"strip", path)
-	if err != nil {
-		if program, err = find("llvm-strip", path); err != nil {
-			return fmt.Errorf("strip %s: %w", from, err)
-		}
-	}
-	out := &output{log: io.Discard}
-	cmd := exec.Command(program, "-g", "-o", to, from)
-	cmd.Env = j.environment(dir)
-	cmd.Dir = filepath.Join(dir, scratchTemp)
-	cmd.Stdout, cmd.Stderr = out, out
-	err = run(ctx, cmd)
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", j.Driver, j.Headers.Release, cause)
-	}
-	out.close()
-	if err != nil {
-		return j.failed("strip of "+filepath.Base(from), err, out)
-	}
-	return nil
-}
+// errNotMade says that make made no module, and no error either.
+var errNotMade = errors.New("make succeeded, but made no ")
 
-// accept compares a module's own description with the job.
-func (j Job) accept(f File) error {
-	if wrong := f.Mismatch(j.Headers.Release, j.Driver); wrong != "" {
-		return &SourceError{j.Source, fmt.Errorf("the module %s that was made from them %s", f.Name, wrong)}
+// strip takes a module from a folder without its debug information, and describes it.
+func (c *compile) strip(ctx context.Context, from, name string) (File, error) {
+	made, to := filepath.Join(from, name+".ko"), filepath.Join(c.dir, scratchModules, name+".ko")
+	if !isFile(made) {
+		return File{}, fmt.Errorf("%w%s.ko", errNotMade, name)
 	}
-	return nil
+	path := c.searchPath()
+	program, err := find(toolPrefix(c.Compiler.Path, path)+"strip", path)
+	if err != nil {
+		program = "llvm-strip"
+	}
+	if err := c.run(ctx, command{name: "strip of " + name + ".ko", program: program, folder: scratchTemp, args: []string{"-g", "-o", to, made}}); err != nil {
+		return File{}, err
+	}
+	return readFile(name, to)
 }
 
 // Mismatch compares a module's own description with its name, with a kernel, and with a version if that is

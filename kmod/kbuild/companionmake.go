@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -34,20 +32,18 @@ func unfit(format string, args ...any) error { return &unfitError{fmt.Sprintf(fo
 // addCompanions compiles the companions against the driver's finished tree and adds them to the set, or the
 // reason why one is left out. It fails only for what has nothing to do with the companion: want of memory or
 // space, ctx, files.
-func (j Job) addCompanions(ctx context.Context, dir string, set *Set) error {
-	for _, c := range j.Companions {
-		if total := steps(j.Source, j.Modules); j.Progress != nil && total > 0 {
-			j.Progress(total-1, total, "companion "+c.Name)
-		}
-		file, err := j.companion(ctx, dir, set.Dir, c)
+func (c *compile) addCompanions(ctx context.Context, set *Set) error {
+	for _, companion := range c.Companions {
+		c.tell(c.total-1, "companion "+companion.Name)
+		file, err := c.companion(ctx, companion)
 		reason, left := omitted(err)
 		switch {
 		case err == nil:
 			set.Modules = append(set.Modules, file)
 		case left:
-			set.Omitted = append(set.Omitted, Omission{c.Name, tidyReason(reason, filepath.Join(dir, scratchCompanions, c.Name))})
+			set.Omitted = append(set.Omitted, Omission{companion.Name, tidyReason(reason, c.copyOf(companion))})
 		default:
-			return fmt.Errorf("companion %s %s: %w", c.Name, c.Version, err)
+			return fmt.Errorf("companion %s %s: %w", companion.Name, companion.Version, err)
 		}
 	}
 	return nil
@@ -71,98 +67,71 @@ func tidyReason(reason, dir string) string {
 	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 }
 
-// companion compiles one companion and returns its module, which is in the folder to.
-func (j Job) companion(ctx context.Context, dir, to string, c Companion) (File, error) {
-	build, known := companionBuilds[c.Name]
-	if !known || !moduleName().MatchString(c.Name) {
-		return File{}, fmt.Errorf("%w: no companion of this name is known", &SourceError{c.Source, os.ErrInvalid})
+// copyOf is the folder with a copy of a companion's sources.
+func (c *compile) copyOf(companion Companion) string {
+	return filepath.Join(c.dir, scratchCompanions, companion.Name)
+}
+
+// companion compiles one companion and returns its module.
+func (c *compile) companion(ctx context.Context, companion Companion) (File, error) {
+	build, known := companionBuilds[companion.Name]
+	if !known {
+		return File{}, fmt.Errorf("no companion of this name is known: %w", os.ErrInvalid)
 	}
-	nvidia := filepath.Join(dir, scratchSource, "nvidia")
+	nvidia := filepath.Join(c.dir, scratchSource, "nvidia")
 	if !isFile(filepath.Join(nvidia, "nv-p2p.h")) {
-		return File{}, unfit("the sources of driver %s have no nvidia/nv-p2p.h", j.Driver)
+		return File{}, unfit("the sources of driver %s have no nvidia/nv-p2p.h", c.Driver)
 	}
-	source := filepath.Join(dir, scratchCompanions, c.Name)
+	source := c.copyOf(companion)
 	if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
 		return File{}, err
 	}
-	if err := copySources(ctx, c.Source, source); err != nil {
-		return File{}, &SourceError{c.Source, err}
+	if err := copySources(ctx, companion.Source, source); err != nil {
+		return File{}, sourceError(companion.Source, err)
 	}
-	args, err := build.prepare(ctx, j, c, dir, source)
+	further, err := build.prepare(ctx, c, companion, source)
 	if err != nil {
 		return File{}, err
 	}
 	module := filepath.Join(source, build.folder)
-	args = append([]string{
-		"-C", j.Headers.Build, "-j" + strconv.Itoa(max(j.Jobs, 1)), "M=" + module, "modules", "CC=" + j.Compiler.Path,
-		"NVIDIA_SRC_DIR=" + nvidia, "KBUILD_EXTRA_SYMBOLS=" + filepath.Join(dir, scratchSource, "Module.symvers"),
-	}, append(args, j.toolArguments()...)...)
-	if err := j.runCompanion(ctx, dir, c, "make", module, args, nil, nil); err != nil {
+	args := []string{
+		"-C", c.Headers.Build, "-j" + strconv.Itoa(max(c.Jobs, 1)), "M=" + module, "modules", "CC=" + c.Compiler.Path,
+		"NVIDIA_SRC_DIR=" + nvidia, "KBUILD_EXTRA_SYMBOLS=" + filepath.Join(c.dir, scratchSource, "Module.symvers"),
+	}
+	if err := c.runCompanion(ctx, companion, command{name: "make", program: "make", args: slices.Concat(args, further, c.toolArguments())}); err != nil {
 		return File{}, err
 	}
-	made, file := filepath.Join(module, c.Name+".ko"), filepath.Join(to, c.Name+".ko")
-	if !isFile(made) {
-		return File{}, unfit("make succeeded, but made no %s.ko", c.Name)
+	f, err := c.strip(ctx, module, companion.Name)
+	if errors.Is(err, errNotMade) {
+		return File{}, unfit("%v", err)
 	}
-	if err := j.strip(ctx, dir, made, file); err != nil {
-		return File{}, err
-	}
-	f, err := readFile(c.Name, file)
 	if err != nil {
 		return File{}, err
 	}
-	if err := j.acceptCompanion(f); err != nil {
-		return File{}, errors.Join(err, os.Remove(file))
+	// A companion has a version of its own.
+	wrong := f.Mismatch(c.Headers.Release, "")
+	if slices.ContainsFunc(f.Info.Depends, func(name string) bool { return name != "nvidia" && strings.HasPrefix(name, "nv") }) {
+		wrong = "depends on " + strings.Join(f.Info.Depends, ", ") + ", which is not of this driver"
+	}
+	if wrong != "" {
+		return File{}, errors.Join(unfit("the module that was made %s", wrong), os.Remove(f.Path))
 	}
 	return f, nil
 }
 
-// acceptCompanion compares a companion's own description with the job. A companion has a version of its own.
-func (j Job) acceptCompanion(f File) error {
-	wrong := f.Mismatch(j.Headers.Release, "")
-	switch {
-	case wrong != "":
-		return unfit("the module that was made %s", wrong)
-	case slices.ContainsFunc(f.Info.Depends, func(name string) bool { return name != "nvidia" && strings.HasPrefix(name, "nv") }):
-		return unfit("the module that was made depends on %s, which is not of this driver", strings.Join(f.Info.Depends, ", "))
-	}
-	return nil
-}
-
-// runCompanion runs one program of a companion's compile. Its output is added to the log; result, which may
-// be nil, gets it too.
-func (j Job) runCompanion(ctx context.Context, dir string, c Companion, program, folder string, args, env []string, result *bytes.Buffer) error {
-	if !filepath.IsAbs(program) {
-		path, err := find(program, searchPath(filepath.Dir(j.Compiler.Path)))
-		if err != nil {
-			return err
-		}
-		program = path
-	}
-	log, err := os.OpenFile(j.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return fmt.Errorf("open the log of the compile: %w", err)
-	}
-	defer log.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(j.environment(dir, filepath.Join(dir, scratchCompanions, c.Name)+"=/usr/src/"+c.Name+"-"+c.Version), env...)
-	cmd.Dir = folder
-	out := &output{log: &limitedWriter{w: log, left: maxLog}}
-	if result != nil {
-		out.log = io.MultiWriter(&limitedWriter{w: result, left: maxLine}, out.log)
-	}
-	step := filepath.Base(program)
-	if step == "bash" {
-		step = filepath.Base(args[0])
-	}
-	return j.watch(ctx, cmd, out, c.Name+": "+step)
+// runCompanion runs one program of a companion's compile, in the copy of its sources.
+func (c *compile) runCompanion(ctx context.Context, companion Companion, what command) error {
+	what.name = companion.Name + ": " + what.name
+	what.folder = filepath.Join(scratchCompanions, companion.Name)
+	what.prefixMap = c.copyOf(companion) + "=/usr/src/" + companion.Name + "-" + companion.Version
+	return c.run(ctx, what)
 }
 
 // companionBuild says what is special about a companion's compile.
 type companionBuild struct {
 	folder string // with the Makefile of the module, in the sources
 	// prepare makes what make needs in the copy of the sources, and returns further arguments of make.
-	prepare func(ctx context.Context, j Job, c Companion, dir, source string) ([]string, error)
+	prepare func(ctx context.Context, c *compile, companion Companion, source string) ([]string, error)
 }
 
 var companionBuilds = map[string]companionBuild{
@@ -174,13 +143,15 @@ var gdsVersion = lazyregexp.New(`^[0-9A-Za-z._-]{1,32}$`)
 
 // prepareNvidiaFS runs the package's own configure, which asks with small compiles what the kernel has. It
 // looks for the headers below /lib/modules only, so the copy is told their place.
-func prepareNvidiaFS(ctx context.Context, j Job, c Companion, dir, source string) ([]string, error) {
+func prepareNvidiaFS(ctx context.Context, c *compile, companion Companion, source string) ([]string, error) {
 	configure := filepath.Join(source, "configure")
-	if err := replaceText(configure, "KDIR=$MODULES_DIR/build", "KDIR="+j.Headers.Build); err != nil {
+	if err := replaceText(configure, "KDIR=$MODULES_DIR/build", "KDIR="+c.Headers.Build); err != nil {
 		return nil, err
 	}
 	// Its interpreter reads it: a program that was just written may be "busy", while a fork of ours still has it open.
-	if err := j.runCompanion(ctx, dir, c, "bash", source, []string{configure, j.Headers.Release}, []string{j.makeFlags()}, nil); err != nil {
+	if err := c.runCompanion(ctx, companion, command{
+		name: "configure", program: "bash", args: []string{configure, c.Headers.Release}, env: []string{c.makeFlags()},
+	}); err != nil {
 		return nil, err
 	}
 	// Every kernel has access_ok in one of two forms. A configure whose compiles all fail reports success.
@@ -210,7 +181,7 @@ const maxTests = 32
 // prepareGDRDrv runs the package's own tests of the kernel, each of which answers y or n, and takes
 // nv-p2p-dummy.ko out of the Makefile: it exports the same functions as nvidia.ko and would be the module
 // that gdrdrv depends on.
-func prepareGDRDrv(ctx context.Context, j Job, c Companion, dir, source string) ([]string, error) {
+func prepareGDRDrv(ctx context.Context, c *compile, companion Companion, source string) ([]string, error) {
 	if err := replaceText(filepath.Join(source, "src/gdrdrv/Makefile"), "obj-m := nv-p2p-dummy.o", "obj-m :="); err != nil {
 		return nil, err
 	}
@@ -219,19 +190,21 @@ func prepareGDRDrv(ctx context.Context, j Job, c Companion, dir, source string) 
 		return nil, unfit("its package has %d scripts scripts/test_gdrdrv_HAVE_*.sh", len(tests))
 	}
 	var args []string
-	if j.Flavour == driverinfo.Open {
+	if c.Flavour == driverinfo.Open {
 		args = append(args, "NVIDIA_IS_OPENSOURCE=y")
 	}
 	for _, test := range tests {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(test), "test_gdrdrv_"), ".sh")
-		if err := replaceText(test, `kdir="/lib/modules/${kver}/build"`, "kdir="+j.Headers.Build); err != nil {
+		if err := replaceText(test, `kdir="/lib/modules/${kver}/build"`, "kdir="+c.Headers.Build); err != nil {
 			return nil, err
 		}
-		var answer bytes.Buffer
-		if err := j.runCompanion(ctx, dir, c, test, source, []string{"-k", j.Headers.Release}, []string{j.makeFlags()}, &answer); err != nil {
+		answer := bounded.Buffer{Limit: maxLine}
+		if err := c.runCompanion(ctx, companion, command{
+			name: filepath.Base(test), program: test, args: []string{"-k", c.Headers.Release}, env: []string{c.makeFlags()}, also: &answer,
+		}); err != nil {
 			return nil, err
 		}
-		switch got := strings.TrimSpace(answer.String()); got {
+		switch got := strings.TrimSpace(string(answer.Kept)); got {
 		case "y", "n":
 			args = append(args, name+"="+got)
 		default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 )
 
 const (
@@ -50,10 +53,19 @@ func (e *CompileError) Error() string {
 
 func (e *CompileError) Unwrap() error { return e.Err }
 
+// compile is a job at work.
+type compile struct {
+	Job
+	dir        string    // the scratch folder
+	transcript io.Writer // the file Job.Log
+	names      []string  // of the modules, without companions
+	total      int       // steps
+}
+
 // Compile compiles the job's modules and returns the set. The set stays in Job.Work until the next Compile
-// there: put it into a Cache. Errors: ctx's cause within 2 s of its end, with no process left; *SourceError;
-// *CompileError; ErrBusy when another compile uses Job.Work; file errors. After a failure only the log is
-// left.
+// there: put it into a Cache. Errors: ctx's cause within 2 s of its end, with no process left; *CompileError;
+// ErrBusy when another compile uses Job.Work; sources that cannot give the modules; file errors. After a
+// failure only the log is left.
 func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 	names, err := j.check()
 	if err != nil {
@@ -75,23 +87,45 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 			}
 		}
 	}()
+	log, err := os.Create(j.Log)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of the compile: %w", err)
+	}
+	defer log.Close()
 	if err := copySources(ctx, j.Source, filepath.Join(dir, scratchSource)); err != nil {
 		return nil, fmt.Errorf("copy the driver's sources from %s to %s: %w", j.Source, dir, err)
 	}
-	if err := j.runMake(ctx, dir, names); err != nil {
+	c := &compile{Job: j, dir: dir, transcript: &limitedWriter{w: log, left: maxLog}, names: names, total: steps(j.Source, names)}
+	if err := c.run(ctx, command{name: "make", program: "make", folder: scratchSource, args: c.arguments(), progress: true}); err != nil {
 		return nil, err
 	}
-	set, err := j.collect(ctx, dir, names)
+	set, err := c.collect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.addCompanions(ctx, dir, set); err != nil {
+	if err := c.addCompanions(ctx, set); err != nil {
 		return nil, err
 	}
-	if total := steps(j.Source, names); j.Progress != nil && total > 0 {
-		j.Progress(total, total, "done")
-	}
+	c.tell(c.total, "done")
 	return set, nil
+}
+
+// tell reports how far the compile is, if that is known.
+func (c *compile) tell(done int, what string) {
+	if c.Progress != nil && c.total > 0 {
+		c.Progress(done, c.total, what)
+	}
+}
+
+// copySources copies a tree into the scratch folder. It never makes hard links: make writes through some
+// names (a rule with ">" does), and a write through a hard link would change the image's own sources for good.
+func copySources(ctx context.Context, src, to string) error {
+	dst, err := os.OpenRoot(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	return buildtree.CopyTree(ctx, src, dst, filepath.Base(to))
 }
 
 // ErrBusy says that another compile uses the same scratch folder.
@@ -133,22 +167,22 @@ func empty(dir *os.File) error {
 }
 
 // environment returns the complete environment of the programs. It fixes names, times and paths that would
-// get into the modules. Each of maps is a further folder of sources and the name that it appears under:
+// get into the modules. prefixMap is a further folder of sources and the name that it appears under, or "":
 // "/work/companions/gdrdrv=/usr/src/gdrdrv-2.5.2".
-func (j Job) environment(dir string, maps ...string) []string {
+func (c *compile) environment(prefixMap string) []string {
 	env := []string{
-		"PATH=" + searchPath(filepath.Dir(j.Compiler.Path)),
+		"PATH=" + c.searchPath(),
 		"LC_ALL=C", // output checks search messages for English words
-		"HOME=" + filepath.Join(dir, scratchTemp),
-		"TMPDIR=" + filepath.Join(dir, scratchTemp),
+		"HOME=" + filepath.Join(c.dir, scratchTemp),
+		"TMPDIR=" + filepath.Join(c.dir, scratchTemp),
 		"SOURCE_DATE_EPOCH=0",
 		"KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970",
 		"KBUILD_BUILD_USER=driver",
 		"KBUILD_BUILD_HOST=driver",
 	}
-	if flags := j.prefixMaps(dir); flags != "" {
-		for _, m := range maps {
-			flags += " -ffile-prefix-map=" + m
+	if flags := c.prefixMaps(c.dir); flags != "" {
+		if prefixMap != "" {
+			flags += " -ffile-prefix-map=" + prefixMap
 		}
 		env = append(env, "KCFLAGS="+flags)
 	}
@@ -173,18 +207,18 @@ func (j Job) prefixMaps(dir string) string {
 
 // arguments returns those of make. They switch off the Makefile's own check of the compiler, which knows
 // fewer spellings: FindCompiler has compared the compiler with the kernel's and set Mismatch for a warning.
-func (j Job) arguments(dir string, names []string) []string {
+func (c *compile) arguments() []string {
 	args := []string{
-		"-C", filepath.Join(dir, scratchSource), "-j" + strconv.Itoa(max(j.Jobs, 1)), "modules",
-		"KERNEL_UNAME=" + j.Headers.Release,
+		"-C", filepath.Join(c.dir, scratchSource), "-j" + strconv.Itoa(max(c.Jobs, 1)), "modules",
+		"KERNEL_UNAME=" + c.Headers.Release,
 		// Both, always: with SYSSRC alone, NVIDIA's tests do not find the generated headers of a split tree.
-		"SYSSRC=" + j.Headers.Source,
-		"SYSOUT=" + j.Headers.Build,
-		"CC=" + j.Compiler.Path,
+		"SYSSRC=" + c.Headers.Source,
+		"SYSOUT=" + c.Headers.Build,
+		"CC=" + c.Compiler.Path,
 		"IGNORE_CC_MISMATCH=1",
-		"NV_KERNEL_MODULES=" + strings.Join(names, " "),
+		"NV_KERNEL_MODULES=" + strings.Join(c.names, " "),
 	}
-	return append(append(args, j.Variables...), j.toolArguments()...)
+	return slices.Concat(args, c.Variables, c.toolArguments())
 }
 
 // toolArguments returns what make needs besides CC: LLVM's programs if the compiler is clang, and the prefix
@@ -193,65 +227,67 @@ func (j Job) toolArguments() []string {
 	if v, ok := parseVersion(j.Compiler.Version); ok && v.family == "clang" {
 		return []string{"LLVM=1", "LD=ld.lld"}
 	}
-	if prefix := toolPrefix(j.Compiler.Path, searchPath(filepath.Dir(j.Compiler.Path))); prefix != "" {
+	if prefix := toolPrefix(j.Compiler.Path, j.searchPath()); prefix != "" {
 		return []string{"CROSS_COMPILE=" + prefix, "HOSTCC=" + j.Compiler.Path}
 	}
 	return nil
 }
 
-func (j Job) runMake(ctx context.Context, dir string, names []string) error {
-	program, err := find("make", searchPath(filepath.Dir(j.Compiler.Path)))
-	if err != nil {
-		return fmt.Errorf("compile driver %s: %w", j.Driver, err)
-	}
-	log, err := os.OpenFile(j.Log, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return fmt.Errorf("open the log of the compile: %w", err)
-	}
-	defer log.Close()
-	total := steps(j.Source, names)
-	out := &output{log: &limitedWriter{w: log, left: maxLog}, progress: j.Progress, total: total}
-	cmd := exec.Command(program, j.arguments(dir, names)...)
-	cmd.Env = j.environment(dir)
-	cmd.Dir = filepath.Join(dir, scratchSource)
-	return j.watch(ctx, cmd, out, "make")
+func (j Job) searchPath() string { return searchPath(filepath.Dir(j.Compiler.Path)) }
+
+// command is one program of a compile.
+type command struct {
+	name      string // for people: "make", "strip of nvidia.ko"
+	program   string // its path, or a name in the search path
+	folder    string // to run in, below the scratch folder
+	args, env []string
+	prefixMap string    // see environment
+	also      io.Writer // gets the output too; may be nil
+	progress  bool      // the output says how far the compile is
 }
 
-// watch runs a command, and fails also if the kernel killed a part of it that the command does not miss.
-func (j Job) watch(ctx context.Context, cmd *exec.Cmd, out *output, what string) error {
+// run runs a program of the compile, whose output goes to the log. It fails also if the kernel killed a part of
+// it that the program does not miss.
+func (c *compile) run(ctx context.Context, what command) (err error) {
+	if !filepath.IsAbs(what.program) {
+		if what.program, err = find(what.program, c.searchPath()); err != nil {
+			return fmt.Errorf("compile driver %s: %w", c.Driver, err)
+		}
+	}
+	out := &output{log: c.transcript, total: c.total}
+	if what.also != nil {
+		out.log = io.MultiWriter(what.also, c.transcript)
+	}
+	if what.progress {
+		out.progress = c.Progress
+	}
+	cmd := exec.Command(what.program, what.args...)
+	cmd.Env, cmd.Dir = append(c.environment(what.prefixMap), what.env...), filepath.Join(c.dir, what.folder)
 	cmd.Stdout, cmd.Stderr = out, out
-	before := j.Limits.oomKills()
-	watched, end := j.Limits.withOOMWatch(ctx, before)
-	err := run(watched, cmd)
+	before := c.Limits.oomKills()
+	watched, end := c.Limits.withOOMWatch(ctx, before)
+	err = runGroup(watched, cmd)
 	end()
 	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", j.Driver, j.Headers.Release, cause)
+		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", c.Driver, c.Headers.Release, cause)
 	}
 	out.close()
-	if after := j.Limits.oomKills(); after > before && before >= 0 {
+	if after := c.Limits.oomKills(); after > before && before >= 0 {
 		out.killed = true
 		if err == nil || errors.Is(err, errOOMKill) {
 			err = fmt.Errorf("the kernel killed %d of its programs for want of memory", after-before)
 		}
 	}
-	if err != nil {
-		return j.failed(what, err, out)
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// failed returns the error for the end of a command, with the output of that command.
-func (j Job) failed(what string, err error, out *output) error {
-	e := &CompileError{
-		Driver: j.Driver, Release: j.Headers.Release, Jobs: max(j.Jobs, 1),
-		Tail: slices.Clone(out.tail), Errors: slices.Clone(out.errors), Log: j.Log, Killed: out.killed,
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	failed := &CompileError{
+		Driver: c.Driver, Release: c.Headers.Release, Jobs: max(c.Jobs, 1), Tail: out.tail, Errors: out.errors, Log: c.Log,
+		Killed: out.killed || ok && strings.Contains(exit.String(), "signal: killed"), Err: fmt.Errorf("%s failed: %w", what.name, err),
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(exit.String(), "signal: killed") {
-		e.Killed = true
-	}
-	e.Err = fmt.Errorf("%s failed: %w", what, err)
 	if out.noSpace {
-		e.Err = fmt.Errorf("%s failed: %w: %s: %w", what, err, j.Work, unix.ENOSPC)
+		failed.Err = fmt.Errorf("%w: %s: %w", failed.Err, c.Work, unix.ENOSPC)
 	}
-	return e
+	return failed
 }

@@ -81,7 +81,7 @@ func checkCall(t *testing.T, b bench, set *Set) {
 	env = slices.DeleteFunc(env, func(v string) bool { // the shell sets these itself
 		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "OLDPWD=") || strings.HasPrefix(v, "_=") || strings.HasPrefix(v, "SHLVL=")
 	})
-	wantEnv := b.job.environment(filepath.Join(b.job.Work, scratch))
+	wantEnv := (&compile{Job: b.job, dir: filepath.Join(b.job.Work, scratch)}).environment("")
 	slices.Sort(env)
 	slices.Sort(wantEnv)
 	assert.Same(t, wantEnv, env)
@@ -96,9 +96,9 @@ func TestVariables(t *testing.T) {
 	j := Job{Driver: "535.261.03", Flavour: "open"}
 	plain := j.Key()
 	j.Variables = []string{"GRID_BUILD=1", "GRID_BUILD_CSP=1"}
-	args := strings.Join(j.arguments("/scratch", []string{"nvidia"}), " ")
+	args := strings.Join((&compile{Job: j, names: []string{"nvidia"}}).arguments(), " ")
 	assert.Contains(t, args, "NV_KERNEL_MODULES=nvidia GRID_BUILD=1 GRID_BUILD_CSP=1")
-	if key := j.Key(); key.equal(plain) || key.String() == plain.String() || !key.equal(j.Key()) {
+	if key := j.Key(); key.String() == plain.String() || key.String() != j.Key().String() {
 		t.Errorf("the keys %s and %s", key, plain)
 	}
 	for _, bad := range []string{"GRID_BUILD", "grid=1", "A=$(shell id)", "A=1 B=2", "-C=/", "A=../x", "A=" + strings.Repeat("1", 65)} {
@@ -180,11 +180,7 @@ func TestCompileErrors(t *testing.T) {
 		}, nil, `is for kernel "5.10.0"`},
 		{"a module that is none", goodMake, func(t *testing.T, b *bench) { testfile.Write(t, b.kos+"/nvidia.ko", "text") }, nil, "not a kernel module"},
 		{"a wanted module is not in the sources", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"nvidia", "nvidia-drm"} },
-			func(t *testing.T, err error) {
-				if _, ok := errors.AsType[*SourceError](err); !ok || !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("%T", err)
-				}
-			}, "no folder for the module nvidia-drm"},
+			func(t *testing.T, err error) { assert.ErrorIs(t, err, fs.ErrNotExist) }, "no folder for the module nvidia-drm"},
 		{"no sources", goodMake, func(_ *testing.T, b *bench) { b.job.Source = "/nowhere" }, nil, "the driver's sources in /nowhere: Makefile"},
 		{"a name that is a path", goodMake, func(_ *testing.T, b *bench) { b.job.Modules = []string{"../x"} }, nil, "is no name of a module"},
 		{"a path with a blank", goodMake, func(_ *testing.T, b *bench) { b.job.Work = "/a b" }, nil, "without blanks"},

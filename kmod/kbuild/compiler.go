@@ -2,8 +2,8 @@ package kbuild
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,16 +33,12 @@ type NoCompilerError struct {
 }
 
 func (e *NoCompilerError) Error() string {
-	wanted := e.Wanted
-	if wanted == "" {
-		wanted = "gcc"
-	}
 	found := "there is no other one"
 	if len(e.Found) > 0 {
 		found = "there is only " + strings.Join(e.Found, ", ")
 	}
 	return fmt.Sprintf("no compiler for this kernel: it was built with %s, and in %s %s; use an image that has this compiler, "+
-		"or one with precompiled modules", wanted, e.Searched, found)
+		"or one with precompiled modules", cmp.Or(e.Wanted, "gcc"), e.Searched, found)
 }
 
 // version is a compiler's family and version, as numbers.
@@ -146,15 +142,18 @@ func FindCompiler(ctx context.Context, h buildtree.Headers, path string) (Compil
 }
 
 // distance orders candidates: by distance of the major version, newer before older, then by minor and patch
-// level.
+// level; without a wanted version, the newest first.
 func distance(wanted, v version) []int {
-	var d []int
-	for i := range 3 {
-		n := v.field(i) - wanted.field(i)
-		d = append(d, 2*max(n, -n)+btoi(n < 0))
-	}
-	if len(wanted.fields) == 0 { // no version wanted: the newest
-		return []int{-v.field(0), -v.field(1), -v.field(2)}
+	d := make([]int, 3)
+	for i := range d {
+		switch n := v.field(i) - wanted.field(i); {
+		case len(wanted.fields) == 0:
+			d[i] = -n
+		case n < 0:
+			d[i] = -2*n + 1
+		default:
+			d[i] = 2 * n
+		}
 	}
 	return d
 }
@@ -170,13 +169,6 @@ func nameRank(text, name string) int {
 		return 2
 	}
 	return 1
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // compilers returns the programs in path that can be a C compiler. Of equal names the first counts.
@@ -213,18 +205,17 @@ func toolPrefix(compiler, path string) string {
 func askVersion(ctx context.Context, path string) (version, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd := exec.Command(path, "--version")
 	cmd.Env = []string{"PATH=" + searchPath(filepath.Dir(path)), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout = &limitedWriter{w: &out, left: 64 << 10}
-	if err := cmd.Run(); err != nil {
+	if err := runGroup(ctx, cmd); err != nil {
 		return version{}, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
 	line, _, _ := strings.Cut(out.String(), "\n")
 	v, ok := parseVersion(line)
 	if !ok {
-		return version{}, fmt.Errorf("ask %s for its version: %w", path, errors.New("it answers "+strconv.Quote(line)))
+		return version{}, fmt.Errorf("ask %s for its version: it answers %q", path, line)
 	}
 	return v, nil
 }

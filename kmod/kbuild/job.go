@@ -50,17 +50,10 @@ func (j Job) Key() Key {
 	}
 }
 
-// SourceError says that the sources cannot give the wanted modules.
-type SourceError struct {
-	Source string
-	Err    error
+// sourceError says that the sources cannot give the wanted modules.
+func sourceError(source string, err error) error {
+	return fmt.Errorf("the driver's sources in %s: %w; the image is not complete: build it again", source, err)
 }
-
-func (e *SourceError) Error() string {
-	return fmt.Sprintf("the driver's sources in %s: %v; the image is not complete: build it again", e.Source, e.Err)
-}
-
-func (e *SourceError) Unwrap() error { return e.Err }
 
 // check returns the modules to compile, in the order of Modules.
 func (j Job) check() ([]string, error) {
@@ -84,7 +77,7 @@ func (j Job) check() ([]string, error) {
 	}
 	for _, name := range []string{"Makefile", "Kbuild", "conftest.sh"} {
 		if !isFile(filepath.Join(j.Source, name)) {
-			return nil, &SourceError{j.Source, fmt.Errorf("%s: %w", name, fs.ErrNotExist)}
+			return nil, sourceError(j.Source, fmt.Errorf("%s: %w", name, fs.ErrNotExist))
 		}
 	}
 	var names []string
@@ -96,7 +89,7 @@ func (j Job) check() ([]string, error) {
 		case isDir(filepath.Join(j.Source, name)):
 			names = append(names, name)
 		case !slices.Contains(j.Optional, name):
-			return nil, &SourceError{j.Source, fmt.Errorf("no folder for the module %s: %w", name, fs.ErrNotExist)}
+			return nil, sourceError(j.Source, fmt.Errorf("no folder for the module %s: %w", name, fs.ErrNotExist))
 		}
 	}
 	if len(names) == 0 {

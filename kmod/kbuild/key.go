@@ -1,16 +1,15 @@
 package kbuild
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/bounded"
@@ -49,13 +48,6 @@ func (k Key) String() string {
 	return k.Driver + "-" + k.Flavour + "-" + k.Release + "-" + hex.EncodeToString(sum[:6])
 }
 
-func (k Key) equal(other Key) bool {
-	a, b := k, other
-	a.Patches, b.Patches, a.Companions, b.Companions, a.Variables, b.Variables = nil, nil, nil, nil, nil, nil
-	return reflect.DeepEqual(a, b) && slices.Equal(k.Patches, other.Patches) && slices.Equal(k.Companions, other.Companions) &&
-		slices.Equal(k.Variables, other.Variables)
-}
-
 // keyPart matches texts that may become part of a folder's name.
 var keyPart = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,79}$`)
 
@@ -84,19 +76,14 @@ func (k Key) check() error {
 // versions: "headers 77b0…". h may be empty for the running kernel. proc and sys are "" for the real /proc
 // and /sys.
 func KernelID(release string, h buildtree.Headers, proc, sys string) (string, error) {
-	if proc == "" {
-		proc = "/proc"
-	}
-	if sys == "" {
-		sys = "/sys"
-	}
-	if running := string(bounded.Head(filepath.Join(proc, "sys/kernel/osrelease"), 256)); strings.TrimSpace(running) == release {
-		if id, ok := buildID(bounded.Head(filepath.Join(sys, "kernel/notes"), 64<<10)); ok {
+	running := bounded.Head(filepath.Join(cmp.Or(proc, "/proc"), "sys/kernel/osrelease"), 256)
+	if strings.TrimSpace(string(running)) == release {
+		if id, ok := buildID(bounded.Head(filepath.Join(cmp.Or(sys, "/sys"), "kernel/notes"), 64<<10)); ok {
 			return "build-id " + id, nil
 		}
 	}
 	if h.Build == "" {
-		return "", fmt.Errorf("identify kernel %s: %w", release, errors.New("it is not the running one and there are no headers for it"))
+		return "", fmt.Errorf("identify kernel %s: it is not the running one and there are no headers for it", release)
 	}
 	return HeadersID(h)
 }
@@ -134,9 +121,7 @@ func hashFile(w io.Writer, path string) error {
 // endian wherever NVIDIA's driver runs.
 func buildID(notes []byte) (string, bool) {
 	const ntGNUBuildID = 3
-	u32 := func(at int) int {
-		return int(notes[at]) | int(notes[at+1])<<8 | int(notes[at+2])<<16 | int(notes[at+3])<<24
-	}
+	u32 := func(at int) int { return int(binary.LittleEndian.Uint32(notes[at:])) }
 	for at := 0; at+12 <= len(notes); {
 		name, desc, kind := u32(at), u32(at+4), u32(at+8)
 		nameAt := at + 12

@@ -1,17 +1,20 @@
 package kbuild
 
 import (
+	"bytes"
 	"context"
-	"hash/crc64"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
-func TestFileCRC(t *testing.T) {
+// TestReadAll: a file is read to the limit, in parts, and not after the context's end.
+func TestReadAll(t *testing.T) {
 	t.Parallel()
 	random := rand.NewChaCha8([32]byte{})
 	for _, size := range []int{0, 1, 256 << 10, 8<<20 + 12345} {
@@ -19,21 +22,15 @@ func TestFileCRC(t *testing.T) {
 		_, _ = random.Read(content) // never fails
 		path := filepath.Join(t.TempDir(), "file")
 		require.NoError(t, os.WriteFile(path, content, 0o644))
-		f := require.Value(os.Open(path))(t)
-		defer f.Close()
-		want := crc64.Checksum(content, crc64.MakeTable(crc64.ECMA))
-		if got, ok, err := fileCRC(t.Context(), f, int64(size)); got != want || !ok || err != nil {
-			t.Errorf("%d bytes: %016x, %v, %v; want %016x", size, got, ok, err, want)
-		}
-		for _, other := range []int{size - 1, size + 1} {
-			if _, ok, err := fileCRC(t.Context(), f, int64(other)); ok || err != nil {
-				t.Errorf("%d bytes taken for %d: %v, %v", size, other, ok, err)
+		for _, limit := range []int{max(size-1, 0), size, size + 1} {
+			var got bytes.Buffer
+			n, err := readAll(t.Context(), path, &got, int64(limit))
+			if want := content[:min(size, limit)]; err != nil || int(n) != len(want) || !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("%d bytes up to %d: %d, %v", size, limit, n, err)
 			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, _, err := fileCRC(ctx, f, int64(size)); err == nil {
-			t.Error("it does not end with the context")
-		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, assert.Err(readAll(ctx, os.DevNull, io.Discard, 1)), context.Canceled)
 }

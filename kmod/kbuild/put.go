@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/crc64"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -25,16 +24,12 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	if len(s.Modules) == 0 || len(s.Modules) > maxSetModules {
 		return fail(fmt.Errorf("a set of %d modules", len(s.Modules)))
 	}
-	switch there, err := c.Get(ctx, s.Key); {
-	case err == nil && sameNames(there, s) && bytes.Equal(there.Certificate, s.Certificate):
+	there, err := c.Get(ctx, s.Key)
+	if _, damaged := errors.AsType[*CorruptError](err); err != nil && !damaged && !errors.Is(err, ErrMiss) {
+		return fail(err)
+	}
+	if err == nil && sameNames(there, s) && bytes.Equal(there.Certificate, s.Certificate) {
 		return there, nil
-	case err == nil:
-		// The inputs are equal, but the entry lacks modules or has another signer: the new set replaces it.
-	case errors.Is(err, ErrMiss):
-	default:
-		if _, damaged := errors.AsType[*CorruptError](err); !damaged {
-			return fail(err)
-		}
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return fail(err)
@@ -45,28 +40,16 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	}
 	m, err := writeEntry(ctx, temp, s)
 	dir := filepath.Join(c.Dir, s.Key.String())
-	if err == nil {
-		err = replace(temp, dir)
+	if _, there := os.Lstat(dir); err == nil && there == nil {
+		err = c.remove(s.Key.String())
 	}
 	if err == nil {
-		err = syncDir(c.Dir)
+		err = errors.Join(os.Rename(temp, dir), syncDir(c.Dir))
 	}
-	// After an exchange the temporary name belongs to the old entry.
-	if err := errors.Join(err, os.RemoveAll(temp)); err != nil {
-		return fail(err)
+	if err != nil {
+		return fail(errors.Join(err, os.RemoveAll(temp)))
 	}
 	return m.set(dir), nil
-}
-
-// replace renames the folder temp to dir. A folder that exists at dir gets the name temp, in the same step.
-func replace(temp, dir string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return os.Rename(temp, dir)
-	}
-	if err := exchange(temp, dir); err != nil { // a file system without exchange: the entry is missing for a moment
-		return errors.Join(os.RemoveAll(dir), os.Rename(temp, dir))
-	}
-	return nil
 }
 
 // sameNames reports whether a has all modules of b.
@@ -95,14 +78,11 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 		}
 		m.Modules = append(m.Modules, entry)
 	}
-	if err := m.checkCompanions(); err != nil {
-		return nil, err
-	}
 	raw, err := m.seal()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := writeSynced(ctx, filepath.Join(dir, ManifestName), bytes.NewReader(raw), io.Discard); err != nil {
+	if err := create(filepath.Join(dir, ManifestName), func(w io.Writer) error { _, err := w.Write(raw); return err }); err != nil {
 		return nil, err
 	}
 	return m, syncDir(dir)
@@ -110,14 +90,12 @@ func writeEntry(ctx context.Context, dir string, s *Set) (*manifest, error) {
 
 // writeModule copies one module and checks the copy against the description in the set.
 func writeModule(ctx context.Context, to string, f File) (manifestModule, error) {
-	in, err := os.Open(f.Path)
-	if err != nil {
-		return manifestModule{}, err
-	}
-	defer in.Close()
 	sum, crc := sha256.New(), crc64.New(crc64.MakeTable(crc64.ECMA))
-	size, err := writeSynced(ctx, to, io.LimitReader(in, maxModule), io.MultiWriter(sum, crc))
-	if err != nil {
+	var size int64
+	if err := create(to, func(w io.Writer) (err error) {
+		size, err = readAll(ctx, f.Path, io.MultiWriter(w, sum, crc), maxModule)
+		return err
+	}); err != nil {
 		return manifestModule{}, err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); size != f.Size || got != f.SHA256 {
@@ -126,16 +104,13 @@ func writeModule(ctx context.Context, to string, f File) (manifestModule, error)
 	return manifestModule{Name: f.Name, Size: size, SHA256: f.SHA256, CRC64: fmt.Sprintf("%016x", crc.Sum64()), Info: f.Info}, nil
 }
 
-func writeSynced(ctx context.Context, path string, from io.Reader, also io.Writer) (int64, error) {
+// create writes a new file, to the disk.
+func create(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	size, err := copyContext(ctx, io.MultiWriter(f, also), from)
-	if err == nil {
-		err = f.Sync()
-	}
-	return size, errors.Join(err, f.Close())
+	return errors.Join(write(f), f.Sync(), f.Close())
 }
 
 func syncDir(path string) error {

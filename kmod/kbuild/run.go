@@ -18,9 +18,10 @@ const (
 	killWait = 700 * time.Millisecond
 )
 
-// run runs a command in a process group of its own and never leaves a process of that group behind. When ctx
-// ends, the whole group ends, and the error is ctx's cause.
-func run(ctx context.Context, cmd *exec.Cmd) error {
+// runGroup runs a command in a process group of its own and never leaves a process of that group behind. When
+// ctx ends, the whole group ends, and the error is ctx's cause. A command that the kernel does not release (a
+// hung disk) stays behind, with SIGKILL pending.
+func runGroup(ctx context.Context, cmd *exec.Cmd) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -29,18 +30,27 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	group := cmd.Process.Pid
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	err, ended := error(nil), true
+	// These signals reach every process of the group; those of exec.CommandContext would reach only the first.
+	signal := func(s unix.Signal) (reached bool) { return unix.Kill(-cmd.Process.Pid, s) == nil }
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = cmd.Wait()
+	}()
 	select {
-	case err = <-done:
+	case <-done:
 	case <-ctx.Done():
-		ended = stop(group, done)
+		signal(unix.SIGTERM)
+		select {
+		case <-done:
+		case <-time.After(termWait):
+		}
 	}
-	// Processes that the first process left: none after a success, compilers when it was killed.
-	if unix.Kill(-group, unix.SIGKILL) == nil && ended {
-		waitGone(group)
+	// Processes that the first process left: none after a success, compilers when it was killed. Those that nothing
+	// reaps stay members of the group.
+	for end := time.Now().Add(killWait); signal(unix.SIGKILL) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -49,41 +59,6 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 		return nil // the command succeeded; a process that it left only kept our pipe open
 	}
 	return err
-}
-
-// stop ends the group. Its signals reach every process of the group; those of exec.CommandContext would reach
-// only the first. stop reports whether the command ended. A command that the kernel does not release (a hung
-// disk) stays behind, with SIGKILL pending.
-func stop(group int, done <-chan error) bool {
-	_ = unix.Kill(-group, unix.SIGTERM) // fails only when the group is empty
-	select {
-	case <-done:
-		return true
-	case <-time.After(termWait):
-	}
-	_ = unix.Kill(-group, unix.SIGKILL)
-	select {
-	case <-done:
-		return true
-	case <-time.After(killWait):
-		return false
-	}
-}
-
-// waitGone waits until the group has no member. Processes that nothing reaps stay members; waitGone then
-// gives up after its time.
-func waitGone(group int) {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(killWait)
-	defer end.Stop()
-	for unix.Kill(-group, 0) == nil {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return
-		}
-	}
 }
 
 // limitedWriter passes the first bytes on and drops the rest, so that a program that prints without end does

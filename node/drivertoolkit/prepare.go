@@ -13,6 +13,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
+	"github.com/driver-container/driver-container/kmod/kbuild/buildtree"
 	"github.com/driver-container/driver-container/node/modulebuild"
 )
 
@@ -88,7 +89,7 @@ func (f folder) putDriver(ctx context.Context, image string, info driverinfo.Des
 		if err := f.root.MkdirAll(path.Dir(to), 0o755); err != nil {
 			return err
 		}
-		if err := kbuild.CopyTree(ctx, filepath.Join(image, dir), f.root, to); err != nil {
+		if err := buildtree.CopyTree(ctx, filepath.Join(image, dir), f.root, to); err != nil {
 			return err
 		}
 	}

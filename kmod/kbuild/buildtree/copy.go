@@ -82,40 +82,66 @@ func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string
 		return nil, err
 	}
 	defer dst.Close()
-	return links, fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	err = copyAll(ctx, root, dst, func(path string) error {
+		if outside := h.linkedFolder(tree, path); outside != "" {
+			links = append(links, outside)
 		}
-		if err := context.Cause(ctx); err != nil {
+		return nil
+	})
+	return links, err
+}
+
+// CopyTree copies folders, regular files, and links that stay inside the tree, from src into the folder to of
+// dst, which it makes and which must not exist. It clones files where the file system can share blocks, and
+// else copies them.
+func CopyTree(ctx context.Context, src string, dst *os.Root, to string) error {
+	root, err := os.OpenRoot(src)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := dst.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	if dst, err = dst.OpenRoot(to); err != nil {
+		return err
+	}
+	defer dst.Close()
+	return copyAll(ctx, root, dst, func(path string) error {
+		_, err := root.Stat(path) // os.Root refuses a link that leads out of the tree
+		return err
+	})
+}
+
+// copyAll copies a tree, after a call of link for each symbolic link. What is there already stays.
+func copyAll(ctx context.Context, src, dst *os.Root, link func(path string) error) error {
+	return fs.WalkDir(src.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		switch e.Type() {
 		case fs.ModeDir:
-			err = dst.Mkdir(path, 0o755)
-			if errors.Is(err, fs.ErrExist) { // an earlier tree lies inside this one
-				err = nil
-			}
-			return err
+			err = dst.MkdirAll(path, 0o755)
 		case 0:
-			err = CopyFile(root, dst, path)
-			if errors.Is(err, fs.ErrExist) {
-				err = nil
-			}
-			return err
+			err = copyFile(src, dst, path)
 		case fs.ModeSymlink:
-			if outside := h.linkedFolder(tree, path); outside != "" {
-				links = append(links, outside)
+			var target string
+			if err = link(path); err == nil {
+				target, err = src.Readlink(path)
 			}
-			text, err := root.Readlink(path)
 			if err == nil {
-				err = dst.Symlink(text, path)
+				err = dst.Symlink(target, path)
 			}
-			if errors.Is(err, fs.ErrExist) {
-				err = nil
-			}
-			return err
+		default:
+			err = fmt.Errorf("%s is neither a file nor a folder nor a link", filepath.Join(src.Name(), path))
 		}
-		return nil // sockets and the like are not headers
+		if errors.Is(err, fs.ErrExist) { // an earlier tree of headers lies inside this one
+			return nil
+		}
+		return err
 	})
 }
 
@@ -150,9 +176,9 @@ func (h Headers) linkBuild(dir string) error {
 	return nil
 }
 
-// CopyFile copies a regular file of a tree, with its executable bits, to the same path of another one, where
+// copyFile copies a regular file of a tree, with its executable bits, to the same path of another one, where
 // it must not exist.
-func CopyFile(src, dst *os.Root, path string) (err error) {
+func copyFile(src, dst *os.Root, path string) (err error) {
 	in, err := src.Open(path)
 	if err != nil {
 		return err
