@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/runner"
@@ -35,9 +35,9 @@ type Builder struct {
 	// Runner returns the runner that compiles modules. Build calls it only if there are modules to compile; nil:
 	// Build cannot compile.
 	Runner   func(context.Context) (runner.Runner, error)
-	Compiles int                 // compiles at a time; 0: 1
-	Signer   *sign.Signer        // of the modules that are compiled for images; nil: they stay unsigned
-	Signed   *modsign.Signatures // of those modules, made by somebody else; nil: Signer makes them
+	Compiles int                       // compiles at a time; 0: 1
+	Signer   *sign.Signer              // of the modules that are compiled for images; nil: they stay unsigned
+	Signed   *kernelmodules.Signatures // of those modules, made by somebody else; nil: Signer makes them
 
 	// Libraries returns the folders of libraries of all systems whose images of this call share the archive of a
 	// driver, so that the layers for all of them are made while it is unpacked; nil: each is made when an image

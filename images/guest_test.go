@@ -12,8 +12,8 @@ import (
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
@@ -58,7 +58,7 @@ func TestGuest(t *testing.T) {
 		assert.Equalf(t, "LicenseRef-NVIDIA-vGPU", config.Config.Labels[recipe.OCIPrefix+"licenses"], "profile %s", profile)
 		sets := 0
 		for _, l := range layersOf(t, img) {
-			require.NoError(t, moduleset.Each(t.Context(), r.b.Store, l, func(set *kbuild.Set, _ string) error {
+			require.NoError(t, kernelmodules.Each(t.Context(), r.b.Store, l, func(set *kbuild.Set, _ string, _ bool) error {
 				sets++
 				assert.Samef(t, []string{"GRID_BUILD=1", "GRID_BUILD_CSP=1"}, set.Key.Variables, "profile %s", profile)
 				return nil

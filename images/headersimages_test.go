@@ -20,9 +20,9 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/headersimage"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -119,7 +119,7 @@ func TestToolkitSigned(t *testing.T) {
 	layers := map[string]bool{}
 	for _, from := range [][]string{nil, {ref}} {
 		unsigned, signed := build(nil, from...), build(own, from...)
-		later := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own)))(t)
+		later := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
 		layers[digestOf(t, modulesOf(t, signed))] = true
 		layers[digestOf(t, modulesOf(t, later))] = true
 		assert.Equalf(t, 0, len(findingsOf(t, r, signed, "module-signature", own.Certificate)), "findings: all modules are signed")

@@ -10,7 +10,7 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/verify"
@@ -69,7 +69,7 @@ func TestKMMSigned(t *testing.T) {
 	r, _ := precompiledRig(t)
 	o := recipe.Options{Kernels: []string{imagetest.Kernel}, KMM: true}
 	unsigned := r.build(t, pair("debian12", newDriver), o)
-	signed := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(signers()[0])))(t)
+	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(signers()[0])))(t)
 	r.b.Signer = signers()[0]
 	o.Signer = signers()[0].Certificate
 	built := r.build(t, pair("debian12", newDriver), o)
@@ -111,5 +111,5 @@ func TestKMMChanged(t *testing.T) {
 		assert.Containsf(t, strings.Join(text, "\n"), c.text, "%s", name)
 	}
 	more := changed(t, img, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: dir + "/rootkit.ko", Body: "x"}}, nil)
-	assert.ErrorIs(t, assert.Err(modsign.SignImage(t.Context(), r.b.Layers(), "x", more, modsign.SignWith(signers()[0]))), rootfs.ErrFormat)
+	assert.ErrorIs(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", more, kernelmodules.SignWith(signers()[0]))), rootfs.ErrFormat)
 }

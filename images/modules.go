@@ -14,10 +14,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/kmm"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/modsign"
-	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -57,29 +55,29 @@ func (b *Builder) modulesLayer(ctx context.Context, r *recipe.Recipe, base v1.Im
 		return b.Layers().Make(ctx, compiled, func(ctx context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
 			tree := rootfs.New(spool, nil)
 			root := func() ([]v1.Layer, string, error) { return b.compileRoot(ctx, r, base, k) }
-			return tree, b.compile(ctx, r, k, flavour, step, root, func(set *kbuild.Set) error { return moduleset.Add(tree, set) })
+			return tree, b.compile(ctx, r, k, flavour, step, root, func(set *kbuild.Set) error { return kernelmodules.Add(tree, set) })
 		})
 	}
 	if r.KMM { // the modules are those of the layer without, so that nothing is compiled twice
-		if key, err = layer.Key("kmm-modules", key, kmm.Method); err != nil {
+		if key, err = layer.Key("kmm-modules", key, kernelmodules.KMMMethod); err != nil {
 			return nil, err
 		}
 		made = b.derived(spec(r, name+", for KMM", key), made, func(ctx context.Context, plain v1.Layer, tree *rootfs.Tree) error {
-			return moduleset.Each(ctx, b.Store, plain, func(set *kbuild.Set, _ string) error {
-				if err := moduleset.Add(tree, set); err != nil {
+			return kernelmodules.Each(ctx, b.Store, plain, func(set *kbuild.Set, _ string, _ bool) error {
+				if err := kernelmodules.Add(tree, set); err != nil {
 					return err
 				}
-				return kmm.Add(tree, set)
+				return kernelmodules.AddKMM(tree, set)
 			})
 		})
 	}
 	signed := b.Signed
 	if signed == nil && b.Signer != nil {
-		with := modsign.SignWith(b.Signer)
+		with := kernelmodules.SignWith(b.Signer)
 		signed = &with
 	}
 	if signed != nil { // cached by what was signed and by whom: what has been signed before is not compiled again
-		if key, err = modsign.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw)); err != nil {
+		if key, err = kernelmodules.SignedKey(key, sign.Fingerprint(signed.Certificate.Raw)); err != nil {
 			return nil, err
 		}
 		made = b.derived(spec(r, name+", signed", key), made, func(ctx context.Context, unsigned v1.Layer, tree *rootfs.Tree) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/inventory"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -139,7 +139,7 @@ func (b *Builder) omitted(ctx context.Context, r *recipe.Recipe, modules []named
 	var all []string
 	step := b.Observe.Begin(r.Target(), "companions")
 	for _, l := range modules {
-		manifests, err := moduleset.Manifests(ctx, l.layer)
+		manifests, err := kernelmodules.Manifests(ctx, b.Store, l.layer)
 		if err != nil {
 			return "", step.End(false, fmt.Errorf("%s: %w", l.name, err))
 		}

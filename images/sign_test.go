@@ -25,8 +25,7 @@ import (
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testcert"
-	"github.com/driver-container/driver-container/images/modsign"
-	"github.com/driver-container/driver-container/images/moduleset"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -71,7 +70,7 @@ func TestSignImage(t *testing.T) {
 	if found := findingsOf(t, r, unsigned, "module-signature"); len(found) != 2 || found[0].Severity != verify.Note {
 		t.Errorf("an unsigned image: %v", found)
 	}
-	signed := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own)))(t)
+	signed := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
 	r.b.Signer = own
 	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Signer: own.Certificate}
 	built := r.build(t, pair("debian12", newDriver), o)
@@ -120,18 +119,18 @@ func TestSignImage(t *testing.T) {
 	}, i.Modules[0].Modules[0], cmpopts.IgnoreUnexported(verify.ModuleInfo{})); d != "" {
 		t.Error(d)
 	}
-	again, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", signed, modsign.SignWith(own))
+	again, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignWith(own))
 	if err != nil || digestOf(t, again) != digestOf(t, signed) {
 		t.Errorf("signed again: %v, or another digest", err)
 	}
-	replaced := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", signed, modsign.SignWith(other)))(t)
+	replaced := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignWith(other)))(t)
 	if found := findingsOf(t, r, replaced, "module-signature", other.Certificate); len(found) > 0 {
 		t.Errorf("signed by another: %v", found)
 	}
 }
 
 // answered signs what a request asks for, as an offline signer does.
-func answered(t *testing.T, dir string, q *modsign.SigningRequest, s *sign.Signer, plain bool) {
+func answered(t *testing.T, dir string, q *kernelmodules.SigningRequest, s *sign.Signer, plain bool) {
 	t.Helper()
 	for _, m := range q.Modules {
 		name := filepath.Join(dir, m.SHA256)
@@ -159,19 +158,19 @@ func TestOfflineSigning(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	img := thin(t, r)
-	want := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", img, modsign.SignWith(own)))(t)
+	want := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, kernelmodules.SignWith(own)))(t)
 	for _, whole := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "request")
-		q, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole)
+		q, err := kernelmodules.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole)
 		if err != nil || len(q.Modules) != 6 {
 			t.Fatalf("%+v, %v", q, err)
 		}
-		if _, err := modsign.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole); err == nil || !strings.Contains(err.Error(), "not empty") {
+		if _, err := kernelmodules.RequestSignatures(t.Context(), r.b.Store, dir, map[string]v1.Image{"amd64": img}, whole); err == nil || !strings.Contains(err.Error(), "not empty") {
 			t.Errorf("a request over another: %v", err)
 		}
 		answered(t, dir, q, own, !whole)
-		how := require.Value(modsign.ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate))(t)
-		got, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", img, how)
+		how := require.Value(kernelmodules.ImportSignatures(dir, map[string]v1.Image{"amd64": img}, own.Certificate))(t)
+		got, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		if err != nil || digestOf(t, got) != digestOf(t, want) {
 			t.Errorf("whole modules %v: %v, or not the image that signing with the key gives", whole, err)
 		}
@@ -185,46 +184,46 @@ func TestOfflineSigningRefuses(t *testing.T) {
 	img := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
 	all := map[string]v1.Image{"amd64": img}
 	for name, c := range map[string]struct {
-		change func(dir string, q *modsign.SigningRequest) // of right answers
+		change func(dir string, q *kernelmodules.SigningRequest) // of right answers
 		want   error
 		text   string
 	}{
-		"over other bytes": {func(dir string, q *modsign.SigningRequest) {
+		"over other bytes": {func(dir string, q *kernelmodules.SigningRequest) {
 			copyFile(t, filepath.Join(dir, q.Modules[1].SHA256+".p7s"), filepath.Join(dir, q.Modules[0].SHA256+".p7s"))
 		}, sign.ErrMismatch, "nvidia"},
-		"by another key": {func(dir string, q *modsign.SigningRequest) { answered(t, dir, q, other, false) }, sign.ErrForeign, "nvidia"},
-		"plain, by another key": {func(dir string, q *modsign.SigningRequest) {
+		"by another key": {func(dir string, q *kernelmodules.SigningRequest) { answered(t, dir, q, other, false) }, sign.ErrForeign, "nvidia"},
+		"plain, by another key": {func(dir string, q *kernelmodules.SigningRequest) {
 			require.NoError(t, os.Remove(filepath.Join(dir, q.Modules[0].SHA256+".p7s")))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".sig"), []byte{1, 2, 3}, 0o600))
 		}, sign.ErrMismatch, ".sig"},
-		"missing": {func(dir string, q *modsign.SigningRequest) {
+		"missing": {func(dir string, q *kernelmodules.SigningRequest) {
 			require.NoError(t, os.Remove(filepath.Join(dir, q.Modules[2].SHA256+".p7s")))
 		}, sign.ErrUnsigned, "nvidia-modeset"},
-		"no PKCS#7": {func(dir string, q *modsign.SigningRequest) {
+		"no PKCS#7": {func(dir string, q *kernelmodules.SigningRequest) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), []byte("x"), 0o600))
 		}, sign.ErrMalformed, ".p7s"},
-		"other hash": {func(dir string, q *modsign.SigningRequest) {
+		"other hash": {func(dir string, q *kernelmodules.SigningRequest) {
 			der := require.Value(own.SignFile(t.Context(), filepath.Join(dir, q.Modules[0].File), crypto.SHA512))(t)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), der, 0o600))
 		}, sign.ErrUnsupported, "sha512"},
-		"another image": {func(dir string, q *modsign.SigningRequest) {
-			text := require.Value(os.ReadFile(filepath.Join(dir, modsign.RequestName)))(t)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, modsign.RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
-		}, modsign.ErrRequest, "sha256:000"},
-		"no request": {func(dir string, _ *modsign.SigningRequest) {
-			require.NoError(t, os.Remove(filepath.Join(dir, modsign.RequestName)))
-		}, os.ErrNotExist, modsign.RequestName},
-		"large": {func(dir string, q *modsign.SigningRequest) {
+		"another image": {func(dir string, q *kernelmodules.SigningRequest) {
+			text := require.Value(os.ReadFile(filepath.Join(dir, kernelmodules.RequestName)))(t)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, kernelmodules.RequestName), bytes.ReplaceAll(text, []byte(q.Images["amd64"]), []byte("sha256:"+strings.Repeat("0", 64))), 0o600))
+		}, kernelmodules.ErrRequest, "sha256:000"},
+		"no request": {func(dir string, _ *kernelmodules.SigningRequest) {
+			require.NoError(t, os.Remove(filepath.Join(dir, kernelmodules.RequestName)))
+		}, os.ErrNotExist, kernelmodules.RequestName},
+		"large": {func(dir string, q *kernelmodules.SigningRequest) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, q.Modules[0].SHA256+".p7s"), make([]byte, 64<<10+1), 0o600))
 		}, nil, "larger than"},
 	} {
 		dir := filepath.Join(t.TempDir(), "request")
-		q := require.Value(modsign.RequestSignatures(t.Context(), r.b.Store, dir, all, true))(t)
+		q := require.Value(kernelmodules.RequestSignatures(t.Context(), r.b.Store, dir, all, true))(t)
 		answered(t, dir, q, own, false)
 		c.change(dir, q)
-		how, err := modsign.ImportSignatures(dir, all, own.Certificate)
+		how, err := kernelmodules.ImportSignatures(dir, all, own.Certificate)
 		if err == nil {
-			_, err = modsign.SignImage(t.Context(), r.b.Layers(), "x", img, how)
+			_, err = kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", img, how)
 		}
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v; want %v with %q", name, err, c.want, c.text)
@@ -237,18 +236,18 @@ func TestSignImageRefuses(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	plain := r.build(t, pair("debian12", newDriver), recipe.Options{})
-	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", plain, modsign.SignWith(own)); !errors.Is(err, modsign.ErrNoModules) {
+	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", plain, kernelmodules.SignWith(own)); !errors.Is(err, kernelmodules.ErrNoModules) {
 		t.Errorf("an image without modules: %v", err)
 	}
-	if _, err := modsign.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, modsign.ErrNoModules) {
+	if _, err := kernelmodules.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, kernelmodules.ErrNoModules) {
 		t.Errorf("a request for an image without modules: %v", err)
 	}
 	mixed := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
-	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", mixed, modsign.SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
+	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", mixed, kernelmodules.SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
 		t.Errorf("a layer with other files: %v", err)
 	}
 	part := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
-	if _, err := modsign.SignImage(t.Context(), r.b.Layers(), "x", part, modsign.SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
+	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", part, kernelmodules.SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
 		t.Errorf("half a set: %v", err)
 	}
 }
@@ -259,7 +258,7 @@ func TestVerifyModules(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	unsigned := r.build(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}})
-	img := require.Value(modsign.SignImage(t.Context(), r.b.Layers(), "x", unsigned, modsign.SignWith(own)))(t)
+	img := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", unsigned, kernelmodules.SignWith(own)))(t)
 	tree := treeOf(t, img)
 	list, err := tree.ReadDir(recipe.ModulesDir)
 	if err != nil || len(list) != 1 {
@@ -275,7 +274,7 @@ func TestVerifyModules(t *testing.T) {
 	// A set of the same name, whole, but not signed by its own certificate.
 	forged := func(change func(*kbuild.Set)) v1.Image {
 		var files []repotest.File
-		require.NoError(t, moduleset.Each(t.Context(), r.b.Store, modulesOf(t, img), func(set *kbuild.Set, work string) error {
+		require.NoError(t, kernelmodules.Each(t.Context(), r.b.Store, modulesOf(t, img), func(set *kbuild.Set, work string, _ bool) error {
 			change(set)
 			made := require.Value(kbuild.Cache{Dir: filepath.Join(work, "c")}.Put(t.Context(), set))(t)
 			for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko", kbuild.ManifestName} {

@@ -2,23 +2,19 @@ package kmod
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/mikelolasagasti/xz"
-
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/compression"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-const (
-	maxUnpacked = 512 << 20 // bytes; the largest module known, NVIDIA's open one with debug information, has 185 MiB
-	maxWindow   = 64 << 20  // bytes of memory that zstd and xz may use: xz -9 needs it, kernel builds 8 MiB or less
-)
+// maxUnpacked bounds the content of a compressed module, in bytes; the largest module known, NVIDIA's open one with
+// debug information, has 185 MiB.
+const maxUnpacked = 512 << 20
 
 // moduleFile is a module's uncompressed content.
 type moduleFile struct {
@@ -70,32 +66,14 @@ func openRegular(path string) (f *os.File, kind string, err error) {
 
 // unpack reads a whole compressed module, at most limit bytes.
 func unpack(r io.Reader, kind string, limit int64) ([]byte, error) {
-	plain, err := decompress(r, kind)
+	plain, err := compression.NewReader(r, kind)
 	if err != nil {
-		return nil, fmt.Errorf("%w: damaged %s data: %w", ErrFormat, kind, err)
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	defer plain.Close()
-	b, err := io.ReadAll(io.LimitReader(plain, limit+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: damaged %s data: %w", ErrFormat, kind, err)
-	case int64(len(b)) > limit:
-		return nil, fmt.Errorf("%w: more than %d MiB when unpacked", ErrFormat, limit>>20)
+	b, err := bounded.Read(plain, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%w: unpack it: %w", ErrFormat, err)
 	}
 	return b, nil
-}
-
-func decompress(r io.Reader, kind string) (io.ReadCloser, error) {
-	switch kind {
-	case "gzip":
-		return gzip.NewReader(r)
-	case "xz":
-		z, err := xz.NewReader(r, maxWindow)
-		return io.NopCloser(z), err
-	}
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return nil, err
-	}
-	return z.IOReadCloser(), nil
 }

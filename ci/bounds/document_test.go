@@ -30,7 +30,7 @@ var readers = []string{
 	"distros/apt", "distros/compression", "distros/dpkg", "distros/driverinfo", "distros/elffile", "distros/fetch", "distros/pgp", "distros/rpm", "distros/rpm/repoconf",
 	"distros/rpm/rpmdb", "distros/rpm/rpmfile",
 	"images/attestation", "images/bundle", "images/documents", "images/driver", "images/fleet", "images/layer",
-	"images/lockfile", "images/matrix", "images/modsign", "images/moduleset", "images/oci", "images/patch", "images/recipe", "images/registry",
+	"images/lockfile", "images/matrix", "images/kernelmodules", "images/oci", "images/patch", "images/recipe", "images/registry",
 	"images/nvredist", "images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/signature", "images/headersimage", "images/verify",
 	"kmod/sign", "kmod/sign/keyfile", "node/drivertoolkit", "node/fabric", "node/headers",
 }

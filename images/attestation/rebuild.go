@@ -14,8 +14,8 @@ import (
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/documents"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -147,7 +147,7 @@ func (o Rebuild) one(
 		what := fmt.Sprintf("%s (%s): built again from its provenance (%s)", digest, arch, s.where)
 		again, differences, err := o.build(ctx, b, img, s.recipe)
 		switch {
-		case errors.Is(err, modsign.ErrOther):
+		case errors.Is(err, kernelmodules.ErrOther):
 			problem("%s: %s", what, err)
 		case err != nil:
 			failed = append(failed, err) // another provenance may be true
@@ -243,13 +243,13 @@ func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *
 }
 
 // signatures returns those of the image's own modules, if they are signed.
-func (o Rebuild) signatures(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (*modsign.Signatures, error) {
+func (o Rebuild) signatures(ctx context.Context, b *images.Builder, img v1.Image, r *recipe.Recipe) (*kernelmodules.Signatures, error) {
 	if r.Signer == "" || len(r.Kernels) == 0 {
 		return nil, nil //nolint:nilnil // nil is a build without signatures
 	}
 	for _, cert := range o.Certificates {
 		if sign.Fingerprint(cert.Raw) == r.Signer {
-			taken, err := modsign.SignaturesOf(ctx, b.Store, img, cert)
+			taken, err := kernelmodules.SignaturesOf(ctx, b.Store, img, cert)
 			return &taken, err
 		}
 	}

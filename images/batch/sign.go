@@ -11,7 +11,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
@@ -47,13 +47,13 @@ func Open(ctx context.Context, client *registry.Client, ref string, archs []stri
 }
 
 // Sign signs the modules in the images of all architectures; ref names them in messages.
-func Sign(ctx context.Context, b *images.Builder, ref string, all map[string]v1.Image, how modsign.Signatures) ([]v1.Image, error) {
+func Sign(ctx context.Context, b *images.Builder, ref string, all map[string]v1.Image, how kernelmodules.Signatures) ([]v1.Image, error) {
 	signed := make([]v1.Image, 0, len(all))
 	for _, arch := range Archs() {
 		if all[arch] == nil {
 			continue
 		}
-		img, err := modsign.SignImage(ctx, b.Layers(), ref+" "+arch, all[arch], how)
+		img, err := kernelmodules.SignImage(ctx, b.Layers(), ref+" "+arch, all[arch], how)
 		if err != nil {
 			return nil, err
 		}

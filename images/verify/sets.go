@@ -9,8 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +16,8 @@ import (
 	"github.com/driver-container/driver-container/distros/elffile"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/kmod"
@@ -90,10 +88,7 @@ func (m *ModuleSet) read(ctx context.Context, store *fetch.Store, tree *rootfs.T
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if err := moduleset.CopyOut(ctx, tree, path.Join(recipe.ModulesDir, m.Folder), filepath.Join(dir, m.Folder)); err != nil {
-		return err
-	}
-	set, err := kbuild.Cache{Dir: dir}.Find(ctx, func(k kbuild.Key) bool { return k.String() == m.Folder })
+	set, err := kernelmodules.Unpack(ctx, tree, m.Folder, dir)
 	if errors.Is(err, kbuild.ErrMiss) {
 		m.Damage = "is no set of modules of this name"
 		if damaged, ok := errors.AsType[*kbuild.CorruptError](err); ok {

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/compression"
 )
 
 // A signed module ends with: PKCS#7, trailer, magic (kernel: include/linux/module_signature.h). The trailer
@@ -79,19 +80,14 @@ func readAt(f io.ReaderAt, b []byte, at int64) error {
 	return fmt.Errorf("read the signature: %w", err)
 }
 
-// Compression returns the compression that the first bytes of a file announce: gzip, xz, zstd; "" for none.
+// Compression returns the compression of a file, "" for none, see package compression.
 func Compression(f io.ReaderAt) (string, error) {
-	start := make([]byte, 6)
-	n, err := f.ReadAt(start, 0)
+	head := make([]byte, compression.HeadSize)
+	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	for format, mark := range map[string]string{"gzip": "\x1f\x8b", "xz": "\xfd7zXZ\x00", "zstd": "\x28\xb5\x2f\xfd"} {
-		if bytes.HasPrefix(start[:n], []byte(mark)) {
-			return format, nil
-		}
-	}
-	return "", nil
+	return compression.Of(head[:n]), nil
 }
 
 // module is an open file of a module.

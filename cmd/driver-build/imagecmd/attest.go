@@ -17,8 +17,8 @@ import (
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
@@ -181,7 +181,7 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 
 func (o *attestFlags) checkFolders() error {
 	if o.export != "" {
-		if err := modsign.CheckRequestFolder(o.export); err != nil {
+		if err := kernelmodules.CheckRequestFolder(o.export); err != nil {
 			return session.Usagef("--export: %w", err)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/modsign"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
@@ -119,7 +119,7 @@ func (o *signFlags) check() (outs []oci.Output, err error) {
 		}
 	}
 	if o.export != "" {
-		if err := modsign.CheckRequestFolder(o.export); err != nil {
+		if err := kernelmodules.CheckRequestFolder(o.export); err != nil {
 			return nil, fmt.Errorf("--export: %w", err)
 		}
 	}
@@ -179,10 +179,10 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if o.export != "" {
 			return o.writeRequest(ctx, a, s, all)
 		}
-		var how modsign.Signatures
+		var how kernelmodules.Signatures
 		if signer != nil {
-			how = modsign.SignWith(signer)
-		} else if how, err = modsign.ImportSignatures(o.answers, all, cert); err != nil {
+			how = kernelmodules.SignWith(signer)
+		} else if how, err = kernelmodules.ImportSignatures(o.answers, all, cert); err != nil {
 			return fmt.Errorf("--import: %w", err)
 		}
 		signed, err := batch.Sign(ctx, s.Builder, ref, all, how)
@@ -202,7 +202,7 @@ func (o *signFlags) certificate() (*x509.Certificate, error) {
 	if len(certs) > 1 {
 		return nil, fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.Cert, len(certs))
 	}
-	if _, err := os.Stat(filepath.Join(o.answers, modsign.RequestName)); err != nil {
+	if _, err := os.Stat(filepath.Join(o.answers, kernelmodules.RequestName)); err != nil {
 		return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
 	}
 	return certs[0], nil
@@ -210,12 +210,12 @@ func (o *signFlags) certificate() (*x509.Certificate, error) {
 
 // writeRequest writes what an offline signer needs.
 func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session.Session, all map[string]v1.Image) error {
-	q, err := modsign.RequestSignatures(ctx, s.Store, o.export, all, o.whole)
+	q, err := kernelmodules.RequestSignatures(ctx, s.Store, o.export, all, o.whole)
 	if err != nil {
 		return fmt.Errorf("--export: %w", err)
 	}
 	fmt.Fprintf(a.Stderr, "%d modules to sign\n", len(q.Modules))
-	fmt.Fprintln(a.Stdout, filepath.Join(o.export, modsign.RequestName))
+	fmt.Fprintln(a.Stdout, filepath.Join(o.export, kernelmodules.RequestName))
 	return nil
 }
 

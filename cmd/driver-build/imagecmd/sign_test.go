@@ -21,7 +21,7 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images"
-	"github.com/driver-container/driver-container/images/modsign"
+	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/kmod/kbuild"
@@ -159,7 +159,7 @@ func TestSignOffline(t *testing.T) {
 		}
 		r := u.Run(t, args...)
 		r.Want(t, 0, "4 modules to sign")
-		assert.Equalf(t, filepath.Join(dir, modsign.RequestName), strings.TrimSpace(r.Stdout), "stdout: %s", r.Stdout)
+		assert.Equalf(t, filepath.Join(dir, kernelmodules.RequestName), strings.TrimSpace(r.Stdout), "stdout: %s", r.Stdout)
 		for _, m := range readRequest(t, dir).Modules {
 			name := filepath.Join(dir, m.SHA256)
 			if whole {
@@ -175,9 +175,9 @@ func TestSignOffline(t *testing.T) {
 	}
 }
 
-func readRequest(t *testing.T, dir string) (q modsign.SigningRequest) {
+func readRequest(t *testing.T, dir string) (q kernelmodules.SigningRequest) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, modsign.RequestName))
+	text, err := os.ReadFile(filepath.Join(dir, kernelmodules.RequestName))
 	if err == nil {
 		err = json.Unmarshal(text, &q)
 	}

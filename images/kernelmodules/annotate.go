@@ -1,4 +1,4 @@
-package modsign
+package kernelmodules
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package kmm
+package kernelmodules
 
 import (
 	"bytes"
@@ -19,11 +19,11 @@ const (
 	nodePrefix = 0x80000000
 	nodeValues = 0x40000000
 	nodeChilds = 0x20000000
-	maxOffset  = 0x0FFFFFFF
+	offsetEnd  = 0x0FFFFFFF
 )
 
-// maxKeyChar is the first byte that no key can have.
-const maxKeyChar = 128
+// keyEnd is the first byte that no key can have.
+const keyEnd = 128
 
 var errIndex = errors.New("kmod's index cannot hold it")
 
@@ -36,7 +36,7 @@ type entry struct {
 // writeIndex returns the index of the entries.
 func writeIndex(entries []entry) ([]byte, error) {
 	for _, e := range entries {
-		if strings.IndexFunc(e.key+e.value, func(r rune) bool { return r == 0 || r >= maxKeyChar }) >= 0 {
+		if strings.IndexFunc(e.key+e.value, func(r rune) bool { return r == 0 || r >= keyEnd }) >= 0 {
 			return nil, fmt.Errorf("%w: %.80q", errIndex, e.key+" "+e.value)
 		}
 	}
@@ -52,7 +52,7 @@ func writeIndex(entries []entry) ([]byte, error) {
 	w.number(indexVersion)
 	w.number(0)
 	root := w.node(sorted, 0, 0) // depmod gives the root no part of the key
-	if w.Len() > maxOffset {
+	if w.Len() > offsetEnd {
 		return nil, fmt.Errorf("%w: it has %d bytes", errIndex, w.Len())
 	}
 	binary.BigEndian.PutUint32(w.Bytes()[8:], root)

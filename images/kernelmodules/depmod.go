@@ -1,4 +1,4 @@
-package kmm
+package kernelmodules
 
 import (
 	"fmt"

@@ -1,12 +1,9 @@
-package modsign
+package kernelmodules
 
 import (
-	"archive/tar"
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"strings"
 	"time"
@@ -16,9 +13,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -33,7 +30,7 @@ var ErrNoModules = errors.New("the image has no modules that were compiled ahead
 // modules; of the configuration, only the labels of signer and list change. Every signature is checked
 // against the certificate before the image is returned: see kmod/sign for the errors, and ErrNoModules.
 func SignImage(ctx context.Context, layers layer.Cache, name string, img v1.Image, s Signatures) (v1.Image, error) {
-	examined, err := moduleLayers(ctx, img)
+	examined, err := moduleLayers(ctx, layers.Store, img)
 	if err != nil {
 		return nil, fmt.Errorf("sign %s: %w", name, err)
 	}
@@ -104,7 +101,7 @@ type examinedLayer struct {
 
 // moduleLayers are the image's layers; at least one has modules when there is no error. Layers of this
 // project say in the history what they are; all others are read.
-func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
+func moduleLayers(ctx context.Context, store *fetch.Store, img v1.Image) ([]examinedLayer, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
@@ -121,7 +118,7 @@ func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
 		by := histories[n].CreatedBy
 		e.list = strings.HasPrefix(by, "driver-build ") && strings.HasSuffix(by, ": "+inventory.LayerName)
 		if !strings.HasPrefix(by, "driver-build ") || strings.Contains(by, ": modules ") {
-			if e.modules, err = hasModules(ctx, l); err != nil {
+			if e.modules, err = hasModules(ctx, store, l); err != nil {
 				return nil, fmt.Errorf("layer %d of %d: %w", n+1, len(layers), err)
 			}
 		}
@@ -136,40 +133,24 @@ func moduleLayers(ctx context.Context, img v1.Image) ([]examinedLayer, error) {
 
 // hasModules reads a layer. A layer of this project that has modules has nothing else. Of any other layer
 // with modules no signed copy can be made, because the modules would have to be separated from the rest.
-func hasModules(ctx context.Context, l v1.Layer) (modules bool, err error) {
-	r, err := layer.Open(l)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+func hasModules(ctx context.Context, store *fetch.Store, l v1.Layer) (modules bool, err error) {
 	other := ""
-	buffered := bufio.NewReaderSize(rootfs.Cancellable(ctx, r), 256<<10)
-	for tr := tar.NewReader(buffered); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
+	err = withTree(ctx, store, l, func(string) bool { return false }, func(tree *rootfs.Tree) error {
+		for _, e := range tree.All() {
+			switch {
+			case e.Kind == rootfs.Dir:
+			case e.Kind == rootfs.File && inSet(e.Path):
+				modules = true
+			case e.Kind == rootfs.File && recipe.InFolder(e.Path, recipe.KMMDir): // checkKMM finds those that no set has
+			default:
+				other = e.Path
+			}
 		}
-		if err != nil {
-			return false, err
-		}
-		name, err := rootfs.Clean(h.Name)
-		if err != nil {
-			return false, err
-		}
-		_, _, ok := moduleset.Split(name)
-		switch {
-		case h.Typeflag == tar.TypeDir:
-		case ok && (h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeLink):
-			modules = true
-		case recipe.InFolder(name, recipe.KMMDir) && h.Typeflag == tar.TypeReg: // moduleset finds those that no set has
-		default:
-			other = name
-		}
-	}
+		return nil
+	})
 	if modules && other != "" {
 		return false, fmt.Errorf("has modules and other files too (%s): the image was changed after driver-build made it; build it again", other)
 	}
-	_, err = io.Copy(io.Discard, buffered) // to the end: only then has the layer's digest been checked
 	return modules, err
 }
 

@@ -1,4 +1,4 @@
-package modsign
+package kernelmodules
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func ImportSignatures(dir string, images map[string]v1.Image, cert *x509.Certifi
 	if err != nil {
 		return none, err
 	}
-	for _, arch := range sortedKeys(images) {
+	for _, arch := range slices.Sorted(maps.Keys(images)) {
 		digest, err := images[arch].Digest()
 		if err != nil {
 			return none, err
@@ -84,24 +84,16 @@ func readAnswer(dir, name string) (answer, error) {
 
 // answerFor finds the signature by what the module is, so that names in the request cannot mislead.
 func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, f kbuild.File, cert *x509.Certificate) ([]byte, error) {
-	hash, err := hashOf(set)
+	c, err := contentOf(ctx, set, f)
 	if err != nil {
 		return nil, err
 	}
-	digest, _, err := sign.Digest(ctx, f.Path, hash)
-	if err != nil {
-		return nil, err
-	}
-	name, err := contentSum(ctx, f.Path, hash, digest)
-	if err != nil {
-		return nil, err
-	}
-	a, ok := answers[name]
+	a, ok := answers[c.sum]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%w: the request does not name the module with SHA-256 %s", ErrRequest, name)
+		return nil, fmt.Errorf("%w: the request does not name the module with SHA-256 %s", ErrRequest, c.sum)
 	case a.plain:
-		der, err := sign.Wrap(cert, hash, digest, a.bytes)
+		der, err := sign.Wrap(cert, c.hash, c.digest, a.bytes)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.file, err)
 		}
@@ -116,5 +108,3 @@ func answerFor(ctx context.Context, answers map[string]answer, set *kbuild.Set, 
 	}
 	return a.bytes, nil
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,25 +1,25 @@
-package modsign
+package kernelmodules
 
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
-	"github.com/driver-container/driver-container/images/moduleset"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -74,33 +74,23 @@ func CheckRequestFolder(dir string) error {
 // RequestSignatures writes into dir, which is made and must be empty, what an offline signer needs: the
 // digests of the modules of the images (by architecture), or the modules themselves, and last the request.
 func RequestSignatures(ctx context.Context, store *fetch.Store, dir string, images map[string]v1.Image, whole bool) (*SigningRequest, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	err := CheckRequestFolder(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write the request for signatures: %w", err)
 	}
-	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
-		return nil, errors.Join(err, fmt.Errorf("write the request for signatures: %s is not empty: give a new folder", dir))
-	}
 	req := &SigningRequest{Schema: requestSchema, Images: map[string]string{}}
-	for _, arch := range sortedKeys(images) {
+	for _, arch := range slices.Sorted(maps.Keys(images)) {
 		digest, err := images[arch].Digest()
 		if err != nil {
 			return nil, err
 		}
 		req.Images[arch] = digest.String()
-		layers, err := moduleLayers(ctx, images[arch])
+		err = eachModule(ctx, store, images[arch], func(set *kbuild.Set, f kbuild.File) error { return req.add(ctx, dir, arch, set, f, whole) })
 		if err != nil {
 			return nil, fmt.Errorf("request signatures for %s: %w", arch, err)
-		}
-		for _, l := range layers {
-			if !l.modules {
-				continue
-			}
-			err := moduleset.Each(ctx, store, l, func(set *kbuild.Set, _ string) error {
-				return req.add(ctx, dir, arch, set, whole)
-			})
-			if err != nil {
-				return nil, fmt.Errorf("request signatures for %s: %w", arch, err)
-			}
 		}
 	}
 	text, err := json.MarshalIndent(req, "", "  ")
@@ -120,48 +110,23 @@ func writeFile(path string, data []byte) error {
 	})
 }
 
-func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.Set, whole bool) error {
-	hash, err := hashOf(set)
+func (q *SigningRequest) add(ctx context.Context, dir, arch string, set *kbuild.Set, f kbuild.File, whole bool) error {
+	c, err := contentOf(ctx, set, f)
 	if err != nil {
 		return err
 	}
-	for _, f := range set.Modules {
-		digest, size, err := sign.Digest(ctx, f.Path, hash)
-		if err != nil {
-			return err
-		}
-		sum, err := contentSum(ctx, f.Path, hash, digest)
-		if err != nil {
-			return err
-		}
-		m := RequestedModule{
-			Arch: arch, Set: set.Key.String(), Name: f.Name, Kernel: set.Key.Release, File: sum + ".digest", Hash: set.SigHash,
-			Digest: hex.EncodeToString(digest), SHA256: sum, Size: size,
-		}
-		if whole {
-			m.File = sum + ".ko"
-			err = sign.Detach(ctx, f.Path, filepath.Join(dir, m.File))
-		} else {
-			err = writeFile(filepath.Join(dir, m.File), digest)
-		}
-		if err != nil {
-			return err
-		}
-		q.Modules = append(q.Modules, m)
+	m := RequestedModule{
+		Arch: arch, Set: set.Key.String(), Name: f.Name, Kernel: set.Key.Release, File: c.sum + ".digest", Hash: set.SigHash,
+		Digest: hex.EncodeToString(c.digest), SHA256: c.sum, Size: c.size,
 	}
-	return nil
-}
-
-// contentSum is the SHA-256 of a module without its signature; where that has been computed already, digest
-// is it.
-func contentSum(ctx context.Context, path string, hash crypto.Hash, digest []byte) (string, error) {
-	if hash != crypto.SHA256 {
-		var err error
-		if digest, _, err = sign.Digest(ctx, path, crypto.SHA256); err != nil {
-			return "", err
-		}
+	if whole {
+		m.File = c.sum + ".ko"
+		err = sign.Detach(ctx, f.Path, filepath.Join(dir, m.File))
+	} else {
+		err = writeFile(filepath.Join(dir, m.File), c.digest)
 	}
-	return hex.EncodeToString(digest), nil
+	q.Modules = append(q.Modules, m)
+	return err
 }
 
 var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
