@@ -140,10 +140,9 @@ func TestSBOMIsDeterministic(t *testing.T) {
 	again := require.Value(other.Build(t.Context(), planned))(t)
 	one, two := billed(t, r.b, img, planned), billed(t, other, again, planned)
 	shuffle(two.Packages)
-	shuffle(two.LibraryFiles)
-	shuffle(two.FirmwareFiles)
-	shuffle(two.Sources)
-	shuffle(two.OwnPrograms)
+	shuffle(two.Libraries)
+	shuffle(two.Firmware)
+	shuffle(two.Programs)
 	shuffle(two.Flavours)
 	for _, f := range []documents.Format{documents.SPDX, documents.CycloneDX} {
 		want := document(t, f, documents.Model{Images: []*documents.Image{one}})

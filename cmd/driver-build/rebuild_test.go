@@ -30,7 +30,7 @@ func (u *user) attested(t *testing.T) (ref, key string) {
 	digest := u.Run(t, append(args, "--output", "oci:"+u.Path("dist"))...).Digest(t)
 	var r recipe.Recipe
 	require.NoError(t, json.Unmarshal([]byte(u.Run(t, append(args, "--dry-run")...).Stdout), &r))
-	body := require.Value(documents.NewProvenance(&r, documents.Run{}).Encode())(t)
+	body := require.Value(documents.Provenance(&r, documents.Run{}))(t)
 	image := require.Value(oci.OpenLocal(t.Context(), "oci:"+u.Path("dist")))(t)
 	raw := require.Value(os.ReadFile(u.Path("dist/blobs/sha256/" + digest)))(t)
 	private := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -129,7 +129,7 @@ func TestRecipe(t *testing.T) {
 		printed := u.Run(t, append(args, "--dry-run")...).Stdout
 		require.NoError(t, os.WriteFile(u.Path("recipe.json"), []byte(printed), 0o600))
 		r := require.Value(recipe.Decode([]byte(printed)))(t)
-		body := require.Value(documents.NewProvenance(r, documents.Run{}).Encode())(t)
+		body := require.Value(documents.Provenance(r, documents.Run{}))(t)
 		require.NoError(t, os.WriteFile(u.Path("provenance.json"), body, 0o600))
 		u.Cache = t.TempDir()
 		for _, file := range []string{"recipe.json", "provenance.json"} {

@@ -101,16 +101,14 @@ func filesOf(ctx context.Context, store *fetch.Store, img v1.Image) (map[string]
 
 // compareIndex compares an index with one of the same images.
 func compareIndex(want v1.Hash, same []v1.Image) (verify.Finding, error) {
-	f := verify.Finding{Severity: verify.Note, Rule: rebuildRule, Message: fmt.Sprintf("%s: the index of these images has the same digest",
-		want)}
 	again, err := images.Combine(same)
 	if err != nil {
-		return f, err
+		return verify.Finding{}, err
 	}
 	digest, err := again.Digest()
 	if digest != want {
-		f.Severity = verify.Error
-		f.Message = fmt.Sprintf("%s: its images are the same, but the index of them is %s: it has other annotations or other entries besides, or another order", want, digest)
+		return finding(verify.Error, "%s: its images are the same, but the index of them is %s: it has other annotations or other entries besides, or another order",
+			want, digest), err
 	}
-	return f, err
+	return finding(verify.Note, "%s: the index of these images has the same digest", want), err
 }

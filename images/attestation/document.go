@@ -5,11 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/documents"
+	"github.com/driver-container/driver-container/images/signature"
 )
+
+// Document is JSON about images.
+type Document struct {
+	Subjects []v1.Hash // the indexes and images that it is about; nil: the artifact and every image in it
+	Type     string    // of the predicate
+	Body     []byte
+	// Referrer is the artifact type of a referrer that has the document as it is, for programs that do not read
+	// attestations; "": there is none.
+	Referrer string
+	// Key is the digest of what the document was made from. The referrer has it as [recipe.LabelKey], so that a
+	// later build finds the document; "": it is not known.
+	Key string
+}
 
 // maxDocument bounds a document of the user, in bytes. The SBOM of an image with 700 packages has 1 MB.
 const maxDocument = 32 << 20
@@ -39,35 +56,34 @@ func NewDocument(predicateType string, raw []byte) (Document, error) {
 
 // SBOM makes a document of an SBOM: SPDX 2 or CycloneDX.
 func SBOM(raw []byte) (Document, error) {
-	var doc struct {
-		SPDXVersion string `json:"spdxVersion"`
-		BOMFormat   string `json:"bomFormat"`
-	}
+	var doc struct{ SPDXVersion, BOMFormat string }
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Document{}, fmt.Errorf("it is no JSON: %w", err)
 	}
-	var format documents.Format
-	switch {
-	case strings.HasPrefix(doc.SPDXVersion, "SPDX-2"):
-		format = documents.SPDX
-	case doc.BOMFormat == "CycloneDX":
+	format := documents.SPDX
+	if doc.BOMFormat == "CycloneDX" {
 		format = documents.CycloneDX
-	default:
+	} else if !strings.HasPrefix(doc.SPDXVersion, "SPDX-2") {
 		return Document{}, errors.New("it is no SBOM of SPDX 2 or CycloneDX")
 	}
 	return Document{Type: format.PredicateType(), Body: raw, Referrer: format.MediaType()}, nil
 }
 
-// VEX makes a document of statements about vulnerabilities in the format OpenVEX.
-func VEX(raw []byte) (Document, error) {
-	var doc struct {
-		Context string `json:"@context"`
+// VEX makes a document of statements about vulnerabilities in the format OpenVEX. Plan.CheckVEX checks it.
+func VEX(raw []byte) (Document, error) { return NewDocument(documents.VEXType, raw) }
+
+// about returns the positions of the subjects that the document is about.
+func (d Document) about(all []signature.Subject) (found []int, err error) {
+	if !json.Valid(d.Body) {
+		return nil, fmt.Errorf("the document of type %s is no JSON", d.Type)
 	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return Document{}, fmt.Errorf("it is no JSON: %w", err)
+	for i, s := range all {
+		if d.Subjects == nil || slices.Contains(d.Subjects, s.Descriptor.Digest) {
+			found = append(found, i)
+		}
 	}
-	if !strings.HasPrefix(doc.Context, documents.VEXType) {
-		return Document{}, fmt.Errorf("its @context is %.80q: a document of OpenVEX has %s/v0.2.0", doc.Context, documents.VEXType)
+	if len(found) < len(d.Subjects) {
+		return nil, fmt.Errorf("the document of type %s is about %s, and not all of that is in the image", d.Type, d.Subjects)
 	}
-	return Document{Type: documents.VEXType, Body: raw}, nil
+	return found, nil
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,7 +20,6 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/registry"
-	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Image is a finished image or index, with what it has.
@@ -39,40 +36,36 @@ type Image struct {
 
 // Open reads what a reference names. It must be in a registry, an OCI layout or an OCI archive.
 func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err error) {
-	i = &Image{ref: ref}
 	opened, err := c.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return nil, err
 	}
-	i.Artifact, i.Digest = opened.Artifact, opened.Digest
+	i = &Image{ref: ref, Artifact: opened.Artifact, Digest: opened.Digest}
 	if local, ok := oci.ParseLocal(ref); ok {
 		i.Tag = local.Tag()
-		err = i.findTags(ctx)
+		tags, digests, err := oci.LocalTags(ref)
+		if err != nil {
+			return nil, err
+		}
+		for n, tag := range tags {
+			if digests[n] == i.Digest && imagename.CheckTag(tag) == nil && !slices.Contains(i.Tags, tag) {
+				i.Tags = append(i.Tags, tag)
+			}
+		}
 	} else {
 		before, _, pinned := strings.Cut(ref, "@")
-		var t name.Tag
-		if t, err = name.NewTag(before); err == nil {
-			i.Repository = t.Context().Name()
-			i.ref = i.Repository + "@" + i.Digest.String() // the tag may move
+		t, err := name.NewTag(before)
+		if err != nil {
+			return nil, err
 		}
+		i.Repository = t.Context().Name()
+		i.ref = i.Repository + "@" + i.Digest.String() // the tag may move
 		if !pinned || strings.HasSuffix(before, ":"+t.TagStr()) {
 			i.Tag, i.Tags = t.TagStr(), []string{t.TagStr()}
 		}
 	}
-	if err == nil {
-		i.Have, err = c.Attachments(ctx, i.ref)
-	}
+	i.Have, err = c.Attachments(ctx, i.ref)
 	return i, err
-}
-
-func (i *Image) findTags(ctx context.Context) error {
-	tags, digests, err := oci.LocalTags(i.ref)
-	for n, tag := range tags {
-		if digests[n] == i.Digest && imagename.CheckTag(tag) == nil && !slices.Contains(i.Tags, tag) {
-			i.Tags = append(i.Tags, tag)
-		}
-	}
-	return err
 }
 
 // Attach adds attachments to the image where it is. An archive is written again.
@@ -159,23 +152,22 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 	return found, nil
 }
 
-// CheckVEX reads documents of OpenVEX strictly, because scanners ignore without a word what they cannot use:
-// each statement must be about the image or a package in it. The image is read only if a statement names a
-// package.
+// CheckVEX checks documents of OpenVEX: each statement must be about the image or a package in it. The image is read only if a
+// statement names a package.
 func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Image) error {
 	all, err := subjects(i.Artifact, nil)
 	if err != nil {
 		return err
 	}
-	about := documents.VEXSubject{}
+	var digests []string
 	for _, s := range all {
-		about.Digests = append(about.Digests, s.Descriptor.Digest.String())
+		digests = append(digests, s.Descriptor.Digest.String())
 	}
 	for _, d := range p.Documents {
 		if d.Type != documents.VEXType {
 			continue
 		}
-		_, without := documents.ReadVEX(d.Body, about)
+		without := documents.CheckVEX(d.Body, digests, nil)
 		if without == nil {
 			continue
 		}
@@ -183,23 +175,9 @@ func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cach
 		if err != nil { // not all images are of this project
 			return fmt.Errorf("%w; the packages of the image are not known: %w", without, err)
 		}
-		about.Packages = m.Packages()
-		if _, err := documents.ReadVEX(d.Body, about); err != nil {
+		if err := documents.CheckVEX(d.Body, digests, m.Packages()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// Import returns the signer of what an offline signer left in dir.
-func (p Plan) Import(dir string, i *Image, key crypto.PublicKey) (signature.Signer, error) {
-	r, err := p.Request(i.Artifact, i.Have)
-	if err != nil {
-		return nil, err
-	}
-	s, err := signature.Import(dir, r, key)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", signature.ErrUnsigned, err)
-	}
-	return s, err
 }

@@ -59,7 +59,7 @@ func TestModules(t *testing.T) {
 	o := recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true, Modules: []string{"nvidia-uvm", "nvidia"}}
 	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), o))
 	try := func(salt string, o attestation.Rebuild) (string, error) {
-		findings, err := o.Images(t.Context(), compiling(machine(t, t.TempDir(), false), salt), ref)
+		findings, err := o.Images(t.Context(), compiling(machine(t), salt), ref)
 		return lines(findings), err
 	}
 	text, err := try("", trusted())
@@ -81,14 +81,14 @@ func TestSignedModules(t *testing.T) {
 	w.b.Signer = moduleSigner(t)
 	ref := w.published(t, w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{Kernels: []string{imagetest.Kernel},
 		Signer: w.b.Signer.Certificate}))
-	if _, err := trusted().Images(t.Context(), compiling(machine(t, t.TempDir(), false), ""),
+	if _, err := trusted().Images(t.Context(), compiling(machine(t), ""),
 		ref); !isRequest(err) || !strings.Contains(err.Error(), "--sign-cert") {
 		t.Errorf("%v", err)
 	}
 	o := trusted()
 	o.Certificates = []*x509.Certificate{moduleSigner(t).Certificate, w.b.Signer.Certificate}
-	wants(t, require.Value(o.Images(t.Context(), compiling(machine(t, t.TempDir(), false), ""), ref))(t), false, same)
-	wants(t, require.Value(o.Images(t.Context(), compiling(machine(t, t.TempDir(), false), "other"), ref))(t), true,
+	wants(t, require.Value(o.Images(t.Context(), compiling(machine(t), ""), ref))(t), false, same)
+	wants(t, require.Value(o.Images(t.Context(), compiling(machine(t), "other"), ref))(t), true,
 		"module nvidia for kernel "+imagetest.Kernel+", compiled again: it is not the module that was signed")
 }
 

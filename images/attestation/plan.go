@@ -1,36 +1,25 @@
 // Package attestation says what is attached to finished images: who signs the index and the images in it,
 // under which names, and which documents (SBOM, provenance, VEX) belong to them. It attaches that where an
-// image is or will be: in a registry, a layout or an archive; and it judges what an image has.
+// image is or will be: in a registry, a layout or an archive; it judges what an image has, and builds one again from its
+// provenance.
 //
 // It makes neither keys nor documents. images/signature has the formats, images/registry the transfers.
 package attestation
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 )
-
-// Document is JSON about images.
-type Document struct {
-	Subjects []v1.Hash // the indexes and images that it is about; nil: the artifact and every image in it
-	Type     string    // of the predicate
-	Body     []byte
-	// Referrer is the artifact type of a referrer that has the document as it is, for programs that do not read
-	// attestations; "": there is none.
-	Referrer string
-	// Key is the digest of what the document was made from. The referrer has it as [recipe.LabelKey], so that a
-	// later build finds the document; "": it is not known.
-	Key string
-}
 
 // Plan says what is attached to an artifact.
 type Plan struct {
@@ -44,63 +33,49 @@ type Plan struct {
 // Empty says whether there is nothing to attach.
 func (p Plan) Empty() bool { return p.Signer == nil && len(p.Documents) == 0 }
 
-// Request returns what is to be signed of an artifact that has these attachments.
-func (p Plan) Request(t oci.Artifact, have []oci.Attachment) (signature.Request, error) {
-	r := signature.Request{Repository: p.Repository, Tags: p.Tags, Format: p.Format}
-	var err error
+// Request returns what is to be signed of an artifact that has these attachments, and the referrers with documents that it lacks.
+func (p Plan) Request(t oci.Artifact, have []oci.Attachment) (r signature.Request, referrers []oci.Attachment, err error) {
+	r = signature.Request{Repository: p.Repository, Tags: p.Tags, Format: p.Format}
 	if r.Subjects, err = subjects(t, have); err != nil {
-		return r, err
+		return r, nil, err
 	}
 	for _, d := range p.Documents {
 		about, err := d.about(r.Subjects)
 		if err != nil {
-			return r, err
+			return r, nil, err
 		}
 		for _, i := range about {
-			r.Subjects[i].Predicates = append(r.Subjects[i].Predicates, signature.Predicate{Type: d.Type, Body: d.Body})
+			s := &r.Subjects[i]
+			s.Predicates = append(s.Predicates, signature.Predicate{Type: d.Type, Body: d.Body})
+			if d.Referrer == "" {
+				continue
+			}
+			var annotations map[string]string
+			if d.Key != "" {
+				annotations = map[string]string{recipe.LabelKey: d.Key}
+			}
+			blob := oci.BytesBlob(types.MediaType(d.Referrer), d.Body, nil)
+			a, err := oci.NewReferrer(s.Descriptor, d.Referrer, []oci.Blob{blob}, annotations)
+			if err != nil {
+				return r, nil, err
+			}
+			if !slices.ContainsFunc(have, func(h oci.Attachment) bool { return h.Manifest.Desc.Digest == a.Manifest.Desc.Digest }) {
+				referrers = append(referrers, a)
+			}
 		}
 	}
-	return r, nil
+	return r, referrers, nil
 }
 
 // Attachments returns what is to be attached to an artifact that has those attachments: nothing that it has
 // already, as far as the signer's key tells.
-func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attachment) (all []oci.Attachment, err error) {
-	r, err := p.Request(t, have)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range p.Documents {
-		if d.Referrer == "" {
-			continue
-		}
-		about, err := d.about(r.Subjects)
-		if err != nil {
-			return nil, err
-		}
-		for _, i := range about {
-			a, err := oci.NewReferrer(r.Subjects[i].Descriptor, d.Referrer, []oci.Blob{oci.BytesBlob(types.MediaType(d.Referrer), d.Body, nil)},
-				d.annotations())
-			if err != nil {
-				return nil, err
-			}
-			if !slices.ContainsFunc(have, func(h oci.Attachment) bool { return h.Manifest.Desc.Digest == a.Manifest.Desc.Digest }) {
-				all = append(all, a)
-			}
-		}
-	}
-	if p.Signer == nil {
-		return all, nil
+func (p Plan) Attachments(ctx context.Context, t oci.Artifact, have []oci.Attachment) ([]oci.Attachment, error) {
+	r, referrers, err := p.Request(t, have)
+	if err != nil || p.Signer == nil {
+		return referrers, err
 	}
 	signed, err := signature.Sign(ctx, r, p.Signer)
-	return append(all, signed...), err
-}
-
-func (d Document) annotations() map[string]string {
-	if d.Key == "" {
-		return nil
-	}
-	return map[string]string{recipe.LabelKey: d.Key}
+	return append(referrers, signed...), err
 }
 
 // subjects are the artifact, which comes first, and the images in it.
@@ -121,18 +96,59 @@ func subjects(t oci.Artifact, have []oci.Attachment) (all []signature.Subject, e
 	return all, nil
 }
 
-// about returns the positions of the subjects that the document is about.
-func (d Document) about(all []signature.Subject) (found []int, err error) {
-	if !json.Valid(d.Body) {
-		return nil, fmt.Errorf("the document of type %s is no JSON", d.Type)
-	}
-	for i, s := range all {
-		if d.Subjects == nil || slices.Contains(d.Subjects, s.Descriptor.Digest) {
-			found = append(found, i)
+// Push pushes an artifact to the repository of the plan, with what the plan attaches. The tags move last,
+// when the signatures are there: an admission controller never sees the tag of an image without them.
+func (p Plan) Push(ctx context.Context, c *registry.Client, t oci.Artifact) error {
+	if !p.Empty() {
+		digest, err := t.Digest()
+		if err != nil {
+			return err
+		}
+		pinned := p.Repository + "@" + digest.String()
+		if _, _, err := c.Push(ctx, pinned, t); err != nil {
+			return err
+		}
+		have, err := c.Target().Attachments(ctx, pinned)
+		if err != nil {
+			return err
+		}
+		all, err := p.Attachments(ctx, t, have)
+		if err != nil {
+			return fmt.Errorf("sign %s: %w", pinned, err)
+		}
+		if _, err := c.Attach(ctx, pinned, all...); err != nil {
+			return err
 		}
 	}
-	if len(found) < len(d.Subjects) {
-		return nil, fmt.Errorf("the document of type %s is about %s, and not all of that is in the image", d.Type, d.Subjects)
+	_, _, err := c.Push(ctx, p.Repository+":"+p.Tags[0], t, p.Tags[1:]...)
+	return err
+}
+
+// Write writes an artifact to an output, with what the plan attaches, under all tags; an archive holds only
+// the first. It returns the references.
+func (p Plan) Write(ctx context.Context, out oci.Output, t oci.Artifact) (refs []string, err error) {
+	tags := p.Tags
+	if out.Kind != "oci" {
+		tags = tags[:1]
 	}
-	return found, nil
+	for i, tag := range tags {
+		var all, have []oci.Attachment
+		if i == 0 && !p.Empty() {
+			if out.Kind == "oci" {
+				have, err = oci.LocalAttachments(ctx, out.String()+":"+tag)
+			}
+			if err == nil || errors.Is(err, fs.ErrNotExist) { // the layout does not have the tag yet
+				all, err = p.Attachments(ctx, t, have)
+			}
+			if err != nil {
+				return refs, fmt.Errorf("sign %s:%s: %w", out, tag, err)
+			}
+		}
+		ref, err := out.Write(ctx, p.Repository, tag, t, all...)
+		if err != nil {
+			return refs, err
+		}
+		refs = append(refs, ref)
+	}
+	return refs, nil
 }

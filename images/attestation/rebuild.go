@@ -6,19 +6,17 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/sign"
@@ -27,11 +25,10 @@ import (
 // rebuildRule is that of findings about images that were built again.
 const rebuildRule = "rebuild"
 
-// maxProvenances bounds how often an image is built: each of its provenances that differs is tried.
-const maxProvenances = 4
-
-// maxFaults bounds the length of a message.
-const maxFaults = 5
+const (
+	maxProvenances = 4 // bounds how often an image is built: each of its provenances that differs is tried
+	maxFaults      = 5 // bounds the length of a message
+)
 
 // Rebuild says what is trusted, and where the inputs are that a provenance does not locate.
 type Rebuild struct {
@@ -46,6 +43,10 @@ type Rebuild struct {
 type statement struct {
 	where  string // ".att, key 0123456789ab"
 	recipe *recipe.Recipe
+}
+
+func finding(severity verify.Severity, format string, args ...any) verify.Finding {
+	return verify.Finding{Severity: severity, Rule: rebuildRule, Message: fmt.Sprintf(format, args...)}
 }
 
 // Images builds the image, or every image of the index, that a reference names again from its provenance, and compares.
@@ -63,80 +64,53 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	b = b.Fresh(records)
-	if len(o.Keys) == 0 {
-		findings = append(findings, verify.Finding{Severity: verify.Warning, Rule: rebuildRule, Message: "the provenance is not authenticated: " +
-			"anyone who may push to the repository can have written it; give --key with the signer's public key"})
+	of, err := subjects(i.Artifact, i.Have)
+	if err != nil {
+		return nil, err
 	}
-	reports, err := o.attestations(i)
+	var reports []signature.Report
+	if len(o.Keys) == 0 {
+		findings = append(findings, finding(verify.Warning, "the provenance is not authenticated: "+
+			"anyone who may push to the repository can have written it; give --key with the signer's public key"))
+		reports, err = signature.Unverified(of)
+	} else {
+		reports, err = signature.Verify(of, o.Keys)
+	}
+	if err != nil {
+		return findings, err
+	}
+	_, all, err := documents.Open(ctx, b.Registry, i.ref, o.Arch)
 	if err != nil {
 		return findings, err
 	}
 	var same []v1.Image
-	all, missing := 0, error(nil)
-	for _, a := range distros.Archs() {
-		if o.Arch != "" && o.Arch != a.Name {
-			continue
-		}
-		base, err := b.Registry.Open(ctx, i.ref, registry.OpenOptions{Arch: a.Name, Part: registry.Layers})
-		if _, absent := errors.AsType[*oci.PlatformError](err); absent {
-			missing = err
-			continue
-		}
-		if err != nil {
-			return findings, fmt.Errorf("open %s: %w", ref, err)
-		}
-		all++
-		found, equal, err := o.one(ctx, b, i.Digest, base.Digest, base.Image, a.Name, reports)
+	for _, named := range all {
+		found, equal, err := o.one(ctx, b, i.Digest, named.Digest, named.Image, reports)
 		findings = append(findings, found...)
 		if err != nil {
-			return findings, fmt.Errorf("build %s (%s) again: %w", base.Digest, a.Name, err)
+			return findings, fmt.Errorf("build %s again: %w", named.Digest, err)
 		}
 		if equal {
-			same = append(same, base.Image)
-		}
-		if base.Digest == i.Digest { // no index
-			return findings, nil
+			same = append(same, named.Image)
 		}
 	}
-	if all == 0 {
-		return findings, fmt.Errorf("open %s: %w", ref, missing)
-	}
-	if len(same) < all || o.Arch != "" {
+	if len(same) < len(all) || o.Arch != "" || all[0].Digest == i.Digest {
 		return findings, nil
 	}
 	f, err := compareIndex(i.Digest, same)
 	return append(findings, f), err
 }
 
-// attestations are those of the artifact and the images in it, by the keys if there are any.
-func (o Rebuild) attestations(i *Image) (found map[v1.Hash][]signature.Finding, err error) {
-	all, err := subjects(i.Artifact, i.Have)
-	if err != nil {
-		return nil, err
-	}
-	found = map[v1.Hash][]signature.Finding{}
-	if len(o.Keys) == 0 {
-		for _, s := range all {
-			if found[s.Descriptor.Digest], err = signature.Unverified(s); err != nil {
-				return nil, err
-			}
-		}
-		return found, nil
-	}
-	reports, err := signature.Verify(all, o.Keys)
-	for _, r := range reports {
-		found[r.Subject.Digest] = r.Attestations
-	}
-	return found, err
-}
-
 // one builds one image again from each of its provenances, until one is true.
 func (o Rebuild) one(
-	ctx context.Context, b *images.Builder, top, digest v1.Hash, img v1.Image, arch string, reports map[v1.Hash][]signature.Finding,
+	ctx context.Context, b *images.Builder, top, digest v1.Hash, img v1.Image, reports []signature.Report,
 ) (findings []verify.Finding, equal bool, err error) {
-	problem := func(format string, args ...any) {
-		findings = append(findings, verify.Finding{Severity: verify.Error, Rule: rebuildRule, Message: fmt.Sprintf(format, args...)})
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, false, err
 	}
+	arch := config.Architecture
+	problem := func(format string, args ...any) { findings = append(findings, finding(verify.Error, format, args...)) }
 	statements, missing := provenances(reports, top, digest, arch)
 	if missing != "" {
 		problem("%s (%s) %s", digest, arch, missing)
@@ -152,7 +126,7 @@ func (o Rebuild) one(
 		case err != nil:
 			failed = append(failed, err) // another provenance may be true
 		case len(differences) == 0:
-			return []verify.Finding{{Severity: verify.Note, Rule: rebuildRule, Message: what + ", with the same digest"}}, true, nil
+			return []verify.Finding{finding(verify.Note, "%s, with the same digest", what)}, true, nil
 		default:
 			if what += ", its digest is " + again.String(); again == digest {
 				what += ", too, but what the provenance says is not true"
@@ -168,33 +142,34 @@ func (o Rebuild) one(
 
 // provenances returns the different recipes that are attested of an image or of the index that it is in, or says why there
 // is none.
-func provenances(reports map[v1.Hash][]signature.Finding, top, digest v1.Hash, arch string) (found []statement, missing string) {
-	seen, faults := map[string]bool{}, []string{}
-	attested := reports[digest]
-	own := len(attested)
-	if top != digest {
-		attested = append(attested[:own:own], reports[top]...)
-	}
-	for n, f := range attested {
-		switch {
-		case f.Err != nil:
-			faults = append(faults, f.Where+": "+f.Err.Error())
-			continue
-		case f.Predicate.Type != documents.ProvenanceType || seen[string(f.Predicate.Body)]:
+func provenances(reports []signature.Report, top, digest v1.Hash, arch string) (found []statement, missing string) {
+	seen := map[string]bool{}
+	var faults []string
+	for _, report := range reports {
+		if report.Subject.Digest != digest && report.Subject.Digest != top {
 			continue
 		}
-		seen[string(f.Predicate.Body)] = true
-		r, err := documents.ReadRecipe(f.Predicate.Body)
-		switch {
-		case err != nil:
-			faults = append(faults, f.Where+": "+err.Error())
-		case r.Arch == arch:
-			if len(f.Keys) > 0 {
-				f.Where += ", " + keyNames(f.Keys[:1])
+		for _, f := range report.Attestations {
+			err := f.Err
+			var r *recipe.Recipe
+			if err == nil {
+				if f.Predicate.Type != documents.ProvenanceType || seen[string(f.Predicate.Body)] {
+					continue
+				}
+				seen[string(f.Predicate.Body)] = true
+				r, err = documents.ReadRecipe(f.Predicate.Body)
 			}
-			found = append(found, statement{f.Where, r})
-		case n < own: // an index has those of all its images
-			faults = append(faults, f.Where+": it is about an image for "+r.Arch)
+			switch {
+			case err != nil:
+				faults = append(faults, f.Where+": "+err.Error())
+			case r.Arch == arch:
+				if len(f.Keys) > 0 {
+					f.Where += ", " + keyNames(f.Keys[:1])
+				}
+				found = append(found, statement{f.Where, r})
+			case report.Subject.Digest == digest: // an index has those of all its images
+				faults = append(faults, f.Where+": it is about an image for "+r.Arch)
+			}
 		}
 	}
 	switch {
@@ -247,12 +222,11 @@ func (o Rebuild) signatures(ctx context.Context, b *images.Builder, img v1.Image
 	if r.Signer == "" || len(r.Kernels) == 0 {
 		return nil, nil //nolint:nilnil // nil is a build without signatures
 	}
-	for _, cert := range o.Certificates {
-		if sign.Fingerprint(cert.Raw) == r.Signer {
-			taken, err := kernelmodules.SignaturesOf(ctx, b.Store, img, cert)
-			return &taken, err
-		}
+	n := slices.IndexFunc(o.Certificates, func(cert *x509.Certificate) bool { return sign.Fingerprint(cert.Raw) == r.Signer })
+	if n < 0 {
+		return nil, failure.Errorf(failure.Usage, "its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
+			"their signatures are then checked and taken over, because only the key could make them again", r.Signer)
 	}
-	return nil, failure.Errorf(failure.Usage, "its modules are signed: give --sign-cert, with the certificate that has the SHA-256 %s; "+
-		"their signatures are then checked and taken over, because only the key could make them again", r.Signer)
+	taken, err := kernelmodules.SignaturesOf(ctx, b.Store, img, o.Certificates[n])
+	return &taken, err
 }

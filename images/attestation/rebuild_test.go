@@ -3,7 +3,6 @@ package attestation_test
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +35,7 @@ func TestSame(t *testing.T) {
 	t.Parallel()
 	apt := newWorld(t)
 	rpm := imagetest.NewRPM(t, "rocky9", "opensuse-leap15.6", "centos7")
-	yum := &world{rpm.World, rpm.Matrix(), machine(t, t.TempDir(), false)}
+	yum := &world{rpm.World, rpm.Matrix(), machine(t)}
 	for what, c := range map[string]struct {
 		w *world
 		s matrix.Selection
@@ -53,32 +52,9 @@ func TestSame(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			ref := c.w.published(t, c.w.build(t, c.s, c.o))
-			cache := t.TempDir()
-			wants(t, require.Value(trusted().Images(t.Context(), machine(t, cache, false), ref))(t), false, same, "(.att, key ")
+			wants(t, require.Value(trusted().Images(t.Context(), machine(t), ref))(t), false, same, "(.att, key ")
 		})
 	}
-}
-
-// TestOffline: with the inputs in the cache, no address of the provenance is asked; without them, the first
-// that is missing is named.
-func TestOffline(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
-	ref := w.published(t, b)
-	w.Fault(func(rw http.ResponseWriter, r *http.Request) bool {
-		if strings.HasPrefix(r.URL.Path, "/v2/site/") || r.URL.Path == "/v2/" {
-			return false
-		}
-		http.Error(rw, "gone", http.StatusNotFound)
-		return true
-	})
-	wants(t, require.Value(trusted().Images(t.Context(), w.b, ref))(t), false, same)
-	findings, err := trusted().Images(t.Context(), machine(t, t.TempDir(), false), ref)
-	if err == nil || len(findings) > 0 {
-		t.Errorf("%v, %v", lines(findings), err)
-	}
-	assert.ErrorIsf(t, assert.Err(trusted().Images(t.Context(), machine(t, t.TempDir(), true), ref)), fetch.ErrOffline, "offline")
 }
 
 // TestFresh: what the cache says of earlier layers is not believed.
@@ -131,7 +107,7 @@ func TestTampered(t *testing.T) {
 			of := *c.b.recipe
 			c.edit(&of)
 			ref := w.publish(t, c.b.Image, statement{c.b.Image, built{nil, &of}.predicate(t), keys()[0]})
-			findings, err := trusted().Images(t.Context(), machine(t, t.TempDir(), false), ref)
+			findings, err := trusted().Images(t.Context(), machine(t), ref)
 			switch {
 			case c.fails != nil:
 				var mismatch *fetch.MismatchError
@@ -160,7 +136,7 @@ func TestLocalInputs(t *testing.T) {
 	of := *b.recipe
 	of.Base.Name = ""
 	ref := w.publish(t, b.Image, statement{b.Image, built{nil, &of}.predicate(t), keys()[0]})
-	o, m := trusted(), machine(t, t.TempDir(), false)
+	o, m := trusted(), machine(t)
 	_, err := o.Images(t.Context(), m, ref)
 	if !isRequest(err) || !strings.Contains(err.Error(), "--base") {
 		t.Errorf("%v", err)
@@ -182,7 +158,7 @@ func TestOtherMachine(t *testing.T) {
 	w := newWorld(t)
 	b := w.build(t, pair("debian12", imagetest.NewDriver), recipe.Options{})
 	ref := w.published(t, b)
-	m := machine(t, t.TempDir(), false)
+	m := machine(t)
 	m.Info.Version, m.Binaries = "v0.0.2", programs(t, "two")
 	wants(t, require.Value(trusted().Images(t.Context(), m, ref))(t), true,
 		`driver-build was "v0.0.1", now it is "v0.0.2"`, `program driver-entrypoint was sha256:`+b.recipe.Entrypoint[0].SHA256,
@@ -221,7 +197,7 @@ func TestChangedLayer(t *testing.T) {
 	i := slices.IndexFunc(config.History, func(h v1.History) bool { return strings.HasSuffix(h.CreatedBy, ": user-mode driver") })
 	bad := changed(t, b.Image, "user-mode driver", layers[i])
 	ref := w.publish(t, bad, statement{bad, b.predicate(t), keys()[0]})
-	findings := require.Value(trusted().Images(t.Context(), machine(t, t.TempDir(), false), ref))(t)
+	findings := require.Value(trusted().Images(t.Context(), machine(t), ref))(t)
 	wants(t, findings, true, "amd64: /usr/", "of the rebuild is missing")
 	for _, f := range findings {
 		if strings.Contains(f.Message, "label") {

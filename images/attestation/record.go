@@ -1,7 +1,11 @@
 package attestation
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"path"
 	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -10,6 +14,7 @@ import (
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Record says which documents a build gives to its images.
@@ -35,33 +40,158 @@ func (r Record) Documents(ctx context.Context, cache layer.Cache, t oci.Artifact
 	if err != nil {
 		return nil, err
 	}
-	r.Run.GoVersion = runtime.Version()
-	var bills []Document
-	if r.SBOM != "" {
-		if bills, err = r.bills(ctx, cache, top, images, recipes); err != nil {
-			return nil, err
-		}
-	}
-	for n, img := range images {
-		if r.SBOM != "" {
-			all = append(all, bills[n])
-		}
-		if !r.Provenance {
-			continue
-		}
+	var digests []v1.Hash
+	for _, img := range images {
 		digest, err := img.Digest()
 		if err != nil {
 			return nil, err
 		}
-		body, err := documents.NewProvenance(recipes[n], r.Run).Encode()
-		if err != nil {
-			return nil, err
+		digests = append(digests, digest)
+	}
+	bills, err := r.bills(ctx, cache, top, digests, images, recipes)
+	if err != nil {
+		return nil, err
+	}
+	r.Run.GoVersion = runtime.Version()
+	for n, digest := range digests {
+		if r.SBOM != "" {
+			all = append(all, bills[n])
 		}
-		d := Document{Subjects: []v1.Hash{digest}, Type: documents.ProvenanceType, Body: body}
-		if digest != top {
-			d.Subjects = append(d.Subjects, top)
+		if r.Provenance {
+			body, err := documents.Provenance(recipes[n], r.Run)
+			if err != nil {
+				return nil, err
+			}
+			d := Document{Subjects: []v1.Hash{digest}, Type: documents.ProvenanceType, Body: body}
+			if digest != top {
+				d.Subjects = append(d.Subjects, top)
+			}
+			all = append(all, d)
+		}
+	}
+	return append(all, bills[min(len(images), len(bills)):]...), nil
+}
+
+// bills makes the SBOM of each image and, of several images, that of their index. An SBOM is made from the
+// content of its image. If that is not on this machine, because every layer was found in a registry, bills
+// takes what an earlier build made from the same.
+func (r Record) bills(ctx context.Context, cache layer.Cache, top v1.Hash, digests []v1.Hash, images []v1.Image,
+	recipes []*recipe.Recipe) (all []Document, err error) {
+	if r.SBOM == "" {
+		return nil, nil
+	}
+	model := documents.Model{Tool: recipes[0].Builder}
+	if r.Repository != "" {
+		model.Name = path.Base(r.Repository)
+	}
+	var public []*recipe.Recipe
+	for _, of := range recipes {
+		public = append(public, of.Public())
+	}
+	add := func(about v1.Hash, from, to int) {
+		d := Document{Subjects: []v1.Hash{about}, Type: r.SBOM.PredicateType(), Referrer: r.SBOM.MediaType()}
+		if err == nil {
+			d.Key, err = layer.Key("sbom", documents.SBOMMethod, r.SBOM, model, about, digests[from:to], public[from:to])
 		}
 		all = append(all, d)
 	}
-	return append(all, bills[min(len(images), len(bills)):]...), nil
+	for n, digest := range digests {
+		add(digest, n, n+1)
+	}
+	if len(images) > 1 {
+		add(top, 0, len(images))
+	}
+	if err != nil || r.Finished != nil && !areHere(cache, images) && r.fillFromRegistry(ctx, top, all) {
+		return all, err
+	}
+	whole := model
+	for n, img := range images {
+		i, err := documents.ReadImage(ctx, cache, recipes[n].Target(), img)
+		if err == nil {
+			err = i.AddRecipe(recipes[n])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make the SBOM of %s: %w", recipes[n].Target(), err)
+		}
+		whole.Images, model.Images = append(whole.Images, i), []*documents.Image{i}
+		if all[n].Body, err = documents.SBOM(model, r.SBOM); err != nil {
+			return nil, err
+		}
+	}
+	if len(images) > 1 {
+		whole.Index = top.String()
+		all[len(images)].Body, err = documents.SBOM(whole, r.SBOM)
+	}
+	return all, err
+}
+
+// areHere says whether the content of all images is on this machine.
+func areHere(cache layer.Cache, images []v1.Image) bool {
+	for _, img := range images {
+		m, err := img.Manifest()
+		if err != nil {
+			return false
+		}
+		for _, d := range m.Layers {
+			if !cache.Store.Has(d.Digest.Hex) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fillFromRegistry fills all documents with what is attached to the artifact in a registry; false if one is
+// missing there.
+func (r Record) fillFromRegistry(ctx context.Context, top v1.Hash, all []Document) bool {
+	have := r.Finished.Attached(ctx, top, all[0].Subjects[0])
+	for n, d := range all {
+		if all[n].Body = r.attached(have, d); all[n].Body == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// attached returns the content of a document that is attached to its subject: with its key, its subject in
+// it, and attested by one of the finder's keys if that has keys. What cannot be read counts as missing.
+func (r Record) attached(have []oci.Attachment, d Document) []byte {
+	subject := signature.Subject{Descriptor: v1.Descriptor{Digest: d.Subjects[0]}}
+	var found [][]byte
+	for _, a := range have {
+		if a.Subject != d.Subjects[0] {
+			continue
+		}
+		subject.Attachments = append(subject.Attachments, a)
+		if a.Tag != "" || a.Manifest.Desc.ArtifactType != d.Referrer || a.Manifest.Desc.Annotations[recipe.LabelKey] != d.Key {
+			continue
+		}
+		for _, b := range a.Blobs {
+			raw, err := oci.ReadBlob(b, maxDocument)
+			if err == nil && string(b.Desc.MediaType) == d.Referrer && json.Valid(raw) && bytes.Contains(raw, []byte(d.Subjects[0].Hex)) {
+				found = append(found, raw)
+			}
+		}
+	}
+	if !r.Finished.Verifies() {
+		return append(found, nil)[0]
+	}
+	reports, err := signature.Verify([]signature.Subject{subject}, r.Finished.Keys)
+	if err != nil {
+		return nil
+	}
+	for _, f := range reports[0].Attestations {
+		for _, body := range found {
+			if f.Err == nil && f.Predicate.Type == d.Type && bytes.Equal(compact(f.Predicate.Body), compact(body)) {
+				return body
+			}
+		}
+	}
+	return nil
+}
+
+// compact writes JSON without spaces, and with HTML's escapes.
+func compact(raw []byte) []byte {
+	text, _ := json.Marshal(json.RawMessage(raw)) // it is valid
+	return text
 }

@@ -58,16 +58,16 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := imagetest.New(t)
-	return &world{w, w.Matrix(), machine(t, t.TempDir(), false)}
+	return &world{w, w.Matrix(), machine(t)}
 }
 
 // machine is a builder with a cache of its own.
-func machine(t *testing.T, cache string, offline bool) *images.Builder {
+func machine(t *testing.T) *images.Builder {
 	t.Helper()
-	store := require.Value(fetch.OpenStore(cache))(t)
-	client := require.Value(registry.New(registry.Options{Store: store, Offline: offline, Attempts: 2, Backoff: time.Millisecond}))(t)
+	store := require.Value(fetch.OpenStore(t.TempDir()))(t)
+	client := require.Value(registry.New(registry.Options{Store: store, Attempts: 2, Backoff: time.Millisecond}))(t)
 	t.Cleanup(client.Close)
-	files := &fetch.Client{Store: store, Offline: offline, Attempts: 2, Backoff: time.Millisecond}
+	files := &fetch.Client{Store: store, Attempts: 2, Backoff: time.Millisecond}
 	return &images.Builder{
 		Planner: images.Planner{Env: packages.Env{Store: store, Fetch: files}, Registry: client},
 		Info:    recipe.BuilderInfo{Version: "v0.0.1", Revision: "abc"}, Binaries: programs(t, "one"),
@@ -108,7 +108,7 @@ func (w *world) build(t *testing.T, s matrix.Selection, o recipe.Options) built 
 // predicate is the provenance of a build.
 func (b built) predicate(t *testing.T) string {
 	t.Helper()
-	return string(require.Value(documents.NewProvenance(b.recipe, documents.Run{GoVersion: "go1"}).Encode())(t))
+	return string(require.Value(documents.Provenance(b.recipe, documents.Run{GoVersion: "go1"}))(t))
 }
 
 // statement is a predicate about something, signed with a key.

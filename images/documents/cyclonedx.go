@@ -2,6 +2,8 @@ package documents
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,8 +69,12 @@ type (
 		Ancestors []cdxComponent `json:"ancestors,omitempty"`
 		Patches   []cdxPatch     `json:"patches,omitempty"`
 	}
+	cdxPatch struct {
+		Type string       `json:"type"` // "unofficial": not from the supplier of what it changes
+		Diff cdxReference `json:"diff"` // of the component that is the patch, as CycloneDX refers to parts of a document
+	}
 	cdxReference struct {
-		Type string `json:"type"`
+		Type string `json:"type,omitempty"`
 		URL  string `json:"url"`
 	}
 	cdxProperty struct {
@@ -102,7 +108,8 @@ func (g *graph) cycloneDX() ([]byte, error) {
 		case variantOf, buildDependencyOf:
 			below[r.to] = append(below[r.to], r.from)
 		case patchApplied:
-			patches[r.to] = append(patches[r.to], cdxPatch{"unofficial", cdxDiff{cmp.Or(g.components[r.from].download, "#"+r.from)}})
+			at := cmp.Or(g.components[r.from].download, "#"+r.from)
+			patches[r.to] = append(patches[r.to], cdxPatch{"unofficial", cdxReference{URL: at}})
 		case descendantOf:
 			ancestors[r.from], bases[r.to] = r.to, true
 		}
@@ -138,10 +145,7 @@ func (g *graph) cycloneDX() ([]byte, error) {
 }
 
 func (g *graph) cdx(c component) cdxComponent {
-	out := cdxComponent{Type: cdxTypes[c.purpose], Ref: c.id, Name: c.name, Version: c.version, PURL: c.purl, CPE: c.cpe}
-	if out.Type == "" {
-		out.Type = "library"
-	}
+	out := cdxComponent{Type: cmp.Or(cdxTypes[c.purpose], "library"), Ref: c.id, Name: c.name, Version: c.version, PURL: c.purl, CPE: c.cpe}
 	if c.buildOnly {
 		out.Scope = "excluded"
 	}
@@ -151,25 +155,8 @@ func (g *graph) cdx(c component) cdxComponent {
 	for _, s := range c.sums {
 		out.Hashes = append(out.Hashes, cdxHash{strings.Replace(s.algorithm, "SHA", "SHA-", 1), s.hex})
 	}
-	switch c.licence {
-	case "":
-	case g.licenceID:
-		licence := &cdxLicenceText{Name: "Licence of NVIDIA's driver"}
-		if strings.HasPrefix(c.id, "Driver-") { // the text once is enough
-			licence.Text = &cdxText{"text/plain", g.licence}
-		}
-		out.Licenses = []cdxLicence{{License: licence}}
-	default:
-		own, ok := g.licences[c.licence]
-		if !ok {
-			out.Licenses = []cdxLicence{{Expression: c.licence}}
-			break
-		}
-		licence := &cdxLicenceText{Name: own.name}
-		if strings.HasPrefix(c.id, "Component-"+g.model.Images[0].Arch+"-") {
-			licence.Text = &cdxText{"text/plain", own.text}
-		}
-		out.Licenses = []cdxLicence{{License: licence}}
+	if c.licence != "" {
+		out.Licenses = []cdxLicence{g.cdxLicence(c)}
 	}
 	if c.download != "" {
 		out.References = []cdxReference{{"distribution", c.download}}
@@ -180,4 +167,27 @@ func (g *graph) cdx(c component) cdxComponent {
 		}
 	}
 	return out
+}
+
+// cdxLicence is the licence of a component. The text of one that SPDX's list does not have is there once.
+func (g *graph) cdxLicence(c component) cdxLicence {
+	own, ok := g.licences[c.licence]
+	first := "Component-" + g.model.Images[0].Arch + "-"
+	if c.licence == g.licenceID {
+		own, ok, first = licenceText{"Licence of NVIDIA's driver", g.licence}, true, "Driver-"
+	}
+	if !ok {
+		return cdxLicence{Expression: c.licence}
+	}
+	licence := &cdxLicenceText{Name: own.name}
+	if strings.HasPrefix(c.id, first) {
+		licence.Text = &cdxText{"text/plain", own.text}
+	}
+	return cdxLicence{License: licence}
+}
+
+// contentSum identifies a document by its content.
+func contentSum(document any) (sum [sha256.Size]byte, err error) {
+	text, err := json.Marshal(document)
+	return sha256.Sum256(text), err
 }

@@ -15,56 +15,61 @@ func (g *graph) addDriver(i *Image, image string) string {
 	c := component{
 		id: "Driver-" + i.Arch, purpose: "APPLICATION", name: "nvidia-driver", version: i.Driver, supplier: nvidia, licence: g.nvidiaLicence(),
 		// NVD lists the driver for Linux under this name: "gpu_display_driver", with the platform as target.
-		cpe: "cpe:2.3:a:nvidia:gpu_display_driver:" + i.Driver + ":*:*:*:*:linux:*:*",
+		cpe:  "cpe:2.3:a:nvidia:gpu_display_driver:" + i.Driver + ":*:*:*:*:linux:*:*",
+		purl: purl("generic", "nvidia-driver", i.Driver, nil),
 	}
-	qualifiers := map[string]string{}
-	if i.recipe != nil && i.recipe.Source.Archive() != nil {
-		run := i.recipe.Source.Archive()
-		c.download, c.sums = run.URL, []sum{{"SHA256", run.SHA256}}
-		qualifiers["checksum"], qualifiers["download_url"] = "sha256:"+run.SHA256, run.URL
+	if run := i.recipe.Source.Archive(); run != nil {
+		c.download, c.sums, c.purl = run.URL, []sum{{"SHA256", run.SHA256}}, archivePURL(c.name, c.version, run.URL, run.SHA256)
 	}
-	c.purl = purl{kind: "generic", name: "nvidia-driver", version: i.Driver, qualifiers: qualifiers}.String()
 	id := g.add(c)
 	g.relate(image, contains, id)
-	if i.recipe != nil {
-		for _, p := range i.recipe.Source.Packages {
-			g.relate(id, contains, g.add(i.pinned(p, debianSource(p.Name, p.Version, i.Driver))))
-		}
+	for _, p := range i.recipe.Source.Packages {
+		g.relate(id, contains, g.add(i.pinned(p, debianSource(p.Name, p.Version, i.Driver))))
 	}
-	if i.recipe != nil {
-		g.addComponents(i, id)
-		g.addCompanions(i, id)
-	}
+	g.addComponents(i, id)
+	g.addCompanions(i, id)
 	for _, part := range []struct {
 		purpose string
-		files   []File
-	}{{"LIBRARY", i.LibraryFiles}, {"FIRMWARE", i.FirmwareFiles}, {"APPLICATION", i.ToolFiles}, {"FILE", i.OtherFiles}} {
-		for _, f := range slices.SortedFunc(slices.Values(part.files), func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
-			g.relate(id, contains, g.addFile(i, f, part.purpose))
+		files   []string
+	}{{"LIBRARY", i.Libraries}, {"FIRMWARE", i.Firmware}, {"APPLICATION", i.Programs}, {"FILE", i.others}} {
+		for _, p := range slices.Sorted(slices.Values(part.files)) {
+			g.relate(id, contains, g.addFile(i, p, part.purpose))
 		}
 	}
-	for _, s := range i.Sources {
+	for _, flavour := range i.Flavours {
 		sources := g.add(component{
-			id: "Sources-" + i.Arch + "-" + s.Flavour, purpose: "SOURCE", name: "nvidia-kernel-sources-" + s.Flavour, version: i.Driver, path: s.Path,
-			supplier: nvidia, licence: g.flavourLicence(s.Flavour),
+			id: "Sources-" + i.Arch + "-" + flavour, purpose: "SOURCE", name: "nvidia-kernel-sources-" + flavour, version: i.Driver,
+			path: "/" + recipe.KernelDir(i.Driver, flavour), supplier: nvidia, licence: g.flavourLicence(flavour),
 		})
 		g.relate(id, contains, sources)
-		g.addPatches(i, s.Flavour, sources)
+		g.addPatches(i, flavour, sources)
 	}
 	return id
 }
 
+// addPatches adds the patches that were applied to the sources of a flavour.
+func (g *graph) addPatches(i *Image, flavour, sources string) {
+	for _, p := range i.recipe.Patches {
+		if slices.Contains(p.Flavours, flavour) {
+			g.relate(g.add(component{
+				id: "Patch-" + i.Arch + "-" + p.Name, purpose: "SOURCE", name: p.Name + ".patch", download: p.URL, licence: p.Licence,
+				sums: []sum{{"SHA256", p.SHA256}}, facts: []fact{{"reason", p.Reason}, {"origin", p.Origin}},
+			}), patchApplied, sources)
+		}
+	}
+}
+
 // addFile adds a file of the driver. A file whose name has no version may be of another project that NVIDIA
 // ships (libglvnd, OpenCL's loader), so the file has the driver's version only where its name says so.
-func (g *graph) addFile(i *Image, f File, purpose string) string {
+func (g *graph) addFile(i *Image, p, purpose string) string {
 	c := component{
-		id: "File-" + i.Arch + f.Path, purpose: purpose, name: path.Base(f.Path), path: f.Path, sums: []sum{{"SHA256", f.SHA256}},
+		id: "File-" + i.Arch + p, purpose: purpose, name: path.Base(p), path: p, sums: []sum{{"SHA256", i.sums[p]}},
 	}
-	if i.Driver != "" && (strings.Contains(f.Path, "/"+i.Driver+"/") || strings.HasSuffix(f.Path, "."+i.Driver)) {
+	if i.Driver != "" && (strings.Contains(p, "/"+i.Driver+"/") || strings.HasSuffix(p, "."+i.Driver)) {
 		c.version, c.supplier = i.Driver, nvidia
 	}
-	if len(f.Links) > 0 {
-		c.facts = append(c.facts, fact{"links", strings.Join(sortedWords(f.Links), " ")})
+	if purpose == "LIBRARY" {
+		c.facts = facts("links", strings.Join(slices.Sorted(slices.Values(i.links[p])), " "))
 	}
 	return g.add(c)
 }
@@ -93,21 +98,19 @@ func (g *graph) nvidiaLicence() string {
 
 func (g *graph) flavourLicence(flavour string) string {
 	if flavour == driverinfo.Open {
-		return openLicence
+		return "MIT OR GPL-2.0-only"
 	}
 	return g.nvidiaLicence()
 }
 
-func sortedWords(words []string) []string { return slices.Sorted(slices.Values(words)) }
-
 // componentLicence is the licence of a component: its own, since NVIDIA licenses IMEX in another way than the
 // driver. It is "" where its text is not known.
 func (g *graph) componentLicence(i *Image, name string) string {
-	text := i.ComponentLicences[name]
-	if text == "" {
+	text := i.texts[recipe.ComponentLicence(name)]
+	switch text {
+	case "":
 		return ""
-	}
-	if text == g.licence {
+	case g.licence:
 		return g.licenceID
 	}
 	id, word := "LicenseRef-NVIDIA-"+name, "NVIDIA Driver" // the words of NVIDIA's manifests
@@ -121,34 +124,24 @@ func (g *graph) componentLicence(i *Image, name string) string {
 // addComponents adds the components of the driver that come in archives of their own.
 func (g *graph) addComponents(i *Image, driver string) {
 	for _, f := range i.recipe.Fabric {
-		url := purl{kind: "generic", name: "nvidia-" + f.Name, version: f.Version, qualifiers: map[string]string{
-			"checksum": "sha256:" + f.File.SHA256, "download_url": f.File.URL,
-		}}
-		g.relate(driver, contains, g.add(component{
-			id: "Component-" + i.Arch + "-" + f.Name, purpose: "APPLICATION", name: "nvidia-" + f.Name, version: f.Version, supplier: nvidia,
-			licence: g.componentLicence(i, f.Name), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}, purl: url.String(),
-		}))
+		c := component{id: "Component-" + i.Arch + "-" + f.Name, purpose: "APPLICATION", name: "nvidia-" + f.Name, version: f.Version, supplier: nvidia,
+			licence: g.componentLicence(i, f.Name), download: f.File.URL, sums: []sum{{"SHA256", f.File.SHA256}}}
+		c.purl = archivePURL(c.name, c.version, f.File.URL, f.File.SHA256)
+		g.relate(driver, contains, g.add(c))
 	}
 }
 
 // addCompanions adds the kernel modules of other projects that are compiled with the driver's.
 func (g *graph) addCompanions(i *Image, driver string) {
-	for _, c := range i.recipe.Companions {
-		of := component{
-			id: "Companion-" + i.Arch + "-" + c.Name, purpose: "APPLICATION", name: c.Name, version: c.Version, supplier: nvidia, licence: c.Licence,
+	for _, of := range i.recipe.Companions {
+		c := component{id: "Companion-" + i.Arch + "-" + of.Name, purpose: "APPLICATION", name: of.Name, version: of.Version, supplier: nvidia,
+			licence: of.Licence, purl: purl("generic", of.Name, of.Version, nil)}
+		if p := of.Package; p != nil {
+			c.source, c.download, c.sums = p.Name+" "+p.Version, p.URL, packageSums(*p)
+		} else if of.File != nil {
+			c.download, c.sums = of.File.URL, []sum{{"SHA256", of.File.SHA256}}
+			c.purl = archivePURL(c.name, c.version, of.File.URL, of.File.SHA256)
 		}
-		url := purl{kind: "generic", name: c.Name, version: c.Version, qualifiers: map[string]string{}}
-		switch {
-		case c.Package != nil:
-			of.source, of.download, of.sums = c.Package.Name+" "+c.Package.Version, c.Package.URL, []sum{{"SHA256", c.Package.SHA256}}
-			if c.Package.SHA256 == "" {
-				of.sums = []sum{{"SHA512", c.Package.SHA512}}
-			}
-		case c.File != nil:
-			of.download, of.sums = c.File.URL, []sum{{"SHA256", c.File.SHA256}}
-			url.qualifiers["checksum"], url.qualifiers["download_url"] = "sha256:"+c.File.SHA256, c.File.URL
-		}
-		of.purl = url.String()
-		g.relate(driver, contains, g.add(of))
+		g.relate(driver, contains, g.add(c))
 	}
 }

@@ -2,6 +2,7 @@ package documents
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,8 +46,27 @@ type component struct {
 // sum is a digest, by the name that SPDX gives the algorithm.
 type sum struct{ algorithm, hex string }
 
+// sha256Of is the digest "sha256:..." as a sum; none for any other text.
+func sha256Of(digest string) []sum {
+	hex, ok := strings.CutPrefix(digest, "sha256:")
+	if !ok {
+		return nil
+	}
+	return []sum{{"SHA256", hex}}
+}
+
 // fact is what neither format has a field for.
 type fact struct{ name, value string }
+
+// facts are pairs of a name and a value; those without a value are left out.
+func facts(words ...string) (all []fact) {
+	for pair := range slices.Chunk(words, 2) {
+		if pair[1] != "" {
+			all = append(all, fact{pair[0], pair[1]})
+		}
+	}
+	return all
+}
 
 // relation is one of SPDX: from CONTAINS to.
 type relation struct{ from, kind, to string }
@@ -63,9 +83,8 @@ const (
 )
 
 const (
-	documentID  = "DOCUMENT" // what SPDX calls the document itself
-	nvidia      = "NVIDIA Corporation"
-	openLicence = "MIT OR GPL-2.0-only"
+	documentID = "DOCUMENT" // what SPDX calls the document itself
+	nvidia     = "NVIDIA Corporation"
 )
 
 func newGraph(m Model) *graph {
@@ -75,10 +94,10 @@ func newGraph(m Model) *graph {
 	g.model.Images = m.Images
 	g.licenceID = recipe.Licence(m.Images[0].Labels[recipe.LabelVGPU])
 	for _, i := range m.Images {
-		if i.Created.After(g.created) {
-			g.created = i.Created
+		if i.created.After(g.created) {
+			g.created = i.created
 		}
-		g.licence = max(g.licence, i.Licence) // those of one release are equal
+		g.licence = max(g.licence, i.texts[recipe.LicenceFile]) // those of one release are equal
 	}
 	if m.Index != "" {
 		tag := m.Images[0].tag()
@@ -137,27 +156,8 @@ func identifier(text string) string {
 
 // sorted returns the components by their ids, and the relations.
 func (g *graph) sorted() (list []component, relations []relation) {
-	for _, c := range g.components {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b component) int { return strings.Compare(a.id, b.id) })
-	for r := range g.relations {
-		relations = append(relations, r)
-	}
-	slices.SortFunc(relations, func(a, b relation) int {
+	list = slices.SortedFunc(maps.Values(g.components), func(a, b component) int { return strings.Compare(a.id, b.id) })
+	return list, slices.SortedFunc(maps.Keys(g.relations), func(a, b relation) int {
 		return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.kind, b.kind), strings.Compare(a.to, b.to))
 	})
-	return list, relations
 }
-
-// sha256Of is the digest "sha256:..." as a sum; none for any other text.
-func sha256Of(digest string) []sum {
-	hex, ok := strings.CutPrefix(digest, "sha256:")
-	if !ok {
-		return nil
-	}
-	return []sum{{"SHA256", hex}}
-}
-
-// toolName names the program that makes the document: "driver-build-v1.2.3".
-func toolName(b recipe.BuilderInfo) string { return strings.TrimSuffix("driver-build-"+b.Version, "-") }

@@ -10,16 +10,10 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros/dpkg"
-	"github.com/driver-container/driver-container/images/rootfs"
 )
 
 // copyrightFile is Debian's record of a package's licences.
 func copyrightFile(name string) string { return path.Join("usr/share/doc", name, "copyright") }
-
-func isCopyright(p string) bool {
-	rest, ok := strings.CutPrefix(p, "usr/share/doc/")
-	return ok && strings.Count(rest, "/") == 1 && path.Base(rest) == "copyright"
-}
 
 // spdxNames are the names of licences in SPDX's list that distributions use too, by the spellings of Debian and of
 // older rpm packages. Those of GNU are in gnuNames.
@@ -57,20 +51,6 @@ func spdxName(name string) string {
 		return ""
 	}
 	return base + end
-}
-
-// readCopyrights reads the records of the image's packages of Debian.
-func (i *Image) readCopyrights(tree *rootfs.Tree) (err error) {
-	i.copyrights = map[string]string{}
-	for _, p := range i.Packages {
-		if p.Kind != "deb" || i.copyrights[p.Name] != "" {
-			continue
-		}
-		if i.copyrights[p.Name], err = licence(tree, copyrightFile(p.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // debianLicences reads a copyright file that machines can read: the names that its files have, and the texts behind

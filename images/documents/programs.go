@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -19,10 +20,10 @@ const (
 	maxGoModules = 4096
 )
 
-// Program is one of our own programs in an image.
-type Program struct {
-	File
-	Build *debug.BuildInfo // nil: it says nothing of its build
+// program is one of our own programs in an image.
+type program struct {
+	path  string
+	build *debug.BuildInfo // nil: it says nothing of its build
 }
 
 func isProgram(p string) bool {
@@ -31,51 +32,47 @@ func isProgram(p string) bool {
 	}, p)
 }
 
-func programs(tree *rootfs.Tree) (all []Program, err error) {
-	for _, e := range tree.All() {
-		if e.Kind != rootfs.File || !isProgram(e.Path) {
-			continue
-		}
-		p := Program{}
-		if p.File, err = file(tree, "/"+e.Path); err != nil {
-			return nil, err
-		}
-		r, err := e.Open()
-		if err != nil {
-			return nil, fmt.Errorf("read /%s: %w", e.Path, err)
-		}
-		if f, err := elffile.Read(r, r.Size()); err == nil {
-			p.Build = buildInfo(f)
-		}
-		all = append(all, p)
+// buildInfo reads what a program says of its build, nil for one that says nothing.
+func buildInfo(e *rootfs.Entry) (*debug.BuildInfo, error) {
+	r, err := e.Open()
+	if err != nil {
+		return nil, fmt.Errorf("read /%s: %w", e.Path, err)
 	}
-	return all, nil
+	f, err := elffile.Read(r, r.Size())
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // no program: verify says so
+	}
+	data, err := f.Section(".go.buildinfo", maxBuildInfo)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // as above
+	}
+	b, _ := parseBuildInfo(data)
+	return b, nil
 }
 
-// buildInfo reads the section .go.buildinfo as Go 1.18 and later write it: a head of 32 bytes, then the
+// parseBuildInfo reads the section .go.buildinfo as Go 1.18 and later write it: a head of 32 bytes, then the
 // compiler's version and the modules, each with its length before it. debug/buildinfo reads the same with
-// debug/elf, which is not made for hostile files. It returns nil for a program without a usable section.
-func buildInfo(f *elffile.File) *debug.BuildInfo {
+// debug/elf, which is not made for hostile files.
+func parseBuildInfo(data []byte) (*debug.BuildInfo, error) {
 	const head, inline = 32, 2
-	data, err := f.Section(".go.buildinfo", maxBuildInfo)
-	if err != nil || len(data) < head || !strings.HasPrefix(string(data), "\xff Go buildinf:") || data[15]&inline == 0 {
-		return nil
+	if len(data) < head || !strings.HasPrefix(string(data), "\xff Go buildinf:") || data[15]&inline == 0 {
+		return nil, errors.New("it has no build information of Go")
 	}
 	version, rest, err := text(data[head:])
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	modules, _, err := text(rest)
 	const sentinel = 16 // bytes before and behind the text, by which other tools find it
 	if err != nil || len(modules) < 2*sentinel {
-		return nil
+		return nil, errors.Join(err, errors.New("it names no modules"))
 	}
 	b, err := debug.ParseBuildInfo(modules[sentinel : len(modules)-sentinel])
 	if err != nil || len(b.Deps) > maxGoModules {
-		return nil
+		return nil, errors.Join(err, errors.New("it has no list of modules"))
 	}
 	b.GoVersion = version
-	return b
+	return b, nil
 }
 
 func text(data []byte) (s string, rest []byte, err error) {
@@ -85,4 +82,55 @@ func text(data []byte) (s string, rest []byte, err error) {
 	}
 	data = data[size:]
 	return string(data[:n]), data[n:], nil
+}
+
+// addPrograms adds our own programs. They are static, so their modules are in them.
+func (g *graph) addPrograms(i *Image, image string) {
+	for _, p := range i.own {
+		c := component{
+			id: "Program-" + i.Arch + p.path, purpose: "APPLICATION", name: path.Base(p.path), path: p.path, sums: []sum{{"SHA256", i.sums[p.path]}},
+		}
+		if p.build == nil {
+			g.relate(image, contains, g.add(c))
+			continue
+		}
+		main := p.build.Main
+		c.version = released(main.Version)
+		if p.build.Path == main.Path && main.Path != "" {
+			c.purl = goPURL(main.Path, main.Version, "")
+		} else if dir, ok := strings.CutPrefix(p.build.Path, main.Path+"/"); ok && main.Path != "" {
+			c.purl = goPURL(main.Path, main.Version, dir)
+		}
+		id := g.add(c)
+		g.relate(image, contains, id)
+		if v, ok := strings.CutPrefix(p.build.GoVersion, "go"); ok { // "go1.26.8 X:experiment"
+			v, _, _ = strings.Cut(v, " ")
+			g.relate(id, contains, g.add(component{id: "Go-stdlib-" + v, purpose: "LIBRARY", name: "stdlib", version: v,
+				purl: goPURL("stdlib", v, ""), licence: "BSD-3-Clause"}))
+		}
+		for _, m := range p.build.Deps {
+			for m.Replace != nil {
+				m = m.Replace
+			}
+			g.relate(id, contains, g.add(component{id: "Go-" + m.Path + "-" + m.Version, purpose: "LIBRARY", name: m.Path, version: m.Version,
+				purl: goPURL(m.Path, m.Version, ""), facts: facts("go.sum", m.Sum)}))
+		}
+	}
+}
+
+// released is the version of a Go module, "" for one that is not released.
+func released(version string) string {
+	if version == "(devel)" {
+		return ""
+	}
+	return version
+}
+
+// goPURL is the package URL of a Go module, which is in lower case, or of a folder in it.
+func goPURL(module, version, dir string) string {
+	url := purl("golang", strings.ToLower(module), released(version), nil)
+	if dir != "" {
+		url += "#" + percent(dir, "/")
+	}
+	return url
 }

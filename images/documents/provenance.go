@@ -2,6 +2,7 @@ package documents
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,48 +12,43 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// ProvenanceType is that of an attestation with a Provenance.
+// ProvenanceType is that of an attestation with a provenance.
 const ProvenanceType = "https://slsa.dev/provenance/v1"
 
-// BuildType says what the parameters mean: a section of the documentation. It changes when the meaning of a field does.
-const BuildType = buildTypes + "v2"
-
-const buildTypes = recipe.ProjectURL + "/blob/main/docs/supply-chain.md#build-type-"
+// buildType says what the parameters mean: a section of the documentation. It changes when the meaning of a field does.
+const buildType = recipe.ProjectURL + "/blob/main/docs/supply-chain.md#build-type-v2"
 
 // maxProvenance bounds a predicate that is read, in bytes. That of an image with 200 packages has 130 kB.
 const maxProvenance = 16 << 20
 
-// ErrProvenance means that bytes are no provenance of an image of this project.
-var ErrProvenance = failure.New(failure.Content, "not a provenance of this build type")
+// errProvenance means that bytes are no provenance of an image of this project.
+var errProvenance = failure.New(failure.Content, "not a provenance of this build type")
 
-// Provenance is the predicate of SLSA's provenance v1, with the fields that this project writes. It says how an image was
+// provenance is the predicate of SLSA's provenance v1, with the fields that this project writes. It says how an image was
 // built, and vouches for nothing: who signs it does.
-type Provenance struct {
-	BuildDefinition BuildDefinition `json:"buildDefinition"`
-	RunDetails      RunDetails      `json:"runDetails"`
+type provenance struct {
+	BuildDefinition *buildDefinition `json:"buildDefinition"`
+	RunDetails      runDetails       `json:"runDetails"`
 }
 
-// BuildDefinition says what was built: equal for equal inputs.
-type BuildDefinition struct {
-	BuildType    string         `json:"buildType"`
-	Recipe       *recipe.Recipe `json:"externalParameters"`
-	Dependencies []Resource     `json:"resolvedDependencies"`
+// buildDefinition says what was built: equal for equal inputs.
+type buildDefinition struct {
+	BuildType    string          `json:"buildType"`
+	Recipe       json.RawMessage `json:"externalParameters"`
+	Dependencies []Resource      `json:"resolvedDependencies"`
 }
 
-// RunDetails say which run built it.
-type RunDetails struct {
-	Builder  Builder   `json:"builder"`
-	Metadata *Metadata `json:"metadata,omitempty"`
+// runDetails say which run built it, and who is trusted to have done what the predicate says.
+type runDetails struct {
+	Builder struct {
+		ID      string            `json:"id"`
+		Version map[string]string `json:"version"`
+	} `json:"builder"`
+	Metadata *metadata `json:"metadata,omitempty"`
 }
 
-// Builder is who is trusted to have done what the predicate says.
-type Builder struct {
-	ID      string            `json:"id"`
-	Version map[string]string `json:"version,omitempty"`
-}
-
-// Metadata are of one run of a CI system.
-type Metadata struct {
+// metadata are of one run of a CI system.
+type metadata struct {
 	InvocationID string `json:"invocationId"`
 }
 
@@ -71,33 +67,29 @@ type Run struct {
 	Lock      *Resource // that the pins come from; nil: none
 }
 
-// NewProvenance returns the predicate of a build: equal for equal recipes and runs.
-func NewProvenance(r *recipe.Recipe, run Run) Provenance {
+// Provenance returns the predicate of a build as bytes: equal for equal recipes and runs.
+func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 	r = r.Public()
-	p := Provenance{
-		BuildDefinition: BuildDefinition{BuildType: BuildType, Recipe: r, Dependencies: dependencies(r)},
-		RunDetails:      RunDetails{Builder: Builder{ID: run.BuilderID, Version: map[string]string{"driver-build": r.Builder.Version}}},
+	text, err := encode(r, "")
+	if err != nil {
+		return nil, err
 	}
+	p := provenance{BuildDefinition: &buildDefinition{buildType, text, dependencies(r)}}
 	if run.Lock != nil {
 		p.BuildDefinition.Dependencies = append(p.BuildDefinition.Dependencies, run.Lock.as("lock"))
 	}
 	if run.Config.URI != "" {
 		p.BuildDefinition.Dependencies = append(p.BuildDefinition.Dependencies, run.Config.as("configuration"))
 	}
-	if run.BuilderID == "" { // no platform vouches for the run: SLSA build level 1
-		p.RunDetails.Builder.ID = recipe.ProjectURL + "/cmd/driver-build@" + r.Builder.Version
-	}
+	builder := &p.RunDetails.Builder // without a platform that vouches for the run: SLSA build level 1
+	builder.ID = cmp.Or(run.BuilderID, recipe.ProjectURL+"/cmd/driver-build@"+r.Builder.Version)
+	builder.Version = map[string]string{"driver-build": r.Builder.Version}
 	if run.GoVersion != "" {
-		p.RunDetails.Builder.Version["go"] = run.GoVersion
+		builder.Version["go"] = run.GoVersion
 	}
 	if run.InvocationID != "" {
-		p.RunDetails.Metadata = &Metadata{run.InvocationID}
+		p.RunDetails.Metadata = &metadata{run.InvocationID}
 	}
-	return p
-}
-
-// Encode returns the predicate as bytes: equal for equal predicates.
-func (p Provenance) Encode() ([]byte, error) {
 	data, err := encode(p, "")
 	return bytes.TrimSuffix(data, []byte("\n")), err
 }
@@ -105,34 +97,28 @@ func (p Provenance) Encode() ([]byte, error) {
 // ReadRecipe reads a recipe, as --dry-run prints it, or that of a provenance. What it says may be of anybody: see
 // [recipe.Decode]. A provenance whose dependencies are not those of its recipe is refused.
 func ReadRecipe(data []byte) (*recipe.Recipe, error) {
-	var p struct {
-		BuildDefinition *struct {
-			BuildType            string
-			ExternalParameters   json.RawMessage
-			ResolvedDependencies []Resource
-		}
-	}
-	fail := func(err error) (*recipe.Recipe, error) { return nil, fmt.Errorf("%w: %w", ErrProvenance, err) }
+	var p provenance
+	fail := func(err error) (*recipe.Recipe, error) { return nil, fmt.Errorf("%w: %w", errProvenance, err) }
 	if len(data) > maxProvenance {
 		return fail(fmt.Errorf("larger than %d bytes", maxProvenance))
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
 		return fail(err)
 	}
-	switch {
-	case p.BuildDefinition == nil:
+	switch of := p.BuildDefinition; {
+	case of == nil:
 		return recipe.Decode(data)
-	case p.BuildDefinition.BuildType == buildTypes+"v1":
+	case of.BuildType == buildType[:len(buildType)-1]+"1":
 		return fail(errors.New("an earlier driver-build wrote it, without the recipe: use the release that built the image, or build the image anew"))
-	case p.BuildDefinition.BuildType != BuildType:
-		return fail(fmt.Errorf("the build type is %.200q, this program reads %s", p.BuildDefinition.BuildType, BuildType))
+	case of.BuildType != buildType:
+		return fail(fmt.Errorf("the build type is %.200q, this program reads %s", of.BuildType, buildType))
 	}
-	r, err := recipe.Decode(p.BuildDefinition.ExternalParameters)
+	r, err := recipe.Decode(p.BuildDefinition.Recipe)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range dependencies(r) {
-		if !slices.ContainsFunc(p.BuildDefinition.ResolvedDependencies, d.equal) {
+		if !slices.ContainsFunc(p.BuildDefinition.Dependencies, d.equal) {
 			return fail(fmt.Errorf("the recipe has %s %s, and the dependencies do not", d.Annotations["role"], d.Name))
 		}
 	}

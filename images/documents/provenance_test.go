@@ -56,7 +56,7 @@ func run() Run {
 
 func encoded(t *testing.T, r *recipe.Recipe, of Run) []byte {
 	t.Helper()
-	return require.Value(NewProvenance(r, of).Encode())(t)
+	return require.Value(Provenance(r, of))(t)
 }
 
 // validate judges a predicate with the library of in-toto.
@@ -80,8 +80,10 @@ func TestGolden(t *testing.T) {
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	r := example()
+	var p provenance
+	require.NoError(t, json.Unmarshal(encoded(t, r, run()), &p))
 	have := map[string]bool{}
-	for _, d := range NewProvenance(r, run()).BuildDefinition.Dependencies {
+	for _, d := range p.BuildDefinition.Dependencies {
 		for _, hex := range d.Digest {
 			have[hex] = true
 		}
@@ -164,7 +166,7 @@ func TestFromCI(t *testing.T) {
 }
 
 func FuzzReadRecipe(f *testing.F) {
-	data, err := NewProvenance(example(), run()).Encode()
+	data, err := Provenance(example(), run())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -2,7 +2,7 @@ package documents
 
 import (
 	"cmp"
-	"fmt"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -11,113 +11,66 @@ import (
 	"github.com/driver-container/driver-container/images/packages"
 )
 
-// purl is a package URL: pkg:KIND/NAME@VERSION?QUALIFIERS. Its form is that of the specification
-// (https://github.com/package-url/purl-spec); the qualifiers are those that syft, grype and trivy read.
-type purl struct {
-	kind, namespace, name, version string
-	qualifiers                     map[string]string // those that are "" are left out
-	subpath                        string
-}
-
-func (p purl) String() string {
-	var b strings.Builder
-	b.WriteString("pkg:" + p.kind)
-	for part := range strings.SplitSeq(path.Join(p.namespace, p.name), "/") {
-		b.WriteString("/" + percent(part, ""))
-	}
-	if p.version != "" {
-		b.WriteString("@" + percent(p.version, ""))
+// purl is a package URL: pkg:KIND/NAME@VERSION?QUALIFIERS, where NAME may begin with a namespace, and qualifiers that are "" are
+// left out. Its form is that of the specification (https://github.com/package-url/purl-spec); the qualifiers are those that syft,
+// grype and trivy read.
+func purl(kind, name, version string, qualifiers map[string]string) string {
+	text := "pkg:" + kind + "/" + percent(path.Clean(name), "/")
+	if version != "" {
+		text += "@" + percent(version, "")
 	}
 	var words []string
-	for name, value := range p.qualifiers {
+	for key, value := range qualifiers {
 		if value != "" {
-			words = append(words, name+"="+percent(value, "/,"))
+			words = append(words, key+"="+percent(value, "/,"))
 		}
 	}
-	slices.Sort(words)
 	if len(words) > 0 {
-		b.WriteString("?" + strings.Join(words, "&"))
+		slices.Sort(words)
+		text += "?" + strings.Join(words, "&")
 	}
-	if p.subpath != "" {
-		b.WriteString("#" + percent(p.subpath, "/"))
-	}
-	return b.String()
+	return text
 }
 
 // percent escapes all bytes except those that a package URL has as they are, and those of also.
-func percent(s, also string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_~:"
-	var b strings.Builder
-	for n := range len(s) {
-		if c := s[n]; strings.IndexByte(plain, c) >= 0 || strings.IndexByte(also, c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
+func percent(text, also string) string {
+	text = strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+	for _, plain := range ":" + also {
+		text = strings.ReplaceAll(text, url.QueryEscape(string(plain)), string(plain))
 	}
-	return b.String()
+	return text
 }
 
 // packagePURL is the package URL of a package of the image's system. Grype finds the advisories of a package
 // by its source, which upstream names where it is another one.
 func (i *Image) packagePURL(p packages.Installed) string {
-	u := purl{
-		kind: p.Kind, namespace: distros.PackageVendor(i.SystemID), name: p.Name, version: p.Version,
-		qualifiers: map[string]string{"arch": p.Arch, "distro": i.distro()},
-	}
+	version, qualifiers := p.Version, map[string]string{"arch": p.Arch, "distro": i.distro()}
 	switch {
 	case p.Kind == "rpm":
-		if epoch, version, ok := strings.Cut(p.Version, ":"); ok {
-			u.version, u.qualifiers["epoch"] = version, epoch
+		if epoch, rest, ok := strings.Cut(p.Version, ":"); ok {
+			version, qualifiers["epoch"] = rest, epoch
 		}
 		if p.Source != "" {
-			u.qualifiers["upstream"] = p.Source + "-" + p.SourceVersion + ".src.rpm"
+			qualifiers["upstream"] = p.Source + "-" + p.SourceVersion + ".src.rpm"
 		}
 	case p.Source == "" || p.Source == p.Name && p.SourceVersion == p.Version:
 	case cmp.Or(p.SourceVersion, p.Version) == p.Version:
-		u.qualifiers["upstream"] = p.Source
+		qualifiers["upstream"] = p.Source
 	default:
-		u.qualifiers["upstream"] = p.Source + "@" + p.SourceVersion
+		qualifiers["upstream"] = p.Source + "@" + p.SourceVersion
 	}
-	return u.String()
+	return purl(p.Kind, path.Join(distros.PackageVendor(i.systemID), p.Name), version, qualifiers)
 }
 
 // distro is "debian-12".
-func (i *Image) distro() string {
-	if i.SystemVersion == "" {
-		return i.SystemID
-	}
-	return i.SystemID + "-" + i.SystemVersion
-}
+func (i *Image) distro() string { return strings.TrimSuffix(i.systemID+"-"+i.systemVersion, "-") }
 
 // imagePURL is the package URL of an image of a registry. name may be a whole reference.
 func imagePURL(name, digest string, qualifiers map[string]string) string {
-	return purl{kind: "oci", name: strings.ToLower(path.Base(name)), version: digest, qualifiers: qualifiers}.String()
+	return purl("oci", strings.ToLower(path.Base(name)), digest, qualifiers)
 }
 
-// goPURL is the package URL of a Go module, which is in lower case.
-func goPURL(module, version, subpath string) string {
-	if version == "(devel)" {
-		version = ""
-	}
-	return purl{kind: "golang", name: strings.ToLower(module), version: version, subpath: subpath}.String()
-}
-
-// cutModule returns the folder of a package in its module.
-func cutModule(pkg, module string) (dir string, ok bool) {
-	if pkg == module {
-		return "", module != ""
-	}
-	dir, ok = strings.CutPrefix(pkg, module+"/")
-	return dir, ok && module != ""
-}
-
-// goVersion is "1.26.8" of "go1.26.8 X:experiment"; "" for a version that was not released.
-func goVersion(text string) string {
-	version, ok := strings.CutPrefix(text, "go")
-	version, _, _ = strings.Cut(version, " ")
-	if !ok {
-		return ""
-	}
-	return version
+// archivePURL is the package URL of what comes in an archive.
+func archivePURL(name, version, address, sha256 string) string {
+	return purl("generic", name, version, map[string]string{"checksum": "sha256:" + sha256, "download_url": address})
 }

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/osrelease"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/verify"
 )
@@ -24,8 +25,63 @@ import (
 // of Debian's packages 60 kB.
 const maxLicence = 1 << 20
 
+// OpenImages reads what a reference names, as registry.Client.Open does: one image, or the images of an index. arch
+// selects one of an index; "" takes all. Errors are those of [Open] and [ReadImage].
+func OpenImages(ctx context.Context, c *registry.Client, cache layer.Cache, ref, arch string) (m Model, err error) {
+	top, all, err := Open(ctx, c, ref, arch)
+	if err != nil {
+		return m, err
+	}
+	for _, named := range all {
+		i, err := ReadImage(ctx, cache, ref, named.Image)
+		if err != nil {
+			return m, fmt.Errorf("read %s: %w", ref, err)
+		}
+		m.Images = append(m.Images, i)
+		if named.Digest != top {
+			m.Index = top.String()
+		}
+		if !oci.IsLocal(ref) {
+			m.Name, _, _ = strings.Cut(path.Base(named.Name), ":")
+		}
+	}
+	return m, nil
+}
+
+// Open opens what a reference names, with its layers: one image, or the images of an index by architecture, or that for arch if
+// it is not "". top is the digest of what it took them from: the index, or the image. Errors are those of registry.Client.Open.
+func Open(ctx context.Context, c *registry.Client, ref, arch string) (top v1.Hash, all []*registry.Opened, err error) {
+	named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: arch})
+	if err != nil {
+		return top, nil, fmt.Errorf("open %s: %w", ref, err)
+	}
+	top = named.Digest
+	if arch == "" && !oci.IsLocal(ref) && !strings.Contains(ref, "@") {
+		ref += "@" + top.String() // all architectures are of one index, also if the tag moves meanwhile
+	}
+	var missing error
+	for _, a := range distros.Archs() {
+		if arch != "" && arch != a.Name {
+			continue
+		}
+		named, err := c.Open(ctx, ref, registry.OpenOptions{Arch: a.Name, Part: registry.Layers})
+		if _, absent := errors.AsType[*oci.PlatformError](err); absent {
+			missing = err
+			continue
+		}
+		if err != nil {
+			return top, nil, fmt.Errorf("open %s: %w", ref, err)
+		}
+		all = append(all, named)
+	}
+	if len(all) == 0 {
+		return top, nil, fmt.Errorf("open %s: %w", ref, missing)
+	}
+	return top, all, nil
+}
+
 // ReadImage returns what an image itself tells: its labels, its package database, its files. It is fast if the
-// cache has the digests of the image's layers, as after a build or a former Read.
+// cache has the digests of the image's layers, as after a build or a former ReadImage.
 func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image) (_ *Image, err error) {
 	step := cache.Observe.Begin(name, "sbom")
 	defer func() { _ = step.End(false, err) }() // the error goes to the caller as well
@@ -46,121 +102,94 @@ func ReadImage(ctx context.Context, cache layer.Cache, name string, img v1.Image
 	if err != nil {
 		return nil, err
 	}
-	i := &Image{Inspection: *inspected, Created: config.Created.UTC()}
-	i.Base = recipe.Base{Name: i.Labels[recipe.OCIPrefix+"base.name"], Digest: i.Labels[recipe.OCIPrefix+"base.digest"]}
+	i := &Image{Inspection: *inspected, created: config.Created.UTC(), texts: map[string]string{}, sums: map[string]string{}, links: links(tree)}
 	// An image without os-release has packages of no known system.
-	i.SystemID, i.SystemVersion, _ = osrelease.Read(tree.OpenFS())
-	for _, flavour := range i.Flavours {
-		i.Sources = append(i.Sources, Source{flavour, "/" + recipe.KernelDir(i.Driver, flavour)})
-	}
-	if i.Licence, err = licence(tree, recipe.LicenceFile); err != nil {
-		return nil, err
-	}
-	i.ComponentLicences = map[string]string{}
-	for _, name := range matrix.ComponentNames {
-		if i.ComponentLicences[name], err = licence(tree, recipe.ComponentLicence(name)); err != nil {
-			return nil, err
+	i.systemID, i.systemVersion, _ = osrelease.Read(tree.OpenFS())
+	return i, i.addFiles(tree)
+}
+
+// addFiles adds what the files tell of which the inspection has the names: digests, texts of licences, builds of programs.
+func (i *Image) addFiles(tree *rootfs.Tree) error {
+	files := slices.Concat(i.Libraries, i.Firmware, i.Programs)
+	for _, e := range tree.All() {
+		p := "/" + e.Path
+		switch {
+		case e.Kind != rootfs.File:
+		case isProgram(e.Path):
+			build, err := buildInfo(e)
+			if err != nil {
+				return err
+			}
+			i.own = append(i.own, program{p, build})
+			files = append(files, p)
+		case i.isOther(p):
+			i.others, files = append(i.others, p), append(files, p)
 		}
 	}
-	if err := i.readCopyrights(tree); err != nil {
-		return nil, err
+	texts := []string{recipe.LicenceFile}
+	for _, name := range matrix.ComponentNames {
+		texts = append(texts, recipe.ComponentLicence(name))
 	}
-	if i.OwnPrograms, err = programs(tree); err != nil {
-		return nil, err
+	for _, p := range i.Packages {
+		if p.Kind == "deb" {
+			texts = append(texts, copyrightFile(p.Name))
+		}
 	}
-	if err := i.addFiles(ctx, tree); err != nil {
-		return nil, err
+	for _, name := range texts {
+		e, err := tree.Stat(name)
+		if err != nil || e.Kind != rootfs.File || e.ContentOmitted || e.Size > maxLicence {
+			continue // verify says what is wrong with the licence; here it is not known
+		}
+		text, err := tree.ReadFile(e.Path)
+		if err != nil {
+			return fmt.Errorf("read the licence %s: %w", name, err)
+		}
+		i.texts[name] = strings.ToValidUTF8(string(text), "\uFFFD")
 	}
-	i.addLinks(tree)
-	return i, nil
-}
-
-// licence returns the text of a file, "" where the image has none.
-func licence(tree *rootfs.Tree, name string) (string, error) {
-	e, err := tree.Stat(name)
-	if err != nil || e.Kind != rootfs.File || e.ContentOmitted || e.Size > maxLicence {
-		return "", nil //nolint:nilerr // verify says what is wrong with the licence; here it is not known
-	}
-	text, err := tree.ReadFile(e.Path)
-	if err != nil {
-		return "", fmt.Errorf("read the licence %s: %w", name, err)
-	}
-	return strings.ToValidUTF8(string(text), "\uFFFD"), nil
-}
-
-// addFiles computes the digests of the driver's files, on all cores.
-func (i *Image) addFiles(ctx context.Context, tree *rootfs.Tree) error {
-	var sets []string
 	for _, s := range i.Modules {
 		for _, m := range s.Modules {
-			sets = append(sets, "/"+path.Join(recipe.ModulesDir, s.Folder, m.Name+".ko"))
+			files = append(files, "/"+path.Join(recipe.ModulesDir, s.Folder, m.Name+".ko"))
 		}
 	}
-	var others []string
-	for _, e := range tree.All() {
-		if e.Kind == rootfs.File && i.isOther("/"+e.Path) {
-			others = append(others, "/"+e.Path)
+	for _, p := range files {
+		e, err := tree.Stat(strings.TrimPrefix(p, "/"))
+		if err == nil {
+			i.sums[p], err = e.SHA256()
+		}
+		if err != nil {
+			return fmt.Errorf("digest of %s: %w", p, err)
 		}
 	}
-	jobs, ctx := errgroup.WithContext(ctx)
-	jobs.SetLimit(runtime.GOMAXPROCS(0))
-	for _, list := range []struct {
-		paths []string
-		to    *[]File
-	}{{i.Libraries, &i.LibraryFiles}, {i.Firmware, &i.FirmwareFiles}, {i.Programs, &i.ToolFiles}, {sets, &i.ModuleFiles}, {others,
-		&i.OtherFiles}} {
-		paths := slices.Compact(slices.Sorted(slices.Values(list.paths)))
-		files := make([]File, len(paths))
-		*list.to = files
-		for n, p := range paths {
-			jobs.Go(func() (err error) {
-				files[n], err = file(tree, p)
-				return errors.Join(err, ctx.Err())
-			})
-		}
-	}
-	return jobs.Wait()
+	return nil
+}
+
+// isText says that a document repeats the text of a file: a licence of NVIDIA, or Debian's record of a package's licences.
+func isText(p string) bool {
+	rest, ok := strings.CutPrefix(p, "usr/share/doc/")
+	return ok && strings.Count(rest, "/") == 1 && path.Base(rest) == "copyright" || p == recipe.LicenceFile ||
+		slices.ContainsFunc(matrix.ComponentNames, func(name string) bool { return p == recipe.ComponentLicence(name) })
 }
 
 // isOther says that a file is one of the driver's by its name, and in none of the other lists: scripts such as
 // nvidia-bug-report.sh, profiles, descriptions for loaders. Sources and records of packages are not listed by file.
 func (i *Image) isOther(p string) bool {
 	inside := []string{"/" + recipe.ShareDir + "/", "/usr/src/", "/usr/share/doc/", "/var/", "/licenses/"}
-	return i.Driver != "" && strings.Contains(p, "nvidia") && !slices.ContainsFunc(inside,
-		func(dir string) bool { return strings.HasPrefix(p, dir) }) &&
-		!isProgram(strings.TrimPrefix(p, "/")) && !slices.Contains(i.Libraries, p) && !slices.Contains(i.Firmware,
-		p) && !slices.Contains(i.Programs, p)
+	return i.Driver != "" && strings.Contains(p, "nvidia") &&
+		!slices.ContainsFunc(inside, func(dir string) bool { return strings.HasPrefix(p, dir) }) &&
+		!slices.Contains(i.Libraries, p) && !slices.Contains(i.Firmware, p) && !slices.Contains(i.Programs, p)
 }
 
-// file is a file with its digest.
-func file(tree *rootfs.Tree, p string) (f File, err error) {
-	f.Path = p
-	e, err := tree.Stat(strings.TrimPrefix(p, "/"))
-	if err == nil {
-		f.SHA256, err = e.SHA256()
-	}
-	if err != nil {
-		return f, fmt.Errorf("digest of %s: %w", p, err)
-	}
-	return f, nil
-}
-
-// addLinks adds to each library the links in its folder that lead to it, which programs ask for.
-func (i *Image) addLinks(tree *rootfs.Tree) {
-	libraries := map[string]*File{}
-	for n := range i.LibraryFiles {
-		libraries[strings.TrimPrefix(i.LibraryFiles[n].Path, "/")] = &i.LibraryFiles[n]
-	}
+// links are the names in the folder of a library that lead to it, which programs ask for, by the library.
+func links(tree *rootfs.Tree) map[string][]string {
+	all := map[string][]string{}
 	for _, e := range tree.All() {
 		if e.Kind != rootfs.Link || !strings.Contains(path.Base(e.Path), ".so") {
 			continue
 		}
-		at, err := tree.Stat(e.Path)
-		if err != nil {
-			continue // verify says which links lead nowhere
-		}
-		if f := libraries[at.Path]; f != nil && path.Dir(at.Path) == path.Dir(e.Path) {
-			f.Links = append(f.Links, path.Base(e.Path))
+		at, err := tree.Stat(e.Path) // verify says which links lead nowhere
+		if err == nil && path.Dir(at.Path) == path.Dir(e.Path) {
+			all["/"+at.Path] = append(all["/"+at.Path], path.Base(e.Path))
 		}
 	}
+	return all
 }

@@ -60,32 +60,15 @@ type Model struct {
 type Image struct {
 	verify.Inspection
 
-	SystemID, SystemVersion string // ID and VERSION_ID of its os-release
-	Created                 time.Time
-	Base                    recipe.Base
-	Licence                 string            // text of NVIDIA's licence
-	ComponentLicences       map[string]string // texts of those of components, by the component's name
-
-	// The files of which the inspection has the names.
-	LibraryFiles, FirmwareFiles []File
-	ToolFiles                   []File // Programs of the driver
-	ModuleFiles, OtherFiles     []File
-	Sources                     []Source
-	OwnPrograms                 []Program // of this project
-
-	recipe     *recipe.Recipe
-	copyrights map[string]string // texts of Debian's records, by package
+	systemID, systemVersion string // ID and VERSION_ID of its os-release
+	created                 time.Time
+	others                  []string            // files of the driver that the inspection does not list
+	sums                    map[string]string   // SHA-256 of files, by path: "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
+	links                   map[string][]string // names in the folder of a library that lead to it: "libcuda.so.1"
+	texts                   map[string]string   // of licences, by path: "usr/share/doc/kmod/copyright"
+	own                     []program
+	recipe                  recipe.Recipe // the zero value: it is not known
 }
-
-// File is a file of an image.
-type File struct {
-	Path   string   // "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
-	SHA256 string   // hex digits
-	Links  []string // names in the folder of a library that lead to it: "libcuda.so.1"
-}
-
-// Source is a folder with the sources of the kernel modules.
-type Source struct{ Flavour, Path string }
 
 // ErrForeign means that a recipe is not that of the image.
 var ErrForeign = errors.New("the recipe is of another image")
@@ -100,7 +83,7 @@ func (i *Image) AddRecipe(r *recipe.Recipe) error {
 	if label := i.Labels[recipe.LabelContent]; label != info.ID || i.Arch != r.Arch {
 		return fmt.Errorf("%w: it makes content %s for %s, the image %s has %s for %s", ErrForeign, info.ID, r.Arch, i.Digest, label, i.Arch)
 	}
-	i.recipe = r.Public()
+	i.recipe = *r.Public()
 	return nil
 }
 

@@ -22,12 +22,13 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/packages"
+	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
 func TestPackagePURL(t *testing.T) {
 	t.Parallel()
-	debian, rhel := &Image{SystemID: "debian", SystemVersion: "12"}, &Image{SystemID: "rhel", SystemVersion: "9.4"}
+	debian, rhel := &Image{systemID: "debian", systemVersion: "12"}, &Image{systemID: "rhel", systemVersion: "9.4"}
 	for _, c := range []struct {
 		image *Image
 		p     packages.Installed
@@ -49,7 +50,7 @@ func TestPackagePURL(t *testing.T) {
 		parsed := require.Value(packageurl.FromString(got))(t)
 		assert.Equal(t, c.p.Name, parsed.Name)
 	}
-	got := purl{kind: "generic", name: "a b", qualifiers: map[string]string{"download_url": "https://x/?a=b&c=d#e", "none": ""}}.String()
+	got := purl("generic", "a b", "", map[string]string{"download_url": "https://x/?a=b&c=d#e", "none": ""})
 	assert.Equal(t, "pkg:generic/a%20b?download_url=https://x/%3Fa%3Db%26c%3Dd%23e", got)
 	parsed := require.Value(packageurl.FromString(got))(t)
 	assert.Equal(t, "https://x/?a=b&c=d#e", parsed.Qualifiers.Map()["download_url"])
@@ -58,15 +59,12 @@ func TestPackagePURL(t *testing.T) {
 // TestBuildInfo: the section is read as the library reads it.
 func TestBuildInfo(t *testing.T) {
 	t.Parallel()
-	name := require.Value(os.Executable())(t)
-	f := require.Value(os.Open(name))(t)
+	f := require.Value(os.Open(require.Value(os.Executable())(t)))(t)
 	t.Cleanup(func() { _ = f.Close() })
-	size := require.Value(f.Stat())(t).Size()
-	got := buildInfo(require.Value(elffile.Read(f, size))(t))
+	program := require.Value(elffile.Read(f, require.Value(f.Stat())(t).Size()))(t)
+	got := require.Value(parseBuildInfo(require.Value(program.Section(".go.buildinfo", maxBuildInfo))(t)))(t)
 	want, ok := debug.ReadBuildInfo()
-	if !ok || got == nil {
-		t.Fatalf("%v, %v", ok, got)
-	}
+	assert.Equal(t, true, ok)
 	assert.Same(t, want.Deps, got.Deps)
 	assert.Same(t, want.Main, got.Main)
 	assert.Equal(t, want.GoVersion, got.GoVersion)
@@ -153,15 +151,17 @@ func large() Model {
 	i := &Image{
 		Inspection: verify.Inspection{Arch: "amd64", Driver: "535.261.03", Digest: "sha256:" + strings.Repeat("1", 64),
 			Labels: map[string]string{}},
-		SystemID: "debian", SystemVersion: "12", Created: time.Unix(1700000000, 0).UTC(), Licence: strings.Repeat("terms ", 10_000),
+		systemID: "debian", systemVersion: "12", created: time.Unix(1700000000, 0).UTC(),
+		texts: map[string]string{recipe.LicenceFile: strings.Repeat("terms ", 10_000)}, sums: map[string]string{}, links: map[string][]string{},
 	}
 	for n := range 150 {
 		i.Packages = append(i.Packages, packages.Installed{Name: fmt.Sprintf("package-%d", n), Version: "1.2.3-4+deb12u1", Arch: "amd64",
 			Kind: "deb", Source: "source", SourceVersion: "1"})
 	}
 	for n := range 2000 {
-		i.LibraryFiles = append(i.LibraryFiles, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n),
-			SHA256: strings.Repeat("2", 64), Links: []string{"libnvidia.so.1"}})
+		p := fmt.Sprintf("/usr/lib/x86_64-linux-gnu/libnvidia-%d.so.535.261.03", n)
+		i.Libraries = append(i.Libraries, p)
+		i.sums[p], i.links[p] = strings.Repeat("2", 64), []string{"libnvidia.so.1"}
 	}
 	return Model{Name: "driver", Images: []*Image{i}}
 }

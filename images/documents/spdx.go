@@ -1,10 +1,8 @@
 package documents
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -67,17 +65,15 @@ type (
 	}
 )
 
-const (
-	noAssertion = "NOASSERTION"
-	idPrefix    = "SPDXRef-"
-)
+const idPrefix = "SPDXRef-"
 
 func (g *graph) spdx() ([]byte, error) {
 	list, relations := g.sorted()
 	top := g.components[g.top]
+	tool := strings.TrimSuffix("Tool: driver-build-"+g.model.Tool.Version, "-")
 	d := spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: idPrefix + documentID, Name: strings.TrimSuffix(top.name+"-"+top.version, "-"),
-		Creation: spdxCreation{Created: g.created.Format(time.RFC3339), Creators: []string{"Tool: " + toolName(g.model.Tool)}},
+		Creation: spdxCreation{Created: g.created.Format(time.RFC3339), Creators: []string{tool}},
 	}
 	for _, c := range list {
 		d.Packages = append(d.Packages, c.spdx())
@@ -91,27 +87,26 @@ func (g *graph) spdx() ([]byte, error) {
 	for _, r := range relations {
 		d.Relationships = append(d.Relationships, spdxRelationship{idPrefix + r.from, r.kind, idPrefix + r.to})
 	}
-	sum, err := contentSum(d)
+	content, err := contentSum(d)
 	if err != nil {
 		return nil, err
 	}
+	about := ""
+	if len(top.sums) > 0 {
+		about = top.sums[0].hex
+	}
 	// Each document has a namespace of its own: two about one image can say different things.
-	d.Namespace = recipe.ProjectURL + "/sbom/" + top.digest() + "-" + hex.EncodeToString(sum[:8])
+	d.Namespace = recipe.ProjectURL + "/sbom/" + about + "-" + hex.EncodeToString(content[:8])
 	return encode(d, "  ")
 }
 
 func (c component) spdx() spdxPackage {
 	p := spdxPackage{
-		ID: idPrefix + c.id, Name: c.name, Version: c.version, FileName: c.path, Purpose: c.purpose, Download: noAssertion, LicenseDeclared: noAssertion,
+		ID: idPrefix + c.id, Name: c.name, Version: c.version, FileName: c.path, Purpose: c.purpose,
+		Download: cmp.Or(c.download, "NOASSERTION"), LicenseDeclared: cmp.Or(c.licence, "NOASSERTION"),
 	}
 	if c.supplier != "" {
 		p.Supplier = "Organization: " + strings.NewReplacer("<", "(", ">", ")", "\n", " ").Replace(c.supplier)
-	}
-	if c.download != "" {
-		p.Download = c.download
-	}
-	if c.licence != "" {
-		p.LicenseDeclared = c.licence
 	}
 	if c.source != "" {
 		p.SourceInfo = "built package from: " + c.source // trivy reads it
@@ -119,11 +114,11 @@ func (c component) spdx() spdxPackage {
 	for _, s := range c.sums {
 		p.Checksums = append(p.Checksums, spdxChecksum{s.algorithm, s.hex})
 	}
-	var facts []string
+	var lines []string
 	for _, f := range c.facts {
-		facts = append(facts, f.name+": "+f.value)
+		lines = append(lines, f.name+": "+f.value)
 	}
-	p.Comment = strings.Join(facts, "\n")
+	p.Comment = strings.Join(lines, "\n")
 	if c.purl != "" {
 		p.References = append(p.References, spdxRef{"PACKAGE-MANAGER", "purl", c.purl})
 	}
@@ -131,23 +126,4 @@ func (c component) spdx() spdxPackage {
 		p.References = append(p.References, spdxRef{"SECURITY", "cpe23Type", c.cpe})
 	}
 	return p
-}
-
-// digest is the SHA-256 of a component in hex digits.
-func (c component) digest() string {
-	for _, s := range c.sums {
-		if s.algorithm == "SHA256" {
-			return s.hex
-		}
-	}
-	return ""
-}
-
-// contentSum identifies a document by its content.
-func contentSum(d any) (sum [sha256.Size]byte, err error) {
-	b, err := json.Marshal(d)
-	if err != nil {
-		err = fmt.Errorf("write the bill of materials: %w", err)
-	}
-	return sha256.Sum256(b), err
 }

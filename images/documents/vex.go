@@ -2,6 +2,7 @@ package documents
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,192 +10,146 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
+
+// VEXType is that of an attestation with a document of OpenVEX, as cosign and trivy look for it. It has no
+// version: with "/v0.2.0" at its end `cosign verify-attestation --type openvex` does not find it.
+const VEXType = "https://openvex.dev/ns"
 
 const (
-	// VEXType is that of an attestation with such a document, as cosign and trivy look for it. It has no
-	// version: with "/v0.2.0" at its end `cosign verify-attestation --type openvex` does not find it.
-	VEXType = "https://openvex.dev/ns"
-	// VEXContext is the version of the format.
-	VEXContext = "https://openvex.dev/ns/v0.2.0"
+	vexContext = VEXType + "/v0.2.0" // the version of the format that is read
+	maxVEX     = 4 << 20             // bytes
 )
 
-// Bounds of a document that is read.
-const (
-	maxVEX        = 4 << 20
-	maxStatements = 10_000
-	maxProducts   = 20_000 // of a statement, with their parts
-)
+// vexDocument is a document of OpenVEX. Fields without a tag are those that JSON names alike.
+type vexDocument struct {
+	Context     string `json:"@context"`
+	ID          string `json:"@id"`
+	LastUpdated string `json:"last_updated"`
 
-// ErrVEX means that bytes are no OpenVEX document that can be attached to the image.
-var ErrVEX = errors.New("not a valid OpenVEX document for this image")
-
-// VEX is a document of OpenVEX.
-type VEX struct {
-	Context     string      `json:"@context"`
-	ID          string      `json:"@id"`
-	Author      string      `json:"author"`
-	Role        string      `json:"role,omitempty"`
-	Timestamp   string      `json:"timestamp"`
-	LastUpdated string      `json:"last_updated,omitempty"`
-	Version     int         `json:"version"`
-	Tooling     string      `json:"tooling,omitempty"`
-	Statements  []Statement `json:"statements"`
+	Author, Role, Timestamp, Tooling string
+	Version                          int
+	Statements                       []vexStatement
 }
 
-// Statement says how one vulnerability concerns products.
-type Statement struct {
-	ID              string        `json:"@id,omitempty"`
-	Version         int           `json:"version,omitempty"`
-	Vulnerability   Vulnerability `json:"vulnerability"`
-	Timestamp       string        `json:"timestamp,omitempty"`
-	LastUpdated     string        `json:"last_updated,omitempty"`
-	Products        []Product     `json:"products"`
-	Status          string        `json:"status"`
-	Supplier        string        `json:"supplier,omitempty"`
-	StatusNotes     string        `json:"status_notes,omitempty"`
-	Justification   string        `json:"justification,omitempty"`
-	Impact          string        `json:"impact_statement,omitempty"`
-	Action          string        `json:"action_statement,omitempty"`
-	ActionTimestamp string        `json:"action_statement_timestamp,omitempty"`
+// vexStatement says how one vulnerability concerns products.
+type vexStatement struct {
+	ID              string `json:"@id"`
+	LastUpdated     string `json:"last_updated"`
+	StatusNotes     string `json:"status_notes"`
+	Impact          string `json:"impact_statement"`
+	Action          string `json:"action_statement"`
+	ActionTimestamp string `json:"action_statement_timestamp"`
+
+	Timestamp, Status, Supplier, Justification string
+	Version                                    int
+	Products                                   []vexProduct
+	Vulnerability                              struct {
+		ID                string `json:"@id"`
+		Name, Description string
+		Aliases           []string
+	}
 }
 
-// Vulnerability names one: "CVE-2024-1234".
-type Vulnerability struct {
-	ID          string   `json:"@id,omitempty"`
-	Name        string   `json:"name"`
-	Description string   `json:"description,omitempty"`
-	Aliases     []string `json:"aliases,omitempty"`
+// vexProduct is an image or a package, and its parts.
+type vexProduct struct {
+	ID            string            `json:"@id"`
+	Identifiers   map[string]string // "purl", "cpe22", "cpe23"
+	Hashes        map[string]string
+	Subcomponents []vexProduct
 }
-
-// Product is an image or a package, and its parts.
-type Product struct {
-	ID            string            `json:"@id,omitempty"`
-	Identifiers   map[string]string `json:"identifiers,omitempty"` // "purl", "cpe22", "cpe23"
-	Hashes        map[string]string `json:"hashes,omitempty"`
-	Subcomponents []Product         `json:"subcomponents,omitempty"`
-}
-
-// The statuses, and the justifications of not_affected.
-const (
-	notAffected         = "not_affected"
-	affected            = "affected"
-	fixed               = "fixed"
-	underInvestigation  = "under_investigation"
-	componentNotPresent = "component_not_present"
-)
 
 var justifications = []string{
-	componentNotPresent, "vulnerable_code_not_present", "vulnerable_code_not_in_execute_path",
+	"component_not_present", "vulnerable_code_not_present", "vulnerable_code_not_in_execute_path",
 	"vulnerable_code_cannot_be_controlled_by_adversary", "inline_mitigations_already_exist",
 }
 
-// VEXSubject is what a document may speak of.
-type VEXSubject struct {
-	Digests  []string // of the image, of its index: "sha256:..."
-	Packages []string // package URLs of its parts: those of its SBOM
+// CheckVEX reads a document of OpenVEX strictly: fields, status, justification, times, and that each product is the image (one of
+// digests, "sha256:...", is in the product's id, package URL or hashes) or one of the packages, by their package URLs. A scanner
+// ignores what it cannot use without a word, so a mistake would be found by nobody. Errors are of kind failure.Usage.
+func CheckVEX(data []byte, digests, packages []string) error {
+	if err := checkVEX(data, digests, packages); err != nil {
+		return failure.Errorf(failure.Usage, "not a valid OpenVEX document for this image: %w", err)
+	}
+	return nil
 }
 
-// ReadVEX reads a document and checks it strictly: fields, status, justification, times, and that each product
-// is the image (its digest is in the product's id, package URL or hashes) or one of its packages. A scanner
-// ignores what it cannot use without a word, so a mistake would be found by nobody. Errors are ErrVEX.
-func ReadVEX(data []byte, about VEXSubject) (*VEX, error) {
+func checkVEX(data []byte, digests, packages []string) error {
 	if len(data) > maxVEX {
-		return nil, fmt.Errorf("%w: larger than %d bytes", ErrVEX, maxVEX)
+		return fmt.Errorf("larger than %d bytes", maxVEX)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	var doc VEX
+	var doc vexDocument
 	if err := d.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrVEX, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows its end", ErrVEX)
-	}
-	if err := doc.check(about); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrVEX, err)
-	}
-	return &doc, nil
-}
-
-func (d *VEX) check(about VEXSubject) error {
-	switch {
-	case d.Context != VEXContext:
-		return fmt.Errorf("@context is %.100q, this program reads %s", d.Context, VEXContext)
-	case d.ID == "" || d.Author == "":
-		return errors.New("it needs @id and author")
-	case d.Version < 1:
-		return errors.New("its version is not 1 or more")
-	case len(d.Statements) == 0 || len(d.Statements) > maxStatements:
-		return fmt.Errorf("it has %d statements, not 1 to %d", len(d.Statements), maxStatements)
-	}
-	if err := errors.Join(checkTime("timestamp", d.Timestamp, true), checkTime("last_updated", d.LastUpdated, false)); err != nil {
 		return err
 	}
-	known := map[string][]string{}
-	for _, p := range about.Packages {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows its end")
+	}
+	switch {
+	case doc.Context != vexContext:
+		return fmt.Errorf("@context is %.100q, this program reads %s", doc.Context, vexContext)
+	case doc.ID == "" || doc.Author == "" || doc.Timestamp == "":
+		return errors.New("it needs @id, author and timestamp")
+	case doc.Version < 1:
+		return errors.New("its version is not 1 or more")
+	case len(doc.Statements) == 0:
+		return errors.New("it has 0 statements")
+	}
+	if err := checkTimes(doc.Timestamp, doc.LastUpdated); err != nil {
+		return err
+	}
+	known := map[string][]string{} // qualifiers of package URLs, by what is before them
+	for _, p := range packages {
 		name, qualifiers, _ := strings.Cut(p, "?")
 		known[name] = append(known[name], qualifiers)
 	}
-	for n, s := range d.Statements {
-		if err := s.check(about.Digests, known); err != nil {
+	for n, s := range doc.Statements {
+		err := s.check()
+		if err == nil {
+			err = s.checkProducts(digests, known)
+		}
+		if err != nil {
 			return fmt.Errorf("statement %d (%.80s): %w", n+1, s.Vulnerability.Name, err)
 		}
 	}
 	return nil
 }
 
-func checkTime(name, text string, needed bool) error {
-	if text == "" && !needed {
-		return nil
-	}
-	if _, err := time.Parse(time.RFC3339, text); err != nil {
-		return fmt.Errorf("%s %.80q is no time such as 2026-01-31T12:00:00Z", name, text)
+func checkTimes(all ...string) error {
+	for _, text := range all {
+		if _, err := time.Parse(time.RFC3339, text); text != "" && err != nil {
+			return fmt.Errorf("timestamp %.80q is no time such as 2026-01-31T12:00:00Z", text)
+		}
 	}
 	return nil
 }
 
-func (s *Statement) check(digests []string, packages map[string][]string) error {
-	if s.Vulnerability.Name == "" {
+func (s *vexStatement) check() error {
+	needed, known := map[string]bool{"not_affected": s.Justification+s.Impact != "", "affected": s.Action != "", "fixed": true,
+		"under_investigation": true}[s.Status]
+	switch {
+	case s.Vulnerability.Name == "":
 		return errors.New("it names no vulnerability")
-	}
-	for name, text := range map[string]string{"timestamp": s.Timestamp, "last_updated": s.LastUpdated,
-		"action_statement_timestamp": s.ActionTimestamp} {
-		if err := checkTime(name, text, false); err != nil {
-			return err
-		}
-	}
-	switch s.Status {
-	case notAffected:
-		if s.Justification == "" && s.Impact == "" {
-			return errors.New("not_affected needs a justification or an impact_statement")
-		}
-	case affected:
-		if s.Action == "" {
-			return errors.New("affected needs an action_statement")
-		}
-	case fixed, underInvestigation:
-	default:
+	case !known:
 		return fmt.Errorf("status %.80q is none of not_affected, affected, fixed, under_investigation", s.Status)
+	case !needed:
+		return fmt.Errorf("%s: not_affected needs a justification or an impact_statement, affected an action_statement", s.Status)
+	case s.Justification != "" && (s.Status != "not_affected" || !slices.Contains(justifications, s.Justification)):
+		return fmt.Errorf("justification %.80q is none of %s, or the status is not not_affected", s.Justification, strings.Join(justifications, ", "))
 	}
-	if s.Justification != "" && (s.Status != notAffected || !slices.Contains(justifications, s.Justification)) {
-		return fmt.Errorf("justification %.80q is none of %s, or the status is not not_affected", s.Justification, strings.Join(justifications,
-			", "))
-	}
-	return s.checkProducts(digests, packages)
+	return checkTimes(s.Timestamp, s.LastUpdated, s.ActionTimestamp)
 }
 
-func (s *Statement) checkProducts(digests []string, packages map[string][]string) error {
-	count := len(s.Products)
-	for _, p := range s.Products {
-		count += len(p.Subcomponents)
-	}
-	if len(s.Products) == 0 || count > maxProducts {
-		return fmt.Errorf("it names %d products, not 1 to %d", count, maxProducts)
+func (s *vexStatement) checkProducts(digests []string, packages map[string][]string) error {
+	if len(s.Products) == 0 {
+		return errors.New("it names 0 products")
 	}
 	for _, p := range s.Products {
-		isImage := p.isImage(digests)
-		if !isImage && !p.isPackage(packages) {
+		if !p.isImage(digests) && !p.isPackage(packages) {
 			return fmt.Errorf("product %.200q is neither the image (%s) nor one of its packages", p.name(), strings.Join(digests, ", "))
 		}
 		for _, part := range p.Subcomponents {
@@ -209,14 +164,9 @@ func (s *Statement) checkProducts(digests []string, packages map[string][]string
 	return nil
 }
 
-func (p Product) name() string {
-	if purl := p.Identifiers["purl"]; purl != "" {
-		return purl
-	}
-	return p.ID
-}
+func (p vexProduct) name() string { return cmp.Or(p.Identifiers["purl"], p.ID) }
 
-func (p Product) isImage(digests []string) bool {
+func (p vexProduct) isImage(digests []string) bool {
 	return slices.ContainsFunc(digests, func(digest string) bool {
 		return p.Hashes["sha-256"] == strings.TrimPrefix(digest, "sha256:") || slices.ContainsFunc([]string{p.ID, p.Identifiers["purl"]},
 			func(name string) bool {
@@ -228,7 +178,7 @@ func (p Product) isImage(digests []string) bool {
 
 // isPackage reports whether a product is one of the image's packages. It may leave qualifiers out, as
 // scanners accept; those that it has must be the package's.
-func (p Product) isPackage(packages map[string][]string) bool {
+func (p vexProduct) isPackage(packages map[string][]string) bool {
 	name, qualifiers, some := strings.Cut(p.name(), "?")
 	return slices.ContainsFunc(packages[name], func(have string) bool {
 		all := strings.Split(have, "&")

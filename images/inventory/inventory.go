@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -143,29 +142,20 @@ func (f File) appendLine(b []byte) []byte {
 	b = appendEscaped(append(b, "./"...), f.Path)
 	switch f.Kind {
 	case rootfs.Link:
-		return f.appendXattrs(appendEscaped(append(b, " type=link link="...), f.Target))
+		b = appendEscaped(append(b, " type=link link="...), f.Target)
 	case rootfs.Special:
-		b = append(append(b, " type="...), f.Target...)
+		b = fmt.Appendf(b, " type=%s", f.Target)
 	case rootfs.File:
-		b = strconv.AppendInt(append(b, " type=file size="...), f.Size, 10)
-		b = append(append(b, " sha256digest="...), f.SHA256...)
+		b = fmt.Appendf(b, " type=file size=%d sha256digest=%s", f.Size, f.SHA256)
 	default:
 		b = append(b, " type=dir"...)
 	}
-	mode := rootfs.UnixMode(f.Mode)
-	b = append(b, " mode="...)
-	for shift := 9; shift >= 0; shift -= 3 {
-		b = append(b, octal(byte(mode>>shift)))
+	if f.Kind != rootfs.Link {
+		b = fmt.Appendf(b, " mode=%04o uid=%d gid=%d", rootfs.UnixMode(f.Mode), f.UID, f.GID)
 	}
-	b = strconv.AppendInt(append(b, " uid="...), int64(f.UID), 10)
-	b = strconv.AppendInt(append(b, " gid="...), int64(f.GID), 10)
-	return f.appendXattrs(b)
-}
-
-func (f File) appendXattrs(b []byte) []byte {
 	for _, name := range slices.Sorted(maps.Keys(f.Xattrs)) {
 		escaped := bytes.ReplaceAll(appendEscaped(nil, name), []byte("="), []byte(`\075`))
-		b = base64.StdEncoding.AppendEncode(append(append(append(b, " xattr."...), escaped...), '='), []byte(f.Xattrs[name]))
+		b = base64.StdEncoding.AppendEncode(fmt.Appendf(b, " xattr.%s=", escaped), []byte(f.Xattrs[name]))
 	}
 	return b
 }
@@ -174,34 +164,10 @@ func (f File) appendXattrs(b []byte) []byte {
 func appendEscaped(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`\#*?[`, c) >= 0 {
-			b = append(b, '\\', octal(c>>6), octal(c>>3), octal(c))
+			b = fmt.Appendf(b, `\%03o`, c)
 		} else {
 			b = append(b, c)
 		}
 	}
 	return b
-}
-
-// octal is the digit of the lowest three bits.
-func octal(bits byte) byte { return '0' + bits&7 }
-
-// unescape is the inverse of appendEscaped. It knows no other escapes.
-func unescape(s string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i+4 > len(s) {
-			return "", fmt.Errorf("%q ends within an escape", s)
-		}
-		c, err := strconv.ParseUint(s[i+1:i+4], 8, 8)
-		if err != nil {
-			return "", fmt.Errorf("%q is no escape", s[i:i+4])
-		}
-		b.WriteByte(byte(c))
-		i += 3
-	}
-	return b.String(), nil
 }

@@ -39,9 +39,9 @@ func TestEncodeDecode(t *testing.T) {
 	t.Parallel()
 	list := List{Files: example()}
 	assert.Same(t, exampleText, string(require.Value(list.Encode())(t)))
-	assert.Same(t, list, require.Value(Decode([]byte(exampleText)))(t))
+	assert.Same(t, list, require.Value(decode([]byte(exampleText)))(t))
 	list.Config = &v1.ConfigFile{Architecture: "amd64", Config: v1.Config{Env: []string{"A=\n"}, Volumes: map[string]struct{}{"/a": {}}}}
-	assert.Same(t, list, require.Value(Decode(require.Value(list.Encode())(t)))(t))
+	assert.Same(t, list, require.Value(decode(require.Value(list.Encode())(t)))(t))
 }
 
 func TestDecodeRefuses(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"late record":  {"./etc/link", "#config {}\n./etc/link"},
 	} {
 		text := strings.Replace(exampleText, c.old, c.with, 1)
-		if _, err := Decode([]byte(text)); !errors.Is(err, ErrFormat) || text == exampleText {
+		if _, err := decode([]byte(text)); !errors.Is(err, errFormat) || text == exampleText {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -102,14 +102,14 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(exampleText))
 	f.Add([]byte(header))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := Decode(data)
+		list, err := decode(data)
 		if err != nil {
-			if !errors.Is(err, ErrFormat) {
+			if !errors.Is(err, errFormat) {
 				t.Fatalf("an error of no kind: %v", err)
 			}
 			return
 		}
-		again, err := Decode(require.Value(list.Encode())(t))
+		again, err := decode(require.Value(list.Encode())(t))
 		if d := cmp.Diff(list, again); err != nil || d != "" {
 			t.Fatalf("%v %s", err, d)
 		}

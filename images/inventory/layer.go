@@ -2,14 +2,13 @@ package inventory
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
@@ -31,16 +30,13 @@ func Layer(
 		}
 		inputs = append(inputs, d.String())
 	}
-	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) ([]byte, error) {
+	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) (List, error) {
 		tree, err := cache.Outline(ctx, below, spool, step)
 		if err != nil {
-			return nil, err
+			return List{}, err
 		}
 		files, err := Of(tree)
-		if err != nil {
-			return nil, err
-		}
-		return List{config, files}.Encode()
+		return List{config, files}, err
 	})
 }
 
@@ -50,23 +46,23 @@ func ListLayer(ctx context.Context, cache layer.Cache, of layer.Spec, list List)
 	if err != nil {
 		return nil, "", err
 	}
-	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), Digest(data)},
-		func(*rootfs.Spool, *progress.Step) ([]byte, error) { return data, nil })
+	return listLayer(ctx, cache, of, []any{of.Compression, of.Time.Unix(), oci.HashOf(data).String()},
+		func(*rootfs.Spool, *progress.Step) (List, error) { return list, nil })
 }
 
 func listLayer(
-	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) ([]byte, error),
+	ctx context.Context, cache layer.Cache, of layer.Spec, inputs []any, list func(*rootfs.Spool, *progress.Step) (List, error),
 ) (made v1.Layer, digest string, err error) {
 	of.Single, of.NoOutline = true, true
 	if of.Key, err = layer.Key("file list", inputs...); err != nil {
 		return nil, "", err
 	}
 	made, err = cache.Make(ctx, of, func(_ context.Context, spool *rootfs.Spool, step *progress.Step) (*rootfs.Tree, error) {
-		data, err := list(spool, step)
+		all, err := list(spool, step)
 		if err != nil {
 			return nil, err
 		}
-		all, err := Decode(data)
+		data, err := all.Encode()
 		if err != nil {
 			return nil, err
 		}
@@ -87,30 +83,22 @@ func listLayer(
 	if digest = layer.Annotation(made, recipe.LabelFiles); digest != "" {
 		return made, digest, nil
 	}
-	data, err := FromLayer(ctx, cache, made)
-	if err != nil {
+	if _, digest, err = FromLayer(ctx, cache, made); err != nil {
 		return nil, "", err
 	}
-	digest = Digest(data)
 	return made, digest, cache.NoteFiles(made, digest)
 }
 
-// FromLayer reads the bytes of the list in a layer.
-func FromLayer(ctx context.Context, cache layer.Cache, l v1.Layer) (data []byte, err error) {
+// FromLayer is Read for a layer.
+func FromLayer(ctx context.Context, cache layer.Cache, l v1.Layer) (list List, digest string, err error) {
 	spool, err := rootfs.NewSpool(cache.Store.Dir())
 	if err != nil {
-		return nil, err
+		return list, "", err
 	}
 	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
 	tree := rootfs.New(spool, nil)
-	if err := layer.Apply(ctx, tree, l, func(p string) bool { return p == recipe.FileList }, progress.Quiet(), "file list"); err != nil {
-		return nil, fmt.Errorf("read the layer with the list of files: %w", err)
+	if err := layer.Apply(ctx, tree, l, func(p string) bool { return p == recipe.FileList }, progress.Quiet(), LayerName); err != nil {
+		return list, "", fmt.Errorf("read the layer with the list of files: %w", err)
 	}
 	return Read(tree)
-}
-
-// Digest returns the digest of a list's bytes as recipe.LabelFiles has it.
-func Digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -64,8 +64,7 @@ func TestDetached(t *testing.T) {
 		assert.Contains(t, list, "signature of "+image.Digest.String()+" as registry.example.com/gpu/driver:535.261.03-debian12\n")
 		assert.Contains(t, list, "attestation https://spdx.dev/Document of "+image.Digest.String()+"\n")
 		answer(t, dir, messages, key)
-		s := require.Value(Import(dir, request(Both), keys()[key].Public()))(t)
-		made := require.Value(Sign(t.Context(), request(Both), s))(t)
+		made := require.Value(Sign(t.Context(), request(Both), Imported{dir, keys()[key].Public()}))(t)
 		assert.Samef(t, manifests(sign(t, request(Both), key)), manifests(made), "%s", key)
 	}
 }
@@ -92,20 +91,20 @@ func TestImportRefuses(t *testing.T) {
 		dir, messages := exported(t, request(Legacy))
 		answer(t, dir, messages, "p256")
 		wanted := require.Value(request(Legacy).documents())(t)
-		require.NoError(t, c.spoil(dir, filepath.Join(dir, messageName(wanted[1].message())+".sig")))
-		err := assert.Err(Import(dir, request(Legacy), public))
+		require.NoError(t, c.spoil(dir, filepath.Join(dir, messageName(wanted[len(wanted)-1].message())+".sig")))
+		err := assert.Err(Sign(t.Context(), request(Legacy), Imported{dir, public}))
 		assert.ErrorContainsf(t, err, c.want, "%s", name)
 		assert.ErrorContainsf(t, err, "as registry.example.com/gpu/driver:535.261.03-debian12", "%s", name)
 	}
 	dir, messages := exported(t, request(Legacy))
 	answer(t, dir, messages, "other")
-	assert.ErrorIs(t, assert.Err(Import(dir, request(Legacy), public)), ErrForeign)
-	assert.ErrorContains(t, assert.Err(Import(dir, request(Legacy), nil)), "public key")
+	assert.ErrorIs(t, assert.Err(Sign(t.Context(), request(Legacy), Imported{dir, public})), ErrForeign)
+	err := assert.Err(Sign(t.Context(), request(Legacy), Imported{t.TempDir(), public}))
+	assert.ErrorContains(t, err, "attestation https://spdx", "attestation https://openvex", "as registry.example.com/gpu/driver:535") // all that are missing
+	assert.ErrorIs(t, err, ErrUnsigned)
 	assert.ErrorContains(t, assert.Err(Export(dir, request(Legacy), nil)), "not empty")
-	// What is signed already is neither exported nor imported.
 	signed := request(Legacy, sign(t, request(Legacy), "p256")...)
-	assert.Equal(t, 0, require.Value(Export(t.TempDir(), signed, public))(t))
-	assert.NoError(t, assert.Err(Import(t.TempDir(), signed, public)))
+	assert.Equal(t, 0, require.Value(Export(t.TempDir(), signed, public))(t)) // what is signed already
 }
 
 // TestRealOpenSSL signs an export with the commands of docs/supply-chain.md.
@@ -137,8 +136,7 @@ func TestRealOpenSSL(t *testing.T) {
 			}
 		}
 		public := require.Value(keyfile.LoadPublic(filepath.Join(dir, "../key.pub"), time.Now()))(t)
-		s := require.Value(Import(dir, request(Both), public[0]))(t)
-		made := require.Value(Sign(t.Context(), request(Both), s))(t)
+		made := require.Value(Sign(t.Context(), request(Both), Imported{dir, public[0]}))(t)
 		r := require.Value(Verify([]Subject{{Descriptor: image, Attachments: made}}, public))(t)[0]
 		assert.NoErrorf(t, r.Err(), "%s", kind)
 	}

@@ -12,6 +12,9 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"sync"
+
+	"github.com/driver-container/driver-container/distros/failure"
 )
 
 // Signer makes signatures. Sign of this package verifies each of them, if the public key is known.
@@ -47,15 +50,13 @@ func CheckKey(key crypto.PublicKey) error {
 // "openssl pkey -pubin -outform DER | sha256sum" prints it.
 func KeyID(key crypto.PublicKey) (string, error) {
 	sum, err := fingerprint(key)
-	return hex.EncodeToString(sum[:]), err
+	return hex.EncodeToString(sum), err
 }
 
-func fingerprint(key crypto.PublicKey) ([sha256.Size]byte, error) {
+func fingerprint(key crypto.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("a public key of type %T has no fingerprint: %w", key, err)
-	}
-	return sha256.Sum256(der), nil
+	sum := sha256.Sum256(der)
+	return sum[:], err
 }
 
 // KeySigner signs with a private key, which may be in a token.
@@ -79,6 +80,32 @@ func (s *KeySigner) Sign(_ context.Context, message []byte) ([]byte, error) {
 	}
 	digest := sha256.Sum256(message)
 	return s.key.Sign(rand.Reader, digest[:], crypto.SHA256)
+}
+
+// Once returns a signer that asks s for each signature only once, and for one after the other: an image that
+// goes to several places gets the same signatures everywhere, and a person may have to touch a token for
+// each. Its errors are of kind failure.Step.
+func Once(s Signer) Signer {
+	return &once{Signer: s, made: map[string][]byte{}}
+}
+
+type once struct {
+	Signer
+	mu   sync.Mutex
+	made map[string][]byte // by the message's name
+}
+
+func (o *once) Sign(ctx context.Context, message []byte) (signed []byte, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	name := messageName(message)
+	if o.made[name] == nil {
+		if signed, err = o.Signer.Sign(ctx, message); err != nil {
+			return nil, failure.Errorf(failure.Step, "the signer failed: %w", err)
+		}
+		o.made[name] = signed
+	}
+	return o.made[name], nil
 }
 
 // fits says whether the key made the signature over the message.

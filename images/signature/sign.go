@@ -3,10 +3,14 @@ package signature
 import (
 	"context"
 	"crypto"
-	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/images/oci"
 )
@@ -15,7 +19,7 @@ import (
 // what is new: attaching one extends a tag that exists, so what others signed stays. What the signer's key has signed already is not signed
 // again; nothing remains to be pushed if that is everything. With a key that signs without random numbers
 // (RSA, Ed25519) equal requests give equal bytes.
-func Sign(ctx context.Context, r Request, s Signer) ([]oci.Attachment, error) {
+func Sign(ctx context.Context, r Request, s Signer) (all []oci.Attachment, err error) {
 	if s.Public() == nil && r.Format != Legacy {
 		return nil, errors.New("a bundle names the key that signed it: give the public key of the signer, or use the legacy format")
 	}
@@ -23,20 +27,20 @@ func Sign(ctx context.Context, r Request, s Signer) ([]oci.Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []oci.Attachment
-	made := map[[sha256.Size]byte][]byte{} // .att and bundles hold the same statements
-	layers := map[int]map[storage][]oci.Blob{}
-	for _, d := range wanted {
-		message := d.message()
-		signature, again := made[sha256.Sum256(message)]
-		if !again {
-			if signature, err = signAndCheck(ctx, s, message); err != nil {
-				return nil, fmt.Errorf("make the %s: %w", d.about, err)
+	var layers []oci.Blob // of the tag that is next
+	var faults []error
+	for n, d := range wanted {
+		signature, err := signAndCheck(ctx, s, d.message())
+		if err != nil {
+			faults = append(faults, fmt.Errorf("make the %s: %w", d.about, err))
+			if _, imported := s.(Imported); imported && len(faults) < maxFaults {
+				continue // to name all that are missing
 			}
-			made[sha256.Sum256(message)] = signature
+			break
 		}
+		subject := r.Subjects[d.subject].Descriptor
 		if d.storage == bundle {
-			a, err := newBundle(r.Subjects[d.subject].Descriptor, d, s.Public(), signature)
+			a, err := newBundle(subject, d, s.Public(), signature)
 			if err != nil {
 				return nil, err
 			}
@@ -47,21 +51,17 @@ func Sign(ctx context.Context, r Request, s Signer) ([]oci.Attachment, error) {
 		if err != nil {
 			return nil, err
 		}
-		if layers[d.subject] == nil {
-			layers[d.subject] = map[storage][]oci.Blob{}
-		}
-		layers[d.subject][d.storage] = append(layers[d.subject][d.storage], layer)
-	}
-	for i, subject := range r.Subjects {
-		for _, to := range []storage{attTag, sigTag} { // the signature last: an image that has it has everything
-			if more := layers[i][to]; len(more) > 0 {
-				a, err := newTagged(subject.Descriptor.Digest, to, more)
-				if err != nil {
-					return nil, fmt.Errorf("sign %s: %w", subject.Descriptor.Digest, err)
-				}
-				all = append(all, a)
+		layers = append(layers, layer)
+		if n+1 == len(wanted) || wanted[n+1].subject != d.subject || wanted[n+1].storage != d.storage {
+			a, err := newTagged(subject.Digest, d.storage, layers)
+			if err != nil {
+				return nil, fmt.Errorf("sign %s: %w", subject.Digest, err)
 			}
+			all, layers = append(all, a), nil
 		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
 	return all, nil
 }
@@ -73,9 +73,6 @@ func signAndCheck(ctx context.Context, s Signer, message []byte) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if len(signature) == 0 || len(signature) > maxSignature/2 {
-		return nil, fmt.Errorf("a signature of %d bytes is none", len(signature))
-	}
 	if public := s.Public(); public != nil && !fits(public, message, signature) {
 		return nil, fmt.Errorf("what the signer made does not fit its public key (%w): give the public key of the signer. "+
 			"Images are signed with ECDSA (in ASN.1) or RSA PKCS#1 v1.5 over SHA-256, or with pure Ed25519", ErrForeign)
@@ -86,11 +83,8 @@ func signAndCheck(ctx context.Context, s Signer, message []byte) ([]byte, error)
 // pending returns the documents that the key has not signed yet; all of them if the key is not known.
 func (r Request) pending(public crypto.PublicKey) ([]document, error) {
 	wanted, err := r.documents()
-	if err != nil {
-		return nil, err
-	}
-	if public == nil {
-		return wanted, nil
+	if err != nil || public == nil {
+		return wanted, err
 	}
 	if err := CheckKey(public); err != nil {
 		return nil, err
@@ -115,4 +109,59 @@ func (r Request) pending(public crypto.PublicKey) ([]document, error) {
 func (e evidence) holds(d document, public crypto.PublicKey) bool {
 	return e.err == nil && e.storage == d.storage && string(e.payload) == string(d.payload) &&
 		slices.ContainsFunc(e.signatures, func(s []byte) bool { return fits(public, d.message(), s) })
+}
+
+// newLayer returns the layer of .sig or .att that holds a document.
+func newLayer(d document, signature []byte) (oci.Blob, error) {
+	if d.storage == sigTag {
+		return oci.BytesBlob(payloadMediaType, d.payload, map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)}), nil
+	}
+	raw, err := encode(newEnvelope(d, signature))
+	if err != nil {
+		return oci.Blob{}, fmt.Errorf("make the envelope of the %s: %w", d.about, err)
+	}
+	return oci.BytesBlob(envelopeMediaType, raw, map[string]string{signatureAnnotation: "", predicateAnnotation: d.predicate}), nil
+}
+
+func newEnvelope(d document, signature []byte) *envelope {
+	return &envelope{d.payload, statementType, []envelopeSignature{{Sig: signature}}}
+}
+
+// newTagged returns an attachment of layers for .sig or .att. Where it is attached, what is under the tag
+// already stays. The manifest looks like that of an image, as cosign's does: its config lists the digests of
+// the layers.
+func newTagged(subject v1.Hash, to storage, layers []oci.Blob) (oci.Attachment, error) {
+	a := oci.Attachment{Subject: subject, Tag: oci.ReferrersTag(subject) + string(to)}
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	cf := v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}}
+	for _, l := range layers {
+		m.Layers = append(m.Layers, l.Desc)
+		cf.RootFS.DiffIDs = append(cf.RootFS.DiffIDs, l.Desc.Digest)
+		cf.History = append(cf.History, v1.History{})
+	}
+	config, err := json.Marshal(cf)
+	if err != nil {
+		return a, err
+	}
+	a.Blobs = append(slices.Clone(layers), oci.BytesBlob(types.OCIConfigJSON, config, nil))
+	m.Config = a.Blobs[len(layers)].Desc
+	raw, err := json.Marshal(m)
+	a.Manifest = oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
+	return a, err
+}
+
+// newBundle returns the referrer that holds one statement. Verifiers expect one layer in each.
+func newBundle(subject v1.Descriptor, d document, public crypto.PublicKey, signature []byte) (oci.Attachment, error) {
+	sum, err := fingerprint(public)
+	if err != nil {
+		return oci.Attachment{}, err
+	}
+	b := sigstoreBundle{MediaType: bundleMediaType, Envelope: newEnvelope(d, signature)}
+	b.VerificationMaterial.PublicKey.Hint = sum
+	raw, err := encode(b)
+	if err != nil {
+		return oci.Attachment{}, fmt.Errorf("make the bundle with the %s: %w", d.about, err)
+	}
+	return oci.NewReferrer(subject, bundleMediaType, []oci.Blob{oci.BytesBlob(bundleMediaType, raw, nil)},
+		map[string]string{contentAnnotation: "dsse-envelope", bundlePredicateAnnotation: d.predicate})
 }

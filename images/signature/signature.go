@@ -90,9 +90,10 @@ func (d document) message() []byte {
 	return preAuthEncoding(statementType, d.payload)
 }
 
-// documents returns everything that the request asks for, in a fixed order. Where there are bundles, each
-// subject has one that is a signature: verifiers that find a bundle look at nothing else.
-func (r Request) documents() ([]document, error) {
+// documents returns everything that the request asks for, in the order in which it is pushed: the signature of an image is the
+// last, so an image that has it has everything. Where there are bundles, each subject has one that is a signature: verifiers
+// that find a bundle look at nothing else.
+func (r Request) documents() (all []document, err error) {
 	if len(r.Subjects) == 0 {
 		return nil, errors.New("there is no image to sign")
 	}
@@ -103,50 +104,46 @@ func (r Request) documents() ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []document
 	for i, s := range r.Subjects {
 		digest := s.Descriptor.Digest
 		if digest.Algorithm != "sha256" || s.Descriptor.MediaType == "" || s.Descriptor.Size == 0 {
 			return nil, fmt.Errorf("sign %s: media type, size and SHA-256 of the image are needed", digest)
 		}
-		if r.Format != Bundle {
-			for _, identity := range identities {
-				payload, err := encodePayload(identity, digest)
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, document{i, sigTag, payload, "", fmt.Sprintf("signature of %s as %s", digest, identity)})
-			}
-			for _, p := range s.Predicates {
-				if all, err = appendStatement(all, i, attTag, digest, p); err != nil {
-					return nil, err
-				}
-			}
-		}
 		if r.Format != Legacy {
-			for _, p := range append([]Predicate{{signPredicate, json.RawMessage("{}")}}, s.Predicates...) {
-				if all, err = appendStatement(all, i, bundle, digest, p); err != nil {
-					return nil, err
-				}
+			signs := document{i, bundle, nil, signPredicate, "signature of " + digest.String()}
+			if signs.payload, err = encodeStatement(digest, Predicate{signPredicate, json.RawMessage("{}")}); err != nil {
+				return nil, err
 			}
+			all = append(all, signs)
+		}
+		var attested []document
+		for _, p := range s.Predicates {
+			if p.Type == "" || !jsontext.Value(p.Body).IsValid() {
+				return nil, fmt.Errorf("attest %q of %s: the predicate needs a type and must be JSON", p.Type, digest)
+			}
+			d := document{i, bundle, nil, p.Type, fmt.Sprintf("attestation %s of %s", p.Type, digest)}
+			if d.payload, err = encodeStatement(digest, p); err != nil {
+				return nil, fmt.Errorf("attest %s of %s: %w", p.Type, digest, err)
+			}
+			if r.Format != Legacy {
+				all = append(all, d)
+			}
+			d.storage = attTag
+			attested = append(attested, d)
+		}
+		if r.Format == Bundle {
+			continue
+		}
+		all = append(all, attested...)
+		for _, identity := range identities {
+			payload, err := encodePayload(identity, digest)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, document{i, sigTag, payload, "", fmt.Sprintf("signature of %s as %s", digest, identity)})
 		}
 	}
 	return all, nil
-}
-
-func appendStatement(all []document, subject int, to storage, digest v1.Hash, p Predicate) ([]document, error) {
-	if p.Type == "" || !jsontext.Value(p.Body).IsValid() {
-		return nil, fmt.Errorf("attest %q of %s: the predicate needs a type and must be JSON", p.Type, digest)
-	}
-	payload, err := encodeStatement(digest, p)
-	if err != nil {
-		return nil, fmt.Errorf("attest %s of %s: %w", p.Type, digest, err)
-	}
-	about := fmt.Sprintf("attestation %s of %s", p.Type, digest)
-	if p.Type == signPredicate {
-		about = "signature of " + digest.String()
-	}
-	return append(all, document{subject, to, payload, p.Type, about}), nil
 }
 
 // identities returns the full names that .sig states. Bundles state none.
@@ -159,7 +156,7 @@ func (r Request) identities() ([]string, error) {
 	}
 	repository, err := name.NewRepository(r.Repository)
 	if err != nil {
-		return nil, fmt.Errorf("a signature of the legacy format states the image's repository: %w", err)
+		return nil, err
 	}
 	all := []string{repository.Name()}
 	for _, tag := range r.Tags {

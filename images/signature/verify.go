@@ -23,15 +23,19 @@ var (
 	ErrMalformed = failure.New(failure.Content, "it is malformed")
 )
 
+func malformed(err error) error { return fmt.Errorf("%w: %w", ErrMalformed, err) }
+
+// maxFaults bounds the length of a message.
+const maxFaults = 5
+
 // Finding is a signature or an attestation that an image has.
 type Finding struct {
 	Where string   // ".sig", ".att" or the digest of the bundle's manifest
 	Keys  []string // KeyID of each given key that made it
 
 	// What is signed. These are set only if Err is nil.
-	Identity    string         // .sig: the name that the signer gave the image, "registry.example.com/gpu/driver:tag"
-	Annotations map[string]any // further values, as cosign sign -a writes them
-	Predicate   Predicate      // .att and bundles
+	Identity  string    // .sig: the name that the signer gave the image, "registry.example.com/gpu/driver:tag"
+	Predicate Predicate // .att and bundles
 
 	Err error // nil if it is good: ErrForeign, ErrSubject or ErrMalformed
 }
@@ -63,20 +67,44 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 			return nil, fmt.Errorf("verify signatures: %w", err)
 		}
 	}
-	var reports []Report
+	return report(subjects, func(f *Finding, e evidence) {
+		message := e.message()
+		for i, key := range keys {
+			if slices.ContainsFunc(e.signatures, func(s []byte) bool { return fits(key, message, s) }) && !slices.Contains(f.Keys, ids[i]) {
+				f.Keys = append(f.Keys, ids[i])
+			}
+		}
+		if len(f.Keys) == 0 {
+			f.Err = ErrForeign
+		}
+	})
+}
+
+// Unverified reports the signatures and attestations of each subject without a look at who signed them: anyone who may push to
+// the repository can add one. It is for those who say so to the user. Its error means that something could not be read.
+func Unverified(subjects []Subject) ([]Report, error) {
+	return report(subjects, func(*Finding, evidence) {})
+}
+
+// report judges the signers of each document first, and then parses what they signed.
+func report(subjects []Subject, judge func(*Finding, evidence)) (reports []Report, err error) {
 	for _, s := range subjects {
 		all, err := collect(s)
 		if err != nil {
 			return nil, fmt.Errorf("verify signatures: %w", err)
 		}
-		report := Report{Subject: s.Descriptor}
-		bundles, good := 0, 0
+		r, bundles, good := Report{Subject: s.Descriptor}, 0, 0
 		for _, e := range all {
-			f, isSignature := e.judge(s.Descriptor.Digest, keys, ids)
-			if isSignature {
-				report.Signatures = append(report.Signatures, f)
+			f := Finding{Where: e.where}
+			if e.err != nil {
+				f.Err = malformed(e.err)
+			} else if judge(&f, e); f.Err == nil {
+				e.parse(&f, s.Descriptor.Digest)
+			}
+			if e.storage == sigTag || e.storage == bundle && e.predicate == signPredicate {
+				r.Signatures = append(r.Signatures, f)
 			} else {
-				report.Attestations = append(report.Attestations, f)
+				r.Attestations = append(r.Attestations, f)
 			}
 			if e.storage == bundle {
 				bundles++
@@ -85,67 +113,38 @@ func Verify(subjects []Subject, keys []crypto.PublicKey) ([]Report, error) {
 				}
 			}
 		}
-		report.Hidden = bundles > 0 && good == 0
-		reports = append(reports, report)
+		r.Hidden = bundles > 0 && good == 0
+		reports = append(reports, r)
 	}
 	return reports, nil
 }
 
-// judge verifies first and parses then what is signed. It also says whether the document is a signature; of
-// a bundle that is not good only its unsigned annotation tells.
-func (e evidence) judge(subject v1.Hash, keys []crypto.PublicKey, ids []string) (f Finding, isSignature bool) {
-	f.Where = e.where
-	isSignature = e.storage == sigTag || e.storage == bundle && e.predicate == signPredicate
-	if e.err != nil {
-		f.Err = malformed(e.err)
-		return f, isSignature
-	}
-	message := e.message()
-	for i, key := range keys {
-		if slices.ContainsFunc(e.signatures, func(s []byte) bool { return fits(key, message, s) }) && !slices.Contains(f.Keys, ids[i]) {
-			f.Keys = append(f.Keys, ids[i])
-		}
-	}
-	if len(f.Keys) == 0 {
-		f.Err = ErrForeign
-		return f, isSignature
-	}
+// parse reads what a document says of a subject. The predicate is what is signed then, and not the annotation that anyone could
+// write beside it.
+func (e *evidence) parse(f *Finding, subject v1.Hash) {
 	if e.storage == sigTag {
 		p, err := decodePayload(e.payload)
-		switch {
-		case err != nil:
+		if err != nil {
 			f.Err = malformed(err)
-		case p.Critical.Image.DockerManifestDigest != subject.String():
+		} else if p.Critical.Image.DockerManifestDigest != subject.String() {
 			f.Err = fmt.Errorf("%w, %.80q", ErrSubject, p.Critical.Image.DockerManifestDigest)
-		default:
-			f.Identity, f.Annotations = p.Critical.Identity.DockerReference, p.Optional
+		} else {
+			f.Identity = p.Critical.Identity.DockerReference
 		}
-		return f, isSignature
+		return
 	}
-	predicate := f.readStatement(e.payload, subject)
-	if predicate == "" {
-		return f, isSignature
-	}
-	return f, e.storage == bundle && predicate == signPredicate
-}
-
-// readStatement reads what an attestation says of a subject, and returns the type of its predicate; "" if it
-// cannot be read.
-func (f *Finding) readStatement(payload []byte, subject v1.Hash) (predicateType string) {
-	s, err := decodeStatement(payload)
+	s, err := decodeStatement(e.payload)
 	if err != nil {
 		f.Err = malformed(err)
-		return ""
+		return
 	}
-	if about := s.about(subject); about == nil {
-		f.Err = ErrSubject
+	e.predicate = s.PredicateType
+	if slices.ContainsFunc(s.Subject, func(about statementSubject) bool { return about.Digest[subject.Algorithm] == subject.Hex }) {
+		f.Predicate = Predicate{s.PredicateType, s.Predicate}
 	} else {
-		f.Predicate, f.Annotations = Predicate{s.PredicateType, s.Predicate}, about.Annotations
+		f.Err = ErrSubject
 	}
-	return s.PredicateType
 }
-
-func malformed(err error) error { return fmt.Errorf("%w: %w", ErrMalformed, err) }
 
 // Err returns nil if the image has a good signature, else an error that wraps ErrUnsigned or the faults of
 // the signatures. An attestation is no signature here, although cosign takes one in a bundle for it.
@@ -164,6 +163,3 @@ func (r *Report) Err() error {
 	}
 	return fmt.Errorf("%s has no good signature: %w", r.Subject.Digest, errors.Join(faults...))
 }
-
-// maxFaults bounds the length of a message.
-const maxFaults = 5

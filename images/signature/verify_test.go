@@ -43,7 +43,6 @@ func TestCosign(t *testing.T) {
 	require.NoError(t, r.Signatures[1].Err)
 	assert.Equal(t, "192.168.64.2:5000/cosign-signed-single-sample", r.Signatures[0].Identity)
 	assert.Equal(t, "192.168.64.2:5000/skopeo-signed:tag", r.Signatures[1].Identity)
-	assert.Equal(t, "containers/image 5.21.2-dev", r.Signatures[1].Annotations["creator"].(string))
 	payload := require.Value(encodePayload(r.Signatures[0].Identity, s.Descriptor.Digest))(t)
 	assert.Equal(t, string(content(t, layers[0])), string(payload))
 }
@@ -66,8 +65,7 @@ func TestCosignStatements(t *testing.T) {
 		require.NoErrorf(t, f.Err, "%s", f.Where)
 		assert.Equal(t, `https://example.com/answer {"answer":42}`, f.Predicate.Type+" "+string(f.Predicate.Body))
 	}
-	// The hint of the key is cosign's too.
-	var b sigstoreBundle
+	var b sigstoreBundle // the hint of the key is cosign's too
 	require.NoError(t, json.Unmarshal(file(t, "sign-cosign3.json"), &b))
 	assert.Equal(t, r.Signatures[0].Keys[0], hex.EncodeToString(b.VerificationMaterial.PublicKey.Hint))
 }
@@ -125,7 +123,6 @@ func TestTampered(t *testing.T) {
 		".sig, signature":           {withSignature(t, sig, "AAAA"), "p256", ErrForeign},
 		".sig, no base64":           {withSignature(t, sig, "!"), "p256", ErrMalformed},
 		".sig, no signature":        {withSignature(t, sig, ""), "p256", ErrForeign},
-		".sig, long signature":      {withSignature(t, sig, strings.Repeat("A", maxSignature+4)), "p256", ErrMalformed},
 		".sig of another image":     {moved[1], "p256", ErrSubject},
 		".att, statement":           {changed(t, att, swap("SPDX-2.3", "SPDX-2.2")), "p256", ErrForeign},
 		".att, digest":              {changed(t, att, swap(digest, foreign)), "p256", ErrForeign},
@@ -146,7 +143,7 @@ func TestTampered(t *testing.T) {
 	} {
 		r := verify(t, []oci.Attachment{c.a}, c.key)
 		all := append(r.Signatures, r.Attestations...)
-		if len(all) != 1 || !errors.Is(all[0].Err, c.want) || all[0].Identity != "" || all[0].Predicate.Type != "" || all[0].Annotations != nil {
+		if len(all) != 1 || !errors.Is(all[0].Err, c.want) || all[0].Identity != "" || all[0].Predicate.Type != "" {
 			t.Errorf("%s: %+v; want %v", name, all, c.want)
 		}
 		if r.Err() == nil {
@@ -253,11 +250,8 @@ func TestBounds(t *testing.T) {
 		assert.NoErrorf(t, r.Err(), "%s: a good signature before it", name)
 		assert.ErrorIsf(t, assert.Err(Sign(t.Context(), request(Legacy, junk), signerOf(t, "p256"))), ErrMalformed, "%s: what is added would not be read", name)
 	}
-	huge := oci.Attachment{Tag: oci.SignatureTag(image.Digest), Manifest: oci.Document{Raw: make([]byte, oci.MaxManifest+1)}}
-	r = verify(t, []oci.Attachment{huge}, "p256")
-	assert.ErrorIs(t, r.Err(), ErrMalformed)
 	e := envelope{Payload: []byte("{}"), PayloadType: statementType, Signatures: make([]envelopeSignature, maxEnvelopeSignatures+1)}
-	assert.ErrorContains(t, e.check(), "more than 8")
+	assert.ErrorContains(t, assert.Err(decodeEnvelope(require.Value(json.Marshal(e))(t), attTag)), "9 signatures, not 1 to 8")
 	assert.ErrorContains(t, assert.Err(decodePayload(make([]byte, maxPayload+1))), "more than 65536")
 }
 
@@ -273,33 +267,50 @@ func bytesBeyond(t *testing.T) oci.Attachment {
 // TestNames: no name of what is judged is read in another spelling or where it is twice, as encoding/json does.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	read := func(kind, text string) (any, error) {
-		switch raw := []byte(text); kind {
-		case "payload":
-			return decodePayload(raw)
-		case "envelope":
-			return decodeEnvelope(raw)
-		case "bundle":
-			return decodeBundle(raw)
-		}
-		return decodeStatement([]byte(text))
-	}
 	dsse := `{"payload":"e30=","payloadType":"` + statementType + `","signatures":[{"keyid":"k","sig":"AAAA"}]}`
-	for kind, text := range map[string]string{
-		"payload":  `{"critical":{"identity":{"docker-reference":"r"},"image":{"docker-manifest-digest":"d"},"type":"` + payloadType + `"},"optional":{"a":1}}`,
-		"envelope": dsse, "bundle": `{"mediaType":"` + bundleMediaType + `","dsseEnvelope":` + dsse + `}`,
-		"statement": `{"_type":"` + statementV1 + `","subject":[{"digest":{"sha256":"d"},"annotations":{"a":1}}],"predicateType":"p","predicate":{}}`,
+	for text, read := range map[string]func(text string) (any, error){
+		`{"critical":{"identity":{"docker-reference":"r"},"image":{"docker-manifest-digest":"d"},"type":"` + payloadType + `"},"optional":{"a":1}}`: func(text string) (any, error) {
+			return decodePayload([]byte(text))
+		},
+		dsse: func(text string) (any, error) { return decodeEnvelope([]byte(text), attTag) },
+		`{"mediaType":"` + bundleMediaType + `","dsseEnvelope":` + dsse + `}`: func(text string) (any, error) { return decodeEnvelope([]byte(text), bundle) },
+		`{"_type":"` + statementV1 + `","subject":[{"digest":{"sha256":"d"}}],"predicateType":"p","predicate":{}}`: func(text string) (any, error) {
+			return decodeStatement([]byte(text))
+		},
 	} {
-		good := require.Value(read(kind, text))(t)
+		good := require.Value(read(text))(t)
 		for _, name := range regexp.MustCompile(`"[_a-zA-Z-]+":`).FindAllString(text, -1) {
-			got, err := read(kind, strings.Replace(text, name, strings.ToUpper(name), 1))
+			got, err := read(strings.Replace(text, name, strings.ToUpper(name), 1))
 			if name == `"_type":` || name == `"a":` || name == `"sha256":` {
 				continue // upper case of it is another name, or a value of a map
 			}
 			if err == nil && reflect.DeepEqual(got, good) {
-				t.Errorf("%s: %s is read as %s", kind, strings.ToUpper(name), name)
+				t.Errorf("%s is read as %s", strings.ToUpper(name), name)
 			}
-			assert.Errorf(t, assert.Err(read(kind, strings.Replace(text, name, name+"null,"+name, 1))), "%s: %s twice", kind, name)
+			assert.Errorf(t, assert.Err(read(strings.Replace(text, name, name+"null,"+name, 1))), "%s twice", name)
 		}
+	}
+}
+
+// TestUnverified: attestations of anybody are read, in both formats; one about another image or malformed says so.
+func TestUnverified(t *testing.T) {
+	t.Parallel()
+	made := sign(t, request(Both), "p256")
+	att := made[slices.IndexFunc(made, func(a oci.Attachment) bool { return a.Tag == oci.AttestationTag(image.Digest) })]
+	read := func(about v1.Descriptor, all ...oci.Attachment) []Finding {
+		return require.Value(Unverified([]Subject{{Descriptor: about, Attachments: all}}))(t)[0].Attestations
+	}
+	found := read(image, made...)
+	assert.Equal(t, 4, len(found))
+	for _, f := range found {
+		if f.Err != nil || len(f.Keys) > 0 || f.Predicate.Type == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, f := range read(index, made...) {
+		assert.ErrorIs(t, f.Err, ErrSubject)
+	}
+	for _, f := range read(image, changed(t, att, func(string) string { return "{" })) {
+		assert.ErrorIs(t, f.Err, ErrMalformed)
 	}
 }

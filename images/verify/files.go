@@ -54,25 +54,23 @@ func Harmless(p string, added bool, named ...string) string {
 // of the list, and the image's digest covers the label.
 func checkFiles(s *subject) {
 	want := s.config.Config.Labels[recipe.LabelFiles]
-	data, err := inventory.Read(s.tree)
+	list, digest, err := inventory.Read(s.tree)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && want == "":
 		if s.tree.Exists(driverinfo.Path) {
 			s.find(Note, "", "the image has no list of its files, so that only what every driver image must have was checked: build it again")
 		}
 		return
-	case err != nil:
+	case digest == "":
 		s.fail(recipe.FileList, "the list of the image's files: %v", err)
 		return
 	case want == "":
 		s.fail(recipe.FileList, "no label of the image has the digest of this list: the image was changed after driver-build made it")
 		return
-	case inventory.Digest(data) != want:
-		s.fail(recipe.FileList, "has digest %s, the image's label says %s", inventory.Digest(data), want)
+	case digest != want:
+		s.fail(recipe.FileList, "has digest %s, the image's label says %s", digest, want)
 		return
-	}
-	list, err := inventory.Decode(data)
-	if err != nil {
+	case err != nil:
 		s.fail(recipe.FileList, "%v", err)
 		return
 	}

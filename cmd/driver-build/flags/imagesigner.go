@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
-	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/signature"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -64,7 +63,7 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 		if err != nil {
 			return nil, noClose, err
 		}
-		return attestation.Once(signature.Program{Path: path, Key: public}), noClose, nil
+		return signature.Once(signature.Program{Path: path, Key: public}), noClose, nil
 	}
 	key, closer, err := s.ImageKey.Load(getenv)
 	if err != nil || key == nil {
@@ -74,7 +73,7 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 	if err != nil {
 		return nil, noClose, session.Usage(errors.Join(fmt.Errorf("--image-key: %w", err), closer()))
 	}
-	return attestation.Once(signer), closer, nil
+	return signature.Once(signer), closer, nil
 }
 
 // Public reads the key of --image-public-key; it is nil if there is none.

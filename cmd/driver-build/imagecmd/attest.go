@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
-	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -154,17 +153,14 @@ func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (e
 				return err
 			}
 			plan, err := plan.For(image, o.repository, o.tags, o.archs)
-			if err == nil && o.answers != "" {
-				plan.Signer, err = plan.Import(o.answers, image, public)
-			}
-			if err == nil {
-				err = plan.CheckVEX(ctx, s.Registry.Target(), s.Layers(), image)
-			}
-			if errors.Is(err, documents.ErrVEX) {
-				err = session.Usagef("--vex %s: %w", o.vex, err)
-			}
 			if err != nil {
 				return err
+			}
+			if o.answers != "" {
+				plan.Signer = signature.Imported{Dir: o.answers, Key: public}
+			}
+			if err := plan.CheckVEX(ctx, s.Registry.Target(), s.Layers(), image); err != nil {
+				return fmt.Errorf("--vex %s: %w", o.vex, err)
 			}
 			if o.export != "" {
 				err = o.writeRequest(a, plan, image, public)
@@ -224,7 +220,7 @@ func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []atte
 
 // writeRequest writes what an offline signer needs.
 func (o *attestFlags) writeRequest(a *session.App, plan attestation.Plan, image *attestation.Image, public crypto.PublicKey) error {
-	request, err := plan.Request(image.Artifact, image.Have)
+	request, _, err := plan.Request(image.Artifact, image.Have)
 	if err != nil {
 		return err
 	}

@@ -212,7 +212,7 @@ func TestAttest(t *testing.T) {
 		"--vex " + u.Path("vex"):      "are signed",
 		"--image-key k --sign-with p": "give one",
 		"--image-key " + key + " --sbom " + u.Path("other"):                       "no SBOM",
-		"--image-key " + key + " --vex " + u.Path("other"):                        "@context",
+		"--image-key " + key + " --vex " + u.Path("other"):                        "not a valid OpenVEX document",
 		"--image-key " + key + " --vex " + u.Path("foreign"):                      "--vex " + u.Path("foreign"),
 		"--image-key " + key + " --predicate " + u.Path("none") + " --type x:y":   "an object",
 		"--image-key " + key + " --predicate " + u.Path("other"):                  "belong together",
