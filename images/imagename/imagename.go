@@ -42,13 +42,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%q %s", e.Name, e.Fault)
 }
 
-// CheckImage accepts [REGISTRY/]PATH[:TAG][@DIGEST]. Its error is an *Error.
-func CheckImage(text string) error {
-	if err := checkImage(text); err != nil {
-		return &Error{text, "is no image reference: " + err.Error()}
+func mistake(name, fault string, err error) error {
+	if err != nil {
+		return &Error{name, fault + err.Error()}
 	}
 	return nil
 }
+
+// CheckImage accepts [REGISTRY/]PATH[:TAG][@DIGEST]. Its error is an *Error.
+func CheckImage(text string) error { return mistake(text, "is no image reference: ", checkImage(text)) }
 
 func checkImage(text string) error {
 	if err := check(text); err != nil {
@@ -77,10 +79,7 @@ func CheckTag(text string) error {
 
 // CheckRepository accepts [REGISTRY/]PATH, without a tag and without a digest. Its error is an *Error.
 func CheckRepository(text string) error {
-	if err := checkRepository(text); err != nil {
-		return &Error{text, "is no repository REGISTRY/PATH: " + err.Error()}
-	}
-	return nil
+	return mistake(text, "is no repository REGISTRY/PATH: ", checkRepository(text))
 }
 
 func checkRepository(text string) error {
@@ -99,10 +98,7 @@ func checkRepository(text string) error {
 
 // CheckRegistry accepts HOST[:PORT]. Its error is an *Error.
 func CheckRegistry(text string) error {
-	if err := checkRegistry(text); err != nil {
-		return &Error{text, "is no registry host, such as registry.example.com:5000: " + err.Error()}
-	}
-	return nil
+	return mistake(text, "is no registry host, such as registry.example.com:5000: ", checkRegistry(text))
 }
 
 func checkRegistry(text string) error {

@@ -83,10 +83,8 @@ func listLayer(
 	if digest = layer.Annotation(made, recipe.LabelFiles); digest != "" {
 		return made, digest, nil
 	}
-	if _, digest, err = FromLayer(ctx, cache, made); err != nil {
-		return nil, "", err
-	}
-	return made, digest, cache.NoteFiles(made, digest)
+	_, digest, err = FromLayer(ctx, cache, made)
+	return made, digest, err
 }
 
 // FromLayer is Read for a layer.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -50,11 +51,11 @@ func (l *stored) Compressed() (io.ReadCloser, error) {
 }
 
 func (l *stored) Uncompressed() (io.ReadCloser, error) {
-	full, err := partial.CompressedToLayer(l)
+	r, err := l.Compressed()
 	if err != nil {
 		return nil, err
 	}
-	return full.Uncompressed()
+	return oci.Decompress(r)
 }
 
 // bring downloads the layer, or else makes it.
@@ -126,18 +127,14 @@ func (c Cache) Annotations(ctx context.Context, l v1.Layer) (map[string]string, 
 	return Keyed(l, map[string]string{recipe.LabelOutline: fmt.Sprintf("%s %d", d.Digest, d.Size)}), nil
 }
 
-// Annotation is a value that the manifest says of a layer which was found in a registry, or that the cache
-// noted. It is "" for all others, and if nobody vouches for the manifest and the content is there to be read.
+// Annotation is a value that the manifest says of a layer which was found in a registry. It is "" for all others, and if
+// nobody vouches for the manifest and the content is there to be read.
 func Annotation(l v1.Layer, name string) string {
 	made, ok := l.(*stored)
-	switch {
-	case !ok:
-	case made.found != nil && (made.found.finder.Verifies() || !made.found.needed):
-		return made.found.Annotations[name]
-	case made.found == nil && name == recipe.LabelFiles:
-		return made.Files
+	if !ok || made.found == nil || made.found.needed && !made.found.finder.Verifies() {
+		return ""
 	}
-	return ""
+	return made.found.Annotations[name]
 }
 
 // Keyed adds the key of a layer to annotations.

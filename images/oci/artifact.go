@@ -145,20 +145,6 @@ func StoreBlobs(s *fetch.Store) Blobs {
 	return Blobs{where: "the cache", open: func(d v1.Descriptor) (io.ReadCloser, error) { return s.Open(d.Digest.Hex) }}
 }
 
-// StoreDocument writes a document into the store.
-func StoreDocument(store *fetch.Store, raw []byte) (err error) {
-	w, err := store.Create()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if _, err := w.Write(raw); err != nil {
-		return err
-	}
-	_, _, err = w.Commit()
-	return err
-}
-
 // Document reads a manifest or a config of at most limit bytes and verifies it.
 func (b Blobs) Document(h v1.Hash, limit int64) (_ []byte, err error) {
 	if b.manifest != nil {

@@ -37,7 +37,7 @@ func checkUnpacked(r io.ReadCloser, want v1.Hash) io.ReadCloser {
 	c := &checking{io.TeeReader(r, copied), r, copied, make(chan error, 1)}
 	go func() {
 		sum := sha256.New()
-		unpacked, err := decompress(content)
+		unpacked, err := Decompress(content)
 		if err == nil {
 			_, err = io.Copy(sum, unpacked)
 		}
@@ -64,15 +64,17 @@ func (c *checking) Close() error {
 	return errors.Join(c.copied.CloseWithError(io.ErrClosedPipe), c.Closer.Close())
 }
 
-// decompress detects the compression from the first bytes. After an error the source stays open.
-func decompress(source io.ReadCloser) (io.ReadCloser, error) {
+// Decompress detects the compression from the first bytes. Close closes the source, and an error does.
+func Decompress(source io.ReadCloser) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(source, 256<<10)
 	kind, err := compression.Detect(in)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var out io.ReadCloser
+		if out, err = compression.NewReader(in, kind); err == nil {
+			return &unpacked{out, in, source}, nil
+		}
 	}
-	out, err := compression.NewReader(in, kind)
-	return &unpacked{out, in, source}, err
+	return nil, errors.Join(err, source.Close())
 }
 
 func (u *unpacked) Read(p []byte) (int, error) {

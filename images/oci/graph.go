@@ -92,8 +92,8 @@ func (c *Content) entry() (v1.Descriptor, error) {
 	return d, nil
 }
 
-// Entry returns the descriptor of an attachment for the index of a layout.
-func (a Attachment) Entry() v1.Descriptor {
+// entry returns the descriptor of an attachment for the index of a layout.
+func (a Attachment) entry() v1.Descriptor {
 	d := a.Manifest.Desc
 	d.Platform, d.Annotations = nil, map[string]string{SubjectAnnotation: a.Subject.String()}
 	if a.Tag != "" {
@@ -102,51 +102,38 @@ func (a Attachment) Entry() v1.Descriptor {
 	return d
 }
 
+// read reads a document or a config that the layout has, or will have.
+func (g *graph) read(d v1.Descriptor) ([]byte, error) {
+	if b, ok := g.blobs[d.Digest]; ok {
+		return ReadBlob(b, MaxConfig)
+	}
+	return g.have.Document(d.Digest, MaxConfig)
+}
+
 // attach adds attachments. One with a tag extends that of the layout, and those of the same tag before it.
 func (g *graph) attach(all []Attachment) error {
-	pool, merged := map[v1.Hash]Blob{}, map[string]Attachment{}
-	read := func(d v1.Descriptor) ([]byte, error) {
-		if b, ok := pool[d.Digest]; ok {
-			return ReadBlob(b, MaxConfig)
-		}
-		return g.have.Document(d.Digest, MaxConfig)
-	}
 	for _, a := range all {
 		at := slices.IndexFunc(g.index.Manifests, func(d v1.Descriptor) bool {
 			return a.Tag != "" && attachmentTag(d) == a.Tag || a.Tag == "" && d.Digest == a.Manifest.Desc.Digest
 		})
-		if at < 0 {
-			g.index.Manifests = append(g.index.Manifests, a.Entry())
-		} else if a.Tag != "" {
+		switch {
+		case at < 0:
+			g.index.Manifests = append(g.index.Manifests, a.entry())
+		case a.Tag != "":
 			there := g.index.Manifests[at]
-			raw, err := read(there)
+			raw, err := g.read(there)
 			if err == nil {
-				a, err = a.Extend(Manifest{raw, there.Digest}, read)
+				a, err = a.Extend(Manifest{raw, there.Digest}, g.read)
 			}
 			if err != nil {
 				return err
 			}
-			g.index.Manifests[at] = a.Entry()
+			g.index.Manifests[at] = a.entry()
 		}
-		for _, b := range append(slices.Clone(a.Blobs), a.Manifest.blob()) {
-			pool[b.Desc.Digest] = b
-		}
-		merged[cmp.Or(a.Tag, a.Manifest.Desc.Digest.String())] = a
-	}
-	for _, a := range merged {
 		g.put(a.Manifest.blob())
+		g.put(a.Blobs...)
 		for _, d := range a.Nested {
 			g.put(d.blob())
-		}
-		m, err := parseGeneric(a.Manifest.Raw)
-		if err != nil || len(a.Nested) > 0 { // an index
-			g.put(a.Blobs...)
-			continue
-		}
-		for _, d := range append(m.Layers, m.Config) {
-			if b, ok := pool[d.Digest]; ok {
-				g.put(b)
-			}
 		}
 	}
 	return nil

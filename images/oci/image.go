@@ -2,7 +2,6 @@ package oci
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -122,9 +121,9 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := decompress(r)
+	out, err := Decompress(r)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("unpack layer %s: %w", l.desc.Digest, err), r.Close())
+		return nil, fmt.Errorf("unpack layer %s: %w", l.desc.Digest, err)
 	}
 	return out, nil
 }

@@ -152,7 +152,7 @@ func (p *pull) download(ctx context.Context, s *session, tag string, h v1.Hash) 
 	}
 	m, err := s.manifest(ctx, tag, h)
 	if err == nil {
-		err = oci.StoreDocument(p.opts.Store, m.Raw)
+		_, err = p.opts.Store.Put(m.Raw)
 	}
 	return m, err
 }
