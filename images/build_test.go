@@ -6,22 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 func jsonOf(t *testing.T, v any) string {
@@ -62,10 +57,7 @@ func TestImageGolden(t *testing.T) {
 				manifest.Layers[i].Size = 0 // compressors may change
 			}
 			golden(t, r.World, "config-"+name+".json", jsonOf(t, config)+jsonOf(t, manifest))
-			findings, err := examiner(r.b).Verify(t.Context(), name, img)
-			if err != nil || verify.Unfit(findings) != nil {
-				t.Errorf("%v, %v", findings, err)
-			}
+			wantFit(t, r.b, img)
 			i := require.Value(examiner(r.b).Inspect(t.Context(), name, img))(t)
 			for n := range i.Layers {
 				i.Layers[n].Size, i.Size = 0, 0
@@ -94,35 +86,6 @@ func TestSameDigest(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("{}"[:i%3]), 0o600))
 	}
 	assert.Equalf(t, want, digestOf(t, r.build(t, pair("debian12", newDriver), recipe.Options{})), "with broken records")
-}
-
-// TestSharedLayers: a second system with the same driver builds its own layers only.
-func TestSharedLayers(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	var mu sync.Mutex
-	var built []string
-	r.b.Observe = func(e progress.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.Completed && !e.Cached && e.Err == nil {
-			built = append(built, e.Name)
-		}
-	}
-	one := layersOf(t, r.build(t, pair("ubuntu16.04", oldDriver), recipe.Options{}))
-	built = nil
-	two := layersOf(t, r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{}))
-	for i, name := range []string{"base", "packages", "user-mode driver", "kernel sources", "entrypoint"} {
-		assert.Equalf(t, i > 1, (digestOf(t, one[i]) == digestOf(t, two[i])), "%s: equal is", name)
-	}
-	want := []string{"[418.87.01-ubuntu18.04 amd64] description layer", "[418.87.01-ubuntu18.04 amd64] file list layer",
-		"[418.87.01-ubuntu18.04 amd64] packages layer", "[418.87.01-ubuntu18.04 amd64] plan"}
-	if slices.Sort(built); !cmp.Equal(built, want) {
-		t.Errorf("work done for the second system: %q", built)
-	}
-	if n := r.Requests(".run"); n != 1 {
-		t.Errorf("the archive was asked for %d times", n)
-	}
 }
 
 func TestProfiles(t *testing.T) {
@@ -232,10 +195,7 @@ func TestCombine(t *testing.T) {
 		s := pair("debian12", newDriver)
 		s.Archs = []string{arch}
 		img := r.build(t, s, recipe.Options{})
-		findings, err := examiner(r.b).Verify(t.Context(), arch, img)
-		if err != nil || verify.Unfit(findings) != nil {
-			t.Errorf("%s: %v, %v", arch, findings, err)
-		}
+		wantFit(t, r.b, img)
 		built = append(built, img)
 	}
 	one, err := Combine(built[:1])

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
+	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 // TestDescription: what the matrix says of a driver is in its image, and what the builder overrode.
@@ -23,8 +23,7 @@ func TestDescription(t *testing.T) {
 	fault := driverinfo.Advisory{ID: "fault", Kind: driverinfo.KnownBad, Reason: "breaks", Source: "us"}
 	target.Driver.Advisories = []driverinfo.Advisory{fault}
 	target.Overridden = []string{"kernel-too-new: the lowest kernel: is 6.1", "excluded: so it is", "excluded: twice"}
-	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{Profile: recipe.Compute}))(t)
-	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	_, img := made(t, r.b, target, recipe.Options{Profile: recipe.Compute})
 	got := require.Value(driverinfo.Read(treeOf(t, img).OpenFS()))(t)
 	want := driverinfo.Description{
 		Schema: 1, Driver: oldDriver, Branch: "R418", OS: "ubuntu16.04", Arch: "amd64", Profile: "compute", Flavours: []string{"proprietary"},
@@ -35,9 +34,7 @@ func TestDescription(t *testing.T) {
 	}
 	assert.Same(t, want, got)
 	assert.NoErrorf(t, got.CheckKernel("6.1.0-38-amd64"), "the node does not obey the override")
-	if findings, err := examiner(r.b).Verify(t.Context(), "x", img); err != nil || verify.Unfit(findings) != nil {
-		t.Errorf("%v, %v", findings, err)
-	}
+	wantFit(t, r.b, img)
 }
 
 // TestContentID: the identity follows the content and nothing else.
@@ -66,15 +63,21 @@ func TestContentID(t *testing.T) {
 	} {
 		assert.Equalf(t, base, same, "%s changes the identity", what)
 	}
+	seen := map[string]string{base: "the base"}
 	for what, other := range map[string]string{
 		"profile":    id(recipe.Options{Profile: recipe.Compute}, nil),
 		"entrypoint": id(recipe.Options{}, func(r *recipe.Recipe) { r.Entrypoint[0].SHA256 = strings.Repeat("1", 64) }),
 		"package":    id(recipe.Options{}, func(r *recipe.Recipe) { r.Packages[0] = distros.Package{SHA256: strings.Repeat("1", 64)} }),
 		"base":       id(recipe.Options{}, func(r *recipe.Recipe) { r.Base.Digest = "sha256:1" }),
 		"rule":       id(recipe.Options{}, func(r *recipe.Recipe) { r.Kernel.Max = "1.0" }),
+		"kernel":     id(recipe.Options{Kernels: []string{imagetest.Kernel}}, nil),
+		"old kernel": id(recipe.Options{Kernels: []string{imagetest.OldKernel}}, nil),
+		"kernels":    id(recipe.Options{Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true}, nil),
+		"sources":    id(recipe.Options{Kernels: []string{imagetest.Kernel}, Sources: true}, nil),
+		"toolchain":  id(recipe.Options{Kernels: []string{imagetest.Kernel}, Toolchain: true}, nil),
+		"modules":    id(recipe.Options{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}, nil),
 	} {
-		if other == base {
-			t.Errorf("%s does not change the identity", what)
-		}
+		assert.Equalf(t, "", seen[other], "%s has the identity of another", what)
+		seen[other] = what
 	}
 }

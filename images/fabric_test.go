@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +16,9 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/documents"
-	"github.com/driver-container/driver-container/images/driver"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
+	"github.com/driver-container/driver-container/images/verify"
 )
 
 // fabricFiles are the files of a component, in the layout of NVIDIA's archives.
@@ -118,24 +117,16 @@ func TestFabric(t *testing.T) {
 	r.ibstat("ubuntu16.04", "ubuntu18.04")
 	build := func(system string, o recipe.Options) (*recipe.Recipe, []string) {
 		target := r.withFabric(t, r.target(t, pair(system, newDriver)), allComponents, nil)
-		planned := require.Value(r.b.Plan(t.Context(), target, o))(t)
-		img := require.Value(r.b.Build(t.Context(), planned))(t)
+		planned, img := made(t, r.b, target, o)
 		findings, err := examiner(r.b).Verify(t.Context(), system, img)
 		require.NoError(t, err)
-		for _, f := range findings {
-			if f.Rule == "fabric" {
-				t.Errorf("%s: %s", system, f)
-			}
-		}
+		assert.Equalf(t, false, slices.ContainsFunc(findings, func(f verify.Finding) bool { return f.Rule == "fabric" }), "%s: %v", system, findings)
 		tree := treeOf(t, img)
-		for _, name := range []string{
-			"usr/bin/nv-fabricmanager", "usr/bin/nvidia-imex", "usr/bin/nvidia-imex-ctl", libDir + "/libnvfm.so.1", libDir + "/libnvfm.so",
+		wantPaths(t, tree, true,
+			"usr/bin/nv-fabricmanager", "usr/bin/nvidia-imex", "usr/bin/nvidia-imex-ctl", libDir+"/libnvfm.so.1", libDir+"/libnvfm.so",
 			"usr/share/nvidia/nvswitch/fabricmanager.cfg", "usr/share/nvidia/nvswitch/dgxh100_hgxh100_topology", "opt/nvidia/nvlsm/sbin/nvlsm",
 			"opt/nvidia/nvlsm/lib/libgrpc_mgr.so", "usr/share/nvidia/nvlsm/nvlsm.conf", "licenses/fabricmanager.txt", "licenses/nvlsm.txt",
-			"licenses/fabricmanager-third-party-notices.txt", "usr/sbin/ibstat",
-		} {
-			assert.Equalf(t, true, tree.Exists(name), "%s: %s", system, name)
-		}
+			"licenses/fabricmanager-third-party-notices.txt", "usr/sbin/ibstat")
 		assert.Equalf(t, false, tree.Exists("usr/lib/systemd/system/nvidia-fabricmanager.service"), "a unit")
 		assert.Equalf(t, o.Profile != recipe.CUDA, tree.Exists(libDir+"/libnvidia-nscq.so.2"), "NSCQ")
 		i := require.Value(examiner(r.b).Inspect(t.Context(), system, img))(t)
@@ -174,8 +165,7 @@ func TestFabricBilled(t *testing.T) {
 			files["LICENSE"] = "NVIDIA's licence of " + newDriver + "\n"
 		}
 	})
-	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	planned, img := made(t, r.b, target, recipe.Options{})
 	m := documents.Model{Images: []*documents.Image{billed(t, r.b, img, planned)}}
 	doc := readSPDX(t, document(t, documents.SPDX, m))
 	licences := map[string]string{}
@@ -221,14 +211,10 @@ func TestFabricRefused(t *testing.T) {
 			r := newRig(t)
 			r.ibstat("ubuntu18.04")
 			target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), map[string]string{matrix.FabricManager: ""}, c.change)
-			_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
-			assert.ErrorContains(t, err, append(c.why, "component")...)
-			if !errors.Is(err, driver.ErrContent) {
-				t.Errorf("%v", err)
-			}
+			wantContent(t, refused(t, r.b, target), append(c.why, "component")...)
 		})
 	}
-	t.Run("another version", func(t *testing.T) {
+	t.Run("another archive", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		r.ibstat("ubuntu18.04")
@@ -237,19 +223,10 @@ func TestFabricRefused(t *testing.T) {
 		r.Put("/redist/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz", r.File(strings.TrimPrefix(a.URL, r.URL)))
 		a.URL = r.URL + "/redist/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz"
 		target.Driver.Components[matrix.FabricManager]["amd64"] = a
-		_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
-		assert.ErrorContains(t, err, "the archive is fabricmanager 550.1.1 for amd64, not fabricmanager 535.261.03 for amd64")
-	})
-	t.Run("a size that lies", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t)
-		r.ibstat("ubuntu18.04")
-		target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), map[string]string{matrix.FabricManager: ""}, nil)
-		a := target.Driver.Components[matrix.FabricManager]["amd64"]
+		assert.ErrorContains(t, refused(t, r.b, target), "the archive is fabricmanager 550.1.1 for amd64, not fabricmanager 535.261.03 for amd64")
 		a.Size--
 		target.Driver.Components[matrix.FabricManager]["amd64"] = a
-		_, err := r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t))
-		assert.ErrorContains(t, err, "fabricmanager", fmt.Sprint(a.Size), fmt.Sprint(a.Size+1))
+		assert.ErrorContains(t, refused(t, newBuilder(t, r.World, t.TempDir()), target), "fabricmanager", fmt.Sprint(a.Size), fmt.Sprint(a.Size+1))
 	})
 	t.Run("no network", func(t *testing.T) {
 		t.Parallel()
@@ -274,7 +251,7 @@ func TestFabricVerified(t *testing.T) {
 	r := newRig(t)
 	r.ibstat("ubuntu18.04")
 	target := r.withFabric(t, r.target(t, pair("ubuntu18.04", newDriver)), allComponents, nil)
-	img := require.Value(r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
+	_, img := made(t, r.b, target, recipe.Options{})
 	config := require.Value(img.ConfigFile())(t)
 	for what, c := range map[string]struct {
 		path, body string // body "": removed

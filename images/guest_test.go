@@ -97,6 +97,5 @@ func TestGuestRefused(t *testing.T) {
 	files := slices.DeleteFunc(guestFiles(), func(f repotest.File) bool { return strings.HasSuffix(f.Name, "/nvidia-gridd") })
 	target := r.guest(t, r.target(t, pair("debian12", newDriver)), driverinfo.VGPUNVIDIA, "-grid.run", files)
 	plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-	_, err := r.b.Build(t.Context(), plan)
-	assert.ErrorContains(t, err, "it has no usr/bin/nvidia-gridd: is this a driver for vGPU guests?")
+	assert.ErrorContains(t, assert.Err(r.b.Build(t.Context(), plan)), "it has no usr/bin/nvidia-gridd: is this a driver for vGPU guests?")
 }

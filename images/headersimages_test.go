@@ -1,9 +1,7 @@
 package images
 
 import (
-	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,14 +17,10 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/driverinfo"
-	"github.com/driver-container/driver-container/images/headersimage"
 	"github.com/driver-container/driver-container/images/kernelmodules"
-	"github.com/driver-container/driver-container/images/layer"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
@@ -114,7 +108,8 @@ func TestToolkitSigned(t *testing.T) {
 		if signer != nil {
 			o.Signer = signer.Certificate
 		}
-		return require.Value(r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, o))(t)))(t)
+		_, img := made(t, r.b, target, o)
+		return img
 	}
 	layers := map[string]bool{}
 	for _, from := range [][]string{nil, {ref}} {
@@ -151,8 +146,7 @@ func TestToolkitMoved(t *testing.T) {
 	planned := r.plan(t, pair("debian12", newDriver), o)
 	assert.Equal(t, "", planned.Kernels[0].Toolkit.Name)
 	write(imagetest.Kernel)
-	_, err := r.b.Build(t.Context(), planned)
-	assert.ErrorContains(t, err, "was planned as "+planned.Kernels[0].Toolkit.Digest)
+	assert.ErrorContains(t, assert.Err(r.b.Build(t.Context(), planned)), "was planned as "+planned.Kernels[0].Toolkit.Digest)
 	assert.Equal(t, int32(0), f.runs.Load())
 
 	pins := planned.Pins()
@@ -161,28 +155,6 @@ func TestToolkitMoved(t *testing.T) {
 	assert.Equal(t, "oci:"+dir, again.Kernels[0].Toolkit.Location)
 	o.KernelFrom = []string{"oci:" + dir, "oci:/elsewhere"}
 	assert.ErrorContains(t, assert.Err(r.b.Recipe(r.target(t, pair("debian12", newDriver)), o, pins)), "give --kernel-from")
-}
-
-// TestToolkitRefused: kernels that images do not have, and images that cannot compile.
-func TestToolkitRefused(t *testing.T) {
-	t.Parallel()
-	r, _ := precompiledRig(t)
-	plan := func(kernel string, refs ...string) error {
-		_, err := r.b.Plan(t.Context(), r.target(t, pair("debian12", newDriver)), recipe.Options{Kernels: []string{kernel}, KernelFrom: refs})
-		return err
-	}
-	good := r.PushToolkit("good", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
-	err := plan(imagetest.CloudKernel, good)
-	assert.ErrorIs(t, err, recipe.ErrKernel)
-	assert.ErrorContains(t, err, "they have "+imagetest.Kernel)
-	assert.ErrorIs(t, plan(imagetest.Kernel, r.PushToolkit("none", "amd64", imagetest.ToolkitFiles()...)), headersimage.ErrUnsuitable)
-	assert.ErrorIs(t, plan(imagetest.Kernel, "oci:"+t.TempDir()), headersimage.ErrUnsuitable)
-	err = plan(imagetest.Kernel, r.PushToolkit("arm", "arm64", imagetest.ToolkitFiles(imagetest.Kernel)...))
-	if _, ok := errors.AsType[*oci.PlatformError](err); !ok {
-		t.Errorf("an image of another architecture: %v", err)
-	}
-	other := r.PushToolkit("other", "amd64", imagetest.ToolkitFiles(imagetest.CloudKernel)...)
-	assert.NoError(t, plan(imagetest.CloudKernel, good, other))
 }
 
 // TestToolkitAlias: an image of a release of Flatcar says by which name the operator asks for its modules,
@@ -216,21 +188,4 @@ func TestToolkitAlias(t *testing.T) {
 			t.Errorf("%s: notes %q, want %q", c.file.Body, got, c.want)
 		}
 	}
-}
-
-// TestToolkitInterrupted: a compile that is killed, or that the image's compiler fails, leaves no modules,
-// and the next build compiles again in the same image.
-func TestToolkitInterrupted(t *testing.T) {
-	t.Parallel()
-	r, f := precompiledRig(t)
-	ref := r.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
-	planned := r.plan(t, pair("debian12", newDriver), recipe.Options{Kernels: []string{imagetest.Kernel}, KernelFrom: []string{ref}})
-	for _, f.fails = range []error{context.Canceled, errors.New("signal: killed"), &kbuild.CompileError{}} {
-		assert.ErrorIs(t, assert.Err(r.b.Build(t.Context(), planned)), f.fails)
-		r.b.making = layer.Once[v1.Layer]{} // as in another call
-	}
-	f.fails = nil
-	img := require.Value(r.b.Build(t.Context(), planned))(t)
-	assert.Equal(t, int32(4), f.runs.Load())
-	assert.Equal(t, 0, len(findingsOf(t, r, img, "modules")))
 }

@@ -126,6 +126,36 @@ func (r *rig) build(t *testing.T, s matrix.Selection, o recipe.Options) v1.Image
 	return require.Value(r.b.Build(t.Context(), r.plan(t, s, o)))(t)
 }
 
+// made plans and builds a target.
+func made(t *testing.T, b *Builder, target matrix.Target, o recipe.Options) (*recipe.Recipe, v1.Image) {
+	t.Helper()
+	planned := require.Value(b.Plan(t.Context(), target, o))(t)
+	return planned, require.Value(b.Build(t.Context(), planned))(t)
+}
+
+// refused is why the image of a target cannot be built.
+func refused(t *testing.T, b *Builder, target matrix.Target) error {
+	t.Helper()
+	return assert.Err(b.Build(t.Context(), require.Value(b.Plan(t.Context(), target, recipe.Options{}))(t)))
+}
+
+// wantFit fails unless verify finds an image fit.
+func wantFit(t *testing.T, b *Builder, img v1.Image) {
+	t.Helper()
+	findings, err := examiner(b).Verify(t.Context(), "x", img)
+	if err != nil || verify.Unfit(findings) != nil {
+		t.Errorf("%v, %v", findings, err)
+	}
+}
+
+// wantPaths compares which paths an image has.
+func wantPaths(t *testing.T, tree *rootfs.Tree, there bool, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		assert.Equalf(t, there, tree.Exists(name), "the image has %s", name)
+	}
+}
+
 func digestOf(t *testing.T, img interface{ Digest() (v1.Hash, error) }) string {
 	t.Helper()
 	d := require.Value(img.Digest())(t)

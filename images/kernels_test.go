@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,12 +12,8 @@ import (
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/debtest"
-	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/apt"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -93,33 +88,6 @@ func TestKernels(t *testing.T) {
 	got, err = r.b.Kernels(t.Context(), r.place(t, "debian12"), recipe.Options{})
 	if diff := cmp.Diff([]distros.Kernel{kernel("6.1.0-38-amd64", "amd64", "6.1.147-2", false)}, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
-	}
-}
-
-func TestKernelsErrors(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	place := r.place(t, "debian12")
-	_, err := r.b.Kernels(t.Context(), place, recipe.Options{Base: "oci:" + t.TempDir() + "/none"})
-	assert.ErrorIsf(t, err, packages.ErrBase, "no base")
-	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Base: r.Base("ubuntu16.04")}); !errors.Is(err, packages.ErrBase) {
-		t.Errorf("another system's base: %v", err)
-	}
-	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Base: r.Host + "/base/none:1"}); !errors.Is(err, fetch.ErrUnreachable) {
-		t.Errorf("missing base: %v", err)
-	}
-	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{Mirror: "mirror"}); !errors.Is(err, apt.ErrSources) {
-		t.Errorf("bad mirror: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err = r.b.Kernels(ctx, place, recipe.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	r.Archives["debian12"].Signer = repotest.Key("imagetest", 0)
-	r.Archives["debian12"].Publish()
-	if _, err = r.b.Kernels(t.Context(), place, recipe.Options{}); !errors.Is(err, apt.ErrSignature) {
-		t.Errorf("foreign signature: %v", err)
 	}
 }
 

@@ -25,7 +25,6 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/verify"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
@@ -120,19 +119,12 @@ func TestThin(t *testing.T) {
 	}
 	img := require.Value(r.b.Build(t.Context(), planned))(t)
 	tree := treeOf(t, img)
-	for _, absent := range []string{"usr/bin/gcc", "usr/bin/make", "usr/src", "usr/lib/linux-kbuild-6.1", "lib/modules/" + imagetest.Kernel} {
-		if tree.Exists(absent) {
-			t.Errorf("a thin image has %s", absent)
-		}
-	}
+	wantPaths(t, tree, false, "usr/bin/gcc", "usr/bin/make", "usr/src", "usr/lib/linux-kbuild-6.1", "lib/modules/"+imagetest.Kernel)
 	info, err := driverinfo.Read(tree.OpenFS())
 	if err != nil || info.Toolchain || cmp.Diff(info.Precompiled, []driverinfo.Precompiled{{Kernel: imagetest.Kernel, Flavour: "proprietary"}}) != "" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
-	if err != nil || verify.Unfit(findings) != nil {
-		t.Errorf("%v, %v", findings, err)
-	}
+	wantFit(t, r.b, img)
 	if again := r.build(t, pair("debian12", newDriver), o); digestOf(t, again) != digestOf(t, img) || f.runs.Load() != 1 {
 		t.Errorf("built again: %s, then %s; %d compiles", digestOf(t, img), digestOf(t, again), f.runs.Load())
 	}
@@ -178,25 +170,6 @@ func TestModulesLayerShared(t *testing.T) {
 	}
 	if other := layers(recipe.Options{Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}}); other["proprietary "+imagetest.Kernel] == thin["proprietary "+imagetest.Kernel] {
 		t.Error("fewer modules are the same layer")
-	}
-}
-
-// TestContentIDOfModules: the identity of an image covers its modules.
-func TestContentIDOfModules(t *testing.T) {
-	t.Parallel()
-	r, _ := precompiledRig(t)
-	seen := map[string]string{}
-	for what, o := range map[string]recipe.Options{
-		"none": {}, "one": {Kernels: []string{imagetest.Kernel}}, "another": {Kernels: []string{imagetest.OldKernel}},
-		"both":    {Kernels: []string{imagetest.Kernel, imagetest.OldKernel}, Together: true},
-		"sources": {Kernels: []string{imagetest.Kernel}, Sources: true}, "toolchain": {Kernels: []string{imagetest.Kernel}, Toolchain: true},
-		"modules": {Kernels: []string{imagetest.Kernel}, Modules: []string{"nvidia", "nvidia-uvm"}},
-	} {
-		info := require.Value(r.plan(t, pair("debian12", newDriver), o).Describe())(t)
-		if other, twice := seen[info.ID]; twice {
-			t.Errorf("%s and %s have the same identity", what, other)
-		}
-		seen[info.ID] = what
 	}
 }
 

@@ -47,24 +47,6 @@ func TestPinned(t *testing.T) {
 	assert.ErrorContainsf(t, assert.Err(r.b.Recipe(ubuntu, recipe.Options{}, pins)), "--base", "no base")
 }
 
-// TestAsk: the request is that of the matrix and the flags, and holds neither credentials nor paths.
-func TestAsk(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	target := r.target(t, pair("debian12", newDriver))
-	o := recipe.Options{Base: "oci:/somewhere", Mirror: "http://me:secret@mirror/x a/b=http://you:secret@other", Kernels: []string{imagetest.Kernel}}
-	made := require.Value(recipe.New(target, o))(t)
-	q := made.Asked
-	if q.Base != "" || q.Mirror != "http://mirror/x a/b=http://other" || len(q.Headers) != 1 || len(q.Compiler) == 0 || len(q.Driver) == 0 || made.Source.Archive() != nil {
-		t.Errorf("%+v", q)
-	}
-	made = require.Value(recipe.New(r.target(t, pair("ubuntu18.04", oldDriver)), recipe.Options{}))(t)
-	q = made.Asked
-	if q.Headers != nil || made.Source.Archive() == nil || q.Base != target.System.Base[:len(target.System.Base)-len("debian12:test")]+"ubuntu18.04:test" {
-		t.Errorf("%+v", q)
-	}
-}
-
 // TestCached: what is planned from the cache is planned by the same rules as with the network.
 func TestCached(t *testing.T) {
 	t.Parallel()

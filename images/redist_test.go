@@ -3,7 +3,6 @@ package images
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/driver-container/driver-container/ci/makeself"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -51,27 +49,18 @@ func redistOf(t *testing.T, files []repotest.File, change func(*makeself.Archive
 func TestRedistSameLayers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, s := range []struct {
-		system string
-		files  []repotest.File
-	}{
-		{"ubuntu18.04", imagetest.DriverFiles(newDriver, "amd64")},
-		{"ubuntu18.04", slices.DeleteFunc(imagetest.DriverFiles(newDriver, "amd64"), func(f repotest.File) bool { return strings.Contains(f.Name, "i386") })},
-	} {
-		run, archive := redistOf(t, s.files, nil)
+	all := imagetest.DriverFiles(newDriver, "amd64")
+	for _, files := range [][]repotest.File{all, slices.DeleteFunc(slices.Clone(all), func(f repotest.File) bool { return strings.Contains(f.Name, "i386") })} {
+		run, archive := redistOf(t, files, nil)
 		r.PutRun(newDriver, "amd64", run)
-		target := r.target(t, pair(s.system, newDriver))
-		plan := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-		want := layersOf(t, require.Value(r.b.Build(t.Context(), plan))(t))
-
-		target = r.fromRedist(t, target, archive)
-		planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
+		target := r.target(t, pair("ubuntu18.04", newDriver))
+		_, want := made(t, r.b, target, recipe.Options{})
+		planned, got := made(t, r.b, r.fromRedist(t, target, archive), recipe.Options{})
 		if planned.Source.Redist == nil || planned.Source.Runfile != nil {
 			t.Errorf("source %+v", planned.Source)
 		}
-		got := layersOf(t, require.Value(r.b.Build(t.Context(), planned))(t))
 		for i, name := range []string{"base", "packages", "user-mode driver", "kernel sources"} {
-			assert.Equalf(t, digestOf(t, want[i]), digestOf(t, got[i]), "%s layer", name)
+			assert.Equalf(t, digestOf(t, layersOf(t, want)[i]), digestOf(t, layersOf(t, got)[i]), "%s layer", name)
 		}
 	}
 }
@@ -89,7 +78,7 @@ func TestRedistWithout32(t *testing.T) {
 	})
 	assert.Contains(t, string(manifest), "./32/libcuda.so.")
 	target := r.fromRedist(t, r.target(t, pair("ubuntu18.04", newDriver)), archive)
-	img := require.Value(r.b.Build(t.Context(), require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)))(t)
+	_, img := made(t, r.b, target, recipe.Options{})
 	tree := treeOf(t, img)
 	assert.Equalf(t, true, tree.Exists(libDir+"/libcuda.so."+newDriver), "the native library")
 	assert.Equalf(t, false, tree.Exists("usr/lib/i386-linux-gnu/libcuda.so.1"), "a 32-bit link")
@@ -121,8 +110,6 @@ func TestRedistRefused(t *testing.T) {
 		"another version":       {other(oldDriver, "amd64"), []string{"the archive is nvidia_driver 418.87.01 for amd64, not nvidia_driver 535.261.03 for amd64", "matrix"}},
 		"another architecture":  {other(newDriver, "arm64"), []string{"for arm64, not"}},
 		"two members, one name": {extra("etc/libodd.so.1", "lib/libodd.so.1"), []string{"would be libodd.so.1 of the .run archive"}},
-		"a .run archive":        {imagetest.Run(t, newDriver, "amd64", files, nil), []string{"archive"}},
-		"cut":                   {whole[:len(whole)/2], []string{"archive"}},
 		"flipped":               {flipped, nil},
 		"no licence": {func() []byte {
 			_, archive := redistOf(t, slices.DeleteFunc(slices.Clone(files), func(f repotest.File) bool { return f.Name == "licenses/LICENSE" }), nil)
@@ -133,12 +120,7 @@ func TestRedistRefused(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			target := r.fromRedist(t, r.target(t, pair("ubuntu18.04", newDriver)), c.archive)
-			planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-			_, err := r.b.Build(t.Context(), planned)
-			assert.ErrorContains(t, err, c.why...)
-			if !slices.ContainsFunc(wrongContent, func(kind error) bool { return errors.Is(err, kind) }) {
-				t.Errorf("%v is of no kind that says that the content is wrong", err)
-			}
+			wantContent(t, refused(t, r.b, target), c.why...)
 		})
 	}
 	t.Run("size that lies", func(t *testing.T) {
@@ -148,11 +130,6 @@ func TestRedistRefused(t *testing.T) {
 		a := target.Driver.Archives["amd64"]
 		a.Size++
 		target.Driver.Archives["amd64"] = a
-		planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-		_, err := r.b.Build(t.Context(), planned)
-		var m *fetch.MismatchError
-		if assert.ErrorContains(t, err, fmt.Sprintf("size is %d bytes, expected %d", len(whole), len(whole)+1)); !errors.As(err, &m) {
-			t.Error(err)
-		}
+		wantContent(t, refused(t, r.b, target), fmt.Sprintf("size is %d bytes, expected %d", len(whole), len(whole)+1))
 	})
 }

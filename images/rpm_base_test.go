@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/rpm/rpmdb"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 // TestRPMBases: databases of the other formats, found through links, and an index with SHA-512 only that is
@@ -57,10 +56,7 @@ func TestRPMBases(t *testing.T) {
 			if !tree.Exists("usr/bin/gcc") || !tree.Exists("usr/bin/cc") {
 				t.Error("no compiler by its usual names")
 			}
-			findings, err := examiner(r.b).Verify(t.Context(), "x", img)
-			if err != nil || verify.Unfit(findings) != nil {
-				t.Errorf("%v, %v", findings, err)
-			}
+			wantFit(t, r.b, img)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"slices"
@@ -50,18 +49,9 @@ func TestRPMHostile(t *testing.T) {
 		"path escape": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
 			p.Files = append(p.Files, repotest.File{Name: "../../etc/passwd", Body: "x"})
 		}, rpmfile.ErrUnsafePath, "../../etc/passwd"},
-		"inner path": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
-			p.Files = append(p.Files, repotest.File{Name: "usr/../../x", Body: "x"})
-		}, rpmfile.ErrUnsafePath, ".."},
 		"bomb": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
 			p.Archive = func(b []byte) []byte { return append(b, make([]byte, 8<<20)...) }
 		}, rpmfile.ErrFormat, "longer than the files of the header"},
-		"other content": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
-			p.Archive = func(b []byte) []byte { return bytes.Replace(b, []byte("manual"), []byte("MANUAL"), 1) }
-		}, rpmfile.ErrDigest, "kmod.1.gz"},
-		"cut": {func(_ *testing.T, _ *rpmRig, p *packtest.Package) {
-			p.Archive = func(b []byte) []byte { return b[:len(b)/2] }
-		}, rpmfile.ErrFormat, "kmod"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

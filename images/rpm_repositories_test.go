@@ -9,7 +9,6 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/repotest"
-	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/apt"
 	"github.com/driver-container/driver-container/distros/rpm/repoconf"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -34,8 +33,7 @@ func TestRPMRepositories(t *testing.T) {
 			target.System.Repositories = []matrix.Repository{
 				{BaseURLs: []string{extra.BaseURL()}, Key: key}, {BaseURLs: []string{r.BaseURL() + "/"}, GPGKeys: []string{"/" + imagetest.RPMKey}},
 			}
-			planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-			img := require.Value(r.b.Build(t.Context(), planned))(t)
+			_, img := made(t, r.b, target, recipe.Options{})
 			tree := treeOf(t, img)
 			assert.Equalf(t, "of the site", read(t, tree, "usr/bin/kmod"), "kmod is")
 			text := read(t, tree, file)
@@ -62,8 +60,7 @@ func TestDebRepositories(t *testing.T) {
 	own := r.Archives["debian12"]
 	key := repotest.Public(t, own.Signer)
 	target.System.Repositories = []matrix.Repository{{URIs: []string{r.URL + "/debian"}, Suites: []string{"bookworm"}, Components: []string{"contrib"}, Key: key}}
-	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	_, img := made(t, r.b, target, recipe.Options{})
 	tree := treeOf(t, img)
 	if text := read(t, tree, "etc/apt/sources.list.d/driver-build.sources"); !strings.Contains(text, "Components: contrib\n") || !strings.Contains(text, "\n .\n") {
 		t.Error(text)
@@ -94,8 +91,7 @@ func TestOnlyThese(t *testing.T) {
 	target.System.ReplaceRepositories = false
 	assert.ErrorContains(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), "gone.invalid")
 	target.System.ReplaceRepositories, target.System.Repositories = true, nil
-	_, err := r.b.Plan(t.Context(), target, recipe.Options{})
-	assert.ErrorContains(t, err, "none is configured")
+	assert.ErrorContains(t, assert.Err(r.b.Plan(t.Context(), target, recipe.Options{})), "none is configured")
 }
 
 // TestRPMRepositoryLogin: what a repository of the matrix asks for is given when packages are downloaded, and
@@ -123,8 +119,7 @@ func TestRPMRepositoryLogin(t *testing.T) {
 	})
 	target := r.target(t)
 	target.System.Repositories = []matrix.Repository{{BaseURLs: []string{strings.Replace(extra.BaseURL(), "://", "://me:secret@", 1)}, GPGKeys: []string{"/" + imagetest.RPMKey}}}
-	planned := require.Value(r.b.Plan(t.Context(), target, recipe.Options{}))(t)
-	img := require.Value(r.b.Build(t.Context(), planned))(t)
+	planned, img := made(t, r.b, target, recipe.Options{})
 	if text := read(t, treeOf(t, img), "etc/yum.repos.d/driver-build.repo"); strings.Contains(text, "secret") || !strings.Contains(text, extra.BaseURL()) {
 		t.Error(text)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 // rpmRig is a world of one rpm system and a builder in it.
@@ -113,10 +112,7 @@ func TestRPMImage(t *testing.T) {
 			t.Errorf("%s: capability %x", h.Name, capability)
 		}
 	})
-	findings, err := examiner(r.b).Verify(t.Context(), "x", img)
-	if err != nil || verify.Unfit(findings) != nil {
-		t.Errorf("%v, %v", findings, err)
-	}
+	wantFit(t, r.b, img)
 	checkInspection(t, r, img)
 	checkRecord(t, tree)
 }

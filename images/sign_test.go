@@ -236,20 +236,14 @@ func TestSignImageRefuses(t *testing.T) {
 	r, _ := precompiledRig(t)
 	own := signers()[0]
 	plain := r.build(t, pair("debian12", newDriver), recipe.Options{})
-	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", plain, kernelmodules.SignWith(own)); !errors.Is(err, kernelmodules.ErrNoModules) {
-		t.Errorf("an image without modules: %v", err)
-	}
-	if _, err := kernelmodules.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false); !errors.Is(err, kernelmodules.ErrNoModules) {
-		t.Errorf("a request for an image without modules: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", plain, kernelmodules.SignWith(own))), kernelmodules.ErrNoModules, "an image without modules")
+	assert.ErrorIsf(t, assert.Err(kernelmodules.RequestSignatures(t.Context(), r.b.Store, t.TempDir(), map[string]v1.Image{"amd64": plain}, false)), kernelmodules.ErrNoModules, "a request for an image without modules")
 	mixed := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}, {Name: "etc/x", Body: "x"}}, nil)
 	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", mixed, kernelmodules.SignWith(own)); err == nil || !strings.Contains(err.Error(), "other files too") {
 		t.Errorf("a layer with other files: %v", err)
 	}
 	part := changed(t, plain, []repotest.File{{Name: recipe.ModulesDir + "/x/nvidia.ko", Body: "x"}}, nil)
-	if _, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", part, kernelmodules.SignWith(own)); !errors.Is(err, kbuild.ErrMiss) {
-		t.Errorf("half a set: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", part, kernelmodules.SignWith(own))), kbuild.ErrMiss, "half a set")
 }
 
 // TestVerifyModules: what somebody puts over the modules afterwards is found.
