@@ -1,9 +1,7 @@
 package images
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/debtest"
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
@@ -89,56 +86,4 @@ func TestKernels(t *testing.T) {
 	if diff := cmp.Diff([]distros.Kernel{kernel("6.1.0-38-amd64", "amd64", "6.1.147-2", false)}, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-}
-
-func TestDatedKernels(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.offers("debian12", debianKernels...)
-	place := r.place(t, "debian12")
-	var notes []string
-	r.b.Observe = func(e progress.Event) {
-		if e.Note != "" {
-			notes = append(notes, e.Note)
-		}
-	}
-	dates := func() (text string) {
-		t.Helper()
-		list, err := r.b.DatedKernels(t.Context(), place, recipe.Options{})
-		if err != nil || len(list) != 6 {
-			t.Fatalf("%v, %v", list, err)
-		}
-		for _, k := range list {
-			if !k.Date.IsZero() {
-				text += k.Release + " " + k.Date.Format("2006-01-02") + "\n"
-			}
-		}
-		return text
-	}
-	if got := dates(); got != "" || len(notes) != 1 || !strings.Contains(notes[0], "Last-Modified") {
-		t.Errorf("a mirror without dates: %q, notes %q", got, notes)
-	}
-	r.Fault(func(w http.ResponseWriter, req *http.Request) bool {
-		switch {
-		case !strings.Contains(req.URL.Path, "/pool/"):
-			return false
-		case strings.Contains(req.URL.Path, "cloud"):
-			http.NotFound(w, req)
-		default:
-			w.Header().Set("Last-Modified", "Sat, 20 Jun 2026 10:00:00 GMT")
-		}
-		return true
-	})
-	notes = nil
-	want := "6.12.43+deb12-amd64 2026-06-20\n6.1.0-38-amd64 2026-06-20\n6.1.0-38-rt-amd64 2026-06-20\n6.1.0-9-amd64 2026-06-20\n"
-	if diff := cmp.Diff(want, dates()); diff != "" || len(notes) != 1 || !strings.Contains(notes[0], "404") {
-		t.Errorf("%s, notes %q", diff, notes)
-	}
-	r.b.Fetch.Offline = true
-	assert.Equalf(t, "", dates(), "offline")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r.b.Fetch.Offline = false
-	r.Fault(func(http.ResponseWriter, *http.Request) bool { cancel(); return false })
-	assert.ErrorIsf(t, assert.Err(r.b.DatedKernels(ctx, place, recipe.Options{})), context.Canceled, "cancelled")
 }

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -10,10 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/packtest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros"
-	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/runner"
-	"github.com/driver-container/driver-container/images/verify"
 )
 
 func (r *rpmRig) kernels(t *testing.T) []distros.Kernel {
@@ -72,36 +68,6 @@ func TestRPMKernels(t *testing.T) {
 	assert.Same(t, []distros.Kernel{suse}, r.kernels(t))
 }
 
-// rpmRunner is a fakeRunner that looks into roots of rpm systems.
-type rpmRunner struct {
-	*fakeRunner
-	want []string // must be there
-}
-
-func (f *rpmRunner) Run(ctx context.Context, s runner.Step, dir string, output func(string)) error {
-	f.runs.Add(1)
-	assert.NoErrorf(f.t, s.Check(), "step")
-	line := strings.Join(s.Args, " ") + " "
-	word := func(name string) string {
-		_, rest, _ := strings.Cut(line, " "+name+" ")
-		value, _, _ := strings.Cut(rest, " ")
-		return value
-	}
-	release, flavour := word("--kernel"), word("--kernel-module-type")
-	root := f.root(ctx, s)
-	for _, want := range append(f.want, strings.TrimPrefix(s.Args[0], "/"), "usr/bin/gcc", "usr/bin/make", "lib/modules/"+release+"/build/Makefile", recipe.KernelDir(newDriver, flavour)+"/Kbuild") {
-		if !root.Exists(want) {
-			f.t.Errorf("the root to compile in has no %s", want)
-		}
-	}
-	info, err := driverinfo.Read(root.OpenFS())
-	if err != nil || !info.Toolchain || info.Driver != newDriver {
-		f.t.Errorf("the root's description: %+v, %v", info, err)
-	}
-	output("compiling")
-	return leaveSet(ctx, dir, release, flavour, info, []string{""})
-}
-
 // TestRPMThin: headers lie where their package puts them, the link by which modules are built is made, and
 // none of it, nor the compiler, is in the image.
 func TestRPMThin(t *testing.T) {
@@ -114,8 +80,7 @@ func TestRPMThin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRPMRig(t, c.id)
-			f := &rpmRunner{&fakeRunner{t: t}, []string{c.tree + "/include/config/auto.conf", c.extra}}
-			r.b.Runner = func(context.Context) (runner.Runner, error) { return f, nil }
+			f := runWith(t, r.b, c.tree+"/include/config/auto.conf", c.extra, "lib/modules/RELEASE/build/Makefile")
 			planned := r.plan(t, recipe.Options{Kernels: []string{c.release}})
 			if planned.Tag != newDriver+"-"+distros.KernelTag(c.release)+"-"+c.id || len(planned.Kernels[0].Headers) != 2 {
 				t.Errorf("%s: %v", planned.Tag, changes(planned.Kernels[0].Headers))
@@ -129,10 +94,8 @@ func TestRPMThin(t *testing.T) {
 			if all := installedRPMs(t, tree); strings.Contains(strings.Join(all, " "), "gcc") || !strings.Contains(strings.Join(all, " "), "kmod") {
 				t.Errorf("%q", all)
 			}
-			findings, err := examiner(r.b).Verify(t.Context(), "x", img)
-			if err != nil || verify.Unfit(findings) != nil || f.runs.Load() != 1 {
-				t.Errorf("%v, %v, %d compiles", findings, err, f.runs.Load())
-			}
+			wantFit(t, r.b, img)
+			assert.Equalf(t, 1, f.runs.Load(), "compiles")
 		})
 	}
 }

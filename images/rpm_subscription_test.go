@@ -1,7 +1,6 @@
 package images
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/runner"
 )
 
 // TestSubscription: a builder with a subscription compiles for a current kernel of RHEL and for one of a
@@ -26,8 +24,7 @@ func TestSubscription(t *testing.T) {
 			assert.ErrorContainsf(t, err, imagetest.RPMKernel, "without a subscription")
 
 			r.b.Machine = r.Subscribe(on).Machine
-			f := &rpmRunner{&fakeRunner{t: t}, nil}
-			r.b.Runner = func(context.Context) (runner.Runner, error) { return f, nil }
+			f := runWith(t, r.b, "lib/modules/RELEASE/build/Makefile")
 			for kernel, repository := range kernels {
 				planned := require.Value(r.b.Plan(t.Context(), r.target(t), recipe.Options{Kernels: []string{kernel}}))(t)
 				text := jsonOf(t, planned.Public())
