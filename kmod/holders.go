@@ -4,14 +4,12 @@ package kmod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -160,48 +158,28 @@ func (s System) pids() ([]int, error) {
 // scanProcess returns what one process holds, as path to module. An error says that it took too long; the
 // result then has what was found until then.
 func (s System) scanProcess(ctx context.Context, pid int, devices *deviceTable) (map[string]string, error) {
-	scan := &processScan{dir: s.proc(strconv.Itoa(pid)), devices: devices, found: map[string]string{}}
-	done := make(chan struct{})
+	ctx, cancel := context.WithTimeoutCause(ctx, processWait, fmt.Errorf("pid %d gives no answer", pid))
+	defer cancel()
+	found := make(chan heldFile)
 	go func() { // ends when the last file system has answered
-		defer close(done)
+		defer close(found)
+		scan := processScan{s.proc(strconv.Itoa(pid)), devices, found}
 		scan.run(ctx)
 	}()
-	timer := time.NewTimer(processWait)
-	defer timer.Stop()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
-		err = errors.New("pid " + strconv.Itoa(pid) + " gives no answer")
+	files := map[string]string{}
+	for {
+		select {
+		case file, ok := <-found:
+			if !ok {
+				return files, context.Cause(ctx)
+			}
+			if len(files) < 16*maxHeld {
+				files[file.path] = file.module
+			}
+		case <-ctx.Done():
+			return files, context.Cause(ctx)
+		}
 	}
-	return scan.result(), err
-}
-
-// processScan is shared by the goroutine that looks and the caller that waits for it.
-type processScan struct {
-	dir     string
-	devices *deviceTable
-	mu      sync.Mutex
-	found   map[string]string
-	closed  bool
-}
-
-func (p *processScan) add(path, module string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed && len(p.found) < 16*maxHeld {
-		p.found[path] = module
-	}
-}
-
-// result ends the scan for the waiting caller. Files that are found later are dropped.
-func (p *processScan) result() map[string]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	return p.found
 }
 
 // unexplainedRefs lists modules of the stack that have more references than holders at this moment.

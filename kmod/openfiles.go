@@ -95,9 +95,27 @@ func (t *deviceTable) file(path string) (module string, ok bool) {
 	return t.module(unix.Mkdev(st.Rdev_major, st.Rdev_minor))
 }
 
+// heldFile is a device file that a process holds.
+type heldFile struct{ path, module string }
+
+// processScan looks at one process.
+type processScan struct {
+	dir     string // in /proc
+	devices *deviceTable
+	found   chan<- heldFile
+}
+
+// add passes on a file, by a path for people: without the suffix that /proc adds to a file whose name was removed.
+func (p processScan) add(ctx context.Context, path, module string) {
+	select {
+	case p.found <- heldFile{kmsg.Printable(strings.TrimSuffix(path, " (deleted)")), module}:
+	case <-ctx.Done():
+	}
+}
+
 // run looks at the open files and then at the mapped ones, because a device can be closed and stay mapped.
 // For a process that ends meanwhile, or that this program may not look at, the files found so far count.
-func (p *processScan) run(ctx context.Context) {
+func (p processScan) run(ctx context.Context) {
 	links := p.links()
 	look := func(likely bool) {
 		for name, target := range links {
@@ -108,7 +126,7 @@ func (p *processScan) run(ctx context.Context) {
 				continue
 			}
 			if module, ok := p.devices.file(p.dir + "/fd/" + name); ok {
-				p.add(cleanPath(target), module)
+				p.add(ctx, target, module)
 			}
 		}
 	}
@@ -119,7 +137,7 @@ func (p *processScan) run(ctx context.Context) {
 
 // links returns the open files that have a path, as name in fd to path. Sockets, pipes and the like have
 // none.
-func (p *processScan) links() map[string]string {
+func (p processScan) links() map[string]string {
 	d, err := os.Open(p.dir + "/fd")
 	if err != nil {
 		return nil
@@ -138,7 +156,7 @@ func (p *processScan) links() map[string]string {
 // maps looks at mapped files through /proc/PID/map_files, whose links lead to the file itself. Device nodes
 // can be on file systems without a block device (major 0: devtmpfs, tmpfs, overlay); maps skips files on
 // others unless the name says nvidia.
-func (p *processScan) maps(ctx context.Context) {
+func (p processScan) maps(ctx context.Context) {
 	f, err := os.Open(p.dir + "/maps")
 	if err != nil {
 		return
@@ -159,7 +177,7 @@ func (p *processScan) maps(ctx context.Context) {
 			}
 		}
 		if ok {
-			p.add(cleanPath(m.path), module)
+			p.add(ctx, m.path, module)
 		}
 	}
 }
@@ -187,9 +205,4 @@ func parseMap(line string) (mapping, bool) {
 	}
 	span := cmp.Or(strings.TrimLeft(from, "0"), "0") + "-" + cmp.Or(strings.TrimLeft(to, "0"), "0")
 	return mapping{span: span, device: f[3], path: line[slash:]}, true
-}
-
-// cleanPath returns a path for people: without the suffix that /proc adds to a file whose name was removed.
-func cleanPath(path string) string {
-	return kmsg.Printable(strings.TrimSuffix(path, " (deleted)"))
 }

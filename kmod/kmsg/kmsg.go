@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -65,8 +66,11 @@ func (m *Mark) Lines() []string {
 		return nil
 	}
 	if m.tail != nil {
-		lines, _ := m.syslogLines()
-		return lines
+		if text, err := readSyslog(); err == nil && text != "" {
+			m.add(parseSyslog(sinceTail(text, *m.tail)))
+			*m.tail = syslogTail(text)
+		}
+		return slices.Clone(m.lines)
 	}
 	buf := make([]byte, maxKmsgRecord)
 	for range maxKmsgReads {
@@ -79,38 +83,25 @@ func (m *Mark) Lines() []string {
 		}
 		m.take(buf[:n])
 	}
-	return append([]string(nil), m.lines...)
+	return slices.Clone(m.lines)
 }
 
 // Next returns the lines since the mark, as Lines does, and moves the mark to the present end of the log: the
 // next call returns what came later.
 func (m *Mark) Next() []string {
-	if m == nil {
-		return nil
-	}
-	if m.tail != nil {
-		lines, text := m.syslogLines()
-		if text != "" {
-			tail := syslogTail(text)
-			m.tail = &tail
-		}
-		return lines
-	}
 	lines := m.Lines()
-	m.lines = nil
+	if m != nil {
+		m.lines = nil
+	}
 	return lines
 }
 
 // Copies says whether each read copies the whole log, because /dev/kmsg could not be opened.
 func (m *Mark) Copies() bool { return m != nil && m.tail != nil }
 
-// syslogLines returns the lines since the mark, and the whole log.
-func (m *Mark) syslogLines() (lines []string, text string) {
-	text, err := readSyslog()
-	if err != nil {
-		return nil, ""
-	}
-	return parseSyslog(sinceTail(text, *m.tail)), text
+func (m *Mark) add(lines []string) {
+	m.lines = append(m.lines, lines...)
+	m.lines = slices.Delete(m.lines, 0, max(0, len(m.lines)-maxKmsgLines))
 }
 
 // take adds the result of one read: one record from a kernel, any piece of the file that imitates it in a
@@ -123,15 +114,12 @@ func (m *Mark) take(b []byte) {
 			break
 		}
 		if facility, text, ok := parseKmsg(string(m.partial[:i])); ok && facility == 0 {
-			m.lines = append(m.lines, text...)
+			m.add(text)
 		}
 		m.partial = m.partial[i+1:]
 	}
 	if len(m.partial) > maxKmsgRecord {
 		m.partial = nil
-	}
-	if extra := len(m.lines) - maxKmsgLines; extra > 0 {
-		m.lines = append([]string(nil), m.lines[extra:]...)
 	}
 }
 
@@ -198,20 +186,24 @@ func unescape(s string) string {
 
 // Printable replaces characters that would garble a log line or a terminal: control characters, and marks
 // that change the direction of text.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return '?'
-		}
-		return r
-	}, s)
+func Printable(s string) string { return strings.Map(printable, s) }
+
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+		return '?'
+	}
+	return r
 }
 
 // PrintableLines does the same with each line of a text, and replaces tabs by blanks.
 func PrintableLines(s string) string {
-	lines := strings.Split(strings.ReplaceAll(s, "\t", " "), "\n")
-	for i, line := range lines {
-		lines[i] = Printable(line)
-	}
-	return strings.Join(lines, "\n")
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\n':
+			return r
+		case '\t':
+			return ' '
+		}
+		return printable(r)
+	}, s)
 }

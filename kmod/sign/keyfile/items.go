@@ -4,7 +4,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"golang.org/x/crypto/cryptobyte"
@@ -49,21 +48,12 @@ func (i item) private() bool {
 
 // readItems reads a file of keys and certificates and returns at least one item.
 func readItems(path string) ([]item, error) {
-	f, err := bounded.Open(path)
+	data, err := bounded.File(path, maxKeyFile)
+	if _, large := errors.AsType[*bounded.TooLargeError](err); large {
+		err = fmt.Errorf("%w: it holds no key or certificate", err)
+	}
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	return streamItems(f)
-}
-
-func streamItems(r io.Reader) ([]item, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxKeyFile {
-		return nil, fmt.Errorf("it has more than %d bytes: it holds no key or certificate", maxKeyFile)
 	}
 	return parseItems(data)
 }

@@ -193,7 +193,7 @@ func TestLoadSigstore(t *testing.T) {
 	// Without a passphrase the empty one counts. cosign writes such keys too.
 	key := keys()["ed25519"]
 	box := require.Value(encrypted.EncryptWithCustomKDFParameters(pkcs8(t, key), nil, encrypted.Legacy))(t)
-	got, _, err := ReadPrivate(bytes.NewReader(pemOf("ENCRYPTED SIGSTORE PRIVATE KEY", box)), nil)
+	got, _, err := LoadPrivate(write(t, pemOf("ENCRYPTED SIGSTORE PRIVATE KEY", box)), nil)
 	if err != nil || !equal(key.Public(), got.Public()) {
 		t.Errorf("with an empty passphrase: %v", err)
 	}

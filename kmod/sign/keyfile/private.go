@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"software.sslmate.com/src/go-pkcs12"
@@ -34,15 +33,6 @@ func LoadPrivate(file string, pass Passphrase) (crypto.Signer, []*x509.Certifica
 		return nil, nil, fmt.Errorf("load the key %s: %w", file, err)
 	}
 	return key, certs, nil
-}
-
-// ReadPrivate reads a private key as LoadPrivate does, from a stream such as the standard input.
-func ReadPrivate(r io.Reader, pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
-	items, err := streamItems(r)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read a private key: %w", err)
-	}
-	return private(items, pass)
 }
 
 func private(items []item, pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {

@@ -10,9 +10,7 @@ package pkcs11
 import (
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
@@ -20,34 +18,21 @@ import (
 // few wrong PINs.
 var ErrPIN = errors.New("the token refused the PIN")
 
-// maxPIN bounds a file with a PIN, in bytes; it is longer than any token accepts.
-const maxPIN = 4096
-
 // pin returns the PIN in the file that the URI's pin-source names, or else the one that pass returns.
 func (u uri) pin(pass keyfile.Passphrase) (string, error) {
 	if u.pinFile != "" {
-		return readPIN(u.pinFile)
+		pass = keyfile.PassphraseFile(u.pinFile)
 	}
 	if pass == nil {
 		return "", errors.New("no PIN: name a file that has it with ?pin-source=file:/PATH in the URI, or give the passphrase")
 	}
 	b, err := pass()
+	if err == nil && len(b) == 0 && u.pinFile != "" {
+		err = fmt.Errorf("%s is empty", u.pinFile)
+	}
 	if err != nil {
 		return "", fmt.Errorf("get the PIN: %w", err)
 	}
 	defer clear(b)
 	return string(b), nil
-}
-
-func readPIN(path string) (string, error) {
-	b, err := bounded.File(path, maxPIN)
-	if err != nil {
-		return "", fmt.Errorf("read the PIN: %w", err)
-	}
-	defer clear(b)
-	pin := strings.TrimRight(string(b), "\r\n")
-	if pin == "" {
-		return "", fmt.Errorf("read the PIN: %s is empty", path)
-	}
-	return pin, nil
 }

@@ -82,7 +82,7 @@ func TestPIN(t *testing.T) {
 		"none":     {uri{}, nil, "", "no PIN"},
 		"gone":     {uri{}, func() ([]byte, error) { return nil, gone }, "", "gone"},
 		"empty":    {uri{pinFile: file("\n")}, nil, "", "is empty"},
-		"large":    {uri{pinFile: file(strings.Repeat("1", maxPIN+1))}, nil, "", "larger than"},
+		"large":    {uri{pinFile: file(strings.Repeat("1", 4097))}, nil, "", "larger than"},
 		"no file":  {uri{pinFile: "/none"}, nil, "", "/none"},
 		"folder":   {uri{pinFile: t.TempDir()}, nil, "", "not a regular file"},
 	} {
