@@ -6,8 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"math"
 	"path/filepath"
 
 	"github.com/driver-container/driver-container/kmod"
@@ -86,13 +85,8 @@ func readFile(name, path string) (File, error) {
 
 // Digest is the sha256 of a file, in hexadecimal, and its size.
 func Digest(path string) (sum string, size int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
 	h := sha256.New()
-	if size, err = io.Copy(h, f); err != nil {
+	if size, err = readAll(context.Background(), path, h, math.MaxInt64); err != nil {
 		return "", 0, fmt.Errorf("read %s: %w", path, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), size, nil

@@ -1,8 +1,7 @@
 package kbuild
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -51,7 +50,9 @@ func Jobs(limit int, l Limits) (n int, why string) {
 	if memory := memoryLimit(groups); memory > 0 {
 		lower(jobsIn(memory), fmt.Sprintf("the container's memory limit of %d MiB", memory>>20))
 	}
-	if free := memAvailable(l.proc()); free > 0 {
+	// The kernel has this line since 3.14.
+	if free, _ := field(small(l.proc(), "meminfo"), "MemAvailable:"); free > 0 {
+		free := int64(free) << 10
 		lower(jobsIn(free), fmt.Sprintf("%d MiB of memory available", free>>20))
 	}
 	if limit > 0 {
@@ -62,25 +63,16 @@ func Jobs(limit int, l Limits) (n int, why string) {
 
 func jobsIn(memory int64) int { return int((memory - memoryOnce) / memoryPerJob) }
 
-func (l Limits) proc() string {
-	if l.Proc == "" {
-		return "/proc"
-	}
-	return l.Proc
-}
+func (l Limits) proc() string { return cmp.Or(l.Proc, "/proc") }
 
 // groups returns the cgroup folders whose limits hold for this process, innermost first. /proc/self/cgroup
 // names the groups as the host or the container's namespace sees them, while /sys/fs/cgroup may begin at the
 // container's own group: every part of the path that exists counts, and the root of each hierarchy too.
 func (l Limits) groups() []string {
-	top := l.Cgroup
-	if top == "" {
-		top = "/sys/fs/cgroup"
-	}
+	top := cmp.Or(l.Cgroup, "/sys/fs/cgroup")
 	var all []string
-	lines := bufio.NewScanner(bytes.NewReader(bounded.Head(filepath.Join(l.proc(), "self/cgroup"), 64<<10)))
-	for lines.Scan() {
-		fields := strings.SplitN(lines.Text(), ":", 3)
+	for line := range strings.SplitSeq(small(l.proc(), "self/cgroup"), "\n") {
+		fields := strings.SplitN(line, ":", 3)
 		if len(fields) != 3 {
 			continue
 		}
@@ -110,16 +102,13 @@ func isDir(path string) bool {
 }
 
 // cpuQuota returns the smallest quota of the groups, in processors; 0 without a quota.
-func cpuQuota(groups []string) float64 {
-	least := 0.0
+func cpuQuota(groups []string) (least float64) {
 	for _, dir := range groups {
-		quota, period := 0.0, 0.0
-		if fields := strings.Fields(string(bounded.Head(filepath.Join(dir, "cpu.max"), 256))); len(fields) == 2 {
-			quota, period = number(fields[0]), number(fields[1])
-		} else {
-			quota = number(string(bounded.Head(filepath.Join(dir, "cpu.cfs_quota_us"), 256)))
-			period = number(string(bounded.Head(filepath.Join(dir, "cpu.cfs_period_us"), 256)))
+		fields := strings.Fields(small(dir, "cpu.max"))
+		if len(fields) != 2 {
+			fields = []string{small(dir, "cpu.cfs_quota_us"), small(dir, "cpu.cfs_period_us")}
 		}
+		quota, period := number(fields[0]), number(fields[1])
 		if quota > 0 && period > 0 && (least == 0 || quota/period < least) {
 			least = quota / period
 		}
@@ -132,18 +121,19 @@ const unlimited = 1 << 60
 
 // memoryLimit returns the smallest memory limit of the groups, in bytes; 0 without a limit. Swap does not
 // count: a container that swaps is slow but is not killed.
-func memoryLimit(groups []string) int64 {
-	least := int64(0)
+func memoryLimit(groups []string) (least int64) {
 	for _, dir := range groups {
 		for _, name := range []string{"memory.max", "memory.high", "memory.limit_in_bytes"} {
-			limit := number(string(bounded.Head(filepath.Join(dir, name), 256)))
-			if limit > 0 && limit < unlimited && (least == 0 || int64(limit) < least) {
+			if limit := number(small(dir, name)); limit > 0 && limit < unlimited && (least == 0 || int64(limit) < least) {
 				least = int64(limit)
 			}
 		}
 	}
 	return least
 }
+
+// small returns the beginning of a file of the kernel; "" if it cannot be read.
+func small(dir, name string) string { return string(bounded.Head(filepath.Join(dir, name), 64<<10)) }
 
 // number returns 0 for "max" and everything else that is not a number.
 func number(text string) float64 {
@@ -154,14 +144,12 @@ func number(text string) float64 {
 	return n
 }
 
-// memAvailable returns MemAvailable of /proc/meminfo, in bytes; 0 when the kernel does not have it (before
-// 3.14).
-func memAvailable(proc string) int64 {
-	lines := bufio.NewScanner(bytes.NewReader(bounded.Head(filepath.Join(proc, "meminfo"), 64<<10)))
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == "MemAvailable:" {
-			return int64(number(fields[1])) << 10
+// field returns the number after a word at the beginning of a line; ok is false without that line.
+func field(text, word string) (n float64, ok bool) {
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == word {
+			return number(fields[1]), true
 		}
 	}
-	return 0
+	return 0, false
 }

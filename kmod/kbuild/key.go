@@ -2,12 +2,12 @@ package kbuild
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,27 +93,17 @@ func KernelID(release string, h buildtree.Headers, proc, sys string) (string, er
 func HeadersID(h buildtree.Headers) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"include/config/auto.conf", "Module.symvers"} {
-		if err := hashFile(sum, filepath.Join(h.Build, name)); err != nil {
+		file := filepath.Join(h.Build, name)
+		info, err := os.Stat(file)
+		if err == nil {
+			fmt.Fprintf(sum, "%d\n", info.Size())
+			_, err = readAll(context.Background(), file, sum, 64<<20)
+		}
+		if err != nil {
 			return "", fmt.Errorf("identify kernel %s by its headers: %w", h.Release, err)
 		}
 	}
 	return "headers " + hex.EncodeToString(sum.Sum(nil)[:20]), nil
-}
-
-// hashFile writes a file's length and bytes to w.
-func hashFile(w io.Writer, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "%d\n", info.Size())
-	_, err = io.Copy(w, io.LimitReader(f, 64<<20))
-	return err
 }
 
 // buildID returns NT_GNU_BUILD_ID from ELF notes: name size, description size, type, then name and

@@ -1,15 +1,9 @@
 package kbuild
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // oomKills returns how many processes of this container the kernel has killed for lack of memory; -1 when the
@@ -20,11 +14,8 @@ import (
 func (l Limits) oomKills() int64 {
 	for _, dir := range l.groups() {
 		for _, name := range []string{"memory.events", "memory.oom_control"} {
-			lines := bufio.NewScanner(bytes.NewReader(bounded.Head(filepath.Join(dir, name), 4<<10)))
-			for lines.Scan() {
-				if fields := strings.Fields(lines.Text()); len(fields) == 2 && fields[0] == "oom_kill" {
-					return int64(number(fields[1]))
-				}
+			if n, ok := field(small(dir, name), "oom_kill"); ok {
+				return int64(n)
 			}
 		}
 	}

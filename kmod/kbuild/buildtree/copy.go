@@ -32,7 +32,7 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 	for len(todo) > 0 {
 		tree := todo[0]
 		todo = todo[1:]
-		if underAny(done, tree) {
+		if done[tree] {
 			continue
 		}
 		if len(done) == maxTrees {
@@ -54,15 +54,6 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 // inRoot converts a path of this process to one in the headers' root, without a leading slash.
 func (h Headers) inRoot(path string) string {
 	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.RootDir, "/")), "/")
-}
-
-func underAny(done map[string]bool, path string) bool {
-	for ; path != "." && path != "/"; path = filepath.Dir(path) {
-		if done[path] {
-			return true
-		}
-	}
-	return false
 }
 
 // copyTree copies one folder to the same place below dir. It copies links unchanged and returns the existing

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,35 +63,24 @@ func (h Headers) Link(root string) (made []string, err error) {
 			links["/usr/src/"+name] = target
 		}
 	}
-	for _, path := range sortedKeys(links) {
+	for _, path := range slices.Sorted(maps.Keys(links)) {
 		// root's own links (lib -> usr/lib) are followed for the folders; the last part is the new link.
 		dir, err := makeInside(root, filepath.Dir(path))
-		if errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/") {
-			continue
-		}
-		if err != nil {
-			return made, fmt.Errorf("link the headers of kernel %s from %s: %w", h.Release, h.Origin, err)
-		}
 		link := filepath.Join(dir, filepath.Base(path))
-		switch err := os.Symlink(links[path], link); {
+		if err == nil {
+			err = os.Symlink(links[path], link)
+		}
+		switch {
 		case err == nil:
 			made = append(made, link)
+		case errors.Is(err, fs.ErrExist):
 		// The host's folder is mounted there, read-only. Nothing that is compiled needs the link.
 		case errors.Is(err, unix.EROFS) && strings.HasPrefix(path, "/lib/modules/"):
-		case !errors.Is(err, fs.ErrExist):
+		default:
 			return made, fmt.Errorf("link the headers of kernel %s from %s: %w", h.Release, h.Origin, err)
 		}
 	}
 	return made, nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // makeInside is MkdirAll for a path below root that follows root's links.
