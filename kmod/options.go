@@ -37,7 +37,7 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 		return nil, err
 	}
 	for _, path := range files {
-		if err := o.file(path, modprobeLine); err != nil {
+		if err := o.file(path, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +52,7 @@ func ReadOptions(modprobeDirs []string, driversDir string) (Options, error) {
 		if !isNVIDIAModule(module) || validName(module) != nil { // gridd.conf and others are not about modules
 			continue
 		}
-		if err := o.file(path, func(line string) (string, string) { return module, line }); err != nil {
+		if err := o.file(path, module); err != nil {
 			return nil, err
 		}
 	}
@@ -92,9 +92,9 @@ func configFiles(dirs []string) ([]string, error) {
 	return files, nil
 }
 
-// file reads one file. split returns the module that a line is about and the part of it that is parameters;
-// "" when the line has no parameters.
-func (o Options) file(path string, split func(line string) (module, rest string)) error {
+// file reads a file with the parameters of a module; "": a file of modprobe.d, of which only options of
+// NVIDIA's modules count.
+func (o Options) file(path, module string) error {
 	text, err := readConfig(path)
 	if isNotExist(err) { // removed meanwhile, or a link to nothing
 		return nil
@@ -103,11 +103,16 @@ func (o Options) file(path string, split func(line string) (module, rest string)
 		return fmt.Errorf("read the module options in %s: %w; correct or remove the file", path, err)
 	}
 	for _, line := range lines(text) {
-		module, rest := split(line.text)
+		of, rest := module, line.text
 		if module == "" {
-			continue
+			var command string
+			command, rest = cutWord(rest)
+			of, rest = cutWord(rest)
+			if of = ModuleName(of); command != "options" || !isNVIDIAModule(of) || validName(of) != nil {
+				continue
+			}
 		}
-		if err := o.add(module, rest); err != nil {
+		if err := o.add(of, rest); err != nil {
 			return fmt.Errorf("%s:%d: %w; correct the file", path, line.number, err)
 		}
 	}
@@ -148,19 +153,6 @@ func lines(text string) []configLine {
 	})
 }
 
-// modprobeLine is the split function of modprobe.d files: it accepts only options of NVIDIA's modules.
-func modprobeLine(line string) (module, rest string) {
-	command, rest := cutWord(line)
-	if command != "options" {
-		return "", ""
-	}
-	module, rest = cutWord(rest)
-	if module = ModuleName(module); !isNVIDIAModule(module) || validName(module) != nil {
-		return "", ""
-	}
-	return module, rest
-}
-
 // cutWord splits the first word off a line.
 func cutWord(line string) (first, rest string) {
 	line = strings.TrimLeft(line, " \t")
@@ -178,28 +170,23 @@ func (o Options) add(module, text string) error {
 		return fmt.Errorf("parameters of %s: %w", module, err)
 	}
 	for _, p := range params {
-		name, _, _ := strings.Cut(p, "=")
-		o[module] = append(slices.DeleteFunc(o[module], func(old string) bool {
-			have, _, _ := strings.Cut(old, "=")
-			return ModuleName(have) == ModuleName(name)
-		}), p)
+		o[module] = append(slices.DeleteFunc(o[module], func(old string) bool { return paramOf(old) == paramOf(p) }), p)
 	}
 	return nil
+}
+
+// paramOf is the name of "name=value", as the kernel compares it.
+func paramOf(p string) string {
+	name, _, _ := strings.Cut(p, "=")
+	return ModuleName(name)
 }
 
 // Default gives a module parameters whose names nothing has given it yet. They come before the others.
 func (o Options) Default(module string, params ...string) {
 	module = ModuleName(module)
-	var added []string
-	for _, p := range params {
-		name, _, _ := strings.Cut(p, "=")
-		if !slices.ContainsFunc(o[module], func(have string) bool {
-			given, _, _ := strings.Cut(have, "=")
-			return ModuleName(given) == ModuleName(name)
-		}) {
-			added = append(added, p)
-		}
-	}
+	added := slices.DeleteFunc(slices.Clone(params), func(p string) bool {
+		return slices.ContainsFunc(o[module], func(have string) bool { return paramOf(have) == paramOf(p) })
+	})
 	if len(added) > 0 {
 		o[module] = append(added, o[module]...)
 	}

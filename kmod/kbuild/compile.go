@@ -265,16 +265,14 @@ func (c *compile) run(ctx context.Context, what command) (err error) {
 	cmd.Env, cmd.Dir = append(c.environment(what.prefixMap), what.env...), filepath.Join(c.dir, what.folder)
 	cmd.Stdout, cmd.Stderr = out, out
 	before := c.Limits.oomKills()
-	watched, end := c.Limits.withOOMWatch(ctx, before)
-	err = runGroup(watched, cmd)
-	end()
+	err = runGroup(ctx, cmd)
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("compile driver %s for kernel %s: stopped: %w", c.Driver, c.Headers.Release, cause)
 	}
 	out.close()
 	if after := c.Limits.oomKills(); after > before && before >= 0 {
 		out.killed = true
-		if err == nil || errors.Is(err, errOOMKill) {
+		if err == nil {
 			err = fmt.Errorf("the kernel killed %d of its programs for want of memory", after-before)
 		}
 	}

@@ -152,14 +152,6 @@ func TestCompileErrors(t *testing.T) {
 				t.Error("not killed")
 			}
 		}, "killed 1 of its programs for want of memory; out of memory"},
-		{"a test's compiler is killed and make goes on", "echo oom_kill 6 >\"$kos/../memory.events\"\nsleep 60", func(t *testing.T, b *bench) {
-			testfile.Write(t, b.job.Limits.Proc+"/self/cgroup", "0::/\n")
-			testfile.Write(t, b.job.Limits.Cgroup+"/memory.events", "oom_kill 4\n")
-		}, func(t *testing.T, err error) {
-			if !compileError(t, err).Killed {
-				t.Error("not killed")
-			}
-		}, "killed 2 of its programs for want of memory; out of memory"},
 		{"the disk is full", "echo 'x.s: Fatal error: write failed: No space left on device'; exit 1", nil,
 			func(t *testing.T, err error) {
 				assert.ErrorIsf(t, compileError(t, err), unix.ENOSPC, "not ENOSPC")

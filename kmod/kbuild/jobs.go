@@ -153,3 +153,19 @@ func field(text, word string) (n float64, ok bool) {
 	}
 	return 0, false
 }
+
+// oomKills returns how many processes of this container the kernel has killed for lack of memory; -1 when the
+// kernel does not say.
+//
+// A killed compiler must never go unnoticed: NVIDIA's tests of the kernel's interfaces treat a failed
+// compiler as a missing interface, hide its output, and go on. The resulting modules may even load.
+func (l Limits) oomKills() int64 {
+	for _, dir := range l.groups() {
+		for _, name := range []string{"memory.events", "memory.oom_control"} {
+			if n, ok := field(small(dir, name), "oom_kill"); ok {
+				return int64(n)
+			}
+		}
+	}
+	return -1
+}

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"encoding/binary"
@@ -8,13 +9,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 )
 
-// Attach writes the module of the file from to the file to, which may be the same file. It omits signatures
-// that the module has and appends this one. to gets the mode of from; it appears, or is replaced, only when
-// it is complete and on the disk. Attach does not verify the signature (see VerifyFile), but returns
-// ErrMalformed for one that no kernel could read.
+// Attach writes the module of the file from to the new file to. It omits signatures that the module has and
+// appends this one. Attach does not verify the signature (see VerifyFile), but returns ErrMalformed for one
+// that no kernel could read.
 func Attach(ctx context.Context, from, to string, der []byte) error {
 	if _, err := decode(der); err != nil {
 		return fmt.Errorf("attach a signature to %s: %w", from, err)
@@ -25,8 +24,8 @@ func Attach(ctx context.Context, from, to string, der []byte) error {
 	return nil
 }
 
-// Detach writes the module of the file from, without any signatures, to the file to. The result is what gets
-// signed.
+// Detach writes the module of the file from, without any signatures, to the new file to. The result is what
+// gets signed.
 func Detach(ctx context.Context, from, to string) error {
 	if err := rewrite(ctx, from, to, nil); err != nil {
 		return fmt.Errorf("remove the signature: %w", err)
@@ -34,22 +33,20 @@ func Detach(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// rewrite writes a module without its signatures, and what is to follow it.
+// rewrite writes a module without its signatures, and what is to follow it. After an error nothing is left.
 func rewrite(ctx context.Context, from, to string, follows []byte) error {
 	m, err := openUnsigned(from)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	err = replace(to, m.mode, func(w io.Writer) error {
-		if err := transfer(ctx, w, m.content()); err != nil {
-			return err
-		}
-		_, err := w.Write(follows)
-		return err
-	})
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, m.mode)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
+		return err
+	}
+	err = transfer(ctx, out, io.MultiReader(m.content(), bytes.NewReader(follows)))
+	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", to, errors.Join(err, os.Remove(to)))
 	}
 	return nil
 }
@@ -60,33 +57,6 @@ func signatureBytes(der []byte) []byte {
 	b = append(b, 0, 0, idPKCS7, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(der)))
 	return append(b, magic...)
-}
-
-// replace writes a file under a temporary name, and renames it to path when it is complete and on the disk.
-func replace(path string, mode os.FileMode, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	err = errors.Join(write(f), f.Chmod(mode), f.Sync())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil //nolint:nilerr // a folder that can be written but not read: the file is there
-	}
-	defer dir.Close()
-	_ = dir.Sync() // some file systems cannot; the file's content is on the disk
-	return nil
 }
 
 // Digest returns the digest of the module in a file without its signatures, and the module's length in bytes.

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	goasn1 "encoding/asn1"
@@ -82,6 +83,9 @@ func Owner(cert *x509.Certificate) string {
 	}
 	return cert.Subject.String()
 }
+
+// Fingerprint names a certificate: SHA-256 of its DER form, in hex.
+func Fingerprint(der []byte) string { return fmt.Sprintf("%x", sha256.Sum256(der)) }
 
 // Colons formats a serial number or key id as modinfo does: 4A:0F:11.
 func Colons(b []byte) string {

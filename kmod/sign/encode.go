@@ -59,12 +59,13 @@ func encode(cert *x509.Certificate, a algorithm, signature []byte) ([]byte, erro
 // serialOf returns the content of the certificate's serial number as PKCS#7 and kernels compare it: the
 // integer's bytes.
 func serialOf(cert *x509.Certificate) []byte {
-	var b cryptobyte.Builder
-	b.AddASN1BigInt(cert.SerialNumber)
-	der, err := b.Bytes()
-	in, content := cryptobyte.String(der), cryptobyte.String(nil)
-	if err != nil || !in.ReadASN1(&content, asn1.INTEGER) {
+	var number goasn1.RawValue
+	der, err := goasn1.Marshal(cert.SerialNumber)
+	if err == nil {
+		_, err = goasn1.Unmarshal(der, &number)
+	}
+	if err != nil {
 		return nil // no certificate has such a number
 	}
-	return content
+	return number.Bytes
 }

@@ -10,7 +10,6 @@ import (
 	_ "crypto/sha512"
 	"encoding/asn1"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -52,15 +51,6 @@ func ParseHash(name string) (crypto.Hash, error) {
 		}
 	}
 	return 0, fmt.Errorf("sign modules with the hash %q: not known: there are %s", printable(name), strings.Join(names, ", "))
-}
-
-// algorithmOf returns the algorithm to sign with.
-func algorithmOf(hash crypto.Hash) (algorithm, error) {
-	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.hash == hash && !a.weak })
-	if i < 0 {
-		return algorithm{}, fmt.Errorf("the hash %s cannot sign modules: use sha256", hash)
-	}
-	return algorithms[i], nil
 }
 
 // check reports whether this key made the signature over the digest.

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/driver-container/driver-container/distros/failure"
 )
@@ -95,16 +96,6 @@ func sameKey(a, b crypto.PublicKey) bool {
 // An RSA key gives the same bytes every time. hash is one that ParseHash returns, usually that of the
 // kernel's CONFIG_MODULE_SIG_HASH, which is always built in.
 func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) ([]byte, error) {
-	if s == nil || s.Key == nil || s.Certificate == nil {
-		return nil, errors.New("sign a module: there is no key")
-	}
-	algorithm, err := algorithmOf(hash)
-	if err != nil {
-		return nil, fmt.Errorf("sign a module: %w", err)
-	}
-	if err := usable(s.Key.Public()); err != nil {
-		return nil, fmt.Errorf("sign a module: %w", err)
-	}
 	digest, err := digestOf(ctx, module, hash)
 	if err != nil {
 		return nil, fmt.Errorf("sign a module: %w", err)
@@ -113,33 +104,29 @@ func (s *Signer) Sign(ctx context.Context, module io.Reader, hash crypto.Hash) (
 	if err != nil {
 		return nil, fmt.Errorf("sign a module with the key of %q: %w", printable(s.Certificate.Subject.String()), err)
 	}
-	// This finds a token that is faulty or signs with another key than it shows here, and not on a node.
-	if !check(s.Certificate.PublicKey, hash, digest, signature) {
+	der, err := Wrap(s.Certificate, hash, digest, signature)
+	if errors.Is(err, ErrMismatch) { // found here, and not on a node
 		return nil, fmt.Errorf("sign a module: what the key made does not fit the certificate of %q: the key or its token is faulty, or the certificate is another key's",
 			printable(s.Certificate.Subject.String()))
 	}
-	der, err := encode(s.Certificate, algorithm, signature)
-	if err != nil {
-		return nil, fmt.Errorf("sign a module: encode the signature: %w", err)
-	}
-	return der, nil
+	return der, err
 }
 
 // Wrap returns the PKCS#7 for a plain signature over the module's digest that was made in another place: RSA
 // PKCS#1 v1.5, or ECDSA in DER. The error wraps ErrMismatch when the certificate's key did not make it over
 // this digest.
 func Wrap(cert *x509.Certificate, hash crypto.Hash, digest, signature []byte) ([]byte, error) {
-	algorithm, err := algorithmOf(hash)
-	if err != nil {
-		return nil, fmt.Errorf("wrap a signature: %w", err)
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.hash == hash && !a.weak })
+	if i < 0 {
+		return nil, fmt.Errorf("the hash %s cannot sign modules: use sha256", hash)
 	}
 	if err := usable(cert.PublicKey); err != nil {
-		return nil, fmt.Errorf("wrap a signature: %w", err)
+		return nil, fmt.Errorf("sign modules: %w", err)
 	}
 	if !check(cert.PublicKey, hash, digest, signature) {
-		return nil, fmt.Errorf("wrap a signature by the key of %q: %w", printable(cert.Subject.String()), ErrMismatch)
+		return nil, fmt.Errorf("a signature by the key of %q: %w", printable(cert.Subject.String()), ErrMismatch)
 	}
-	return encode(cert, algorithm, signature)
+	return encode(cert, algorithms[i], signature)
 }
 
 // SignFile returns a signature over the module in a file, without the signatures that the file has. It does

@@ -44,35 +44,28 @@ func Verify(ctx context.Context, content io.Reader, der []byte, certs []*x509.Ce
 	if err != nil {
 		return nil, fmt.Errorf("verify a signature: %w", err)
 	}
-	c, err := match(infos, certs)
+	info, hash, candidates, err := match(infos, certs)
 	if err != nil {
 		return nil, fmt.Errorf("verify a signature: %w", err)
 	}
-	digest, err := digestOf(ctx, content, c.hash)
+	digest, err := digestOf(ctx, content, hash)
 	if err != nil {
 		return nil, fmt.Errorf("verify a signature: read the module: %w", err)
 	}
 	// Several certificates have one name and number when the key was generated again.
-	for _, cert := range c.certs {
-		if check(cert.PublicKey, c.hash, digest, c.info.signature) {
+	for _, cert := range candidates {
+		if check(cert.PublicKey, hash, digest, info.signature) {
 			return cert, nil
 		}
 	}
-	return nil, fmt.Errorf("verify a signature (%s): %w", c.info.signer(), ErrMismatch)
+	return nil, fmt.Errorf("verify a signature (%s): %w", info.signer(), ErrMismatch)
 }
 
-// candidate is a signature and the certificates that can belong to it.
-type candidate struct {
-	info  signerInfo
-	hash  crypto.Hash
-	certs []*x509.Certificate
-}
-
-// match returns the first signature whose key is that of a given certificate. As in the kernel, that
-// signature decides.
-func match(infos []signerInfo, certs []*x509.Certificate) (candidate, error) {
+// match returns the first signature whose key is that of a given certificate, and all such certificates. As in
+// the kernel, that signature decides.
+func match(infos []signerInfo, certs []*x509.Certificate) (signerInfo, crypto.Hash, []*x509.Certificate, error) {
 	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.attributes }) {
-		return candidate{}, ErrAttributes
+		return signerInfo{}, 0, nil, ErrAttributes
 	}
 	err := noSigner()
 	for _, info := range infos {
@@ -81,18 +74,13 @@ func match(infos []signerInfo, certs []*x509.Certificate) (candidate, error) {
 			err = fmt.Errorf("%w: hash %s with key algorithm %s", ErrUnsupported, info.digest, info.kind())
 			continue
 		}
-		c := candidate{info: info, hash: a.hash}
-		for _, cert := range certs {
-			if info.names(cert) {
-				c.certs = append(c.certs, cert)
-			}
-		}
-		if c.certs != nil {
-			return c, nil
+		candidates := slices.DeleteFunc(slices.Clone(certs), func(c *x509.Certificate) bool { return !info.names(c) })
+		if len(candidates) > 0 {
+			return info, a.hash, candidates, nil
 		}
 		err = fmt.Errorf("%w: %s", ErrForeign, info.signer())
 	}
-	return candidate{}, err
+	return signerInfo{}, 0, nil, err
 }
 
 // names reports whether the signature names this certificate's key.
