@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/elffile"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // Info is what a module file says about itself: its .modinfo section and the signature that is appended to
@@ -59,7 +61,7 @@ func nameOfFile(path string) string {
 }
 
 func readInfo(data io.ReaderAt, size int64) (Info, error) {
-	raw, err := section(data, size, ".modinfo", maxModinfo)
+	raw, err := readModinfo(data, size)
 	if err != nil {
 		return Info{}, err
 	}
@@ -67,12 +69,39 @@ func readInfo(data io.ReaderAt, size int64) (Info, error) {
 	if info.Vermagic == "" {
 		return Info{}, fmt.Errorf("%w: its .modinfo section has no vermagic", ErrFormat)
 	}
-	sig, err := readSignature(data, size)
-	if err != nil {
-		return Info{}, err
+	return info, info.readSignature(data, size)
+}
+
+// readSignature reads what the appended signature claims. A damaged one, or one in the format of kernels
+// before 4.3, is present without details: the kernel will refuse it and explains that better.
+func (i *Info) readSignature(data io.ReaderAt, size int64) error {
+	_, der, err := sign.Split(data, size)
+	damaged := errors.Is(err, sign.ErrMalformed) || errors.Is(err, sign.ErrUnsupported)
+	if err != nil && !damaged {
+		return fmt.Errorf("read the end of the file: %w", err)
 	}
-	info.Signed, info.Signer, info.SigHash, info.SigKeyID = sig.present, sig.signer, sig.hash, sig.keyID
-	return info, nil
+	i.Signed = damaged || der != nil
+	if d, err := sign.Describe(der); i.Signed && err == nil {
+		i.Signer, i.SigHash, i.SigKeyID = d.Issuer, d.Hash, sign.Colons(slices.Concat(d.KeyID, d.Serial))
+	}
+	return nil
+}
+
+// readModinfo reads the section .modinfo of a relocatable file: the kernels we serve (amd64, arm64) are 64 bit
+// and little endian.
+func readModinfo(data io.ReaderAt, size int64) ([]byte, error) {
+	f, err := elffile.Read(data, size)
+	if err == nil && (!f.Relocatable || f.Bits != 64) {
+		err = fmt.Errorf("an ELF file of %d bits (relocatable: %t), not a relocatable one of 64 bits", f.Bits, f.Relocatable)
+	}
+	var text []byte
+	if err == nil {
+		text, err = f.Section(".modinfo", maxModinfo)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return text, nil
 }
 
 // parseModinfo reads "key=value" strings that end with zero bytes. It skips unknown keys; of a repeated key

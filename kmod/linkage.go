@@ -26,9 +26,16 @@ func ReadLinkage(path string) (l Linkage, err error) {
 		return l, fmt.Errorf("read the module %s: %w", path, err)
 	}
 	defer m.Close()
-	raw, err := section(m.data, m.size, ".modinfo", maxModinfo)
+	f, err := elffile.Read(m.data, m.size)
+	var raw []byte
+	if err == nil {
+		raw, err = f.Section(".modinfo", maxModinfo)
+	}
+	if err == nil {
+		l.Exports, err = Exports(f)
+	}
 	if err != nil {
-		return l, fmt.Errorf("read the module %s: %w", path, err)
+		return l, fmt.Errorf("read the module %s: %w: %w", path, ErrFormat, err)
 	}
 	l.Depends = parseModinfo(raw).Depends
 	for entry := range strings.SplitSeq(string(raw), "\x00") {
@@ -38,13 +45,6 @@ func ReadLinkage(path string) (l Linkage, err error) {
 		case "softdep":
 			l.Softdeps = append(l.Softdeps, value)
 		}
-	}
-	f, err := elffile.Read(m.data, m.size)
-	if err != nil {
-		return l, fmt.Errorf("read the module %s: %w: %w", path, ErrFormat, err)
-	}
-	if l.Exports, err = Exports(f); err != nil {
-		return l, fmt.Errorf("read the exported symbols of %s: %w: %w", path, ErrFormat, err)
 	}
 	return l, nil
 }

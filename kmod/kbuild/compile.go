@@ -140,30 +140,26 @@ func prepare(work string) (dir string, unlock func(), err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("prepare the scratch folder: %w", errors.Join(made, err))
 	}
-	if err := empty(lock); err != nil {
-		lock.Close()
-		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)
-	}
-	return dir, func() {
+	unlock = func() {
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
 		lock.Close()
-	}, nil
-}
-
-// empty locks the scratch folder and recreates its subfolders, empty.
-func empty(dir *os.File) error {
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return ErrBusy
-		}
-		return err
+	}
+	if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		err = ErrBusy
 	}
 	for _, name := range []string{scratchSource, scratchCompanions, scratchModules, scratchTemp} {
-		if err := os.RemoveAll(filepath.Join(dir.Name(), name)); err != nil {
-			return err
+		if err == nil {
+			err = os.RemoveAll(filepath.Join(dir, name))
 		}
 	}
-	return errors.Join(os.Mkdir(filepath.Join(dir.Name(), scratchModules), 0o755), os.Mkdir(filepath.Join(dir.Name(), scratchTemp), 0o755))
+	if err == nil {
+		err = errors.Join(os.Mkdir(filepath.Join(dir, scratchModules), 0o755), os.Mkdir(filepath.Join(dir, scratchTemp), 0o755))
+	}
+	if err != nil {
+		unlock()
+		return "", nil, fmt.Errorf("prepare the scratch folder %s: %w", dir, err)
+	}
+	return dir, unlock, nil
 }
 
 // environment returns the complete environment of the programs. It fixes names, times and paths that would
