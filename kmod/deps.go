@@ -3,16 +3,16 @@
 package kmod
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 const maxDeps = 32 << 20 // bytes of modules.dep and modules.builtin; large kernels have 1 MiB
@@ -110,43 +110,27 @@ func findTree(release string, roots []string) (*moduleTree, error) {
 // read reads modules.dep, whose lines are "file: file file", and the names in modules.builtin, if there are any.
 func (t *moduleTree) read() error {
 	path := filepath.Join(t.dir, "modules.dep")
-	err := eachLine(path, func(line string) error {
+	text, err := bounded.Text(path, maxDeps)
+	for line := range strings.Lines(text) {
 		file, needs, ok := strings.Cut(line, ":")
 		if !ok {
-			return fmt.Errorf("the line %.80q has no colon", line)
+			err = fmt.Errorf("the line %.80q has no colon", line)
 		}
 		t.deps[file], t.known[nameOfFile(file)] = needs, file
-		return nil
-	})
+	}
 	if err == nil {
 		path = filepath.Join(t.dir, "modules.builtin")
-		if err = eachLine(path, func(line string) error { t.builtin[nameOfFile(strings.TrimSpace(line))] = true; return nil }); isNotExist(err) {
+		if text, err = bounded.Text(path, maxDeps); isNotExist(err) {
 			return nil
+		}
+		for line := range strings.Lines(text) {
+			t.builtin[nameOfFile(strings.TrimSpace(line))] = true
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w; run depmod for this kernel", path, err)
 	}
 	return nil
-}
-
-// eachLine calls f for every line of a file of bounded size, each of at most 64 KiB.
-func eachLine(path string, f func(line string) error) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > maxDeps {
-		return fmt.Errorf("it is not a file of at most %d MiB", maxDeps>>20)
-	}
-	lines := bufio.NewScanner(io.LimitReader(file, maxDeps))
-	for lines.Scan() {
-		if err := f(lines.Text()); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
 }
 
 // files returns the paths of a module and of those that it needs, in the order in which to load them.

@@ -74,7 +74,6 @@ func (h Holder) PodText() string {
 }
 
 const (
-	maxPIDs     = 1 << 20
 	maxHeld     = 64 // files named per process
 	processWait = 2 * time.Second
 	maxStuck    = 8 // processes on a dead file server that one look waits for; that takes 16 s
@@ -136,18 +135,13 @@ func (s System) Holders(ctx context.Context, except func(pid int) bool) ([]Holde
 
 // pids returns the process numbers, in ascending order.
 func (s System) pids() ([]int, error) {
-	d, err := os.Open(s.proc())
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(maxPIDs)
+	entries, err := os.ReadDir(s.proc())
 	if err != nil {
 		return nil, err
 	}
 	var pids []int
-	for _, n := range names {
-		if pid, err := strconv.Atoi(n); err == nil && pid > 0 {
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}

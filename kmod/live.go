@@ -1,7 +1,6 @@
 package kmod
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,8 +40,8 @@ func (s System) Params(name string) (map[string]string, error) {
 
 // parseNvidiaParams reads lines such as `EnableMSI: 1` and `RegistryDwords: "a=1"`.
 func parseNvidiaParams(text string, into map[string]string) {
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		name, value, ok := strings.Cut(lines.Text(), ":")
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(line, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") {
 			continue
 		}

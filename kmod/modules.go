@@ -1,9 +1,7 @@
 package kmod
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -101,26 +99,17 @@ func (s System) Loaded() ([]Module, error) {
 
 // procModules reads /proc/modules: "name size refs holders state address".
 func (s System) procModules() ([]Module, error) {
-	f, err := os.Open(s.proc("modules"))
-	if isNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
+	text, err := readSmall(s.proc("modules"), maxProcTable)
+	if err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("list the loaded modules: %w", err)
 	}
-	defer f.Close()
 	var all []Module
-	for lines := bufio.NewScanner(io.LimitReader(f, maxProcTable)); ; {
-		if !lines.Scan() {
-			if err := lines.Err(); err != nil {
-				return nil, fmt.Errorf("list the loaded modules: %w", err)
-			}
-			return all, nil
-		}
-		if m, ok := parseProcModule(lines.Text()); ok && len(all) < maxModules {
+	for line := range strings.Lines(text) {
+		if m, ok := parseProcModule(line); ok && len(all) < maxModules {
 			all = append(all, m)
 		}
 	}
+	return all, nil
 }
 
 func parseProcModule(line string) (Module, bool) {

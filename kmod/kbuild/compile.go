@@ -36,19 +36,19 @@ type CompileError struct {
 }
 
 func (e *CompileError) Error() string {
-	text := fmt.Sprintf("compile driver %s for kernel %s: %v", e.Driver, e.Release, e.Err)
+	text, hint := fmt.Sprintf("compile driver %s for kernel %s: %v", e.Driver, e.Release, e.Err), "does this driver support this kernel and compiler?"
 	if len(e.Errors) > 0 {
 		text += ": " + e.Errors[0]
 	}
 	switch {
 	case e.Killed && e.Jobs > 1:
-		return text + fmt.Sprintf("; out of memory with %d jobs: raise the container's memory limit or allow fewer jobs; whole output in %s", e.Jobs, e.Log)
+		hint = fmt.Sprintf("out of memory with %d jobs: raise the container's memory limit or allow fewer jobs;", e.Jobs)
 	case e.Killed:
-		return text + fmt.Sprintf("; out of memory: raise the container's memory limit above 1 GiB; whole output in %s", e.Log)
+		hint = "out of memory: raise the container's memory limit above 1 GiB;"
 	case errors.Is(e.Err, unix.ENOSPC):
-		return text + "; free some space there; whole output in " + e.Log
+		hint = "free some space there;"
 	}
-	return text + fmt.Sprintf("; does this driver support this kernel and compiler? whole output in %s", e.Log)
+	return text + "; " + hint + " whole output in " + e.Log
 }
 
 func (e *CompileError) Unwrap() error { return e.Err }

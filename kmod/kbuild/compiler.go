@@ -44,16 +44,11 @@ func (e *NoCompilerError) Error() string {
 // version is a compiler's family and version, as numbers.
 type version struct {
 	family string // gcc or clang
+	text   string // "12.2.0"
 	fields []int
 }
 
-func (v version) String() string {
-	fields := make([]string, len(v.fields))
-	for i, f := range v.fields {
-		fields[i] = strconv.Itoa(f)
-	}
-	return v.family + " " + strings.Join(fields, ".")
-}
+func (v version) String() string { return v.family + " " + v.text }
 
 func (v version) field(i int) int {
 	if i < len(v.fields) {
@@ -84,11 +79,9 @@ func parseVersion(text string) (version, bool) {
 	if m == nil {
 		return version{}, false
 	}
-	for field := range strings.SplitSeq(m[1], ".") {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return version{}, false
-		}
+	v.text = m[1]
+	for field := range strings.SplitSeq(v.text, ".") {
+		n, _ := strconv.Atoi(field) //nolint:errcheck // one to three digits
 		v.fields = append(v.fields, n)
 	}
 	return v, true
@@ -108,14 +101,12 @@ const maxCandidates = 32
 // version that built the kernel, or else the nearest one, newer rather than older. A kernel built by clang
 // needs clang. The error is a *NoCompilerError.
 func FindCompiler(ctx context.Context, h buildtree.Headers, path string) (Compiler, error) {
+	best, rank, missing := Compiler{}, []int(nil), &NoCompilerError{Searched: path}
 	wanted, known := parseVersion(h.CompilerText)
-	if !known {
-		wanted = version{family: "gcc"}
-	}
-	best, rank := Compiler{}, []int(nil)
-	missing := &NoCompilerError{Searched: path}
 	if known {
 		missing.Wanted = wanted.String()
+	} else {
+		wanted.family = "gcc"
 	}
 	for _, candidate := range compilers(path) {
 		v, err := askVersion(ctx, candidate)

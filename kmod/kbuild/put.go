@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Put copies a set into the cache and returns the copy. The entry appears whole or not at all: Put writes it
@@ -28,7 +29,8 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 	if _, damaged := errors.AsType[*CorruptError](err); err != nil && !damaged && !errors.Is(err, ErrMiss) {
 		return fail(err)
 	}
-	if err == nil && sameNames(there, s) && bytes.Equal(there.Certificate, s.Certificate) {
+	lacks := func(f File) bool { _, ok := there.File(f.Name); return !ok }
+	if err == nil && !slices.ContainsFunc(s.Modules, lacks) && bytes.Equal(there.Certificate, s.Certificate) {
 		return there, nil
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
@@ -50,16 +52,6 @@ func (c Cache) Put(ctx context.Context, s *Set) (*Set, error) {
 		return fail(errors.Join(err, os.RemoveAll(temp)))
 	}
 	return m.set(dir), nil
-}
-
-// sameNames reports whether a has all modules of b.
-func sameNames(a, b *Set) bool {
-	for _, f := range b.Modules {
-		if _, ok := a.File(f.Name); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // writeEntry fills dir, the manifest last.

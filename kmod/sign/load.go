@@ -1,10 +1,7 @@
 package sign
 
 import (
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
@@ -23,10 +20,9 @@ func LoadSigner(keyFile, certFile string, pass keyfile.Passphrase) (*Signer, err
 		return nil, fmt.Errorf("load the key %s: %w", keyFile, err)
 	}
 	if len(certs) == 0 {
-		return nil, fmt.Errorf("load the key %s: %w", keyFile, errors.New("it holds no certificate: give the file that has the key's"))
+		return nil, fmt.Errorf("load the key %s: it holds no certificate: give the file that has the key's", keyFile)
 	}
-	own := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return sameKey(key.Public(), c.PublicKey) })
-	s, err := NewSigner(key, certs[max(own, 0)])
+	s, err := NewSigner(key, certs...)
 	if err != nil {
 		return nil, fmt.Errorf("load the key %s with the certificate of %s: %w", keyFile, certFile, err)
 	}

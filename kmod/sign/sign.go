@@ -53,20 +53,21 @@ type Signer struct {
 	Certificate *x509.Certificate
 }
 
-// NewSigner checks that kernels can use the key and that the certificate belongs to it. An expired
-// certificate is no error, because kernels do not check the dates.
-func NewSigner(key crypto.Signer, cert *x509.Certificate) (*Signer, error) {
-	if key == nil || cert == nil {
+// NewSigner checks that kernels can use the key and that one of the certificates belongs to it. An
+// expired certificate is no error, because kernels do not check the dates.
+func NewSigner(key crypto.Signer, certs ...*x509.Certificate) (*Signer, error) {
+	if key == nil || len(certs) == 0 || certs[0] == nil {
 		return nil, errors.New("sign modules: a key and its certificate are needed")
 	}
 	if err := usable(key.Public()); err != nil {
 		return nil, fmt.Errorf("sign modules: %w", err)
 	}
-	if !sameKey(key.Public(), cert.PublicKey) {
+	own := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return sameKey(key.Public(), c.PublicKey) })
+	if own < 0 {
 		return nil, fmt.Errorf("sign modules: the certificate of %q (serial number %s) is not that of the private key: give the two that were made together",
-			printable(cert.Subject.String()), Colons(serialOf(cert)))
+			printable(certs[0].Subject.String()), Colons(serialOf(certs[0])))
 	}
-	return &Signer{Key: key, Certificate: cert}, nil
+	return &Signer{Key: key, Certificate: certs[own]}, nil
 }
 
 // usable returns an error unless kernels can check signatures of this key (crypto/rsa_helper.c and ecdsa.c

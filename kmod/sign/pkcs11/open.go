@@ -27,7 +27,11 @@ func Open(text, certFile string, pass keyfile.Passphrase) (*sign.Signer, io.Clos
 	if err != nil {
 		return nil, nil, err
 	}
-	signer, err := u.signer(ctx, key, certFile)
+	certs, err := u.certificates(ctx, key, certFile)
+	var signer *sign.Signer
+	if err == nil {
+		signer, err = sign.NewSigner(key, certs...)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err), ctx.Close())
 	}
@@ -93,21 +97,6 @@ func (u uri) login(pass keyfile.Passphrase) (_ *crypto11.Context, _ crypto11.Sig
 		return nil, nil, fmt.Errorf("%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)", len(keys))
 	}
 	return ctx, keys[0], nil
-}
-
-// signer joins the key with the first certificate that is the key's.
-func (u uri) signer(ctx *crypto11.Context, key crypto11.Signer, certFile string) (*sign.Signer, error) {
-	certs, err := u.certificates(ctx, key, certFile)
-	if err != nil {
-		return nil, err
-	}
-	for _, cert := range certs {
-		var signer *sign.Signer
-		if signer, err = sign.NewSigner(key, cert); err == nil {
-			return signer, nil
-		}
-	}
-	return nil, err
 }
 
 // certificates returns at least one certificate when there is no error.
