@@ -85,25 +85,18 @@ func joinMessages(lines []string) string {
 // findSentence finds the sentence or line that contains a phrase. The empty phrase is in every text and
 // quotes the driver's message.
 func findSentence(text, phrase string) (quote string, found bool) {
-	i := strings.Index(text, phrase)
-	if i < 0 {
+	before, after, found := strings.Cut(text, phrase)
+	if !found {
 		return "", false
 	}
-	start, end := 0, len(text)
-	if j := strings.LastIndex(text[:i], ". "); j >= 0 {
-		start = j + 2
+	before = before[strings.LastIndexByte(before, '\n')+1:]
+	if i := strings.LastIndex(before, ". "); i >= 0 {
+		before = before[i+2:]
 	}
-	if j := strings.LastIndexByte(text[:i], '\n'); j >= start {
-		start = j + 1
+	if after, _, _ = strings.Cut(after, "\n"); phrase != "" {
+		after, _, _ = strings.Cut(after, ". ")
 	}
-	rest := text[i+len(phrase):]
-	if j := strings.IndexByte(rest, '\n'); j >= 0 {
-		end = i + len(phrase) + j
-	}
-	if j := strings.Index(text[i+len(phrase):end], ". "); j >= 0 && phrase != "" {
-		end = i + len(phrase) + j
-	}
-	quote = strings.TrimSuffix(strings.TrimSpace(text[start:end]), ".")
+	quote = strings.TrimSuffix(strings.TrimSpace(before+phrase+after), ".")
 	if len(quote) > 400 {
 		quote = strings.ToValidUTF8(quote[:400], "") + "..."
 	}

@@ -27,11 +27,17 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 			err = errors.Join(fmt.Errorf("copy the headers of kernel %s from the %s: %w", h.Release, h.Origin, err), os.RemoveAll(dir))
 		}
 	}()
-	todo := []string{h.inRoot(h.Build), h.inRoot(h.Source)}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Headers{}, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Headers{}, err
+	}
+	defer root.Close()
 	done := map[string]bool{}
-	for len(todo) > 0 {
+	for todo := []string{h.inRoot(h.Build), h.inRoot(h.Source)}; len(todo) > 0; todo = todo[1:] {
 		tree := todo[0]
-		todo = todo[1:]
 		if done[tree] {
 			continue
 		}
@@ -39,11 +45,16 @@ func (h Headers) Copy(ctx context.Context, dir string) (_ Headers, err error) {
 			return Headers{}, fmt.Errorf("they lead to more than %d other folders", maxTrees)
 		}
 		done[tree] = true
-		links, err := h.copyTree(ctx, tree, dir)
+		// Links stay as they are; the folders outside of the tree that they lead to are copied too.
+		err := copyAll(ctx, filepath.Join(h.RootDir, tree), root, tree, func(_ *os.Root, path string) error {
+			if outside := h.linkedFolder(tree, path); outside != "" {
+				todo = append(todo, outside)
+			}
+			return nil
+		})
 		if err != nil {
 			return Headers{}, err
 		}
-		todo = append(todo, links...)
 	}
 	if err := h.linkBuild(dir); err != nil {
 		return Headers{}, err
@@ -56,56 +67,30 @@ func (h Headers) inRoot(path string) string {
 	return strings.Trim(strings.TrimPrefix(path, strings.TrimSuffix(h.RootDir, "/")), "/")
 }
 
-// copyTree copies one folder to the same place below dir. It copies links unchanged and returns the existing
-// folders outside the tree that they lead to.
-func (h Headers) copyTree(ctx context.Context, tree, dir string) (links []string, err error) {
-	root, err := os.OpenRoot(filepath.Join(h.RootDir, tree))
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	to := filepath.Join(dir, tree)
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return nil, err
-	}
-	dst, err := os.OpenRoot(to)
-	if err != nil {
-		return nil, err
-	}
-	defer dst.Close()
-	err = copyAll(ctx, root, dst, func(path string) error {
-		if outside := h.linkedFolder(tree, path); outside != "" {
-			links = append(links, outside)
-		}
-		return nil
-	})
-	return links, err
-}
-
 // CopyTree copies folders, regular files, and links that stay inside the tree, from src into the folder to of
-// dst, which it makes and which must not exist. It clones files where the file system can share blocks, and
-// else copies them.
+// dst. It clones files where the file system can share blocks, and else copies them. What is there already stays.
 func CopyTree(ctx context.Context, src string, dst *os.Root, to string) error {
-	root, err := os.OpenRoot(src)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := dst.Mkdir(to, 0o755); err != nil {
-		return err
-	}
-	if dst, err = dst.OpenRoot(to); err != nil {
-		return err
-	}
-	defer dst.Close()
-	return copyAll(ctx, root, dst, func(path string) error {
+	return copyAll(ctx, src, dst, to, func(root *os.Root, path string) error {
 		_, err := root.Stat(path) // os.Root refuses a link that leads out of the tree
 		return err
 	})
 }
 
-// copyAll copies a tree, after a call of link for each symbolic link. What is there already stays.
-func copyAll(ctx context.Context, src, dst *os.Root, link func(path string) error) error {
+// copyAll is CopyTree with a call of link for each symbolic link.
+func copyAll(ctx context.Context, from string, into *os.Root, to string, link func(src *os.Root, path string) error) error {
+	src, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if err := into.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	dst, err := into.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
 	return fs.WalkDir(src.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		if err == nil {
 			err = context.Cause(ctx)
@@ -120,7 +105,7 @@ func copyAll(ctx context.Context, src, dst *os.Root, link func(path string) erro
 			err = copyFile(src, dst, path)
 		case fs.ModeSymlink:
 			var target string
-			if err = link(path); err == nil {
+			if err = link(src, path); err == nil {
 				target, err = src.Readlink(path)
 			}
 			if err == nil {
