@@ -3,7 +3,6 @@ package kbuild
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -243,15 +242,11 @@ func TestFullDisk(t *testing.T) {
 // A cache in an image cannot be written but works for reading.
 func TestReadOnlyCache(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	c := Cache{Dir: t.TempDir()}
-	set := newSet(t, driver, "nvidia")
-	require.Value(c.Put(ctx, set))(t)
+	c, set := Cache{Dir: t.TempDir()}, newSet(t, driver, "nvidia")
+	require.Value(c.Put(t.Context(), set))(t)
 	require.NoError(t, os.Chmod(c.Dir, 0o555)) // root can write nevertheless; the test then repeats the usual case
 	t.Cleanup(func() { os.Chmod(c.Dir, 0o755) })
-	if _, err := c.Get(ctx, set.Key); err != nil {
-		t.Error(err)
-	}
+	require.Value(c.Get(t.Context(), set.Key))(t)
 }
 
 func FuzzManifest(f *testing.F) {
@@ -284,19 +279,6 @@ func list(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-func BenchmarkGet(b *testing.B) {
-	dir := b.TempDir()
-	path := filepath.Join(dir, "nvidia.ko")
-	require.NoError(b, os.WriteFile(path, append([]byte(kbuildtest.Module("nvidia", driver, release)), make([]byte, 64<<20)...), 0o644))
-	f := require.Value(readFile("nvidia", path))(b)
-	c := Cache{Dir: filepath.Join(dir, "cache")}
-	s := require.Value(c.Put(context.Background(), &Set{Key: Key{Driver: "1", Flavour: "open", Release: "6"}, Modules: []File{f}}))(b)
-	for b.Loop() {
-		require.Value(c.Get(context.Background(), s.Key))(b)
-	}
-	fmt.Fprintln(b.Output(), s.Dir)
 }
 
 // TestCacheHas: Has reads the manifests and moves nothing aside.

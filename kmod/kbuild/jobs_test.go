@@ -56,13 +56,6 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-func TestJobsHere(t *testing.T) {
-	t.Parallel()
-	if n, why := Jobs(0, Limits{}); n < 1 || why == "" {
-		t.Errorf("%d, %q", n, why)
-	}
-}
-
 func TestOOMKills(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{

@@ -1,15 +1,12 @@
 package kmsg
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -97,35 +94,6 @@ func TestMarkOfTheKernel(t *testing.T) {
 	if got := m.Lines(); strings.Contains(strings.Join(got, "\n"), words) { // a process wrote it, not the kernel
 		t.Errorf("Lines = %q; want none of a process", got)
 	}
-	raw := require.Value(Open(""))(t)
-	defer raw.Close()
-	require.Value(w.WriteString("<6>" + words + "\n"))(t)
-	if facility, text := lastRecord(t, raw); facility == 0 || text != words {
-		t.Errorf("the record after the mark is %q of facility %d; want %q of a process", text, facility, words)
-	}
-}
-
-// lastRecord returns the last record of the test, also one that a process wrote. It waits for it: a reader
-// sees a record only when all records before it are complete, and another processor may be writing one.
-func lastRecord(t *testing.T, m *Mark) (facility int, text string) {
-	t.Helper()
-	buf := make([]byte, maxKmsgRecord)
-	for deadline := time.Now().Add(time.Minute); text == "" && time.Now().Before(deadline); {
-		n, err := readMark(m, buf)
-		if errors.Is(err, unix.EAGAIN) {
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		if errors.Is(err, unix.EPIPE) { // older records were overwritten: the next read continues
-			continue
-		}
-		require.NoError(t, err)
-		line, _, _ := strings.Cut(string(buf[:n]), "\n")
-		if f, lines, ok := parseKmsg(line); ok && len(lines) == 1 && strings.HasPrefix(lines[0], "kmod test") {
-			facility, text = f, lines[0]
-		}
-	}
-	return facility, text
 }
 
 func FuzzKmsg(f *testing.F) {
@@ -151,5 +119,3 @@ func FuzzKmsg(f *testing.F) {
 		}
 	})
 }
-
-func readMark(m *Mark, buf []byte) (int, error) { return unix.Read(m.fd, buf) }

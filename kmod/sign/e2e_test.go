@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,8 +109,6 @@ func TestRealTools(t *testing.T) {
 	}
 }
 
-func phrase(s string) keyfile.Passphrase { return func() ([]byte, error) { return []byte(s), nil } }
-
 // Other forms that openssl writes: by key id, with attributes, with the certificate inside, with the content
 // inside.
 func TestRealForms(t *testing.T) {
@@ -135,50 +131,5 @@ func TestRealForms(t *testing.T) {
 		run(t, "openssl", append([]string{"cms", "-sign", "-binary", "-in", module, "-signer", key + ".crt", "-inkey", key, "-outform", "DER", "-out", module + ".p7s"}, c.args...)...)
 		der := read(t, module+".p7s")
 		assert.ErrorIsf(t, assert.Err(Verify(t.Context(), bytes.NewReader(testModule), der, certs)), c.want, "%s", name)
-	}
-}
-
-// TestRealKeys loads the files that openssl makes of one key.
-func TestRealKeys(t *testing.T) {
-	realTier(t)
-	dir := t.TempDir()
-	for kind, key := range newKeys(t, dir) {
-		for i, args := range [][]string{{"pkcs8", "-topk8", "-in", key}, {"pkcs8", "-topk8", "-in", key, "-outform", "DER", "-scrypt"}, {"pkcs8", "-topk8", "-in", key, "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA512"},
-			{"pkcs12", "-export", "-inkey", key, "-in", key + ".crt"}, {"pkcs12", "-export", "-inkey", key, "-in", key + ".crt", "-legacy"},
-			{"pkcs12", "-export", "-inkey", key, "-in", key + ".crt", "-keypbe", "NONE", "-certpbe", "NONE"}} {
-			out := filepath.Join(dir, fmt.Sprint(kind, i))
-			run(t, "openssl", append(args, "-out", out, "-passout", "pass:secret")...)
-			if _, err := LoadSigner(out, key+".crt", phrase("secret")); err != nil {
-				t.Errorf("%s: %v", strings.Join(args, " "), err)
-			}
-			if _, err := LoadSigner(out, key+".crt", phrase("Secret")); !errors.Is(err, keyfile.ErrPassphrase) {
-				t.Errorf("%s, wrong passphrase: %v", strings.Join(args, " "), err)
-			}
-		}
-	}
-}
-
-// TestRealDebianModule describes a module that Debian signed, if the lab has left one.
-func TestRealDebianModule(t *testing.T) {
-	realTier(t)
-	home := require.Value(os.UserHomeDir())(t)
-	all, err := filepath.Glob(filepath.Join(home, ".cache/driver-build/lab/*/root/usr/lib/modules/*/kernel/net/key/af_key.ko"))
-	if err != nil || len(all) == 0 {
-		t.Skipf("the lab has no kernel in its cache (%v)", err)
-	}
-	for _, path := range all {
-		f, err := open(path)
-		require.NoError(t, err)
-		_, der, err := Split(f, f.size)
-		f.Close()
-		if err != nil || der == nil {
-			t.Fatalf("%s: %v, or no signature", path, err)
-		}
-		d, err := Describe(der)
-		if err != nil || d.Hash != "sha256" || d.Algorithm != "rsa" || d.Issuer == "" || len(d.Serial)+len(d.KeyID) == 0 {
-			t.Errorf("%s: %+v, %v", path, d, err)
-		}
-		t.Logf("%s: %+v", path, d)
-		assert.ErrorIsf(t, assert.Err(VerifyFile(t.Context(), path, []*x509.Certificate{keys()["rsa"].Certificate})), ErrForeign, "%s", path)
 	}
 }

@@ -1,48 +1,32 @@
 package sign
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/rsa"
 	"crypto/x509"
+	"slices"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 )
 
+// TestLoadSigner: of several certificates the one of the key counts; package keyfile has all formats.
 func TestLoadSigner(t *testing.T) {
 	t.Parallel()
 	r, e := keys()["rsa"], keys()["p256"]
-	pkcs8 := func(s *Signer) []byte {
-		return require.Value(x509.MarshalPKCS8PrivateKey(s.Key))(t)
-	}
-	sec1 := require.Value(x509.MarshalECPrivateKey(e.Key.(*ecdsa.PrivateKey)))(t)
-	pkcs1 := x509.MarshalPKCS1PrivateKey(r.Key.(*rsa.PrivateKey))
+	key := pemOf("PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(r.Key))(t))
 	rCert, eCert := pemOf("CERTIFICATE", r.Certificate.Raw), pemOf("CERTIFICATE", e.Certificate.Raw)
-	join := func(parts ...[]byte) []byte { return bytes.Join(parts, []byte("text\n")) }
-	for name, c := range map[string]struct {
-		key, cert []byte
-		want      *Signer
-	}{
-		"PKCS#8 PEM, certificate PEM":     {pemOf("PRIVATE KEY", pkcs8(r)), rCert, r},
-		"PKCS#8 DER, certificate DER":     {pkcs8(r), r.Certificate.Raw, r},
-		"PKCS#1 PEM":                      {pemOf("RSA PRIVATE KEY", pkcs1), rCert, r},
-		"PKCS#1 DER":                      {pkcs1, rCert, r},
-		"SEC1 PEM with parameters":        {join(pemOf("EC PARAMETERS", []byte{6, 0}), pemOf("EC PRIVATE KEY", sec1)), eCert, e},
-		"SEC1 DER":                        {sec1, eCert, e},
-		"PKCS#8 DER of ECDSA":             {pkcs8(e), eCert, e},
-		"key and certificate in one file": {join(rCert, pemOf("PRIVATE KEY", pkcs8(r))), nil, r},
-		"a chain, the key's not first":    {join(eCert, pemOf("PRIVATE KEY", pkcs8(r)), rCert), nil, r},
-		"a chain in the other file":       {pkcs8(e), join(rCert, eCert), e},
-		"the other file counts":           {join(eCert, pemOf("PRIVATE KEY", pkcs8(r))), rCert, r},
+	for name, files := range map[string][2][]byte{
+		"certificate in another file":  {key, r.Certificate.Raw},
+		"a chain, the key's not first": {slices.Concat(eCert, key, rCert), nil},
+		"a chain in the other file":    {key, slices.Concat(eCert, rCert)},
+		"the other file counts":        {slices.Concat(eCert, key), rCert},
 	} {
 		certFile := ""
-		if c.cert != nil {
-			certFile = write(t, "cert", c.cert)
+		if files[1] != nil {
+			certFile = write(t, "cert", files[1])
 		}
-		got, err := LoadSigner(write(t, "key", c.key), certFile, nil)
-		if err != nil || !got.Certificate.Equal(c.want.Certificate) || !sameKey(got.Key.Public(), c.want.Key.Public()) {
+		got, err := LoadSigner(write(t, "key", files[0]), certFile, nil)
+		if err != nil || !got.Certificate.Equal(r.Certificate) || !sameKey(got.Key.Public(), r.Key.Public()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
