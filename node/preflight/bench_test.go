@@ -58,7 +58,7 @@ func (b *bench) signed(by *sign.Signer, edit func([]byte) []byte) string {
 	b.t.Helper()
 	from := b.write("plain.ko", plainModule)
 	der := require.Value(by.SignFile(b.t.Context(), from, crypto.SHA256))(b.t)
-	to := filepath.Join(b.dir, "nvidia.ko")
+	to := filepath.Join(b.t.TempDir(), "nvidia.ko")
 	require.NoError(b.t, sign.Attach(b.t.Context(), from, to, der))
 	data := require.Value(os.ReadFile(to))(b.t)
 	if edit != nil {
