@@ -31,7 +31,7 @@ var readers = []string{
 	"distros/rpm/rpmdb", "distros/rpm/rpmfile",
 	"images/attestation", "images/bundle", "images/documents", "images/driver", "images/fleet", "images/layer",
 	"images/lockfile", "images/matrix", "images/kernelmodules", "images/oci", "images/patch", "images/recipe", "images/registry",
-	"images/nvredist", "images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/signature", "images/headersimage", "images/verify",
+	"images/releases", "images/rootfs", "images/runfile", "images/runner/buildkit", "images/runner/chroot", "images/signature", "images/headersimage", "images/verify",
 	"kmod/sign", "kmod/sign/keyfile", "node/drivertoolkit", "node/fabric", "node/headers",
 }
 

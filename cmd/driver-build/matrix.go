@@ -91,7 +91,7 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	if failed != nil {
 		return failed
 	}
-	text, err := matrix.Stanza(e.Driver, e.Comment())
+	text, err := matrix.Stanza(e.Driver, e.Sources)
 	if err != nil {
 		return session.Usage(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/driver-container/driver-container/distros"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/distros/unxz"
-	"github.com/driver-container/driver-container/images/nvredist"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -91,34 +90,12 @@ func unpackRunfile(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember
 // archive, so that the same manifest says what is installed where. Links are passed over: the manifest has them
 // all.
 func unpackRedist(in io.Reader, xz unxz.Open, r *recipe.Recipe, take takeMember) error {
-	return nvredist.Extract(in, xz, func(id nvredist.Identity) error {
-		return checkIdentity(id, r.Driver, r.Arch, nvredist.Driver)
-	}, func(m runfile.Member, content io.Reader) error {
+	return extractRedist(in, xz, []string{redistDriver}, r.Driver, r.Arch, func(m runfile.Member, content io.Reader) error {
 		if m.Link != "" {
 			return nil
 		}
-		return take(nvredist.Place(m.Name), m, content)
+		return take(runName(m.Name), m, content)
 	})
-}
-
-// checkIdentity compares what an archive says that it is with what it should be, by any of some names.
-func checkIdentity(is nvredist.Identity, version, arch string, names ...string) error {
-	if !slices.Contains(names, is.Component) || is.Version != version || is.Arch != arch {
-		return fmt.Errorf("%w: the archive is %s %s for %s, not %s %s for %s: correct its URL in the matrix",
-			ErrContent, is.Component, is.Version, is.Arch, names[0], version, arch)
-	}
-	return nil
-}
-
-// has32 reports whether an unpacked archive holds 32-bit libraries. Archives of the redist folder may lack
-// them, and their manifest lists them all the same.
-func has32(raw *rootfs.Tree) bool {
-	for _, e := range raw.All() {
-		if strings.HasPrefix(e.Path, "32/") {
-			return true
-		}
-	}
-	return false
 }
 
 // install distributes the members as the manifest says.
@@ -135,7 +112,8 @@ func install(raw *rootfs.Tree, r *recipe.Recipe, spool *rootfs.Spool) (*Driver, 
 		return nil, fmt.Errorf("%w: .manifest is of driver %s, the archive should be %s", ErrContent, m.Version, r.Driver)
 	}
 	layout := runfile.Layout{LibDir: r.LibDir, LibDir32: r.LibDir32, FirmwareDir: recipe.FirmwareDir}
-	if r.Source.Redist != nil && !has32(raw) {
+	has32 := slices.ContainsFunc(raw.All(), func(e *rootfs.Entry) bool { return strings.HasPrefix(e.Path, "32/") })
+	if r.Source.Redist != nil && !has32 { // the manifest of the redist folder's archive lists 32-bit libraries all the same
 		layout.LibDir32 = ""
 	}
 	files, err := m.Install(layout)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/nvredist"
 	"github.com/driver-container/driver-container/images/packages"
 	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -135,9 +134,7 @@ func readComponent(ctx context.Context, env packages.Env, file string, c recipe.
 		return tree.AddFile(name, m.Mode&0o755|0o444, m.Size, content)
 	}
 	err := pinned(ctx, file, c.File, func(in io.Reader) error {
-		return nvredist.Extract(in, env.XZ.Open(ctx), func(id nvredist.Identity) error {
-			return checkIdentity(id, c.Version, r.Arch, known.archives...)
-		}, take)
+		return extractRedist(in, env.XZ.Open(ctx), known.archives, c.Version, r.Arch, take)
 	})
 	if err == nil && !licence {
 		err = fmt.Errorf("%w: it has no LICENSE", ErrContent)

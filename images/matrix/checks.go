@@ -35,6 +35,7 @@ var formats = map[string]func(string) string{
 	"component":  shape(`^[a-z0-9][a-z0-9./-]{0,63}$`, "is no name of a repository component"),
 	"components": oneOf(ComponentNames...),
 	"cuda":       shape(`^[1-9][0-9]?\.[0-9]{1,2}$`, "is no version of CUDA, such as 12.8"),
+	"digest":     sha256Shape,
 	"debian":     shape(`^[A-Za-z0-9.+~:-]{1,128}$`, "is no Debian version"), // Debian policy 5.6.12
 	"flavour":    oneOf(knownFlavours...),
 	"kernel":     shape(`^[0-9]{1,3}(\.[0-9]{1,4}){1,2}$`, "is no kernel series, such as 5.15"),
@@ -59,6 +60,10 @@ var formats = map[string]func(string) string{
 	"version-of": shape(`^[0-9]{1,4}(\.[0-9]{1,4}){1,3}$`, "is no version, such as 2.13.5"),
 	"vgpu":       oneOf(driverinfo.VGPULicences()...),
 }
+
+// HasForm reports whether a text has one of the forms of values: "version" of a driver, "version-of" something else, "cuda",
+// "digest".
+func HasForm(form, text string) bool { return formats[form](text) == "" }
 
 // foreign are the forms of keys of types of driverinfo by their names in JSON. The others have that of the key
 // above: kernels or drivers.

@@ -58,7 +58,12 @@ func (c Components) For(arch string) (all []Component) {
 	return all
 }
 
-var archiveName = regexp.MustCompile(`-linux-(x86_64|sbsa)-([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})-archive\.tar\.xz$`)
+// Platform returns NVIDIA's name of an architecture in the redist folder: linux-sbsa for arm64.
+func Platform(arch string) string {
+	return map[string]string{"amd64": "linux-x86_64", "arm64": "linux-sbsa"}[arch]
+}
+
+var archiveName = regexp.MustCompile(`-(linux-x86_64|linux-sbsa)-([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})-archive\.tar\.xz$`)
 
 // archiveVersion is the version in the name of an archive of the redist folder, "" for another name.
 func archiveVersion(url string) string {
@@ -79,8 +84,8 @@ func (d *decoder) components(to *Driver, n *yaml.Node) {
 			case a.URL == "": // reported
 			case m == nil:
 				d.errorf(at, "the address of component %s must end in <name>-linux-<x86_64 or sbsa>-<version>-archive.tar.xz", name)
-			case m[1] != map[string]string{"amd64": "x86_64", "arm64": "sbsa"}[arch]:
-				d.errorf(at, "component %s for %s has the archive of linux-%s", name, arch, m[1])
+			case m[1] != Platform(arch):
+				d.errorf(at, "component %s for %s has the archive of %s", name, arch, m[1])
 			case name != NVLSM && m[2] != to.Version:
 				d.errorf(at, "component %s is of version %s, its driver of version %s: they must be the same", name, m[2], to.Version)
 			}

@@ -28,12 +28,12 @@ var Builtin = sync.OnceValue(func() *Table {
 		add(Release{Version: row[0], Date: row[1], Kernel: row[2], Reason: row[3]})
 	}
 	for _, row := range rows("checksums.tsv") {
-		a := Archive{Arch: row[1], URL: archiveHost + row[2], SHA256: row[3], Size: bytes(row[4]), From: row[6]}
+		a := Archive{Arch: row[1], URL: archiveHost + row[2], SHA256: row[3], Size: bytes(row[4]), From: source(row[6])}
 		add(Release{Version: row[0], Archives: []Archive{a}})
 	}
 	for _, row := range rows("redist.tsv") {
 		add(Release{Version: row[0], Archives: []Archive{{
-			Component: row[1], Version: cmp.Or(row[2], row[0]), Arch: row[3], URL: redistHost + row[4], SHA256: row[5], Size: bytes(row[6]), From: row[7],
+			Component: row[1], Version: cmp.Or(row[2], row[0]), Arch: row[3], URL: redistHost + row[4], SHA256: row[5], Size: bytes(row[6]), From: source(row[7]),
 		}}})
 	}
 	return t
@@ -55,6 +55,12 @@ func rows(file string) (all [][]string) {
 	}
 	return all
 }
+
+// fromTable ends the name of a source that the built-in table has.
+const fromTable = " (table of driver-build)"
+
+// source is the source of a checksum as people read it.
+func source(names string) string { return strings.ReplaceAll(names, ",", ", ") + fromTable }
 
 // bytes reads a size, which is 0 when unknown.
 func bytes(text string) int64 {

@@ -2,7 +2,6 @@ package releases
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -39,8 +38,6 @@ const (
 	firstMinor  = 11 // the first major version with minor-version compatibility
 )
 
-var cudaShape = regexp.MustCompile(`^[1-9][0-9]?\.[0-9]{1,2}$`)
-
 // CUDAReleases are the releases of the built-in table, rising.
 func CUDAReleases() (all []CUDA) {
 	for _, row := range rows("cuda.tsv") {
@@ -66,8 +63,8 @@ func CUDAOf(driver, stated string) (version string) {
 
 // RequireCUDA returns the release that a text names: one of the table, or one that a driver of the matrix states.
 func RequireCUDA(m *matrix.Matrix, text string) (CUDA, error) {
-	if !cudaShape.MatchString(text) {
-		if parts := strings.Split(text, "."); len(parts) > 2 && cudaShape.MatchString(strings.Join(parts[:2], ".")) {
+	if !matrix.HasForm("cuda", text) {
+		if parts := strings.Split(text, "."); len(parts) > 2 && matrix.HasForm("cuda", strings.Join(parts[:2], ".")) {
 			return CUDA{}, fmt.Errorf("%.40q is no release of CUDA for drivers: give its first two numbers, %s.%s; updates of a release "+
 				"have the same drivers", text, parts[0], parts[1])
 		}

@@ -18,7 +18,7 @@ func TestCUDATable(t *testing.T) {
 	t.Parallel()
 	all := CUDAReleases()
 	for n, r := range all {
-		assert.Equalf(t, true, cudaShape.MatchString(r.Version), "%q", r.Version)
+		assert.Equalf(t, true, matrix.HasForm("cuda", r.Version), "%q", r.Version)
 		if n > 0 {
 			before := all[n-1]
 			assert.Equalf(t, true, matrix.CompareVersions(before.Version, r.Version) < 0, "%s after %s", r.Version, before.Version)

@@ -14,7 +14,6 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/nvredist"
 )
 
 const (
@@ -34,14 +33,13 @@ type Entry struct {
 	// Download keeps an archive in the cache and hashes it; nil: archives are not downloaded.
 	Download func(ctx context.Context, address string, limit int64) (sha256 string, size int64, err error)
 
-	Driver matrix.Driver // that Find has found
-	Notes  []string      // what the user should know
+	Driver  matrix.Driver // that Find has found
+	Notes   []string      // what the user should know
+	Sources []string      // of the checksums: a line each, for a comment above the entry
 
-	urls    map[string]string // by architecture
-	table   *Table
-	read    bool     // a manifest of the driver was read
-	have    []string // versions of the matrix
-	sources []string // of checksums: a line each
+	urls  map[string]string // by architecture
+	table *Table
+	have  []string // versions of the matrix
 }
 
 // Check refuses before anything is asked: mistakes in arguments, and a driver that is there.
@@ -83,8 +81,9 @@ func (e *Entry) Check(m *matrix.Matrix) error {
 }
 
 // Find fills in the driver: architectures, addresses, checksums, limits.
-func (e *Entry) Find(ctx context.Context) (err error) {
-	if err := e.load(ctx); err != nil {
+func (e *Entry) Find(ctx context.Context) error {
+	lacks, err := e.load(ctx)
+	if err != nil {
 		return err
 	}
 	release, _ := e.table.Release(e.Version)
@@ -104,11 +103,11 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 	bySource := map[string][]string{}
 	for _, arch := range wanted {
 		if addresses[arch] == "" {
-			lacks := ""
-			if e.read {
-				lacks = fmt.Sprintf(", and its manifest has no %s for %s", nvredist.Driver, nvredist.Platform(arch))
+			if lacks {
+				return failure.Errorf(failure.Usage, "no address of driver %s for %s is known, and its manifest has no %s for %s: give --url %s=URL",
+					e.Version, arch, redistDriver, matrix.Platform(arch), arch)
 			}
-			return failure.Errorf(failure.Usage, "no address of driver %s for %s is known%s: give --url %s=URL", e.Version, arch, lacks, arch)
+			return failure.Errorf(failure.Usage, "no address of driver %s for %s is known: give --url %s=URL", e.Version, arch, arch)
 		}
 		a, from, err := e.archive(ctx, arch, addresses[arch], release)
 		if err != nil {
@@ -121,7 +120,7 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 		if len(bySource) > 1 {
 			of = " of " + strings.Join(bySource[from], " and ")
 		}
-		e.sources = append(e.sources, "sha256"+of+" from "+from+"; added "+e.Day.Format(time.DateOnly))
+		e.Sources = append(e.Sources, "sha256"+of+" from "+from+"; added "+e.Day.Format(time.DateOnly))
 	}
 	e.limits(release)
 	e.components(release, wanted)
@@ -130,42 +129,32 @@ func (e *Entry) Find(ctx context.Context) (err error) {
 
 // load reads what is known of drivers: NVIDIA's list only when the built-in table does not have the release and the user
 // gave no address; the manifest that the user named, or NVIDIA's own where nothing else knows an archive. Only what the
-// user named must be there.
-func (e *Entry) load(ctx context.Context) (err error) {
+// user named must be there. read says that a manifest was read.
+func (e *Entry) load(ctx context.Context) (read bool, err error) {
 	list, m := e.Source, e.Manifest
 	built, _ := Builtin().Release(e.Version)
 	list.None = list.None || list.Address == "" && (len(e.urls) > 0 || m.Address != "" || len(built.addresses()) > 0)
 	if e.table, e.Notes, err = Load(ctx, list); err != nil {
-		return err
+		return false, err
 	}
 	known, _ := e.table.Release(e.Version)
 	needless := m.None || e.Source.None || slices.ContainsFunc(known.Archives, func(a Archive) bool { return a.Component != "" })
 	if m.Address == "" && needless {
-		return nil
+		return false, nil
 	}
 	table, _, cuda, err := e.table.ReadManifest(ctx, m, e.Version)
 	switch {
 	case err == nil:
-		e.table, e.read, e.Driver.CUDA = table, true, cuda
+		e.table, e.Driver.CUDA = table, cuda
+		return true, nil
 	case m.Address != "":
-		return err
+		return false, err
 	case errors.Is(err, fs.ErrNotExist):
 		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's redist folder has no manifest of driver %s", e.Version))
 	default:
 		e.Notes = append(e.Notes, fmt.Sprintf("NVIDIA's manifest of driver %s is not used: %v", e.Version, err))
 	}
-	return nil
-}
-
-// addresses are where the archives are, by architecture.
-func (r Release) addresses() map[string]string {
-	all := map[string]string{}
-	for _, arch := range archs {
-		if a, ok := r.Driver(arch); ok {
-			all[arch] = a.URL
-		}
-	}
-	return all
+	return false, nil
 }
 
 // archive pins one archive: sha256, size and who says so. All sources that know the archive must say the same. The
@@ -174,11 +163,11 @@ func (e *Entry) archive(ctx context.Context, arch, address string, r Release) (a
 	a.URL = address
 	component := ""
 	if a.Redist() {
-		component = nvredist.Driver
+		component = redistDriver
 	}
 	var stated []Archive
 	if known, _ := r.Archive(component, arch); known.SHA256 != "" {
-		stated = append(stated, known.named())
+		stated = append(stated, known)
 	} else if !a.Redist() {
 		sum, err := e.beside(ctx, address)
 		switch {
@@ -223,38 +212,33 @@ func (e *Entry) beside(ctx context.Context, address string) (string, error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		sum, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if sum = strings.ToLower(sum); fileOf(strings.TrimLeft(file, " *")) == fileOf(address) && sumShape.MatchString(sum) {
+		if sum = strings.ToLower(sum); fileOf(strings.TrimLeft(file, " *")) == fileOf(address) && matrix.HasForm("digest", sum) {
 			return sum, nil
 		}
 	}
 	return "", errors.New("it is of another file")
 }
 
-// componentNames are the names in the matrix of components of the redist folder.
-var componentNames = map[string]string{
-	nvredist.FabricManager: matrix.FabricManager, nvredist.IMEX: matrix.IMEX, nvredist.NSCQ: matrix.NSCQ,
-	nvredist.NVLSM: matrix.NVLSM, nvredist.NVSDM: matrix.NVSDM,
-}
-
 // components writes down the components whose archives are known: those of the manifest and of the table,
 // which were compared when the manifest was read.
 func (e *Entry) components(r Release, archs []string) {
-	all, sources := matrix.Components{}, []string(nil)
+	e.Driver.Components = matrix.Components{}
+	var sources []string
 	for _, f := range r.Archives {
-		name, ok := componentNames[f.Component]
-		if !ok || !slices.Contains(archs, f.Arch) || f.Version != e.Version && name != matrix.NVLSM {
+		name := componentNames[f.Component]
+		if name == "" || !slices.Contains(archs, f.Arch) || f.Version != e.Version && name != matrix.NVLSM {
 			continue
 		}
-		if all[name] == nil {
-			all[name] = map[string]matrix.Archive{}
+		if e.Driver.Components[name] == nil {
+			e.Driver.Components[name] = map[string]matrix.Archive{}
 		}
-		all[name][f.Arch] = matrix.Archive{URL: f.URL, SHA256: f.SHA256, Size: f.Size}
-		if from := strings.ReplaceAll(f.From, ",", ", "); !slices.Contains(sources, from) {
+		e.Driver.Components[name][f.Arch] = matrix.Archive{URL: f.URL, SHA256: f.SHA256, Size: f.Size}
+		if from := strings.TrimSuffix(f.From, fromTable); !slices.Contains(sources, from) {
 			sources = append(sources, from)
 		}
 	}
-	if e.Driver.Components = all; len(sources) > 0 {
-		e.sources = append(e.sources, "sha256 of the components from "+strings.Join(sources, ", and "))
+	if len(sources) > 0 {
+		e.Sources = append(e.Sources, "sha256 of the components from "+strings.Join(sources, ", and "))
 	}
 }
 
@@ -288,6 +272,3 @@ func (e *Entry) limits(r Release) {
 		}
 	}
 }
-
-// Comment names the sources of the checksums, for the lines above the entry: one text for architectures with the same.
-func (e *Entry) Comment() []string { return e.sources }

@@ -2,84 +2,184 @@ package releases
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/nvredist"
 )
 
-// fromManifest begins the name of a manifest as a source.
-const fromManifest = "the manifest "
+// NVIDIA publishes a manifest of each driver (redistrib_<version>.json), and a tar.xz archive for each component and
+// platform. The driver itself is one of the components. The paths in a manifest are relative to its own folder.
+const (
+	redistFolder = redistHost + "nvidia-driver/redist/"
+	redistDriver = "nvidia_driver" // the driver itself, as a component
+	fromManifest = "the manifest " // begins the name of a manifest as a source
+)
 
-// named returns the archive with its source as people read it.
-func (a Archive) named() Archive {
-	if !strings.HasPrefix(a.From, fromManifest) {
-		a.From = strings.ReplaceAll(a.From, ",", ", ") + " (table of driver-build)"
-	}
-	return a
+// componentNames are the components of manifests that images use, with their names in the matrix.
+var componentNames = map[string]string{
+	redistDriver: "", "fabricmanager": matrix.FabricManager, "imex": matrix.IMEX, "libnvidia_nscq": matrix.NSCQ,
+	"nvlsm": matrix.NVLSM, "libnvsdm": matrix.NVSDM,
 }
 
-// agree refuses what two sources say of a file if both cannot be right. None of both is used.
-func agree(a, b Archive) error {
-	if a.SHA256 == b.SHA256 && (a.Size == b.Size || a.Size == 0 || b.Size == 0) {
-		return nil
+// errManifest says that a text is no manifest.
+var errManifest = failure.New(failure.Usage, "no manifest of driver archives")
+
+// Bounds in bytes of a manifest, and of an archive that it names. That of 620.70.06 has some 12 KB.
+const (
+	maxManifest = 1 << 20
+	maxFile     = 8 << 30
+)
+
+// The forms of values. They are narrow on purpose: paths become part of matrix.yaml.
+var (
+	pathShape = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+-archive\.tar\.xz$`)
+	cudaLabel = regexp.MustCompile(`^cuda([0-9]{1,3}\.[0-9]{1,3})$`)
+)
+
+// parseManifest reads a manifest: its release, whose archives have paths in place of addresses, and the CUDA version that
+// the driver came with, "" if it does not say. Unknown components and platforms are passed over. A known component with a
+// field of another form is an error. Fields that manifests before 2023 lack may be missing. The manifest is not signed.
+func parseManifest(data []byte) (r Release, cuda string, err error) {
+	var fields map[string]json.RawMessage
+	var about struct {
+		Date    string                   `json:"release_date"`
+		Label   string                   `json:"release_label"`
+		Product string                   `json:"release_product"`
+		Driver  struct{ Version string } `json:"nvidia_driver"`
 	}
-	says := func(a Archive) string {
-		if a.Size == 0 {
-			return fmt.Sprintf("%s says sha256 %s", a.From, a.SHA256)
+	if len(data) > maxManifest {
+		return r, "", fmt.Errorf("%w: it has %d bytes (at most %d)", errManifest, len(data), maxManifest)
+	}
+	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &about)); err != nil {
+		return r, "", fmt.Errorf("%w: %w", errManifest, err)
+	}
+	r.Version, r.Date = about.Driver.Version, about.Date
+	switch _, err := time.Parse(time.DateOnly, r.Date); {
+	case fields[redistDriver] == nil:
+		return r, "", fmt.Errorf("%w: it has no component %s", errManifest, redistDriver)
+	case !matrix.HasForm("version", r.Version):
+		return r, "", fmt.Errorf("%w: %s: %.80q is no version of a driver, such as 535.261.03", errManifest, redistDriver, r.Version)
+	case about.Label != "" && about.Label != r.Version:
+		return r, "", fmt.Errorf("%w: release_label is %.80q, the version of %s is %s", errManifest, about.Label, redistDriver, r.Version)
+	case about.Product != "" && about.Product != "nvidia-driver":
+		return r, "", fmt.Errorf("%w: %.80q is another product than nvidia-driver", errManifest, about.Product)
+	case r.Date != "" && err != nil:
+		return r, "", fmt.Errorf("%w: release_date: %w", errManifest, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(componentNames)) {
+		if fields[name] == nil {
+			continue
 		}
-		return fmt.Sprintf("%s says sha256 %s and %d bytes", a.From, a.SHA256, a.Size)
+		archives, err := componentArchives(name, fields[name])
+		if err != nil {
+			return r, "", fmt.Errorf("%w: %s: %w", errManifest, name, err)
+		}
+		r.Archives = append(r.Archives, archives...)
 	}
-	return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before you use either",
-		fileOf(b.URL), says(a), says(b))
+	return r, compatible(fields["cuda_compat"]), nil
+}
+
+// componentArchives reads one component. One of images has one archive for a platform, and no variants of it.
+func componentArchives(name string, raw json.RawMessage) (all []Archive, err error) {
+	type file struct {
+		Path   string `json:"relative_path"`
+		SHA256 string
+		Size   json.Number
+	}
+	var c struct {
+		Version string
+		AMD64   *file `json:"linux-x86_64"`
+		ARM64   *file `json:"linux-sbsa"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, err
+	}
+	if !matrix.HasForm("version-of", c.Version) {
+		return nil, fmt.Errorf("%.80q is no version", c.Version)
+	}
+	for i, f := range []*file{c.AMD64, c.ARM64} {
+		if f == nil {
+			continue
+		}
+		platform := matrix.Platform(archs[i])
+		size, err := f.Size.Int64()
+		switch {
+		case !pathShape.MatchString(f.Path) || path.Clean(f.Path) != f.Path:
+			return nil, fmt.Errorf("%s: %.200q is no path of an archive below the manifest's folder", platform, f.Path)
+		case !matrix.HasForm("digest", f.SHA256):
+			return nil, fmt.Errorf("%s: %.80q is no sha256", platform, f.SHA256)
+		case f.Size != "" && (err != nil || size <= 0 || size > maxFile):
+			return nil, fmt.Errorf("%s: %.40q is no size of an archive in bytes", platform, f.Size)
+		}
+		all = append(all, Archive{Component: name, Version: c.Version, Arch: archs[i], URL: f.Path, SHA256: f.SHA256, Size: size})
+	}
+	return all, nil
+}
+
+// compatible reads the CUDA version that the driver came with off the names of the variants of cuda_compat, which
+// goes into no image. Several leave it open.
+func compatible(raw json.RawMessage) (cuda string) {
+	var variants map[string]map[string]json.RawMessage // by platform; other fields are no objects, and are passed over
+	_ = json.Unmarshal(raw, &variants)
+	for _, arch := range archs {
+		for name := range variants[matrix.Platform(arch)] {
+			found := cudaLabel.FindStringSubmatch(name)
+			switch {
+			case found == nil:
+			case cuda != "" && cuda != found[1]:
+				return ""
+			default:
+				cuda = found[1]
+			}
+		}
+	}
+	return cuda
 }
 
 // ReadManifest reads a manifest of NVIDIA's redist folder and adds its release to the table. version is that of the
 // driver that it must be of; "" takes any. A file whose checksum the table has differently is an error.
 func (t *Table) ReadManifest(ctx context.Context, m Source, version string) (fresh *Table, r Release, cuda string, err error) {
 	if m.Name == "" {
-		m.Name = nvredist.Base + nvredist.ManifestName(version)
+		m.Name = redistFolder + "redistrib_" + version + ".json"
 	}
-	text, err := m.read(ctx, m.Name, nvredist.MaxManifest)
-	var parsed *nvredist.Manifest
+	text, err := m.read(ctx, m.Name, maxManifest)
 	if err == nil {
-		if parsed, err = nvredist.Parse(text); err == nil && version != "" && parsed.Version != version {
-			return nil, r, "", failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s", m.Name, parsed.Version, version)
-		}
-		err = failure.Of(failure.Usage, err)
+		r, cuda, err = parseManifest(text)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, r, "", fmt.Errorf("--redist %s: %w", m.Name, err)
+	case version != "" && r.Version != version:
+		return nil, r, "", failure.Errorf(failure.Usage, "--redist %s is the manifest of driver %s, not of %s", m.Name, r.Version, version)
 	}
 	// The paths of a manifest are relative to its own folder; those of a file, to NVIDIA's.
-	base := nvredist.Base
+	base := redistFolder
 	if folder, file := path.Split(m.Address); file != "" && (strings.HasPrefix(folder, "https://") || strings.HasPrefix(folder, "http://")) {
 		base = folder
 	}
-	r = Release{Version: parsed.Version, Date: parsed.Date}
 	have, _ := t.Release(r.Version)
-	for _, c := range parsed.Components {
-		for _, f := range c.Files {
-			a := Archive{
-				Component: c.Name, Version: c.Version, Arch: f.Arch, URL: base + f.Path, SHA256: f.SHA256, Size: f.Size,
-				From: fromManifest + Shown(m.Name),
-			}
-			r.Archives = append(r.Archives, a)
-			if old, ok := have.Archive(c.Name, f.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
-				err = errors.Join(err, agree(old.named(), a))
-			}
+	for i := range r.Archives {
+		a := &r.Archives[i]
+		a.URL, a.From = base+a.URL, fromManifest+Shown(m.Name)
+		if old, ok := have.Archive(a.Component, a.Arch); ok && fileOf(old.URL) == fileOf(a.URL) {
+			err = errors.Join(err, agree(old, *a))
 		}
 	}
 	branch := Branch{Name: BranchOf(r.Version), Releases: []Release{r}}
 	if b, _ := t.Branch(branch.Name); b.CUDA == "" {
-		branch.CUDA = parsed.CUDA
+		branch.CUDA = cuda
 	}
-	return t.With(&Table{Branches: []Branch{branch}}), r, parsed.CUDA, err
+	return t.With(&Table{Branches: []Branch{branch}}), r, cuda, err
 }
 
 // CheckMatrix compares what a manifest says with the matrix: a file of the same name must have the same checksum and size.
@@ -94,11 +194,27 @@ func (r Release) CheckMatrix(m *matrix.Matrix) (err error) {
 				a = d.Components[name][f.Arch]
 			}
 			if fileOf(a.URL) == fileOf(f.URL) {
-				err = errors.Join(err, agree(Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}, f.named()))
+				err = errors.Join(err, agree(Archive{From: "the matrix", SHA256: a.SHA256, Size: a.Size}, f))
 			}
 		}
 	}
 	return err
+}
+
+// agree refuses what two sources say of a file if both cannot be right. None of both is used.
+func agree(a, b Archive) error {
+	if a.SHA256 == b.SHA256 && (a.Size == b.Size || a.Size == 0 || b.Size == 0) {
+		return nil
+	}
+	says := func(a Archive) string {
+		text := fmt.Sprintf("%s says sha256 %s", a.From, a.SHA256)
+		if a.Size != 0 {
+			text += fmt.Sprintf(" and %d bytes", a.Size)
+		}
+		return text
+	}
+	return failure.Errorf(failure.Content, "two sources disagree about %s: %s, %s: find out which one is right before you use either",
+		fileOf(b.URL), says(a), says(b))
 }
 
 // Shown is an address for people and for comments: without what may be secret. A file is shown by its name.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // Address is where NVIDIA publishes the releases for data centers in machine-readable form.
@@ -85,12 +86,10 @@ func Load(ctx context.Context, s Source) (t *Table, notes []string, err error) {
 	return Builtin().With(t), notes, nil
 }
 
-// The forms of values. They are narrow on purpose: versions and URLs become part of matrix.yaml.
+// The forms of values. They are narrow on purpose: URLs become part of matrix.yaml.
 var (
-	versionShape = regexp.MustCompile(`^[1-9][0-9]{2,3}(\.[0-9]{1,4}){1,2}$`)
-	branchShape  = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
-	sumShape     = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	urlShape     = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+\.run$`)
+	branchShape = regexp.MustCompile(`^R[1-9][0-9]{2,3}$`)
+	urlShape    = regexp.MustCompile(`^https?://[A-Za-z0-9.:-]+/[A-Za-z0-9._~/%+-]+\.run$`)
 )
 
 // Parse parses NVIDIA's releases.json. It omits entries with an unknown form and names them in notes. A text that is
@@ -150,7 +149,7 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return Release{}, errors.New("it is no release")
 	}
-	if !versionShape.MatchString(e.Version) {
+	if !matrix.HasForm("version", e.Version) {
 		return Release{}, fmt.Errorf("%.40q is no driver version", e.Version)
 	}
 	r := Release{Version: e.Version}

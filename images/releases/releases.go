@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/nvredist"
 )
 
 // Kind says how long NVIDIA supports a branch.
@@ -61,7 +60,7 @@ type Release struct {
 
 // Archive is a .run file, or one of NVIDIA's redist folder, for one architecture.
 type Archive struct {
-	Component string // as in the manifest of the folder: nvredist.FabricManager; "" for a .run file
+	Component string // as in the manifest of the folder: fabricmanager; "" for a .run file
 	Version   string // of a component: the release's, except for components with versions of their own
 	Arch      string // "amd64", "arm64"
 	URL       string // http or https
@@ -86,7 +85,18 @@ func (r Release) Driver(arch string) (Archive, bool) {
 	if a, ok := r.Archive("", arch); ok {
 		return a, true
 	}
-	return r.Archive(nvredist.Driver, arch)
+	return r.Archive(redistDriver, arch)
+}
+
+// addresses are where the driver's archives are, by architecture.
+func (r Release) addresses() map[string]string {
+	all := map[string]string{}
+	for _, arch := range archs {
+		if a, ok := r.Driver(arch); ok {
+			all[arch] = a.URL
+		}
+	}
+	return all
 }
 
 // Branch returns the branch with this name, such as R535, or of this version.

@@ -2,7 +2,6 @@ package releases
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/matrix"
-	"github.com/driver-container/driver-container/images/nvredist"
 )
 
 func TestBuiltin(t *testing.T) {
@@ -29,7 +27,7 @@ func TestBuiltin(t *testing.T) {
 			t.Errorf("%s: end %q", b.Name, b.End)
 		}
 		for i, r := range b.Releases {
-			assert.Equalf(t, true, versionShape.MatchString(r.Version), "%q", r.Version)
+			assert.Equalf(t, true, matrix.HasForm("version", r.Version), "%q", r.Version)
 			if i > 0 && byVersion(b.Releases[i-1], r) >= 0 || BranchOf(r.Version) != b.Name {
 				t.Errorf("%s: %s stands behind %s", b.Name, r.Version, b.Releases[max(i, 1)-1].Version)
 			}
@@ -38,9 +36,9 @@ func TestBuiltin(t *testing.T) {
 			}
 			assert.Equalf(t, r.Reason == "", r.Kernel == "", "%s: kernel %q, reason %q", r.Version, r.Kernel, r.Reason)
 			for _, a := range r.Archives {
-				assert.Equalf(t, true, sumShape.MatchString(a.SHA256) && a.Size >= 0, "%s: %+v", r.Version, a)
+				assert.Equalf(t, true, matrix.HasForm("digest", a.SHA256) && a.Size >= 0, "%s: %+v", r.Version, a)
 				if a.Component != "" {
-					assert.Equalf(t, true, slices.Contains(nvredist.Components(), a.Component), "%s", a.Component)
+					assert.Equalf(t, true, componentNames[a.Component] != "" || a.Component == redistDriver, "%s", a.Component)
 					if f := (matrix.Archive{URL: a.URL}); !f.Redist() || !strings.HasPrefix(a.URL, redistHost) || !strings.Contains(a.URL, a.Version) || a.From == "" {
 						t.Errorf("%s: %+v", r.Version, a)
 					}
@@ -97,21 +95,6 @@ func TestOver(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	t.Parallel()
-	rising := []string{"R390", "418.87.00", "418.87.01", "418.113", "418.226.00", "R535", "535.54.03", "535.104.05", "1000.1"}
-	for i, a := range rising {
-		for j, b := range rising {
-			if got, want := matrix.CompareVersions(a, b), min(1, max(-1, i-j)); got != want {
-				t.Errorf("matrix.CompareVersions(%s, %s) = %d", a, b, got)
-			}
-		}
-	}
-	if matrix.CompareVersions("418.87.1", "418.87.01") != 0 || matrix.CompareVersions("418.113", "418.113.00") != 0 {
-		t.Error("leading zeros count")
-	}
-}
-
 const sample = `{
   "535": {"type": "lts branch", "driver_info": [
     {"release_version": "535.400.01", "release_date": "2026-05-12", "release_notes": "https://docs.nvidia.com/x/index.html",
@@ -164,7 +147,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, b := range table.Branches {
 			for i, r := range b.Releases {
-				if !versionShape.MatchString(r.Version) || BranchOf(r.Version) != b.Name || i > 0 && byVersion(b.Releases[i-1], r) >= 0 {
+				if !matrix.HasForm("version", r.Version) || BranchOf(r.Version) != b.Name || i > 0 && byVersion(b.Releases[i-1], r) >= 0 {
 					t.Fatalf("%s: %+v", b.Name, b.Releases)
 				}
 				for _, a := range r.Archives {

@@ -1,11 +1,41 @@
 package runfile
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
+
+// words are the regular expressions of the letters in rule.fields.
+var words = map[rune]string{
+	'A': ` (?P<arch>NATIVE|COMPAT32)`, 'a': `(?: (?P<arch>NATIVE|COMPAT32))?`, 'c': `(?: (?P<tls>CLASSIC|NEW))?`,
+	'P': ` (?P<path>\S+)`, 'p': `(?: (?P<path>\S+))?`, 'D': ` INHERIT_PATH_DEPTH:(?P<depth>[0-9]|1[0-6])`,
+	'L': ` (?P<target>\S+)`, 'g': `(?: (?P<glvnd>GLVND|NON_GLVND))?`,
+}
+
+// forms has the form of what stands between TYPE and MODULE:tag in a line, by the fields of its type.
+var forms = sync.OnceValue(func() map[string]*regexp.Regexp {
+	all := map[string]*regexp.Regexp{}
+	add := func(r rule) {
+		var text strings.Builder
+		for _, letter := range r.fields {
+			text.WriteString(words[letter])
+		}
+		all[r.fields] = regexp.MustCompile("^" + text.String() + "$")
+	}
+	for _, r := range rules {
+		if all[r.fields] == nil {
+			add(r)
+		}
+	}
+	add(familyRule)
+	add(familyLinkRule)
+	return all
+})
 
 // entry parses one line:
 //
@@ -13,17 +43,17 @@ import (
 //	    [GLVND|NON_GLVND] [MODULE:tag]
 //
 // TYPE alone decides which of the optional words exist.
-func (m *Manifest) entry(line int, text string) (Entry, error) {
-	e := Entry{Line: line}
+func (m *Manifest) entry(line int, text string) (e Entry, err error) {
+	e.Line = line
 	if !printable(text) {
 		return e, m.errorf(e, "the line holds unprintable bytes")
 	}
-	words := strings.Fields(text)
-	e.File = words[0]
-	if len(words) < 3 {
-		return e, m.errorf(e, "the line has %d words where FILE MODE TYPE are the least", len(words))
+	given := strings.Fields(text)
+	e.File = given[0]
+	if len(given) < 3 {
+		return e, m.errorf(e, "the line has %d words where FILE MODE TYPE are the least", len(given))
 	}
-	e.Type = words[2]
+	e.Type = given[2]
 	r, known := lookupRule(e.Type)
 	if !known {
 		return e, m.errorf(e, "unknown type: %s", m.whyUnknown())
@@ -33,23 +63,32 @@ func (m *Manifest) entry(line int, text string) (Entry, error) {
 		return e, m.errorf(e, "its name %v", err)
 	}
 	e.File = clean
-	if e.Mode, err = parseMode(words[1]); err != nil {
-		return e, m.errorf(e, "mode %q is not octal", clip(words[1]))
-	}
-	if e.Mode&^fs.ModePerm != 0 && e.Type != "NVIDIA_MODPROBE" {
-		return e, m.errorf(e, "mode %s: only nvidia-modprobe may have set-uid, set-gid or sticky bits", clip(words[1]))
-	}
-	words = words[3:]
-	if n := len(words); n > 0 && strings.HasPrefix(words[n-1], "MODULE:") {
-		e.Tag = strings.TrimPrefix(words[n-1], "MODULE:")
-		words = words[:n-1]
-	}
-	if reason := e.assign(r.fields, words); reason != "" {
-		return e, m.errorf(e, "%s", reason)
-	}
-	if e.Link() {
+	mode, err := strconv.ParseUint(given[1], 8, 12)
+	switch e.Mode = fs.FileMode(mode) & fs.ModePerm; {
+	case err != nil:
+		return e, m.errorf(e, "mode %q is not octal", clip(given[1]))
+	case mode > 0o777 && (mode&^0o777 != 0o4000 || e.Type != "NVIDIA_MODPROBE"):
+		return e, m.errorf(e, "mode %s: only nvidia-modprobe may have more than permissions, and only set-uid", given[1])
+	case mode > 0o777:
+		e.Mode |= fs.ModeSetuid
+	case e.Link():
 		e.Mode = 0
 	}
+	if last := given[len(given)-1]; strings.HasPrefix(last, "MODULE:") {
+		e.Tag, given = strings.TrimPrefix(last, "MODULE:"), given[:len(given)-1]
+	}
+	form, rest := forms()[r.fields], strings.Join(append([]string{""}, given[3:]...), " ")
+	found := form.FindStringSubmatch(rest)
+	if found == nil {
+		return e, m.errorf(e, "%q is not what follows its type: %s", clip(rest), form)
+	}
+	values := map[string]string{}
+	for i, name := range form.SubexpNames() {
+		values[name] = cmp.Or(values[name], found[i])
+	}
+	e.Arch, e.TLS, e.GLVND = values["arch"], values["tls"], values["glvnd"]
+	e.Path, e.Target = values["path"], values["target"]
+	e.Depth, _ = strconv.Atoi(values["depth"]) // the form has digits, or nothing
 	return e, nil
 }
 
@@ -63,91 +102,4 @@ func (m *Manifest) whyUnknown() string {
 		return fmt.Sprintf("driver %s is too old: this program reads drivers from %d on", clip(m.Version), oldestDriver)
 	}
 	return "this driver needs a newer version of this program"
-}
-
-func parseMode(s string) (fs.FileMode, error) {
-	n, err := strconv.ParseUint(s, 8, 12)
-	if err != nil {
-		return 0, err
-	}
-	mode := fs.FileMode(n) & fs.ModePerm
-	for bit, flag := range map[uint64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if n&bit != 0 {
-			mode |= flag
-		}
-	}
-	return mode, nil
-}
-
-// assign assigns the words after TYPE to the fields of the entry, in the order of the type's field letters.
-// It returns the mistake in them, or "".
-func (e *Entry) assign(fields string, words []string) (reason string) {
-	for i, f := range []byte(fields) {
-		if len(words) == 0 {
-			if f >= 'a' {
-				continue
-			}
-			return "the line lacks its " + fieldNames[f]
-		}
-		word := words[0]
-		switch f {
-		case 'A', 'a':
-			e.Arch = choose(word, Native, Compat32)
-			if e.Arch == "" && f == 'A' {
-				return strconv.Quote(clip(word)) + " is neither NATIVE nor COMPAT32"
-			}
-			if e.Arch == "" {
-				continue
-			}
-		case 'c':
-			if e.TLS = choose(word, "CLASSIC", "NEW"); e.TLS == "" {
-				continue
-			}
-		case 'g':
-			if e.GLVND = choose(word, "GLVND", "NON_GLVND"); e.GLVND == "" {
-				continue
-			}
-		case 'p':
-			// Absent when the mandatory fields after it need the remaining words.
-			if len(words) <= mandatory(fields[i+1:]) {
-				continue
-			}
-			e.Path = word
-		case 'P':
-			e.Path = word
-		case 'L':
-			e.Target = word
-		case 'D':
-			depth, err := strconv.ParseUint(strings.TrimPrefix(word, "INHERIT_PATH_DEPTH:"), 10, 8)
-			if err != nil || !strings.HasPrefix(word, "INHERIT_PATH_DEPTH:") || depth > maxPathDepth {
-				return strconv.Quote(clip(word)) + " is not INHERIT_PATH_DEPTH:n"
-			}
-			e.Depth = int(depth)
-		}
-		words = words[1:]
-	}
-	if len(words) > 0 {
-		return "unexpected word " + strconv.Quote(clip(words[0])) + " in the line"
-	}
-	return ""
-}
-
-var fieldNames = map[byte]string{'A': "NATIVE or COMPAT32", 'P': "path", 'D': "INHERIT_PATH_DEPTH:n", 'L': "link target"}
-
-// mandatory counts the capital letters.
-func mandatory(fields string) (n int) {
-	for _, f := range []byte(fields) {
-		if f < 'a' {
-			n++
-		}
-	}
-	return n
-}
-
-// choose returns word when it is one of the two, and the zero value otherwise.
-func choose[T ~string](word string, a, b T) T {
-	if T(word) == a || T(word) == b {
-		return T(word)
-	}
-	return ""
 }

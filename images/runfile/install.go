@@ -4,28 +4,20 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
 // File is one path of an installed driver.
 type File struct {
-	// Path is clean and relative to the root of the image.
-	Path string
-	// Source is the member of the archive that has the content; empty for links.
-	Source string
-	// Link is the target of a symbolic link, always relative; empty for files.
-	Link string
-	// Mode is the manifest's mode, and fs.ModeSymlink|0777 for links. The owner is always root.
-	Mode fs.FileMode
-	// Type, Arch and Tag come from the manifest, for the choice of components.
-	Type string
-	Arch Arch
-	Tag  string
+	Path   string      // clean and relative to the root of the image
+	Source string      // the member of the archive that has the content; "" for links
+	Link   string      // the target of a symbolic link, always relative; "" for files
+	Mode   fs.FileMode // the manifest's, and fs.ModeSymlink|0777 for links. The owner is always root
+	Line   int         // of the manifest
 	// Rewrite is not nil for a template: it turns the content in the archive into the content to install. Real
 	// templates are a few kilobytes; read at most a megabyte for it.
 	Rewrite func(content []byte) []byte
-	// Line is the line of the manifest that has the file.
-	Line int
 }
 
 // Install returns the driver's files with their paths on a system of that layout, in the manifest's order:
@@ -34,15 +26,12 @@ type File struct {
 // library, as NVIDIA's installer does on any system of the last ten years. Two entries with different content
 // for one path are an [ErrManifest].
 func (m *Manifest) Install(l Layout) ([]File, error) {
-	if err := l.check(); err != nil {
-		return nil, fmt.Errorf("install driver %s: %w", m.Version, err)
-	}
 	files := make([]File, 0, len(m.Entries))
 	at := make(map[string]int, len(m.Entries))
 	// Up to R410 thread-local storage libraries had two variants: one for the threads of Linux 2.4, one for present
 	// ones.
 	newTLS := map[string]bool{}
-	library := func(e Entry) string { return string(e.Arch) + " " + path.Base(e.File) }
+	library := func(e Entry) string { return e.Arch + " " + path.Base(e.File) }
 	for _, e := range m.Entries {
 		newTLS[library(e)] = newTLS[library(e)] || e.TLS == "NEW"
 	}
@@ -63,48 +52,33 @@ func (m *Manifest) Install(l Layout) ([]File, error) {
 		at[f.Path] = len(files)
 		files = append(files, f)
 	}
-	return files, m.nesting(files, at)
-}
-
-// nesting refuses files below files.
-func (m *Manifest) nesting(files []File, at map[string]int) error {
-	for _, f := range files {
-		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
-			if i, taken := at[dir]; taken {
-				return m.errorf(Entry{Line: f.Line, File: f.Path, Type: f.Type}, "it goes below %s, which line %d makes a file", dir, files[i].Line)
-			}
-		}
-	}
-	return nil
+	return files, nil
 }
 
 // fileFor applies the rule of an entry's type.
 func (m *Manifest) fileFor(l Layout, e Entry) (File, error) {
-	r, known := lookupRule(e.Type)
-	if !known {
-		return File{}, m.errorf(e, "unknown type")
-	}
+	r, _ := lookupRule(e.Type) // ParseManifest refuses an unknown one
 	dir, err := l.expand(r.dest, m.Version, e)
 	if err != nil {
 		return File{}, m.errorf(e, "%v", err)
 	}
-	f := File{Path: path.Join(dir, path.Base(e.File)), Source: e.File, Mode: e.Mode, Type: e.Type, Arch: e.Arch, Tag: e.Tag, Line: e.Line}
+	f := File{Path: path.Join(dir, path.Base(e.File)), Source: e.File, Mode: e.Mode, Line: e.Line}
 	if f.Path == dir || f.Path == "." || len(f.Path) > maxName {
 		return File{}, m.errorf(e, "it has no usable file name")
 	}
 	if e.Link() {
 		return m.link(l, e, r, f)
 	}
-	m.template(&f)
+	m.template(&f, e.Type)
 	return f, nil
 }
 
 // link completes a link. The manifest gives the target relative to the link's own directory (or that of the
 // rule); link turns it into a relative path that stays inside the image.
 func (m *Manifest) link(l Layout, e Entry, r rule, f File) (File, error) {
+	var err error
 	base := path.Dir(f.Path)
 	if r.base != "" {
-		var err error
 		if base, err = l.expand(r.base, m.Version, e); err != nil {
 			return f, m.errorf(e, "%v", err)
 		}
@@ -117,20 +91,21 @@ func (m *Manifest) link(l Layout, e Entry, r rule, f File) (File, error) {
 	if strings.HasPrefix(target, "/") {
 		full = strings.TrimPrefix(path.Clean(target), "/")
 	}
-	switch clean, err := cleanName(full); {
-	case err != nil:
+	switch clean, wrong := cleanName(full); {
+	case wrong != nil:
 		return f, m.errorf(e, "link target %q leads out of the image", clip(target))
 	case clean == f.Path || clean == ".":
 		return f, m.errorf(e, "link target %q is the link itself", clip(target))
 	}
-	f.Source, f.Link, f.Mode = "", linkTarget(f.Path, full), fs.ModeSymlink|fs.ModePerm
-	return f, nil
+	f.Source, f.Mode = "", fs.ModeSymlink|fs.ModePerm
+	f.Link, err = filepath.Rel(path.Dir(f.Path), full)
+	return f, err
 }
 
 // template completes a file whose content must be rewritten.
-func (m *Manifest) template(f *File) {
+func (m *Manifest) template(f *File, typ string) {
 	var replace []string
-	switch f.Type {
+	switch typ {
 	case "DOT_DESKTOP":
 		replace = []string{"__UTILS_PATH__", "/usr/bin", "__PIXMAP_PATH__", "/usr/share/pixmaps"}
 	case "VULKAN_ICD_JSON":

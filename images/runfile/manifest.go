@@ -24,13 +24,10 @@ type Manifest struct {
 	Entries []Entry
 }
 
-// Arch distinguishes the two library trees of a manifest.
-type Arch string
-
-// The values of Arch. Entries whose type has no architecture have the empty string.
+// The values of Entry.Arch: the two library trees of a manifest. Entries whose type has no architecture have "".
 const (
-	Native   Arch = "NATIVE"
-	Compat32 Arch = "COMPAT32"
+	Native   = "NATIVE"
+	Compat32 = "COMPAT32"
 )
 
 // Entry is one line.
@@ -42,8 +39,7 @@ type Entry struct {
 	// Mode is the permission, with fs.ModeSetuid only on nvidia-modprobe; 0 for links.
 	Mode fs.FileMode
 	// Type is one of NVIDIA's, for instance CUDA_LIB.
-	Type string
-	Arch Arch
+	Type, Arch string
 	// TLS is CLASSIC, NEW or empty; GLVND is GLVND, NON_GLVND or empty: alternatives of the same library.
 	TLS, GLVND string
 	// Path is the path word as written; empty where there is none. The type decides what it is relative to.
@@ -65,7 +61,6 @@ const (
 	maxManifestLine  = 4096
 	maxEntries       = 20000
 	manifestHeader   = 8
-	maxPathDepth     = 16
 )
 
 // moduleName matches names that are safe in a dkms.conf.

@@ -90,12 +90,8 @@ func untar(r io.Reader, links bool, add func(Member, io.Reader) error) error {
 		if hdr.Typeflag == tar.TypeDir {
 			continue
 		}
-		content := &remembering{r: t}
-		if err := add(m, content); err != nil {
-			if content.err != nil { // that counts, whatever the callback returned for it
-				return classify("read member "+m.Name, content.err)
-			}
-			return fmt.Errorf("take member %s: %w", m.Name, err)
+		if err := add(m, t); err != nil {
+			return classify("member "+m.Name, err)
 		}
 	}
 }
@@ -176,18 +172,4 @@ func classify(what string, err error) error {
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-// remembering keeps a read error of the tar during the callback.
-type remembering struct {
-	r   io.Reader
-	err error
-}
-
-func (c *remembering) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.err = err
-	}
-	return n, err
 }
