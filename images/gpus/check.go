@@ -31,11 +31,8 @@ func (g GPU) Check(driver, flavour string) error {
 	if flavour == Open && number > 0 && number < matrix.Major(g.OpenFrom) {
 		return refused("the open modules drive it from %s on", g.OpenFrom)
 	}
-	if number > 0 && number < firstOpen && !slices.Contains(g.Flavours, Proprietary) {
-		return refused("it needs the open modules, which came with R%d", firstOpen)
+	if number > 0 && number < matrix.FirstOpen && !slices.Contains(g.Flavours, Proprietary) {
+		return refused("it needs the open modules, which came with R%d", matrix.FirstOpen)
 	}
 	return nil
 }
-
-// firstOpen is the first branch with open modules.
-const firstOpen = 515

@@ -41,7 +41,7 @@ func Find(text string) ([]GPU, error) {
 	found := ofKind(strings.Join(wanted, " "))
 	if len(found) == 0 {
 		for _, g := range append(called(text), having(wanted)...) {
-			if !contains(found, g) {
+			if !slices.ContainsFunc(found, func(o GPU) bool { return o.Device == g.Device }) {
 				found = append(found, g)
 			}
 		}
@@ -80,48 +80,40 @@ func Named(label string) []GPU {
 	return nil
 }
 
-// search is the list for searches, made once: a fleet asks for thousands of names.
-var search = sync.OnceValue(func() (s struct {
-	names [][][]string     // of each GPU of the list, the words of each of its names
-	whole map[string][]GPU // by the letters and digits of a name
-}) {
-	s.whole = map[string][]GPU{}
+// nameWords are the words of each name of each GPU of the list, made once: a fleet asks for thousands of names.
+var nameWords = sync.OnceValue(func() (all [][][]string) {
 	for _, g := range All() {
 		var names [][]string
 		for _, name := range g.Names() {
 			names = append(names, words(name))
-			if key := squeezed(name); !contains(s.whole[key], g) {
-				s.whole[key] = append(s.whole[key], g)
-			}
 		}
-		s.names = append(s.names, names)
+		all = append(all, names)
 	}
-	return s
+	return all
 })
 
-func contains(all []GPU, g GPU) bool {
-	return slices.ContainsFunc(all, func(o GPU) bool { return o.Device == g.Device })
-}
-
-// called returns the GPUs with exactly a name, whatever is between its letters. What the driver calls a GPU that it has no name
-// for is no name.
-func called(name string) []GPU {
-	if key := squeezed(name); key != "graphicsdevice" {
-		return slices.Clone(search().whole[key])
-	}
-	return nil
-}
-
-// having returns the GPUs one of whose names has all words.
-func having(wanted []string) (found []GPU) {
-	for i, names := range search().names {
-		if len(wanted) > 0 && slices.ContainsFunc(names, func(name []string) bool {
-			return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(name, w) })
-		}) {
+// withName returns the GPUs that have a name for which is holds.
+func withName(is func(words []string) bool) (found []GPU) {
+	for i, names := range nameWords() {
+		if slices.ContainsFunc(names, is) {
 			found = append(found, All()[i])
 		}
 	}
 	return found
+}
+
+// called returns the GPUs with exactly a name, whatever is between its letters: labels lack the signs, some of which part
+// words. What the driver calls a GPU that it has no name for is no name.
+func called(name string) []GPU {
+	whole := strings.Join(words(name), "")
+	return withName(func(words []string) bool { return whole != "graphicsdevice" && strings.Join(words, "") == whole })
+}
+
+// having returns the GPUs one of whose names has all words.
+func having(wanted []string) []GPU {
+	return withName(func(name []string) bool {
+		return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(name, w) })
+	})
 }
 
 // ofKind returns the GPUs of a generation or with a chip.
@@ -145,9 +137,6 @@ func words(name string) []string {
 	}
 	return fields
 }
-
-// squeezed returns the letters and digits of a name: labels lack the other signs, some of which part words.
-func squeezed(name string) string { return strings.Join(words(name), "") }
 
 // nearest returns names that resemble a text.
 func nearest(text string) []string {

@@ -12,10 +12,10 @@ import (
 // group is all GPUs of a generation for which a matrix has the same.
 type group struct {
 	GPU             // one that stands for all: with the newest first branch of them
-	variable string // of the rule, read by the rule about conflicts: "kepler_r367"
-	members  []GPU  // none: the GPUs that are not in the list
-	branch   string // the labels
-	modules  string
+	Variable string // of the rule, read by the rule about conflicts: "kepler_r367"
+	Members  []GPU  // none: the GPUs that are not in the list
+	Branch   string // the labels
+	Modules  string
 }
 
 // groups returns the groups in the order of their rules. A later rule overrides the labels of an earlier one,
@@ -23,7 +23,7 @@ type group struct {
 // branch the one flavour that is needed. Groups without a driver come first: they do not count beside GPUs
 // that have one.
 func groups(m *matrix.Matrix, all []GPU) []group {
-	byKey := map[string]*group{}
+	byKey := map[string]*group{"": {GPU: Unknown(0)}}
 	for _, g := range all {
 		newest, flavours, _ := Newest(m, g)
 		key := strings.Join(append([]string{g.Generation, g.LastBranch, newest.Branch}, flavours...), " ")
@@ -35,24 +35,23 @@ func groups(m *matrix.Matrix, all []GPU) []group {
 			of = &group{GPU: g}
 			byKey[key] = of
 		}
-		of.members = append(of.members, g)
+		of.Members = append(of.Members, g)
 		if matrix.Major(g.FirstBranch) > matrix.Major(of.FirstBranch) {
 			of.GPU = g
 		}
 	}
-	byKey[""] = &group{GPU: Unknown(0)}
 	var sorted []group
 	for _, g := range byKey {
-		g.variable = g.name()
-		g.branch, g.modules = Labels(m, g.GPU)
+		g.Variable = g.name()
+		g.Branch, g.Modules = Labels(m, g.GPU)
 		sorted = append(sorted, *g)
 	}
 	slices.SortFunc(sorted, func(a, b group) int {
-		return cmp.Or(slices.Compare(b.rank(), a.rank()), cmp.Compare(a.variable, b.variable))
+		return cmp.Or(slices.Compare(b.rank(), a.rank()), cmp.Compare(a.Variable, b.Variable))
 	})
 	for i := range sorted { // with few drivers, GPUs that are usually alike are not
-		if n := slices.IndexFunc(sorted, func(g group) bool { return g.variable == sorted[i].variable }); n < i {
-			sorted[i].variable += strings.ToLower("_" + sorted[i].branch + "_" + sorted[i].modules)
+		if n := slices.IndexFunc(sorted, func(g group) bool { return g.Variable == sorted[i].Variable }); n < i {
+			sorted[i].Variable += strings.ToLower("_" + sorted[i].Branch + "_" + sorted[i].Modules)
 		}
 	}
 	return sorted
@@ -78,31 +77,43 @@ type Summed struct {
 func Summary(m *matrix.Matrix, day time.Time) []Summed {
 	var lines []Summed
 	for _, g := range groups(m, All()) {
-		if len(g.members) > 0 {
-			lines = append(lines, Summed{Answer: For(m, g.example(), day), Count: len(g.members)})
+		if len(g.Members) > 0 {
+			lines = append(lines, Summed{Answer: For(m, g.example(), day), Count: len(g.Members)})
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b Summed) int {
-		return cmp.Or(-cmp.Compare(age(a.Generation), age(b.Generation)), -cmp.Compare(a.Count, b.Count))
+		return cmp.Or(age(b.Generation)-age(a.Generation), b.Count-a.Count)
 	})
 	return lines
 }
 
 // example returns the first GPU of the group in NVIDIA's lists, or else the first that has a name.
 func (g group) example() GPU {
-	if i := slices.IndexFunc(g.members, func(m GPU) bool { return m.Lists != "" }); i >= 0 {
-		return g.members[i]
+	for _, fits := range []func(GPU) bool{
+		func(m GPU) bool { return m.Lists != "" }, func(m GPU) bool { return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved") },
+	} {
+		if i := slices.IndexFunc(g.Members, fits); i >= 0 {
+			return g.Members[i]
+		}
 	}
-	return g.members[max(0, slices.IndexFunc(g.members, func(m GPU) bool {
-		return m.Name != m.Chip && !strings.HasPrefix(m.Name, "Reserved")
-	}))]
+	return g.Members[0]
 }
 
-// name returns a name for the rule of the group and its variable.
+// name returns a name for the rule of the group and its variable: the generation, and what is unusual in it.
 func (g group) name() string {
 	name := strings.ReplaceAll(strings.ToLower(g.Generation), "-", "_")
-	switch usual := generationOf(g.Generation); {
-	case g.Generation == PreFermi:
+	count, most, usual := map[string]int{}, 0, GPU{}
+	for _, other := range All() {
+		key := other.LastBranch + strings.Join(other.Flavours, "")
+		if other.Generation != g.Generation || g.Generation == PreFermi {
+			continue
+		}
+		if count[key]++; count[key] > most {
+			most, usual = count[key], other
+		}
+	}
+	switch {
+	case most == 0:
 	case g.LastBranch != usual.LastBranch:
 		name += "_" + strings.ToLower(g.LastBranch)
 	case len(g.Flavours) < len(usual.Flavours):
@@ -111,47 +122,25 @@ func (g group) name() string {
 	return name
 }
 
-// generationOf returns what is usual in a generation: the last branch and the flavours of most of its GPUs.
-func generationOf(name string) GPU {
-	count, best := map[string]int{}, GPU{}
-	most := 0
-	for _, g := range All() {
-		if g.Generation != name {
-			continue
-		}
-		key := g.LastBranch + strings.Join(g.Flavours, "")
-		if count[key]++; count[key] > most {
-			most, best = count[key], g
-		}
-	}
-	return best
-}
-
 // rank is higher for what comes first.
 func (g group) rank() []int {
-	none, anyModules := 0, 0
-	if g.branch == ModulesNone {
-		none = 1
-	}
-	if g.modules == ModulesAny {
-		anyModules = 1
-	}
-	return []int{none, matrix.Major(g.branch), anyModules, age(g.Generation)}
+	first := map[bool]int{true: 1}
+	return []int{first[g.Branch == ModulesNone], matrix.Major(g.Branch), first[g.Modules == ModulesAny], age(g.Generation)}
 }
 
-// age is higher for newer generations.
+// age is higher for newer generations, and highest for what is in none.
 func age(generation string) int {
 	if i := slices.Index(Generations(), generation); i >= 0 {
 		return i
 	}
-	return len(Generations()) // unknown
+	return len(Generations())
 }
 
 // conflicts returns the pairs of groups that have drivers, but none in common.
 func conflicts(m *matrix.Matrix, all []group) (pairs [][2]group) {
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok && a.branch != ModulesNone && b.branch != ModulesNone {
+			if _, _, ok := Newest(m, a.GPU, b.GPU); !ok && a.Branch != ModulesNone && b.Branch != ModulesNone {
 				pairs = append(pairs, [2]group{a, b})
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // Vendor is NVIDIA's number among the vendors of PCI devices.
@@ -22,8 +24,8 @@ const Vendor = 0x10de
 
 // The flavours of the kernel modules.
 const (
-	Open        = "open"
-	Proprietary = "proprietary"
+	Open        = matrix.Open
+	Proprietary = matrix.Proprietary
 )
 
 // PreFermi is the generation of all GPUs before Fermi. No driver with current kernels drives them.

@@ -164,16 +164,16 @@ func TestOrder(t *testing.T) {
 	bad := conflicts(m, all)
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if a.branch == ModulesNone || b.branch == ModulesNone {
+			if a.Branch == ModulesNone || b.Branch == ModulesNone {
 				continue
 			}
-			conflict := slices.ContainsFunc(bad, func(p [2]group) bool { return p[0].variable == a.variable && p[1].variable == b.variable })
+			conflict := slices.ContainsFunc(bad, func(p [2]group) bool { return p[0].Variable == a.Variable && p[1].Variable == b.Variable })
 			d, flavours, ok := Newest(m, a.GPU, b.GPU)
 			if conflict == ok {
-				t.Errorf("%s and %s: conflict %v, driver %q", a.variable, b.variable, conflict, d.Version)
+				t.Errorf("%s and %s: conflict %v, driver %q", a.Variable, b.Variable, conflict, d.Version)
 			}
-			if ok && (b.branch != d.Branch || len(flavours) == 1 && b.modules != flavours[0]) {
-				t.Errorf("%s and %s: labels %s %s, driver of both %s %v", a.variable, b.variable, b.branch, b.modules, d.Branch, flavours)
+			if ok && (b.Branch != d.Branch || len(flavours) == 1 && b.Modules != flavours[0]) {
+				t.Errorf("%s and %s: labels %s %s, driver of both %s %v", a.Variable, b.Variable, b.Branch, b.Modules, d.Branch, flavours)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/driver-container/driver-container/distros/driverinfo"
 )
 
-// firstOpen is the first branch with open kernel modules: 515.43.04 of May 2022 brought the kernel-open tree.
-const firstOpen = 515
+// FirstOpen is the first branch with open kernel modules: 515.43.04 of May 2022 brought the kernel-open tree.
+const FirstOpen = 515
 
 // broken returns the rules that forbid a target, with their reasons. Those that can be overridden are judgements: the
 // value of a kernel limit, an entry of exclude. The others are plain facts: there is nothing to build from.
@@ -26,7 +26,7 @@ func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {
 	if _, _, packages := t.Driver.Debian.Wants(system, t.Arch); !archive && !packages {
 		forbid("no-archive", false, "driver %s has neither an archive for %s nor Debian packages for it on %s", version, t.Arch, system)
 	}
-	early := Major(version) < firstOpen
+	early := Major(version) < FirstOpen
 	for _, f := range t.Flavours {
 		if !slices.Contains(t.Driver.Flavours, f) && (f != Open || !early) { // the last rule gives the better reason
 			forbid("flavour-not-offered", false, "driver %s does not list the flavour %s", version, f)
@@ -41,7 +41,7 @@ func (m *Matrix) broken(t Target) (rules []*IncompatibleError) {
 		forbid("kernel-too-old", true, "the highest kernel of %s is %s, driver %s needs %s", system, kernels[n-1], version, limit.Min)
 	}
 	if slices.Contains(t.Flavours, Open) && early {
-		forbid("open-flavour-before-515", true, "driver %s has no open kernel modules: they came with %d", version, firstOpen)
+		forbid("open-flavour-before-515", true, "driver %s has no open kernel modules: they came with %d", version, FirstOpen)
 	}
 	for _, x := range m.Exclude {
 		if (x.System == "" || x.System == system) && matches(x.Driver, version) && (x.Arch == "" || x.Arch == t.Arch) {

@@ -96,12 +96,12 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 	}
 	d.components(to, n)
 	d.checkGuest(to, n)
-	if slices.Contains(to.Flavours, Open) && Major(to.Version) < firstOpen {
-		d.errorf(child(n, "flavours"), "driver %s has no open kernel modules: they came with %d", to.Version, firstOpen)
+	if slices.Contains(to.Flavours, Open) && Major(to.Version) < FirstOpen {
+		d.errorf(child(n, "flavours"), "driver %s has no open kernel modules: they came with %d", to.Version, FirstOpen)
 	}
 	if len(to.Flavours) == 0 {
 		to.Flavours = []string{Proprietary}
-		if Major(to.Version) >= firstOpen {
+		if Major(to.Version) >= FirstOpen {
 			to.Flavours = []string{Proprietary, Open}
 		}
 	}
