@@ -223,7 +223,7 @@ func TestFabricRefused(t *testing.T) {
 		r.Put("/redist/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz", r.File(strings.TrimPrefix(a.URL, r.URL)))
 		a.URL = r.URL + "/redist/fabricmanager-linux-x86_64-535.261.03-archive.tar.xz"
 		target.Driver.Components[matrix.FabricManager]["amd64"] = a
-		assert.ErrorContains(t, refused(t, r.b, target), "the archive is fabricmanager 550.1.1 for amd64, not fabricmanager 535.261.03 for amd64")
+		assert.ErrorContains(t, refused(t, r.b, target), "the archive is \"fabricmanager-linux-x86_64-550.1.1-archive\", not fabricmanager-linux-x86_64-535.261.03")
 		a.Size--
 		target.Driver.Components[matrix.FabricManager]["amd64"] = a
 		assert.ErrorContains(t, refused(t, newBuilder(t, r.World, t.TempDir()), target), "fabricmanager", fmt.Sprint(a.Size), fmt.Sprint(a.Size+1))

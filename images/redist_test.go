@@ -107,8 +107,8 @@ func TestRedistRefused(t *testing.T) {
 		archive []byte
 		why     []string
 	}{
-		"another version":       {other(oldDriver, "amd64"), []string{"the archive is nvidia_driver 418.87.01 for amd64, not nvidia_driver 535.261.03 for amd64", "matrix"}},
-		"another architecture":  {other(newDriver, "arm64"), []string{"for arm64, not"}},
+		"another version":       {other(oldDriver, "amd64"), []string{"the archive is \"nvidia_driver-linux-x86_64-418.87.01-archive\", not nvidia_driver-linux-x86_64-535.261.03", "matrix"}},
+		"another architecture":  {other(newDriver, "arm64"), []string{"the archive is \"nvidia_driver-linux-sbsa-535.261.03-archive\", not nvidia_driver-linux-x86_64-535.261.03"}},
 		"two members, one name": {extra("etc/libodd.so.1", "lib/libodd.so.1"), []string{"would be libodd.so.1 of the .run archive"}},
 		"flipped":               {flipped, nil},
 		"no licence": {func() []byte {

@@ -28,7 +28,7 @@ func extractRedist(
 		first, name, ok := strings.Cut(m.Name, "/")
 		switch {
 		case top == "" && !slices.Contains(tops, first):
-			return fmt.Errorf("%w: its top folder is %.200q, not %s: correct its URL in the matrix", ErrContent, first, tops[0])
+			return fmt.Errorf("%w: the archive is %.200q, not %s: correct its URL in the matrix", ErrContent, first, tops[0])
 		case top != "" && first != top || !ok:
 			return fmt.Errorf("%w: it is beside the top folder %s", ErrContent, tops[0])
 		}

@@ -52,8 +52,8 @@ func TestExtractRedistRefuses(t *testing.T) {
 		kind    error
 		want    string
 	}{
-		{[]tar.Header{{Name: "x/a"}}, ErrContent, "its top folder"},
-		{[]tar.Header{{Name: "fabricmanager-linux-ppc64le-1.2-archive/a"}}, ErrContent, "its top folder"},
+		{[]tar.Header{{Name: "x/a"}}, ErrContent, "the archive is"},
+		{[]tar.Header{{Name: "fabricmanager-linux-ppc64le-1.2-archive/a"}}, ErrContent, "the archive is"},
 		{[]tar.Header{{Name: fabricTop + "/a"}, {Name: "b/a"}}, ErrContent, "beside the top folder"},
 		{[]tar.Header{{Name: fabricTop}}, ErrContent, "beside the top folder"},
 		{[]tar.Header{{Name: fabricTop + "/../../a"}}, runfile.ErrUnsafe, "climbs"},

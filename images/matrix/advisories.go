@@ -3,7 +3,6 @@ package matrix
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -16,28 +15,18 @@ type Advisory struct {
 	Drivers []string `m:"drivers!" of:"pattern"` // versions, or prefixes such as 570.*
 }
 
-// covers reports whether the advisory is about a driver.
+// covers reports whether the advisory is about a driver, or about all of a pattern.
 func (a Advisory) covers(version string) bool {
-	return slices.ContainsFunc(a.Drivers, func(pattern string) bool { return patternCovers(pattern, version) })
-}
-
-// patternCovers is matches, and takes two forms of one version for the same: 570.86.5 and 570.86.05.
-func patternCovers(pattern, version string) bool {
-	return pattern == version || strings.HasSuffix(pattern, "*") && matches(pattern, version) ||
-		!strings.HasSuffix(pattern, "*") && canonical(pattern) == canonical(version)
+	return slices.ContainsFunc(a.Drivers, func(pattern string) bool { return matches(pattern, version) })
 }
 
 // common returns a pattern that two advisories share, "" if there is none.
 func (a Advisory) common(b Advisory) string {
-	for _, x := range a.Drivers {
-		for _, y := range b.Drivers {
-			if patternCovers(x, y) {
-				return y
-			}
-			if patternCovers(y, x) {
-				return x
-			}
-		}
+	if i := slices.IndexFunc(b.Drivers, a.covers); i >= 0 {
+		return b.Drivers[i]
+	}
+	if i := slices.IndexFunc(a.Drivers, b.covers); i >= 0 {
+		return a.Drivers[i]
 	}
 	return ""
 }

@@ -99,13 +99,13 @@ func (m *Matrix) companions(t Target, names []string) (fitting []Companion, miss
 	return fitting, missing
 }
 
-// matches reports whether a driver pattern of an exclusion covers a version: "" all, "418.*" a prefix, else
-// the exact text.
+// matches reports whether a pattern of drivers covers a version or another pattern: "" all, "418.*" a prefix, else a version,
+// in whatever form (570.86.5 is 570.86.05).
 func matches(pattern, version string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(version, prefix)
 	}
-	return pattern == "" || pattern == version
+	return pattern == "" || !strings.HasSuffix(version, "*") && canonical(pattern) == canonical(version)
 }
 
 func (d *decoder) companion(c *Companion, n *yaml.Node) {

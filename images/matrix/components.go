@@ -35,17 +35,14 @@ type Component struct {
 // Released returns the components of the driver's own version that NVIDIA's redist folder has for an
 // architecture, as far as its manifests are known, whether or not the matrix has them: fabric manager and
 // NSCQ from 470 on, IMEX from 550 on. The matrix has only those whose sha256 a public source has.
-func Released(driver string) (names []string) {
-	if Major(driver) >= 470 {
-		names = append(names, FabricManager)
+func Released(driver string) []string {
+	switch branch := Major(driver); {
+	case branch >= 550:
+		return []string{FabricManager, IMEX, NSCQ}
+	case branch >= 470:
+		return []string{FabricManager, NSCQ}
 	}
-	if Major(driver) >= 550 {
-		names = append(names, IMEX)
-	}
-	if Major(driver) >= 470 {
-		names = append(names, NSCQ)
-	}
-	return names
+	return nil
 }
 
 // For returns the components for an architecture, by name.

@@ -29,7 +29,7 @@ type row struct {
 }
 
 func (d *decoder) errorAt(line, col int, message string) {
-	d.errs = append(d.errs, &Error{File: d.file, Line: line, Col: col, Message: message})
+	d.errs = append(d.errs, Error{File: d.file, Line: line, Col: col, Message: message})
 }
 
 func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
@@ -39,14 +39,16 @@ func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
 // tooManyErrors reports that there are more mistakes than will be reported, so the walk can stop.
 func (d *decoder) tooManyErrors() bool { return len(d.errs) > maxErrors }
 
-// refuseAliases refuses YAML features that a matrix does not need: anchors and aliases (a few lines of them
-// can stand for gigabytes) and explicit tags.
-func (d *decoder) refuseAliases(n *yaml.Node, what string) bool {
+// is refuses a node of another kind than the wanted one, and YAML features that a matrix does not need: anchors and
+// aliases (a few lines of them can stand for gigabytes) and explicit tags.
+func (d *decoder) is(n *yaml.Node, what string, kind yaml.Kind, want string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		d.errorf(n, "%s uses a YAML anchor or alias: write the value out", what)
 	case n.Style&yaml.TaggedStyle != 0:
 		d.errorf(n, "%s has a YAML tag: remove it", what)
+	case n.Kind != kind:
+		d.errorf(n, "%s must be %s, not %s", what, want, kindOf(n))
 	default:
 		return true
 	}
@@ -147,7 +149,7 @@ func (d *decoder) mapping(n *yaml.Node, what string, to reflect.Value, forms []s
 		d.errorf(at, "unknown key %s in %s%s", quoted(name), what, suggest(name, row.names))
 	})
 	for _, name := range row.names {
-		if row.fields[name].required && seen != nil && !seen[name] {
+		if row.fields[name].required && seen != nil && seen[name] == 0 {
 			d.errorf(n, "%s has no key %s", what, name)
 		}
 	}
@@ -158,29 +160,21 @@ func (d *decoder) mapping(n *yaml.Node, what string, to reflect.Value, forms []s
 
 // pairs calls visit once for each key of a mapping and refuses the second of two equal keys. It returns the
 // keys, or nil when the node is not a mapping.
-func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, value *yaml.Node)) map[string]bool {
-	if !d.refuseAliases(n, what) {
+func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, value *yaml.Node)) map[string]int {
+	if !d.is(n, what, yaml.MappingNode, "a mapping (key: value)") {
 		return nil
 	}
-	if n.Kind != yaml.MappingNode {
-		d.errorf(n, "%s must be a mapping (key: value), not %s", what, kindOf(n))
-		return nil
-	}
-	seen, lines := map[string]bool{}, map[string]int{}
+	seen := map[string]int{} // the line of each key
 	for i := 0; i+1 < len(n.Content) && !d.tooManyErrors(); i += 2 {
 		at, value := n.Content[i], n.Content[i+1]
-		if !d.refuseAliases(at, "a key of "+what) {
+		if !d.is(at, "a key of "+what, yaml.ScalarNode, "a word") {
 			continue
 		}
-		if at.Kind != yaml.ScalarNode {
-			d.errorf(at, "a key of %s is %s, not a word", what, kindOf(at))
+		if first := seen[at.Value]; first > 0 {
+			d.errorf(at, "key %s appears twice in %s: first on line %d", quoted(at.Value), what, first)
 			continue
 		}
-		if seen[at.Value] {
-			d.errorf(at, "key %s appears twice in %s: first on line %d", quoted(at.Value), what, lines[at.Value])
-			continue
-		}
-		seen[at.Value], lines[at.Value] = true, at.Line
+		seen[at.Value] = at.Line
 		visit(at.Value, at, value)
 	}
 	return seen
@@ -188,18 +182,14 @@ func (d *decoder) pairs(n *yaml.Node, what string, visit func(name string, at, v
 
 // list reads a sequence, and refuses the second of two equal words.
 func (d *decoder) list(n *yaml.Node, what string, to reflect.Value, forms []string) {
-	if !d.refuseAliases(n, what) {
-		return
-	}
-	if n.Kind != yaml.SequenceNode {
-		d.errorf(n, "%s must be a list, not %s", what, kindOf(n))
+	if !d.is(n, what, yaml.SequenceNode, "a list") {
 		return
 	}
 	if len(n.Content) == 0 {
 		d.errorf(n, "%s is an empty list: fill it or remove the key", what)
 	}
 	words := to.Type().Elem().Kind() == reflect.String
-	seen := map[string]bool{"": true}
+	seen := map[string]bool{}
 	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content))) // checks keep pointers to the rows
 	for i, item := range n.Content {
 		if d.tooManyErrors() {
@@ -209,23 +199,18 @@ func (d *decoder) list(n *yaml.Node, what string, to reflect.Value, forms []stri
 			d.read(item, what, to.Index(i), forms)
 			continue
 		}
-		before := len(d.errs)
 		d.read(item, "an entry of "+what, to.Index(i), forms)
-		if word := to.Index(i).String(); seen[word] && len(d.errs) == before {
+		word := to.Index(i).String() // "" after a mistake
+		if word != "" && seen[word] {
 			d.errorf(item, "%s appears twice in %s", quoted(word), what)
-		} else {
-			seen[word] = true
 		}
+		seen[word] = true
 	}
 }
 
 // scalar reads a single value as written.
 func (d *decoder) scalar(n *yaml.Node, what string, to reflect.Value, forms []string) {
-	if !d.refuseAliases(n, what) {
-		return
-	}
-	if n.Kind != yaml.ScalarNode {
-		d.errorf(n, "%s must be a single value, not %s", what, kindOf(n))
+	if !d.is(n, what, yaml.ScalarNode, "a single value") {
 		return
 	}
 	if n.Value == "" || n.Tag == "!!null" {
@@ -265,14 +250,6 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return n
 }
 
-// keys returns the keys of a mapping, in the order of the file.
-func keys(n *yaml.Node) (all []*yaml.Node) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		all = append(all, n.Content[i])
-	}
-	return all
-}
-
 // kindOf returns the kind of a node, for messages.
 func kindOf(n *yaml.Node) string {
 	switch {
@@ -280,11 +257,8 @@ func kindOf(n *yaml.Node) string {
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
-	case n.Kind == yaml.AliasNode:
-		return "an alias"
 	case n.Tag == "!!null":
 		return "empty"
-	default:
-		return "the value " + quoted(n.Value)
 	}
+	return "the value " + quoted(n.Value)
 }

@@ -14,29 +14,23 @@ import (
 // millions.
 const maxErrors = 100
 
-// Error is one mistake in a file.
+// Error is one mistake of a file.
 type Error struct {
 	File      string
 	Line, Col int // from 1; Line 0 is the file as a whole
 	Message   string
 }
 
-// Error returns "file:line:col: message".
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return e.File + ": " + e.Message
-	}
-	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message)
-}
-
 // Errors are all mistakes of a file, sorted by position.
-type Errors []*Error
+type Errors []Error
 
-// Error returns one line for each mistake.
+// Error returns a line "file:line:col: message" for each mistake.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
-		lines[i] = e.Error()
+		if lines[i] = e.File + ": " + e.Message; e.Line > 0 {
+			lines[i] = fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message)
+		}
 	}
 	return strings.Join(lines, "\n")
 }
@@ -44,23 +38,12 @@ func (es Errors) Error() string {
 // FailureKind says what the command makes of it.
 func (Errors) FailureKind() failure.Kind { return failure.Usage }
 
-// Unwrap returns the single mistakes.
-func (es Errors) Unwrap() []error {
-	errs := make([]error, len(es))
-	for i, e := range es {
-		errs[i] = e
-	}
-	return errs
-}
-
 // sorted returns the mistakes in the order of the file, at most maxErrors of them.
 func (es Errors) sorted() Errors {
-	slices.SortStableFunc(es, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
-	})
+	slices.SortStableFunc(es, func(a, b Error) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
 	if len(es) > maxErrors {
 		last := es[maxErrors]
-		es = append(es[:maxErrors:maxErrors], &Error{last.File, last.Line, last.Col, "too many mistakes: mend those above first"})
+		es = append(es[:maxErrors:maxErrors], Error{last.File, last.Line, last.Col, "too many mistakes: mend those above first"})
 	}
 	return es
 }

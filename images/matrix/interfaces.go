@@ -21,9 +21,7 @@ type Interface struct {
 
 // Calls reports whether a version of the driver calls the interface in its old form.
 func (c Interface) Calls(version string) bool {
-	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool {
-		return CompareVersions(version, s.From) >= 0 && (s.Below == "" || CompareVersions(version, s.Below) < 0)
-	})
+	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool { return inRange(version, s.From, s.Below) })
 }
 
 // breaks returns the ranges of kernels on which a driver's modules do not compile; nil if it is not concerned.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -38,41 +39,41 @@ func Keep(name string, text []byte, systems, drivers []string) ([]byte, error) {
 // Parse about the entry.
 func Stanza(d Driver, comment []string) (string, error) {
 	var b strings.Builder
-	line := func(depth int, format string, args ...any) {
-		fmt.Fprintf(&b, strings.Repeat("  ", depth)+format+"\n", args...)
+	line := func(depth int, key, value string) {
+		fmt.Fprintf(&b, "%s%s:%s\n", strings.Repeat("  ", depth), key, strings.TrimRight(" "+value, " "))
 	}
 	archives := func(depth int, of map[string]Archive) {
 		for _, arch := range slices.Sorted(maps.Keys(of)) {
-			line(depth, "%s:", arch)
-			line(depth+1, "url: %s", of[arch].URL)
-			line(depth+1, "sha256: %s", of[arch].SHA256)
+			line(depth, arch, "")
+			line(depth+1, "url", of[arch].URL)
+			line(depth+1, "sha256", of[arch].SHA256)
 			if of[arch].Size > 0 {
-				line(depth+1, "size: %d", of[arch].Size)
+				line(depth+1, "size", strconv.FormatInt(of[arch].Size, 10))
 			}
 		}
 	}
 	for _, text := range comment {
-		line(1, "# %s", text)
+		b.WriteString("  # " + text + "\n")
 	}
-	line(1, "- version: %s", d.Version)
-	line(2, "archives:")
+	line(1, "- version", d.Version)
+	line(2, "archives", "")
 	archives(3, d.Archives)
-	if len(d.Components) > 0 {
-		line(2, "components:")
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Components)) {
-		line(3, "%s:", name)
+	for i, name := range slices.Sorted(maps.Keys(d.Components)) {
+		if i == 0 {
+			line(2, "components", "")
+		}
+		line(3, name, "")
 		archives(4, d.Components[name])
 	}
 	if d.CUDA != "" {
-		line(2, "cuda: %s", d.CUDA)
+		line(2, "cuda", d.CUDA)
 	}
 	if !d.Kernel.IsZero() {
-		line(2, "kernel:")
+		line(2, "kernel", "")
 	}
 	for _, limit := range [][2]string{{"min", d.Kernel.Min}, {"max", d.Kernel.Max}, {"reason", d.Kernel.Reason}} {
 		if limit[1] != "" {
-			line(3, "%s: %q", limit[0], limit[1])
+			line(3, limit[0], strconv.Quote(limit[1]))
 		}
 	}
 	const system = "systems: [{id: debian12, base: 'debian:12', archs: [amd64], kernels: [6.1]}]\ndrivers:\n"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -58,8 +59,12 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, fmt.Sprintf("%d bytes are too many for a matrix (at most %d)", len(data), MaxSize))
 		return nil
 	}
-	if line, col, fault := invalidText(data); fault != "" {
-		d.errorAt(line, col, fault)
+	if at := bytes.IndexFunc(data, unfit); at >= 0 {
+		line, fault := data[bytes.LastIndexByte(data[:at], '\n')+1:at], "not UTF-8"
+		if r, _ := utf8.DecodeRune(data[at:]); r != utf8.RuneError {
+			fault = fmt.Sprintf("the control character %U: remove it", r)
+		}
+		d.errorAt(1+bytes.Count(data[:at], []byte("\n")), 1+utf8.RuneCount(line), fault)
 		return nil
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(
@@ -73,13 +78,13 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
 		return nil
 	} else if err != nil {
-		d.loadErrors(data, err)
+		d.loadError(data, err)
 		return nil
 	}
 	if err := loader.Load(&second); err == nil {
 		d.errorf(&second, "a second document: a matrix is one document, remove the line ---")
 	} else if !errors.Is(err, io.EOF) {
-		d.loadErrors(data, err)
+		d.loadError(data, err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
 		d.errorAt(0, 0, "the file is empty: it needs at least the keys systems and drivers")
@@ -88,63 +93,25 @@ func (d *decoder) load(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// loadErrors records the mistakes that the YAML parser found, each with its position.
-func (d *decoder) loadErrors(data []byte, err error) {
-	record := func(e *yaml.LoadError) {
-		if col := tabIndent(data, e.Mark.Line); col > 0 {
-			d.errorAt(e.Mark.Line, col, "not valid YAML: a tab in the indentation, which has blanks alone")
+// loadError records the mistake at which the YAML parser stopped. Its message does not name a tab in the indentation.
+func (d *decoder) loadError(data []byte, err error) {
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		d.errorAt(0, 0, err.Error())
+		return
+	}
+	if lines := bytes.Split(data, []byte("\n")); e.Mark.Line > 0 && e.Mark.Line <= len(lines) {
+		text := lines[e.Mark.Line-1]
+		if tab := bytes.IndexByte(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t'); tab >= 0 {
+			d.errorAt(e.Mark.Line, tab+1, "not valid YAML: a tab in the indentation, which has blanks alone")
 			return
 		}
-		d.errorAt(e.Mark.Line, e.Mark.Column, yamlMessage(e))
 	}
-	var many *yaml.LoadErrors
-	var one *yaml.LoadError
-	switch {
-	case errors.As(err, &many):
-		for _, e := range many.Errors {
-			record(e)
-		}
-	case errors.As(err, &one):
-		record(one)
-	default:
-		d.errorAt(0, 0, err.Error())
-	}
+	d.errorAt(e.Mark.Line, e.Mark.Column, strings.TrimSpace("not valid YAML: "+e.Message+" "+e.ContextMsg))
 }
 
-// tabIndent returns the column of the first tab in the indentation of a line, 0 for none. The parser's own
-// message does not name the tab.
-func tabIndent(data []byte, line int) int {
-	lines := bytes.Split(data, []byte("\n"))
-	if line < 1 || line > len(lines) {
-		return 0
-	}
-	text := lines[line-1]
-	return 1 + bytes.IndexByte(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
-}
-
-func yamlMessage(e *yaml.LoadError) string {
-	if e.ContextMsg != "" {
-		return "not valid YAML: " + e.Message + " " + e.ContextMsg
-	}
-	return "not valid YAML: " + e.Message
-}
-
-// invalidText returns the position of the first byte that is not UTF-8, or of the first control character
-// that YAML does not allow: the parser reports neither with its position.
-func invalidText(data []byte) (line, col int, fault string) {
-	line, col = 1, 1
-	for len(data) > 0 {
-		r, n := utf8.DecodeRune(data)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			return line, col, "not UTF-8"
-		case unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' && r != 0x85:
-			return line, col, fmt.Sprintf("the control character %U: remove it", r)
-		case r == '\n':
-			line, col = line+1, 0
-		}
-		col++
-		data = data[n:]
-	}
-	return 0, 0, ""
+// unfit reports whether a character is a control character that YAML does not allow, or none of UTF-8: the parser reports
+// neither with its position.
+func unfit(r rune) bool {
+	return r == utf8.RuneError || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r)
 }

@@ -72,7 +72,7 @@ func TestParseMistakes(t *testing.T) {
 		{"top-level key", file(goodSystem, good, "sytems: []\n"), `m:3:1: unknown key "sytems" in the matrix (did you mean systems?)`},
 		{"no such key", file(goodSystem, good, "zzz: []\n"), `unknown key "zzz" in the matrix`},
 		{"key twice", file(goodSystem, good, "drivers: []\n"), `key "drivers" appears twice in the matrix: first on line 2`},
-		{"key not a word", file(goodSystem, good, "[a]: b\n"), "is a list, not a word"},
+		{"key not a word", file(goodSystem, good, "[a]: b\n"), "must be a word, not a list"},
 		{"null value", file(goodSystem, good, "exclude:\n"), "exclude must be a list, not empty"},
 		{"system twice", file(goodSystem+","+goodSystem, good, ""), `system "debian12" appears twice: first on line 1`},
 		{"unknown system", file(strings.Replace(goodSystem, "debian12", "debain12", 1), good, ""), "(did you mean debian12"},

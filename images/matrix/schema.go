@@ -49,10 +49,9 @@ func (d *decoder) rising(n *yaml.Node, what, from, below string) {
 func (d *decoder) unique(root *yaml.Node) {
 	places := map[string]*yaml.Node{}
 	once := func(kind, id, word string, at *yaml.Node) {
-		first, twice := places[kind+" "+id]
-		switch {
+		switch first := places[kind+" "+id]; {
 		case word == "": // reported already
-		case !twice:
+		case first == nil:
 			places[kind+" "+id] = at
 		case first.Value == at.Value:
 			d.errorf(at, "%s %s appears twice: first on line %d", kind, quoted(word), first.Line)
@@ -113,10 +112,10 @@ func (d *decoder) driver(to *Driver, n *yaml.Node) {
 
 // debian completes the package source of a driver.
 func (d *decoder) debian(to *Debian, n *yaml.Node, version string) {
-	for _, system := range keys(child(n, "systems")) {
-		to.Systems = append(to.Systems, system.Value)
-		if v := to.Versions[system.Value]; v != "" && dpkg.Version(v).Upstream() != version {
-			d.errorf(child(child(n, "systems"), system.Value), "Debian version %s is not one of driver %s", quoted(v), version)
+	for pair := range slices.Chunk(child(n, "systems").Content, 2) {
+		to.Systems = append(to.Systems, pair[0].Value)
+		if v := to.Versions[pair[0].Value]; v != "" && dpkg.Version(v).Upstream() != version {
+			d.errorf(pair[1], "Debian version %s is not one of driver %s", quoted(v), version)
 		}
 	}
 	if len(to.Archs) == 0 {
@@ -193,13 +192,11 @@ func (d *decoder) checkGuest(to *Driver, n *yaml.Node) {
 			d.errorf(n, "the archive %s is licensed for %s, the key vgpu says %s", quoted(name), guestCloud[cloud[1]], to.VGPU)
 		}
 	}
-	if to.VGPU == "" {
-		return
-	}
-	if to.Debian != nil {
+	switch {
+	case to.VGPU == "":
+	case to.Debian != nil:
 		d.errorf(n, "driver %s has both vgpu and debian: Debian has no packages of vGPU guest drivers", to.Version)
-	}
-	if len(to.Components) > 0 {
+	case len(to.Components) > 0:
 		d.errorf(n, "driver %s has both vgpu and components: a vGPU guest has no NVLink switches", to.Version)
 	}
 }

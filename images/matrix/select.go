@@ -3,7 +3,6 @@ package matrix
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -27,8 +26,7 @@ func (m *Matrix) Select(s Selection) (targets []Target, err error) {
 		return nil, err
 	}
 	for _, t := range m.candidates(s) {
-		var failed []*IncompatibleError
-		failed, t.Overridden = m.checkRules(t, s.AllowIncompatible)
+		failed := m.checkRules(&t, s.AllowIncompatible)
 		companions, missing := m.companions(t, s.Companions)
 		if s.All || s.IfTheyFit { // each target has what fits it
 			for i := range companions {
@@ -37,13 +35,13 @@ func (m *Matrix) Select(s Selection) (targets []Target, err error) {
 		} else {
 			failed = append(failed, missing...)
 		}
+		if t.Companions = companions; len(failed) == 0 {
+			targets = append(targets, t)
+		}
 		for _, f := range failed {
 			if !s.All {
 				err = errors.Join(err, f)
 			}
-		}
-		if t.Companions = companions; len(failed) == 0 {
-			targets = append(targets, t)
 		}
 	}
 	if err != nil {
@@ -58,8 +56,7 @@ func (m *Matrix) Impossible(s Selection) []*IncompatibleError {
 	s.All = true
 	var bad []*IncompatibleError
 	for _, t := range m.candidates(s) {
-		failed, _ := m.checkRules(t, s.AllowIncompatible)
-		bad = append(bad, failed...)
+		bad = append(bad, m.checkRules(&t, s.AllowIncompatible)...)
 	}
 	return bad
 }
@@ -156,16 +153,14 @@ func (m *Matrix) candidates(s Selection) []Target {
 	return targets
 }
 
-// checkRules checks every rule. overridden has the rules that forbid the target and that allow overrides.
-func (m *Matrix) checkRules(t Target, allow bool) (failed []*IncompatibleError, overridden []string) {
-	for _, r := range m.broken(t) {
+// checkRules returns the rules that forbid a target, and adds those that are overridden to it.
+func (m *Matrix) checkRules(t *Target, allow bool) []*IncompatibleError {
+	return slices.DeleteFunc(m.broken(*t), func(r *IncompatibleError) bool {
 		if allow && r.Overridable {
-			overridden = append(overridden, fmt.Sprintf("%s: %s", r.Rule, r.Reason))
-		} else {
-			failed = append(failed, r)
+			t.Overridden = append(t.Overridden, r.Rule+": "+r.Reason)
 		}
-	}
-	return failed, overridden
+		return allow && r.Overridable
+	})
 }
 
 // ArchsOf returns the selected architectures. Without any it is amd64, or for a system without amd64 what it

@@ -23,6 +23,11 @@ func CompareVersions(a, b string) int {
 	return slices.Compare(x[:], y[:])
 }
 
+// inRange reports whether a version is at least one and below another; "" is no limit.
+func inRange(version, from, below string) bool {
+	return (from == "" || CompareVersions(version, from) >= 0) && (below == "" || CompareVersions(version, below) < 0)
+}
+
 // Major returns the number of a branch: 470 for "R470" and "470.256.02"; 0 if there is none.
 func Major(version string) int { return fields(version)[0] }
 
