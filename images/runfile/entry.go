@@ -13,7 +13,7 @@ import (
 // words are the regular expressions of the letters in rule.fields.
 var words = map[rune]string{
 	'A': ` (?P<arch>NATIVE|COMPAT32)`, 'a': `(?: (?P<arch>NATIVE|COMPAT32))?`, 'c': `(?: (?P<tls>CLASSIC|NEW))?`,
-	'P': ` (?P<path>\S+)`, 'p': `(?: (?P<path>\S+))?`, 'D': ` INHERIT_PATH_DEPTH:(?P<depth>[0-9]|1[0-6])`,
+	'P': ` (?P<path>\S+)`, 'p': `(?: (?P<path>\S+))?`, 'D': ` INHERIT_PATH_DEPTH:(?P<depth>[0-9]{1,3})`,
 	'L': ` (?P<target>\S+)`, 'g': `(?: (?P<glvnd>GLVND|NON_GLVND))?`,
 }
 
@@ -89,6 +89,9 @@ func (m *Manifest) entry(line int, text string) (e Entry, err error) {
 	e.Arch, e.TLS, e.GLVND = values["arch"], values["tls"], values["glvnd"]
 	e.Path, e.Target = values["path"], values["target"]
 	e.Depth, _ = strconv.Atoi(values["depth"]) // the form has digits, or nothing
+	if e.Depth > maxPathDepth {
+		return e, m.errorf(e, "INHERIT_PATH_DEPTH:%d is more than %d", e.Depth, maxPathDepth)
+	}
 	return e, nil
 }
 

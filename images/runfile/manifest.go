@@ -61,6 +61,7 @@ const (
 	maxManifestLine  = 4096
 	maxEntries       = 20000
 	manifestHeader   = 8
+	maxPathDepth     = 16
 )
 
 // moduleName matches names that are safe in a dkms.conf.
