@@ -75,9 +75,6 @@ func (k *Kernels) Check() error {
 			return fmt.Errorf("--kernel: %w", err)
 		}
 	}
-	if err := CheckKernelFlavours(k.Flavours); err != nil {
-		return err
-	}
 	if len(k.Flavours) > 0 && !slices.ContainsFunc(k.Words(), IsListed) {
 		return errors.New("--kernel-flavour narrows --kernel latest and all: a release has its flavour in its name")
 	}
@@ -89,7 +86,7 @@ func (k *Kernels) Check() error {
 	if len(k.Modules) > 0 && (!slices.Contains(k.Modules, "nvidia") || !slices.Contains(k.Modules, "nvidia-uvm")) {
 		return errors.New("--modules: nvidia and nvidia-uvm must be among them: nothing works without")
 	}
-	return nil
+	return CheckKernelFlavours(k.Flavours)
 }
 
 // CheckKernelFlavours returns an error for a text that cannot be the flavour of a kernel.
@@ -117,34 +114,27 @@ func (b *Batch) Offered(ctx context.Context, plans *Plans) ListKernels {
 	return func(t matrix.Target) ([]distros.Kernel, error) { return plans.Offered(ctx, t, o) }
 }
 
-// Expand turns targets into images: without kernels one image a target, else one for each kernel, or one for
-// all kernels.
-func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([]Image, error) {
-	var all []Image
-	for _, t := range targets {
-		if !k.Compile() {
-			all = append(all, Image{Target: t, Plan: b.Plan})
-			continue
-		}
-		releases, err := k.Releases(t, b.Selection, list)
-		if err != nil {
-			return nil, err
-		}
-		if both := recipe.CompiledFlavours(t, b.Selection.Flavours); k.KMM && len(both) > 1 {
-			return nil, failure.Errorf(failure.Usage, "--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour", t.Tag(), strings.Join(both, ", "))
-		}
-		o := b.Plan
-		o.Together, o.Toolchain, o.Sources, o.KMM = k.Together, k.Toolchain, k.Sources, k.KMM
-		o.Modules, o.Flavours, o.KernelFrom = k.Modules, b.Selection.Flavours, b.Kernels.From
-		if k.Together {
-			o.Kernels = releases
-			all = append(all, Image{Target: t, Plan: o})
-			continue
-		}
-		for _, release := range releases {
-			o.Kernels = []string{release}
-			all = append(all, Image{Target: t, Plan: o})
-		}
+// expand turns a target into images: without kernels one image, else one for each kernel, or one for all kernels.
+func (b *Batch) expand(t matrix.Target, k *Kernels, list ListKernels) (all []Image, err error) {
+	if !k.Compile() {
+		return []Image{{Target: t, Plan: b.Plan}}, nil
+	}
+	releases, err := k.Releases(t, b.Selection, list)
+	if err != nil {
+		return nil, err
+	}
+	if both := recipe.CompiledFlavours(t, b.Selection.Flavours); k.KMM && len(both) > 1 {
+		return nil, failure.Errorf(failure.Usage, "--kmm: KMM finds the modules of a kernel in one folder, and %s has those of two flavours (%s): give one --flavour", t.Tag(), strings.Join(both, ", "))
+	}
+	o := b.Plan
+	o.Together, o.Toolchain, o.Sources, o.KMM = k.Together, k.Toolchain, k.Sources, k.KMM
+	o.Modules, o.Flavours, o.KernelFrom = k.Modules, b.Selection.Flavours, b.Kernels.From
+	if o.Kernels = releases; k.Together {
+		return []Image{{Target: t, Plan: o}}, nil
+	}
+	for _, release := range releases {
+		o.Kernels = []string{release}
+		all = append(all, Image{Target: t, Plan: o})
 	}
 	return all, nil
 }
@@ -152,44 +142,51 @@ func (b *Batch) Expand(targets []matrix.Target, k *Kernels, list ListKernels) ([
 // Releases are the kernels of a target. Kernels that are listed and the driver does not compile on are left out; such a kernel
 // that the user named is refused.
 func (k *Kernels) Releases(t matrix.Target, s matrix.Selection, list ListKernels) (releases []string, err error) {
-	refuse := func(format string, args ...any) error {
-		return failure.Errorf(failure.Usage, "%s %s: "+format, append([]any{t.Tag(), t.Arch}, args...)...)
-	}
+	refuse := func(format string, args ...any) error { return failure.Errorf(failure.Usage, format, args...) }
 	suits := func(k distros.Kernel) error {
 		if s.AllowIncompatible {
 			return nil
 		}
 		return recipe.CheckFlavours(t.Driver, k, recipe.CompiledFlavours(t, s.Flavours))
 	}
-	var offered []distros.Kernel
-	usual := ""
+	var all, offered []distros.Kernel
+	usual, from := "", strings.Join(k.From, " and ")
 	if k.NeedsIndex() {
-		if err := recipe.CheckPackaged(t.Distro); err != nil && len(k.From) == 0 {
-			return nil, refuse("--kernel: %w", err)
+		if err := recipe.CheckPackaged(t.Distro); err != nil && from == "" {
+			return nil, refuse("%s %s: --kernel: %w", t.Tag(), t.Arch, err)
 		}
 		usual = t.Distro.KernelFlavour(t.Arch)
-		all, err := list(t)
-		if err != nil {
+		if all, err = list(t); err != nil {
 			return nil, err
 		}
 		offered = slices.DeleteFunc(slices.Clone(all), func(k distros.Kernel) bool { return suits(k) != nil })
 		if len(offered) == 0 && len(all) > 0 {
-			return nil, failure.Errorf(failure.Usage, "--kernel: %w; the %s have no other", suits(all[0]), k.Offering())
+			return nil, refuse("--kernel: %w; the %s have no other", suits(all[0]), k.Offering())
 		}
-		if err := k.inImages(all); err != nil {
-			return nil, err
-		}
-	}
-	if len(k.Specs) == 0 {
-		return k.only(offered)
 	}
 	for _, spec := range k.Specs {
-		if err := suits(distros.Kernel{Release: spec}); err != nil && !recipe.IsListed(spec) {
-			return nil, failure.Errorf(failure.Usage, "--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
+		if recipe.IsListed(spec) {
+			continue
+		}
+		if there := releasesOf(all); from != "" && !slices.Contains(there, spec) {
+			return nil, refuse("--kernel %w: %s has no complete headers of %s; there are %s", recipe.ErrKernel, from, spec, strings.Join(there, ", "))
+		}
+		if err := suits(distros.Kernel{Release: spec}); err != nil {
+			return nil, refuse("--kernel %s: %w; --allow-incompatible builds it all the same", spec, err)
 		}
 	}
+	if len(k.Specs) == 0 { // the only kernel of the images
+		only := releasesOf(slices.DeleteFunc(offered, func(o distros.Kernel) bool { return !Wanted(k.Flavours, o.Flavour) }))
+		switch len(only) {
+		case 1:
+			return only, nil
+		case 0:
+			return nil, refuse("--kernel-flavour: %w: %s has none of the flavour %s", recipe.ErrKernel, from, strings.Join(k.Flavours, ", "))
+		}
+		return nil, refuse("--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s", from, strings.Join(only, ", "))
+	}
 	if releases, err = recipe.SelectKernels(offered, k.Specs, k.Flavours, usual); err != nil {
-		return nil, refuse("%w", err)
+		return nil, refuse("%s %s: %w", t.Tag(), t.Arch, err)
 	}
 	return releases, nil
 }
@@ -200,32 +197,6 @@ func (k *Kernels) Offering() string {
 		return "images"
 	}
 	return "repositories"
-}
-
-// inImages refuses a release that no image of --kernel-from has.
-func (k *Kernels) inImages(offered []distros.Kernel) error {
-	there := releasesOf(offered)
-	for _, spec := range k.Specs {
-		if len(k.From) > 0 && !IsListed(spec) && !slices.Contains(there, spec) {
-			return failure.Errorf(failure.Usage, "--kernel %w: %s has no complete headers of %s; there are %s",
-				recipe.ErrKernel, strings.Join(k.From, " and "), spec, strings.Join(there, ", "))
-		}
-	}
-	return nil
-}
-
-// only is the kernel of images that have no other.
-func (k *Kernels) only(offered []distros.Kernel) ([]string, error) {
-	images := strings.Join(k.From, " and ")
-	there := releasesOf(slices.DeleteFunc(offered, func(o distros.Kernel) bool { return !Wanted(k.Flavours, o.Flavour) }))
-	switch len(there) {
-	case 1:
-		return there, nil
-	case 0:
-		return nil, failure.Errorf(failure.Usage, "--kernel-flavour: %w: %s has none of the flavour %s", recipe.ErrKernel, images, strings.Join(k.Flavours, ", "))
-	}
-	return nil, failure.Errorf(failure.Usage, "--kernel-from: %s has several kernels: name them with --kernel RELEASE, or give --kernel latest or all: %s",
-		images, strings.Join(there, ", "))
 }
 
 func releasesOf(kernels []distros.Kernel) (all []string) {

@@ -87,14 +87,14 @@ func (b *Batch) lockedImages() ([]Image, error) {
 func (b *Batch) meant(l *lockfile.Lock, t matrix.Target, list ListKernels) ([]Image, error) {
 	k := b.Kernels
 	if !k.Compile() {
-		return b.Expand([]matrix.Target{t}, &k, nil)
+		return b.expand(t, &k, nil)
 	}
 	words, err := b.meantKernels(l, t, list)
 	if err != nil {
 		return nil, err
 	}
 	k.Specs, k.Flavours, k.From = slices.Collect(maps.Keys(words)), nil, nil
-	all, err := b.Expand([]matrix.Target{t}, &k, nil)
+	all, err := b.expand(t, &k, nil)
 	for i, im := range all {
 		if all[i].words = words[im.Plan.Kernels[0]]; k.Together {
 			all[i].words = b.Kernels.LockWords()

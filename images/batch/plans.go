@@ -38,23 +38,18 @@ func Platform(t matrix.Target) string { return t.System.ID + " " + t.Arch }
 // and compiler.
 func (p *Plans) Offered(ctx context.Context, t matrix.Target, o recipe.Options) ([]distros.Kernel, error) {
 	if len(o.KernelFrom) > 0 {
-		return p.inToolkits(ctx, o.KernelFrom, t.Arch)
+		return p.kernels.Get(ctx, t.Arch+" from "+strings.Join(o.KernelFrom, " "), func() (list []distros.Kernel, err error) {
+			found, err := p.HeadersKernels(ctx, o.KernelFrom, t.Arch)
+			for _, k := range found {
+				list = append(list, k.Kernel.Kernel)
+			}
+			return list, err
+		})
 	}
 	return p.kernels.Get(ctx, Platform(t), func() ([]distros.Kernel, error) {
 		list, err := p.Kernels(ctx, t, o)
 		if err == nil { // what a plan reads is in the cache now
 			_, _ = p.opened.Get(ctx, Platform(t), func() (recipe.Pins, error) { return recipe.Pins{}, nil })
-		}
-		return list, err
-	})
-}
-
-// inToolkits lists the kernels of images with headers and compiler.
-func (p *Plans) inToolkits(ctx context.Context, refs []string, arch string) ([]distros.Kernel, error) {
-	return p.kernels.Get(ctx, arch+" from "+strings.Join(refs, " "), func() (list []distros.Kernel, err error) {
-		found, err := p.HeadersKernels(ctx, refs, arch)
-		for _, k := range found {
-			list = append(list, k.Kernel.Kernel)
 		}
 		return list, err
 	})

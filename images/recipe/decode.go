@@ -2,12 +2,26 @@ package recipe
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/distros/fetch"
+	"github.com/driver-container/driver-container/images/imagename"
+	"github.com/driver-container/driver-container/images/matrix"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // maxBytes bounds a recipe that is read. That of an image with 200 packages has 60 kB.
@@ -42,4 +56,143 @@ func Decode(data []byte) (*Recipe, error) {
 	r.Distro, _ = distros.Lookup(r.System)
 	r.Links, r.LibDir, r.LibDir32 = r.Distro.Links(), r.Distro.LibDir(r.Arch), r.Distro.LibDir32(r.Arch)
 	return r, nil
+}
+
+// shapes are those of values that become parts of paths and arguments.
+var (
+	versionShape = regexp.MustCompile(`^[0-9]{1,4}(\.[0-9]{1,4}){1,3}$`)
+	moduleShape  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	sha256Shape  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	sha512Shape  = regexp.MustCompile(`^[0-9a-f]{128}$`)
+)
+
+// lastEpoch is the end of the year 9999, after which times have no text.
+var lastEpoch = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
+
+// checks collects what is wrong.
+type checks []error
+
+func (c *checks) that(ok bool, format string, args ...any) {
+	if !ok {
+		*c = append(*c, fmt.Errorf(format, args...))
+	}
+}
+
+func (c *checks) err(err error) { *c = append(*c, err) }
+
+// check refuses what New and Pin could not have made.
+func (r *Recipe) check() error {
+	var c checks
+	_, err := distros.Lookup(r.System)
+	c.err(err)
+	c.err(matrix.CheckArch(r.Arch))
+	_, err = ParseProfile(string(r.Profile))
+	c.err(err)
+	_, err = ParseCompression(string(r.Compression))
+	c.err(err)
+	for _, tag := range append([]string{r.Tag}, r.Aliases...) {
+		c.err(imagename.CheckTag(tag))
+	}
+	c.that(r.Schema == Version, "its schema is %d, this program builds %d", r.Schema, Version)
+	c.that(versionShape.MatchString(r.Driver), "%.80q is no version of a driver", r.Driver)
+	c.that(r.Epoch >= 0 && r.Epoch <= lastEpoch, "%d is no time of an image", r.Epoch)
+	c.that(r.VGPU == "" || slices.Contains(driverinfo.VGPULicences(), r.VGPU), "%.80q is no licence of a vGPU driver", r.VGPU)
+	c.that(r.Signer == "" || sha256Shape.MatchString(r.Signer), "%.80q is no SHA-256 of a certificate", r.Signer)
+	c.flavours(slices.Concat(r.Flavours, r.PrecompiledFlavours))
+	for _, m := range r.Modules {
+		c.that(moduleShape.MatchString(m), "%.80q is no name of a module", m)
+	}
+	c.image("base", r.Base)
+	for _, p := range r.AllPackages() {
+		c.pinned(p)
+	}
+	for _, p := range r.Entrypoint {
+		c.that(sha256Shape.MatchString(p.SHA256), "program %.80q has no SHA-256", p.Name)
+	}
+	c.source(r)
+	c.kernels(r)
+	return errors.Join(c...)
+}
+
+func (c *checks) flavours(all []string) {
+	for _, f := range all {
+		c.that(f == matrix.Proprietary || f == matrix.Open, "%.80q is no flavour of kernel modules", f)
+	}
+}
+
+func (c *checks) image(what string, image Base) {
+	sum, ok := strings.CutPrefix(image.Digest, "sha256:")
+	c.that(ok && sha256Shape.MatchString(sum), "the %s has no digest: %.100q", what, image.Digest)
+	if image.Name != "" {
+		c.err(imagename.CheckImage(image.Name))
+		c.that(!oci.IsLocal(image.Name) && !strings.Contains(image.Name, "@"), "the %s %.200q is no REGISTRY/PATH:TAG", what, image.Name)
+	}
+}
+
+func (c *checks) pinned(p distros.Package) {
+	c.that(p.Name != "" && p.Version != "" && p.Arch != "", "package %.100q: name, version and architecture must be there", p.Name)
+	c.that(sha256Shape.MatchString(p.SHA256) || p.SHA256 == "" && sha512Shape.MatchString(p.SHA512),
+		"package %.100q has no SHA-256 and no SHA-512", p.Name)
+	c.that(IsWeb(p.URL) && sized(p.Size), "package %.100q: %.200q of %d bytes is no file with an address with http or https", p.Name, p.URL,
+		p.Size)
+}
+
+// archive checks a file of one of the driver's parts.
+func (c *checks) archive(what string, f fetch.File, web bool) {
+	c.that(sha256Shape.MatchString(f.SHA256) && sized(f.Size), "%.80s: it has no SHA-256 or no size", what)
+	c.that(!web || IsWeb(f.URL), "%.80s: %.200q is no address with http or https", what, f.URL)
+}
+
+func sized(size int64) bool { return size >= 0 && size < math.MaxInt64 }
+
+// IsWeb says whether a text is an address with http or https.
+func IsWeb(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// source checks the driver and what belongs to it. The archive may have been a file of the machine that built.
+func (c *checks) source(r *Recipe) {
+	if archive := r.Source.Archive(); archive != nil {
+		c.archive("the driver's archive", *archive, false)
+	}
+	ways := 0
+	for _, given := range []bool{r.Source.Runfile != nil, r.Source.Redist != nil, len(r.Source.Packages) > 0} {
+		if given {
+			ways++
+		}
+	}
+	c.that(ways == 1, "it does not name the driver, or in several ways")
+	for _, f := range r.Fabric {
+		c.that(slices.Contains(matrix.ComponentNames, f.Name) && f.Version != "", "%.80q %.80q is no component of the driver", f.Name, f.Version)
+		c.archive("component "+f.Name, f.File, true)
+	}
+	for _, p := range r.Companions {
+		c.that(slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version), "%.80q %.80q is no companion", p.Name,
+			p.Version)
+		c.that((p.File == nil) != (p.Package == nil), "companion %.80q is neither an archive nor a package, or both", p.Name)
+		if p.File != nil {
+			c.archive("companion "+p.Name, *p.File, true)
+		}
+	}
+	for _, p := range r.Patches {
+		sum := sha256.Sum256([]byte(p.Text))
+		c.flavours(p.Flavours)
+		c.that(sha256Shape.MatchString(p.SHA256), "patch %.80q has no SHA-256", p.Name)
+		c.that(p.Text == "" || p.URL == "" && hex.EncodeToString(sum[:]) == p.SHA256,
+			"the text of patch %.80q does not have the digest, or it has an address too", p.Name)
+		c.that(p.URL == "" || IsWeb(p.URL), "patch %.80q: %.200q is no address with http or https", p.Name, p.URL)
+	}
+}
+
+// kernels checks those whose modules the image has, and what compiles them.
+func (c *checks) kernels(r *Recipe) {
+	for _, k := range r.Kernels {
+		c.err(CheckRelease(k.Release))
+		if k.Toolkit != nil {
+			c.image("image with kernel "+k.Release, *k.Toolkit)
+		}
+		c.that(k.Toolkit != nil || len(r.Compiler) > 0, "nothing compiles the modules for kernel %.80q", k.Release)
+	}
+	c.that(len(r.Kernels) == 0 || len(r.PrecompiledFlavours) > 0, "it names kernels, and no flavour of their modules")
 }

@@ -79,9 +79,9 @@ func DescribedLabels(d driverinfo.Description) map[string]string {
 	}
 	return map[string]string{
 		OCIPrefix + "title": "NVIDIA driver " + d.Driver + " for " + d.OS, OCIPrefix + "source": ProjectURL, OCIPrefix + "licenses": Licence(d.VGPU),
-		LabelDriver: d.Driver, LabelSystem: d.OS, LabelProfile: d.Profile, LabelFlavours: strings.Join(d.Flavours,
-			","), LabelContent: d.ID, LabelVGPU: d.VGPU,
-		LabelKernels: strings.Join(d.Kernels(), ","), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
+		LabelDriver: d.Driver, LabelSystem: d.OS, LabelProfile: d.Profile, LabelContent: d.ID, LabelVGPU: d.VGPU,
+		LabelFlavours: strings.Join(d.Flavours, ","),
+		LabelKernels:  strings.Join(d.Kernels(), ","), LabelCompanions: strings.Join(companions, ", "), LabelPatches: strings.Join(patches, ", "),
 	}
 }
 
@@ -94,7 +94,7 @@ func Variables(d driverinfo.Description) map[string]string {
 		kind = "vgpu"
 	}
 	return map[string]string{
-		"DRIVER_VERSION": d.Driver, "DRIVER_BRANCH": strings.TrimPrefix(d.Branch,
-			"R"), "DRIVER_TYPE": kind, "TARGETARCH": d.Arch, "NVIDIA_VISIBLE_DEVICES": "void",
+		"DRIVER_VERSION": d.Driver, "DRIVER_BRANCH": strings.TrimPrefix(d.Branch, "R"), "DRIVER_TYPE": kind, "TARGETARCH": d.Arch,
+		"NVIDIA_VISIBLE_DEVICES": "void",
 	}
 }

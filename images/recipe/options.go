@@ -1,6 +1,10 @@
 package recipe
 
-import "crypto/x509"
+import (
+	"crypto/x509"
+	"fmt"
+	"strings"
+)
 
 // Options are the choices that are not in the matrix. The zero value takes everything from the row.
 type Options struct {
@@ -22,4 +26,24 @@ type Options struct {
 	KernelFrom []string
 	KMM        bool              // with Kernels: the modules are laid out for Kernel Module Management too; of one flavour
 	Signer     *x509.Certificate // with Kernels: whose key signs the modules; nil: unsigned
+}
+
+// Compression of the layers that we build. gzip is the default: container runtimes older than containerd 1.5
+// and Docker 23 cannot read zstd.
+type Compression string
+
+// The compressions there are.
+const (
+	Gzip Compression = "gzip"
+	Zstd Compression = "zstd"
+)
+
+// ParseCompression reads the value of --compression.
+func ParseCompression(s string) (Compression, error) {
+	switch c := Compression(strings.ToLower(s)); c {
+	case Gzip, Zstd:
+		return c, nil
+	default:
+		return "", fmt.Errorf("compression %q is not known: use gzip or zstd", s)
+	}
 }

@@ -40,7 +40,6 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 	if len(o.Kernels) > 0 {
 		r.precompiled(t, o)
 	}
-	r.companions(t)
 	if err := r.ask(t, o); err != nil {
 		return nil, err
 	}

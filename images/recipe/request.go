@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,20 +43,12 @@ func PublicImages(refs []string) (public []string) {
 	return public
 }
 
-// ask decides what registries and repositories are asked for, and where an archive of the driver comes from.
-func (r *Recipe) ask(t matrix.Target, o Options) (err error) {
+// ask decides what registries and repositories are asked for: a toolchain or only what loading takes, headers for the
+// kernels to compile for, and the driver, which is packages or an archive.
+func (r *Recipe) ask(t matrix.Target, o Options) error {
+	d, toolkits := t.Distro, len(r.Kernels) > 0 && len(o.KernelFrom) > 0
 	r.Asked = Request{Base: PublicImages([]string{r.Base.Location})[0], Components: t.System.Components, Mirror: PublicMirror(o.Mirror)}
-	if len(o.Kernels) > 0 {
-		r.Asked.KernelFrom = PublicImages(o.KernelFrom)
-	}
-	r.Asked.Wants, r.Source, err = wants(t, o, r)
-	return err
-}
-
-// wants decides what goes in: a toolchain or only what loading takes, headers for the kernels to compile for,
-// and the driver, which is packages or an archive.
-func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err error) {
-	d := t.Distro
+	w := &r.Asked.Wants
 	w.Image = d.Toolchain(t.Arch)
 	if !r.Toolchain {
 		w.Image = d.Runtime(t.Arch)
@@ -63,32 +56,47 @@ func wants(t matrix.Target, o Options, r *Recipe) (w Wants, archive Source, err 
 	if len(r.Fabric) > 0 {
 		w.Image = append(w.Image, d.Fabric(t.Arch)...)
 	}
-	if len(r.Kernels) > 0 && len(o.KernelFrom) == 0 {
+	if toolkits {
+		r.Asked.KernelFrom = PublicImages(o.KernelFrom)
+	} else if len(r.Kernels) > 0 {
 		w.Compiler = d.Toolchain(t.Arch)
 	}
 	for _, k := range r.Kernels {
 		if w.Headers == nil {
 			w.Headers = map[string][]string{}
 		}
-		if len(o.KernelFrom) > 0 {
+		if w.Headers[k.Release] = d.Headers(k.Release); toolkits {
 			w.Headers[k.Release] = nil
-			continue
-		}
-		if err := CheckPackaged(d); err != nil {
-			return w, archive, fmt.Errorf("--kernel %q: %w", k.Release, err)
-		}
-		headers := d.Headers(k.Release)
-		if headers == nil {
-			return w, archive, fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them",
+		} else if err := CheckPackaged(d); err != nil {
+			return fmt.Errorf("--kernel %q: %w", k.Release, err)
+		} else if w.Headers[k.Release] == nil {
+			return fmt.Errorf("%w: --kernel %q: this is no release of a kernel of %s: driver-build kernels --os %s lists them",
 				ErrKernel, k.Release, d.ID(), d.ID())
 		}
-		w.Headers[k.Release] = headers
 	}
-	if w.Companions, err = companionPackages(t, r); err != nil {
-		return w, archive, err
+	if err := r.addCompanions(t); err != nil {
+		return err
 	}
-	archive, err = w.driver(t, o, r.Flavours)
-	return w, archive, err
+	archive, ok := t.Driver.Archives[t.Arch]
+	user, kernel, packaged := t.Driver.Debian.Wants(t.System.ID, t.Arch)
+	switch {
+	case o.Source != "" && !ok:
+		return fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
+			o.Source, t.Arch, t.Driver.Version, t.Arch)
+	case o.Source == "" && packaged: // the row names the system's own packages
+		w.Driver = append(user, slices.DeleteFunc(kernel, func(name string) bool { return !slices.Contains(r.Flavours, PackageFlavour(name)) })...)
+		w.Image = append(w.Image, t.Driver.Debian.Depends...)
+		return nil
+	case !ok:
+		return fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
+	}
+	file := &fetch.File{URL: cmp.Or(o.Source, archive.URL), SHA256: archive.SHA256, Size: archive.Size}
+	if archive.Redist() {
+		r.Source.Redist = file
+	} else {
+		r.Source.Runfile = file
+	}
+	return nil
 }
 
 // CheckPackaged returns ErrKernel for a system whose kernel headers are in no package.
@@ -97,46 +105,6 @@ func CheckPackaged(d distros.Distro) error {
 		return nil
 	}
 	return fmt.Errorf("%w: kernel headers of %s come with the host and are in no package: give an image that has them with --kernel-from, or leave --kernel out: then the node compiles the modules", ErrKernel, d.ID())
-}
-
-// driver decides where the driver comes from: the archive of the command line, the system's own packages
-// where the row names them, or the row's archive. It returns a source without packages, which are wants.
-func (w *Wants) driver(t matrix.Target, o Options, flavours []string) (Source, error) {
-	archive, ok := t.Driver.Archives[t.Arch]
-	if o.Source != "" {
-		if !ok {
-			return Source{}, fmt.Errorf("--source %s: the matrix has no checksum of the %s archive of driver %s to check it against: add archives.%s to the driver",
-				o.Source, t.Arch, t.Driver.Version, t.Arch)
-		}
-		return archiveSource(archive, o.Source), nil
-	}
-	if t.Driver.Debian != nil {
-		if user, kernel, ok := t.Driver.Debian.Wants(t.System.ID, t.Arch); ok {
-			w.Driver = append(user, kernelPackages(kernel, flavours)...)
-			w.Image = append(w.Image, t.Driver.Debian.Depends...)
-			return Source{}, nil
-		}
-	}
-	if !ok {
-		return Source{}, fmt.Errorf("driver %s has no archive for %s", t.Driver.Version, t.Arch)
-	}
-	return archiveSource(archive, archive.URL), nil
-}
-
-// archiveSource is an archive of the matrix, read from an address.
-func archiveSource(a matrix.Archive, address string) Source {
-	file := &fetch.File{URL: address, SHA256: a.SHA256, Size: a.Size}
-	if a.Redist() {
-		return Source{Redist: file}
-	}
-	return Source{Runfile: file}
-}
-
-// kernelPackages picks, of the packages with kernel module sources, those of the flavours wanted.
-func kernelPackages(names, flavours []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return !slices.Contains(flavours, PackageFlavour(name))
-	})
 }
 
 // PackageFlavour is the flavour of the sources in one of Debian's packages with kernel modules.

@@ -67,11 +67,18 @@ func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
 	return ids
 }
 
-// companions takes those of the target that fit a flavour of the image: a thin image has not all flavours of
-// its driver.
-func (r *Recipe) companions(t matrix.Target) {
+// addCompanions takes the companions of the target that fit a flavour of the image: a thin image has not all flavours of
+// its driver. One that was named must fit the flavours whose modules the image has.
+func (r *Recipe) addCompanions(t matrix.Target) error {
+	fits := func(c matrix.Companion, flavours []string) bool {
+		return len(c.Flavours) == 0 || slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(flavours, f) })
+	}
 	for _, c := range t.Companions {
-		if !fitsAny(c, r.Flavours) {
+		if c.Named && (!fits(c, r.Flavours) || len(r.Kernels) > 0 && !fits(c, r.PrecompiledFlavours)) {
+			return fmt.Errorf("%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",
+				ErrKernel, c.Name, c.Version, strings.Join(c.Flavours, " or "), strings.Join(r.PrecompiledFlavours, " and "), c.Flavours[0])
+		}
+		if !fits(c, r.Flavours) {
 			continue
 		}
 		of := Companion{Name: c.Name, Version: c.Version, Flavours: c.Flavours, Licence: c.Licence}
@@ -79,28 +86,11 @@ func (r *Recipe) companions(t matrix.Target) {
 			of.File = &fetch.File{URL: c.Archive.URL, SHA256: c.Archive.SHA256, Size: c.Archive.Size}
 		} else {
 			of.Package = &distros.Package{Name: c.Debian.Package} // until the plan pins it
+			r.Asked.Companions = append(r.Asked.Companions, c.Wants(t.System.ID))
 		}
 		r.Companions = append(r.Companions, of)
 	}
-}
-
-func fitsAny(c matrix.Companion, flavours []string) bool {
-	return len(c.Flavours) == 0 || slices.ContainsFunc(c.Flavours, func(f string) bool { return slices.Contains(flavours, f) })
-}
-
-// companionPackages returns what the companions ask of the package repositories. A companion that was named
-// must fit the flavours whose modules the image has.
-func companionPackages(t matrix.Target, r *Recipe) (wants []string, err error) {
-	for _, c := range t.Companions {
-		if c.Named && (!fitsAny(c, r.Flavours) || len(r.Kernels) > 0 && !fitsAny(c, r.PrecompiledFlavours)) {
-			return nil, fmt.Errorf("%w: companion %s %s needs the %s modules, and the image gets %s ones: give --kernel-flavour %s, or leave it out of --companions",
-				ErrKernel, c.Name, c.Version, strings.Join(c.Flavours, " or "), strings.Join(r.PrecompiledFlavours, " and "), c.Flavours[0])
-		}
-		if want := c.Wants(t.System.ID); want != "" && fitsAny(c, r.Flavours) {
-			wants = append(wants, want)
-		}
-	}
-	return wants, nil
+	return nil
 }
 
 // companionPins returns the packages of the companions.
@@ -109,6 +99,47 @@ func (r *Recipe) companionPins() (all []distros.Package) {
 		if c.Package != nil {
 			all = append(all, *c.Package)
 		}
+	}
+	return all
+}
+
+// FabricLayer is the name of the layer with the components.
+const FabricLayer = "fabric"
+
+// Component is a component of the driver that the image has: see package matrix.
+type Component struct {
+	Name    string     `json:"name"`
+	Version string     `json:"version"`
+	File    fetch.File `json:"file"`
+}
+
+// The folders of components in an image, besides the library folder and usr/bin.
+const (
+	ComponentsFile = ShareDir + "/components.json" // version by name
+	TopologyDir    = "usr/share/nvidia/nvswitch"   // topologies and configuration of the fabric manager
+	NVLSMDir       = "opt/nvidia/nvlsm"
+	NVLSMConfigDir = "usr/share/nvidia/nvlsm"
+)
+
+// ComponentLicence is where the licence of a component is.
+func ComponentLicence(name string) string { return "licenses/" + name + ".txt" }
+
+// Fabric returns the components that the profile takes: all of them, or for CUDA alone those without which
+// CUDA does not start on a machine with NVSwitch, or does not reach the GPUs of other machines.
+func (p Profile) Fabric(of []matrix.Component) (list []Component) {
+	for _, c := range of {
+		if p.onlyCUDA() && !slices.Contains([]string{matrix.FabricManager, matrix.NVLSM, matrix.IMEX}, c.Name) {
+			continue
+		}
+		list = append(list, Component{c.Name, c.Version, fetch.File{URL: c.URL, SHA256: c.SHA256, Size: c.Size}})
+	}
+	return list
+}
+
+// FabricDigests are those of the components' archives, with the names, as the input of a layer.
+func (r *Recipe) FabricDigests() (all []string) {
+	for _, c := range r.Fabric {
+		all = append(all, c.Name+" "+c.File.SHA256)
 	}
 	return all
 }
