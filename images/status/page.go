@@ -49,18 +49,14 @@ type Page struct {
 
 // Column is a driver. Drivers of one branch that follow each other share a heading.
 type Column struct {
-	Version  string
-	Branch   string   // "R535"
-	Kind     string   // "lts", "" when not known
-	End      string   // last month of support, "" when not known
-	Over     bool     // support has ended
-	Newest   string   // the newest release of the branch when it is newer than all that the matrix has, else ""
-	Flavours []string // of the kernel modules
-	Min, Max string   // kernel limits, "" for none
-	Reason   string   // where Max comes from
-	CUDA     string   // the highest release that it runs natively, "" when not known
-	Runs     string   // how it runs the release of CUDA that was asked for, "" when none was
-	Faults   []string // what is known of the release
+	matrix.Driver
+	Kind   string   // "lts", "" when not known
+	End    string   // last month of support, "" when not known
+	Over   bool     // support has ended
+	Newest string   // the newest release of the branch when it is newer than all that the matrix has, else ""
+	CUDA   string   // the highest release that it runs natively, "" when not known
+	Runs   string   // how it runs the release of CUDA that was asked for, "" when none was
+	Faults []string // what is known of the release
 
 	// Components are those for NVSwitch and NVLink that images get: "fabricmanager (amd64, arm64)". Unknown are
 	// those that NVIDIA has, and whose checksum no public source has.

@@ -15,6 +15,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 )
@@ -37,10 +38,13 @@ func little() Page {
 			{ID: "ubuntu16.04", Base: evil, Archs: []string{"amd64"}, Kernels: []string{"4.4", "4.15"}},
 		},
 		Drivers: []Column{
-			{Version: "595.84", Branch: "R595", Kind: "production", End: "2027-03", Newest: "595.91.07", Flavours: []string{"proprietary", "open"}, Min: "4.15", Max: "7.1", Reason: evil},
-			{Version: "535.309.01", Branch: "R535", Kind: "lts", End: "2026-06", Over: true},
-			{Version: "535.261.03", Branch: "R535", Kind: "lts", End: "2026-06", Over: true},
-			{Version: "396.54", Branch: "R396", Kind: "new-feature", End: "over", Over: true},
+			{
+				Driver: matrix.Driver{Version: "595.84", Branch: "R595", Flavours: []string{"proprietary", "open"}, Kernel: driverinfo.KernelRule{Min: "4.15", Max: "7.1", Reason: evil}},
+				Kind:   "production", End: "2027-03", Newest: "595.91.07",
+			},
+			{Driver: matrix.Driver{Version: "535.309.01", Branch: "R535"}, Kind: "lts", End: "2026-06", Over: true},
+			{Driver: matrix.Driver{Version: "535.261.03", Branch: "R535"}, Kind: "lts", End: "2026-06", Over: true},
+			{Driver: matrix.Driver{Version: "396.54", Branch: "R396"}, Kind: "new-feature", End: "over", Over: true},
 		},
 		Cells: []Cell{
 			{Pair: batch.Pair{System: "debian12", Driver: "595.84", Arch: "arm64", Tag: "595.84-debian12"}, State: Missing},

@@ -96,10 +96,7 @@ func emptyPage(b *batch.Batch, pairs []batch.Pair, o ReportOptions) Page {
 
 // column says what is known of a driver.
 func column(d matrix.Driver, pairs []batch.Pair, o ReportOptions) Column {
-	c := Column{
-		Version: d.Version, Branch: d.Branch, Flavours: d.Flavours, Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
-		CUDA: releases.CUDAOf(d.Version, d.CUDA),
-	}
+	c := Column{Driver: d, CUDA: releases.CUDAOf(d.Version, d.CUDA)}
 	if o.CUDA != nil {
 		answer := batch.RunsCUDA(d, *o.CUDA)
 		c.Runs = strings.TrimSuffix(fmt.Sprintf("CUDA %s: %s: %s", o.CUDA.Version, answer.Support, answer.Why), ": ")

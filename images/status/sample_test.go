@@ -23,10 +23,7 @@ func sample(t testing.TB) Page {
 		Notes: []string{"NVIDIA's list of releases could not be read, the built-in table is used."},
 	}
 	for _, d := range slices.Backward(m.Drivers) {
-		r.Drivers = append(r.Drivers, Column{
-			Version: d.Version, Branch: d.Branch, Kind: "production", End: "2026-02", Over: d.Version < "56", Flavours: d.Flavours,
-			Min: d.Kernel.Min, Max: d.Kernel.Max, Reason: d.Kernel.Reason,
-		})
+		r.Drivers = append(r.Drivers, Column{Driver: d, Kind: "production", End: "2026-02", Over: d.Version < "56"})
 	}
 	r.Drivers[1].Components, r.Drivers[1].Unknown = []string{"fabricmanager (amd64, arm64)", "nvlsm (amd64, arm64)"}, []string{"imex (amd64, arm64)"}
 	r.Drivers[1].CUDA, r.Drivers[1].Runs, r.Drivers[1].Faults = "13.2", "CUDA 13.3: minor-version: with limits", []string{"known to be bad: <b>pods</b> stay Pending"}
