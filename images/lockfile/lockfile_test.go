@@ -2,10 +2,6 @@ package lockfile_test
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -134,6 +130,11 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	// A lock of a later format is not a damaged one, which driver-build lock --update would replace.
+	_, err := lockfile.Parse("matrix.lock", []byte(`{"schema": 3, "newField": {}}`), nil)
+	if !errors.Is(err, lockfile.ErrLater) || errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(), "schema is 3, this program knows 2") {
+		t.Error(err)
+	}
 	for _, text := range []string{"", "[]", `{"schema": 2, "images": {"a/b": null}}`, `{"schema": 2, "images": {"a/b": {}}}`} {
 		if l, err := lockfile.Parse("x", []byte(text), nil); err == nil {
 			t.Errorf("%q: %+v", text, l)
@@ -157,24 +158,6 @@ func TestEdited(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestFile(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "matrix.lock")
-	assert.ErrorIs(t, assert.Err(lockfile.Read(file, nil)), fs.ErrNotExist)
-	l := lockOf(full())
-	for range 2 {
-		require.NoError(t, l.Write(t.Context(), file))
-	}
-	got, err := lockfile.Read(file, nil)
-	if err != nil || cmp.Diff(l, got, noDistro, cmpopts.IgnoreFields(lockfile.Lock{}, "SHA256")) != "" || len(got.SHA256) != 64 {
-		t.Error(err)
-	}
-	if list, err := os.ReadDir(filepath.Dir(file)); err != nil || len(list) != 1 {
-		t.Errorf("%v, %v", list, err)
-	}
-	assert.Errorf(t, l.Write(t.Context(), filepath.Join(file, "x")), "written below a file")
 }
 
 func TestCompare(t *testing.T) {
@@ -242,38 +225,6 @@ func TestNewRefusesLocalFiles(t *testing.T) {
 	r.Packages[0].URL = "file:///srv/gcc.deb"
 	_, err := lockfile.New(r, nil)
 	assert.ErrorContains(t, err, "other machines do not have")
-}
-
-// BenchmarkParse measures a lock of 300 images with 90 packages each.
-func BenchmarkParse(b *testing.B) {
-	l := lockOf()
-	for i := range 300 {
-		one := full()
-		one.Recipe.Tag = fmt.Sprintf("%d-rocky9", i)
-		for n := range 90 {
-			one.Recipe.Packages = append(one.Recipe.Packages, pkg(fmt.Sprintf("package-%d", n), "1.2.3-4"))
-		}
-		l.Images[one.Name()] = one
-	}
-	data := encoded(b, l)
-	for name, want := range map[string]func(string) bool{"all": nil, "one": func(name string) bool { return name == "7-rocky9/amd64" }} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(data)))
-			for b.Loop() {
-				require.Value(lockfile.Parse("x", data, want))(b)
-			}
-		})
-	}
-}
-
-// TestLater: a lock of a later format is not a damaged one, which driver-build lock --update would replace.
-func TestLater(t *testing.T) {
-	t.Parallel()
-	_, err := lockfile.Parse("matrix.lock", []byte(`{"schema": 3, "newField": {}}`), nil)
-	if !errors.Is(err, lockfile.ErrLater) || errors.Is(err, lockfile.ErrFormat) || !strings.Contains(err.Error(),
-		"schema is 3, this program knows 2") {
-		t.Error(err)
-	}
 }
 
 // FuzzParse: whatever is accepted can be written, and is the same when it is read again.

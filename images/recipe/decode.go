@@ -78,20 +78,14 @@ func (c *checks) that(ok bool, format string, args ...any) {
 	}
 }
 
-func (c *checks) err(err error) { *c = append(*c, err) }
-
 // check refuses what New and Pin could not have made.
 func (r *Recipe) check() error {
-	var c checks
-	_, err := distros.Lookup(r.System)
-	c.err(err)
-	c.err(matrix.CheckArch(r.Arch))
-	_, err = ParseProfile(string(r.Profile))
-	c.err(err)
-	_, err = ParseCompression(string(r.Compression))
-	c.err(err)
+	_, errSystem := distros.Lookup(r.System)
+	_, errProfile := ParseProfile(string(r.Profile))
+	_, errCompression := ParseCompression(string(r.Compression))
+	c := checks{errSystem, errProfile, errCompression, matrix.CheckArch(r.Arch)}
 	for _, tag := range append([]string{r.Tag}, r.Aliases...) {
-		c.err(imagename.CheckTag(tag))
+		c = append(c, imagename.CheckTag(tag))
 	}
 	c.that(r.Schema == Version, "its schema is %d, this program builds %d", r.Schema, Version)
 	c.that(versionShape.MatchString(r.Driver), "%.80q is no version of a driver", r.Driver)
@@ -103,14 +97,25 @@ func (r *Recipe) check() error {
 		c.that(moduleShape.MatchString(m), "%.80q is no name of a module", m)
 	}
 	c.image("base", r.Base)
+	for _, k := range r.Kernels {
+		c = append(c, CheckRelease(k.Release))
+		if k.Toolkit != nil {
+			c.image("image with kernel "+k.Release, *k.Toolkit)
+		}
+		c.that(k.Toolkit != nil || len(r.Compiler) > 0, "nothing compiles the modules for kernel %.80q", k.Release)
+	}
+	c.that(len(r.Kernels) == 0 || len(r.PrecompiledFlavours) > 0, "it names kernels, and no flavour of their modules")
 	for _, p := range r.AllPackages() {
-		c.pinned(p)
+		c.that(p.Name != "" && p.Version != "" && p.Arch != "", "package %.100q: name, version and architecture must be there", p.Name)
+		c.that(sha256Shape.MatchString(p.SHA256) || p.SHA256 == "" && sha512Shape.MatchString(p.SHA512),
+			"package %.100q has no SHA-256 and no SHA-512", p.Name)
+		c.that(IsWeb(p.URL) && sized(p.Size), "package %.100q: %.200q of %d bytes is no file with an address with http or https",
+			p.Name, p.URL, p.Size)
 	}
 	for _, p := range r.Entrypoint {
 		c.that(sha256Shape.MatchString(p.SHA256), "program %.80q has no SHA-256", p.Name)
 	}
-	c.source(r)
-	c.kernels(r)
+	c.parts(r)
 	return errors.Join(c...)
 }
 
@@ -124,55 +129,33 @@ func (c *checks) image(what string, image Base) {
 	sum, ok := strings.CutPrefix(image.Digest, "sha256:")
 	c.that(ok && sha256Shape.MatchString(sum), "the %s has no digest: %.100q", what, image.Digest)
 	if image.Name != "" {
-		c.err(imagename.CheckImage(image.Name))
+		*c = append(*c, imagename.CheckImage(image.Name))
 		c.that(!oci.IsLocal(image.Name) && !strings.Contains(image.Name, "@"), "the %s %.200q is no REGISTRY/PATH:TAG", what, image.Name)
 	}
 }
 
-func (c *checks) pinned(p distros.Package) {
-	c.that(p.Name != "" && p.Version != "" && p.Arch != "", "package %.100q: name, version and architecture must be there", p.Name)
-	c.that(sha256Shape.MatchString(p.SHA256) || p.SHA256 == "" && sha512Shape.MatchString(p.SHA512),
-		"package %.100q has no SHA-256 and no SHA-512", p.Name)
-	c.that(IsWeb(p.URL) && sized(p.Size), "package %.100q: %.200q of %d bytes is no file with an address with http or https", p.Name, p.URL,
-		p.Size)
-}
-
-// archive checks a file of one of the driver's parts.
-func (c *checks) archive(what string, f fetch.File, web bool) {
-	c.that(sha256Shape.MatchString(f.SHA256) && sized(f.Size), "%.80s: it has no SHA-256 or no size", what)
-	c.that(!web || IsWeb(f.URL), "%.80s: %.200q is no address with http or https", what, f.URL)
-}
-
-func sized(size int64) bool { return size >= 0 && size < math.MaxInt64 }
-
-// IsWeb says whether a text is an address with http or https.
-func IsWeb(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
-}
-
-// source checks the driver and what belongs to it. The archive may have been a file of the machine that built.
-func (c *checks) source(r *Recipe) {
-	if archive := r.Source.Archive(); archive != nil {
-		c.archive("the driver's archive", *archive, false)
+// parts checks the driver and what belongs to it. Its archive may have been a file of the machine that built.
+func (c *checks) parts(r *Recipe) {
+	archive := func(what string, f fetch.File, web bool) {
+		c.that(sha256Shape.MatchString(f.SHA256) && sized(f.Size), "%.80s: it has no SHA-256 or no size", what)
+		c.that(web, "%.80s: %.200q is no address with http or https", what, f.URL)
 	}
-	ways := 0
-	for _, given := range []bool{r.Source.Runfile != nil, r.Source.Redist != nil, len(r.Source.Packages) > 0} {
-		if given {
-			ways++
-		}
+	if file := r.Source.Archive(); file != nil {
+		archive("the driver's archive", *file, true)
 	}
-	c.that(ways == 1, "it does not name the driver, or in several ways")
+	ways := []bool{r.Source.Runfile != nil, r.Source.Redist != nil, len(r.Source.Packages) > 0}
+	ways = slices.DeleteFunc(ways, func(given bool) bool { return !given })
+	c.that(len(ways) == 1, "it does not name the driver, or in several ways")
 	for _, f := range r.Fabric {
 		c.that(slices.Contains(matrix.ComponentNames, f.Name) && f.Version != "", "%.80q %.80q is no component of the driver", f.Name, f.Version)
-		c.archive("component "+f.Name, f.File, true)
+		archive("component "+f.Name, f.File, IsWeb(f.File.URL))
 	}
 	for _, p := range r.Companions {
-		c.that(slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version), "%.80q %.80q is no companion", p.Name,
-			p.Version)
+		c.that(slices.Contains(driverinfo.Companions(), p.Name) && versionShape.MatchString(p.Version),
+			"%.80q %.80q is no companion", p.Name, p.Version)
 		c.that((p.File == nil) != (p.Package == nil), "companion %.80q is neither an archive nor a package, or both", p.Name)
 		if p.File != nil {
-			c.archive("companion "+p.Name, *p.File, true)
+			archive("companion "+p.Name, *p.File, IsWeb(p.File.URL))
 		}
 	}
 	for _, p := range r.Patches {
@@ -185,14 +168,10 @@ func (c *checks) source(r *Recipe) {
 	}
 }
 
-// kernels checks those whose modules the image has, and what compiles them.
-func (c *checks) kernels(r *Recipe) {
-	for _, k := range r.Kernels {
-		c.err(CheckRelease(k.Release))
-		if k.Toolkit != nil {
-			c.image("image with kernel "+k.Release, *k.Toolkit)
-		}
-		c.that(k.Toolkit != nil || len(r.Compiler) > 0, "nothing compiles the modules for kernel %.80q", k.Release)
-	}
-	c.that(len(r.Kernels) == 0 || len(r.PrecompiledFlavours) > 0, "it names kernels, and no flavour of their modules")
+func sized(size int64) bool { return size >= 0 && size < math.MaxInt64 }
+
+// IsWeb says whether a text is an address with http or https.
+func IsWeb(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }

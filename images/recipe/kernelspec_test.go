@@ -100,16 +100,6 @@ func TestSelectKernelsRefuses(t *testing.T) {
 	}
 }
 
-func TestIsListed(t *testing.T) {
-	t.Parallel()
-	for spec, want := range map[string]bool{"all": true, "latest": true, "latest:3": true, "6.12:latest": true, "6.1.0-38-amd64": false,
-		"lastest": false, "": false} {
-		if IsListed(spec) != want {
-			t.Errorf("IsListed(%q) is %v", spec, !want)
-		}
-	}
-}
-
 func FuzzSelectKernels(f *testing.F) {
 	for _, seed := range []string{"all", "latest:3", "6.12:latest:2", "6.1.0-38-amd64", "latest:", "6.1:6.1:all"} {
 		f.Add(seed)

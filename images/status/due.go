@@ -104,41 +104,31 @@ func Lacking(ctx context.Context, builder *images.Builder, repository string, gr
 
 // reasons to build what belongs to a tag; "" when it is up to date. outage is why that is not known.
 func (s *survey) reasons(ctx context.Context, g batch.Group) (reasons string, outage, err error) {
-	var all []string
+	var all, named []string // named have the architecture
 	for _, im := range g.Images {
-		arch := im.Target.Arch
 		st, planErr := s.compare(ctx, g.Tag, im)
+		why := st.Why
 		switch {
 		case ctx.Err() != nil:
 			return "", nil, context.Cause(ctx)
 		case errors.Is(planErr, fetch.ErrUnreachable) && !errors.Is(planErr, fs.ErrNotExist): // what does not exist will not exist later either
 			outage = planErr
+			continue
 		case st.State == Unknown:
 			return "", nil, st.Err
 		case planErr != nil:
-			all = append(all, arch+": cannot be planned: "+oneLine(planErr.Error()))
-		case st.State == Missing:
-			all = append(all, arch+": "+st.Why)
-		case st.State != Current:
-			all = append(all, arch+": "+string(st.State)+": "+st.Why)
+			why = "cannot be planned: " + oneLine(planErr.Error())
+		case st.State == Current:
+			continue
+		case st.State != Missing:
+			why = string(st.State) + ": " + st.Why
 		}
+		all, named = append(all, why), append(named, im.Target.Arch+": "+why)
 	}
-	return strings.Join(sameReason(g, all), "; "), outage, nil
-}
-
-// sameReason says once what is true of all architectures.
-func sameReason(g batch.Group, reasons []string) []string {
-	if len(reasons) < len(g.Images) {
-		return reasons
+	if len(all) == len(g.Images) && len(slices.Compact(all)) == 1 { // true of all architectures
+		return all[0], outage, nil
 	}
-	var all []string
-	for i, r := range reasons {
-		all = append(all, strings.TrimPrefix(r, g.Images[i].Target.Arch+": "))
-	}
-	if all = slices.Compact(all); len(all) == 1 {
-		return all
-	}
-	return reasons
+	return strings.Join(named, "; "), outage, nil
 }
 
 // NewTask returns the build of a tag with the flags of the batch. It is an error if one of them cannot be an

@@ -153,13 +153,16 @@ func packaged(t matrix.Target) bool {
 // kernels asks the repositories of one platform, unless no package of the system can have headers, or the images. tags are
 // those in the registry.
 func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.Target, tags map[string]bool) (rows []OfferedKernel, err error) {
+	add := func(k distros.Kernel) *OfferedKernel {
+		rows = append(rows, q.row(t, k, tags))
+		return &rows[len(rows)-1]
+	}
 	switch {
 	case len(q.From) > 0:
 		all, err := b.HeadersKernels(ctx, q.From, t.Arch)
 		for _, k := range all {
-			r := q.row(t, k.Kernel.Kernel, tags)
+			r := add(k.Kernel.Kernel)
 			r.From, r.Built = k.Ref, k.Compiler
-			rows = append(rows, r)
 		}
 		return rows, err
 	case !packaged(t):
@@ -167,17 +170,15 @@ func (q *KernelQuery) kernels(ctx context.Context, b *images.Builder, t matrix.T
 	case q.Dates:
 		all, err := b.DatedKernels(ctx, t, q.Plan)
 		for _, k := range all {
-			r := q.row(t, k.Kernel, tags)
-			if !k.Date.IsZero() {
+			if r := add(k.Kernel); !k.Date.IsZero() {
 				r.Date = k.Date.Format(time.RFC3339)
 			}
-			rows = append(rows, r)
 		}
 		return rows, err
 	}
 	all, err := b.Kernels(ctx, t, q.Plan)
 	for _, k := range all {
-		rows = append(rows, q.row(t, k, tags))
+		add(k)
 	}
 	return rows, err
 }

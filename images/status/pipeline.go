@@ -56,11 +56,6 @@ func WriteGitLab(w io.Writer, tasks []Task) error {
 
 // yamlText is a text in double quotes, which mean in YAML what they mean in JSON.
 func yamlText(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
-		return `""` // not reached: a string can always be encoded
-	}
-	return strings.TrimSpace(b.String())
+	text, _ := json.Marshal(s) // a string can always be encoded
+	return string(text)
 }

@@ -35,8 +35,8 @@ type ReportOptions struct {
 // reporter asks about all cells of a page.
 type reporter struct {
 	*survey
-	compares bool // images with what they would be made from now
-	tags    []string // of the repository, nil where it does not list them
+	compares bool     // images with what they would be made from now
+	tags     []string // of the repository, nil where it does not list them
 
 	mu      sync.Mutex
 	unknown []batch.Cause // images that could not be compared

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -138,17 +139,11 @@ func Summarize(img v1.Image) (*Inspection, error) {
 
 // inspectManifest returns what manifest and config say, and of the labels what no file of the image shows.
 func inspectManifest(img v1.Image) (*Inspection, error) {
-	digest, err := img.Digest()
-	if err != nil {
-		return nil, err
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	layers, err := img.Layers()
-	if err != nil {
-		return nil, err
+	digest, errDigest := img.Digest()
+	config, errConfig := img.ConfigFile()
+	layers, errLayers := img.Layers()
+	if err := errors.Join(errDigest, errConfig, errLayers); err != nil {
+		return nil, fmt.Errorf("read the image's configuration and manifest: %w", err)
 	}
 	c := config.Config
 	i := &Inspection{
@@ -161,12 +156,9 @@ func inspectManifest(img v1.Image) (*Inspection, error) {
 	}
 	histories, _ := layer.Histories(config, len(layers))
 	for n, l := range layers {
-		d, err := l.Digest()
-		if err != nil {
-			return nil, err
-		}
-		size, err := l.Size()
-		if err != nil {
+		d, errDigest := l.Digest()
+		size, errSize := l.Size()
+		if err := errors.Join(errDigest, errSize); err != nil {
 			return nil, err
 		}
 		i.Layers = append(i.Layers, LayerInfo{Digest: d.String(), Size: size, CreatedBy: histories[n].CreatedBy})

@@ -155,21 +155,14 @@ type Examiner struct {
 // container. It returns all findings; errors are only about reading the image. The spool's folder needs room
 // for the unpacked image. With signers, the precompiled modules must all be signed by one of them.
 func (e Examiner) Verify(ctx context.Context, name string, img v1.Image, signers ...*x509.Certificate) (findings []Finding, err error) {
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	raw, err := img.RawConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the image's configuration: %w", err)
-	}
-	manifest, err := img.Manifest()
-	if err != nil {
-		return nil, fmt.Errorf("read the image's manifest: %w", err)
+	config, errConfig := img.ConfigFile()
+	raw, errRaw := img.RawConfigFile()
+	manifest, errManifest := img.Manifest()
+	if err := errors.Join(errConfig, errRaw, errManifest); err != nil {
+		return nil, fmt.Errorf("read the image's configuration and manifest: %w", err)
 	}
 	err = e.unpacked(ctx, name, "verify", img, nil, func(tree *rootfs.Tree) error {
-		s := &subject{tree: tree, config: config, rawConfig: raw, annotations: manifest.Annotations}
-		findings, err = e.examine(ctx, s, signers)
+		findings, err = e.examine(ctx, &subject{tree: tree, config: config, rawConfig: raw, annotations: manifest.Annotations}, signers)
 		return err
 	})
 	return findings, err
