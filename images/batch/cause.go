@@ -88,28 +88,25 @@ func (j *joined) Unwrap() []error { return j.all }
 // name returns the name of a target.
 func JoinErrors(errs []error, name func(int) string) error {
 	j := &joined{}
-	var groups []Cause
-	alone := map[string]error{} // the whole error, for a cause that hits one target
+	var causes []Cause
+	whole := map[string]string{} // the text of the error, for a cause that hits one target
 	for i, err := range errs {
-		if err == nil {
-			continue
+		if err != nil {
+			j.all = append(j.all, err)
+			cause := CauseOf(err, name(i))
+			causes, whole[cause] = AddCause(causes, cause, name(i)), err.Error()
 		}
-		j.all = append(j.all, err)
-		cause := CauseOf(err, name(i))
-		groups, alone[cause] = AddCause(groups, cause, name(i)), err
 	}
 	if len(j.all) == 0 {
 		return nil
 	}
-	var lines []string
-	for _, g := range groups {
-		if len(g.Targets) == 1 {
-			lines = append(lines, alone[g.Text].Error())
-		} else {
-			lines = append(lines, g.String())
+	for _, c := range causes {
+		text := c.String()
+		if len(c.Targets) == 1 {
+			text = whole[c.Text]
 		}
+		j.text = strings.TrimPrefix(j.text+"\n"+text, "\n")
 	}
-	j.text = strings.Join(lines, "\n")
 	return j
 }
 

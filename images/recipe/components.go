@@ -37,19 +37,14 @@ func (c Companion) Digest() string {
 	return c.Package.SHA512
 }
 
-// describe returns what driver.json says of the companion.
-func (c Companion) describe(sources bool) driverinfo.Companion {
-	d := driverinfo.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest(), Flavours: c.Flavours}
-	if sources {
-		d.Sources = driverinfo.CompanionSources(c.Name, c.Version)
-	}
-	return d
-}
-
 // DescribeCompanions returns what driver.json says of the companions, with or without their sources.
 func (r *Recipe) DescribeCompanions(sources bool) (all []driverinfo.Companion) {
 	for _, c := range r.Companions {
-		all = append(all, c.describe(sources))
+		d := driverinfo.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest(), Flavours: c.Flavours}
+		if sources {
+			d.Sources = driverinfo.CompanionSources(c.Name, c.Version)
+		}
+		all = append(all, d)
 	}
 	return all
 }
@@ -58,9 +53,9 @@ func (r *Recipe) DescribeCompanions(sources bool) (all []driverinfo.Companion) {
 // kbuild.Key has them; "" is any flavour.
 func (r *Recipe) CompanionIDs(flavour string) (ids []string) {
 	for _, name := range driverinfo.Companions() {
-		for _, c := range r.Companions {
-			if c.Name == name && (flavour == "" || c.describe(false).Fits(flavour)) {
-				ids = append(ids, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest()}.ID())
+		for _, c := range r.DescribeCompanions(false) {
+			if c.Name == name && (flavour == "" || c.Fits(flavour)) {
+				ids = append(ids, kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID())
 			}
 		}
 	}

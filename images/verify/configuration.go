@@ -203,7 +203,7 @@ func (s *subject) checkOtherLabels() {
 	}
 	for _, m := range s.sets {
 		if m.Damage == "" && m.Certificate != signer {
-			s.fail(recipe.ModulesDir+"/"+m.Folder, "is signed with the certificate %q, the label %s says %.100q", m.Certificate, recipe.LabelSigner, signer)
+			s.fail(m.path(), "is signed with the certificate %q, the label %s says %.100q", m.Certificate, recipe.LabelSigner, signer)
 		}
 	}
 }

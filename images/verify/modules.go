@@ -24,18 +24,17 @@ import (
 func checkModules(s *subject) {
 	described := s.infoErr == nil
 	for _, m := range s.sets {
-		folder := path.Join(recipe.ModulesDir, m.Folder)
 		if m.Damage != "" {
-			s.fail(folder, "%s", m.Damage)
+			s.fail(m.path(), "%s", m.Damage)
 			continue
 		}
 		if m.Driver != s.version || m.Arch != s.config.Architecture {
-			s.fail(folder, "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
+			s.fail(m.path(), "has modules of driver %s for %s, the image has %s for %s", m.Driver, m.Arch, s.version, s.config.Architecture)
 		}
 		s.checkSet(m)
 		s.checkCompanions(m)
 		if described && !slices.Contains(s.info.Precompiled, driverinfo.Precompiled{Kernel: m.Kernel, Flavour: m.Flavour}) {
-			s.find(Note, folder, "is not named in the image's description")
+			s.find(Note, m.path(), "is not named in the image's description")
 		}
 	}
 	for _, i := range s.installed {
@@ -58,15 +57,14 @@ func checkModules(s *subject) {
 // checkCompanions: a set was compiled with each companion of the image that fits its flavour. A companion
 // that does not compile for the kernel is missing, which the set itself says.
 func (s *subject) checkCompanions(m ModuleSet) {
-	folder := path.Join(recipe.ModulesDir, m.Folder)
 	for _, c := range s.info.Companions {
 		id := kbuild.Companion{Name: c.Name, Version: c.Version, Digest: c.Digest}.ID()
 		if c.Fits(m.Flavour) && !slices.Contains(m.Companions, id) {
-			s.fail(folder, "has neither %s %s nor the reason why it was left out: the image's description names it", c.Name, c.Version)
+			s.fail(m.path(), "has neither %s %s nor the reason why it was left out: the image's description names it", c.Name, c.Version)
 		}
 	}
 	for _, o := range m.Omitted {
-		s.find(Warning, folder, "has no %s for kernel %s: %s", o.Module, m.Kernel, o.Reason)
+		s.find(Warning, m.path(), "has no %s for kernel %s: %s", o.Module, m.Kernel, o.Reason)
 	}
 }
 
@@ -80,15 +78,15 @@ func checkModuleSignatures(s *subject) {
 				signed++
 			}
 			if i.wrong != nil {
-				s.fail(path.Join(recipe.ModulesDir, m.Folder, i.Name+".ko"), "%v", i.wrong)
+				s.fail(m.path(i.Name+".ko"), "%v", i.wrong)
 			}
 		}
 		switch {
 		case s.wantSigned || m.Damage != "" || signed == len(m.Modules):
 		case signed == 0:
-			s.find(Note, path.Join(recipe.ModulesDir, m.Folder), "is not signed: kernels with Secure Boot or module.sig_enforce refuse it")
+			s.find(Note, m.path(), "is not signed: kernels with Secure Boot or module.sig_enforce refuse it")
 		default:
-			s.fail(path.Join(recipe.ModulesDir, m.Folder), "has %d modules, of which %d are signed", len(m.Modules), signed)
+			s.fail(m.path(), "has %d modules, of which %d are signed", len(m.Modules), signed)
 		}
 	}
 }
@@ -102,14 +100,13 @@ func (s *subject) checkSet(m ModuleSet) {
 			exports[name] = true
 		}
 	}
-	folder := path.Join(recipe.ModulesDir, m.Folder)
 	for _, name := range []string{"nvidia", "nvidia_uvm"} {
 		if !have[name] {
-			s.fail(folder, "has no module %s", name)
+			s.fail(m.path(), "has no module %s", name)
 		}
 	}
 	for _, i := range m.Modules {
-		name := path.Join(folder, i.Name+".ko")
+		name := m.path(i.Name + ".ko")
 		if i.damage != nil {
 			s.fail(name, "%v", i.damage)
 			continue
@@ -218,7 +215,7 @@ func checkKMM(s *subject) {
 		s.checkKMMFolder(dir, m)
 	}
 	for kernel, m := range sets {
-		s.fail(path.Join(recipe.ModulesDir, m.Folder), "is for kernel %s, whose modules are not in /%s", kernel, recipe.KMMDir)
+		s.fail(m.path(), "is for kernel %s, whose modules are not in /%s", kernel, recipe.KMMDir)
 	}
 }
 
@@ -233,7 +230,7 @@ func (s *subject) checkKMMFolder(dir string, m ModuleSet) {
 	for _, i := range m.Modules {
 		name := path.Join(dir, i.Name+".ko")
 		want[name] = true
-		if sum := s.sumOf(name); sum == "" || sum != s.sumOf(path.Join(recipe.ModulesDir, m.Folder, i.Name+".ko")) {
+		if sum := s.sumOf(name); sum == "" || sum != s.sumOf(m.path(i.Name+".ko")) {
 			s.fail(name, "is not the module of the set %s", m.Folder)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,6 +40,11 @@ type ModuleSet struct {
 	Omitted     []kbuild.Omission `json:"omitted,omitempty"`
 	Certificate string            `json:"certificate,omitempty"` // SHA-256 of the certificate whose key signed the set
 	Damage      string            `json:"damage,omitempty"`      // why it cannot be used; then the rest is unknown
+}
+
+// path is that of the set's folder, or of a file in it.
+func (m *ModuleSet) path(file ...string) string {
+	return path.Join(append([]string{recipe.ModulesDir, m.Folder}, file...)...)
 }
 
 // ModuleInfo is a module of a set, and what the signature at its end claims; signer, hash and key id are ""
