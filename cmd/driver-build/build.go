@@ -183,7 +183,7 @@ func (o *buildFlags) run(ctx context.Context, a *session.App) (err error) {
 		return err
 	}
 	if b.Lock != nil {
-		p.record.Run.Lock = &documents.Resource{Name: filepath.Base(b.Lock.File), Digest: map[string]string{"sha256": b.Lock.SHA256}}
+		p.record.Run.Lock = documents.Resource{Name: filepath.Base(b.Lock.File), Digest: map[string]string{"sha256": b.Lock.SHA256}}
 	}
 	programs, err := o.programs.Find(ctx, a, b.Targets)
 	if err != nil {

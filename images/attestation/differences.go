@@ -10,13 +10,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/rootfs"
 	"github.com/driver-container/driver-container/images/verify"
 )
 
@@ -41,62 +38,47 @@ func compareInputs(stated, used *recipe.Recipe) (all []string) {
 }
 
 // compareImages says in words in what an image is not its rebuild.
-func compareImages(ctx context.Context, store *fetch.Store, image, rebuilt v1.Image) ([]string, error) {
-	is, errA := image.RawConfigFile()
-	again, errB := rebuilt.RawConfigFile()
-	if err := errors.Join(errA, errB); err != nil {
+func compareImages(ctx context.Context, cache layer.Cache, image, rebuilt v1.Image) (all []string, err error) {
+	var configs [2][]byte
+	files := map[string][2]inventory.File{} // of both by path; without a path: it is missing there
+	for n, img := range []v1.Image{image, rebuilt} {
+		layers, errA := img.Layers()
+		config, errB := img.RawConfigFile()
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, err
+		}
+		list, err := inventory.Of(ctx, cache, layers)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range list {
+			both := files[f.Path]
+			both[n] = f
+			files[f.Path] = both
+		}
+		configs[n] = config
+	}
+	if all, err = verify.ConfigDifferences(configs[1], configs[0]); err != nil {
 		return nil, err
 	}
-	all, err := verify.ConfigDifferences(again, is)
-	if err != nil {
-		return nil, err
-	}
-	here, errA := filesOf(ctx, store, image)
-	there, errB := filesOf(ctx, store, rebuilt)
-	if err := errors.Join(errA, errB); err != nil {
-		return nil, err
-	}
-	paths := maps.Clone(here)
-	maps.Copy(paths, there)
-	var files []string
-	for _, p := range slices.Sorted(maps.Keys(paths)) {
-		f, ok := here[p]
-		g, also := there[p]
-		switch d := g.Differences(f); {
-		case !also:
-			files = append(files, fmt.Sprintf("/%s is not in the rebuild", p))
-		case !ok:
-			files = append(files, fmt.Sprintf("/%s of the rebuild is missing", p))
-		case len(d) > 0:
-			files = append(files, fmt.Sprintf("/%s %s", p, strings.Join(d, ", ")))
+	var wrong []string
+	for _, p := range slices.Sorted(maps.Keys(files)) {
+		is, again := files[p][0], files[p][1]
+		if again.Path == "" {
+			wrong = append(wrong, fmt.Sprintf("/%s is not in the rebuild", p))
+		} else if is.Path == "" {
+			wrong = append(wrong, fmt.Sprintf("/%s of the rebuild is missing", p))
+		} else if d := again.Differences(is); len(d) > 0 {
+			wrong = append(wrong, fmt.Sprintf("/%s %s", p, strings.Join(d, ", ")))
 		}
 	}
-	switch n := len(files); {
+	switch n := len(wrong); {
 	case n == 0:
 		all = append(all, "the files are the same: the layers have other times, another order, or are compressed otherwise")
 	case n > named:
-		files = append(files[:named], fmt.Sprintf("%d more files", n-named))
+		wrong = append(wrong[:named], fmt.Sprintf("%d more files", n-named))
 	}
-	return append(all, files...), nil
-}
-
-// filesOf are the files of an image by their paths.
-func filesOf(ctx context.Context, store *fetch.Store, img v1.Image) (map[string]inventory.File, error) {
-	spool, err := rootfs.NewSpool(store.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-	tree, err := layer.Flatten(ctx, img, spool, nil, progress.Quiet())
-	if err != nil {
-		return nil, err
-	}
-	list, err := inventory.Of(tree)
-	files := map[string]inventory.File{}
-	for _, f := range list {
-		files[f.Path] = f
-	}
-	return files, err
+	return append(all, wrong...), nil
 }
 
 // compareIndex compares an index with one of the same images.
@@ -107,8 +89,8 @@ func compareIndex(want v1.Hash, same []v1.Image) (verify.Finding, error) {
 	}
 	digest, err := again.Digest()
 	if digest != want {
-		return finding(verify.Error, "%s: its images are the same, but the index of them is %s: it has other annotations or other entries besides, or another order",
+		return finding(verify.Error, rebuildRule, "%s: its images are the same, but the index of them is %s: it has other annotations or other entries besides, or another order",
 			want, digest), err
 	}
-	return finding(verify.Note, "%s: the index of these images has the same digest", want), err
+	return finding(verify.Note, rebuildRule, "%s: the index of these images has the same digest", want), err
 }

@@ -2,18 +2,17 @@ package attestation_test
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
@@ -45,10 +44,8 @@ func compiling(b *images.Builder, salt string) *images.Builder {
 // moduleSigner signs with random numbers, so that nobody can make a signature twice.
 func moduleSigner(t *testing.T) *sign.Signer {
 	t.Helper()
-	key := keys()[1]
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Site"}, NotAfter: time.Unix(4e9, 0)}
-	der := require.Value(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
-	return require.Value(sign.NewSigner(key, require.Value(x509.ParseCertificate(der))(t)))(t)
+	p := testcert.Of(keys()[1], x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Site"}}, nil)
+	return require.Value(sign.NewSigner(keys()[1], p.Certificate))(t)
 }
 
 // TestModules: modules are compiled again, and only for somebody who has the signer's key of the provenance.

@@ -22,9 +22,6 @@ import (
 	"github.com/driver-container/driver-container/kmod/sign"
 )
 
-// rebuildRule is that of findings about images that were built again.
-const rebuildRule = "rebuild"
-
 const (
 	maxProvenances = 4 // bounds how often an image is built: each of its provenances that differs is tried
 	maxFaults      = 5 // bounds the length of a message
@@ -43,10 +40,6 @@ type Rebuild struct {
 type statement struct {
 	where  string // ".att, key 0123456789ab"
 	recipe *recipe.Recipe
-}
-
-func finding(severity verify.Severity, format string, args ...any) verify.Finding {
-	return verify.Finding{Severity: severity, Rule: rebuildRule, Message: fmt.Sprintf(format, args...)}
 }
 
 // Images builds the image, or every image of the index, that a reference names again from its provenance, and compares.
@@ -70,7 +63,7 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 	}
 	var reports []signature.Report
 	if len(o.Keys) == 0 {
-		findings = append(findings, finding(verify.Warning, "the provenance is not authenticated: "+
+		findings = append(findings, finding(verify.Warning, rebuildRule, "the provenance is not authenticated: "+
 			"anyone who may push to the repository can have written it; give --key with the signer's public key"))
 		reports, err = signature.Unverified(of)
 	} else {
@@ -110,7 +103,9 @@ func (o Rebuild) one(
 		return nil, false, err
 	}
 	arch := config.Architecture
-	problem := func(format string, args ...any) { findings = append(findings, finding(verify.Error, format, args...)) }
+	problem := func(format string, args ...any) {
+		findings = append(findings, finding(verify.Error, rebuildRule, format, args...))
+	}
 	statements, missing := provenances(reports, top, digest, arch)
 	if missing != "" {
 		problem("%s (%s) %s", digest, arch, missing)
@@ -126,7 +121,7 @@ func (o Rebuild) one(
 		case err != nil:
 			failed = append(failed, err) // another provenance may be true
 		case len(differences) == 0:
-			return []verify.Finding{finding(verify.Note, "%s, with the same digest", what)}, true, nil
+			return []verify.Finding{finding(verify.Note, rebuildRule, "%s, with the same digest", what)}, true, nil
 		default:
 			if what += ", its digest is " + again.String(); again == digest {
 				what += ", too, but what the provenance says is not true"
@@ -213,7 +208,7 @@ func (o Rebuild) build(ctx context.Context, b *images.Builder, img v1.Image, r *
 	if is, err := img.Digest(); err != nil || is == digest {
 		return digest, differences, err
 	}
-	content, err := compareImages(ctx, b.Store, img, again)
+	content, err := compareImages(ctx, b.Layers(), img, again)
 	return digest, append(differences, content...), err
 }
 

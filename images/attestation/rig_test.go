@@ -3,8 +3,6 @@ package attestation_test
 import (
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -20,6 +18,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
+	"github.com/driver-container/driver-container/ci/testcert"
 	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
@@ -34,15 +33,7 @@ import (
 )
 
 // keys are those of the signer of provenances, and another one.
-var keys = sync.OnceValue(func() (all [2]*ecdsa.PrivateKey) {
-	for i := range all {
-		var err error
-		if all[i], err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-			panic(err)
-		}
-	}
-	return all
-})
+var keys = sync.OnceValue(func() [2]*ecdsa.PrivateKey { return [2]*ecdsa.PrivateKey{testcert.Key(), testcert.Key()} })
 
 func trusted() attestation.Rebuild {
 	return attestation.Rebuild{Keys: []crypto.PublicKey{keys()[0].Public()}}
@@ -126,32 +117,15 @@ func (w *world) publish(t *testing.T, artifact oci.Artifact, all ...statement) s
 	require.NoError(t, err)
 	pinned := strings.TrimSuffix(ref, ":image") + "@" + digest.String()
 	for _, s := range all {
+		about := require.Value(s.about.Digest())(t)
+		plan := attestation.Plan{Repository: strings.TrimSuffix(ref, ":image"), Format: signature.Legacy,
+			Signer: require.Value(signature.NewKeySigner(s.key))(t), Documents: []attestation.Document{
+				{Subjects: []v1.Hash{about}, Type: documents.ProvenanceType, Body: []byte(s.body)}}}
 		have := require.Value(w.b.Registry.Attachments(t.Context(), pinned))(t)
-		of := signature.Subject{Predicates: []signature.Predicate{{Type: documents.ProvenanceType, Body: []byte(s.body)}}}
-		require.NoError(t, describe(s.about, &of.Descriptor))
-		for _, a := range have {
-			if a.Subject == of.Descriptor.Digest {
-				of.Attachments = append(of.Attachments, a)
-			}
-		}
-		signer := require.Value(signature.NewKeySigner(s.key))(t)
-		request := signature.Request{Repository: strings.TrimSuffix(ref, ":image"), Format: signature.Legacy, Subjects: []signature.Subject{of}}
-		made := require.Value(signature.Sign(t.Context(), request, signer))(t)
-		_, err = w.b.Registry.Attach(t.Context(), pinned, made...)
+		_, err = w.b.Registry.Attach(t.Context(), pinned, require.Value(plan.Attachments(t.Context(), artifact, have))(t)...)
 		require.NoError(t, err)
 	}
 	return ref
-}
-
-func describe(of partial.Describable, d *v1.Descriptor) (err error) {
-	if d.Digest, err = of.Digest(); err != nil {
-		return err
-	}
-	if d.Size, err = of.Size(); err != nil {
-		return err
-	}
-	d.MediaType, err = of.MediaType()
-	return err
 }
 
 // published is an image with its own provenance.

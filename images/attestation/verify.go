@@ -17,10 +17,11 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-// The rules of findings about signatures.
+// The rules of findings: about signatures, and about images that were built again.
 const (
 	signatureRule   = "image-signature"
 	attestationRule = "attestation"
+	rebuildRule     = "rebuild"
 )
 
 // Trust says what an image has to have.
@@ -77,17 +78,20 @@ func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
 	}
 	for _, kind := range t.Require {
 		if !attested(reports[0].Attestations, kind) {
-			findings = append(findings, verify.Finding{Severity: verify.Error, Rule: attestationRule,
-				Message: fmt.Sprintf("%s: no attestation of type %s by the given keys", i.Digest, kind)})
+			findings = append(findings, finding(verify.Error, attestationRule, "%s: no attestation of type %s by the given keys", i.Digest, kind))
 		}
 	}
 	return findings, nil
 }
 
+func finding(severity verify.Severity, rule, format string, args ...any) verify.Finding {
+	return verify.Finding{Severity: severity, Rule: rule, Message: fmt.Sprintf(format, args...)}
+}
+
 // named judges the names that the good signatures state: a tag can be moved to another image that is signed.
 func (t Trust) named(i *Image, r signature.Report) []verify.Finding {
 	find := func(severity verify.Severity, format string, args ...any) []verify.Finding {
-		return []verify.Finding{{Severity: severity, Rule: signatureRule, Message: fmt.Sprintf(format, args...)}}
+		return []verify.Finding{finding(severity, signatureRule, format, args...)}
 	}
 	states := func(fits func(identity string) bool) bool {
 		return slices.ContainsFunc(r.Signatures, func(f signature.Finding) bool { return f.Err == nil && f.Identity != "" && fits(f.Identity) })
@@ -124,7 +128,7 @@ func attested(all []signature.Finding, kind string) bool {
 func findingsOf(r signature.Report) (findings []verify.Finding) {
 	digest := r.Subject.Digest.String()
 	add := func(severity verify.Severity, rule, format string, args ...any) {
-		findings = append(findings, verify.Finding{Severity: severity, Rule: rule, Message: fmt.Sprintf(format, args...)})
+		findings = append(findings, finding(severity, rule, format, args...))
 	}
 	if err := r.Err(); err != nil {
 		add(verify.Error, signatureRule, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))

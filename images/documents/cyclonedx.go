@@ -14,22 +14,20 @@ import (
 // Parts of CycloneDX 1.6 in JSON, as far as documents have them.
 type (
 	cdxDocument struct {
-		Schema       string          `json:"$schema"`
-		Format       string          `json:"bomFormat"`
-		SpecVersion  string          `json:"specVersion"`
-		Serial       string          `json:"serialNumber,omitempty"`
-		Version      int             `json:"version"`
-		Metadata     cdxMetadata     `json:"metadata"`
+		Schema      string `json:"$schema"`
+		Format      string `json:"bomFormat"`
+		SpecVersion string `json:"specVersion"`
+		Serial      string `json:"serialNumber,omitempty"`
+		Version     int    `json:"version"`
+		Metadata    struct {
+			Timestamp string `json:"timestamp"`
+			Tools     struct {
+				Components []cdxComponent `json:"components"`
+			} `json:"tools"`
+			Component cdxComponent `json:"component"`
+		} `json:"metadata"`
 		Components   []cdxComponent  `json:"components"`
 		Dependencies []cdxDependency `json:"dependencies"`
-	}
-	cdxMetadata struct {
-		Timestamp string       `json:"timestamp"`
-		Tools     cdxTools     `json:"tools"`
-		Component cdxComponent `json:"component"`
-	}
-	cdxTools struct {
-		Components []cdxComponent `json:"components"`
 	}
 	cdxComponent struct {
 		Type       string         `json:"type"`

@@ -1,8 +1,6 @@
 package documents
 
 import (
-	"cmp"
-	"maps"
 	"path"
 	"strings"
 
@@ -11,85 +9,61 @@ import (
 	"github.com/driver-container/driver-container/images/recipe"
 )
 
-// as gives a resource its role among the dependencies.
-func (d Resource) as(role string) Resource {
-	d.Annotations = map[string]string{"role": role}
-	return d
-}
-
-// equal reports whether two resources are the same content in the same role.
-func (d Resource) equal(other Resource) bool {
-	return d.Name == other.Name && d.URI == other.URI && maps.Equal(d.Digest,
-		other.Digest) && d.Annotations["role"] == other.Annotations["role"]
-}
-
-// dependencies are all pins of a recipe: what was fetched or read, each with its digest. An input with two
-// roles is there twice.
+// dependencies are all pins of a recipe: what was fetched or read, each with its digest and its role. An input with two roles is
+// there twice.
 func dependencies(r *recipe.Recipe) (all []Resource) {
-	add := func(role string, list ...Resource) {
-		for _, d := range list {
-			all = append(all, d.as(role))
+	add := func(role, name, uri, digest string) {
+		algorithm, hex, _ := strings.Cut(digest, ":")
+		all = append(all, Resource{name, uri, map[string]string{algorithm: hex}, map[string]string{"role": role}})
+	}
+	addFile := func(role string, f fetch.File) { add(role, path.Base(f.URL), f.URL, "sha256:"+f.SHA256) }
+	addImage := func(role, word string, of recipe.Base) { // named as a registry does; one that came from a file has only a word
+		if of.Name == "" {
+			add(role, word, "", of.Digest)
+		} else {
+			add(role, of.Name, "docker://"+of.Name+"@"+of.Digest, of.Digest)
 		}
 	}
-	add("base image", imageResource(r.Base, "base"))
-	add("package of the image", packageResources(r.Packages...)...)
-	add("driver", packageResources(r.Source.Packages...)...)
-	add("compiler", packageResources(r.Compiler...)...)
+	addPackages := func(role string, list ...distros.Package) { // named as a repository does: "libc6_2.36-9_amd64"
+		for _, p := range list {
+			digest := "sha256:" + p.SHA256
+			if p.SHA256 == "" {
+				digest = "sha512:" + p.SHA512
+			}
+			add(role, p.Name+"_"+p.Version+"_"+p.Arch, p.URL, digest)
+		}
+	}
+	addImage("base image", "base", r.Base)
+	addPackages("package of the image", r.Packages...)
+	addPackages("driver", r.Source.Packages...)
+	addPackages("compiler", r.Compiler...)
 	for _, k := range r.Kernels {
-		add("headers of "+k.Release, packageResources(k.Headers...)...)
+		addPackages("headers of "+k.Release, k.Headers...)
 		if k.Toolkit != nil {
-			add("image with headers and compiler of "+k.Release, imageResource(*k.Toolkit, "toolkit"))
+			addImage("image with headers and compiler of "+k.Release, "toolkit", *k.Toolkit)
 		}
 	}
 	if archive := r.Source.Archive(); archive != nil {
-		add("driver", fileResource(*archive))
+		addFile("driver", *archive)
 	}
 	for _, c := range r.Fabric {
-		add("component of the driver", fileResource(c.File))
+		addFile("component of the driver", c.File)
 	}
 	for _, c := range r.Companions {
 		if c.File != nil {
-			add("companion", fileResource(*c.File))
+			addFile("companion", *c.File)
 		} else {
-			add("companion", packageResources(*c.Package)...)
+			addPackages("companion", *c.Package)
 		}
 	}
 	for _, p := range r.Patches {
-		add("patch of the driver", Resource{Name: p.Name, URI: p.URL, Digest: sha256Digest(p.SHA256)})
+		add("patch of the driver", p.Name, p.URL, "sha256:"+p.SHA256)
 	}
 	for _, p := range r.Entrypoint {
-		add("program", Resource{Name: p.Name, Digest: sha256Digest(p.SHA256)})
+		add("program", p.Name, "", "sha256:"+p.SHA256)
 	}
 	if r.Signer != "" {
-		add("signing certificate", Resource{Name: "certificate", Digest: sha256Digest(r.Signer)})
-	}
-	return all
-}
-
-func sha256Digest(hex string) map[string]string { return map[string]string{"sha256": hex} }
-
-// fileResource is an archive that was downloaded.
-func fileResource(f fetch.File) Resource {
-	return Resource{Name: path.Base(f.URL), URI: f.URL, Digest: sha256Digest(f.SHA256)}
-}
-
-// imageResource names an image as a registry does; one that came from a file has only a word.
-func imageResource(of recipe.Base, word string) Resource {
-	d := Resource{Name: cmp.Or(of.Name, word), Digest: sha256Digest(strings.TrimPrefix(of.Digest, "sha256:"))}
-	if of.Name != "" {
-		d.URI = "docker://" + of.Name + "@" + of.Digest
-	}
-	return d
-}
-
-// packageResources names packages as a repository does: "libc6_2.36-9_amd64".
-func packageResources(list ...distros.Package) (all []Resource) {
-	for _, p := range list {
-		d := Resource{Name: p.Name + "_" + p.Version + "_" + p.Arch, URI: p.URL, Digest: sha256Digest(p.SHA256)}
-		if p.SHA256 == "" {
-			d.Digest = map[string]string{"sha512": p.SHA512}
-		}
-		all = append(all, d)
+		add("signing certificate", "certificate", "", "sha256:"+r.Signer)
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 // addDriver adds NVIDIA's driver with its libraries, programs, firmware and sources, and returns its id.
 func (g *graph) addDriver(i *Image, image string) string {
 	c := component{
-		id: "Driver-" + i.Arch, purpose: "APPLICATION", name: "nvidia-driver", version: i.Driver, supplier: nvidia, licence: g.nvidiaLicence(),
+		id: "Driver-" + i.Arch, purpose: "APPLICATION", name: "nvidia-driver", version: i.Driver, supplier: nvidia, licence: g.licenceID,
 		// NVD lists the driver for Linux under this name: "gpu_display_driver", with the platform as target.
 		cpe:  "cpe:2.3:a:nvidia:gpu_display_driver:" + i.Driver + ":*:*:*:*:linux:*:*",
 		purl: purl("generic", "nvidia-driver", i.Driver, nil),
@@ -87,20 +87,11 @@ func debianSource(name, version, driver string) string {
 	}
 }
 
-// nvidiaLicence is the licence of the driver; "" where its text is not known, because a document that names a
-// licence of its own has to repeat it.
-func (g *graph) nvidiaLicence() string {
-	if g.licence == "" {
-		return ""
-	}
-	return g.licenceID
-}
-
 func (g *graph) flavourLicence(flavour string) string {
 	if flavour == driverinfo.Open {
 		return "MIT OR GPL-2.0-only"
 	}
-	return g.nvidiaLicence()
+	return g.licenceID
 }
 
 // componentLicence is the licence of a component: its own, since NVIDIA licenses IMEX in another way than the

@@ -18,8 +18,8 @@ type graph struct {
 	top        string // id of the image, or of the index
 	components map[string]component
 	relations  map[relation]bool
-	licenceID  string                 // of NVIDIA's
-	licence    string                 // text of NVIDIA's
+	licence    string                 // text of NVIDIA's; "": not known
+	licenceID  string                 // of NVIDIA's, where its text is known: a document that names a licence of its own has to repeat it
 	licences   map[string]licenceText // of components, by their ids
 }
 
@@ -88,22 +88,25 @@ const (
 )
 
 func newGraph(m Model) *graph {
+	m.Name = cmp.Or(m.Name, "nvidia-driver")
 	g := &graph{model: m, components: map[string]component{}, relations: map[relation]bool{}, licences: map[string]licenceText{}}
 	// Lists are sorted, so that their order has no effect: of the images here, of packages where they are added.
 	m.Images = slices.SortedFunc(slices.Values(m.Images), func(a, b *Image) int { return strings.Compare(a.Arch, b.Arch) })
 	g.model.Images = m.Images
-	g.licenceID = recipe.Licence(m.Images[0].Labels[recipe.LabelVGPU])
 	for _, i := range m.Images {
 		if i.created.After(g.created) {
 			g.created = i.created
 		}
 		g.licence = max(g.licence, i.texts[recipe.LicenceFile]) // those of one release are equal
 	}
+	if g.licence != "" {
+		g.licenceID = recipe.Licence(m.Images[0].Labels[recipe.LabelVGPU])
+	}
 	if m.Index != "" {
 		tag := m.Images[0].tag()
 		g.top = g.add(component{
-			id: "Index", purpose: "CONTAINER", name: g.imageName(), version: tag, sums: sha256Of(m.Index),
-			purl: imagePURL(g.imageName(), m.Index, map[string]string{"tag": tag}),
+			id: "Index", purpose: "CONTAINER", name: g.model.Name, version: tag, sums: sha256Of(m.Index),
+			purl: imagePURL(g.model.Name, m.Index, map[string]string{"tag": tag}),
 		})
 	}
 	for _, i := range m.Images {
@@ -117,8 +120,6 @@ func newGraph(m Model) *graph {
 	g.relate(documentID, describes, g.top)
 	return g
 }
-
-func (g *graph) imageName() string { return cmp.Or(g.model.Name, "nvidia-driver") }
 
 // add adds a component under a valid id, and returns the id. A component that is there already stays as it
 // is: the image's own record knows more of a package than the recipe does. Different components whose ids are

@@ -15,8 +15,8 @@ import (
 func (g *graph) addImage(i *Image) string {
 	tag := i.tag()
 	id := g.add(component{
-		id: "Image-" + i.Arch, purpose: "CONTAINER", name: g.imageName(), version: tag, sums: sha256Of(i.Digest),
-		purl: imagePURL(g.imageName(), i.Digest, map[string]string{"arch": i.Arch, "tag": tag}),
+		id: "Image-" + i.Arch, purpose: "CONTAINER", name: g.model.Name, version: tag, sums: sha256Of(i.Digest),
+		purl: imagePURL(g.model.Name, i.Digest, map[string]string{"arch": i.Arch, "tag": tag}),
 		facts: facts( // that only our images know of themselves
 			"architecture", i.Arch, "driver", i.Driver, "profile", i.Profile, "flavours", strings.Join(slices.Sorted(slices.Values(i.Flavours)), ","),
 			"kernels", i.Labels[recipe.LabelKernels], "overridden", i.Labels[recipe.LabelOverridden], "content", i.Labels[recipe.LabelContent],

@@ -15,19 +15,14 @@ import (
 // copyrightFile is Debian's record of a package's licences.
 func copyrightFile(name string) string { return path.Join("usr/share/doc", name, "copyright") }
 
-// spdxNames are the names of licences in SPDX's list that distributions use too, by the spellings of Debian and of
-// older rpm packages. Those of GNU are in gnuNames.
-var spdxNames = func() map[string]string {
-	all := map[string]string{
-		"Expat": "MIT", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause", "BSD-4-clause": "BSD-4-Clause", "zlib": "Zlib", "CC0": "CC0-1.0",
-		"PSF-2": "PSF-2.0", "ASL 2.0": "Apache-2.0", "MPLv2.0": "MPL-2.0", "MPLv1.1": "MPL-1.1", "Boost": "BSL-1.0",
-	}
-	for same := range strings.FieldsSeq("0BSD Apache-2.0 BSD-1-Clause BSD-2-Clause BSD-3-Clause BSD-4-Clause BSL-1.0 CC0-1.0 CC-BY-4.0 ISC MIT MIT-0 MPL-1.1 MPL-2.0 OpenSSL PSF-2.0 " +
-		"Unlicense W3C X11 Zlib bzip2-1.0.6 curl") {
-		all[same] = same
-	}
-	return all
-}()
+// spdxNames are names in SPDX's list of licences that distributions use too, each after the other spellings of Debian and of older
+// rpm packages. Those of GNU are in gnuNames.
+var spdxNames = [][]string{
+	{"0BSD"}, {"ASL 2.0", "Apache-2.0"}, {"BSD-1-Clause"}, {"BSD-2-clause", "BSD-2-Clause"}, {"BSD-3-clause", "BSD-3-Clause"},
+	{"BSD-4-clause", "BSD-4-Clause"}, {"Boost", "BSL-1.0"}, {"CC0", "CC0-1.0"}, {"CC-BY-4.0"}, {"ISC"}, {"Expat", "MIT"}, {"MIT-0"},
+	{"MPLv1.1", "MPL-1.1"}, {"MPLv2.0", "MPL-2.0"}, {"OpenSSL"}, {"PSF-2", "PSF-2.0"}, {"Unlicense"}, {"W3C"}, {"X11"}, {"zlib", "Zlib"},
+	{"bzip2-1.0.6"}, {"curl"},
+}
 
 // gnuNames matches GNU's licences as Debian, older rpm packages and SPDX write them: GPL-2+, GPLv2+, GPL-2.0-or-later.
 var gnuNames = regexp.MustCompile(`^(GPL|LGPL|AGPL|GFDL)[-v]([1-3])(\.[0-3])?(\+|-only|-or-later)?$`)
@@ -38,7 +33,11 @@ var gnuVersions = strings.Fields("GPL-1.0 GPL-2.0 GPL-3.0 LGPL-2.0 LGPL-2.1 LGPL
 func spdxName(name string) string {
 	m := gnuNames.FindStringSubmatch(name)
 	if m == nil {
-		return spdxNames[name]
+		at := slices.IndexFunc(spdxNames, func(names []string) bool { return slices.Contains(names, name) })
+		if at < 0 {
+			return ""
+		}
+		return spdxNames[at][len(spdxNames[at])-1]
 	}
 	base, end := m[1]+"-"+m[2]+m[3], "-only"
 	if m[3] == "" {
@@ -127,7 +126,7 @@ func (g *graph) expression(words string, texts map[string]string) string {
 			out, value = out+" "+operator+" ", false
 		}
 		if depth < 0 {
-			return g.ownLicence(words, texts)
+			break
 		}
 	}
 	if depth != 0 {

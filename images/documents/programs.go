@@ -2,7 +2,6 @@ package documents
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"path"
 	"runtime/debug"
@@ -38,50 +37,43 @@ func buildInfo(e *rootfs.Entry) (*debug.BuildInfo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read /%s: %w", e.Path, err)
 	}
-	f, err := elffile.Read(r, r.Size())
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // no program: verify says so
+	var section []byte
+	if f, err := elffile.Read(r, r.Size()); err == nil { // verify says what is no program
+		section, _ = f.Section(".go.buildinfo", maxBuildInfo)
 	}
-	data, err := f.Section(".go.buildinfo", maxBuildInfo)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // as above
-	}
-	b, _ := parseBuildInfo(data)
-	return b, nil
+	return parseBuildInfo(section), nil
 }
 
 // parseBuildInfo reads the section .go.buildinfo as Go 1.18 and later write it: a head of 32 bytes, then the
 // compiler's version and the modules, each with its length before it. debug/buildinfo reads the same with
-// debug/elf, which is not made for hostile files.
-func parseBuildInfo(data []byte) (*debug.BuildInfo, error) {
+// debug/elf, which is not made for hostile files. It returns nil for another section.
+func parseBuildInfo(data []byte) *debug.BuildInfo {
 	const head, inline = 32, 2
+	const sentinel = 16 // bytes before and behind the modules, by which other tools find them
 	if len(data) < head || !strings.HasPrefix(string(data), "\xff Go buildinf:") || data[15]&inline == 0 {
-		return nil, errors.New("it has no build information of Go")
+		return nil
 	}
-	version, rest, err := text(data[head:])
-	if err != nil {
-		return nil, err
-	}
-	modules, _, err := text(rest)
-	const sentinel = 16 // bytes before and behind the text, by which other tools find it
-	if err != nil || len(modules) < 2*sentinel {
-		return nil, errors.Join(err, errors.New("it names no modules"))
+	version, rest := text(data[head:])
+	modules, _ := text(rest)
+	if len(modules) < 2*sentinel {
+		return nil
 	}
 	b, err := debug.ParseBuildInfo(modules[sentinel : len(modules)-sentinel])
 	if err != nil || len(b.Deps) > maxGoModules {
-		return nil, errors.Join(err, errors.New("it has no list of modules"))
+		return nil
 	}
 	b.GoVersion = version
-	return b, nil
+	return b
 }
 
-func text(data []byte) (s string, rest []byte, err error) {
+// text returns the text that data begins with and what follows it; "" if that is longer than data.
+func text(data []byte) (s string, rest []byte) {
 	n, size := binary.Uvarint(data)
 	if size <= 0 || n > uint64(len(data)-size) { //nolint:gosec // a length
-		return "", nil, errors.New("the text is longer than its section")
+		return "", nil
 	}
 	data = data[size:]
-	return string(data[:n]), data[n:], nil
+	return string(data[:n]), data[n:]
 }
 
 // addPrograms adds our own programs. They are static, so their modules are in them.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -63,8 +64,8 @@ type Resource struct {
 // Run is what a recipe does not know about a build. The zero value is a build by hand without a lock.
 type Run struct {
 	CI
-	GoVersion string    // of driver-build: runtime.Version()
-	Lock      *Resource // that the pins come from; nil: none
+	GoVersion string   // of driver-build: runtime.Version()
+	Lock      Resource // that the pins come from; the zero value: none
 }
 
 // Provenance returns the predicate of a build as bytes: equal for equal recipes and runs.
@@ -75,11 +76,14 @@ func Provenance(r *recipe.Recipe, run Run) ([]byte, error) {
 		return nil, err
 	}
 	p := provenance{BuildDefinition: &buildDefinition{buildType, text, dependencies(r)}}
-	if run.Lock != nil {
-		p.BuildDefinition.Dependencies = append(p.BuildDefinition.Dependencies, run.Lock.as("lock"))
-	}
-	if run.Config.URI != "" {
-		p.BuildDefinition.Dependencies = append(p.BuildDefinition.Dependencies, run.Config.as("configuration"))
+	for _, more := range []struct {
+		role string
+		of   Resource
+	}{{"lock", run.Lock}, {"configuration", run.Config}} {
+		if more.of.Name+more.of.URI != "" {
+			more.of.Annotations = map[string]string{"role": more.role}
+			p.BuildDefinition.Dependencies = append(p.BuildDefinition.Dependencies, more.of)
+		}
 	}
 	builder := &p.RunDetails.Builder // without a platform that vouches for the run: SLSA build level 1
 	builder.ID = cmp.Or(run.BuilderID, recipe.ProjectURL+"/cmd/driver-build@"+r.Builder.Version)
@@ -118,7 +122,7 @@ func ReadRecipe(data []byte) (*recipe.Recipe, error) {
 		return nil, err
 	}
 	for _, d := range dependencies(r) {
-		if !slices.ContainsFunc(p.BuildDefinition.Dependencies, d.equal) {
+		if !slices.ContainsFunc(p.BuildDefinition.Dependencies, func(have Resource) bool { return reflect.DeepEqual(d, have) }) {
 			return fail(fmt.Errorf("the recipe has %s %s, and the dependencies do not", d.Annotations["role"], d.Name))
 		}
 	}

@@ -51,7 +51,7 @@ func example() *recipe.Recipe {
 }
 
 func run() Run {
-	return Run{GoVersion: "go1.26.8", Lock: &Resource{Name: "matrix.lock", Digest: map[string]string{"sha256": digits("b")}}}
+	return Run{GoVersion: "go1.26.8", Lock: Resource{Name: "matrix.lock", Digest: map[string]string{"sha256": digits("b")}}}
 }
 
 func encoded(t *testing.T, r *recipe.Recipe, of Run) []byte {

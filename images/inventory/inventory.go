@@ -7,6 +7,7 @@ package inventory
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/images/layer"
+	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/rootfs"
 )
@@ -34,10 +37,21 @@ type File struct {
 	Xattrs   map[string]string // extended attributes, in the kernel's format
 }
 
-// Of lists the files of a tree, sorted by path, without the list itself. It reads all contents whose digests
-// are not known yet.
-func Of(tree *rootfs.Tree) ([]File, error) {
-	var files []File
+// Of lists the files of layers, the bottom one first, sorted by path, without the list itself.
+func Of(ctx context.Context, cache layer.Cache, layers []v1.Layer) ([]File, error) {
+	spool, err := rootfs.NewSpool(cache.Store.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
+	return filesOf(ctx, cache, layers, spool, progress.Quiet())
+}
+
+func filesOf(ctx context.Context, cache layer.Cache, layers []v1.Layer, spool *rootfs.Spool, step *progress.Step) (files []File, err error) {
+	tree, err := cache.Outline(ctx, layers, spool, step)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range tree.All() {
 		if e.Path == recipe.FileList {
 			continue

@@ -31,11 +31,7 @@ func Layer(
 		inputs = append(inputs, d.String())
 	}
 	return listLayer(ctx, cache, of, inputs, func(spool *rootfs.Spool, step *progress.Step) (List, error) {
-		tree, err := cache.Outline(ctx, below, spool, step)
-		if err != nil {
-			return List{}, err
-		}
-		files, err := Of(tree)
+		files, err := filesOf(ctx, cache, below, spool, step)
 		return List{config, files}, err
 	})
 }

@@ -9,9 +9,7 @@ import (
 
 	"github.com/driver-container/driver-container/images/inventory"
 	"github.com/driver-container/driver-container/images/layer"
-	"github.com/driver-container/driver-container/images/progress"
 	"github.com/driver-container/driver-container/images/recipe"
-	"github.com/driver-container/driver-container/images/rootfs"
 )
 
 // relist replaces the list of the image's files by one that has the signed modules and their signer, and returns its digest.
@@ -38,7 +36,7 @@ func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []e
 	if err != nil {
 		return "", err
 	}
-	modules, err := listed(ctx, layers, signed)
+	modules, err := inventory.Of(ctx, layers, signed)
 	if err != nil {
 		return "", err
 	}
@@ -53,18 +51,4 @@ func relist(ctx context.Context, layers layer.Cache, of layer.Spec, examined []e
 	made, digest, err := inventory.ListLayer(ctx, layers, of, list)
 	examined[at].Layer = made
 	return digest, err
-}
-
-// listed lists the files of layers.
-func listed(ctx context.Context, cache layer.Cache, layers []v1.Layer) (files []inventory.File, err error) {
-	spool, err := rootfs.NewSpool(cache.Store.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = spool.Close() }() // nothing to lose: the file has no name
-	tree, err := cache.Outline(ctx, layers, spool, progress.Quiet())
-	if err != nil {
-		return nil, err
-	}
-	return inventory.Of(tree)
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
-	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -42,11 +41,6 @@ func signerOf(t testing.TB, name string) *KeySigner {
 	return require.Value(NewKeySigner(keys()[name]))(t)
 }
 
-func idOf(t testing.TB, name string) string {
-	t.Helper()
-	return require.Value(KeyID(keys()[name].Public()))(t)
-}
-
 var (
 	image = v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: 1234, Digest: oci.HashOf([]byte("image"))}
 	index = v1.Descriptor{MediaType: types.OCIImageIndex, Size: 432, Digest: oci.HashOf([]byte("index"))}
@@ -77,9 +71,7 @@ func verify(t testing.TB, attachments []oci.Attachment, names ...string) Report 
 
 func content(t testing.TB, b oci.Blob) []byte {
 	t.Helper()
-	r := require.Value(b.Open())(t)
-	defer r.Close()
-	return require.Value(io.ReadAll(r))(t)
+	return require.Value(oci.ReadBlob(b, b.Desc.Size))(t)
 }
 
 func manifest(t testing.TB, a oci.Attachment) *v1.Manifest {

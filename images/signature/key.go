@@ -5,13 +5,13 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/driver-container/driver-container/distros/failure"
@@ -26,21 +26,20 @@ type Signer interface {
 	Public() crypto.PublicKey
 }
 
+var keyKinds = []string{"ECDSA on P-256", "ECDSA on P-384", "RSA of 2048 bits", "RSA of 3072 bits", "RSA of 4096 bits", "Ed25519"}
+
 // CheckKey refuses keys whose signatures not all verifiers of images can check.
 func CheckKey(key crypto.PublicKey) error {
 	kind := fmt.Sprintf("%T", key)
 	switch k := key.(type) {
 	case *ecdsa.PublicKey:
-		if k.Curve == elliptic.P256() || k.Curve == elliptic.P384() {
-			return nil
-		}
 		kind = "ECDSA on " + k.Curve.Params().Name
 	case *rsa.PublicKey:
-		if bits := k.N.BitLen(); bits == 2048 || bits == 3072 || bits == 4096 {
-			return nil
-		}
 		kind = fmt.Sprintf("RSA of %d bits", k.N.BitLen())
 	case ed25519.PublicKey:
+		kind = "Ed25519"
+	}
+	if slices.Contains(keyKinds, kind) {
 		return nil
 	}
 	return fmt.Errorf("images are signed with ECDSA on P-256 or P-384, RSA of 2048, 3072 or 4096 bits, or Ed25519; this key is %s", kind)
@@ -60,7 +59,7 @@ func fingerprint(key crypto.PublicKey) ([]byte, error) {
 }
 
 // KeySigner signs with a private key, which may be in a token.
-type KeySigner struct{ key crypto.Signer }
+type KeySigner struct{ crypto.Signer }
 
 // NewKeySigner checks that verifiers of images can use the key.
 func NewKeySigner(key crypto.Signer) (*KeySigner, error) {
@@ -70,16 +69,13 @@ func NewKeySigner(key crypto.Signer) (*KeySigner, error) {
 	return &KeySigner{key}, nil
 }
 
-// Public returns the public half of the key.
-func (s *KeySigner) Public() crypto.PublicKey { return s.key.Public() }
-
 // Sign signs the message. It hashes with SHA-256 whatever the curve, because verifiers expect that.
 func (s *KeySigner) Sign(_ context.Context, message []byte) ([]byte, error) {
-	if _, pure := s.key.Public().(ed25519.PublicKey); pure {
-		return s.key.Sign(rand.Reader, message, crypto.Hash(0))
+	if _, pure := s.Public().(ed25519.PublicKey); pure {
+		return s.Signer.Sign(rand.Reader, message, crypto.Hash(0))
 	}
 	digest := sha256.Sum256(message)
-	return s.key.Sign(rand.Reader, digest[:], crypto.SHA256)
+	return s.Signer.Sign(rand.Reader, digest[:], crypto.SHA256)
 }
 
 // Once returns a signer that asks s for each signature only once, and for one after the other: an image that

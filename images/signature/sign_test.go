@@ -41,7 +41,7 @@ func TestRoundTrip(t *testing.T) {
 			want := map[Format][3]int{Legacy: {2, 2, 2}, Bundle: {3, 1, 2}, Both: {5, 3, 4}}[format]
 			assert.Equalf(t, want, [3]int{len(made), len(r.Signatures), len(r.Attestations)}, "%s %s: attachments, signatures, attestations", key, format)
 			for _, f := range append(r.Signatures, r.Attestations...) {
-				if f.Err != nil || len(f.Keys) != 1 || f.Keys[0] != idOf(t, key) {
+				if f.Err != nil || len(f.Keys) != 1 || f.Keys[0] != require.Value(KeyID(keys()[key].Public()))(t) {
 					t.Errorf("%s %s, %s: keys %v, %v", key, format, f.Where, f.Keys, f.Err)
 				}
 			}
