@@ -99,7 +99,7 @@ func remedy(op, host string, err error) string {
 	case op == "push" && answer != nil && (code == http.StatusBadRequest || code == http.StatusUnsupportedMediaType):
 		return text + "; it may not take manifests of this kind"
 	}
-	hint := statusHint(op, host, code, errors.Is(err, errCredentials))
+	hint := statusHint(op, host, code, answer != nil && answer.refused)
 	switch {
 	case hint == "":
 		return text

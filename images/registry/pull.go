@@ -24,6 +24,9 @@ var acceptable = strings.Join([]string{
 	string(types.OCIImageIndex), string(types.DockerManifestList), string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
 }, ", ")
 
+// tagRecord is the kind of the cache's records of the digests that tags had last. They are used only offline.
+const tagRecord = "tag"
+
 // pull is the state of one pull of one artifact.
 type pull struct {
 	*Client
@@ -54,16 +57,20 @@ func (p *pull) offline() error {
 	return p.fail(fmt.Errorf("%w; run it once with network access, with the same cache", fetch.ErrOffline))
 }
 
-// tryEndpoints calls f for one endpoint after the other until one succeeds.
+// tryEndpoints calls f for one endpoint after the other until one succeeds, which is the first from then on.
 func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error {
 	p.order.Lock()
 	endpoints := slices.Clone(p.endpoints)
 	p.order.Unlock()
 	var missed error
-	for _, e := range endpoints {
+	for n, e := range endpoints {
 		err := f(p.session(ctx, e, "pull"))
+		if err == nil && n > 0 {
+			p.order.Lock()
+			p.endpoints = slices.Insert(slices.Delete(endpoints, n, n+1), 0, e)
+			p.order.Unlock()
+		}
 		if err == nil {
-			p.moveToFront(e)
 			return nil
 		}
 		err = wrapped(ctx, p.op, p.ref.text, e.repo.RegistryStr(), err)
@@ -80,26 +87,16 @@ func (p *pull) tryEndpoints(ctx context.Context, f func(s *session) error) error
 	return missed
 }
 
-// moveToFront moves an endpoint to the front.
-func (p *pull) moveToFront(e endpoint) {
-	p.order.Lock()
-	defer p.order.Unlock()
-	if n := slices.Index(p.endpoints, e); n > 0 {
-		p.endpoints = slices.Insert(slices.Delete(p.endpoints, n, n+1), 0, e)
-	}
-}
-
 // top returns the manifest that the reference names: from the store if it is there, else from the network.
 func (p *pull) top(ctx context.Context) (got oci.Manifest, err error) {
-	if p.ref.digest != (v1.Hash{}) {
+	var known v1.Hash
+	switch _, ok := p.opts.Store.Lookup(tagRecord, p.ref.canonical(), &known); { // one that cannot be read counts as missing
+	case p.ref.digest != (v1.Hash{}):
 		return p.byDigest(ctx, p.ref.digest)
-	}
-	if p.opts.Offline {
-		h, ok := p.recallTag(p.ref)
-		if !ok {
-			return got, p.offline()
-		}
-		return p.byDigest(ctx, h)
+	case p.opts.Offline && !ok:
+		return got, p.offline()
+	case p.opts.Offline:
+		return p.byDigest(ctx, known)
 	}
 	err = p.tryEndpoints(ctx, func(s *session) error {
 		// The digest first: registries count fetched manifests against a limit, and the store mostly has the manifest.
@@ -114,10 +111,10 @@ func (p *pull) top(ctx context.Context) (got oci.Manifest, err error) {
 		got, err = p.download(ctx, s, p.ref.tag, h)
 		return err
 	})
-	if err != nil {
-		return got, err
+	if err == nil && got.Digest != known {
+		err = p.opts.Store.Note(tagRecord, p.ref.canonical(), "", got.Digest)
 	}
-	return got, p.rememberTag(p.ref, got.Digest)
+	return got, err
 }
 
 // byDigest returns a manifest by its digest.
@@ -225,12 +222,15 @@ func (s *session) document(ctx context.Context, from string, limit int) ([]byte,
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	p.origins.Store(d.Digest, p.ref.repo.Name())
 	event := Event{Op: p.op, Ref: p.ref.text, Name: d.Digest.String(), Called: p.names[d.Digest], Total: d.Size}
-	if p.opts.Store.Has(d.Digest.Hex) {
-		event.Current, event.State = d.Size, Exists
+	finish := func(s State) error {
+		event.Current, event.State = d.Size, s
 		p.report(event)
 		return nil
 	}
-	if p.opts.Offline {
+	switch {
+	case p.opts.Store.Has(d.Digest.Hex):
+		return finish(Exists)
+	case p.opts.Offline:
 		return p.offline()
 	}
 	err := p.tryEndpoints(ctx, func(s *session) error {
@@ -242,26 +242,8 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 		})
 		return err
 	})
-	if err == nil {
-		event.Current, event.State = d.Size, Done
-		p.report(event)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// tagRecord is the kind of the cache's records of tags, which are used only offline.
-const tagRecord = "tag"
-
-func (c *Client) rememberTag(r reference, h v1.Hash) error {
-	if old, ok := c.recallTag(r); ok && old == h {
-		return nil
-	}
-	return c.opts.Store.Note(tagRecord, r.canonical(), "", h)
-}
-
-// recallTag returns the digest that a tag had when it was last resolved. A record that cannot be read counts
-// as missing.
-func (c *Client) recallTag(r reference) (h v1.Hash, ok bool) {
-	_, ok = c.opts.Store.Lookup(tagRecord, r.canonical(), &h)
-	return h, ok && h.Algorithm == "sha256"
+	return finish(Done)
 }

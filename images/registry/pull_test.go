@@ -150,19 +150,6 @@ func TestMirrors(t *testing.T) {
 	})
 }
 
-func TestTagMemo(t *testing.T) {
-	t.Parallel()
-	c := client(t)
-	r := require.Value(parseReference("debian:12"))(t)
-	h := oci.HashOf([]byte("x"))
-	require.NoError(t, c.rememberTag(r, h))
-	if got, ok := c.recallTag(r); !ok || got != h {
-		t.Errorf("recallTag = %s, %v; want %s", got, ok, h)
-	}
-	_, ok := c.recallTag(require.Value(parseReference("debian:13"))(t))
-	assert.Equal(t, false, ok)
-}
-
 func TestManifestKinds(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -22,9 +22,6 @@ import (
 	"github.com/driver-container/driver-container/distros/fetch"
 )
 
-// errCredentials says that a registry refuses the user and password that were sent.
-var errCredentials = errors.New("it does not accept the stored user and password")
-
 // noReferrersAPI are the answers of registries without the referrers API: 404 says the standard, the others
 // were seen. https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#listing-referrers
 var noReferrersAPI = []int{
@@ -52,14 +49,11 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, fs.ErrNotExist) true for 404, errCredentials for 401 to a request with a password, and says
-// to oras-go whether a registry has the referrers API.
+// Is makes errors.Is(err, fs.ErrNotExist) true for 404, and says to oras-go whether a registry has the referrers API.
 func (e *StatusError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist, errdef.ErrNotFound:
 		return e.Code == http.StatusNotFound
-	case errCredentials:
-		return e.refused
 	case errdef.ErrUnsupported:
 		return e.referrers && slices.Contains(noReferrersAPI, e.Code)
 	}

@@ -6,24 +6,54 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
 )
 
-// Bounds of what belongs to one artifact, and of listings.
+// Bounds of listings, and of what belongs to one artifact.
 const (
 	maxPages           = 1000
+	maxTags            = 1 << 20
 	maxReferrers       = 10_000   // of one subject
 	maxReferrerDepth   = 3        // referrers of referrers of referrers
 	maxAttachments     = 10_000   // their manifests
 	maxAttachmentBytes = 64 << 20 // of their manifests
 )
+
+// ListTags returns the sorted tags of the images in a repository (host/path) from its own registry, because
+// mirrors may be outdated; tags of signatures and other attachments are left out. A registry need not offer
+// listings, and many say that a repository does not exist (fs.ErrNotExist) until something is pushed to it.
+// Errors: *Error, fetch.ErrOffline.
+func (c *Client) ListTags(ctx context.Context, repository string) (all []string, err error) {
+	const op = "list the tags of"
+	if err := imagename.CheckRepository(repository); err != nil {
+		return nil, fmt.Errorf("%s %w", op, err)
+	}
+	p, err := c.newPull(op, repository, OpenOptions{Origin: true})
+	if err == nil && p.opts.Offline {
+		err = p.offline()
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = p.tryEndpoints(ctx, func(s *session) error {
+		return s.remote.Tags(ctx, "", func(some []string) error {
+			if all = append(all, some...); len(all) > maxTags {
+				return fmt.Errorf("it sent more than %d tags", maxTags)
+			}
+			return nil
+		})
+	})
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), oci.IsAttachmentTag), err
+}
 
 // Attachments returns everything that belongs to an artifact and, for an index, to each of its manifests:
 // referrers, by the referrers API of its registry or else by the fallback tag, and what is under the tags
@@ -41,11 +71,11 @@ func (c *Client) Attachments(ctx context.Context, ref string) ([]oci.Attachment,
 		return nil, err
 	}
 	top, err := p.top(ctx)
+	if err == nil && p.opts.Offline {
+		err = p.offline()
+	}
 	if err != nil {
 		return nil, err
-	}
-	if p.opts.Offline {
-		return nil, p.offline()
 	}
 	a, err := oci.NewArtifact(top.Raw, p.blobs(ctx))
 	if err != nil {
@@ -73,10 +103,8 @@ type finder struct {
 	*pull
 	found []oci.Attachment
 	seen  map[v1.Hash]bool // referrers
-
-	mu    sync.Mutex
-	count int
-	bytes int64
+	count atomic.Int64     // of manifests
+	bytes atomic.Int64     // of these
 }
 
 // level finds what belongs to subjects, in parallel, and returns the new referrers.
@@ -112,9 +140,8 @@ func (f *finder) level(ctx context.Context, subjects []v1.Hash) (next []v1.Hash,
 }
 
 // referrers lists what refers to a subject, sorted by digest. What a registry says of a manifest is not used.
-func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Hash, error) {
-	var all []v1.Descriptor
-	err := s.remote.Referrers(ctx, ocispec.Descriptor{Digest: digest.Digest(subject.String())}, "", func(some []ocispec.Descriptor) error {
+func (s *session) referrers(ctx context.Context, subject v1.Hash) (all []v1.Descriptor, err error) {
+	err = s.remote.Referrers(ctx, ocispec.Descriptor{Digest: digest.Digest(subject.String())}, "", func(some []ocispec.Descriptor) error {
 		for _, d := range some {
 			h, err := v1.NewHash(d.Digest.String())
 			if err != nil || h.Algorithm != "sha256" {
@@ -130,34 +157,26 @@ func (s *session) referrers(ctx context.Context, subject v1.Hash) ([]v1.Hash, er
 	if err != nil {
 		return nil, &itemError{"referrers of " + subject.String(), err}
 	}
-	var digests []v1.Hash
-	for _, d := range oci.SortDigests(all) {
-		digests = append(digests, d.Digest)
-	}
-	return digests, nil
+	return oci.SortDigests(all), nil
 }
 
 // belonging finds what belongs to one subject.
-func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) ([]oci.Attachment, error) {
+func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) (all []oci.Attachment, err error) {
 	listed, err := s.referrers(ctx, subject)
 	if err != nil {
 		return nil, err
 	}
-	var all []oci.Attachment
-	for _, h := range listed {
-		m, err := f.byDigest(ctx, h)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and the index under the fallback tag was not changed
-		}
+	for _, d := range listed {
+		m, err := f.byDigest(ctx, d.Digest)
 		var a oci.Attachment
 		if err == nil {
 			a, err = f.attachment(ctx, subject, "", m)
 		}
-		if errors.Is(err, oci.ErrSubject) {
-			continue
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, oci.ErrSubject) {
+			continue // removed, and the index under the fallback tag was not changed; or not its
 		}
 		if err != nil {
-			return nil, &itemError{"referrer " + h.String(), err}
+			return nil, &itemError{"referrer " + d.Digest.String(), err}
 		}
 		all = append(all, a)
 	}
@@ -179,11 +198,7 @@ func (f *finder) belonging(ctx context.Context, s *session, subject v1.Hash) ([]
 }
 
 func (f *finder) attachment(ctx context.Context, subject v1.Hash, tag string, m oci.Manifest) (oci.Attachment, error) {
-	f.mu.Lock()
-	f.count, f.bytes = f.count+1, f.bytes+int64(len(m.Raw))
-	over := f.count > maxAttachments || f.bytes > maxAttachmentBytes
-	f.mu.Unlock()
-	if over {
+	if f.count.Add(1) > maxAttachments || f.bytes.Add(int64(len(m.Raw))) > maxAttachmentBytes {
 		return oci.Attachment{}, fmt.Errorf("more than %d attachments, or %d bytes of their manifests", maxAttachments, maxAttachmentBytes)
 	}
 	t, err := oci.NewArtifact(m.Raw, f.blobs(ctx))
