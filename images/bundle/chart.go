@@ -54,11 +54,19 @@ type HelmChart struct {
 
 // ReadChart makes the OCI artifact of a Helm chart, as `helm push` does, without Helm: of a folder with Chart.yaml, or
 // of the archive that `helm package` makes, whose bytes stay. The same chart gives the same digest.
-func ReadChart(file string) (c *HelmChart, err error) {
-	if info, statErr := os.Stat(file); statErr == nil && info.IsDir() {
-		c, err = readFolder(file)
-	} else {
-		c, err = readArchive(file)
+func ReadChart(file string) (*HelmChart, error) {
+	pack := func(name string) ([]byte, error) { return packChart(file, name) }
+	meta, err := bounded.File(filepath.Join(file, chartFile), maxMeta)
+	if info, statErr := os.Stat(file); statErr != nil || !info.IsDir() {
+		var archive []byte
+		if archive, err = bounded.File(file, maxChart); err == nil {
+			meta, err = findMeta(archive)
+		}
+		pack = func(string) ([]byte, error) { return archive, nil }
+	}
+	var c *HelmChart
+	if err == nil {
+		c, err = newChart(meta, pack)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the chart %s: %w", file, err)
@@ -66,21 +74,9 @@ func ReadChart(file string) (c *HelmChart, err error) {
 	return c, nil
 }
 
-func readFolder(dir string) (*HelmChart, error) {
-	meta, err := bounded.File(filepath.Join(dir, chartFile), maxMeta)
-	if err != nil {
-		return nil, err
-	}
-	return newChart(meta, func(name string) ([]byte, error) { return packChart(dir, name) })
-}
-
-// readArchive finds Chart.yaml in an archive, at DIR/Chart.yaml.
-func readArchive(name string) (*HelmChart, error) {
-	raw, err := bounded.File(name, maxChart)
-	if err != nil {
-		return nil, err
-	}
-	z, err := gzip.NewReader(bytes.NewReader(raw))
+// findMeta reads Chart.yaml in an archive, at DIR/Chart.yaml.
+func findMeta(archive []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return nil, fmt.Errorf("it is neither a folder nor an archive of a chart: %w", err)
 	}
@@ -90,14 +86,9 @@ func readArchive(name string) (*HelmChart, error) {
 		if err != nil {
 			return nil, fmt.Errorf("it is no archive of a chart with a Chart.yaml: %w", err)
 		}
-		if dir, base := path.Split(h.Name); base != chartFile || strings.Count(dir, "/") != 1 {
-			continue
+		if dir, base := path.Split(h.Name); base == chartFile && strings.Count(dir, "/") == 1 {
+			return io.ReadAll(io.LimitReader(r, maxMeta))
 		}
-		meta, err := io.ReadAll(io.LimitReader(r, maxMeta))
-		if err != nil {
-			return nil, err
-		}
-		return newChart(meta, func(string) ([]byte, error) { return raw, nil })
 	}
 	return nil, fmt.Errorf("it has more than %d members", maxFiles)
 }
@@ -105,10 +96,11 @@ func readArchive(name string) (*HelmChart, error) {
 // newChart makes the artifact of Chart.yaml and of the archive of a chart with its name.
 func newChart(meta []byte, archive func(name string) ([]byte, error)) (*HelmChart, error) {
 	fields := map[string]any{}
-	if err := yaml.Unmarshal(meta, &fields); err != nil {
-		return nil, fmt.Errorf("its Chart.yaml is malformed: %w", err)
+	err := yaml.Unmarshal(meta, &fields)
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(fields)
 	}
-	text, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("its Chart.yaml is malformed: %w", err)
 	}
@@ -122,11 +114,10 @@ func newChart(meta []byte, archive func(name string) ([]byte, error)) (*HelmChar
 		return nil, err
 	}
 	config, layer := oci.BytesBlob(chartConfigType, text, nil), oci.BytesBlob(chartType, packed, nil)
-	raw, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
+	d, err := newDocument(v1.Manifest{
+		Config: config.Desc, Layers: []v1.Descriptor{layer.Desc},
 		Annotations: map[string]string{TitleAnnotation: name, "org.opencontainers.image.version": version},
 	})
-	d := oci.Document{Raw: raw, Desc: v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw)}}
 	return &HelmChart{name, version, &oci.Content{Blobs: []oci.Blob{layer, config}, Documents: []oci.Document{d}}}, err
 }
 

@@ -50,7 +50,7 @@ func fetched(ctx context.Context, text string) (bases []base, files []oci.Blob, 
 // download is a file of the cache. Its title begins with its digest, because repositories may have different
 // files of one name.
 func download(ctx context.Context, digest, file, url string) (oci.Blob, error) {
-	b, err := fromFile(ctx, file)
+	b, err := fromFile(ctx, file, "")
 	if err != nil {
 		return b, fmt.Errorf("%w: run driver-build fetch again", err)
 	}

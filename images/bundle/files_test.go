@@ -38,7 +38,7 @@ func TestThere(t *testing.T) {
 	content := bundletest.Image(t, "a base")
 	require.NoError(t, oci.WriteLayout(t.Context(), filepath.Join(from, "layout"), "1", bundletest.Artifact(t, content)))
 	sum, sum512 := sha256.Sum256([]byte("a package")), sha512.Sum512([]byte("a package"))
-	selection := bundle.Selection{Origin: bundletest.Origin, FileTag: "files", Images: []string{base}, Files: []string{lock, program, lock}}
+	selection := bundle.Selection{Origin: bundletest.Origin, FileTag: "files", Images: []string{base}, Files: []bundle.File{{Path: lock}, {Path: program}, {Path: lock}}}
 	selection.Fetched = fmt.Sprintf("%s %s\nsha256:%x %s http://a/x.deb\nsha512:%x %s http://a/y.rpm?z\n", content.Top().Desc.Digest, base, sum, cached, sum512, cached)
 	artifacts := require.Value(bundle.Gather(t.Context(), client(t), selection))(t)
 	raw := bundletest.Bytes(t, bundletest.Options(t), artifacts)
@@ -67,7 +67,7 @@ func TestThere(t *testing.T) {
 		selection.Fetched = line
 		assert.Errorf(t, assert.Err(bundle.Gather(t.Context(), client(t), selection)), "%q", line)
 	}
-	selection.Fetched, selection.Files = "", []string{from}
+	selection.Fetched, selection.Files = "", []bundle.File{{Path: from}}
 	assert.ErrorContains(t, assert.Err(bundle.Gather(t.Context(), client(t), selection)), "not a regular file")
 }
 

@@ -21,15 +21,14 @@ type Selection struct {
 	Keep   func(tag string) bool // which tags of Origin; nil: all
 	Bases  []string              // images that others are built on, REGISTRY/PATH:TAG
 	Charts []string              // folders, archives, or oci://REGISTRY/PATH:VERSION
-	Files  []string              // inputs of builds
-	Beside []Beside              // files that a matrix among Files names
+	Files  []File                // inputs of builds
 	// Fetched is what driver-build fetch printed: base images, and downloads in the cache.
 	Fetched string
 	FileTag string // tag of the artifact that has Files and the downloads, and of that with a mirror
 }
 
-// Beside is a file that the site needs in a folder beside another one: Title is its path there.
-type Beside struct{ Path, Title string }
+// File is a file of this machine. Title is its path at the site; "": its name.
+type File struct{ Path, Title string }
 
 // Gather reads the documents of a selection.
 func Gather(ctx context.Context, c *registry.Client, s Selection) ([]Artifact, error) {
@@ -104,16 +103,8 @@ func local(ctx context.Context, s Selection) (charts []*HelmChart, files []oci.B
 		}
 		charts = append(charts, c)
 	}
-	for _, f := range s.Beside {
-		b, err := fromFile(ctx, f.Path)
-		if err != nil {
-			return nil, nil, err
-		}
-		b.Desc.Annotations = map[string]string{TitleAnnotation: f.Title}
-		files = append(files, b)
-	}
-	for _, name := range s.Files {
-		b, err := fromFile(ctx, name)
+	for _, f := range s.Files {
+		b, err := fromFile(ctx, f.Path, f.Title)
 		if err != nil {
 			return nil, nil, failure.Errorf(failure.Usage, "--file: %w", err)
 		}

@@ -18,6 +18,7 @@ var emptyConfig = oci.BytesBlob(oci.EmptyConfig, []byte("{}"), nil)
 type part struct {
 	Item
 	*oci.Content
+	attachment oci.Attachment // if it belongs to another item
 }
 
 // ref is its reference by digest.
@@ -30,13 +31,12 @@ type graph struct {
 	documents []Blob // each once; an index after what it names
 	blobs     []Blob // each once, without the empty config
 	sizes     map[v1.Hash]int64
-	users     map[v1.Hash][]string        // repositories that need a document or a blob
-	belonging map[string][]oci.Attachment // by the reference of what they belong to
+	users     map[v1.Hash][]string // repositories that need a document or a blob
 }
 
 // collect follows items to everything that they need, among these documents. open opens a blob.
 func collect(items []Item, documents map[v1.Hash][]byte, open func(v1.Descriptor) (io.ReadCloser, error)) (*graph, error) {
-	g := &graph{sizes: map[v1.Hash]int64{}, users: map[v1.Hash][]string{}, belonging: map[string][]oci.Attachment{}}
+	g := &graph{sizes: map[v1.Hash]int64{}, users: map[v1.Hash][]string{}}
 	from := oci.RemoteBlobs("the bundle", func(h v1.Hash) ([]byte, error) {
 		if raw, ok := documents[h]; ok {
 			return raw, nil
@@ -60,6 +60,7 @@ func (g *graph) add(i Item, artifact oci.Artifact) error {
 	if err != nil {
 		return err
 	}
+	p := part{Item: i, Content: content}
 	if top := content.Top().Desc; top.MediaType != i.Descriptor.MediaType || top.Size != i.Descriptor.Size {
 		return fmt.Errorf("it is %q of %d bytes on the list, and %q of %d itself", i.Descriptor.MediaType, i.Descriptor.Size, top.MediaType, top.Size)
 	}
@@ -67,12 +68,9 @@ func (g *graph) add(i Item, artifact oci.Artifact) error {
 		if !slices.Contains(g.users[*i.Subject], i.Repository) {
 			return fmt.Errorf("it belongs to %s, which is not before it", i.Subject)
 		}
-		a, err := oci.AttachmentOf(*i.Subject, i.tag(), artifact)
-		if err != nil {
+		if p.attachment, err = oci.AttachmentOf(*i.Subject, i.tag(), artifact); err != nil {
 			return fmt.Errorf("it belongs to %s on the list: %w", i.Subject, err)
 		}
-		subject := i.Repository + "@" + i.Subject.String()
-		g.belonging[subject] = append(g.belonging[subject], a)
 	}
 	for _, d := range content.Documents {
 		err = g.use(err, i.Repository, d.Desc, &g.documents)
@@ -80,7 +78,7 @@ func (g *graph) add(i Item, artifact oci.Artifact) error {
 	for _, b := range content.Blobs {
 		err = g.use(err, i.Repository, b.Desc, &g.blobs)
 	}
-	g.parts = append(g.parts, part{i, content})
+	g.parts = append(g.parts, p)
 	return err
 }
 
@@ -100,15 +98,4 @@ func (g *graph) use(err error, repository string, d v1.Descriptor, all *[]Blob) 
 		g.users[d.Digest] = append(g.users[d.Digest], repository)
 	}
 	return nil
-}
-
-// attachments returns what belongs to a part and to its documents, and to these, each after what it belongs to.
-func (g *graph) attachments(p part) (all []oci.Attachment) {
-	for _, d := range p.Documents {
-		all = append(all, g.belonging[p.Repository+"@"+d.Desc.Digest.String()]...)
-	}
-	for n := 0; n < len(all); n++ {
-		all = append(all, g.belonging[p.Repository+"@"+all[n].Manifest.Desc.Digest.String()]...)
-	}
-	return all
 }

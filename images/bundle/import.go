@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -188,21 +189,42 @@ func (t *transfer) pushBlob(ctx context.Context, b oci.Blob) error {
 	return nil
 }
 
-// pushNames pushes the manifests of each artifact, what belongs to it, the signatures of the site, and its tags.
+// pushNames pushes manifests, then what belongs to them and the signatures of the site, for each repository at once because
+// that waits for other signers, then tags.
 func (t *transfer) pushNames(ctx context.Context) error {
+	attachments := map[string][]oci.Attachment{}
 	for _, p := range t.needs.parts {
-		if p.Subject != nil {
+		var err error
+		switch {
+		case p.Subject != nil:
+			attachments[p.Repository] = append(attachments[p.Repository], p.attachment)
+		case !t.there[p.ref()]:
+			_, err = t.client.PushContent(ctx, p.ref(), p.Content, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range t.needs.parts {
+		if t.Sign == nil || p.Subject != nil {
 			continue
 		}
-		attachments := t.needs.attachments(p)
-		if t.Sign != nil {
-			signatures, err := t.signatures(ctx, p, attachments)
-			if err != nil {
-				return fmt.Errorf("sign %s: %w", p.ref(), err)
-			}
-			attachments = append(attachments, signatures...)
+		signatures, err := t.signatures(ctx, p, attachments[p.Repository])
+		if err != nil {
+			return fmt.Errorf("sign %s: %w", p.ref(), err)
 		}
-		if _, err := t.client.PushContent(ctx, p.ref(), p.Content, attachments, p.Tags...); err != nil {
+		attachments[p.Repository] = append(attachments[p.Repository], signatures...)
+	}
+	for _, repository := range slices.Sorted(maps.Keys(attachments)) {
+		if _, err := t.client.Attach(ctx, repository, attachments[repository]...); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.needs.parts {
+		if p.Subject != nil || len(p.Tags) == 0 {
+			continue
+		}
+		if _, err := t.client.PushContent(ctx, p.ref(), p.Content, nil, p.Tags...); err != nil {
 			return err
 		}
 	}
@@ -210,19 +232,19 @@ func (t *transfer) pushNames(ctx context.Context) error {
 }
 
 // signatures returns the site's signatures, under the names of the site, of an artifact and of each image in it. What is
-// signed by the key already is not signed again.
-func (t *transfer) signatures(ctx context.Context, p part, all []oci.Attachment) ([]oci.Attachment, error) {
+// signed by the key already, in the registry or in the bundle, is not signed again.
+func (t *transfer) signatures(ctx context.Context, p part, brought []oci.Attachment) ([]oci.Attachment, error) {
+	var there []oci.Attachment
+	var err error
 	if t.there[p.ref()] {
-		there, err := t.client.Attachments(ctx, p.ref())
-		if err != nil {
+		if there, err = t.client.Attachments(ctx, p.ref()); err != nil {
 			return nil, err
 		}
-		all = slices.Concat(there, all)
 	}
 	request := signature.Request{Repository: p.Repository, Tags: p.Tags, Format: signature.Legacy}
 	for _, d := range p.Documents {
 		s := signature.Subject{Descriptor: d.Desc}
-		for _, a := range all {
+		for _, a := range slices.Concat(there, brought) {
 			if a.Subject == d.Desc.Digest {
 				s.Attachments = append(s.Attachments, a)
 			}

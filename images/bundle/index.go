@@ -24,16 +24,15 @@ const (
 // manifestOf returns the bundle's manifest for the bytes of its list.
 func manifestOf(list []byte) (oci.Document, error) {
 	layer := oci.BytesBlob(MediaType, list, map[string]string{TitleAnnotation: "bundle.json"})
-	return artifactManifest(MediaType, []v1.Descriptor{layer.Desc})
+	return newDocument(v1.Manifest{ArtifactType: MediaType, Config: emptyConfig.Desc, Layers: []v1.Descriptor{layer.Desc}})
 }
 
-// artifactManifest returns a manifest of layers with an empty config.
-func artifactManifest(artifactType string, layers []v1.Descriptor) (oci.Document, error) {
-	raw, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType, Config: emptyConfig.Desc, Layers: layers,
-	})
+// newDocument makes a manifest a document.
+func newDocument(m v1.Manifest) (oci.Document, error) {
+	m.SchemaVersion, m.MediaType = 2, types.OCIManifestSchema1
+	raw, err := json.Marshal(m)
 	return oci.Document{Raw: raw, Desc: v1.Descriptor{
-		MediaType: types.OCIManifestSchema1, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: artifactType,
+		MediaType: m.MediaType, Size: int64(len(raw)), Digest: oci.HashOf(raw), ArtifactType: m.ArtifactType,
 	}}, err
 }
 

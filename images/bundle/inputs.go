@@ -29,8 +29,9 @@ const inputsType = "application/vnd.driver-container.inputs.v1"
 // fileType is the type of a layer that is a file, as oras has it.
 const fileType types.MediaType = "application/octet-stream"
 
-// fromFile reads a file's digest. Its content is read again when the bundle is written.
-func fromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
+// fromFile reads a file's digest. Its content is read again when the bundle is written. The title is the file's name, and
+// a program stays one, unless a title is given.
+func fromFile(ctx context.Context, name, title string) (_ oci.Blob, err error) {
 	f, err := bounded.Open(name)
 	if err != nil {
 		return oci.Blob{}, err
@@ -45,8 +46,8 @@ func fromFile(ctx context.Context, name string) (_ oci.Blob, err error) {
 		return oci.Blob{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	h := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
-	d := v1.Descriptor{MediaType: fileType, Digest: h, Size: size, Annotations: map[string]string{TitleAnnotation: filepath.Base(name)}}
-	if info.Mode()&0o111 != 0 {
+	d := v1.Descriptor{MediaType: fileType, Digest: h, Size: size, Annotations: map[string]string{TitleAnnotation: cmp.Or(title, filepath.Base(name))}}
+	if title == "" && info.Mode()&0o111 != 0 {
 		d.Annotations[executableAnnotation] = "true"
 	}
 	return oci.Blob{Desc: d, Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
@@ -64,7 +65,7 @@ func filesArtifact(files []oci.Blob) (*oci.Content, error) {
 	for _, f := range files {
 		layers = append(layers, f.Desc)
 	}
-	d, err := artifactManifest(inputsType, layers)
+	d, err := newDocument(v1.Manifest{ArtifactType: inputsType, Config: emptyConfig.Desc, Layers: layers})
 	return &oci.Content{Blobs: append(files, emptyConfig), Documents: []oci.Document{d}}, err
 }
 
@@ -75,12 +76,11 @@ func Mirror(ctx context.Context, origin, tag, dir string) (Artifact, error) {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		b, err := fromFile(ctx, name)
+		title, err := filepath.Rel(dir, name)
 		if err != nil {
 			return err
 		}
-		title, err := filepath.Rel(dir, name)
-		b.Desc.Annotations = map[string]string{TitleAnnotation: filepath.ToSlash(title)}
+		b, err := fromFile(ctx, name, filepath.ToSlash(title))
 		files = append(files, b)
 		return err
 	})

@@ -39,6 +39,7 @@ type createFlags struct {
 	bundle.Selection
 	targets flags.Selection
 	output  string
+	files   []string
 	since   []string
 	fetched string
 	key     flags.ImageKey
@@ -54,7 +55,7 @@ func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
 	flags.Images(f, "base")
-	f.StringArrayVar(&o.Files, "file", nil, "file to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
+	f.StringArrayVar(&o.files, "file", nil, "file to take along, such as matrix.lock or a package; a matrix brings its patches and keys (repeatable)")
 	f.StringVar(&o.fetched, "inputs", "", "take along the inputs of builds, which driver-build fetch printed into FILE")
 	f.StringSliceVar(&o.headers, "headers", nil, "take along a mirror with the headers of this kernel, for nodes that compile (repeatable)")
 	f.StringVar(&o.FileTag, "file-tag", "files", "tag of the artifacts with the files of --file and --inputs, and of --headers")
@@ -79,7 +80,7 @@ func newCreate(a *session.App) *cobra.Command {
 }
 
 func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
-	if err := errors.Join(o.check(), o.selectTags(a), o.addBeside(a)); err != nil {
+	if err := errors.Join(o.check(), o.selectTags(a), o.addFiles(a)); err != nil {
 		return err
 	}
 	options := bundle.Options{Origin: o.Origin, Tool: "driver-build " + session.BuildInfo().Version}
@@ -175,18 +176,19 @@ func (o *createFlags) selectTags(a *session.App) error {
 	return nil
 }
 
-// addBeside takes along the patches and the keys of repositories that a matrix of --file names: without them
+// addFiles takes along files, and the patches and the keys of repositories that a matrix of --file names: without them
 // the site cannot read it. They come to the same place beside it. A key that is elsewhere stays out, with a
 // warning.
-func (o *createFlags) addBeside(a *session.App) error {
-	for _, file := range o.Files {
+func (o *createFlags) addFiles(a *session.App) error {
+	for _, file := range o.files {
+		o.Files = append(o.Files, bundle.File{Path: file})
 		names, _, err := batch.MatrixFiles(file)
 		if err != nil {
 			return session.Usagef("--file %s: %w", file, err)
 		}
 		for _, name := range names {
 			if title := filepath.ToSlash(name); bundle.CheckPath(bundle.Inputs, title) == nil {
-				o.Beside = append(o.Beside, bundle.Beside{Path: filepath.Join(filepath.Dir(file), name), Title: title})
+				o.Files = append(o.Files, bundle.File{Path: filepath.Join(filepath.Dir(file), name), Title: title})
 				continue
 			}
 			fmt.Fprintf(a.Stderr, "warning: %s names %s, which the import could not put beside it: the site needs this file at the same place\n", file, name)

@@ -89,25 +89,28 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 		return session.Usagef("--policy: it has one key: give one --key, or --image-key")
 	}
 	o.Jobs, o.AllowPublic, a.MountFrom = a.Jobs, o.public.Allowed, o.mountFrom
-	if file == "-" {
-		return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
-			b, err := bundle.Open(a.Input(ctx))
-			if err == nil {
+	var b *bundle.Bundle
+	if file != "-" {
+		checked, closer, err := o.checked(ctx, a, file, keys)
+		if err != nil {
+			return err
+		}
+		defer closer.Close()
+		b = checked
+	}
+	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error {
+		if b == nil {
+			var err error
+			if b, err = bundle.Open(a.Input(ctx)); err == nil {
 				err = b.VerifySignature(keys)
 			}
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(a.Stderr, "from a pipe: blobs are pushed as they pass; nothing gets a name before all of it is verified")
-			return o.push(ctx, a, s, b)
-		})
-	}
-	b, closeFile, err := o.checked(ctx, a, file, keys)
-	if err != nil {
-		return err
-	}
-	defer closeFile.Close()
-	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) error { return o.push(ctx, a, s, b) })
+		}
+		return o.push(ctx, a, s, b)
+	})
 }
 
 // checked opens a file that is sound and has what the flags ask for. The caller closes it.
