@@ -300,35 +300,6 @@ func TestAttachmentsRefuse(t *testing.T) {
 	}
 }
 
-// Attach meets a registry that refuses: the error names it, and the tag that was there stays.
-func TestAttachRefused(t *testing.T) {
-	t.Parallel()
-	img := ocitest.Image(t, "amd64", 10, "one")
-	for code, want := range map[int]string{401: "docker login", 403: "do not allow", 413: "413", 415: "415", 429: "429", 500: "500", 400: "MANIFEST_INVALID"} {
-		f := newFake(t)
-		ref := f.host() + "/team/driver:1"
-		mustPush(t, ref, img)
-		f.failing(func(w http.ResponseWriter, r *http.Request) bool {
-			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/manifests/") {
-				return false
-			}
-			w.WriteHeader(code)
-			fmt.Fprint(w, `{"errors":[{"code":"MANIFEST_INVALID"}]}`)
-			return true
-		})
-		for _, a := range []oci.Attachment{referrer(t, describe(t, img), "x"), signature(t, ocitest.Digest(t, img), "p", "s")} {
-			_, err := client(t).Attach(t.Context(), ref, a)
-			if remote := ocitest.ErrorAs[*Error](t, err); remote.Op != "push" || !strings.Contains(err.Error(), want) {
-				t.Errorf("%d: %v; want %q", code, err, want)
-			}
-		}
-		f.failing(nil)
-		if got, err := client(t).Attachments(t.Context(), ref); err != nil || len(got) != 0 {
-			t.Errorf("%d: %d attachments, %v; want none", code, len(got), err)
-		}
-	}
-}
-
 // Artifacts of any kind are pushed and pulled: a chart, and an index with an attestation as BuildKit
 // writes it.
 func TestArtifacts(t *testing.T) {

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -116,15 +115,4 @@ func TestListTagsRefuses(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestListTagsStops(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	f.failing(func(http.ResponseWriter, *http.Request) bool {
-		cancel()
-		return false
-	})
-	assert.ErrorIs(t, assert.Err(client(t).ListTags(ctx, f.host()+"/x")), context.Canceled)
 }

@@ -101,11 +101,9 @@ func (p *pull) image(ctx context.Context, m oci.Manifest, o OpenOptions, opened 
 	}
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(p.opts.Jobs)
-	seen := map[v1.Hash]bool{}
 	for _, d := range opened.Manifest.Layers {
 		p.origins.Store(d.Digest, p.ref.repo.Name())
-		if o.Part == Layers && !seen[d.Digest] {
-			seen[d.Digest] = true
+		if o.Part == Layers {
 			jobs.Go(func() error { return p.blob(ctx, d) })
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/ocitest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -79,16 +82,6 @@ func TestBaseOffline(t *testing.T) {
 	require.NoError(t, os.Remove(c.opts.Store.Path(m.Layers[0].Digest.Hex)))
 	assert.ErrorIsf(t, assert.Err(base(t, offline, ref, "amd64")), fetch.ErrOffline, "Base offline without a layer")
 	assert.Equalf(t, 0, len(f.log), "requests while offline: %v", f.log)
-}
-
-func TestBaseWrongArchitecture(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	ref := f.host() + "/x:1"
-	mustPush(t, ref, ocitest.Image(t, "arm64", 100, "one"))
-	_, err := base(t, client(t), ref, "amd64")
-	want := &oci.PlatformError{Ref: ref, Want: "linux/amd64", Have: []string{"linux/arm64"}}
-	assert.Same(t, want, ocitest.ErrorAs[*oci.PlatformError](t, err))
 }
 
 func TestMirrors(t *testing.T) {
@@ -170,4 +163,45 @@ func TestManifestKinds(t *testing.T) {
 	for name, want := range map[string]string{"old": "2015", "odd": "neither an image nor an index", "list": "malformed"} {
 		assert.ErrorContainsf(t, assert.Err(base(t, client(t), f.host()+"/x:"+name, "amd64")), want, "%s", name)
 	}
+}
+
+func describeImage(t *testing.T, c *Client, ref, arch string) (*Opened, error) {
+	t.Helper()
+	return c.Open(t.Context(), ref, OpenOptions{Arch: arch, Origin: true})
+}
+
+// TestOpenManifest: an image is found without its layers.
+func TestOpenManifest(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c := client(t)
+	img, ok := mutate.Annotations(ocitest.Image(t, "amd64", 100, "file"), map[string]string{"content": "x"}).(v1.Image)
+	if !ok {
+		t.Fatal("no image")
+	}
+	ref := f.host() + "/team/driver:one"
+	digest, _, err := c.Push(t.Context(), ref, img)
+	require.NoError(t, err)
+	d, err := describeImage(t, client(t), ref, "amd64")
+	if err != nil || d.Manifest.Annotations["content"] != "x" || d.Digest != digest || d.Top != digest || d.Manifest.Layers[0].Size < 50 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	var platform *oci.PlatformError
+	if _, err := describeImage(t, c, ref, "arm64"); !errors.As(err, &platform) {
+		t.Errorf("another architecture: %v", err)
+	}
+	for _, missing := range []string{f.host() + "/team/driver:two", f.host() + "/team/other:one"} {
+		var remote *Error
+		if _, err := describeImage(t, c, missing, "amd64"); !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &remote) {
+			t.Errorf("%s: %v", missing, err)
+		}
+	}
+	// A mirror may be outdated: an Origin is not asked of it.
+	mirrored := client(t, func(o *Options) { o.Mirrors = map[string][]string{f.host(): {"http://localhost:1"}} })
+	if _, err := describeImage(t, mirrored, ref, "amd64"); err != nil {
+		t.Error(err)
+	}
+	off := client(t, func(o *Options) { o.Offline = true })
+	assert.ErrorIsf(t, assert.Err(describeImage(t, off, ref, "amd64")), fetch.ErrOffline, "offline")
+	assert.Errorf(t, assert.Err(describeImage(t, c, "UPPER/x", "amd64")), "not a reference, but taken")
 }
