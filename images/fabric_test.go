@@ -96,12 +96,11 @@ func (r *rig) ibstat(systems ...string) {
 	for _, system := range systems {
 		a := r.Archives[system]
 		for _, p := range []struct{ name, file, soname string }{{"infiniband-diags", "usr/sbin/ibstat", ""}, {"zlib1g", libDir + "/libz.so.1", "libz.so.1"}} {
-			for _, arch := range []string{"amd64"} {
-				a.Packages = append(a.Packages, debtest.Package{
-					Control: fmt.Sprintf("Package: %s\nVersion: 1.0\nArchitecture: %s\nDescription: for tests", p.name, arch),
-					Files:   []repotest.File{{Name: p.file, Mode: 0o755, Body: string(imagetest.ELF{Arch: arch, Program: p.soname == "", Soname: p.soname, Needed: []string{"libc.so.6"}, Note: p.name}.Bytes())}},
-				})
-			}
+			program := imagetest.ELF{Arch: "amd64", Program: p.soname == "", Soname: p.soname, Needed: []string{"libc.so.6"}, Note: p.name}
+			a.Packages = append(a.Packages, debtest.Package{
+				Control: fmt.Sprintf("Package: %s\nVersion: 1.0\nArchitecture: amd64\nDescription: for tests", p.name),
+				Files:   []repotest.File{{Name: p.file, Mode: 0o755, Body: string(program.Bytes())}},
+			})
 		}
 		a.Publish()
 	}

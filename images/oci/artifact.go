@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -182,15 +181,7 @@ func NewArtifact(raw []byte, b Blobs) (Artifact, error) {
 	return &stored{raw, b}, nil
 }
 
-func (s *stored) Digest() (v1.Hash, error)     { return HashOf(s.raw), nil }
-func (s *stored) Size() (int64, error)         { return int64(len(s.raw)), nil }
-func (s *stored) RawManifest() ([]byte, error) { return s.raw, nil }
-
-// MediaType returns the type that the document states.
-func (s *stored) MediaType() (types.MediaType, error) {
-	var doc struct{ MediaType types.MediaType }
-	if err := json.Unmarshal(s.raw, &doc); err != nil {
-		return "", fmt.Errorf("the manifest is malformed: %w", err)
-	}
-	return mediaTypeOf(s.raw, doc.MediaType), nil
-}
+func (s *stored) MediaType() (types.MediaType, error) { return mediaTypeOf(s.raw), nil }
+func (s *stored) Digest() (v1.Hash, error)            { return HashOf(s.raw), nil }
+func (s *stored) Size() (int64, error)                { return int64(len(s.raw)), nil }
+func (s *stored) RawManifest() ([]byte, error)        { return s.raw, nil }

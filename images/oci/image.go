@@ -48,9 +48,7 @@ func newImage(raw []byte, b Blobs) (*image, error) {
 	return i, nil
 }
 
-func (i *image) MediaType() (types.MediaType, error) {
-	return mediaTypeOf(i.raw, i.manifest.MediaType), nil
-}
+func (i *image) MediaType() (types.MediaType, error)       { return mediaTypeOf(i.raw), nil }
 func (i *image) Size() (int64, error)                      { return int64(len(i.raw)), nil }
 func (i *image) Digest() (v1.Hash, error)                  { return HashOf(i.raw), nil }
 func (i *image) RawManifest() ([]byte, error)              { return i.raw, nil }

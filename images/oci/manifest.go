@@ -61,11 +61,11 @@ func kindOf(raw []byte) (index bool, err error) {
 	return false, errors.New("the manifest is malformed: neither an image nor an index")
 }
 
-// mediaTypeOf returns the type that a manifest states itself, or else OCI's type, because only OCI manifests
-// may omit it.
-func mediaTypeOf(raw []byte, stated types.MediaType) types.MediaType {
-	if stated != "" {
-		return stated
+// mediaTypeOf returns the type that a document states itself, or else OCI's, because only OCI documents may omit it.
+func mediaTypeOf(raw []byte) types.MediaType {
+	var doc struct{ MediaType types.MediaType }
+	if err := json.Unmarshal(raw, &doc); err == nil && doc.MediaType != "" {
+		return doc.MediaType
 	}
 	if index, err := kindOf(raw); err == nil && index {
 		return types.OCIImageIndex
