@@ -3,9 +3,6 @@ package main
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -20,13 +17,7 @@ func (u *user) imageKey(t *testing.T, name string) (private, public string) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	private, public = u.Path(name+".key"), u.Path(name+".pub")
-	write := func(file, kind string, der []byte) error {
-		return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-	}
-	require.NoError(t, errors.Join(write(private, "PRIVATE KEY", require.Value(x509.MarshalPKCS8PrivateKey(key))(t)),
-		write(public, "PUBLIC KEY", require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t))))
-	return private, public
+	return u.keyPair(t, name, key, plain)
 }
 
 // TestBuildSigned: a build signs what it writes and pushes, with SBOM and provenance of the index and each

@@ -22,19 +22,16 @@ built again. The newest revision seen of each rpm repository stays, so that a ro
 func newCacheCmd(a *session.App) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "cache", Short: "Show what takes room in the cache", Long: cacheLong, Args: session.NoArgs,
+		Use: "cache", Short: "Show what takes room in the cache", Long: cacheLong, Args: cobra.NoArgs,
 		Example: "  driver-build cache\n  driver-build cache -o json",
 		RunE:    func(*cobra.Command, []string) error { return showCache(a, format) },
 	}
-	flags.Format(cmd.Flags(), &format)
+	flags.Format(cmd.Flags(), &format, "table or json")
 	cmd.AddCommand(newCachePruneCmd(a))
 	return cmd
 }
 
 func showCache(a *session.App, format string) error {
-	if err := flags.CheckFormat(format); err != nil {
-		return session.Usage(err)
-	}
 	store, err := openCache(a)
 	if err != nil {
 		return err
@@ -56,7 +53,7 @@ func showCache(a *session.App, format string) error {
 func newCachePruneCmd(a *session.App) *cobra.Command {
 	days := 30
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Remove what no command has used for some days", Long: cachePruneLong, Args: session.NoArgs,
+		Use: "prune", Short: "Remove what no command has used for some days", Long: cachePruneLong, Args: cobra.NoArgs,
 		Example: "  driver-build cache prune --keep-days 14",
 		RunE: func(*cobra.Command, []string) error {
 			if days < 1 {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -23,80 +22,54 @@ still there; and whether the registry has the image. With --kernel-from, headers
 modules for their newest kernel. Nothing is downloaded but bases and indexes. Exit code 3 when a pair is broken;
 an image that is missing or out of date breaks nothing. Without --os and --driver the whole matrix is meant.`
 
-// checkFlags are the flags of the command.
-type checkFlags struct {
-	selection                flags.Selection
-	programs                 flags.Programs
-	sources                  flags.Sources
-	repository, format, lock string
-	kernels                  batch.Kernels // only the images that have them
-	advisories               flags.Advisories
-}
-
 func newCheckCmd(a *session.App) *cobra.Command {
-	var o checkFlags
+	var o flags.Common
+	var format string
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: session.NoArgs,
+		Use: "check", Short: "Check that the pairs of the matrix can be built", Long: checkLong, Args: cobra.NoArgs,
 		Example: "  driver-build check --repository registry.example.com/gpu/driver\n  driver-build check --os ubuntu22.04 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), a, &o, format) },
 	}
 	f := cmd.Flags()
-	o.selection.AddTo(f)
-	flags.Repository(f, &o.repository)
-	o.sources.AddTo(f)
-	flags.KernelFrom(f, &o.kernels.From)
-	o.programs.AddTo(f)
-	flags.Format(f, &o.format)
-	flags.Lock(f, &o.lock)
-	o.advisories.AddTo(f)
+	o.AddTo(f, flags.Targets, flags.Sources, flags.Programs, flags.Judged, "repository kernel-from lock")
+	flags.Format(f, &format, "table or json")
 	return cmd
 }
 
-func (o *checkFlags) run(ctx context.Context, a *session.App) error {
-	if err := errors.Join(flags.CheckFormat(o.format), o.advisories.Check()); err != nil {
-		return err
-	}
-	m, err := o.selection.Load(a)
+func check(ctx context.Context, a *session.App, o *flags.Common, format string) error {
+	m, err := o.Load(a)
 	if err != nil {
 		return err
 	}
-	pairs, err := batch.Pairs(m, o.selection.Selection)
+	pairs, err := batch.Pairs(m, o.Selection)
 	if err != nil {
 		return err
 	}
-	batch.JudgePairs(m, pairs, o.advisories.Day, nil)
-	b := batch.Batch{
-		Selection: o.selection.Selection, Targets: batch.Targets(pairs), Repository: a.Repository(o.repository, m.Defaults), Kernels: o.kernels,
-		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}, Given: batch.Given{MatrixFile: o.selection.File, LockFile: o.lock},
-	}
-	if err := o.kernels.Check(); err != nil {
+	batch.JudgePairs(m, pairs, o.Day, nil)
+	o.Targets, o.Plan = batch.Targets(pairs), recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
+	if o.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
 		return session.Usage(err)
 	}
-	if err := errors.Join(o.sources.Check(), batch.CheckRepository(b.Repository), b.OpenLock()); err != nil {
+	if err := o.OpenLock(); err != nil {
 		return err
 	}
-	if b.Plan.Profile, err = recipe.ParseProfile(m.Defaults.Profile); err != nil {
-		return session.Usage(err)
+	programs, err := o.FindPrograms(ctx, a, false)
+	if err != nil {
+		return err
 	}
 	var rows []status.Checked
-	programs := a.Programs(ctx, o.programs.Entrypoint, o.programs.AllowMissing)
-	if o.programs.Entrypoint != "" {
-		if _, err := batch.CheckPrograms(programs, b.Targets); err != nil {
-			return err
-		}
-	}
 	if err := a.With(ctx, m.Defaults.Mirrors, programs, func(ctx context.Context, s *session.Session) (err error) {
-		rows, err = status.Check(ctx, &b, s.Builder, pairs)
+		rows, err = status.Check(ctx, &o.Batch, s.Builder, pairs)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := printChecked(a, rows, o.format); err != nil {
+	if err := printChecked(a, rows, format); err != nil {
 		return err
 	}
-	denied := o.advisories.Report(a, b.Targets)
+	denied := o.Report(a, o.Targets, true)
 	if n := len(slices.DeleteFunc(rows, func(r status.Checked) bool { return !r.Broken })); n > 0 {
-		return errors.Join(fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(b.Targets), batch.ErrSomeFailed), denied)
+		return errors.Join(fmt.Errorf("%d of %d pairs cannot be built: %w", n, len(o.Targets), batch.ErrSomeFailed), denied)
 	}
 	return denied
 }
@@ -105,23 +78,22 @@ func printChecked(a *session.App, rows []status.Checked, format string) error {
 	if format == "json" {
 		return a.JSON(session.NewList(rows))
 	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
 	groups := sharedCauses(rows)
-	fmt.Fprintln(w, "OS\tDRIVER\tARCH\tBASE\tARCHIVE\tCOMPONENTS\tHEADERS\tLOCK\tIMAGE\tNOTE")
+	var table [][]string
 	for _, r := range rows {
-		if r.Excluded != "" {
-			fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\texcluded: %s\n", r.System, r.Driver, r.Arch, r.Excluded)
-			continue
+		image, note := "", "excluded: "+r.Excluded
+		if r.Excluded == "" {
+			note = checkNote(r, groups)
 		}
-		image := "-"
 		if r.Image != nil {
 			image = string(r.Image.State)
 		}
-		fmt.Fprintln(w, strings.Join([]string{
-			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Components), verdict(r.Headers), verdict(r.Lock), image, checkNote(r, groups),
-		}, "\t"))
+		table = append(table, []string{
+			r.System, r.Driver, r.Arch, verdict(r.Base), verdict(r.Archive), verdict(r.Components), verdict(r.Headers), verdict(r.Lock), image, note,
+		})
 	}
-	if err := w.Flush(); err != nil {
+	err := a.Table([]string{"OS", "DRIVER", "ARCH", "BASE", "ARCHIVE", "COMPONENTS", "HEADERS", "LOCK", "IMAGE", "NOTE"}, table)
+	if err != nil {
 		return err
 	}
 	for n, g := range groups {

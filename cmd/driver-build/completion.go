@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	drivercontainer "github.com/driver-container/driver-container"
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/gpus"
@@ -32,26 +33,18 @@ var completions = map[string]cobra.CompletionFunc{
 	"--kernel":               words("latest", "all"),
 	"verify --kernel":        cobra.NoFileCompletions,
 	"--builder":              words("auto", "chroot", "buildkit"),
-	"--compression":          words("gzip", "zstd"),
 	"--signature-format":     words("legacy", "bundle", "both"),
 	"--sbom":                 words(string(documents.SPDX), string(documents.CycloneDX)),
 	"attest --sbom":          nil,
 	"--provenance":           words("driver-build", "ci"),
 	"--output":               words("oci:", "oci-archive:", "docker-archive:"),
 	"bundle create --output": nil,
-	"--format":               words("table", "json"),
-	"list --format":          words("table", "json", "yaml"),
-	"plan --format":          words("table", "json", "github", "gitlab"),
-	"fleet --format":         words("table", "json", "github", "gitlab", "values"),
-	"sbom --format":          words(string(documents.SPDX), string(documents.CycloneDX)),
 	"--only":                 words("base"),
 	"--progress":             words("auto", "tty", "plain", "json", "quiet"),
 }
 
-// takeFiles are the commands whose arguments may be files.
-var takeFiles = []string{
-	"inspect", "verify", "sbom", "sign", "attest", "push", "bundle create", "bundle verify", "bundle list", "bundle import", "fleet",
-}
+// takesFiles finds the commands whose arguments may be files by their usage.
+var takesFiles = regexp.MustCompile(`(^[a-z]+|/PATH) \[?(IMAGE|FILE)`)
 
 // complete gives all flags and arguments of a command and those below it their completions.
 func complete(c *cobra.Command) {
@@ -61,7 +54,9 @@ func complete(c *cobra.Command) {
 		if !ok {
 			offer, ok = completions["--"+f.Name]
 		}
-		if !ok && !namesFile.MatchString(f.Usage) {
+		if choices := flags.Choices(f); choices != nil {
+			offer = words(choices...)
+		} else if !ok && !namesFile.MatchString(f.Usage) {
 			offer = cobra.NoFileCompletions
 		}
 		if offer == nil || f.Value.Type() == "bool" {
@@ -76,7 +71,7 @@ func complete(c *cobra.Command) {
 	switch {
 	case path == "gpus":
 		c.ValidArgsFunction = words(gpus.Generations()...)
-	case !slices.Contains(takeFiles, path):
+	case !takesFiles.MatchString(c.Use):
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	for _, sub := range c.Commands() {

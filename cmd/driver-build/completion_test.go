@@ -70,13 +70,3 @@ func TestCompletionWritesNothing(t *testing.T) {
 		t.Error("the cache was made")
 	}
 }
-
-// TestCompletionScripts: every shell asks the same command for its words.
-func TestCompletionScripts(t *testing.T) {
-	t.Parallel()
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		r := call(t.Context(), t, nil, "completion", shell)
-		r.Want(t, 0)
-		assert.Containsf(t, r.Stdout, "__complete", "%s", shell)
-	}
-}

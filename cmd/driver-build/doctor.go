@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -33,55 +31,68 @@ can be built, with its package repositories and the driver's archive.`
 // leastSpace is what a build of one image takes of the cache at most, with some to spare.
 const leastSpace = 2 << 30
 
-// doctorFlags are the flags of the command.
-type doctorFlags struct {
-	selection          flags.Selection
-	repository, format string
-	runners            flags.Runners
-}
-
 func newDoctorCmd(a *session.App) *cobra.Command {
-	var o doctorFlags
+	var o flags.Common
+	var runners flags.Runners
+	var format string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Ask what works from this machine", Long: doctorLong, Args: session.NoArgs,
+		Use: "doctor", Short: "Ask what works from this machine", Long: doctorLong, Args: cobra.NoArgs,
 		Example: "  driver-build doctor\n  driver-build doctor --repository registry.example.com/gpu/driver --builder tcp://buildkitd:1234 -o json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), a, &o, &runners, format) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.selection.Systems, "os", nil, "only the bases of these systems (repeatable; default: those of the matrix)")
-	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture of the images: amd64 or arm64 (repeatable; default amd64)")
-	o.selection.AddMatrix(f)
-	f.StringVar(&o.repository, "repository", "", "REGISTRY/PATH that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
-	o.runners.AddTo(f)
-	flags.Format(f, &o.format)
+	o.AddTo(f, "os arch matrix repository")
+	flags.Describe(f, "os", "only the bases of these systems (repeatable; default: those of the matrix)")
+	flags.Describe(f, "arch", "architecture of the images: amd64 or arm64 (repeatable; default amd64)")
+	flags.Describe(f, "repository", "REGISTRY/PATH that images are pushed to (default: $DRIVER_BUILD_REPOSITORY, else the matrix's)")
+	runners.AddTo(f)
+	flags.Format(f, &format, "table or json")
 	return cmd
 }
 
-func (o *doctorFlags) run(ctx context.Context, a *session.App) error {
-	m, err := o.selection.Load(a)
+func doctor(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners, format string) error {
+	m, err := o.Load(a)
 	if err == nil {
-		_, err = m.Select(matrix.Selection{Systems: o.selection.Systems, Archs: o.selection.Archs, All: true})
+		_, err = m.Select(matrix.Selection{Systems: o.Selection.Systems, Archs: o.Selection.Archs, All: true})
 	}
-	if err := errors.Join(err, flags.CheckFormat(o.format), o.runners.Check(a.Getenv)); err != nil {
+	if err := errors.Join(err, runners.Check(a.Getenv)); err != nil {
 		return session.Usage(err)
 	}
-	repository := a.Repository(o.repository, m.Defaults)
 	cache, err := a.CacheDir()
-	if err := errors.Join(err, batch.CheckRepository(repository)); err != nil {
+	if err != nil {
 		return err
 	}
-	found := ask(ctx, o.local(ctx, a, cache))
+	found := ask(ctx, local(ctx, a, o, runners, cache))
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) error {
-		found = append(found, ask(ctx, o.registries(a, s, m, repository))...)
-		return nil
+		found = append(found, ask(ctx, askRegistries(s, o, m, a.Offline))...)
+		return ctx.Err()
 	})
+	if err != nil && ctx.Err() == nil {
+		found = append(found, session.Finding{Question: "connection", State: "fault", Detail: err.Error()})
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil {
-		found = append(found, session.Finding{Question: "connection", State: "fault", Detail: err.Error()})
+	faults := 0
+	var rows [][]string
+	for _, f := range found {
+		if f.State == "fault" {
+			faults++
+		}
+		if f.Fix != "" {
+			f.Detail += "; to do: " + f.Fix
+		}
+		rows = append(rows, []string{strings.Replace(f.State, "fault", "FAULT", 1), f.Question, f.Detail})
 	}
-	return o.report(a, found)
+	if format == "json" {
+		err = a.JSON(session.NewList(found))
+	} else {
+		err = a.Table(nil, rows)
+	}
+	if err == nil && faults > 0 {
+		err = fmt.Errorf("%d of %d questions found a fault: %w", faults, len(found), batch.ErrSomeFailed)
+	}
+	return err
 }
 
 // question is something that a build needs. ask returns what was found, in a few words.
@@ -118,24 +129,24 @@ func ask(ctx context.Context, questions []question) []session.Finding {
 }
 
 // local are the questions about this machine.
-func (o *doctorFlags) local(ctx context.Context, a *session.App, cache string) []question {
+func local(ctx context.Context, a *session.App, o *flags.Common, runners *flags.Runners, cache string) []question {
 	all := []question{
 		{"cache", "name a folder that can be written to and has space, with --cache or DRIVER_BUILD_CACHE", false,
 			func(context.Context) (string, error) { return askCache(cache) }},
-		{"compile", "make one of the two work if images with --kernel are built here; other images need neither", !o.runners.Named(),
-			func(ctx context.Context) (string, error) { return o.runners.Try(ctx, cache) }},
+		{"compile", "make one of the two work if images with --kernel are built here; other images need neither", !runners.Named(),
+			func(ctx context.Context) (string, error) { return runners.Try(ctx, cache) }},
 	}
-	find := a.PresentPrograms(ctx, "", false)
-	for _, arch := range (matrix.Selection{Archs: o.selection.Archs}).ArchsOf(matrix.System{}) {
+	find := a.FindPrograms(ctx, &programs.Finder{Present: true})
+	for _, arch := range (matrix.Selection{Archs: o.Selection.Archs}).ArchsOf(matrix.System{}) {
 		all = append(all, question{"programs " + arch, "take driver-build and its programs from one release or one build, in one folder", false,
 			func(context.Context) (string, error) {
-				var names []string
 				found, err := find(arch)
-				for _, b := range found {
-					names = append(names, b.Name)
-				}
 				if errors.Is(err, programs.ErrNotMade) {
 					return err.Error(), nil // a build makes them
+				}
+				var names []string
+				for _, b := range found {
+					names = append(names, b.Name)
 				}
 				return strings.Join(names, ", "), err
 			}})
@@ -148,13 +159,13 @@ func askCache(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as fetch.OpenStore makes it
 		return "", err
 	}
+	var st unix.Statfs_t
 	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err == nil {
+		err = errors.Join(unix.Fstatfs(int(f.Fd()), &st), f.Close(), os.Remove(f.Name()))
+	}
 	if err != nil {
 		return "", err
-	}
-	var st unix.Statfs_t
-	if err := errors.Join(unix.Fstatfs(int(f.Fd()), &st), f.Close(), os.Remove(f.Name())); err != nil {
-		return "", fmt.Errorf("ask for the space of %s: %w", dir, err)
 	}
 	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // never negative
 	if free < leastSpace {
@@ -163,28 +174,26 @@ func askCache(dir string) (string, error) {
 	return fmt.Sprintf("%s can be written to, %.1f GiB are free", dir, float64(free)/(1<<30)), nil
 }
 
-// registries asks each registry that bases come from, through its mirrors, for the base of its first system,
+// askRegistries asks each registry that bases come from, through its mirrors, for the base of its first system,
 // and whether images can be pushed.
-func (o *doctorFlags) registries(a *session.App, s *session.Session, m *matrix.Matrix, repository string) (all []question) {
-	var known []string
+func askRegistries(s *session.Session, o *flags.Common, m *matrix.Matrix, offline bool) (all []question) {
+	known := map[string]bool{}
 	for _, system := range m.Systems {
 		ref, err := name.ParseReference(system.Base)
-		if err != nil || a.Offline || slices.Contains(known, ref.Context().RegistryStr()) || // the matrix has checked its references
-			len(o.selection.Systems) > 0 && !slices.Contains(o.selection.Systems, system.ID) {
+		if err != nil || offline || known[ref.Context().RegistryStr()] || !batch.Wanted(o.Selection.Systems, system.ID) { // the matrix has checked its references
 			continue
 		}
 		host := ref.Context().RegistryStr()
-		known = append(known, host)
-		if host == name.DefaultRegistry {
+		if known[host] = true; host == name.DefaultRegistry {
 			host = "docker.io" // as people and --registry-mirror write it
 		}
+		// What a digest names may be in the cache, and then no registry is asked.
 		base := system.Base
 		if tagged, _, _ := strings.Cut(base, "@"); strings.LastIndex(tagged, ":") > strings.LastIndex(tagged, "/") {
-			base = tagged // what a digest names may be in the cache, and then no registry is asked
+			base = tagged
 		}
 		all = append(all, question{
-			"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host +
-				"=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
+			"bases of " + host, "reach it through a proxy (HTTPS_PROXY) or --registry-mirror " + host + "=MIRROR, trust its authority with --ca, log in with driver-build login " + host, false,
 			func(ctx context.Context) (string, error) {
 				found, err := s.Registry.Open(ctx, base, registry.OpenOptions{Arch: system.Archs[0]})
 				if err != nil {
@@ -194,42 +203,13 @@ func (o *doctorFlags) registries(a *session.App, s *session.Session, m *matrix.M
 			},
 		})
 	}
-	if host, _, _ := strings.Cut(repository, "/"); host != "" {
+	if host, _, _ := strings.Cut(o.Repository, "/"); host != "" {
 		all = append(all, question{
-			"repository", "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to " +
-				repository, false,
+			"repository", "log in with driver-build login " + host + ", trust its authority with --ca, ask its owner for the right to push to " + o.Repository, false,
 			func(ctx context.Context) (string, error) {
-				return repository + " accepts pushes", s.Registry.CheckPush(ctx, repository)
+				return o.Repository + " accepts pushes", s.Registry.CheckPush(ctx, o.Repository)
 			},
 		})
 	}
 	return all
-}
-
-// report prints the findings; one that is a fault is an error.
-func (o *doctorFlags) report(a *session.App, found []session.Finding) error {
-	faults := 0
-	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	for _, f := range found {
-		state, line := f.State, f.Detail
-		if state == "fault" {
-			faults++
-			state = "FAULT"
-		}
-		if f.Fix != "" {
-			line += "; to do: " + f.Fix
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", state, f.Question, line)
-	}
-	write := w.Flush
-	if o.format == "json" {
-		write = func() error { return a.JSON(session.NewList(found)) }
-	}
-	if err := write(); err != nil {
-		return err
-	}
-	if faults > 0 {
-		return fmt.Errorf("%d of %d questions found a fault: %w", faults, len(found), batch.ErrSomeFailed)
-	}
-	return nil
 }

@@ -48,7 +48,7 @@ func TestDoctor(t *testing.T) {
 	u.Run(t, "doctor", "--arch", "amd46").Want(t, 2, "amd46")
 	u.Run(t, "doctor", "--repository", "https://x/y").Want(t, 2, "--repository")
 	u.Run(t, "doctor", "-o", "xml").Want(t, 2, "table or json")
-	u.Run(t, "doctor", "x").Want(t, 2, "unexpected argument")
+	u.Run(t, "doctor", "x").Want(t, 2, "unknown command")
 
 	u.Cache = matrix // a file
 	r = u.Run(t, args...)

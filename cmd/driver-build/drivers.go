@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
@@ -23,14 +22,11 @@ import (
 
 // driversFlags are the flags of the command.
 type driversFlags struct {
-	selection  flags.Selection
-	branches   []string
-	releases   string
-	redist     []string
-	lagging    bool
-	format     string
-	cuda       flags.CUDA
-	advisories flags.Advisories
+	flags.Common
+	branches []string
+	redist   []string
+	lagging  bool
+	format   string
 }
 
 // branchName is the form of a branch, or of a version of it.
@@ -50,13 +46,10 @@ func newDriversCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.selection.AddMatrix(f)
-	releasesFlag(f, &o.releases)
+	o.AddTo(f, "matrix releases cuda", flags.Judged)
 	f.StringArrayVar(&o.redist, "redist", nil, "FILE or URL of a redistrib_VERSION.json: its release, compared with the matrix (repeatable)")
 	f.BoolVar(&o.lagging, "lagging", false, "only branches whose newest release the matrix lacks; exit code 3 when there are any")
-	flags.Format(f, &o.format)
-	o.cuda.AddTo(f)
-	o.advisories.AddTo(f)
+	flags.Format(f, &o.format, "table or json")
 	return cmd
 }
 
@@ -66,28 +59,19 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 			return session.Usagef("branch %q: give a name such as R535, or a version such as 580.178.04", name)
 		}
 	}
-	m, err := o.selection.Load(a)
+	m, err := o.Load(a)
 	if err != nil {
 		return err
 	}
-	today, err := a.Now()
-	if err == nil {
-		err = o.advisories.CheckOn(today)
-	}
-	if err != nil {
-		return err
-	}
-	if err := flags.CheckFormat(o.format); err != nil {
-		return err
-	}
-	release, err := o.cuda.Release(m)
-	if err != nil {
-		return err
+	if o.At == "" {
+		if o.Day, err = a.Now(); err != nil {
+			return err
+		}
 	}
 	var known *releases.Table
 	var notes []string
 	err = a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		if known, notes, err = knownDrivers(ctx, a, s, o.releases); err == nil {
+		if known, notes, err = knownDrivers(ctx, a, s, o.Releases); err == nil {
 			known, err = o.withManifests(ctx, a, s, m, known)
 		}
 		return err
@@ -96,15 +80,15 @@ func (o *driversFlags) run(ctx context.Context, a *session.App) error {
 	if err != nil {
 		return err
 	}
-	rows, err := known.Coverage(m, o.advisories.Day, release, o.branches, o.lagging)
+	rows, err := known.Coverage(m, o.Day, o.CUDA, o.branches, o.lagging)
 	if err != nil {
 		return session.Usage(err)
 	}
-	if err := o.print(a, rows, release != nil); err != nil {
+	if err := o.print(a, rows); err != nil {
 		return err
 	}
-	if release != nil {
-		a.Notes(release.Explain())
+	if o.CUDA != nil {
+		a.Notes(o.CUDA.Explain())
 	}
 	return errors.Join(o.behind(rows), o.denied(a, m, rows))
 }
@@ -131,12 +115,12 @@ func (o *driversFlags) behind(rows []releases.Coverage) error {
 // denied is the error of --deny, about the drivers that the matrix has of the branches that were shown.
 func (o *driversFlags) denied(a *session.App, m *matrix.Matrix, rows []releases.Coverage) error {
 	targets, err := m.Select(matrix.Selection{All: true, Archs: batch.Archs()})
-	if err != nil {
+	if err != nil || !o.Denies() { // the table has all that is known
 		return err
 	}
-	return o.advisories.ReportDenied(a, slices.DeleteFunc(targets, func(t matrix.Target) bool {
+	return o.Report(a, slices.DeleteFunc(targets, func(t matrix.Target) bool {
 		return !slices.ContainsFunc(rows, func(r releases.Coverage) bool { return slices.Contains(r.Matrix, t.Driver.Version) })
-	}))
+	}), false)
 }
 
 // withManifests adds the releases of --redist to those that are known, and compares their checksums with the
@@ -158,10 +142,6 @@ func (o *driversFlags) withManifests(
 		}
 	}
 	return known, nil
-}
-
-func releasesFlag(f *pflag.FlagSet, value *string) {
-	f.StringVar(value, "releases", "", "FILE or URL of a releases.json as NVIDIA publishes it, or none: the built-in table alone (default NVIDIA's own, where it can be reached)")
 }
 
 // sourceOf is where a flag says that NVIDIA's list, or a manifest, is read.
@@ -193,32 +173,41 @@ func knownDrivers(ctx context.Context, a *session.App, s *session.Session, flag 
 }
 
 // print prints branches, or the releases of those that were named.
-func (o *driversFlags) print(a *session.App, rows []releases.Coverage, asked bool) error {
-	if o.format == "json" {
+func (o *driversFlags) print(a *session.App, rows []releases.Coverage) error {
+	runs := "" // the title of a column that is there with --cuda
+	if o.CUDA != nil {
+		runs = "RUNS IT"
+	}
+	var table [][]string
+	switch {
+	case o.format == "json":
 		return a.JSON(session.NewList(rows))
-	}
-	if len(o.branches) > 0 {
-		return printReleases(a, rows, asked)
-	}
-	if len(rows) == 0 { // --lagging, and nothing lags: nothing to say
+	case len(o.branches) > 0:
+		for _, b := range rows {
+			for _, r := range slices.Backward(b.Releases) {
+				in := ""
+				if r.InMatrix {
+					in = "yes"
+				}
+				table = append(table, []string{
+					r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "), in, r.CUDA, r.RunsCUDA, faults(r),
+				})
+			}
+		}
+		return a.Table([]string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runs, "NOTE"}, table)
+	case len(rows) == 0: // --lagging, and nothing lags: nothing to say
 		return nil
 	}
-	titles := []string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runsTitle(asked), "KERNELS", "MATRIX", "NOTE"}
-	var table [][]string
 	for _, r := range rows {
+		end := r.EndOfLife
+		if r.Ended && end != releases.EndPassed {
+			end = "over " + end
+		}
 		table = append(table, []string{
-			r.Branch, r.Kind, endOfLife(r), r.Newest, r.Date, r.CUDA, r.RunsCUDA,
-			prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
+			r.Branch, r.Kind, end, r.Newest, r.Date, r.CUDA, r.RunsCUDA, prefixed("from ", r.Kernel), strings.Join(r.Matrix, " "), driverNote(r),
 		})
 	}
-	return a.Table(titles, table)
-}
-
-func runsTitle(asked bool) string {
-	if asked {
-		return "RUNS IT"
-	}
-	return ""
+	return a.Table([]string{"BRANCH", "KIND", "END OF LIFE", "NEWEST", "RELEASED", "CUDA", runs, "KERNELS", "MATRIX", "NOTE"}, table)
 }
 
 func prefixed(prefix, text string) string {
@@ -247,24 +236,6 @@ func driverNote(r releases.Coverage) string {
 	return strings.Join(notes, "; ")
 }
 
-func printReleases(a *session.App, rows []releases.Coverage, asked bool) error {
-	titles := []string{"VERSION", "RELEASED", "KERNELS", "ARCHIVES", "SHA256", "MATRIX", "CUDA", runsTitle(asked), "NOTE"}
-	var table [][]string
-	for _, b := range rows {
-		for _, r := range slices.Backward(b.Releases) {
-			in := ""
-			if r.InMatrix {
-				in = "yes"
-			}
-			table = append(table, []string{
-				r.Version, r.Date, prefixed("up to ", r.Kernel), strings.Join(r.Archs, " "), strings.Join(r.Checked, " "),
-				in, r.CUDA, r.RunsCUDA, faults(r),
-			})
-		}
-	}
-	return a.Table(titles, table)
-}
-
 // faults are what is known of a release.
 func faults(r releases.ReleaseCoverage) string {
 	var all []string
@@ -275,12 +246,4 @@ func faults(r releases.ReleaseCoverage) string {
 		all = append(all, f.Text(time.Time{}))
 	}
 	return strings.Join(all, "; ")
-}
-
-// endOfLife is the end of support of a branch, for people.
-func endOfLife(r releases.Coverage) string {
-	if r.Ended && r.EndOfLife != releases.EndPassed {
-		return "over " + r.EndOfLife
-	}
-	return r.EndOfLife
 }

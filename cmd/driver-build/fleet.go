@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
-	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/fleet"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/status"
@@ -30,65 +28,45 @@ with a GPU gets no driver, they print nothing and end with exit code 7; all such
 
 // fleetFlags are the flags of the command.
 type fleetFlags struct {
-	selection          flags.Selection
-	repository, format string
-	precompiled        bool
-	advisories         flags.Advisories
-	cuda               flags.CUDA
-	allow              []string
+	flags.Common
+	format      string
+	precompiled bool
+	allow       []string
 }
 
 func newFleetCmd(a *session.App) *cobra.Command {
 	var o fleetFlags
 	cmd := &cobra.Command{
-		Use: "fleet [FILE]", Short: "Say which driver each node gets: images, pools, reasons", Long: fleetLong, Args: oneFile,
+		Use: "fleet [FILE]", Short: "Say which driver each node gets: images, pools, reasons", Long: fleetLong, Args: cobra.MaximumNArgs(1),
 		Example: "  kubectl get nodes -o json | driver-build fleet\n  driver-build fleet nodes.json --precompiled --repository registry.example.com/gpu/driver --format github\n" +
 			"  kubectl get nodes -o json | driver-build fleet --format values > pools.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
-	f.StringSliceVar(&o.selection.Flavours, "flavour", nil, "kernel module sources: proprietary or open (repeatable; default all of the driver)")
-	o.selection.AddMatrix(f)
+	o.AddTo(f, "driver flavour matrix cuda repository", flags.Judged)
+	flags.Describe(f, "driver", "driver version that may be chosen, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
 	f.BoolVar(&o.precompiled, "precompiled", false, "images with the modules of one kernel, and a pool for each kernel")
-	o.cuda.AddTo(f)
-	o.advisories.AddTo(f)
 	f.StringSliceVar(&o.allow, "allow-unserved", nil, "reason for which nodes with a GPU may get no driver, such as kernel, or all "+
 		"(repeatable): values, github, gitlab and json end well without them")
-	flags.Repository(f, &o.repository)
-	f.StringVarP(&o.format, "format", "o", "table", "table, json, github, gitlab or values")
+	flags.Format(f, &o.format, "table, json, github, gitlab or values")
 	return cmd
 }
 
-// oneFile refuses more than one argument.
-func oneFile(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return session.Usagef("fleet reads one list of nodes, and %d are given: %s", len(args), strings.Join(args, " "))
-	}
-	return nil
-}
-
 func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) error {
-	if !slices.Contains([]string{"table", "json", "github", "gitlab", "values"}, o.format) {
-		return session.Usagef("--format %q is not known: use table, json, github, gitlab or values", o.format)
-	}
-	m, err := o.selection.Load(a)
+	m, err := o.Load(a)
 	if err != nil {
 		return err
 	}
-	options := fleet.Options{Drivers: o.selection.Drivers, Flavours: o.selection.Flavours, Precompiled: o.precompiled}
-	if err := errors.Join(o.judge(m, &options), fleet.CheckReasons(o.allow)); err != nil {
-		return err
-	}
-	repository := a.Repository(o.repository, m.Defaults)
-	if err := batch.CheckRepository(repository); err != nil {
+	if err := fleet.CheckReasons(o.allow); err != nil {
 		return err
 	}
 	all, err := readNodes(ctx, a, args)
 	if err != nil {
 		return err
 	}
-	p, err := fleet.Decide(m, all, options)
+	p, err := fleet.Decide(m, all, fleet.Options{
+		Drivers: o.Selection.Drivers, Flavours: o.Selection.Flavours, Precompiled: o.precompiled, CUDA: o.CUDA, At: o.Day,
+	})
 	if err != nil {
 		return err
 	}
@@ -97,15 +75,15 @@ func (o *fleetFlags) run(ctx context.Context, a *session.App, args []string) err
 	if unserved != nil && o.format != "json" {
 		return unserved
 	}
-	if repository != "" && !a.Offline && o.format != "values" {
-		if err := askRegistry(ctx, a, m, p, repository); err != nil {
+	if o.Repository != "" && !a.Offline && o.format != "values" {
+		if err := askRegistry(ctx, a, m, p, o.Repository); err != nil {
 			return err
 		}
 	}
-	if err := o.print(a, p, repository); err != nil {
+	if err := o.print(a, p); err != nil {
 		return err
 	}
-	return errors.Join(unserved, o.advisories.Report(a, p.Targets()))
+	return errors.Join(unserved, o.Report(a, p.Targets(), true))
 }
 
 // checkServed names the nodes with a GPU that get nothing, where another program reads what is printed. It is an error if one
@@ -118,14 +96,6 @@ func (o *fleetFlags) checkServed(a *session.App, p *fleet.Plan) error {
 		fmt.Fprintf(a.Stderr, "no driver (%s): %s: %s\n", w.Code, strings.Join(w.Nodes, ", "), reasonOf(w))
 	}
 	return p.CheckServed(o.allow)
-}
-
-// judge reads the flags about what is known of drivers.
-func (o *fleetFlags) judge(m *matrix.Matrix, options *fleet.Options) error {
-	release, err := o.cuda.Release(m)
-	err = errors.Join(err, o.advisories.Check())
-	options.CUDA, options.At = release, o.advisories.Day
-	return err
 }
 
 // readNodes reads FILE or standard input.
@@ -161,16 +131,14 @@ func askRegistry(ctx context.Context, a *session.App, m *matrix.Matrix, p *fleet
 	})
 }
 
-func (o *fleetFlags) print(a *session.App, p *fleet.Plan, repository string) error {
+func (o *fleetFlags) print(a *session.App, p *fleet.Plan) error {
 	switch o.format {
 	case "json":
 		return a.JSON(p)
 	case "values":
-		return p.WriteValues(a.Stdout, repository)
+		return p.WriteValues(a.Stdout, o.Repository)
 	}
-	b := batch.Batch{Selection: o.selection.Selection, Repository: repository, Given: batch.Given{MatrixFile: o.selection.File}}
-	a.Given(&b.Given)
-	tasks, err := p.Tasks(b)
+	tasks, err := p.Tasks(o.Batch)
 	if o.format == "table" {
 		return printFleet(a, p, tasks) // without commands, if a name cannot be a word of one
 	}

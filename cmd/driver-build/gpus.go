@@ -16,7 +16,7 @@ import (
 )
 
 func newGPUsCmd(a *session.App) *cobra.Command {
-	var s flags.Selection
+	var o flags.Common
 	var format string
 	var rule bool
 	cmd := &cobra.Command{
@@ -29,11 +29,8 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 		Example: "  driver-build gpus\n  driver-build gpus 10de:1eb8 \"Tesla K80\" -o json\n" +
 			"  driver-build gpus --node-feature-rules | kubectl apply -f -",
 		RunE: func(_ *cobra.Command, args []string) error {
-			m, err := s.Load(a)
+			m, err := o.Load(a)
 			if err != nil {
-				return err
-			}
-			if err := flags.CheckFormat(format); err != nil {
 				return err
 			}
 			if rule {
@@ -50,8 +47,8 @@ func newGPUsCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	s.AddMatrix(f)
-	flags.Format(f, &format)
+	o.AddTo(f, "matrix")
+	flags.Format(f, &format, "table or json")
 	f.BoolVar(&rule, "node-feature-rules", false, "print a NodeFeatureRule that labels nodes by their GPUs")
 	return cmd
 }

@@ -172,39 +172,6 @@ func TestKernelFromCheck(t *testing.T) {
 	u.tool(t, "check --kernel-from UPPER:CASE:x").Want(t, 2, "--kernel-from")
 }
 
-// TestKernelFromBundle carries the image with headers and compiler into a site without a network: what is
-// built there is planned with the same digests, and every input of the compile is there. No test at this
-// level has a builder.
-func TestKernelFromBundle(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	ref := u.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
-	target := "--os debian12 --driver " + newDriver + " --arch amd64"
-	u.tool(t, "lock "+target+" --kernel-from "+ref).Want(t, 0)
-	u.Run(t, append(strings.Fields(target), "--lock", "none", "--output", "oci:"+u.Path("one"))...).Want(t, 0)
-	planned := u.tool(t, target+" --kernel-from "+ref+" --dry-run")
-	planned.Want(t, 0)
-	fetched := u.tool(t, "fetch "+target+" --kernel-from "+ref)
-	fetched.Want(t, 0)
-	require.NoError(t, os.WriteFile(u.Path("fetched"), []byte(fetched.Stdout), 0o600))
-	u.Run(t, "bundle", "create", "--output", u.Path("fleet.tar"), "--repository", u.Host+"/gpu/driver", "oci:"+u.Path("one")+":"+newDriver+"-debian12",
-		"--inputs", u.Path("fetched"), "--file", u.Path("matrix.lock"), "--file", u.Path("matrix.yaml")).Want(t, 0)
-
-	u.Cache = t.TempDir()
-	require.NoError(t, os.Mkdir(u.Path("site"), 0o700))
-	u.Run(t, "bundle", "import", u.Path("fleet.tar"), "--to", u.Host+"/site/driver", "--allow-unsigned", "--inputs", u.Path("site")).Want(t, 0)
-	u.Fault(refuse(500, ""))
-	site := append(strings.Fields(target), "--offline", "--matrix", u.Path("site/matrix.yaml"), "--lock", u.Path("site/matrix.lock"), "--kernel-from", ref)
-	again := u.Run(t, append(site, "--dry-run")...)
-	again.Want(t, 0)
-	assert.Equal(t, planned.Stdout, again.Stdout)
-	inputs := u.Run(t, append([]string{"fetch"}, site...)...) // all that a build reads, without a server
-	inputs.Want(t, 0)
-	assert.Contains(t, inputs.Stdout, " "+ref+"\n")
-	u.Run(t, append(site, "--builder", "buildkit=unix:///nonexistent/buildkitd.sock", "--output", "oci:"+u.Path("two"))...).Want(t, 4, "unix:///nonexistent/buildkitd.sock")
-	u.Run(t, append(site, "--dry-run", "--kernel", "latest")...).Want(t, 2, "is not locked")
-}
-
 // TestKernelsFrom: the kernels of images, with and without a system.
 func TestKernelsFrom(t *testing.T) {
 	t.Parallel()

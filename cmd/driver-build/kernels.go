@@ -16,19 +16,12 @@ import (
 	"github.com/driver-container/driver-container/images/status"
 )
 
-// kernelListFlags are the flags of the command.
-type kernelListFlags struct {
-	selection          flags.Selection
-	sources            flags.Sources
-	from, flavours     []string
-	repository, format string
-	dates              bool
-}
-
 func newKernelsCmd(a *session.App) *cobra.Command {
-	var o kernelListFlags
+	var o flags.Common
+	var q status.KernelQuery
+	var format string
 	cmd := &cobra.Command{
-		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: session.NoArgs,
+		Use: "kernels --os SYSTEM | --from IMAGE", Short: "List the kernels that a system's package repositories offer", Args: cobra.NoArgs,
 		Long: "List the kernels that the package repositories of a system offer headers for, which drivers of the matrix compile on\n" +
 			"each, and which images for it the registry has: PRECOMPILED have its modules, UNIVERSAL compile them on the node.\n" +
 			"DEFAULT marks the series that the system installs unless told otherwise: it is what --kernel latest means.\n\n" +
@@ -36,36 +29,27 @@ func newKernelsCmd(a *session.App) *cobra.Command {
 			"the image names as its own; package of the JSON is the folder with the headers.",
 		Example: "  driver-build kernels --os ubuntu22.04\n  driver-build kernels --from quay.example.com/openshift/driver-toolkit:4.18\n" +
 			"  driver-build kernels --os ubuntu22.04 --kernel-flavour aws --driver 580.178.04 --repository registry.example.com/gpu/driver",
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listKernels(cmd.Context(), a, &o, q, format) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.selection.Systems, "os", nil, "operating system, such as ubuntu22.04 (repeatable)")
-	f.StringSliceVar(&o.selection.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default amd64)")
-	f.StringSliceVar(&o.selection.Drivers, "driver", nil, "driver version to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
-	o.selection.AddMatrix(f)
-	f.StringArrayVar(&o.from, "from", nil, "image with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
+	o.AddTo(f, "os arch driver matrix repository", flags.Sources)
+	flags.Describe(f, "driver", "driver version to look at, or a branch: its newest in the matrix (repeatable; default every one of the matrix)")
+	f.StringArrayVar(&q.From, "from", nil, "image with headers and compiler to list instead of repositories: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE (repeatable)")
 	flags.Images(f, "from")
-	f.StringSliceVar(&o.flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
-	flags.Repository(f, &o.repository)
-	o.sources.AddTo(f)
-	f.BoolVar(&o.dates, "dates", false, "ask the mirror for the date of each kernel")
-	flags.Format(f, &o.format)
+	f.StringSliceVar(&q.Flavours, "kernel-flavour", nil, "only kernels of a flavour, such as cloud-amd64 or aws (repeatable)")
+	f.BoolVar(&q.Dates, "dates", false, "ask the mirror for the date of each kernel")
+	flags.Format(f, &format, "table or json")
 	return cmd
 }
 
-func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
-	m, err := o.selection.Load(a)
+func listKernels(ctx context.Context, a *session.App, o *flags.Common, q status.KernelQuery, format string) error {
+	m, err := o.Load(a)
 	if err != nil {
 		return err
 	}
-	if err := flags.CheckFormat(o.format); err != nil {
-		return err
-	}
-	q := status.KernelQuery{
-		Matrix: m, Selection: o.selection.Selection, From: o.from, Flavours: o.flavours, Dates: o.dates, Repository: a.Repository(o.repository, m.Defaults),
-		Plan: recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror},
-	}
-	if err := errors.Join(o.sources.Check(), batch.CheckRepository(q.Repository), q.Check()); err != nil {
+	q.Matrix, q.Selection, q.Repository = m, o.Selection, o.Repository
+	q.Plan = recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
+	if err := q.Check(); err != nil {
 		return err
 	}
 	var rows []status.OfferedKernel
@@ -77,7 +61,7 @@ func (o *kernelListFlags) run(ctx context.Context, a *session.App) error {
 	if failed != nil && !errors.Is(failed, batch.ErrSomeFailed) {
 		return failed
 	}
-	if o.format == "json" {
+	if format == "json" {
 		return errors.Join(failed, a.JSON(session.NewList(rows)))
 	}
 	return errors.Join(failed, printKernels(a, rows, q))

@@ -135,7 +135,7 @@ func TestKernelsFailures(t *testing.T) {
 		"--os debian12 --arch sparc":                                {2, "sparc"},
 		"--os ubuntu16.04 --arch arm64":                             {2, "amd64 only"},
 		"--os debian12 -o yaml":                                     {2, "table or json"},
-		"--os debian12 x":                                           {2, "unexpected argument"},
+		"--os debian12 x":                                           {2, "unknown command"},
 		"--os debian12 --kernel-flavour amd":                        {2, "did you mean amd64"},
 		"--os debian12 --kernel-flavour generic":                    {2, "there are amd64, cloud-amd64"},
 		"--os debian12 --repository x:y:z":                          {2, "--repository"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,13 +13,11 @@ import (
 )
 
 func newListCmd(a *session.App) *cobra.Command {
-	var s flags.Selection
+	var o flags.Common
 	var format string
 	var excluded bool
-	var advisories flags.Advisories
-	var wanted flags.CUDA
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the pairs of the matrix", Args: session.NoArgs,
+		Use: "list", Short: "List the pairs of the matrix", Args: cobra.NoArgs,
 		Long: "List the pairs of the matrix that can be built; with --excluded also those that cannot, with the rule that says so.\n\n" +
 			"COMPONENTS are the driver's programs and libraries for NVSwitch and NVLink. One with a question mark is left out of images:\n" +
 			"NVIDIA has it, but no public source has its checksum. What is known of a driver (end of life, faults) is printed on stderr.\n\n" +
@@ -26,49 +25,39 @@ func newListCmd(a *session.App) *cobra.Command {
 			"support (LTS).\n\n" +
 			"With --cuda the column CUDA says how each driver runs that release: native, minor-version (with limits) or none.",
 		Example: "  driver-build list\n  driver-build list --os ubuntu22.04 --excluded\n  driver-build list --driver 580.178.04 -o json\n  driver-build list --cuda 12.8",
-		RunE: func(*cobra.Command, []string) error {
-			if err := advisories.Check(); err != nil {
-				return err
-			}
-			m, err := s.Load(a)
-			if err != nil {
-				return err
-			}
-			if len(s.Archs) == 0 {
-				s.Archs = batch.Archs() // a list shows what there is
-			}
-			pairs, err := batch.Pairs(m, s.Selection)
-			if err != nil {
-				return err
-			}
-			release, err := wanted.Release(m)
-			if err != nil {
-				return err
-			}
-			batch.JudgePairs(m, pairs, advisories.Day, release)
-			var shown []batch.Pair
-			for _, p := range pairs {
-				if excluded || p.Excluded == "" {
-					shown = append(shown, p)
-				}
-			}
-			if err := printPairs(a, shown, format, release != nil); err != nil {
-				return err
-			}
-			if release != nil {
-				a.Notes(release.Explain())
-			}
-			return advisories.ReportReleases(a, batch.Targets(shown))
-		},
+		RunE:    func(*cobra.Command, []string) error { return list(a, &o, format, excluded) },
 	}
 	f := cmd.Flags()
-	s.AddTo(f)
-	f.Lookup("arch").Usage = "architecture: amd64 or arm64 (repeatable; default both)"
-	f.StringVarP(&format, "format", "o", "table", "table, json or yaml")
-	wanted.AddTo(f)
-	advisories.AddTo(f)
+	o.AddTo(f, flags.Targets, flags.Judged, "cuda")
+	flags.Describe(f, "arch", "architecture: amd64 or arm64 (repeatable; default both)")
+	flags.Format(f, &format, "table, json or yaml")
 	f.BoolVar(&excluded, "excluded", false, "also list pairs that cannot be built, and why")
 	return cmd
+}
+
+func list(a *session.App, o *flags.Common, format string, excluded bool) error {
+	m, err := o.Load(a)
+	if err != nil {
+		return err
+	}
+	if len(o.Selection.Archs) == 0 {
+		o.Selection.Archs = batch.Archs() // a list shows what there is
+	}
+	pairs, err := batch.Pairs(m, o.Selection)
+	if err != nil {
+		return err
+	}
+	batch.JudgePairs(m, pairs, o.Day, o.CUDA)
+	if !excluded {
+		pairs = slices.DeleteFunc(pairs, func(p batch.Pair) bool { return p.Excluded != "" })
+	}
+	if err := printPairs(a, pairs, format, o.CUDA != nil); err != nil {
+		return err
+	}
+	if o.CUDA != nil {
+		a.Notes(o.CUDA.Explain())
+	}
+	return o.Report(a, batch.Targets(pairs), false)
 }
 
 func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) error {
@@ -82,23 +71,20 @@ func printPairs(a *session.App, pairs []batch.Pair, format string, asked bool) e
 		}
 		_, err = a.Stdout.Write(b)
 		return err
-	case "table":
-		titles := []string{"OS", "DRIVER", "ARCH", "TAG", "SOURCE", "COMPONENTS", "", "NOTE"}
-		if asked {
-			titles[6] = "CUDA"
-		}
-		var rows [][]string
-		for _, p := range pairs {
-			runs := ""
-			if p.Runs != nil {
-				runs = string(p.Runs.Support)
-			}
-			rows = append(rows, []string{p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p)})
-		}
-		return a.Table(titles, rows)
-	default:
-		return session.Usagef("-o %q is not known: use table, json or yaml", format)
 	}
+	titles := []string{"OS", "DRIVER", "ARCH", "TAG", "SOURCE", "COMPONENTS", "", "NOTE"}
+	if asked {
+		titles[6] = "CUDA"
+	}
+	var rows [][]string
+	for _, p := range pairs {
+		runs := ""
+		if p.Runs != nil {
+			runs = string(p.Runs.Support)
+		}
+		rows = append(rows, []string{p.System, p.Driver, p.Arch, p.Tag, p.Source, componentNames(p), runs, note(p)})
+	}
+	return a.Table(titles, rows)
 }
 
 // note returns what the table says of a pair in words.

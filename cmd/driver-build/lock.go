@@ -28,56 +28,43 @@ const lockExample = `  driver-build lock
   driver-build lock --check            # in CI: exit code 3 and the difference when the lock is not complete
   driver-build lock --check --update   # the same when there is anything newer`
 
-// lockFlags are the flags of the command.
-type lockFlags struct {
-	selection     flags.Selection
-	sources       flags.Sources
-	file          string
-	update, check bool
-	kernels       flags.Kernels
-}
-
 func newLockCmd(a *session.App) *cobra.Command {
-	var o lockFlags
+	var o flags.Common
+	var u batch.LockUpdate
+	var check bool
 	cmd := &cobra.Command{
 		Use: "lock [--update [TARGET...]]", Short: "Pin what images are made from in matrix.lock", Long: lockLong, Example: lockExample,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 && !o.update {
+			if len(args) > 0 && !u.Update {
 				return session.Usagef("unexpected argument %q: targets follow --update; select others with --os and --driver", args[0])
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u.Names = args
+			return lock(cmd.Context(), a, &o, &u, check)
+		},
 	}
 	f := cmd.Flags()
-	o.selection.AddTo(f)
-	o.sources.AddTo(f)
-	f.StringVar(&o.file, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
-	f.BoolVar(&o.update, "update", false, "resolve again: everything selected, or the TARGETs given")
-	f.BoolVar(&o.check, "check", false, "write nothing; print what would change, with exit code 3 when anything would")
-	o.kernels.AddTo(f)
+	o.AddTo(f, flags.Targets, flags.Sources, flags.Kernels)
+	f.StringVar(&u.File, "lock", "", "file to write (default: matrix.lock beside matrix.yaml)")
+	f.BoolVar(&u.Update, "update", false, "resolve again: everything selected, or the TARGETs given")
+	f.BoolVar(&check, "check", false, "write nothing; print what would change, with exit code 3 when anything would")
 	return cmd
 }
 
-func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) error {
-	if o.file == "none" {
+func lock(ctx context.Context, a *session.App, o *flags.Common, u *batch.LockUpdate, check bool) error {
+	if u.File == "none" {
 		return session.Usagef("--lock none is for builds: give a file")
 	}
-	if err := o.kernels.Check(); err != nil {
-		return session.Usage(err)
-	}
-	o.selection.WholeMatrix()
-	m, b, err := o.selection.Batch(a, o.kernels.Specs)
+	o.Whole()
+	m, err := o.Choose(a)
 	if err != nil {
 		return err
 	}
-	if err := o.sources.Check(); err != nil {
-		return err
-	}
-	b.Plan = recipe.Options{Base: o.sources.Base, Mirror: o.sources.Mirror}
-	b.Kernels = o.kernels.Kernels
-	u := batch.LockUpdate{Batch: b, Matrix: m, File: batch.LockPath(o.file, o.selection.File), Update: o.update, Names: names}
-	if !o.check {
+	o.Plan = recipe.Options{Base: o.Sources.Base, Mirror: o.Sources.Mirror}
+	u.Batch, u.Matrix, u.File = o.Batch, m, batch.LockPath(u.File, o.Given.MatrixFile)
+	if !check {
 		if err := outfile.Check(u.File); err != nil {
 			return session.Usagef("--lock: %w", err)
 		}
@@ -97,7 +84,7 @@ func (o *lockFlags) run(ctx context.Context, a *session.App, names []string) err
 		fmt.Fprintln(a.Stdout, line)
 	}
 	switch {
-	case !o.check:
+	case !check:
 		return u.Write(ctx, now, changes)
 	case len(changes) > 0:
 		return fmt.Errorf("%s is not up to date: %w", u.File, batch.ErrSomeFailed)

@@ -14,15 +14,15 @@ import (
 
 // addDriverFlags are the flags of the command add-driver.
 type addDriverFlags struct {
-	selection        flags.Selection
-	entry            releases.Entry
-	releases, redist string
-	download         bool
+	flags.Common
+	entry    releases.Entry
+	redist   string
+	download bool
 }
 
 func newMatrixCmd(a *session.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "matrix", Short: "Begin or extend the version matrix", Args: session.NoArgs,
+		Use: "matrix", Short: "Begin or extend the version matrix", Args: cobra.NoArgs,
 		Example: initExample + "\n  driver-build matrix add-driver 580.159.04",
 		Long:    "Begin a matrix.yaml of your own, or make the entry of a driver for one.",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -34,7 +34,7 @@ func newMatrixCmd(a *session.App) *cobra.Command {
 func newAddDriverCmd(a *session.App) *cobra.Command {
 	var o addDriverFlags
 	cmd := &cobra.Command{
-		Use: "add-driver VERSION", Short: "Print the entry of a driver release for the matrix", Args: session.ExactArgs(1),
+		Use: "add-driver VERSION", Short: "Print the entry of a driver release for the matrix", Args: cobra.ExactArgs(1),
 		Long: "Print the entry of a driver release, to be put below drivers in matrix.yaml.\n\n" +
 			"The addresses come from --url, or from what driver-build drivers knows. A release without a .run archive gets that of NVIDIA's\n" +
 			"redist folder. The sha256 comes from --redist, from the table in this program, from a .sha256sum file beside the archive,\n" +
@@ -49,10 +49,9 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.selection.AddMatrix(f)
+	o.AddTo(f, "matrix releases")
 	f.StringSliceVar(&o.entry.Archs, "arch", nil, "architecture: amd64 or arm64 (repeatable; default those whose address is known)")
 	f.StringArrayVar(&o.entry.URLs, "url", nil, "[ARCH=]URL of the .run archive (repeatable)")
-	releasesFlag(f, &o.releases)
 	f.StringVar(&o.redist, "redist", "", "FILE or URL of the driver's redistrib_VERSION.json, or none (default NVIDIA's own, if nothing else knows its archives)")
 	f.BoolVar(&o.download, "download", false, "download the archives and hash them")
 	return cmd
@@ -61,7 +60,7 @@ func newAddDriverCmd(a *session.App) *cobra.Command {
 // run finds out what an entry needs, and prints it.
 func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 	e := &o.entry
-	m, err := o.selection.Load(a)
+	m, err := o.Load(a)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (o *addDriverFlags) run(ctx context.Context, a *session.App) error {
 		return err
 	}
 	failed := a.With(ctx, m.Defaults.Mirrors, nil, func(ctx context.Context, s *session.Session) (err error) {
-		if e.Source, err = sourceOf(a, s, "--releases", o.releases); err != nil {
+		if e.Source, err = sourceOf(a, s, "--releases", o.Releases); err != nil {
 			return err
 		}
 		if e.Manifest, err = sourceOf(a, s, "--redist", o.redist); err != nil {

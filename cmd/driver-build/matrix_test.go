@@ -85,8 +85,6 @@ func TestAddDriver(t *testing.T) {
 		"390.154 --url sparc=x":            {"arm64=URL"},
 		"999.1 --url https://x/y.exe":      {"must have a path that ends in .run or -archive.tar.xz"},
 		"999.1 --url https://a:b@x/NV.run": {"no user name or password"},
-		"390.154 --index sums":             {"--index is gone: "},
-		"390.154 --dry-run":                {"--dry-run is gone: "},
 	} {
 		r, _ := u.add(t, args+" --releases none")
 		r.Want(t, 2, parts...)

@@ -26,7 +26,7 @@ func newMatrixInitCmd(a *session.App) *cobra.Command {
 	var s matrix.Selection
 	var source, dir string
 	cmd := &cobra.Command{
-		Use: "init --os SYSTEM --driver VERSION", Short: "Write a matrix of some systems and drivers, with its patches", Args: session.NoArgs,
+		Use: "init --os SYSTEM --driver VERSION", Short: "Write a matrix of some systems and drivers, with its patches", Args: cobra.NoArgs,
 		Long: "Write matrix.yaml with the rows of some systems and drivers of the matrix in this program, and beside it the patches and keys that\n" +
 			"they name: what a repository with a pipeline begins with. A file that is there stays, and is an error if it has other content.",
 		Example: initExample,

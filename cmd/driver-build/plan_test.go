@@ -72,23 +72,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestOneArchitecture: commands without --arch mean the same images, for which a checkout without a cross
-// compiler has the programs.
-func TestOneArchitecture(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	for _, command := range []string{
-		"plan --repository " + u.Host + "/x -o json", "check -o json", "fetch --os debian12 --driver " + newDriver, "lock",
-		"--dry-run --os debian12 --driver " + newDriver,
-	} {
-		r := u.tool(t, command)
-		r.Want(t, 0)
-		if !strings.Contains(r.Stdout, "amd64") || strings.Contains(r.Stdout, "arm64") {
-			t.Errorf("%s: %s", command, r.Stdout)
-		}
-	}
-}
-
 // TestPlanKernels: the plan names each kernel, so that every job builds what was planned.
 func TestPlanKernels(t *testing.T) {
 	t.Parallel()

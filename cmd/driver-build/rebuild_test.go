@@ -99,14 +99,7 @@ func TestRebuildFailures(t *testing.T) {
 func TestRebuildPushed(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	private, public := u.Path("image.key"), u.Path("image.pub")
-	key := require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	for file, block := range map[string]*pem.Block{
-		private: {Type: "PRIVATE KEY", Bytes: require.Value(x509.MarshalPKCS8PrivateKey(key))(t)},
-		public:  {Type: "PUBLIC KEY", Bytes: require.Value(x509.MarshalPKIXPublicKey(key.Public()))(t)},
-	} {
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-	}
+	private, public := u.imageKey(t, "image")
 	repository := u.Host + "/team/driver"
 	u.Run(t, "--os", "debian12", "--driver", newDriver, "--arch", "amd64", "--arch", "arm64", "--push", "--repository", repository,
 		"--provenance", "--sbom", "--image-key", private).Want(t, 0)

@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/cmd/driver-build/bundlecmd"
-	"github.com/driver-container/driver-container/cmd/driver-build/imagecmd"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -30,53 +28,42 @@ func newRootCmd(a *session.App) *cobra.Command {
 	var o buildFlags
 	cmd := &cobra.Command{
 		Use: "driver-build --os SYSTEM --driver VERSION", Short: "Build NVIDIA driver images from a version matrix",
-		Long: rootLong, Example: rootExample, Args: session.NoArgs,
+		Long: rootLong, Example: rootExample,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), a) },
 	}
-	cmd.CompletionOptions.HiddenDefaultCmd = false
 	info := session.BuildInfo()
 	cmd.Flags().Bool("version", false, "print the version")
 	cmd.Version = versionText(info)
 	cmd.SetVersionTemplate("driver-build {{.Version}}\n")
 	a.Root(cmd)
 	o.addTo(cmd.Flags())
-	cmd.AddCommand(newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newVersionCmd(a, info), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
-		newLockCmd(a), newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newReportCmd(a), newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a))
-	cmd.AddCommand(imagecmd.Commands(a)...)
-	cmd.AddCommand(bundlecmd.Commands(a)...)
-	arrange(cmd)
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Build", []*cobra.Command{newListCmd(a), newKernelsCmd(a), newFetchCmd(a), newPushCmd(a)}},
+		{"Look at images", []*cobra.Command{newInspectCmd(a), newVerifyCmd(a), newSBOMCmd(a)}},
+		{"Fleet and CI", []*cobra.Command{
+			newCheckCmd(a), newPlanCmd(a), newFleetCmd(a), newLockCmd(a), newReportCmd(a), newDriversCmd(a), newGPUsCmd(a), newMatrixCmd(a),
+		}},
+		{"Trust and air gap", append(bundlecmd.Commands(a), newSignCmd(a), newAttestCmd(a))},
+		{"Setup", []*cobra.Command{newDoctorCmd(a), newCacheCmd(a), newLoginCmd(a), newLogoutCmd(a), newVersionCmd(a, info)}},
+	} {
+		cmd.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, c := range group.commands {
+			c.GroupID = group.title
+			cmd.AddCommand(c)
+		}
+	}
+	cmd.SetHelpCommandGroupID("Setup")
+	cmd.SetCompletionCommandGroupID("Setup")
 	complete(cmd)
 	return cmd
 }
 
-// groups are the commands by what a person wants to do, in the order in which they are shown.
-var groups = []struct {
-	title    string
-	commands []string
-}{
-	{"Build", []string{"list", "kernels", "fetch", "push"}},
-	{"Look at images", []string{"inspect", "verify", "sbom"}},
-	{"Fleet and CI", []string{"check", "plan", "fleet", "lock", "report", "drivers", "gpus", "matrix"}},
-	{"Trust and air gap", []string{"sign", "attest", "bundle"}},
-	{"Setup", []string{"doctor", "cache", "login", "logout", "completion", "version", "help"}},
-}
-
-func arrange(root *cobra.Command) {
-	for _, g := range groups {
-		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
-		for _, c := range root.Commands() {
-			if slices.Contains(g.commands, c.Name()) {
-				c.GroupID = g.title
-			}
-		}
-	}
-	root.SetHelpCommandGroupID("Setup")
-	root.SetCompletionCommandGroupID("Setup")
-}
-
 func newVersionCmd(a *session.App, info recipe.BuilderInfo) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: session.NoArgs,
+		Use: "version", Short: "Print the version", Example: "  driver-build version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(a.Stdout, "driver-build", versionText(info))
 			return err

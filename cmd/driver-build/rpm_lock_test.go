@@ -1,13 +1,10 @@
 package main
 
 import (
-	"net/http"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/lockfile"
 )
@@ -72,35 +69,6 @@ func TestRPMLock(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
-	}
-}
-
-// TestRPMLockMirror: the mirror's password is used with a lock as well, and is not in it; so are kernels.
-func TestRPMLockMirror(t *testing.T) {
-	t.Parallel()
-	u := newRPMUser(t, "rocky9")
-	u.Fault(func(w http.ResponseWriter, r *http.Request) bool {
-		_, password, _ := r.BasicAuth()
-		if !strings.HasPrefix(r.URL.Path, "/rocky9/") || password == "secret" {
-			return false
-		}
-		w.WriteHeader(http.StatusUnauthorized)
-		return true
-	})
-	target := "--os rocky9 --driver " + newDriver
-	u.matrix(t, "lock "+target).Want(t, 4, "401", "baseos")
-	mirror := " --mirror http://me:secret@" + u.Host
-	u.matrix(t, "lock "+target+mirror).Want(t, 0)
-	u.matrix(t, "lock --kernel latest "+target+mirror).Want(t, 0)
-	data, err := os.ReadFile(u.user.Path("rpm.lock"))
-	if err != nil || strings.Contains(string(data), "secret") || !strings.Contains(string(data), "perl-interpreter") {
-		t.Errorf("%s, %v", data, err)
-	}
-	u.matrix(t, "fetch "+target+mirror).Want(t, 0)
-	u.Cache = t.TempDir()
-	u.matrix(t, target+mirror+" --output oci:"+u.user.Path("x")).Want(t, 0)
-	if r := u.matrix(t, target+mirror+" --dry-run --kernel latest"); r.Code != 0 || !strings.Contains(r.Stdout, imagetest.RPMKernel) || strings.Contains(r.Stdout+r.Stderr, "secret") {
-		t.Errorf("%+v", r)
 	}
 }
 

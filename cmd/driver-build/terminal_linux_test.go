@@ -59,7 +59,7 @@ func TestResultsOnTerminal(t *testing.T) {
 		if lines := strings.Split(text, "\n"); !found || escape.MatchString(after) || !strings.HasSuffix(text, u.Host+"/base/ubuntu16.04:test\r\n") {
 			t.Errorf("%s: the result is not the last: %q", name, lines[max(0, len(lines)-5):])
 		}
-		if tc.columns == 100 && tc.redraws && !strings.Contains(before, ":test: 2 files 2.0 kB ") {
+		if tc.columns == 100 && tc.redraws && !strings.Contains(before, ":test: 2/2 files 2.0kB") {
 			t.Errorf("%s: what was pulled is not in the line: %q", name, before)
 		}
 		for line := range strings.SplitSeq(before, "\n") {

@@ -133,7 +133,7 @@ func TestUsage(t *testing.T) {
 		"--os debian12 --driver 418.87.01":   {"418.87.01", "debian12", "5.1", "6.1", "--allow-incompatible"},
 		"--os ubuntu16.04 --driver 418.87.01 --flavour open": {"open"},
 		"--os ubuntu16.04 --driver 418.87.01 --arch arm64":   {"arm64"},
-		"ubuntu16.04":        {"unexpected argument", "--os and --driver"},
+		"ubuntu16.04":        {"unknown command", "usage: driver-build --os SYSTEM --driver VERSION"},
 		good + "-o oci:dist": {"unknown shorthand flag"},
 		"push oci:dist dist": {"dist"},
 		"sign h.example/a:1 --sign-key " + noCert + " --sign-cert " + noCert: {"give --push --repository REGISTRY/PATH, or --output oci:DIR"},

@@ -56,6 +56,8 @@ var (
 // would refuse flags. This program knows every variable of the chart before.
 func TestCharts(t *testing.T) {
 	t.Parallel()
+	p := &program{}
+	p.command(t.Context())
 	for name, templates := range map[string]map[string]string{"this": thisChart(t), "previous": previousChart(t)} {
 		var env []string
 		for _, found := range variable.FindAllStringSubmatch(templates["_env.tpl"], -1) {
@@ -65,7 +67,7 @@ func TestCharts(t *testing.T) {
 			t.Errorf("the variables of %s chart were not found: %q", name, env)
 		}
 		gone := append(slices.Clone(otherVariables), "DRIVER_ROOT_KIND") // of leastPrivilege: a start says that it is ignored
-		assert.Equalf(t, "", strings.Join(envNames.Unknown(env, "DRIVER_", gone...), ", "), "variables of %s chart that this program does not know", name)
+		assert.Equalf(t, "", strings.Join(p.names.Unknown(env, "DRIVER_", gone...), ", "), "variables of %s chart that this program does not know", name)
 		for file, text := range templates {
 			for _, line := range arguments.FindAllString(text, -1) {
 				assert.Equalf(t, `args: {{ prepend $v.extraArgs "init" | toJson }}`, strings.TrimSpace(line), "%s chart, %s", name, file)

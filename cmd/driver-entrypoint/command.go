@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/driver-container/driver-container/node/drivertoolkit"
 	"github.com/driver-container/driver-container/node/envflags"
+	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/version"
 )
 
@@ -20,8 +22,12 @@ import (
 type program struct {
 	stdout, stderr io.Writer
 	env            []string
+	names          envflags.Names // environment variables of flags
 	logFormat      string
 }
+
+// log returns the logger of the verbs, which writes to stderr.
+func (p *program) log() *slog.Logger { return logging.New(p.stderr, p.logFormat) }
 
 // stays says whether these arguments are a verb that runs for long and has children: only such verbs get the
 // shim.
@@ -82,7 +88,7 @@ Without a command it prints this text; with --accept-license alone it does what 
 		p.withToolkitCommand(patience), p.builderCommand(), p.sidecarCommand("nv-fs-ctr-run-with-dtk", "nvidia_fs", "GDS_ENABLED"),
 		p.sidecarCommand("gdrcopy-ctr-run-with-dtk", "gdrdrv", "GDRCOPY_ENABLED"))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := envNames.Set(cmd.Flags(), p.env); err != nil {
+		if err := p.names.Set(cmd.Flags(), p.env); err != nil {
 			return usageError{err}
 		}
 		if p.logFormat != "text" && p.logFormat != "json" {
@@ -90,7 +96,8 @@ Without a command it prints this text; with --accept-license alone it does what 
 		}
 		return checkValues(cmd.Flags())
 	}
-	describeEnvNames(root)
+	p.names = ofOthers()
+	p.name(root)
 	return root
 }
 

@@ -44,9 +44,6 @@ const (
 	exitNotReady = 15
 )
 
-// errQuiet marks errors whose text has been printed already.
-var errQuiet = errors.New("")
-
 type usageError struct{ err error }
 
 func (e usageError) Error() string { return e.err.Error() }

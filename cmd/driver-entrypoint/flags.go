@@ -19,70 +19,45 @@ import (
 	"github.com/driver-container/driver-container/node/preflight"
 )
 
-// envNames are the environment variables of flags, the first one that is set counts. Those without the prefix
-// DRIVER_ are what the GPU Operator and NVIDIA's own containers use.
-var envNames = envflags.Names{
-	"accept-license":                 {"ACCEPT_LICENSE"},
-	"config-digest":                  {"DRIVER_CONFIG_DIGEST"},
-	"drivers-dir":                    {"DRIVER_DRIVERS_DIR"},
-	"drm":                            {"DRIVER_DRM"},
-	"events":                         {"DRIVER_EVENTS"},
-	"fabric":                         {"DRIVER_FABRIC"},
-	"fabric-mode":                    {"FABRIC_MODE"},
-	"fetch-headers":                  {"DRIVER_FETCH_HEADERS"},
-	"gdrcopy":                        {"GDRCOPY_ENABLED"},
-	"gds":                            {"GDS_ENABLED"},
-	"gpu-init":                       {"DRIVER_GPU_INIT"},
-	"gpu-metrics-every":              {"DRIVER_GPU_METRICS_EVERY"},
-	"grace":                          {"DRIVER_GRACE"},
-	"image":                          {"DRIVER_IMAGE"},
-	"imex":                           {"DRIVER_IMEX"},
-	"into":                           {"DRIVER_INTO"},
-	"kernel":                         {"DRIVER_KERNEL"},
-	"kernel-module-type":             {"KERNEL_MODULE_TYPE"},
-	"lock-timeout":                   {"DRIVER_LOCK_TIMEOUT"},
-	"log-format":                     {"DRIVER_LOG_FORMAT"},
-	"max-threads":                    {"MAX_THREADS", "DRIVER_MAX_THREADS"},
-	"metrics-addr":                   {"DRIVER_METRICS_ADDR"},
-	"modules":                        {"DRIVER_MODULES"},
-	"module-signing-cert":            {"DRIVER_MODULE_SIGNING_CERT", "MODULE_SIGNING_CERT_FILE"},
-	"module-signing-key":             {"DRIVER_MODULE_SIGNING_KEY", "MODULE_SIGNING_KEY_FILE"},
-	"module-signing-passphrase-file": {"DRIVER_MODULE_SIGNING_PASSPHRASE_FILE"},
-	"nfd-dir":                        {"DRIVER_NFD_DIR"},
-	"no-compile":                     {"DRIVER_NO_COMPILE"},
-	"node-condition":                 {"DRIVER_NODE_CONDITION"},
-	"node-name":                      {"NODE_NAME"},
-	"on-busy":                        {"DRIVER_ON_BUSY"},
-	"format":                         {"DRIVER_FORMAT", "DRIVER_OUTPUT"},
-	"persistence":                    {"DRIVER_PERSISTENCE"},
-	"pod":                            {"POD_NAME", "HOSTNAME"},
-	"pod-namespace":                  {"POD_NAMESPACE"},
-	"pod-uid":                        {"POD_UID"},
-	"preflight-on-failure":           {"DRIVER_PREFLIGHT_ON_FAILURE"},
-	"rdma":                           {"GPU_DIRECT_RDMA_ENABLED"},
-	"run-dir":                        {"DRIVER_RUN_DIR"},
-	"safe-load":                      {"DRIVER_SAFE_LOAD"},
-	"skip-preflight":                 {"DRIVER_SKIP_PREFLIGHT"},
-	"startup-taint":                  {"DRIVER_STARTUP_TAINT"},
-	"state-dir":                      {"DRIVER_STATE_DIR"},
-	"termination-log":                {"DRIVER_TERMINATION_LOG"},
-	"timeout":                        {"DRIVER_TIMEOUT"},
-	"toolkit-dir":                    {"DRIVER_TOOLKIT_DIR"},
-	"toolkit-timeout":                {"DRIVER_TOOLKIT_TIMEOUT"},
-	"unload-nouveau":                 {"DRIVER_UNLOAD_NOUVEAU"},
-	"vgpu-licence":                   {"DRIVER_VGPU_LICENCE"},
+// ofOthers are the environment variables of flags that are not called DRIVER_ and the name of the flag: they are what
+// the GPU Operator and NVIDIA's own containers use. The first one that is set counts.
+func ofOthers() envflags.Names {
+	return envflags.Names{
+		"accept-license":      {"ACCEPT_LICENSE"},
+		"fabric-mode":         {"FABRIC_MODE"},
+		"gdrcopy":             {"GDRCOPY_ENABLED"},
+		"gds":                 {"GDS_ENABLED"},
+		"kernel-module-type":  {"KERNEL_MODULE_TYPE"},
+		"max-threads":         {"MAX_THREADS", "DRIVER_MAX_THREADS"},
+		"module-signing-cert": {"DRIVER_MODULE_SIGNING_CERT", "MODULE_SIGNING_CERT_FILE"},
+		"module-signing-key":  {"DRIVER_MODULE_SIGNING_KEY", "MODULE_SIGNING_KEY_FILE"},
+		"node-name":           {"NODE_NAME"},
+		"pod":                 {"POD_NAME", "HOSTNAME"},
+		"pod-namespace":       {"POD_NAMESPACE"},
+		"pod-uid":             {"POD_UID"},
+		"rdma":                {"GPU_DIRECT_RDMA_ENABLED"},
+	}
 }
 
 // otherVariables begin with DRIVER_ and set no flag: of this program, of the image, and of programs that
 // share an environment with it.
 var otherVariables = []string{"DRIVER_TYPE", "DRIVER_VERSION", "DRIVER_BRANCH", "DRIVER_ARCH", "DRIVER_ROOT", "DRIVER_ROOT_CTR_PATH", passphraseEnv, "DRIVER_EVICT_", "DRIVER_ENTRYPOINT_"}
 
-// describeEnvNames adds the environment variables to the usage of each flag.
-func describeEnvNames(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(envNames.Describe)
-	cmd.PersistentFlags().VisitAll(envNames.Describe)
+// name gives the flags of a command and those below it their environment variables, and says so in their help.
+func (p *program) name(cmd *cobra.Command) {
+	each := func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "version" { // DRIVER_VERSION is that of the image's driver
+			return
+		}
+		if p.names[f.Name] == nil {
+			p.names[f.Name] = []string{"DRIVER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
+		}
+		p.names.Describe(f)
+	}
+	cmd.Flags().VisitAll(each)
+	cmd.PersistentFlags().VisitAll(each)
 	for _, sub := range cmd.Commands() {
-		describeEnvNames(sub)
+		p.name(sub)
 	}
 }
 
@@ -93,25 +68,24 @@ var kernelRelease = lazyregexp.New(`^[0-9][A-Za-z0-9._+~-]{0,63}$`)
 func checkValues(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		switch {
-		case (f.Name == "run-dir" || f.Name == "state-dir") && !filepath.IsAbs(f.Value.String()):
-			errs = append(errs, fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, f.Value))
-		case f.Name == "kernel" && f.Value.Type() == "string" && f.Value.String() != "" && !kernelRelease().MatchString(f.Value.String()):
-			errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", f.Value))
-		case f.Name == "timeout" && strings.HasPrefix(f.Value.String(), "-"):
-			errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", f.Value))
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
 		}
-	})
-	if kernels, err := flags.GetStringSlice("kernel"); err == nil {
-		for _, release := range kernels {
-			if !kernelRelease().MatchString(release) {
-				errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", release))
+		for _, value := range values {
+			switch {
+			case (f.Name == "run-dir" || f.Name == "state-dir") && !filepath.IsAbs(value):
+				errs = append(errs, fmt.Errorf("--%s is %q; it must be an absolute path", f.Name, value))
+			case f.Name == "kernel" && value != "" && !kernelRelease().MatchString(value):
+				errs = append(errs, fmt.Errorf("--kernel is %q; it must be a release as uname -r prints it", value))
+			case f.Name == "timeout" && strings.HasPrefix(value, "-"):
+				errs = append(errs, fmt.Errorf("--timeout is %s; it must not be negative", value))
 			}
 		}
-	}
-	if names, err := flags.GetStringSlice("skip-preflight"); err == nil {
-		errs = append(errs, checkNames(names))
-	}
+		if f.Name == "skip-preflight" {
+			errs = append(errs, checkNames(values))
+		}
+	})
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}

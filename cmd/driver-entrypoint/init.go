@@ -39,7 +39,7 @@ func (p *program) startCommand(patience context.Context, cfg *config.Config, bef
 			if !license {
 				p.log().Info("using this driver means accepting its license, /licenses/LICENSE in this image; --accept-license says that you do")
 			}
-			if unknown := envNames.Unknown(p.env, "DRIVER_", otherVariables...); len(unknown) > 0 {
+			if unknown := p.names.Unknown(p.env, "DRIVER_", otherVariables...); len(unknown) > 0 {
 				p.log().Warn("variables that this version does not know are ignored; is the chart newer than the image?", "version", version.Own(), "variables", strings.Join(unknown, ", "))
 			}
 			before()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -15,7 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/driver-container/driver-container/kmod"
 	"github.com/driver-container/driver-container/kmod/kmsg"
+	"github.com/driver-container/driver-container/node/host"
 	"github.com/driver-container/driver-container/node/logging"
 	"github.com/driver-container/driver-container/node/shim"
 )
@@ -52,11 +55,9 @@ func run(argv, env []string, worker bool, signals chan os.Signal, stdout, stderr
 		return exitDone
 	}
 	code := exitCode(err)
-	if !errors.Is(err, errQuiet) {
-		fmt.Fprintf(stderr, "nvidia-driver: %s\n", kmsg.PrintableLines(err.Error()))
-		if code == exitUsage {
-			fmt.Fprintln(stderr, "Run 'nvidia-driver help' for the commands and 'nvidia-driver COMMAND --help' for their flags.")
-		}
+	fmt.Fprintf(stderr, "nvidia-driver: %s\n", kmsg.PrintableLines(err.Error()))
+	if code == exitUsage {
+		fmt.Fprintln(stderr, "Run 'nvidia-driver help' for the commands and 'nvidia-driver COMMAND --help' for their flags.")
 	}
 	return code
 }
@@ -80,4 +81,23 @@ func signalContexts(signals <-chan os.Signal) (ctx, patience context.Context) {
 		hasten()
 	}()
 	return ctx, patience
+}
+
+// deleteModule is the child that unloads a module: delete_module cannot be interrupted, and a kernel that
+// hangs in it must not hang the parent. It is not a verb for people: package node/host is its only caller.
+func deleteModule(argv []string, stderr io.Writer) (code int, ok bool) {
+	if len(argv) != 3 || argv[1] != host.DeleteVerb {
+		return 0, false
+	}
+	err := kmod.Delete(argv[2])
+	switch {
+	case err == nil:
+		return 0, true
+	case errors.Is(err, kmod.ErrInUse):
+		return host.DeleteInUse, true
+	case errors.Is(err, fs.ErrNotExist):
+		return host.DeleteAbsent, true
+	}
+	fmt.Fprintln(stderr, err)
+	return exitFailure, true
 }

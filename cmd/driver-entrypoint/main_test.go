@@ -41,9 +41,8 @@ func TestRun(t *testing.T) {
 		{"status --run-dir /nowhere", nil, 0, "absent", ""},
 		{"status -o json --run-dir /nowhere", nil, 0, `"state": "absent"`, ""},
 		{"status -o yaml", nil, exitUsage, "", "text or json"},
-		{"status --output json --run-dir /nowhere", nil, 0, `"state": "absent"`, ""}, // its former name
 		{"status --run-dir /nowhere", []string{"DRIVER_FORMAT=json"}, 0, `"state": "absent"`, ""},
-		{"status", []string{"DRIVER_OUTPUT=yaml"}, exitUsage, "", "text or json"},
+		{"status", []string{"DRIVER_FORMAT=yaml"}, exitUsage, "", "text or json"},
 		{"status --run-dir here", nil, exitUsage, "", "--run-dir is"},
 		{"unload --state-dir ../here", nil, exitUsage, "", "--state-dir is"},
 		{"wait-ready --timeout=-1s", nil, exitUsage, "", "must not be negative"},
@@ -207,7 +206,7 @@ func TestEveryFlagHasATwin(t *testing.T) {
 				return
 			}
 			seen[f.Name] = true
-			if len(envNames[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
+			if len(p.names[f.Name]) == 0 || !strings.Contains(f.Usage, "(env ") {
 				t.Errorf("%s --%s has no environment variable: %s", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		})
@@ -218,9 +217,9 @@ func TestEveryFlagHasATwin(t *testing.T) {
 		}
 	}
 	visit(p.command(t.Context()))
-	for name := range envNames {
+	for name := range p.names {
 		if !seen[name] {
-			t.Errorf("environment variables %v belong to a flag --%s that does not exist", envNames[name], name)
+			t.Errorf("environment variables %v belong to a flag --%s that does not exist", p.names[name], name)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/kmod"
-	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node"
 	"github.com/driver-container/driver-container/node/config"
 	"github.com/driver-container/driver-container/node/envflags"
@@ -81,11 +80,7 @@ func (p *program) preflightCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				err = writeJSON(p.stdout, list[preflight.Check]{listSchema, append([]preflight.Check{}, checks...)})
-			} else {
-				err = preflight.Table(p.stdout, checks)
-			}
+			err = p.print(format, list[preflight.Check]{listSchema, append([]preflight.Check{}, checks...)}, func(w io.Writer) error { return preflight.Table(w, checks) })
 			if blocked := preflight.Blocking(checks); err == nil && blocked != nil {
 				return blockedError{blocked}
 			}
@@ -96,55 +91,6 @@ func (p *program) preflightCommand() *cobra.Command {
 	fabricFlags(cmd.Flags(), &cfg)
 	folderFlags(cmd.Flags(), &cfg)
 	return cmd
-}
-
-func (p *program) compileCommand() *cobra.Command {
-	cfg := config.Defaults()
-	var into host.ImageCompile
-	var format string
-	cmd := &cobra.Command{Use: "compile", Short: "compile the kernel modules and keep them in the cache; load nothing", Args: noArgs,
-		Long: `compile prints the folder of the modules. What the image or the cache has already is not compiled again.
-
-With --into it is a part of building an image: it compiles with what this image has, whatever machine that is on, and puts the
-modules below that folder instead of the cache.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, source, err := p.compile(cmd.Context(), cfg, into)
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				return writeJSON(p.stdout, set)
-			}
-			p.log().Info("modules", "source", source)
-			_, err = fmt.Fprintln(p.stdout, set.Dir)
-			return err
-		}}
-	formatFlag(cmd, &format)
-	cmd.Flags().StringVar(&into.Release, "kernel", "", "release to compile for; default: the running kernel's")
-	cmd.Flags().StringVar(&into.Dir, "into", "", "put the modules below this folder, and take nothing from this machine: no cache, no host, no network")
-	cmd.Flags().StringSliceVar(&into.Modules, "modules", nil, "with --into: names of the modules to compile; default: all that the sources offer")
-	moduleFlags(cmd.Flags(), &cfg)
-	folderFlags(cmd.Flags(), &cfg)
-	return cmd
-}
-
-// compile is for this node's cache, or into a folder for an image.
-func (p *program) compile(ctx context.Context, cfg config.Config, into host.ImageCompile) (*kbuild.Set, string, error) {
-	if into.Dir != "" {
-		complete(&cfg, p.env)
-		into.Flavour, into.MaxThreads = cfg.ModuleType, cfg.MaxThreads
-		set, err := host.CompileForImage(ctx, into, p.log())
-		return set, "compiled", err
-	}
-	if len(into.Modules) > 0 {
-		return nil, "", usageError{errors.New("--modules is for --into: on a node all modules are compiled")}
-	}
-	findToolkit(&cfg)
-	n, err := p.node(cfg, node.Options{})
-	if err != nil {
-		return nil, "", err
-	}
-	return n.Compile(ctx, into.Release)
 }
 
 func (p *program) unloadCommand(patience context.Context) *cobra.Command {
@@ -173,18 +119,16 @@ func (p *program) holdersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return writeJSON(p.stdout, list[kmod.Holder]{listSchema, append([]kmod.Holder{}, holders...)})
-			}
-			if len(holders) == 0 {
-				_, err = fmt.Fprintln(p.stderr, "nobody that is visible here has the driver's devices open")
-			}
-			for _, h := range holders {
-				if err == nil {
-					_, err = fmt.Fprintln(p.stdout, h)
+			return p.print(format, list[kmod.Holder]{listSchema, append([]kmod.Holder{}, holders...)}, func(w io.Writer) (err error) {
+				if len(holders) == 0 {
+					fmt.Fprintln(p.stderr, "nobody that is visible here has the driver's devices open")
 				}
-			}
-			return err
+				for _, h := range holders {
+					_, werr := fmt.Fprintln(w, h)
+					err = errors.Join(err, werr)
+				}
+				return err
+			})
 		}}
 	endsAtOnce(cmd)
 	formatFlag(cmd, &format)
@@ -204,10 +148,9 @@ func (p *program) statusCommand() *cobra.Command {
 				return err
 			}
 			st = st.Corrected(cfg.Run, kmod.System{})
-			if format == "json" {
-				return writeJSON(p.stdout, st)
-			}
-			return status.WriteText(p.stdout, st, cfg.Run, kmod.System{}, host.Instances("/proc"))
+			return p.print(format, st, func(w io.Writer) error {
+				return status.WriteText(w, st, cfg.Run, kmod.System{}, host.Instances("/proc"))
+			})
 		}}
 	endsAtOnce(cmd)
 	formatFlag(cmd, &format)
@@ -267,8 +210,6 @@ func endsAtOnce(cmd *cobra.Command) {
 
 func formatFlag(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "format", "o", "text", "text or json")
-	cmd.Flags().StringVar(format, "output", "text", "former name of --format")
-	cmd.Flags().Lookup("output").Hidden = true
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *format != "text" && *format != "json" {
@@ -287,8 +228,12 @@ type list[T any] struct {
 	Items  []T `json:"items"`
 }
 
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+// print prints v as JSON, or as text.
+func (p *program) print(format string, v any, text func(io.Writer) error) error {
+	if format != "json" {
+		return text(p.stdout)
+	}
+	e := json.NewEncoder(p.stdout)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }

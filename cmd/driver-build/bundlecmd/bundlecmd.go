@@ -11,17 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/distros/bounded"
 	"github.com/driver-container/driver-container/images/progress"
-	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Commands returns the commands, for the root of driver-build.
 func Commands(a *session.App) []*cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Carry images and all that belongs to them as one file", Args: session.NoArgs,
+		Use: "bundle", Short: "Carry images and all that belongs to them as one file", Args: cobra.NoArgs,
 		Long: "Carry images, their signatures and SBOMs, and the chart into a site without network, as one file.\n" +
 			"The file is a tar of an OCI layout, which skopeo, regctl, oras and ctr read as well.",
 		Example: "  driver-build bundle create --output fleet.tar --repository registry.example.com/gpu/driver --image-key image.key\n" +
@@ -52,17 +50,4 @@ func open(name string) (*io.SectionReader, *os.File, error) {
 func shown(observe progress.Observer, name, target string, work func(report func(done, total int64)) error) error {
 	step := observe.Begin(target, name)
 	return step.End(false, work(func(done, total int64) { step.Progress(path.Base(target), done, total) }))
-}
-
-// signer returns what signs with a key, nil without one, and its public half. The caller calls closer.
-func signer(a *session.App, key *flags.ImageKey) (with signature.Signer, closer func() error, err error) {
-	private, closer, err := key.Load(a.Getenv)
-	if err != nil || private == nil {
-		return nil, closer, err
-	}
-	with, err = signature.NewKeySigner(private)
-	if err != nil {
-		return nil, closer, session.Usagef("--image-key: %w", errors.Join(err, closer()))
-	}
-	return with, closer, nil
 }

@@ -151,17 +151,17 @@ func TestFaults(t *testing.T) {
 	}
 	w.run(t, "create", "--output", file, "--repository", w.origin, "--os", "debian13").Want(t, 2, "has no image that is selected")
 	for want, args := range map[string][]string{
-		"give the file to write":   {"create", "--repository", w.origin},
-		"name no images":           {"create", "--output", file, "--repository", w.origin, "--os", "debian12", image},
-		"--repository":             {"create", "--output", file},
-		"give --key FILE":          {"verify", file},
-		"no such file":             {"verify", w.path("none"), "--allow-unsigned"},
-		"0 arguments are given":    {"verify", "--allow-unsigned"},
-		"is neither the list":      {"create", "--output", file, "--repository", w.origin, "--since", w.public},
-		"it holds a":               {"create", "--output", file, "--repository", w.origin, "--image-key", w.public},
-		"no public one":            {"verify", file, "--key", w.private},
-		"--policy: it has one key": {"import", file, "--to", w.site, "--allow-unsigned", "--policy", w.dir},
-		"belongs to a key: give ":  {"create", "--output", file, "--repository", w.origin, "--image-passphrase-file", file},
+		"give the file to write":       {"create", "--repository", w.origin},
+		"name no images":               {"create", "--output", file, "--repository", w.origin, "--os", "debian12", image},
+		"--repository":                 {"create", "--output", file},
+		"give --key FILE":              {"verify", file},
+		"no such file":                 {"verify", w.path("none"), "--allow-unsigned"},
+		"accepts 1 arg(s), received 0": {"verify", "--allow-unsigned"},
+		"is neither the list":          {"create", "--output", file, "--repository", w.origin, "--since", w.public},
+		"it holds a":                   {"create", "--output", file, "--repository", w.origin, "--image-key", w.public},
+		"no public one":                {"verify", file, "--key", w.private},
+		"--policy: it has one key":     {"import", file, "--to", w.site, "--allow-unsigned", "--policy", w.dir},
+		"belongs to a key: give ":      {"create", "--output", file, "--repository", w.origin, "--image-passphrase-file", file},
 	} {
 		w.run(t, args...).Want(t, 2, want)
 	}

@@ -37,7 +37,7 @@ same bytes if SOURCE_DATE_EPOCH is its time. --since leaves out what the site ha
 // createFlags are the flags of bundle create.
 type createFlags struct {
 	bundle.Selection
-	targets flags.Selection
+	targets flags.Common
 	output  string
 	files   []string
 	since   []string
@@ -49,9 +49,9 @@ type createFlags struct {
 func (o *createFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.output, "output", "", "FILE to write; - is stdout")
 	f.StringVar(&o.Origin, "repository", "", "REGISTRY/PATH of the images; the import puts another name in its place")
-	f.StringSliceVar(&o.targets.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
-	f.StringSliceVar(&o.targets.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
-	o.targets.AddMatrix(f)
+	f.StringSliceVar(&o.targets.Selection.Systems, "os", nil, "of the repository, only images of this operating system (repeatable)")
+	f.StringSliceVar(&o.targets.Selection.Drivers, "driver", nil, "of the repository, only images of this driver version (repeatable)")
+	o.targets.AddTo(f, "matrix")
 	f.StringArrayVar(&o.Charts, "chart", nil, "chart to take along: DIR, FILE.tgz or oci://REGISTRY/PATH:VERSION (repeatable)")
 	f.StringArrayVar(&o.Bases, "base", nil, "base image to take along, REGISTRY/PATH:TAG (repeatable)")
 	flags.Images(f, "base")
@@ -96,7 +96,7 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return session.Usage(err)
 	}
 	options.Created = created.Unix()
-	with, closer, err := signer(a, &o.key)
+	with, closer, err := o.key.Load(a.Getenv)
 	if err != nil {
 		return err
 	}
@@ -159,19 +159,18 @@ func (o *createFlags) check() error {
 
 // selectTags makes --os and --driver choose among the tags of the repository.
 func (o *createFlags) selectTags(a *session.App) error {
-	if len(o.targets.Systems)+len(o.targets.Drivers) == 0 {
+	if len(o.targets.Selection.Systems)+len(o.targets.Selection.Drivers) == 0 {
 		return nil
 	}
 	if len(o.Images) > 0 {
 		return session.Usagef("--os and --driver choose among the images of --repository: name no images, or leave them out")
 	}
-	o.targets.All, o.targets.Archs = true, batch.Archs() // a tag may be of any
-	_, b, err := o.targets.Batch(a, nil)
-	if err != nil {
+	o.targets.Selection.All, o.targets.Selection.Archs = true, batch.Archs() // a tag may be of any
+	if _, err := o.targets.Choose(a); err != nil {
 		return err
 	}
 	o.Keep = func(tag string) bool {
-		return slices.ContainsFunc(b.Targets, func(t matrix.Target) bool { return recipe.HasTag(t, tag) })
+		return slices.ContainsFunc(o.targets.Targets, func(t matrix.Target) bool { return recipe.HasTag(t, tag) })
 	}
 	return nil
 }

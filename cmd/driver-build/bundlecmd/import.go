@@ -59,7 +59,7 @@ func (o *importFlags) addTo(f *pflag.FlagSet) {
 func newImport(a *session.App) *cobra.Command {
 	var o importFlags
 	cmd := &cobra.Command{
-		Use: "import FILE --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: session.ExactArgs(1), Long: importLong,
+		Use: "import FILE --to REGISTRY/PATH", Short: "Verify a bundle and push it into a registry", Args: cobra.ExactArgs(1), Long: importLong,
 		Example: "  driver-build bundle import fleet.tar --to registry.site/mirror/gpu/driver --key image.pub --values values.yaml",
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, args[0]) },
 	}
@@ -75,7 +75,7 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	if err != nil {
 		return err
 	}
-	site, closer, err := signer(a, &o.site)
+	site, closer, err := o.site.Load(a.Getenv)
 	if err != nil {
 		return err
 	}

@@ -20,14 +20,11 @@ func newVerify(a *session.App) *cobra.Command {
 	var key flags.Trust
 	var format string
 	cmd := &cobra.Command{
-		Use: "verify FILE", Short: "Verify a bundle", Args: session.ExactArgs(1),
+		Use: "verify FILE", Short: "Verify a bundle", Args: cobra.ExactArgs(1),
 		Long: "Compare every byte of a bundle with its list, in both directions, and its signature with a public key.\n" +
 			"All blobs that are damaged, missing or out of place are found, and the first fault before them. With any, the exit code is 5.",
 		Example: "  driver-build bundle verify fleet.tar --key image.pub",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.CheckFormat(format); err != nil {
-				return err
-			}
 			keys, err := key.Load(time.Now())
 			if err != nil {
 				return err
@@ -51,7 +48,7 @@ func newVerify(a *session.App) *cobra.Command {
 		},
 	}
 	key.AddTo(cmd.Flags())
-	flags.Format(cmd.Flags(), &format)
+	flags.Format(cmd.Flags(), &format, "table or json")
 	return cmd
 }
 
@@ -82,13 +79,10 @@ func printFindings(a *session.App, format string, findings []bundle.Finding) err
 func newList(a *session.App) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "list FILE", Short: "Show what a bundle holds", Args: session.ExactArgs(1),
+		Use: "list FILE", Short: "Show what a bundle holds", Args: cobra.ExactArgs(1),
 		Long:    "Show what a bundle holds, and what it lacks. -o json prints its list, which --since of bundle create takes.",
 		Example: "  driver-build bundle list fleet.tar\n  driver-build bundle list fleet.tar -o json > list.json",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := flags.CheckFormat(format); err != nil {
-				return err
-			}
 			file, closer, err := open(args[0])
 			if err != nil {
 				return err
@@ -105,7 +99,7 @@ func newList(a *session.App) *cobra.Command {
 			return printList(a, b)
 		},
 	}
-	flags.Format(cmd.Flags(), &format)
+	flags.Format(cmd.Flags(), &format, "table or json")
 	return cmd
 }
 
@@ -123,7 +117,7 @@ func printList(a *session.App, b *bundle.Bundle) error {
 
 func newHave(a *session.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "have REGISTRY/PATH", Short: "List what a repository has, for bundle create --since", Args: session.ExactArgs(1),
+		Use: "have REGISTRY/PATH", Short: "List what a repository has, for bundle create --since", Args: cobra.ExactArgs(1),
 		Long: "Print the digests of the blobs that a repository has, as JSON. Send it to the other side: bundle create --since FILE leaves\n" +
 			"them out.",
 		Example: "  driver-build bundle have registry.site/mirror/gpu/driver > have.json",

@@ -22,7 +22,6 @@ type Display struct {
 	ch    chan *client.SolveStatus // nil once closed
 	done  chan error
 	mode  progressui.DisplayMode
-	width func() int // columns of the terminal
 	steps map[string]*step
 }
 
@@ -38,17 +37,10 @@ func New(w io.Writer, mode string) (*Display, error) {
 	if !ok {
 		return nil, fmt.Errorf("--progress %q is not known: use auto, tty, plain, json or quiet", mode)
 	}
-	width := func() int { return 80 }
 	out := &onceWriter{Writer: w}
 	to := io.Writer(out)
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		to = console{f, out}
-		width = func() int {
-			if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-				return columns
-			}
-			return 80
-		}
 		if m == progressui.AutoMode {
 			m = progressui.TtyMode
 		}
@@ -57,7 +49,7 @@ func New(w io.Writer, mode string) (*Display, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--progress %s: %w", mode, err)
 	}
-	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), mode: m, width: width, steps: map[string]*step{}}
+	d := &Display{ch: make(chan *client.SolveStatus, 16), done: make(chan error, 1), mode: m, steps: map[string]*step{}}
 	go func(ch chan *client.SolveStatus) {
 		_, err := ui.UpdateFrom(context.Background(), ch) // ends when the channel is closed
 		d.done <- err

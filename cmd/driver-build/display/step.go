@@ -2,12 +2,14 @@ package display
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/util/progress/progressui"
 	"github.com/opencontainers/go-digest"
+	"github.com/tonistiigi/units"
 
 	"github.com/driver-container/driver-container/images/progress"
 )
@@ -17,43 +19,52 @@ import (
 type step struct {
 	vertex  client.Vertex
 	running int
-	worked  bool // one of them did not find its result in the cache
-	moved   moved
-	told    time.Time // when a line last said what was moved
-	line    string    // that line
-	open    map[string]*client.VertexStatus
+	worked  bool                      // one of them did not find its result in the cache
+	files   map[string]progress.Event // how far each is
+	last    progress.Event            // of an item
+	told    time.Time                 // when a line last said how far the step is
 }
 
 // tellEvery is how often a display of lines says how far a step is.
 const tellEvery = 5 * time.Second
 
-// minTold is how many bytes of files a step has moved, if it says so at its end.
-const minTold = 1e6
-
-// beside is what BuildKit's display writes beside the name of a step: " => " and " 1234.5s".
-const beside = 14
-
-// status is an event as BuildKit's display takes it. A program gets all items of a step; people get one line
-// a step, which says what was moved.
+// status is an event as BuildKit's display takes it. A program gets the items of a step; people get one line,
+// which says how much of them there is.
 func (d *Display) status(e progress.Event) *client.SolveStatus {
 	s := d.steps[e.Step]
 	if s == nil {
-		s = &step{vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: e.Name}, open: map[string]*client.VertexStatus{}}
+		s = &step{vertex: client.Vertex{Digest: digest.FromString(e.Step), Name: e.Name}, files: map[string]progress.Event{}, told: e.Time}
 		d.steps[e.Step] = s
 	}
-	status := &client.SolveStatus{}
 	changed := s.follow(e)
-	if d.mode == progressui.RawJSONMode {
-		status.Statuses = s.items(e)
-	} else {
-		changed = d.describe(s, e, status) || changed
+	if e.Item != "" {
+		if s.last = e; e.Kind == progress.File {
+			s.files[e.Item] = e
+		}
+	}
+	status := &client.SolveStatus{}
+	switch amount := s.amount(); {
+	case amount == "":
+	case d.mode == progressui.RawJSONMode:
+		if e.Item != "" {
+			status.Statuses = []*client.VertexStatus{{ID: e.Item, Name: e.Item, Vertex: s.vertex.Digest, Current: e.Current, Total: e.Total, Timestamp: e.Time}}
+		}
+	case d.mode == progressui.TtyMode:
+		changed = changed || s.vertex.Name != e.Name+": "+amount
+		s.vertex.Name = e.Name + ": " + amount
+	case e.Item != "" && e.Time.Sub(s.told) >= tellEvery:
+		s.told = e.Time
+		s.log(status, e.Time, amount)
 	}
 	if changed {
 		shown := s.vertex // the display may still read an earlier one
+		if shown.Error != "" && d.mode != progressui.RawJSONMode && !strings.HasSuffix(shown.Error, context.Canceled.Error()) {
+			shown.Error = "the reason is below" // in the command's error
+		}
 		status.Vertexes = []*client.Vertex{&shown}
 	}
 	if e.Note != "" {
-		s.log(status, e)
+		s.log(status, e.Time, e.Note)
 	}
 	return status
 }
@@ -81,62 +92,33 @@ func (s *step) follow(e progress.Event) bool {
 	return true
 }
 
-// items are those of the event. They end with their step: those without a total, which do not tell when they
-// are whole, would count on.
-func (s *step) items(e progress.Event) (all []*client.VertexStatus) {
-	if e.Item != "" {
-		item := &client.VertexStatus{
-			ID: e.Item, Name: e.Item, Vertex: s.vertex.Digest, Current: e.Current, Total: e.Total, Timestamp: e.Time, Started: s.vertex.Started,
-		}
-		if s.open[e.Item] = item; e.Total > 0 && e.Current >= e.Total {
-			item.Completed = &e.Time
-			delete(s.open, e.Item)
-		}
-		all = append(all, item)
-	}
-	if s.vertex.Completed != nil {
-		for _, item := range s.open {
-			ended := *item
-			ended.Completed, ended.Timestamp = &e.Time, e.Time
-			all = append(all, &ended)
-		}
-		clear(s.open)
-	}
-	return all
-}
-
-// describe says in the name of the step how far it is, or in a line where names are written once. It reports
-// whether the name is another one now.
-func (d *Display) describe(s *step, e progress.Event, status *client.SolveStatus) bool {
-	room := d.width() - beside
+// amount is how far the step is: what it does with its files while it does that, else the files; "" if it has none.
+func (s *step) amount() string {
+	e, ended := s.last, s.vertex.Completed != nil && len(s.files) > 0
 	switch {
-	case strings.HasSuffix(s.vertex.Error, context.Canceled.Error()):
-		room -= len("CANCELED ")
-	case s.vertex.Error != "":
-		s.vertex.Error = "the reason is below" // in the command's error
-		room -= len("ERROR ")
-	case s.vertex.Cached:
-		room -= len("CACHED ")
+	case e.Item == "":
+		return ""
+	case e.Kind == progress.Steps && !ended:
+		return fmt.Sprintf("%d/%d", e.Current, e.Total)
+	case e.Kind == progress.File || ended:
+		whole := 0
+		sum := progress.Event{Item: s.last.Item}
+		for _, file := range s.files {
+			sum.Current, sum.Total = sum.Current+file.Current, sum.Total+max(file.Current, file.Total)
+			if file.Current >= file.Total {
+				whole++
+			}
+		}
+		if e = sum; len(s.files) > 1 {
+			e.Item = fmt.Sprintf("%d/%d files", whole, len(s.files))
+		}
 	}
-	s.moved.add(e)
-	text := s.moved.text(s.vertex.Completed != nil)
-	if d.mode == progressui.TtyMode {
-		name := fit(e.Name, text, room)
-		changed := name != s.vertex.Name
-		s.vertex.Name = name
-		return changed
+	if e.Current >= e.Total {
+		return fmt.Sprintf("%s %.1f", e.Item, units.Bytes(e.Current))
 	}
-	if s.told.IsZero() {
-		s.told = e.Time
-	}
-	ended := e.Completed && s.vertex.Completed != nil && s.moved.files.current >= minTold
-	if text != "" && text != s.line && (ended || e.Time.Sub(s.told) >= tellEvery) {
-		s.log(status, progress.Event{Time: e.Time, Note: text})
-		s.told, s.line = e.Time, text
-	}
-	return false
+	return fmt.Sprintf("%s %.1f/%.1f", e.Item, units.Bytes(e.Current), units.Bytes(e.Total))
 }
 
-func (s *step) log(status *client.SolveStatus, e progress.Event) {
-	status.Logs = append(status.Logs, &client.VertexLog{Vertex: s.vertex.Digest, Stream: 2, Data: []byte(e.Note + "\n"), Timestamp: e.Time})
+func (s *step) log(status *client.SolveStatus, at time.Time, line string) {
+	status.Logs = append(status.Logs, &client.VertexLog{Vertex: s.vertex.Digest, Stream: 2, Data: []byte(line + "\n"), Timestamp: at})
 }

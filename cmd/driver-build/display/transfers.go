@@ -1,6 +1,7 @@
 package display
 
 import (
+	"cmp"
 	"regexp"
 	"sync"
 
@@ -36,7 +37,7 @@ func (t *Transfers) Event(e registry.Event) {
 		tr = &transfer{step: t.observe.Begin(e.Op, e.Ref), running: map[string]bool{}}
 		t.open[id] = tr
 	}
-	name := title(e)
+	name := cmp.Or(e.Called, digests.ReplaceAllString(e.Name, "$1"))
 	if e.State != registry.Running && e.State != registry.Done {
 		name += " (" + string(e.State) + ")"
 	}
@@ -54,14 +55,6 @@ func (t *Transfers) Event(e registry.Event) {
 
 // digests finds digests, of which people read the beginning at most.
 var digests = regexp.MustCompile(`\bsha256:([0-9a-f]{12})[0-9a-f]{52}\b`)
-
-// title is what people call what is transferred.
-func title(e registry.Event) string {
-	if e.Called != "" {
-		return e.Called
-	}
-	return digests.ReplaceAllString(e.Name, "$1")
-}
 
 // End closes the steps that are open.
 func (t *Transfers) End() {

@@ -9,6 +9,7 @@ import (
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/batch"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
 )
@@ -24,14 +25,15 @@ func TestProgramsFind(t *testing.T) {
 		}
 		return all, nil
 	}}
-	_, err := new(Programs).Find(t.Context(), a, []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}})
+	c := Common{Batch: batch.Batch{Targets: []matrix.Target{{Arch: "amd64"}, {Arch: "arm64"}, {Arch: "amd64"}}}}
+	_, err := c.FindPrograms(t.Context(), a, true)
 	assert.NoError(t, err)
 	assert.Equal(t, `warning: images for amd64 have no driver-evict: evictGPUPods of the chart does not work
 warning: images for arm64 have no driver-probe: GPUs are asked with nvidia-smi, if the image has it
 warning: images for arm64 have no driver-evict: evictGPUPods of the chart does not work
 `, stderr.String())
 	a.Binaries = func(string) ([]recipe.Binary, error) { return nil, errors.New("not there") }
-	_, err = new(Programs).Find(t.Context(), a, []matrix.Target{{Arch: "amd64"}})
+	_, err = c.FindPrograms(t.Context(), a, true)
 	assert.Equal(t, session.ExitUsage, session.ExitCode(err))
 }
 
@@ -47,13 +49,14 @@ func TestArchitectures(t *testing.T) {
 		{nil, []string{"6.1.0-56-arm64", "latest"}, []string{"amd64"}},
 		{[]string{"arm64"}, []string{"6.1.0-56-amd64"}, []string{"arm64"}},
 	} {
-		s := Selection{File: "../../../matrix.yaml", Selection: matrix.Selection{
-			Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: c.given,
+		o := Common{Batch: batch.Batch{
+			Selection: matrix.Selection{Systems: []string{"debian12"}, Drivers: []string{"535.261.03"}, Archs: c.given},
+			Kernels:   batch.Kernels{Specs: c.kernels}, Given: batch.Given{MatrixFile: "../../../matrix.yaml"},
 		}}
-		_, b, err := s.Batch(&session.App{Stderr: io.Discard}, c.kernels)
+		_, err := o.Choose(&session.App{Stderr: io.Discard, Getenv: func(string) string { return "" }})
 		require.NoError(t, err)
 		var archs []string
-		for _, target := range b.Targets {
+		for _, target := range o.Targets {
 			archs = append(archs, target.Arch)
 		}
 		assert.Same(t, c.want, archs)

@@ -3,7 +3,6 @@ package flags
 import (
 	"crypto"
 	"errors"
-	"fmt"
 	"os/exec"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/signature"
-	"github.com/driver-container/driver-container/kmod/sign/keyfile"
+	"github.com/driver-container/driver-container/kmod/sign"
 )
 
 // ImageSigner says who signs images, and in which format.
@@ -65,15 +64,24 @@ func (s *ImageSigner) Load(getenv func(string) string) (_ signature.Signer, clos
 		}
 		return signature.Once(signature.Program{Path: path, Key: public}), noClose, nil
 	}
-	key, closer, err := s.ImageKey.Load(getenv)
-	if err != nil || key == nil {
-		return nil, noClose, err
-	}
-	signer, err := signature.NewKeySigner(key)
-	if err != nil {
-		return nil, noClose, session.Usage(errors.Join(fmt.Errorf("--image-key: %w", err), closer()))
+	signer, closer, err := s.ImageKey.Load(getenv)
+	if err != nil || signer == nil {
+		return nil, closer, err
 	}
 	return signature.Once(signer), closer, nil
+}
+
+// Load loads the key for modules and the one for images. closer ends the sessions with tokens.
+func Load(getenv func(string) string, modules *Signer, images *ImageSigner) (_ *sign.Signer, _ signature.Signer, closer func() error, err error) {
+	signer, closeSigner, err := modules.Load(getenv)
+	if err != nil {
+		return nil, nil, noClose, err
+	}
+	imageSigner, closeImageSigner, err := images.Load(getenv)
+	if err != nil {
+		return nil, nil, noClose, errors.Join(err, closeSigner())
+	}
+	return signer, imageSigner, func() error { return errors.Join(closeSigner(), closeImageSigner()) }, nil
 }
 
 // Public reads the key of --image-public-key; it is nil if there is none.
@@ -89,21 +97,4 @@ func (s *ImageSigner) Public() (crypto.PublicKey, error) {
 		return nil, err
 	}
 	return keys[0], nil
-}
-
-// PublicKeys reads the files of a flag.
-func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.PublicKey, err error) {
-	for _, file := range files {
-		keys, err := keyfile.LoadPublic(file, now)
-		for _, key := range keys {
-			if kerr := signature.CheckKey(key); kerr != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", file, kerr))
-			}
-		}
-		if err != nil {
-			return nil, session.Usagef("%s: %w", flag, err)
-		}
-		all = append(all, keys...)
-	}
-	return all, nil
 }

@@ -8,48 +8,52 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/batch"
+	"github.com/driver-container/driver-container/images/documents"
+	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
+	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/signature"
 )
 
-// Output says where images go. The help of --push and --repository is the command's.
+// Output says where images go.
 type Output struct {
 	Outputs    []string
 	Push       bool
 	Repository string
+	Places     []oci.Output // of Outputs, after Parse
 }
 
-// AddTo declares --output.
-func (o *Output) AddTo(f *pflag.FlagSet) {
+// AddTo declares --output, and --push with its help.
+func (o *Output) AddTo(f *pflag.FlagSet, push string) {
 	f.StringArrayVar(&o.Outputs, "output", nil, "oci:DIR, oci-archive:FILE or docker-archive:FILE (repeatable; default oci:dist, unless --push)")
+	f.BoolVar(&o.Push, "push", false, push)
 }
 
 // Parse checks all outputs before anything is done, and the repository. dry says that nothing is written.
-func (o *Output) Parse(dry bool) ([]oci.Output, error) {
+func (o *Output) Parse(dry bool) (err error) {
 	if err := batch.CheckRepository(o.Repository); err != nil {
-		return nil, err
+		return err
 	}
-	outs, err := oci.ParseOutputs(o.Outputs)
-	if err != nil {
-		return nil, session.Usagef("--output %w", err)
+	if o.Places, err = oci.ParseOutputs(o.Outputs); err != nil {
+		return session.Usagef("--output %w", err)
 	}
 	if dry {
-		return outs, nil
+		return nil
 	}
-	if len(outs) == 0 && !o.Push {
-		outs = []oci.Output{{Kind: "oci", Path: "dist"}}
+	if len(o.Places) == 0 && !o.Push {
+		o.Places = []oci.Output{{Kind: "oci", Path: "dist"}}
 	}
-	for _, out := range outs {
+	for _, out := range o.Places {
 		if err := out.Check(); err != nil {
-			return nil, session.Usagef("--output %w", err)
+			return session.Usagef("--output %w", err)
 		}
 	}
-	return outs, nil
+	return nil
 }
 
 // CheckContent refuses what the outputs cannot hold.
-func CheckContent(outs []oci.Output, tags, archs int, zstd bool) error {
-	for _, out := range outs {
+func (o *Output) CheckContent(tags, archs int, zstd bool) error {
+	for _, out := range o.Places {
 		if err := out.CheckContent(tags, archs, zstd); err != nil {
 			return session.Usagef("--output %w", err)
 		}
@@ -57,36 +61,28 @@ func CheckContent(outs []oci.Output, tags, archs int, zstd bool) error {
 	return nil
 }
 
-// CheckSigned refuses to sign what cannot hold signatures, or has no name for them.
-func (o *Output) CheckSigned(outs []oci.Output, format signature.Format) error {
-	if err := CheckAttached(outs); err != nil {
-		return err
-	}
-	if o.Repository == "" && format != signature.Bundle {
-		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
-	}
-	return nil
-}
-
-// CheckAttached refuses outputs that have no place for what belongs to images.
-func CheckAttached(outs []oci.Output) error {
-	for _, out := range outs {
+// CheckAttached refuses outputs that have no place for what belongs to images, and signatures without a name to state.
+func (o *Output) CheckAttached(signed bool, format signature.Format) error {
+	for _, out := range o.Places {
 		if out.Kind == "docker-archive" {
 			return session.Usagef("--output %s has no place for signatures and documents: give oci:DIR or oci-archive:FILE", out)
 		}
+	}
+	if signed && o.Repository == "" && format != signature.Bundle {
+		return session.Usagef("a signature states the image's name: give --repository REGISTRY/PATH")
 	}
 	return nil
 }
 
 // Publish writes an artifact under the tags of the plan to all outputs, pushes it, attaches what the plan
 // has, and prints a line for each name.
-func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, outs []oci.Output, t oci.Artifact, p attestation.Plan) error {
+func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session, t oci.Artifact, p attestation.Plan) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
 	}
 	p.Repository = o.Repository
-	for _, out := range outs {
+	for _, out := range o.Places {
 		step := s.Step(p.Tags[0], "write "+out.String())
 		refs, err := p.Write(ctx, out, t)
 		if step.End(false, err) != nil {
@@ -105,4 +101,70 @@ func (o *Output) Publish(ctx context.Context, a *session.App, s *session.Session
 		}
 	}
 	return nil
+}
+
+// PublicRegistry says that images with a vGPU guest driver may go to a registry that is known to be public.
+type PublicRegistry struct{ Allowed bool }
+
+// AddTo declares --allow-public-registry.
+func (p *PublicRegistry) AddTo(f *pflag.FlagSet) {
+	f.BoolVar(&p.Allowed, "allow-public-registry", false, "send images with a vGPU guest driver to Docker Hub, ghcr.io, quay.io and the like: the repository is private")
+}
+
+// CheckTargets refuses repositories for images of targets, before anything is built.
+func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...string) error {
+	guest, found := matrix.Guest(targets)
+	if !found || p.Allowed {
+		return nil
+	}
+	for _, repository := range repositories {
+		if repository == noRepository {
+			continue
+		}
+		if err := publicguard.Check(guest.Tag(), guest.Driver.VGPU, repository); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckImage refuses a repository for an image that is there already.
+func (p *PublicRegistry) CheckImage(image, repository string, open func() (publicguard.Artifact, error)) error {
+	if p.Allowed {
+		return nil
+	}
+	return publicguard.CheckArtifact(image, repository, open)
+}
+
+// Record says which documents a build gives to its images.
+type Record struct{ sbom, provenance string }
+
+// AddTo declares the flags.
+func (r *Record) AddTo(f *pflag.FlagSet) {
+	f.StringVar(&r.sbom, "sbom", "", "attach a bill of materials: spdx, which --sbom alone means, or cyclonedx")
+	f.StringVar(&r.provenance, "provenance", "", "attach a signed statement how the image was built: by driver-build, which --provenance alone means, or by the ci job that runs it")
+	f.Lookup("sbom").NoOptDefVal, f.Lookup("provenance").NoOptDefVal = string(documents.SPDX), "driver-build"
+}
+
+// Check returns what the flags ask for. signed says whether there is a key.
+func (r *Record) Check(getenv func(string) string, signed bool) (out attestation.Record, err error) {
+	if r.sbom != "" {
+		if out.SBOM, err = documents.ParseFormat(r.sbom); err != nil {
+			return out, session.Usagef("--sbom: %w", err)
+		}
+	}
+	switch out.Provenance = r.provenance != ""; r.provenance {
+	case "", "driver-build":
+	case "ci":
+		var ok bool
+		if out.Run.CI, ok = documents.FromCI(getenv); !ok {
+			return out, session.Usagef("--provenance=ci: the environment is not that of a job of GitHub Actions or GitLab CI: give --provenance, which names driver-build as the builder")
+		}
+	default:
+		return out, session.Usagef("--provenance=%s is not known: use driver-build or ci", r.provenance)
+	}
+	if out.Provenance && !signed {
+		return out, session.Usagef("--provenance is a statement that is signed: give --image-key or --sign-with")
+	}
+	return out, nil
 }

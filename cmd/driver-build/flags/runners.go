@@ -3,7 +3,6 @@ package flags
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -38,17 +37,17 @@ func (r *Runners) AddTo(f *pflag.FlagSet) {
 // of --builder.
 func (r *Runners) Check(getenv func(string) string) (err error) {
 	if r.compiles < 1 || r.compiles > 64 {
-		return fmt.Errorf("--compiles %d: give a number from 1 to 64", r.compiles)
+		return session.Usagef("--compiles %d: give a number from 1 to 64", r.compiles)
 	}
 	if len(r.values) > 1 {
-		return fmt.Errorf("--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
+		return session.Usagef("--builder %s: one builder at a time: build each architecture with its own, a build of all takes the modules from the cache",
 			strings.Join(r.values, " and "))
 	}
 	if r.kind, r.address, err = auto.Parse(strings.Join(r.values, ""), getenv("BUILDKIT_HOST")); err != nil {
-		return fmt.Errorf("--builder %w", err)
+		return session.Usagef("--builder %w", err)
 	}
 	if r.tls != buildkit.DefaultTLS() && !strings.HasPrefix(r.address, "tcp://") {
-		return errors.New("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder tcp://HOST:PORT")
+		return session.Usagef("--builder-ca, --builder-cert, --builder-key and --builder-name are about a daemon at tcp://: give --builder tcp://HOST:PORT")
 	}
 	if r.address == "" {
 		return nil
@@ -58,7 +57,7 @@ func (r *Runners) Check(getenv func(string) string) (err error) {
 		err = buildkit.FindProgram(r.address)
 	}
 	if err != nil {
-		return fmt.Errorf("--builder: %w", err)
+		return session.Usagef("--builder: %w", err)
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type App struct {
 	mirrors  []string // of registries, HOST=MIRROR
 	rollback bool
 	inGo     bool // --no-helpers
+	begun    bool // the command runs: its arguments are right
 	opened   bool // the command has been connected to the cache
 }
 

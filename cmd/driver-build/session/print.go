@@ -2,8 +2,10 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -54,6 +56,27 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// Input is stdin, whose reading ends with ctx: nothing else ends a read of a pipe whose writer waits.
+func (a *App) Input(ctx context.Context) io.Reader {
+	return readFunc(func(p []byte) (int, error) {
+		buf, read := make([]byte, len(p)), make(chan func() (int, error), 1)
+		go func() { // it stays until the process ends if no content comes
+			n, err := a.Stdin.Read(buf)
+			read <- func() (int, error) { return copy(p, buf[:n]), err }
+		}()
+		select {
+		case result := <-read:
+			return result()
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	})
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
 // Notes prints what the user should know on stderr. It is called when the display has ended, after With.
 func (a *App) Notes(notes ...string) {
 	for _, n := range notes {
@@ -71,17 +94,20 @@ func (a *App) Warnings(warnings ...string) {
 	}
 }
 
-// Table prints rows below their titles. An empty cell is "-", but for the last one; a column without a title is
-// left out.
+// Table prints rows below their titles, if there are any. An empty cell is "-", but for the last one; a column
+// with an empty title is left out.
 func (a *App) Table(titles []string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 2, ' ', 0)
-	for _, row := range append([][]string{titles}, rows...) {
+	if titles != nil {
+		rows = append([][]string{titles}, rows...)
+	}
+	for _, row := range rows {
 		var cells []string
 		for i, cell := range row {
 			if i < len(row)-1 {
 				cell = cmp.Or(cell, "-")
 			}
-			if titles[i] != "" {
+			if titles == nil || titles[i] != "" {
 				cells = append(cells, cell)
 			}
 		}

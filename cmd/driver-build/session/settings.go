@@ -86,15 +86,11 @@ func (a *App) Now() (time.Time, error) {
 // Programs finds the programs for images of this version, or makes them until ctx ends. entrypoint is the
 // value of --entrypoint; with partial, optional programs may be missing.
 func (a *App) Programs(ctx context.Context, entrypoint string, partial bool) batch.Programs {
-	return a.programs(ctx, &programs.Finder{Entrypoint: entrypoint, Partial: partial})
+	return a.FindPrograms(ctx, &programs.Finder{Entrypoint: entrypoint, Partial: partial})
 }
 
-// PresentPrograms is Programs without making any.
-func (a *App) PresentPrograms(ctx context.Context, entrypoint string, partial bool) batch.Programs {
-	return a.programs(ctx, &programs.Finder{Entrypoint: entrypoint, Partial: partial, Present: true})
-}
-
-func (a *App) programs(ctx context.Context, f *programs.Finder) batch.Programs {
+// FindPrograms is Programs with what a finder says.
+func (a *App) FindPrograms(ctx context.Context, f *programs.Finder) batch.Programs {
 	if a.Binaries != nil {
 		return a.Binaries
 	}

@@ -1,12 +1,12 @@
-package imagecmd
+package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/matrix"
@@ -14,10 +14,10 @@ import (
 	"github.com/driver-container/driver-container/images/registry"
 )
 
-func newSBOM(a *session.App) *cobra.Command {
+func newSBOMCmd(a *session.App) *cobra.Command {
 	var arch, format string
 	cmd := &cobra.Command{
-		Use: "sbom IMAGE", Short: "Print the bill of materials of an image", Args: session.ExactArgs(1),
+		Use: "sbom IMAGE", Short: "Print the bill of materials of an image", Args: cobra.ExactArgs(1),
 		Long: "Print the bill of materials of a driver image as SPDX 2.3 or CycloneDX 1.6, in JSON: base, packages, NVIDIA's driver with its\n" +
 			"libraries and firmware, kernel modules, our programs. The image tells what is in it. It does not tell where that came from, so\n" +
 			"origins are NOASSERTION. Of an index, the document has all architectures.\n" +
@@ -29,19 +29,16 @@ func newSBOM(a *session.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&arch, "arch", "", "one image of an index (default all)")
-	cmd.Flags().StringVarP(&format, "format", "o", string(documents.SPDX), "spdx or cyclonedx")
+	flags.Format(cmd.Flags(), &format, "spdx or cyclonedx")
 	return cmd
 }
 
 func printSBOM(ctx context.Context, a *session.App, image, arch, format string) error {
-	f, err := documents.ParseFormat(format)
-	if err != nil {
-		err = fmt.Errorf("--format: %w", err)
-	}
+	err := registry.CheckSource(image)
 	if arch != "" {
 		err = errors.Join(err, matrix.CheckArch(arch))
 	}
-	if err = errors.Join(err, registry.CheckSource(image)); err != nil {
+	if err != nil {
 		return session.Usage(err)
 	}
 	var document []byte
@@ -51,7 +48,7 @@ func printSBOM(ctx context.Context, a *session.App, image, arch, format string) 
 			return err
 		}
 		m.Tool = session.BuildInfo()
-		document, err = documents.SBOM(m, f)
+		document, err = documents.SBOM(m, documents.Format(format))
 		return err
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package imagecmd
+package main
 
 import (
 	"context"
@@ -23,15 +23,12 @@ To REGISTRY/PATH without a tag, images keep their tags: oci:DIR:TAG its TAG, oci
 const pushExample = `  driver-build push oci:dist registry.example.com/gpu/driver
   driver-build push oci-archive:driver.tar registry.example.com/gpu/driver:580 --tag stable`
 
-func newPush(a *session.App) *cobra.Command {
+func newPushCmd(a *session.App) *cobra.Command {
 	var tags, mountFrom []string
 	var public flags.PublicRegistry
 	cmd := &cobra.Command{
-		Use: "push IMAGE... REGISTRY/PATH[:TAG]", Short: "Push images and indexes, with all that belongs to them", Long: pushLong, Example: pushExample,
+		Use: "push IMAGE... REGISTRY/PATH[:TAG]", Short: "Push images and indexes, with all that belongs to them", Long: pushLong, Example: pushExample, Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return session.Usagef("push: give IMAGE and REGISTRY/PATH: usage: %s", cmd.UseLine())
-			}
 			sources, to := args[:len(args)-1], args[len(args)-1]
 			for i := range sources {
 				sources[i] = oci.Named(sources[i])

@@ -1,4 +1,4 @@
-package imagecmd
+package main
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/driver-container/driver-container/cmd/driver-build/flags"
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/distros/fetch"
 	"github.com/driver-container/driver-container/images"
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/oci"
@@ -26,13 +27,14 @@ type verifyFlags struct {
 	trust                attestation.Trust
 	deep                 bool
 	runners              flags.Runners
-	rebuild              rebuildFlags
+	rebuild              bool
+	again                attestation.Rebuild
 }
 
-func newVerify(a *session.App) *cobra.Command {
+func newVerifyCmd(a *session.App) *cobra.Command {
 	var o verifyFlags
 	cmd := &cobra.Command{
-		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: session.ExactArgs(1),
+		Use: "verify IMAGE", Short: "Check an image against what a node's GPU stack expects of it", Args: cobra.ExactArgs(1),
 		Long: "Check any driver image, ours or not. Of an image of driver-build, every file has to be as it was built. Every image needs\n" +
 			"one driver version, whole libraries and programs with their links, owners and modes, firmware, sources that can be\n" +
 			"compiled or whole modules with right signatures (made by whom --sign-cert says), an entrypoint, a licence.\n" +
@@ -46,7 +48,7 @@ func newVerify(a *session.App) *cobra.Command {
 			"  driver-build verify oci-archive:driver.tar --deep --kernel 5.15.0-164-generic",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("arch") {
-				o.rebuild.arch = o.arch
+				o.again.Arch = o.arch
 			}
 			return o.run(cmd.Context(), a, oci.Named(args[0]))
 		},
@@ -60,105 +62,105 @@ func newVerify(a *session.App) *cobra.Command {
 	f.BoolVar(&o.deep, "deep", false, "also compile modules in the image, with its own compiler, for a kernel of its repositories")
 	f.StringVar(&o.kernel, "kernel", "", "with --deep: the release of the kernel (default: the newest of the usual flavour that the driver compiles on)")
 	o.runners.AddTo(f)
-	o.rebuild.addTo(f)
-	flags.Format(f, &o.format)
+	f.BoolVar(&o.rebuild, "rebuild", false, "also build the image again from its provenance and compare; of an index every image, or that of --arch")
+	f.StringVar(&o.again.Base, "base", "", "with --rebuild: where the base image is, if not in its registry: REF, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE")
+	flags.Images(f, "base")
+	f.StringVar(&o.again.Source, "source", "", "with --rebuild: URL or FILE of the driver's .run archive, if it is not where the provenance says")
+	flags.Format(f, &o.format, "table or json")
 	return cmd
 }
 
-func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) error {
-	if err := flags.CheckFormat(o.format); err != nil {
-		return err
-	}
-	signers, err := flags.Certificates(o.certs)
-	if err != nil {
-		return session.Usage(err)
-	}
-	if err := o.trust.Check(); err != nil {
-		return session.Usage(err)
-	}
-	if len(o.keys) == 0 && (o.trust.Identity != "" || len(o.trust.Require) > 0) {
+// check finds mistakes in the flags, and reads the keys.
+func (o *verifyFlags) check(getenv func(string) string) (err error) {
+	switch {
+	case len(o.keys) == 0 && (o.trust.Identity != "" || len(o.trust.Require) > 0):
 		return session.Usagef("--identity and --require are about what is signed: give --key FILE too")
+	case o.kernel != "" && !o.deep:
+		return session.Usagef("--kernel is for --deep")
+	case !o.rebuild && (o.again.Base != "" || o.again.Source != ""):
+		return session.Usagef("--base and --source are for --rebuild")
+	}
+	if o.again.Certificates, err = flags.Certificates(o.certs...); err != nil {
+		return err
 	}
 	if o.trust.Keys, err = flags.PublicKeys("--key", time.Now(), o.keys...); err != nil {
 		return err
 	}
-	if o.kernel != "" {
-		if !o.deep {
-			return session.Usagef("--kernel is for --deep")
-		}
-		if err := recipe.CheckRelease(o.kernel); err != nil {
-			return session.Usage(err)
-		}
+	o.again.Keys = o.trust.Keys
+	err = errors.Join(o.trust.Check(), o.runners.Check(getenv))
+	if err == nil && o.kernel != "" {
+		err = recipe.CheckRelease(o.kernel)
 	}
-	if err := errors.Join(o.runners.Check(a.Getenv), o.rebuild.check()); err != nil {
-		return session.Usage(err)
+	if err == nil && o.again.Base != "" {
+		err = registry.CheckSource(o.again.Base)
 	}
-	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Opened) error {
-		signatures, err := o.verifySignatures(ctx, s, image)
+	if err == nil && o.again.Source != "" {
+		o.again.Source, err = fetch.Address("--source", o.again.Source)
+	}
+	return session.Usage(err)
+}
+
+func (o *verifyFlags) run(ctx context.Context, a *session.App, image string) error {
+	if err := o.check(a.Getenv); err != nil {
+		return err
+	}
+	return withImage(ctx, a, image, o.arch, func(ctx context.Context, s *session.Session, base *registry.Opened) (err error) {
+		closeRunner := o.runners.Attach(s)
+		defer func() { err = errors.Join(err, closeRunner()) }()
+		findings, err := o.examine(ctx, s, image, base)
 		if err != nil {
 			return err
 		}
-		findings, err := verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, signers...)
-		findings = append(signatures, findings...)
-		if err == nil && o.deep {
-			var compiled *verify.Finding
-			if compiled, err = o.tryCompile(ctx, s, image, base); compiled != nil {
-				findings = append(findings, *compiled)
+		unfit := verify.Unfit(findings)
+		if o.format == "json" {
+			err = a.JSON(session.NewList(findings))
+		} else {
+			for _, f := range findings {
+				fmt.Fprintln(a.Stdout, f)
+			}
+			if unfit == nil { // otherwise the error is the verdict
+				fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
 			}
 		}
-		if err == nil {
-			var differences []verify.Finding
-			differences, err = o.rebuild.run(ctx, s, &o.runners, image, o.trust.Keys, signers)
-			findings = append(findings, differences...)
-		}
-		if err != nil {
-			return err
-		}
-		if err := o.print(a, image, findings); err != nil {
-			return err
-		}
-		return verify.Unfit(findings)
+		return errors.Join(err, unfit)
 	})
 }
 
-// verifySignatures judges the signatures of the image itself, if there are keys.
-func (o *verifyFlags) verifySignatures(ctx context.Context, s *session.Session, ref string) ([]verify.Finding, error) {
-	if len(o.trust.Keys) == 0 {
-		return nil, nil
+// examine looks at all that the flags ask for.
+func (o *verifyFlags) examine(ctx context.Context, s *session.Session, image string, base *registry.Opened) (all []verify.Finding, err error) {
+	add := func(some []verify.Finding, serr error) {
+		all, err = append(all, some...), serr
 	}
-	image, err := attestation.Open(ctx, s.Registry, ref)
-	if err != nil {
-		return nil, err
+	if len(o.trust.Keys) > 0 {
+		signed, err := attestation.Open(ctx, s.Registry, image)
+		if err != nil {
+			return nil, err
+		}
+		add(o.trust.Verify(signed))
 	}
-	return o.trust.Verify(image)
+	if err == nil {
+		add(verify.Examiner{Store: s.Store, Observe: s.Observe}.Verify(ctx, image, base.Image, o.again.Certificates...))
+	}
+	if err == nil && o.deep {
+		add(o.tryCompile(ctx, s, image, base))
+	}
+	if err == nil && o.rebuild {
+		add(o.again.Images(ctx, s.Builder, image))
+	}
+	return all, err
 }
 
 // tryCompile compiles in the image. A compile that fails is a finding.
-func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Opened) (found *verify.Finding, err error) {
-	closeRunner := o.runners.Attach(s)
-	defer func() { err = errors.Join(err, closeRunner()) }()
+func (o *verifyFlags) tryCompile(ctx context.Context, s *session.Session, image string, base *registry.Opened) ([]verify.Finding, error) {
 	release, err := s.TryCompile(ctx, image, base, o.kernel)
 	var failed *runner.FailedError
 	switch {
 	case errors.As(err, &failed):
-		return &verify.Finding{Severity: verify.Error, Rule: "compile", Message: failed.Error()}, nil
+		return []verify.Finding{{Severity: verify.Error, Rule: "compile", Message: failed.Error()}}, nil
 	case errors.Is(err, images.ErrNotCompiling):
 		return nil, session.Usagef("--deep: %w", err)
 	case err != nil:
 		return nil, err
 	}
-	return &verify.Finding{Severity: verify.Note, Rule: "compile", Message: "nvidia and nvidia-uvm compile for kernel " + release}, nil
-}
-
-func (o *verifyFlags) print(a *session.App, image string, findings []verify.Finding) error {
-	if o.format == "json" {
-		return a.JSON(session.NewList(findings))
-	}
-	for _, f := range findings {
-		fmt.Fprintln(a.Stdout, f)
-	}
-	if verify.Unfit(findings) == nil { // otherwise the error is the verdict
-		fmt.Fprintf(a.Stdout, "%s: no fault found, %d notes and warnings\n", image, len(findings))
-	}
-	return nil
+	return []verify.Finding{{Severity: verify.Note, Rule: "compile", Message: "nvidia and nvidia-uvm compile for kernel " + release}}, nil
 }

@@ -1,4 +1,4 @@
-package imagecmd
+package main
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/spf13/cobra"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/commandtest"
@@ -27,25 +26,12 @@ import (
 	"github.com/driver-container/driver-container/kmod/kbuild"
 )
 
-// user calls the commands of this package.
-type user struct{ *commandtest.User }
-
-func newUser(t *testing.T) *user {
-	t.Helper()
-	return &user{commandtest.New(t, func(a *session.App) *cobra.Command {
-		root := &cobra.Command{Use: "driver-build"}
-		a.Root(root)
-		root.AddCommand(Commands(a)...)
-		return root
-	})}
-}
-
 // modulesImage writes an image with modules for each architecture into a layout and returns its reference.
 func (u *user) modulesImage(t *testing.T, arches ...string) string {
 	t.Helper()
 	var all []v1.Image
 	for _, arch := range arches {
-		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": imagetest.NewDriver + "-debian12", recipe.LabelDriver: imagetest.NewDriver, recipe.LabelAliases: "535-debian12"}},
+		img := imagetest.Image(t, arch, v1.Config{Labels: map[string]string{"org.opencontainers.image.version": newDriver + "-debian12", recipe.LabelDriver: newDriver, recipe.LabelAliases: "535-debian12"}},
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", []repotest.File{{Name: "etc/os-release", Body: "ID=debian\n"}})),
 			repotest.Compress(t, ".gz", repotest.Tar(t, "", modulesSet(t, arch))))
 		all = append(all, img)
@@ -59,9 +45,9 @@ func (u *user) modulesImage(t *testing.T, arches ...string) string {
 // modulesSet are the files of a set as a compile leaves it.
 func modulesSet(t *testing.T, arch string) (files []repotest.File) {
 	t.Helper()
-	key := kbuild.Key{Driver: imagetest.NewDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch}
+	key := kbuild.Key{Driver: newDriver, Flavour: "proprietary", Release: imagetest.Kernel, Arch: arch}
 	made := require.Value(imagetest.PutModules(t.Context(), t.TempDir(), key, []string{"nvidia", "nvidia-uvm"}, func(name string) []byte {
-		return append(imagetest.Module(strings.ReplaceAll(name, "-", "_"), imagetest.NewDriver, imagetest.Kernel), arch...)
+		return append(imagetest.Module(strings.ReplaceAll(name, "-", "_"), newDriver, imagetest.Kernel), arch...)
 	}))(t)
 	for _, name := range []string{"nvidia.ko", "nvidia-uvm.ko", kbuild.ManifestName} {
 		data := require.Value(os.ReadFile(filepath.Join(made.Dir, name)))(t)
@@ -103,7 +89,7 @@ func TestSignCommand(t *testing.T) {
 	// One architecture, under the tag that it was built with.
 	r = u.Run(t, "sign", ref, "--sign-key", key, "--sign-cert", cert, "--arch", "arm64", "--output", "docker-archive:"+u.Path("one.tar"))
 	r.Want(t, 0)
-	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+imagetest.NewDriver+"-debian12@sha256:") {
+	if !strings.HasPrefix(r.Stdout, "docker-archive:"+u.Path("one.tar")+":driver:"+newDriver+"-debian12@sha256:") {
 		t.Error(r.Stdout)
 	}
 }
@@ -183,23 +169,4 @@ func readRequest(t *testing.T, dir string) (q kernelmodules.SigningRequest) {
 	}
 	require.NoError(t, err)
 	return q
-}
-
-// TestSignRefuses: wrong signatures of an offline signer end with the exit code for wrong content.
-func TestSignRefuses(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	ref, another := u.modulesImage(t, "amd64"), u.modulesImage(t, "arm64")
-	_, cert := commandtest.SignKey(t)
-	dir := u.Path("request")
-	u.Run(t, "sign", ref, "--export", dir).Want(t, 0)
-	u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert).Want(t, session.ExitMismatch, "nvidia", ".p7s nor")
-	u.Run(t, "sign", another, "--import", dir, "--sign-cert", cert).Want(t, session.ExitMismatch, "not for this image")
-	for _, m := range readRequest(t, dir).Modules {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, m.SHA256+".sig"), []byte("no signature"), 0o600))
-	}
-	u.Run(t, "sign", ref, "--import", dir, "--sign-cert", cert).Want(t, session.ExitMismatch, "does not fit the module")
-	if list, err := os.ReadDir("dist"); err == nil {
-		t.Errorf("written: %v", list)
-	}
 }

@@ -1,4 +1,4 @@
-package imagecmd
+package main
 
 import (
 	"context"
@@ -59,16 +59,15 @@ func (o *signFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 	f.StringSliceVar(&o.archs, "arch", nil, "of an index, only these (repeatable; default: all)")
 	f.StringArrayVar(&o.tags, "tag", nil, "tag of the result (repeatable; default: those that the image was built with)")
-	o.output.AddTo(f)
-	f.BoolVar(&o.output.Push, "push", false, "push to the repository")
+	o.output.AddTo(f, "push to the repository")
 	f.StringVar(&o.output.Repository, "repository", "", "REGISTRY/PATH to push to")
 	o.public.AddTo(f)
 }
 
-func newSign(a *session.App) *cobra.Command {
+func newSignCmd(a *session.App) *cobra.Command {
 	var o signFlags
 	cmd := &cobra.Command{
-		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: session.ExactArgs(1),
+		Use: "sign IMAGE", Short: "Sign the modules of an image", Long: signLong, Args: cobra.ExactArgs(1),
 		Example: "  driver-build sign oci:dist:535.261.03-6.1.0-56-amd64-debian12 --sign-key mok.key --sign-cert mok.pem --output oci:signed\n" +
 			"  driver-build sign registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --image-key image.key",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), a, oci.Named(args[0])) },
@@ -82,51 +81,61 @@ func (o *signFlags) imageAlone() bool {
 	return o.imageSigner.Given() && o.signer == flags.Signer{} && o.export == "" && o.answers == ""
 }
 
-func (o *signFlags) check() (outs []oci.Output, err error) {
+func (o *signFlags) check() (err error) {
 	if err := o.imageSigner.Check(false); err != nil {
-		return nil, err
-	}
-	ways := 0
-	for _, given := range []string{o.signer.Key, o.export, o.answers} {
-		if given != "" {
-			ways++
-		}
+		return err
 	}
 	switch {
-	case ways != 1:
-		return nil, errors.New("sign: give one of --sign-key KEY, --export DIR and --import DIR for modules, or --image-key KEY for the image itself")
+	case given(o.signer.Key, o.export, o.answers) != 1:
+		return session.Usagef("sign: give one of --sign-key KEY, --export DIR and --import DIR for modules, or --image-key KEY for the image itself")
 	case o.export != "" && o.imageSigner.Given():
-		return nil, errors.New("--export is about modules: driver-build attest IMAGE --export DIR is about the image itself")
+		return session.Usagef("--export is about modules: driver-build attest IMAGE --export DIR is about the image itself")
 	case o.answers != "" && o.signer.Cert == "":
-		return nil, errors.New("--import: give --sign-cert CERT too: the signatures are checked against it")
+		return session.Usagef("--import: give --sign-cert CERT too: the signatures are checked against it")
 	case o.signer.Key == "" && o.signer.PassphraseFile != "", o.export != "" && o.signer.Cert != "":
-		return nil, errors.New("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
+		return session.Usagef("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
 	case o.whole && o.export == "":
-		return nil, errors.New("--unsigned-modules says what --export writes: give --export DIR too")
+		return session.Usagef("--unsigned-modules says what --export writes: give --export DIR too")
 	case o.export != "" && (o.output.Push || len(o.output.Outputs) > 0 || len(o.tags) > 0):
-		return nil, errors.New("--export makes no image: --output, --push and --tag belong to --sign-key or --import")
+		return session.Usagef("--export makes no image: --output, --push and --tag belong to --sign-key or --import")
 	case o.output.Push && o.output.Repository == "":
-		return nil, errors.New("--push: give --repository REGISTRY/PATH")
-	}
-	for _, arch := range o.archs {
-		if err := matrix.CheckArch(arch); err != nil {
-			return nil, fmt.Errorf("--arch: %w", err)
-		}
-	}
-	for _, tag := range o.tags {
-		if err := imagename.CheckTag(tag); err != nil {
-			return nil, fmt.Errorf("--tag %w", err)
-		}
+		return session.Usagef("--push: give --repository REGISTRY/PATH")
 	}
 	if o.export != "" {
 		if err := kernelmodules.CheckRequestFolder(o.export); err != nil {
-			return nil, fmt.Errorf("--export: %w", err)
+			return session.Usagef("--export: %w", err)
 		}
 	}
-	if outs, err = o.output.Parse(o.export != ""); err == nil && o.imageSigner.Given() {
-		err = o.output.CheckSigned(outs, o.imageSigner.Format)
+	err = errors.Join(checkNames(o.tags, o.archs), o.output.Parse(o.export != ""))
+	if err == nil && o.imageSigner.Given() {
+		err = o.output.CheckAttached(true, o.imageSigner.Format)
 	}
-	return outs, err
+	return err
+}
+
+// given counts the flags that have a value.
+func given(values ...string) (n int) {
+	for _, value := range values {
+		if value != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// checkNames checks --tag and --arch.
+func checkNames(tags, archs []string) error {
+	for _, arch := range archs {
+		if err := matrix.CheckArch(arch); err != nil {
+			return session.Usagef("--arch: %w", err)
+		}
+	}
+	for _, tag := range tags {
+		if err := imagename.CheckTag(tag); err != nil {
+			return session.Usagef("--tag %w", err)
+		}
+	}
+	return nil
 }
 
 func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err error) {
@@ -137,32 +146,29 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		image := attestFlags{signer: o.imageSigner, repository: o.output.Repository, tags: o.tags}
 		return image.run(ctx, a, []string{ref})
 	}
-	outs, err := o.check()
-	if err == nil {
-		err = registry.CheckSource(ref)
+	if err = o.check(); err == nil {
+		err = session.Usage(registry.CheckSource(ref))
 	}
 	if err != nil {
-		return session.Usage(err)
+		return err
 	}
-	var cert *x509.Certificate
+	var cert *x509.Certificate // of an offline signer
 	if o.answers != "" {
-		if cert, err = o.certificate(); err != nil {
-			return session.Usage(err)
+		if cert, err = flags.Certificate(o.signer.Cert); err != nil {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(o.answers, kernelmodules.RequestName)); err != nil {
+			return session.Usagef("--import: %w; give the folder that --export wrote", err)
 		}
 	}
 	if o.export == "" && !o.output.Push && len(o.output.Outputs) == 0 && !oci.IsLocal(ref) {
 		return session.Usagef("sign %s: signed modules make a new image: give --push --repository REGISTRY/PATH, or --output oci:DIR for a folder", ref)
 	}
-	signer, closer, err := o.signer.Load(a.Getenv)
-	if err != nil {
-		return session.Usage(err)
-	}
-	defer func() { err = errors.Join(err, closer()) }()
-	imageSigner, closeImageSigner, err := o.imageSigner.Load(a.Getenv)
+	signer, imageSigner, closer, err := flags.Load(a.Getenv, &o.signer, &o.imageSigner)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeImageSigner()) }()
+	defer func() { err = errors.Join(err, closer()) }()
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
 			if err := o.public.CheckImage(ref, o.output.Repository, func() (publicguard.Artifact, error) { return artifact(ctx, s, ref) }); err != nil {
@@ -189,23 +195,8 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 		if err != nil {
 			return err
 		}
-		return o.publish(ctx, a, s, signed, outs, attestation.Plan{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
+		return o.publish(ctx, a, s, signed, attestation.Plan{Signer: imageSigner, Format: o.imageSigner.Format, Tags: o.tags})
 	})
-}
-
-// certificate reads the certificate of an offline signer, and looks for the signer's answers.
-func (o *signFlags) certificate() (*x509.Certificate, error) {
-	certs, err := flags.Certificates([]string{o.signer.Cert})
-	if err != nil {
-		return nil, err
-	}
-	if len(certs) > 1 {
-		return nil, fmt.Errorf("--sign-cert %s has %d certificates: give the signer's alone", o.signer.Cert, len(certs))
-	}
-	if _, err := os.Stat(filepath.Join(o.answers, kernelmodules.RequestName)); err != nil {
-		return nil, fmt.Errorf("--import: %w; give the folder that --export wrote", err)
-	}
-	return certs[0], nil
 }
 
 // writeRequest writes what an offline signer needs.
@@ -220,7 +211,7 @@ func (o *signFlags) writeRequest(ctx context.Context, a *session.App, s *session
 }
 
 // publish writes the signed image as the main command writes those that it built.
-func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, outs []oci.Output, plan attestation.Plan) error {
+func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Session, signed []v1.Image, plan attestation.Plan) error {
 	artifact, err := images.Combine(signed)
 	if err != nil {
 		return err
@@ -234,8 +225,8 @@ func (o *signFlags) publish(ctx context.Context, a *session.App, s *session.Sess
 	if err != nil {
 		return err
 	}
-	if err := flags.CheckContent(outs, 1, len(signed), zstd); err != nil {
+	if err := o.output.CheckContent(1, len(signed), zstd); err != nil {
 		return err
 	}
-	return o.output.Publish(ctx, a, s, outs, artifact, plan)
+	return o.output.Publish(ctx, a, s, artifact, plan)
 }

@@ -1,4 +1,4 @@
-package imagecmd
+package main
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/driver-container/driver-container/images/attestation"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/kernelmodules"
-	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/registry"
 	"github.com/driver-container/driver-container/images/signature"
@@ -60,10 +59,10 @@ func (o *attestFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&o.answers, "import", "", "attach the signatures that an offline signer left in DIR")
 }
 
-func newAttest(a *session.App) *cobra.Command {
+func newAttestCmd(a *session.App) *cobra.Command {
 	var o attestFlags
 	cmd := &cobra.Command{
-		Use: "attest IMAGE...", Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample,
+		Use: "attest IMAGE...", Short: "Sign images, attach SBOMs and other documents", Long: attestLong, Example: attestExample, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i := range args {
 				args[i] = oci.Named(args[i])
@@ -76,15 +75,8 @@ func newAttest(a *session.App) *cobra.Command {
 }
 
 func (o *attestFlags) check(refs []string) error {
-	ways := 0
-	for _, given := range []bool{o.signer.Given(), o.export != "", o.answers != ""} {
-		if given {
-			ways++
-		}
-	}
+	ways := given(o.signer.Key+o.signer.Program, o.export, o.answers)
 	switch {
-	case len(refs) == 0:
-		return session.Usagef("attest: give an IMAGE")
 	case ways > 1:
 		return session.Usagef("attest: give one of --image-key or --sign-with, --export DIR and --import DIR")
 	case ways == 0 && (o.vex != "" || o.predicate != ""):
@@ -98,10 +90,10 @@ func (o *attestFlags) check(refs []string) error {
 	case (o.predicate == "") != (o.predicateType == ""):
 		return session.Usagef("--predicate FILE and --type URI belong together")
 	}
-	return o.checkNames(refs)
+	return o.checkRefs(refs)
 }
 
-func (o *attestFlags) checkNames(refs []string) error {
+func (o *attestFlags) checkRefs(refs []string) error {
 	for _, ref := range refs {
 		if err := registry.CheckSource(ref); err != nil {
 			return session.Usagef("attest: %w", err)
@@ -115,17 +107,7 @@ func (o *attestFlags) checkNames(refs []string) error {
 			return session.Usagef("--repository %w", err)
 		}
 	}
-	for _, tag := range o.tags {
-		if err := imagename.CheckTag(tag); err != nil {
-			return session.Usagef("--tag %w", err)
-		}
-	}
-	for _, arch := range o.archs {
-		if err := matrix.CheckArch(arch); err != nil {
-			return session.Usagef("--arch: %w", err)
-		}
-	}
-	return nil
+	return checkNames(o.tags, o.archs)
 }
 
 func (o *attestFlags) run(ctx context.Context, a *session.App, refs []string) (err error) {
@@ -192,30 +174,31 @@ func (o *attestFlags) checkFolders() error {
 // documents reads the files.
 func (o *attestFlags) documents(ctx context.Context, a *session.App) (all []attestation.Document, err error) {
 	stdin := false
-	add := func(flag, file string, parse func([]byte) (attestation.Document, error)) {
-		if file == "" || err != nil {
-			return
+	for _, d := range []struct {
+		flag, file string
+		parse      func([]byte) (attestation.Document, error)
+	}{
+		{"--sbom", o.sbom, attestation.SBOM}, {"--vex", o.vex, attestation.VEX},
+		{"--predicate", o.predicate, func(raw []byte) (attestation.Document, error) { return attestation.NewDocument(o.predicateType, raw) }},
+	} {
+		switch {
+		case d.file == "":
+			continue
+		case d.file == "-" && stdin:
+			return nil, fmt.Errorf("%s -: stdin has one document", d.flag)
 		}
-		if file == "-" && stdin {
-			err = fmt.Errorf("%s -: stdin has one document", flag)
-			return
-		}
-		stdin = stdin || file == "-"
-		var d attestation.Document
-		raw, rerr := attestation.ReadDocument(file, a.Input(ctx))
-		if err = rerr; err == nil {
-			d, err = parse(raw)
-		}
+		stdin = stdin || d.file == "-"
+		raw, err := attestation.ReadDocument(d.file, a.Input(ctx))
 		if err != nil {
-			err = fmt.Errorf("%s %s: %w", flag, file, err)
-			return
+			return nil, fmt.Errorf("%s %s: %w", d.flag, d.file, err)
 		}
-		all = append(all, d)
+		document, err := d.parse(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", d.flag, d.file, err)
+		}
+		all = append(all, document)
 	}
-	add("--sbom", o.sbom, attestation.SBOM)
-	add("--vex", o.vex, attestation.VEX)
-	add("--predicate", o.predicate, func(raw []byte) (attestation.Document, error) { return attestation.NewDocument(o.predicateType, raw) })
-	return all, err
+	return all, nil
 }
 
 // writeRequest writes what an offline signer needs.

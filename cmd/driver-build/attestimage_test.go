@@ -1,4 +1,4 @@
-package imagecmd
+package main
 
 import (
 	"crypto"
@@ -40,14 +40,6 @@ func (u *user) keyPair(t *testing.T, name string, key crypto.Signer, seal func([
 
 func plain(der []byte) (string, []byte) { return "PRIVATE KEY", der }
 
-// ed25519Pair is a pair of keys that signs the same bytes each time.
-func (u *user) ed25519Pair(t *testing.T, name string) (private, public string) {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
-	return u.keyPair(t, name, key, plain)
-}
-
 // signed says how many images of a reference have a good signature of the key, and how many lack one.
 func (u *user) signed(t *testing.T, ref string, keys ...string) (good, bad int) {
 	t.Helper()
@@ -84,7 +76,7 @@ func TestSignImage(t *testing.T) {
 		private, public := u.keyPair(t, name, key, plain)
 		keys[private] = public
 	}
-	private, public := u.ed25519Pair(t, "ed")
+	private, public := u.imageKey(t, "ed")
 	keys[private] = public
 	sealed, sealedPublic := u.keyPair(t, "cosign", require.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), seal)
 	keys[sealed] = sealedPublic
@@ -130,8 +122,8 @@ func TestSignImage(t *testing.T) {
 func TestVerifyNames(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	key, public := u.ed25519Pair(t, "ed")
-	foreign, _ := u.ed25519Pair(t, "foreign")
+	key, public := u.imageKey(t, "ed")
+	foreign, _ := u.imageKey(t, "foreign")
 	require.NoError(t, os.WriteFile(u.Path("spdx"), []byte(`{"spdxVersion":"SPDX-2.3"}`), 0o600))
 	for _, format := range []string{"legacy", "both", "bundle"} {
 		repository := u.Host + "/" + format
@@ -180,7 +172,7 @@ func TestVerifyNames(t *testing.T) {
 func TestAttest(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	key, public := u.ed25519Pair(t, "ed")
+	key, public := u.imageKey(t, "ed")
 	repository := u.Host + "/gpu/driver"
 	layout := u.modulesImage(t, "amd64", "arm64")
 	pushed := u.Run(t, "push", layout, repository+":1")
@@ -238,7 +230,7 @@ func TestAttestElsewhere(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	_, public := u.keyPair(t, "ed", key, plain)
-	_, other := u.ed25519Pair(t, "other")
+	_, other := u.imageKey(t, "other")
 	archive := u.Path("image.tar")
 	u.Run(t, "sign", u.modulesImage(t, "amd64"), "--sign-key", u.Path("ed.key"), "--output", "oci-archive:"+archive).Want(t, session.ExitUsage)
 	p12, cert := commandtest.SignKey(t)
@@ -280,7 +272,7 @@ func TestAttestElsewhere(t *testing.T) {
 func TestAttestRefused(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	key, public := u.ed25519Pair(t, "ed")
+	key, public := u.imageKey(t, "ed")
 	ref := u.Host + "/gpu/driver:1"
 	u.Run(t, "push", u.modulesImage(t, "amd64", "arm64"), ref).Want(t, 0)
 	puts := 0

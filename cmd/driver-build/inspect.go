@@ -1,6 +1,4 @@
-// Package imagecmd is the commands of driver-build that look at a finished image or change it: inspect,
-// verify, sbom, sign, attest and push. They take any image, also one that driver-build did not make.
-package imagecmd
+package main
 
 import (
 	"context"
@@ -17,27 +15,19 @@ import (
 	"github.com/driver-container/driver-container/images/verify"
 )
 
-// Commands returns the commands, for the root of driver-build.
-func Commands(a *session.App) []*cobra.Command {
-	return []*cobra.Command{newInspect(a), newVerify(a), newSign(a), newAttest(a), newPush(a), newSBOM(a)}
-}
-
 const imageArgument = "IMAGE is a reference in a registry, oci:DIR[:TAG], oci-archive:FILE or docker-archive:FILE. A layout or archive that is there\n" +
 	"is meant by its name alone too."
 
-func newInspect(a *session.App) *cobra.Command {
+func newInspectCmd(a *session.App) *cobra.Command {
 	var arch, format string
 	var deep bool
 	cmd := &cobra.Command{
-		Use: "inspect IMAGE", Short: "Show what an image holds", Args: session.ExactArgs(1),
+		Use: "inspect IMAGE", Short: "Show what an image holds", Args: cobra.ExactArgs(1),
 		Long: "Show what the manifest, config and labels of an image say: driver, system, kernels, base, layers. No layer is read, and from a\n" +
 			"registry none is pulled. With --deep, all layers are read, for any driver image: libraries, programs, firmware, packages, the\n" +
 			"modules in it and who signed them.\n" + imageArgument,
 		Example: "  driver-build inspect oci:dist\n  driver-build inspect registry.example.com/gpu/driver:580.178.04-ubuntu22.04 --arch arm64 --deep -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.CheckFormat(format); err != nil {
-				return err
-			}
 			i, err := inspect(cmd.Context(), a, oci.Named(args[0]), arch, deep)
 			if err != nil {
 				return err
@@ -53,7 +43,7 @@ func newInspect(a *session.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "which image of an index")
 	cmd.Flags().BoolVar(&deep, "deep", false, "read all layers: libraries, programs, firmware, packages, modules")
-	flags.Format(cmd.Flags(), &format)
+	flags.Format(cmd.Flags(), &format, "table or json")
 	return cmd
 }
 

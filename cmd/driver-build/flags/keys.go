@@ -1,0 +1,181 @@
+package flags
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/driver-container/driver-container/cmd/driver-build/session"
+	"github.com/driver-container/driver-container/images/signature"
+	"github.com/driver-container/driver-container/kmod/sign"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
+	"github.com/driver-container/driver-container/kmod/sign/pkcs11"
+)
+
+// The variables with the passphrase or PIN of --sign-key and --image-key: an argument would be seen by everybody on
+// the machine.
+const (
+	PassphraseVariable      = "DRIVER_SIGN_PASSPHRASE"
+	ImagePassphraseVariable = "DRIVER_IMAGE_PASSPHRASE"
+)
+
+// Signer says whose key signs modules.
+type Signer struct{ Key, Cert, PassphraseFile string }
+
+// AddTo declares the flags.
+func (s *Signer) AddTo(f *pflag.FlagSet) {
+	f.StringVar(&s.Key, "sign-key", "", "sign the modules with this key: FILE (PEM, DER or PKCS#12) or a pkcs11: URI")
+	f.StringVar(&s.Cert, "sign-cert", "", "certificate of that key: FILE (PEM or DER); not needed where the key's file or token has it")
+	f.StringVar(&s.PassphraseFile, "sign-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+PassphraseVariable+" in the environment)")
+}
+
+// Check finds flags that have no effect. wanted says whether there is anything to sign.
+func (s *Signer) Check(wanted bool) error {
+	switch {
+	case s.Key == "" && (s.Cert != "" || s.PassphraseFile != ""):
+		return session.Usagef("--sign-cert and --sign-passphrase-file belong to a key: give --sign-key too")
+	case s.Key != "" && !wanted:
+		return session.Usagef("--sign-key signs modules that are compiled ahead of time: give --kernel too")
+	}
+	return nil
+}
+
+// Load reads the key; the signer is nil when there is none. closer ends the session with a token.
+func (s *Signer) Load(getenv func(string) string) (_ *sign.Signer, closer func() error, err error) {
+	return open("sign", s.Key, s.PassphraseFile, getenv(PassphraseVariable),
+		func(pass keyfile.Passphrase) (*sign.Signer, io.Closer, error) {
+			return pkcs11.Open(s.Key, s.Cert, pass)
+		},
+		func(pass keyfile.Passphrase) (*sign.Signer, error) { return sign.LoadSigner(s.Key, s.Cert, pass) })
+}
+
+// ImageKey says which private key signs images and bundles.
+type ImageKey struct{ Key, PassphraseFile string }
+
+// AddTo declares the flags. what is what the key signs.
+func (k *ImageKey) AddTo(f *pflag.FlagSet, what string) {
+	f.StringVar(&k.Key, "image-key", "", "sign "+what+" with this private key: FILE (PEM, DER, PKCS#12, cosign's) or a pkcs11: URI")
+	f.StringVar(&k.PassphraseFile, "image-passphrase-file", "", "FILE with the key's passphrase or PIN (or "+ImagePassphraseVariable+" in the environment)")
+}
+
+// Load reads the key and makes the signer, which is nil when none was given. closer ends the session with a token.
+func (k *ImageKey) Load(getenv func(string) string) (_ signature.Signer, closer func() error, err error) {
+	if k.Key == "" && k.PassphraseFile != "" {
+		return nil, noClose, session.Usagef("--image-passphrase-file belongs to a key: give --image-key too")
+	}
+	key, closer, err := open("image", k.Key, k.PassphraseFile, getenv(ImagePassphraseVariable),
+		func(pass keyfile.Passphrase) (crypto.Signer, io.Closer, error) { return pkcs11.OpenKey(k.Key, pass) },
+		func(pass keyfile.Passphrase) (crypto.Signer, error) {
+			key, _, err := keyfile.LoadPrivate(k.Key, pass)
+			return key, err
+		})
+	if err != nil || key == nil {
+		return nil, closer, err
+	}
+	signer, err := signature.NewKeySigner(key)
+	if err != nil {
+		return nil, noClose, session.Usagef("--image-key: %w", errors.Join(err, closer()))
+	}
+	return signer, closer, nil
+}
+
+func noClose() error { return nil }
+
+// open opens the key of --NAME-key on a token or in a file; none where there is none. A mistake in the passphrase's
+// file is found also for a key without a passphrase, which does not ask for one.
+func open[T any](name, key, passFile, ofEnvironment string, token func(keyfile.Passphrase) (T, io.Closer, error),
+	file func(keyfile.Passphrase) (T, error)) (opened T, closer func() error, err error) {
+	if key == "" {
+		return opened, noClose, nil
+	}
+	var pass keyfile.Passphrase
+	if passFile != "" {
+		pass = keyfile.PassphraseFile(passFile)
+		if _, err := pass(); err != nil {
+			return opened, noClose, session.Usagef("--%s-passphrase-file: %w", name, err)
+		}
+	} else if ofEnvironment != "" {
+		pass = func() ([]byte, error) { return []byte(ofEnvironment), nil }
+	}
+	closer = noClose
+	if strings.HasPrefix(key, "pkcs11:") {
+		var used io.Closer
+		if opened, used, err = token(pass); err == nil {
+			closer = used.Close
+		}
+	} else {
+		opened, err = file(pass)
+	}
+	if err != nil {
+		var none T
+		return none, noClose, session.Usagef("--%s-key: %w", name, err)
+	}
+	return opened, closer, nil
+}
+
+// Trust says which public keys are trusted.
+type Trust struct {
+	Keys     []string // files
+	Unsigned bool
+}
+
+// AddTo declares the flags.
+func (k *Trust) AddTo(f *pflag.FlagSet) {
+	f.StringArrayVar(&k.Keys, "key", nil, "FILE with public keys or certificates, one of which must have signed it (repeatable)")
+	f.BoolVar(&k.Unsigned, "allow-unsigned", false, "do not look at signatures")
+}
+
+// Load reads the keys; there are none with --allow-unsigned.
+func (k *Trust) Load(now time.Time) ([]crypto.PublicKey, error) {
+	if k.Unsigned == (len(k.Keys) > 0) {
+		return nil, session.Usagef("give --key FILE, or --allow-unsigned if who made it does not matter")
+	}
+	return PublicKeys("--key", now, k.Keys...)
+}
+
+// PublicKeys reads the files of a flag.
+func PublicKeys(flag string, now time.Time, files ...string) (all []crypto.PublicKey, err error) {
+	for _, file := range files {
+		keys, err := keyfile.LoadPublic(file, now)
+		for _, key := range keys {
+			if kerr := signature.CheckKey(key); kerr != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", file, kerr))
+			}
+		}
+		if err != nil {
+			return nil, session.Usagef("%s: %w", flag, err)
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
+}
+
+// Certificates reads the files of --sign-cert.
+func Certificates(files ...string) (all []*x509.Certificate, err error) {
+	for _, file := range files {
+		certs, err := keyfile.LoadCertificates(file)
+		if err != nil {
+			return nil, session.Usagef("--sign-cert: %w", err)
+		}
+		all = append(all, certs...)
+	}
+	return all, nil
+}
+
+// Certificate reads the only certificate of --sign-cert.
+func Certificate(file string) (*x509.Certificate, error) {
+	all, err := Certificates(file)
+	if err == nil && len(all) != 1 {
+		err = session.Usagef("--sign-cert %s: it holds %d certificates, give the one of the key", file, len(all))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
