@@ -72,10 +72,18 @@ func readCompanion(ctx context.Context, env packages.Env, c recipe.Companion, tr
 // CompanionFile downloads the archive of a companion. If it cannot be reached, the error says which file is
 // needed, and how to do without.
 func CompanionFile(ctx context.Context, client *fetch.Client, c recipe.Companion, progress func(done, total int64)) (string, error) {
-	file, _, err := client.Get(ctx, *c.File, progress)
-	if errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) {
-		return "", fmt.Errorf("the archive of companion %s %s is missing: it is the file %s with sha256 %s: "+
-			"run driver-build fetch where it can be downloaded and bring its cache here, or leave it out of --companions: %w", c.Name, c.Version, c.File.URL, c.File.SHA256, err)
+	return download(ctx, client, *c.File, progress, "the archive of companion "+c.Name+" "+c.Version, "leave it out of --companions")
+}
+
+// download downloads a file. what it is and how to do without it are for the error that it cannot be reached.
+func download(ctx context.Context, client *fetch.Client, f fetch.File, progress fetch.Progress, what, without string) (string, error) {
+	file, _, err := client.Get(ctx, f, progress)
+	switch {
+	case errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline):
+		err = fmt.Errorf("%s is missing: it is the file %s with sha256 %s: run driver-build fetch where it can be downloaded and "+
+			"bring its cache here, or %s: %w", what, f.URL, f.SHA256, without, err)
+	case err != nil:
+		err = fmt.Errorf("%s: %w", what, err)
 	}
 	return file, err
 }

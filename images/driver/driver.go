@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
@@ -110,7 +111,7 @@ func (d *Driver) complete(r *recipe.Recipe, spool *rootfs.Spool) error {
 func sonameLinks(tree *rootfs.Tree, dirs ...string) error {
 	for _, e := range tree.All() {
 		dir := path.Dir(e.Path)
-		if e.Kind != rootfs.File || !strings.Contains(path.Base(e.Path), ".so.") || !underAny(dir, dirs) {
+		if e.Kind != rootfs.File || !strings.Contains(path.Base(e.Path), ".so.") || !underAny(dir, dirs...) {
 			continue
 		}
 		f, err := readELF(e)
@@ -131,13 +132,8 @@ func sonameLinks(tree *rootfs.Tree, dirs ...string) error {
 	return nil
 }
 
-func underAny(name string, dirs []string) bool {
-	for _, dir := range dirs {
-		if dir != "" && (name == dir || recipe.InFolder(name, dir)) {
-			return true
-		}
-	}
-	return false
+func underAny(name string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return dir != "" && (name == dir || recipe.InFolder(name, dir)) })
 }
 
 // checkMachines compares the processor of the driver's libraries, programs and binary objects with that of
@@ -152,9 +148,9 @@ func checkMachines(user, kernel *rootfs.Tree, r *recipe.Recipe) error {
 		switch dir := path.Dir(e.Path); {
 		case e.Kind != rootfs.File:
 			continue
-		case underAny(dir, []string{r.LibDir32}):
+		case underAny(dir, r.LibDir32):
 			want = elffile.I386
-		case !underAny(dir, []string{r.LibDir, "usr/bin"}) && path.Base(e.Path) != "nv-kernel.o_binary" && path.Base(e.Path) != "nv-modeset-kernel.o_binary":
+		case !underAny(dir, r.LibDir, "usr/bin") && path.Base(e.Path) != "nv-kernel.o_binary" && path.Base(e.Path) != "nv-modeset-kernel.o_binary":
 			continue
 		}
 		f, err := readELF(e)

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -90,16 +89,8 @@ func ReadFabric(ctx context.Context, env packages.Env, r *recipe.Recipe, spool *
 // ComponentFile downloads the archive of a component. If it cannot be reached, the error says which file is
 // needed, and how to do without.
 func ComponentFile(ctx context.Context, client *fetch.Client, c recipe.Component, driver string, progress func(done, total int64)) (string, error) {
-	file, _, err := client.Get(ctx, c.File, progress)
-	if errors.Is(err, fetch.ErrUnreachable) || errors.Is(err, fetch.ErrOffline) {
-		return "", fmt.Errorf("component %s of driver %s (for machines with NVSwitch or NVLink) is missing: it is the file %s with sha256 %s: "+
-			"run driver-build fetch where it can be downloaded and bring its cache here, or build without it (--no-fabric): %w",
-			c.Name, driver, c.File.URL, c.File.SHA256, err)
-	}
-	if err != nil {
-		return "", fmt.Errorf("component %s: %w", c.Name, err)
-	}
-	return file, nil
+	what := fmt.Sprintf("component %s of driver %s (for machines with NVSwitch or NVLink)", c.Name, driver)
+	return download(ctx, client, c.File, progress, what, "build without it (--no-fabric)")
 }
 
 // readComponent puts the files of one component to their places. Files in other folders (headers, units of

@@ -53,10 +53,16 @@ func (d *Driver) patchFile(all []*patch.Patch, name string, r *recipe.Recipe) er
 		if !ok {
 			continue
 		}
-		place, mode := recipe.KernelDir(r.Driver, flavour)+"/"+rest, fs.FileMode(0o644)
-		text, err := d.source(place, &mode)
-		if err != nil {
-			return fmt.Errorf("patch %s: %w", name, err)
+		place, mode, text := recipe.KernelDir(r.Driver, flavour)+"/"+rest, fs.FileMode(0o644), []byte(nil) // a new file
+		if e, exists := d.Kernel.Lstat(place); exists {
+			if e.Kind != rootfs.File || e.Size > patch.MaxSource {
+				return fmt.Errorf("patch %s: %w: in the sources it is no file of at most %d bytes", name, ErrContent, patch.MaxSource)
+			}
+			old, err := d.Kernel.ReadFile(place)
+			if err != nil {
+				return fmt.Errorf("patch %s: %w", name, err)
+			}
+			mode, text = e.Mode, append([]byte{}, old...)
 		}
 		result, err := patch.Apply(all, name, text)
 		if err != nil {
@@ -67,22 +73,6 @@ func (d *Driver) patchFile(all []*patch.Patch, name string, r *recipe.Recipe) er
 		}
 	}
 	return nil
-}
-
-// source returns the text of a file of the sources and sets its mode; nil if there is no such file.
-func (d *Driver) source(place string, mode *fs.FileMode) ([]byte, error) {
-	e, exists := d.Kernel.Lstat(place)
-	switch {
-	case !exists:
-		return nil, nil
-	case e.Kind != rootfs.File:
-		return nil, fmt.Errorf("%w: in the sources it is no file", ErrContent)
-	case e.Size > patch.MaxSource:
-		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrContent, e.Size, patch.MaxSource)
-	}
-	*mode = e.Mode
-	text, err := d.Kernel.ReadFile(place)
-	return append([]byte{}, text...), err
 }
 
 // PatchText returns the text of a patch: from the matrix, or from its address. It compares the digest.

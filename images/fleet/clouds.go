@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -38,27 +37,13 @@ func (c cloudGPU) in(labels map[string]string) bool {
 	return ok && value != "" && (c.value == "" || c.value == value) && (!made || maker == "nvidia")
 }
 
-// CloudNames are the labels in which clouds name the GPU of a node.
-func CloudNames() (keys []string) {
-	for _, c := range cloudGPUs {
-		if c.names {
-			keys = append(keys, c.key)
-		}
-	}
-	return keys
-}
-
-// machines are labels by which a cloud's groups and types of machines can be told apart.
-var machines = []string{
-	"cloud.google.com/gke-nodepool", "cloud.google.com/gke-os-distribution", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool",
-	"kubernetes.azure.com/agentpool", "kubernetes.azure.com/os-sku", "agentpool",
-	"node.openshift.io/os_id", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
-}
-
-// ofCloud reports whether a label of a cloud counts.
-func ofCloud(key string) bool {
-	return slices.Contains(machines, key) || slices.ContainsFunc(cloudGPUs, func(c cloudGPU) bool { return key == c.key })
-}
+// Labels by which a cloud's machines can be told apart: those with the name of a group that is made from one template, those
+// with the system, and those with the type.
+var (
+	groups        = []string{"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool"}
+	cloudSystems  = []string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}
+	instanceTypes = []string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
+)
 
 // cloudWords are names of clouds that the GPU's own name does not contain.
 var cloudWords = map[string]string{

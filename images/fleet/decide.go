@@ -22,8 +22,8 @@ type machine struct {
 	flavours     []string // that work for its GPUs and kernel, the preferred one first
 	need         need     // what its GPUs ask of a driver
 	devices      []string // labels that name its GPUs
-	settings     string   // what its pool has to say: see setting
-	class        string   // settings, and what may need another driver later
+	settings     string   // what its pool has to say, so that machines with the same can share one
+	class        string   // settings, and what may need another driver later: more than a pool has to say
 	pooled       bool     // a pool chooses it
 }
 
@@ -37,12 +37,6 @@ func (m *machine) moduleType() string {
 	}
 	return ""
 }
-
-// setting is what the pool of a machine has to say, so that machines with the same setting can share one.
-func (m *machine) setting() string { return m.settings }
-
-// settingAndClass distinguishes more than a pool has to: what may need another driver later.
-func (m *machine) settingAndClass() string { return m.class }
 
 // tag returns the tag of the image that a machine gets.
 func (m *machine) tag() string {

@@ -68,11 +68,11 @@ func (im *Image) group() batch.Group {
 }
 
 // Groups are the images as builds have them, in the order of the plan.
-func (p *Plan) Groups() (groups []batch.Group) {
+func (p *Plan) Groups() (all []batch.Group) {
 	for i := range p.Images {
-		groups = append(groups, p.Images[i].group())
+		all = append(all, p.Images[i].group())
 	}
-	return groups
+	return all
 }
 
 // Targets are what the images are made of.

@@ -27,14 +27,13 @@ const (
 
 // kept says whether a label counts: for a decision, or because a selector may need it.
 func kept(key string) bool {
-	switch {
-	case key == LabelArch, key == LabelArchOld, strings.HasPrefix(key, "nvidia.com/"):
+	if slices.ContainsFunc([]string{"nvidia.com/", nfd + "pci-", nfd + "system-os_release.", nfd + "kernel-version."}, func(prefix string) bool {
+		return strings.HasPrefix(key, prefix)
+	}) {
 		return true
-	case strings.HasPrefix(key, nfd):
-		name := key[len(nfd):]
-		return strings.HasPrefix(name, "pci-") || strings.HasPrefix(name, "system-os_release.") || strings.HasPrefix(name, "kernel-version.")
 	}
-	return ofCloud(key)
+	return key == LabelArch || key == LabelArchOld || slices.Contains(groups, key) || slices.Contains(cloudSystems, key) ||
+		slices.Contains(instanceTypes, key) || slices.ContainsFunc(cloudGPUs, func(c cloudGPU) bool { return key == c.key })
 }
 
 // Presence says whether a node has a GPU.

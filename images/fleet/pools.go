@@ -112,9 +112,6 @@ func (d *partition) base(m *machine) map[string]string {
 	return sel
 }
 
-// groups are labels with the name of a group of machines that a cloud makes from one template.
-var groups = []string{"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool"}
-
 // groupLabel returns the label with a node's group; "" if it has none.
 func groupLabel(labels map[string]string) string {
 	if i := slices.IndexFunc(groups, func(key string) bool { return labels[key] != "" }); i >= 0 {

@@ -12,21 +12,32 @@ import (
 // byDevice stands for the labels that name a node's GPUs. A node has one for each kind.
 const byDevice = nfd + "pci-"
 
-// ofGPU is what labels say of the GPUs before a driver runs. Keys with a comma between them count together.
-var ofGPU = append([]string{"nvidia.com/driver.branch", "nvidia.com/driver.modules", "nvidia.com/driver.branch,nvidia.com/driver.modules"}, CloudNames()...)
+// ofGPU is what labels say of the GPUs before a driver runs: rules of driver-build gpus, and the names of clouds. Keys with a
+// comma between them count together.
+var ofGPU = func() []string {
+	keys := []string{"nvidia.com/driver.branch", "nvidia.com/driver.modules", "nvidia.com/driver.branch,nvidia.com/driver.modules"}
+	for _, c := range cloudGPUs {
+		if c.names {
+			keys = append(keys, c.key)
+		}
+	}
+	return keys
+}()
 
 // keysThatDiffer are labels that may tell nodes apart that need different settings, in the order in which they are tried: GPUs,
 // groups of machines, what is there only once a driver runs (a new node would never get one), and the series of the kernel,
 // which changes with the system. The whole version of the kernel is no key: its next update would take the driver from the
 // nodes. (A pool of precompiled images has it anyway.)
 var keysThatDiffer = slices.Concat(ofGPU[:3], []string{byDevice}, ofGPU[3:],
-	[]string{"cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku", "node.openshift.io/os_id"}, groups,
-	[]string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "nvidia.com/gpu.family", "nvidia.com/gpu.product"},
+	cloudSystems, groups, instanceTypes, []string{"nvidia.com/gpu.family", "nvidia.com/gpu.product"},
 	[]string{LabelKernelMajor, LabelKernelMajor + "," + LabelKernelMinor},
 )
 
-// question is what the nodes of a pool must have in common.
+// A question is what the nodes of a pool must have in common: what the pool has to say, and what may need another driver later.
 type question = func(*machine) string
+
+func setting(m *machine) string         { return m.settings }
+func settingAndClass(m *machine) string { return m.class }
 
 // same reports whether some nodes are free and have the same answer to a question.
 func same(some []*machine, q question) bool {
@@ -37,13 +48,13 @@ func same(some []*machine, q question) bool {
 // first that tell them all apart, or else all that tell some apart, so that one node without a label takes the driver from no
 // other. Nodes that need the same for different reasons share a pool if no label of their GPUs tells them apart.
 func (d *partition) split(whole part) {
-	if same(whole.nodes, (*machine).settingAndClass) {
+	if same(whole.nodes, settingAndClass) {
 		d.add(whole)
 		return
 	}
-	if same(whole.nodes, (*machine).setting) {
+	if same(whole.nodes, setting) {
 		for _, keys := range ofGPU {
-			if parts, left := whole.pure(whole.parts(keys), (*machine).settingAndClass); !left {
+			if parts, left := whole.pure(whole.parts(keys), settingAndClass); !left {
 				d.add(parts...)
 				return
 			}
@@ -52,7 +63,7 @@ func (d *partition) split(whole part) {
 		return
 	}
 	for _, some := range []bool{false, true} {
-		for _, q := range []question{(*machine).settingAndClass, (*machine).setting} {
+		for _, q := range []question{settingAndClass, setting} {
 			for all := range whole.divisions() {
 				parts, left := whole.pure(all, q)
 				if left && !some {
@@ -168,19 +179,19 @@ func (d *partition) refuseAlike(b base) {
 	reasons := map[string]machine{}
 	left := slices.DeleteFunc(slices.Clone(b.own), func(m *machine) bool { return !m.free() })
 	for _, m := range left {
-		if _, ok := reasons[m.settingAndClass()]; !ok {
-			reasons[m.settingAndClass()] = alike(*m, b.nodes)
+		if _, ok := reasons[m.class]; !ok {
+			reasons[m.class] = alike(*m, b.nodes)
 		}
 	}
 	for _, m := range left {
-		why := reasons[m.settingAndClass()]
+		why := reasons[m.class]
 		m.refuse(why.code, "%s", why.reason)
 	}
 }
 
 // alike returns a machine with the reason: from which other nodes labels do not tell it.
 func alike(m machine, among []*machine) machine {
-	differs := func(other *machine) bool { return other.code != "" || other.setting() != m.setting() }
+	differs := func(other *machine) bool { return other.code != "" || other.settings != m.settings }
 	other := slices.IndexFunc(among, func(o *machine) bool { return differs(o) && !m.told(o) })
 	if other < 0 {
 		other = slices.IndexFunc(among, differs)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	drivercontainer "github.com/driver-container/driver-container"
-	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/goldentest"
 	"github.com/driver-container/driver-container/ci/require"
 )
@@ -67,31 +66,4 @@ func TestEmbeddedPairs(t *testing.T) {
 		b.WriteString(e.Error() + "\n")
 	}
 	goldentest.Compare(t, "testdata/pairs.golden", b.String())
-}
-
-func TestWants(t *testing.T) {
-	t.Parallel()
-	d := &Debian{
-		Systems: []string{"debian12"}, Versions: map[string]string{"debian12": "535.261.03-1"}, Archs: []string{"amd64", "arm64"},
-		Packages: []string{"libcuda1"}, Only: map[string][]string{"amd64": {"libnvidia-ngx1"}},
-		Kernel: []string{"nvidia-kernel-source"}, Extras: []string{"nvidia-persistenced"},
-	}
-	tests := []struct {
-		d            *Debian
-		system, arch string
-		user, kernel []string
-		ok           bool
-	}{
-		{d, "debian12", "amd64", []string{"libcuda1=535.261.03-1", "libnvidia-ngx1=535.261.03-1", "nvidia-persistenced"},
-			[]string{"nvidia-kernel-source=535.261.03-1"}, true},
-		{d, "debian12", "arm64", []string{"libcuda1=535.261.03-1", "nvidia-persistenced"},
-			[]string{"nvidia-kernel-source=535.261.03-1"}, true},
-		{d, "debian11", "amd64", nil, nil, false},
-		{d, "debian12", "riscv64", nil, nil, false},
-		{nil, "debian12", "amd64", nil, nil, false},
-	}
-	for _, tt := range tests {
-		user, kernel, ok := tt.d.Wants(tt.system, tt.arch)
-		assert.Samef(t, []any{tt.user, tt.kernel, tt.ok}, []any{user, kernel, ok}, "Wants(%s, %s) (-want +got)", tt.system, tt.arch)
-	}
 }

@@ -177,13 +177,15 @@ func parseEntry(raw json.RawMessage) (Release, error) {
 // kindOf reads the words of NVIDIA's list: "lts branch".
 func kindOf(text string) Kind {
 	text = strings.ToLower(text)
-	for _, k := range []struct {
-		word string
-		kind Kind
-	}{{"lts", LongTerm}, {"long", LongTerm}, {"production", Production}, {"feature", NewFeature}, {"legacy", Legacy}} {
-		if strings.Contains(text, k.word) {
-			return k.kind
-		}
+	switch has := func(word string) bool { return strings.Contains(text, word) }; {
+	case has("lts") || has("long"):
+		return LongTerm
+	case has("production"):
+		return Production
+	case has("feature"):
+		return NewFeature
+	case has("legacy"):
+		return Legacy
 	}
 	return ""
 }

@@ -71,12 +71,11 @@ type Archive struct {
 
 // Archive returns the archive of a component for an architecture.
 func (r Release) Archive(component, arch string) (Archive, bool) {
-	for _, a := range r.Archives {
-		if a.Component == component && a.Arch == arch {
-			return a, true
-		}
+	i := slices.IndexFunc(r.Archives, func(a Archive) bool { return a.Component == component && a.Arch == arch })
+	if i < 0 {
+		return Archive{}, false
 	}
-	return Archive{}, false
+	return r.Archives[i], true
 }
 
 // Driver returns the archive that a build would take the driver from: the .run archive, or the one of the
@@ -104,10 +103,8 @@ func (t *Table) Branch(name string) (Branch, bool) {
 	if !strings.HasPrefix(name, "R") {
 		name = BranchOf(name)
 	}
-	for _, b := range t.Branches {
-		if b.Name == name {
-			return b, true
-		}
+	if i := slices.IndexFunc(t.Branches, func(b Branch) bool { return b.Name == name }); i >= 0 {
+		return t.Branches[i], true
 	}
 	return Branch{}, false
 }
@@ -159,11 +156,16 @@ func (t *Table) With(fresh *Table) *Table {
 
 // put merges a branch into the table.
 func (t *Table) put(fresh Branch) {
-	n, found := slices.BinarySearchFunc(t.Branches, fresh, func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) })
+	merge(&t.Branches, fresh, func(a, b Branch) int { return matrix.CompareVersions(a.Name, b.Name) }, Branch.with)
+}
+
+// merge joins an element with its equal of a sorted list, or with a zero one at its place.
+func merge[T any](list *[]T, fresh T, order func(a, b T) int, join func(old, fresh T) T) {
+	n, found := slices.BinarySearchFunc(*list, fresh, order)
 	if !found {
-		t.Branches = slices.Insert(t.Branches, n, Branch{})
+		*list = slices.Insert(*list, n, *new(T))
 	}
-	t.Branches[n] = t.Branches[n].with(fresh)
+	(*list)[n] = join((*list)[n], fresh)
 }
 
 func (b Branch) with(fresh Branch) Branch {
@@ -176,18 +178,14 @@ func (b Branch) with(fresh Branch) Branch {
 		merged.EndSource = fresh.EndSource
 	}
 	for _, r := range fresh.Releases {
-		n, found := slices.BinarySearchFunc(merged.Releases, r, byVersion)
-		if !found {
-			merged.Releases = slices.Insert(merged.Releases, n, Release{Version: r.Version})
-		}
-		merged.Releases[n] = merged.Releases[n].with(r)
+		merge(&merged.Releases, r, byVersion, Release.with)
 	}
 	return merged
 }
 
 func (r Release) with(fresh Release) Release {
 	merged := Release{
-		Version: r.Version, Date: cmp.Or(fresh.Date, r.Date), Notes: cmp.Or(fresh.Notes, r.Notes),
+		Version: fresh.Version, Date: cmp.Or(fresh.Date, r.Date), Notes: cmp.Or(fresh.Notes, r.Notes),
 		Kernel: cmp.Or(fresh.Kernel, r.Kernel), Reason: cmp.Or(fresh.Reason, r.Reason), Archives: slices.Clone(r.Archives),
 	}
 	for _, a := range fresh.Archives {

@@ -81,20 +81,6 @@ func TestAgreesWithMatrix(t *testing.T) {
 	}
 }
 
-func TestOver(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		end, at string
-		want    bool
-	}{
-		{"2026-06", "2026-06-30T23:59:59Z", false}, {"2026-06", "2026-07-01T00:00:00Z", true}, {"2026-12", "2026-12-31T00:00:00Z", false},
-		{"over", "2000-01-01T00:00:00Z", true}, {"", "2100-01-01T00:00:00Z", false}, {"soon", "2100-01-01T00:00:00Z", false},
-	} {
-		at := require.Value(time.Parse(time.RFC3339, tt.at))(t)
-		assert.Equalf(t, tt.want, (Branch{End: tt.end}).Ended(at), "end %q at %s", tt.end, tt.at)
-	}
-}
-
 const sample = `{
   "535": {"type": "lts branch", "driver_info": [
     {"release_version": "535.400.01", "release_date": "2026-05-12", "release_notes": "https://docs.nvidia.com/x/index.html",

@@ -98,33 +98,6 @@ func members(t *testing.T, a *makeself.Archive) map[string]string {
 	return want
 }
 
-// The generated manifest installs the files that the generator got.
-func TestRoundTripManifest(t *testing.T) {
-	t.Parallel()
-	x := require.Value(runfile.Open(bytes.NewReader(encode(t, sample("zstd")))))(t)
-	var m *runfile.Manifest
-	require.NoError(t, x.Extract(nil, func(member runfile.Member, content io.Reader) (err error) {
-		if member.Name == ".manifest" {
-			m, err = runfile.ParseManifest(member.Name, content)
-		}
-		return err
-	}))
-	files := require.Value(m.Install(debian))(t)
-	var got []string
-	for _, f := range files {
-		got = append(got, f.Mode.String()+" "+f.Path+" "+f.Source+f.Link)
-	}
-	want := []string{
-		"-rwxr-xr-x usr/lib/x86_64-linux-gnu/libcuda.so.440.44 libcuda.so.440.44",
-		"Lrwxrwxrwx usr/lib/x86_64-linux-gnu/libcuda.so.1 libcuda.so.440.44",
-		"-rwxr-xr-x usr/lib/i386-linux-gnu/libcuda.so.440.44 32/libcuda.so.440.44",
-		"-rw-r--r-- usr/src/nvidia-440.44/kernel/nvidia/nv.c kernel/nvidia/nv.c",
-		"-rw-r--r-- usr/src/nvidia-440.44/kernel/empty.h kernel/empty.h",
-		"urwxr-xr-x usr/bin/nvidia-modprobe nvidia-modprobe",
-	}
-	assert.Same(t, want, got)
-}
-
 // TestDamage: an archive that is cut or changed is refused, or its members are as they were: whether the file is
 // the pinned one, its caller knows.
 func TestDamage(t *testing.T) {
