@@ -3,7 +3,7 @@ package runfile
 import "strings"
 
 // rule says how to read the entries of one manifest type and where its files go. A new type of NVIDIA's is
-// one more line in the table below.
+// one more word in the table below.
 type rule struct {
 	// fields lists the words after FILE, MODE and TYPE in their order, one letter each. Capital letters are
 	// mandatory, small letters optional:
@@ -20,120 +20,70 @@ type rule struct {
 	base string
 }
 
-// Destinations of several types.
-const (
-	toLib      = "{lib}"
-	toLibPath  = "{lib}/{path}"
-	toBin      = "usr/bin"
-	toMan      = "usr/share/man/{path}"
-	toXModules = "usr/lib/xorg/modules/{path}"
-	toPath     = "{path}"
-	toUnits    = "usr/lib/systemd/system"
-	toPrivate  = "usr/lib/nvidia/{32}"
-	toSource   = "usr/src/nvidia-{version}/{dir}"
-)
-
 // rules is the table of manifest types of nvidia-installer 384 to 590: the fields come from its manifest.c,
 // the destinations from its files.c. Types that NVIDIA removed over time stay, because their drivers are
-// still built.
-var rules = map[string]rule{
-	// Compute.
-	"CUDA_LIB":               {fields: "AP", dest: toLibPath},
-	"CUDA_SYMLINK":           {fields: "APL", dest: toLibPath},
-	"CUDA_ICD":               {dest: "etc/OpenCL/vendors"},
-	"OPENCL_LIB":             {fields: "AP", dest: toLibPath},
-	"OPENCL_LIB_SYMLINK":     {fields: "APL", dest: toLibPath},
-	"OPENCL_WRAPPER_LIB":     {fields: "AP", dest: toLibPath},
-	"OPENCL_WRAPPER_SYMLINK": {fields: "APL", dest: toLibPath},
-
-	// Video, capture and the rest of the libraries.
-	"NVCUVID_LIB":           {fields: "A", dest: toLib},
-	"NVCUVID_LIB_SYMLINK":   {fields: "AL", dest: toLib},
-	"ENCODEAPI_LIB":         {fields: "A", dest: toLib},
-	"ENCODEAPI_LIB_SYMLINK": {fields: "AL", dest: toLib},
-	"NVIFR_LIB":             {fields: "A", dest: toLib},
-	"NVIFR_LIB_SYMLINK":     {fields: "AL", dest: toLib},
-	"UTILITY_LIB":           {fields: "A", dest: toLib},
-	"UTILITY_LIB_SYMLINK":   {fields: "AL", dest: toLib},
-	"VDPAU_LIB":             {fields: "AP", dest: toLibPath},
-	"VDPAU_SYMLINK":         {fields: "APL", dest: toLibPath},
-	"WINE_LIB":              {fields: "A", dest: "{lib}/nvidia/wine"},
-
-	// Graphics.
-	"OPENGL_LIB":                 {fields: "A", dest: toLib},
-	"OPENGL_SYMLINK":             {fields: "AL", dest: toLib},
-	"OPENGL_DATA":                {fields: "P", dest: toPath},
-	"OPENGL_HEADER":              {fields: "P", dest: "usr/include/{path}"},
-	"LIBGL_LA":                   {fields: "A", dest: toLib},
-	"TLS_LIB":                    {fields: "AcP", dest: toLibPath},
-	"TLS_SYMLINK":                {fields: "AcPL", dest: toLibPath},
-	"GLVND_LIB":                  {fields: "A", dest: toLib},
-	"GLVND_SYMLINK":              {fields: "AL", dest: toLib},
-	"GLX_CLIENT_LIB":             {fields: "Ag", dest: toLib},
-	"GLX_CLIENT_SYMLINK":         {fields: "ALg", dest: toLib},
-	"EGL_CLIENT_LIB":             {fields: "Ag", dest: toLib},
-	"EGL_CLIENT_SYMLINK":         {fields: "ALg", dest: toLib},
-	"GBM_BACKEND_LIB":            {fields: "A", dest: "{lib}/gbm"},
-	"GBM_BACKEND_LIB_SYMLINK":    {fields: "AL", dest: "{lib}/gbm", base: toLib},
-	"ALLOCATOR_JSON":             {fields: "p", dest: "etc/allocator/{path}"},
-	"VULKAN_ICD_JSON":            {fields: "p", dest: "etc/vulkan/{path|icd.d}"},
-	"VULKANSC_ICD_JSON":          {fields: "P", dest: "etc/vulkansc/{path}"},
-	"GLVND_EGL_ICD_JSON":         {dest: "usr/share/glvnd/egl_vendor.d"},
-	"EGL_EXTERNAL_PLATFORM_JSON": {dest: "usr/share/egl/egl_external_platform.d"},
-	"APPLICATION_PROFILE":        {fields: "P", dest: "usr/share/nvidia/{path}"},
-
-	// X.
-	"XMODULE_SHARED_LIB":      {fields: "P", dest: toXModules},
-	"XMODULE_SYMLINK":         {fields: "PL", dest: toXModules},
-	"XMODULE_NEWSYM":          {fields: "PL", dest: toXModules},
-	"GLX_MODULE_SHARED_LIB":   {fields: "P", dest: toXModules},
-	"GLX_MODULE_SYMLINK":      {fields: "PL", dest: toXModules},
-	"XORG_OUTPUTCLASS_CONFIG": {dest: "usr/share/X11/xorg.conf.d"},
-	"DOT_DESKTOP":             {fields: "P", dest: "usr/share/applications"},
-	"ICON":                    {fields: "P", dest: "usr/share/icons/hicolor/{path}"},
-
-	// Programs and their files.
-	"UTILITY_BINARY":             {dest: toBin},
-	"UTILITY_BIN_SYMLINK":        {fields: "L", dest: toBin},
-	"INSTALLER_BINARY":           {dest: toBin},
-	"NVIDIA_MODPROBE":            {fields: "P", dest: toPath},
-	"NVIDIA_MODPROBE_MANPAGE":    {fields: "P", dest: toMan},
-	"MANPAGE":                    {fields: "P", dest: toMan},
-	"DOCUMENTATION":              {fields: "P", dest: "usr/share/doc/{path}"},
-	"EXPLICIT_PATH":              {fields: "P", dest: toPath},
-	"INTERNAL_UTILITY_BINARY":    {fields: "a", dest: toPrivate},
-	"INTERNAL_UTILITY_LIB":       {fields: "a", dest: toPrivate},
-	"INTERNAL_UTILITY_DATA":      {fields: "a", dest: toPrivate},
-	"SANDBOXUTILS_FILELIST_JSON": {fields: "P", dest: "usr/share/nvidia/files.d/{path}"},
-	"SYSTEMD_UNIT":               {dest: toUnits},
-	"SYSTEMD_SLEEP_SCRIPT":       {dest: "usr/lib/systemd/system-sleep"},
-	// Its line has no target: the target is the unit of the same name.
-	"SYSTEMD_UNIT_SYMLINK": {fields: "P", dest: "etc/systemd/system/{path}", base: toUnits},
-
-	// Kernel.
-	"KERNEL_MODULE_SRC": {fields: "D", dest: toSource},
-	"DKMS_CONF":         {fields: "D", dest: toSource},
-	// No archive has it: installers write such lines for modules that they built. It gets a place where no
-	// kernel looks.
-	"KERNEL_MODULE":      {dest: "usr/lib/nvidia/modules"},
-	"MODULE_SIGNING_KEY": {dest: "usr/share/nvidia"},
-
-	// vGPU guests and hosts.
-	"VGX_LIB":             {dest: toLib},
-	"VGX_LIB_SYMLINK":     {fields: "L", dest: toLib},
-	"GRID_LIB":            {fields: "P", dest: toLibPath},
-	"GRID_LIB_SYMLINK":    {fields: "PL", dest: toLibPath},
-	"FLEXERA_LIB":         {fields: "P", dest: toLibPath},
-	"FLEXERA_LIB_SYMLINK": {fields: "PL", dest: toLibPath},
-	"FIRMWARE":            {fields: "D", dest: "{firmware}/nvidia/{version}/{inherited}"},
-}
+// still built. A line of SYSTEMD_UNIT_SYMLINK has no target, which is the unit of the same name. KERNEL_MODULE is in no archive:
+// installers write such lines for modules that they built, and it gets a place where no kernel looks.
+var rules = func() map[string]rule {
+	all := map[string]rule{}
+	for _, r := range []struct{ fields, dest, base, types string }{
+		{"AP", "{lib}/{path}", "", "CUDA_LIB OPENCL_LIB OPENCL_WRAPPER_LIB VDPAU_LIB"},
+		{"APL", "{lib}/{path}", "", "CUDA_SYMLINK OPENCL_LIB_SYMLINK OPENCL_WRAPPER_SYMLINK VDPAU_SYMLINK"},
+		{"", "etc/OpenCL/vendors", "", "CUDA_ICD"},
+		{"A", "{lib}", "", "NVCUVID_LIB ENCODEAPI_LIB NVIFR_LIB UTILITY_LIB OPENGL_LIB LIBGL_LA GLVND_LIB"},
+		{"AL", "{lib}", "", "NVCUVID_LIB_SYMLINK ENCODEAPI_LIB_SYMLINK NVIFR_LIB_SYMLINK UTILITY_LIB_SYMLINK OPENGL_SYMLINK " +
+			"GLVND_SYMLINK"},
+		{"A", "{lib}/nvidia/wine", "", "WINE_LIB"},
+		{"P", "{path}", "", "OPENGL_DATA NVIDIA_MODPROBE EXPLICIT_PATH"},
+		{"P", "usr/include/{path}", "", "OPENGL_HEADER"},
+		{"AcP", "{lib}/{path}", "", "TLS_LIB"},
+		{"AcPL", "{lib}/{path}", "", "TLS_SYMLINK"},
+		{"Ag", "{lib}", "", "GLX_CLIENT_LIB EGL_CLIENT_LIB"},
+		{"ALg", "{lib}", "", "GLX_CLIENT_SYMLINK EGL_CLIENT_SYMLINK"},
+		{"A", "{lib}/gbm", "", "GBM_BACKEND_LIB"},
+		{"AL", "{lib}/gbm", "{lib}", "GBM_BACKEND_LIB_SYMLINK"},
+		{"p", "etc/allocator/{path}", "", "ALLOCATOR_JSON"},
+		{"p", "etc/vulkan/{path|icd.d}", "", "VULKAN_ICD_JSON"},
+		{"P", "etc/vulkansc/{path}", "", "VULKANSC_ICD_JSON"},
+		{"", "usr/share/glvnd/egl_vendor.d", "", "GLVND_EGL_ICD_JSON"},
+		{"", "usr/share/egl/egl_external_platform.d", "", "EGL_EXTERNAL_PLATFORM_JSON"},
+		{"P", "usr/share/nvidia/{path}", "", "APPLICATION_PROFILE"},
+		{"P", "usr/lib/xorg/modules/{path}", "", "XMODULE_SHARED_LIB GLX_MODULE_SHARED_LIB"},
+		{"PL", "usr/lib/xorg/modules/{path}", "", "XMODULE_SYMLINK XMODULE_NEWSYM GLX_MODULE_SYMLINK"},
+		{"", "usr/share/X11/xorg.conf.d", "", "XORG_OUTPUTCLASS_CONFIG"},
+		{"P", "usr/share/applications", "", "DOT_DESKTOP"},
+		{"P", "usr/share/icons/hicolor/{path}", "", "ICON"},
+		{"", "usr/bin", "", "UTILITY_BINARY INSTALLER_BINARY"},
+		{"L", "usr/bin", "", "UTILITY_BIN_SYMLINK"},
+		{"P", "usr/share/man/{path}", "", "NVIDIA_MODPROBE_MANPAGE MANPAGE"},
+		{"P", "usr/share/doc/{path}", "", "DOCUMENTATION"},
+		{"a", "usr/lib/nvidia/{32}", "", "INTERNAL_UTILITY_BINARY INTERNAL_UTILITY_LIB INTERNAL_UTILITY_DATA"},
+		{"P", "usr/share/nvidia/files.d/{path}", "", "SANDBOXUTILS_FILELIST_JSON"},
+		{"", "usr/lib/systemd/system", "", "SYSTEMD_UNIT"},
+		{"", "usr/lib/systemd/system-sleep", "", "SYSTEMD_SLEEP_SCRIPT"},
+		{"P", "etc/systemd/system/{path}", "usr/lib/systemd/system", "SYSTEMD_UNIT_SYMLINK"},
+		{"D", "usr/src/nvidia-{version}/{dir}", "", "KERNEL_MODULE_SRC DKMS_CONF"},
+		{"", "usr/lib/nvidia/modules", "", "KERNEL_MODULE"},
+		{"", "usr/share/nvidia", "", "MODULE_SIGNING_KEY"},
+		{"", "{lib}", "", "VGX_LIB"},
+		{"L", "{lib}", "", "VGX_LIB_SYMLINK"},
+		{"P", "{lib}/{path}", "", "GRID_LIB FLEXERA_LIB"},
+		{"PL", "{lib}/{path}", "", "GRID_LIB_SYMLINK FLEXERA_LIB_SYMLINK"},
+		{"D", "{firmware}/nvidia/{version}/{inherited}", "", "FIRMWARE"},
+	} {
+		for typ := range strings.FieldsSeq(r.types) {
+			all[typ] = rule{r.fields, r.dest, r.base}
+		}
+	}
+	return all
+}()
 
 // familyRule is for further types of the vGPU host and guest packages: those packages are not public, and may
 // have types that the public installer does not know.
 var (
 	familyPrefixes = []string{"VGX_", "GRID_", "FLEXERA_"}
-	familyRule     = rule{fields: "ap", dest: toLibPath}
-	familyLinkRule = rule{fields: "apL", dest: toLibPath}
+	familyRule     = rule{fields: "ap", dest: "{lib}/{path}"}
+	familyLinkRule = rule{fields: "apL", dest: "{lib}/{path}"}
 )
 
 // lookupRule returns the rule of a type.
