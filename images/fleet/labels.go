@@ -143,33 +143,22 @@ func gpusOf(labels map[string]string, capacity jsontext.Value) GPUs {
 	return g
 }
 
-// pciDevice reads a label of node feature discovery about PCI devices: pci-<fields>.present, where
-// the fields are those of its deviceLabelFields that are set, in their order: class, vendor,
-// device, and the subsystem's. gpu is false for devices of other vendors, and for NVIDIA's that are
-// no GPUs (NVSwitch, audio).
+// pciLabel is a label of node feature discovery about PCI devices that are GPUs of NVIDIA: pci-<fields>.present, where
+// the fields are those of its deviceLabelFields that are set, in their order: class, vendor, device, and the subsystem's.
+var pciLabel = regexp.MustCompile(`^` + nfd + `pci-(?:030[02]_)?10de(?:_([0-9a-f]{4})(?:_.*)?)?\.present$`)
+
+// pciDevice reads a label about PCI devices; the device is 0 if it names none. gpu is false for devices of other vendors, and
+// for NVIDIA's that are no GPUs (NVSwitch, audio).
 func pciDevice(key string) (device uint16, gpu bool) {
-	name, ok := strings.CutPrefix(key, nfd+"pci-")
-	if !ok {
+	if !strings.HasPrefix(key, byDevice) {
 		return 0, false
 	}
-	if name, ok = strings.CutSuffix(name, ".present"); !ok {
+	m := pciLabel.FindStringSubmatch(key)
+	if m == nil {
 		return 0, false
 	}
-	fields := strings.Split(name, "_")
-	vendor := slices.Index(fields, "10de")
-	switch {
-	case vendor < 0 || vendor > 1:
-		return 0, false
-	case vendor == 1 && !gpuClass(fields[0]):
-		return 0, false
-	case len(fields) > vendor+1:
-		n, err := strconv.ParseUint(fields[vendor+1], 16, 16)
-		if err != nil || len(fields[vendor+1]) != 4 {
-			return 0, false
-		}
-		return uint16(n), true
-	}
-	return 0, true
+	n, _ := strconv.ParseUint(m[1], 16, 16) // four hexadecimal digits, or none
+	return uint16(n), true
 }
 
 // gpuClass says whether a PCI class is that of GPUs: VGA controller or 3D controller.
