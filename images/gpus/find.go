@@ -106,7 +106,13 @@ func withName(is func(words []string) bool) (found []GPU) {
 // words. What the driver calls a GPU that it has no name for is no name.
 func called(name string) []GPU {
 	whole := strings.Join(words(name), "")
-	return withName(func(words []string) bool { return whole != "graphicsdevice" && strings.Join(words, "") == whole })
+	return withName(func(words []string) bool {
+		rest, ok := whole, whole != "graphicsdevice"
+		for i := 0; ok && i < len(words); i++ {
+			rest, ok = strings.CutPrefix(rest, words[i])
+		}
+		return ok && rest == ""
+	})
 }
 
 // having returns the GPUs one of whose names has all words.

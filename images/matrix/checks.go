@@ -100,12 +100,7 @@ func ending(s string, endings ...string) string {
 	return "must have a path that ends in " + strings.Join(endings, " or ")
 }
 
-var knownSystems = sync.OnceValue(func() (ids []string) {
-	for _, system := range distros.All() {
-		ids = append(ids, system.ID())
-	}
-	return ids
-})
+var knownSystems = sync.OnceValue(func() []string { return names(distros.All(), distros.Distro.ID) })
 
 // knownSystem accepts the systems of package distros. A system that is used needs no row: drivers and companions name all
 // systems that have their packages, and a matrix for one of them needs no edit in each.

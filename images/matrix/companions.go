@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,29 +71,25 @@ func (m *Matrix) companions(t Target, names []string) (fitting []Companion, miss
 		if !named && !slices.Contains(names, AllCompanions) {
 			continue
 		}
-		best, why := -1, []string(nil)
-		for i, c := range m.Companions {
-			if c.Name != name {
-				continue
-			}
-			if misfit := c.misfit(t); misfit != "" {
+		var best Companion
+		var why []string
+		for _, c := range m.Companions {
+			misfit := c.misfit(t)
+			switch {
+			case c.Name != name:
+			case misfit != "":
 				why = append(why, c.Version+" "+misfit)
-			} else if best < 0 || CompareVersions(c.Version, m.Companions[best].Version) > 0 {
-				best = i
+			case CompareVersions(c.Version, best.Version) > 0:
+				best = c
 			}
 		}
-		switch {
-		case best >= 0:
-			c := m.Companions[best]
-			c.Named = named
-			fitting = append(fitting, c)
-		case named:
-			if len(why) == 0 {
-				why = []string{"the matrix has none"}
-			}
+		if best.Name != "" {
+			best.Named = named
+			fitting = append(fitting, best)
+		} else if named {
 			missing = append(missing, &IncompatibleError{
 				System: t.System.ID, Driver: t.Driver.Version, Arch: t.Arch, Rule: "no-companion",
-				Reason: fmt.Sprintf("no %s fits: %s", name, strings.Join(why, "; ")),
+				Reason: fmt.Sprintf("no %s fits: %s", name, cmp.Or(strings.Join(why, "; "), "the matrix has none")),
 			})
 		}
 	}
@@ -119,6 +116,47 @@ func (d *decoder) companion(c *Companion, n *yaml.Node) {
 	for system, v := range c.Debian.Systems {
 		if upstream, _, _ := strings.Cut(dpkg.Version(v).Upstream(), "~"); v != "" && c.Version != "" && upstream != c.Version {
 			d.errorf(child(child(child(n, "debian"), "systems"), system), "Debian version %s is not one of %s %s", quoted(v), c.Name, c.Version)
+		}
+	}
+}
+
+// Interface is a change of an interface of the kernel, and the drivers whose modules use it as it was. It is
+// the same break for all of them: each gets it among its KernelRule.Broken.
+type Interface struct {
+	Name     string            `m:"name!"`                 // of the function: "pci_resize_resource"
+	Kernels  []driverinfo.Span `m:"kernels!" of:"kernel"`  // that have it in its new form
+	Drivers  []driverinfo.Span `m:"drivers!" of:"range"`   // versions of the driver that call it in the old form, whatever the kernel
+	Flavours []string          `m:"flavours" of:"flavour"` // of the modules that do; empty: all
+	Reason   string            `m:"reason!"`               // what happens there
+	Source   string            `m:"source!"`               // who says so
+}
+
+// Calls reports whether a version of the driver calls the interface in its old form.
+func (c Interface) Calls(version string) bool {
+	return slices.ContainsFunc(c.Drivers, func(s driverinfo.Span) bool { return inRange(version, s.From, s.Below) })
+}
+
+// breaks returns the ranges of kernels on which a driver's modules do not compile; nil if it is not concerned.
+func (c Interface) breaks(d *Driver) (all []driverinfo.Broken) {
+	flavours := inOrder(d.Flavours, c.Flavours)
+	if !c.Calls(d.Version) || len(c.Flavours) > 0 && len(flavours) == 0 {
+		return nil
+	}
+	for _, k := range c.Kernels {
+		all = append(all, driverinfo.Broken{From: k.From, Below: k.Below, Flavours: flavours, Reason: c.Reason})
+	}
+	return all
+}
+
+// breakInterfaces adds the interfaces that changed to what breaks a driver.
+func (d *decoder) breakInterfaces(to *Driver, n *yaml.Node) {
+	for _, c := range d.m.Interfaces {
+		for _, b := range c.breaks(to) {
+			if slices.ContainsFunc(to.Kernel.Broken, func(own driverinfo.Broken) bool { return overlap(own, b) }) {
+				d.errorf(n, "driver %s says in kernel.broken what interface %s says of kernels %s: remove one", to.Version, quoted(c.Name), b.Range())
+				continue
+			}
+			to.Kernel.Broken = append(to.Kernel.Broken, b)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package matrix
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,13 +20,7 @@ type decoder struct {
 	files Files
 	later []func() // checks that need the whole file
 	m     *Matrix
-	known map[string]*row // by type and forms from above
-}
-
-// row are the keys of a mapping.
-type row struct {
-	names  []string
-	fields map[string]field
+	known map[string][]field // of mappings, by type and forms from above
 }
 
 func (d *decoder) errorAt(line, col int, message string) {
@@ -65,6 +60,7 @@ var nouns = map[reflect.Type]string{
 
 // field is a key of a mapping.
 type field struct {
+	name     string
 	index    []int
 	required bool
 	forms    []string
@@ -73,13 +69,11 @@ type field struct {
 // fieldsOf returns the keys of a struct by their names. The tag m has the name, with ! if the key must be there, and of
 // the names of forms: those of the keys of maps, outermost first, then that of the value; ^ is what is above. Types of driverinfo
 // have the names of their JSON instead; their values have the forms of foreign, or those of the key above.
-func (d *decoder) fieldsOf(t reflect.Type, inherited []string) *row {
+func (d *decoder) fieldsOf(t reflect.Type, inherited []string) (all []field) {
 	id := t.String() + strings.Join(inherited, ":")
 	if known, ok := d.known[id]; ok {
 		return known
 	}
-	found := &row{fields: map[string]field{}}
-	d.known[id] = found
 	for _, f := range reflect.VisibleFields(t) {
 		tag, ours := f.Tag.Lookup("m")
 		name, required := strings.CutSuffix(tag, "!")
@@ -98,9 +92,10 @@ func (d *decoder) fieldsOf(t reflect.Type, inherited []string) *row {
 				forms = []string{form}
 			}
 		}
-		found.names, found.fields[name] = append(found.names, name), field{f.Index, required, forms}
+		all = append(all, field{name, f.Index, required, forms})
 	}
-	return found
+	d.known[id] = all
+	return all
 }
 
 // read stores what a node has. what is the name of its key.
@@ -140,17 +135,17 @@ func (d *decoder) mapping(n *yaml.Node, what string, to reflect.Value, forms []s
 	if to.Type() == reflect.TypeFor[driverinfo.Span]() {
 		what = "a range of " + what
 	}
-	row := d.fieldsOf(to.Type(), forms)
+	fields := d.fieldsOf(to.Type(), forms)
 	seen := d.pairs(n, what, func(name string, at, value *yaml.Node) {
-		if f, ok := row.fields[name]; ok {
-			d.read(value, name, to.FieldByIndex(f.index), f.forms)
-			return
+		if i := slices.IndexFunc(fields, func(f field) bool { return f.name == name }); i >= 0 {
+			d.read(value, name, to.FieldByIndex(fields[i].index), fields[i].forms)
+		} else {
+			d.errorf(at, "unknown key %s in %s%s", quoted(name), what, suggest(name, names(fields, func(f field) string { return f.name })))
 		}
-		d.errorf(at, "unknown key %s in %s%s", quoted(name), what, suggest(name, row.names))
 	})
-	for _, name := range row.names {
-		if row.fields[name].required && seen != nil && seen[name] == 0 {
-			d.errorf(n, "%s has no key %s", what, name)
+	for _, f := range fields {
+		if f.required && seen != nil && seen[f.name] == 0 {
+			d.errorf(n, "%s has no key %s", what, f.name)
 		}
 	}
 	if seen != nil {

@@ -38,7 +38,7 @@ type Files struct {
 // ParseWithFiles is Parse, and reads the files that the matrix names.
 func ParseWithFiles(name string, data []byte, files Files) (*Matrix, error) {
 	m := &Matrix{Defaults: Defaults{Profile: ProfileFull}}
-	d := &decoder{file: name, files: files, m: m, known: map[string]*row{}}
+	d := &decoder{file: name, files: files, m: m, known: map[string][]field{}}
 	if root := d.load(data); root != nil {
 		d.read(root, "", reflect.ValueOf(m).Elem(), nil)
 		for _, check := range d.later {

@@ -71,7 +71,7 @@ func (m *Matrix) unknown(s Selection) (err error) {
 				near = row.ID
 			}
 		}
-		err = errors.Join(err, checkName("system", name, m.systemIDs(), near,
+		err = errors.Join(err, checkName("system", name, names(m.Systems, func(s System) string { return s.ID }), near,
 			list+"; a name that the GPU Operator asks for, such as rhcos4.18, is an alias of a row"))
 	}
 	for _, name := range s.Drivers {
@@ -186,18 +186,15 @@ func inOrder(order, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(order), func(w string) bool { return !slices.Contains(some, w) })
 }
 
-func (m *Matrix) systemIDs() []string {
-	ids := make([]string, len(m.Systems))
-	for i, s := range m.Systems {
-		ids[i] = s.ID
-	}
-	return ids
+func (m *Matrix) versions() []string {
+	return names(m.Drivers, func(d Driver) string { return d.Version })
 }
 
-func (m *Matrix) versions() []string {
-	versions := make([]string, len(m.Drivers))
-	for i, v := range m.Drivers {
-		versions[i] = v.Version
+// names returns the name of each row.
+func names[T any](rows []T, name func(T) string) []string {
+	all := make([]string, len(rows))
+	for i, row := range rows {
+		all[i] = name(row)
 	}
-	return versions
+	return all
 }
