@@ -106,13 +106,9 @@ func TestFlavours(t *testing.T) {
 			for _, f := range []string{matrix.Open, matrix.Proprietary} {
 				assert.Equalf(t, f == flavour, tree.Exists(recipe.KernelDir(newDriver, f)+"/Kbuild"), "%s %s: sources of %s", system, flavour, f)
 			}
-			if tree.Exists(recipe.KernelDir(newDriver, flavour) + "/debian/rules") {
-				t.Error("Debian's own build files are there")
-			}
+			assert.Equalf(t, false, tree.Exists(recipe.KernelDir(newDriver, flavour)+"/debian/rules"), "Debian's own build files are there")
 			config, err := img.ConfigFile()
-			if err != nil || config.Config.Labels[recipe.LabelFlavours] != flavour {
-				t.Errorf("%v, %v", config.Config.Labels, err)
-			}
+			assert.Equalf(t, false, err != nil || config.Config.Labels[recipe.LabelFlavours] != flavour, "%v, %v", config.Config.Labels, err)
 		}
 	}
 }
@@ -122,14 +118,10 @@ func TestEpochAndCompression(t *testing.T) {
 	r := newRig(t)
 	zero := r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{})
 	img := r.build(t, pair("ubuntu18.04", oldDriver), recipe.Options{Epoch: 1700000000, Compression: recipe.Zstd})
-	if digestOf(t, zero) == digestOf(t, img) {
-		t.Error("SOURCE_DATE_EPOCH changes nothing")
-	}
+	assert.Equalf(t, false, digestOf(t, zero) == digestOf(t, img), "SOURCE_DATE_EPOCH changes nothing")
 	config := require.Value(img.ConfigFile())(t)
 	want := time.Unix(1700000000, 0).UTC()
-	if !config.Created.Equal(want) || !config.History[2].Created.Equal(want) {
-		t.Errorf("created %v, %v", config.Created, config.History)
-	}
+	assert.Equalf(t, true, config.Created.Equal(want) && config.History[2].Created.Equal(want), "created %v, %v", config.Created, config.History)
 	for i, l := range layersOf(t, img)[1:] {
 		if mt, err := l.MediaType(); err != nil || mt != types.OCILayerZStd {
 			t.Errorf("layer %d is %s, %v", i+1, mt, err)
@@ -158,9 +150,7 @@ func TestPackagesInstalled(t *testing.T) {
 		"usr/bin/gcc-12": true, "usr/include/stdio.h": true, "usr/lib/x86_64-linux-gnu/libtirpc.so.3": true,
 		"var/lib/dpkg/info/libc6:amd64.postinst": false, "var/lib/dpkg/info/libc6:amd64.triggers": true,
 	} {
-		if tree.Exists(name) != want {
-			t.Errorf("%s: there is %v, want %v", name, !want, want)
-		}
+		assert.Equalf(t, want, tree.Exists(name), "%s: there is %v, want %v", name, !want, want)
 	}
 	golden(t, r.World, "dpkg-status.txt", read(t, tree, "var/lib/dpkg/status"))
 	golden(t, r.World, "dpkg-info.txt", read(t, tree, "var/lib/dpkg/info/libc6:amd64.list")+"--\n"+read(t, tree, "var/lib/dpkg/info/libc6:amd64.md5sums")+
@@ -188,9 +178,7 @@ func TestCombine(t *testing.T) {
 		built = append(built, img)
 	}
 	one, err := Combine(built[:1])
-	if err != nil || digestOf(t, one) != digestOf(t, built[0]) {
-		t.Errorf("one image: %v, %v", one, err)
-	}
+	assert.Equalf(t, false, err != nil || digestOf(t, one) != digestOf(t, built[0]), "one image: %v, %v", one, err)
 	both := require.Value(Combine(built))(t)
 	index, ok := both.(v1.ImageIndex)
 	if !ok {

@@ -141,9 +141,7 @@ func TestFabric(t *testing.T) {
 	}
 	one, first := build("ubuntu16.04", recipe.Options{})
 	_, second := build("ubuntu18.04", recipe.Options{})
-	if len(first) != 1 || !slices.Equal(first, second) {
-		t.Errorf("fabric layers %q and %q", first, second)
-	}
+	assert.Equalf(t, true, len(first) == 1 && slices.Equal(first, second), "fabric layers %q and %q", first, second)
 	build("ubuntu18.04", recipe.Options{Profile: recipe.CUDA})
 	assert.Equalf(t, 4, len(one.Fabric), "components in the recipe")
 	without := r.target(t, pair("ubuntu16.04", newDriver))

@@ -66,9 +66,7 @@ func TestToolkit(t *testing.T) {
 	r.PushToolkit("one", "amd64", imagetest.ToolkitFiles(imagetest.Kernel)...)
 	require.Value(r.b.Build(t.Context(), planned))(t)
 	moved := r.plan(t, pair("debian12", newDriver), o)
-	if moved.Kernels[0].Toolkit.Digest == k.Toolkit.Digest {
-		t.Error("a new plan has the image that the tag named before")
-	}
+	assert.Equalf(t, false, moved.Kernels[0].Toolkit.Digest == k.Toolkit.Digest, "a new plan has the image that the tag named before")
 	one, two := require.Value(planned.Describe())(t), require.Value(moved.Describe())(t)
 	assert.Equalf(t, false, one.ID == two.ID, "the content of images from two toolkits is the same")
 	require.Value(r.b.Build(t.Context(), moved))(t)

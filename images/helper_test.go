@@ -143,9 +143,7 @@ func refused(t *testing.T, b *Builder, target matrix.Target) error {
 func wantFit(t *testing.T, b *Builder, img v1.Image) {
 	t.Helper()
 	findings, err := examiner(b).Verify(t.Context(), "x", img)
-	if err != nil || verify.Unfit(findings) != nil {
-		t.Errorf("%v, %v", findings, err)
-	}
+	assert.Equalf(t, true, err == nil && verify.Unfit(findings) == nil, "%v, %v", findings, err)
 }
 
 // wantPaths compares which paths an image has.

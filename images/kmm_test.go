@@ -34,9 +34,7 @@ func TestKMM(t *testing.T) {
 		dir := path.Join(recipe.KMMDir, release)
 		assert.Contains(t, read(t, tree, dir+"/modules.dep"), "nvidia-uvm.ko:")
 		e, ok := tree.Lstat(dir + "/nvidia.ko")
-		if !ok || e.Kind != rootfs.File || e.Mode != 0o644 {
-			t.Errorf("%s/nvidia.ko: %+v", dir, e)
-		}
+		assert.Equalf(t, true, ok && e.Kind == rootfs.File && e.Mode == 0o644, "%s/nvidia.ko: %+v", dir, e)
 	}
 	second := 0
 	members(t, modulesOf(t, img), func(h *tar.Header) {

@@ -56,9 +56,7 @@ func TestRedistSameLayers(t *testing.T) {
 		target := r.target(t, pair("ubuntu18.04", newDriver))
 		_, want := made(t, r.b, target, recipe.Options{})
 		planned, got := made(t, r.b, r.fromRedist(t, target, archive), recipe.Options{})
-		if planned.Source.Redist == nil || planned.Source.Runfile != nil {
-			t.Errorf("source %+v", planned.Source)
-		}
+		assert.Equalf(t, true, planned.Source.Redist != nil && planned.Source.Runfile == nil, "source %+v", planned.Source)
 		for i, name := range []string{"base", "packages", "user-mode driver", "kernel sources"} {
 			assert.Equalf(t, digestOf(t, layersOf(t, want)[i]), digestOf(t, layersOf(t, got)[i]), "%s layer", name)
 		}

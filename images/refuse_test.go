@@ -105,9 +105,7 @@ func TestTampered(t *testing.T) {
 			if !errors.As(err, &m) {
 				t.Fatal(err)
 			}
-			if r.b.Store.Has(m.Want) || r.b.Store.Has(m.Got) {
-				t.Error("the store has it")
-			}
+			assert.Equalf(t, false, r.b.Store.Has(m.Want) || r.b.Store.Has(m.Got), "the store has it")
 		})
 	}
 }

@@ -58,9 +58,7 @@ func TestRPMKernels(t *testing.T) {
 	r.Packages = append(kept, packtest.Package{Name: "kernel-devel", EVR: "6.12.0-55.9.1.el9_6", Provides: []string{"kernel-devel-uname-r = " + newer}})
 	r.Publish()
 	got = r.kernels(t)
-	if len(got) != 6 || got[0].Release != newer || !got[0].Default || got[1].Default {
-		t.Errorf("headers alone: %+v", got)
-	}
+	assert.Equalf(t, false, len(got) != 6 || got[0].Release != newer || !got[0].Default || got[1].Default, "headers alone: %+v", got)
 	assert.Equalf(t, 0, r.Requests("/Packages/"), "packages were asked for")
 
 	r = newRPMRig(t, "opensuse-leap15.6")

@@ -139,14 +139,10 @@ func TestRPMPlanRefused(t *testing.T) {
 			r := newRPMRig(t, c.id)
 			c.change(t, r)
 			_, err := r.b.Plan(t.Context(), r.target(t), recipe.Options{})
-			if c.want != nil && !errors.Is(err, c.want) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
+			assert.Equalf(t, false, c.want != nil && !errors.Is(err, c.want), "%v, want %v", err, c.want)
 			assert.ErrorContains(t, err, c.why...)
 			var un *rpm.UnresolvableError
-			if (what == "unresolvable" || what == "missing") && !errors.As(err, &un) {
-				t.Errorf("%T", err)
-			}
+			assert.Equalf(t, false, (what == "unresolvable" || what == "missing") && !errors.As(err, &un), "%T", err)
 		})
 	}
 }

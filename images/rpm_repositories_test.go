@@ -43,9 +43,7 @@ func TestRPMRepositories(t *testing.T) {
 			}
 			assert.Equalf(t, key, read(t, tree, "etc/pki/rpm-gpg/RPM-GPG-KEY-driver-build-1"), "another key")
 			sources, err := repoconf.ReadSources(tree.OpenFS(), repoconf.Vars{"site": "rocky", "releasever": "9"})
-			if err != nil || len(sources) != 3 {
-				t.Errorf("%+v, %v", sources, err)
-			}
+			assert.Equalf(t, false, err != nil || len(sources) != 3, "%+v, %v", sources, err)
 			if e, err := tree.Stat(file); err != nil || e.Mode != 0o644 {
 				t.Errorf("%+v, %v", e, err)
 			}
@@ -76,9 +74,7 @@ func TestDebRepositories(t *testing.T) {
 		}
 	}
 	plain := r.build(t, pair("debian12", newDriver), recipe.Options{})
-	if digestOf(t, plain) == digestOf(t, img) {
-		t.Error("the repositories are in no layer")
-	}
+	assert.Equalf(t, false, digestOf(t, plain) == digestOf(t, img), "the repositories are in no layer")
 }
 
 // TestOnlyThese: the base's own repositories are not asked.
@@ -107,9 +103,7 @@ func TestRPMRepositoryLogin(t *testing.T) {
 	r.Fault(func(w http.ResponseWriter, req *http.Request) bool {
 		user, password, ok := req.BasicAuth()
 		if !strings.HasPrefix(req.URL.Path, "/extra/") {
-			if ok {
-				t.Errorf("%s was asked for with a password", req.URL.Path)
-			}
+			assert.Equalf(t, false, ok, "%s was asked for with a password", req.URL.Path)
 			return false
 		}
 		if user == "me" && password == "secret" {

@@ -96,9 +96,7 @@ func TestRPMImage(t *testing.T) {
 		"usr/share/doc/gcc/README": false, "usr/share/man/man1/gcc.1.gz": false, "usr/lib64/libcuda.so.1": true, "usr/lib/libcuda.so.1": true,
 		"usr/share/man/man1/glibc.1.gz": false,
 	} {
-		if tree.Exists(name) != there {
-			t.Errorf("%s: there is %v, want %v", name, !there, there)
-		}
+		assert.Equalf(t, there, tree.Exists(name), "%s: there is %v, want %v", name, !there, there)
 	}
 	if e, ok := tree.Lstat("lib64"); !ok || e.Target != "usr/lib64" || !strings.HasSuffix(read(t, tree, "usr/lib64/libc.so.6"), "new") {
 		t.Errorf("lib64 or the C library: %+v", e)
@@ -180,9 +178,7 @@ func TestRPMBases(t *testing.T) {
 			r.PushBase()
 			planned := r.plan(t, recipe.Options{})
 			for _, p := range planned.Packages {
-				if r.SHA512 && (p.SHA256 != "" || len(p.SHA512) != 128) || r.Signed == (len(p.Keys) > 0) {
-					t.Errorf("%+v", p)
-				}
+				assert.Equalf(t, false, r.SHA512 && (p.SHA256 != "" || len(p.SHA512) != 128) || r.Signed == (len(p.Keys) > 0), "%+v", p)
 			}
 			img := require.Value(r.b.Build(t.Context(), planned))(t)
 			tree := treeOf(t, img)
@@ -195,13 +191,9 @@ func TestRPMBases(t *testing.T) {
 				t.Errorf("%q", all)
 			}
 			for _, name := range append(c.gone, "usr/lib64/libold.so.1") {
-				if tree.Exists(name) {
-					t.Errorf("%s is still there", name)
-				}
+				assert.Equalf(t, false, tree.Exists(name), "%s is still there", name)
 			}
-			if !tree.Exists("usr/bin/gcc") || !tree.Exists("usr/bin/cc") {
-				t.Error("no compiler by its usual names")
-			}
+			assert.Equalf(t, true, tree.Exists("usr/bin/gcc") && tree.Exists("usr/bin/cc"), "no compiler by its usual names")
 			wantFit(t, r.b, img)
 		})
 	}

@@ -106,13 +106,9 @@ func TestSBOMFindsAll(t *testing.T) {
 				byName[p.PackageName+" "+p.PackageVersion] = p
 			}
 		}
-		if len(i.Packages) < 4 {
-			t.Errorf("%s: the image has %d packages", what, len(i.Packages))
-		}
+		assert.Equalf(t, false, len(i.Packages) < 4, "%s: the image has %d packages", what, len(i.Packages))
 		for _, p := range i.Packages {
-			if byName[p.Name+" "+p.Version] == nil {
-				t.Errorf("%s: no package %s %s", what, p.Name, p.Version)
-			}
+			assert.Equalf(t, false, byName[p.Name+" "+p.Version] == nil, "%s: no package %s %s", what, p.Name, p.Version)
 		}
 		for _, p := range c.planned.AllPackages() {
 			found := byName[p.Name+" "+p.Version]

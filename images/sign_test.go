@@ -83,9 +83,7 @@ func TestSignImage(t *testing.T) {
 			assert.Equalf(t, digestOf(t, want[i]), digestOf(t, after[i]), "layer %d is not the one that a build with the key makes", i)
 		}
 	}
-	if changed != 2 || len(before) != len(after) {
-		t.Errorf("%d of %d layers changed, %d after", changed, len(before), len(after))
-	}
+	assert.Equalf(t, true, changed == 2 && len(before) == len(after), "%d of %d layers changed, %d after", changed, len(before), len(after))
 	a, _ := unsigned.ConfigFile()
 	b, _ := signed.ConfigFile()
 	a, b = a.DeepCopy(), b.DeepCopy()
@@ -120,9 +118,7 @@ func TestSignImage(t *testing.T) {
 		t.Error(d)
 	}
 	again, err := kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignWith(own))
-	if err != nil || digestOf(t, again) != digestOf(t, signed) {
-		t.Errorf("signed again: %v, or another digest", err)
-	}
+	assert.Equalf(t, false, err != nil || digestOf(t, again) != digestOf(t, signed), "signed again: %v, or another digest", err)
 	replaced := require.Value(kernelmodules.SignImage(t.Context(), r.b.Layers(), "x", signed, kernelmodules.SignWith(other)))(t)
 	if found := findingsOf(t, r, replaced, "module-signature", other.Certificate); len(found) > 0 {
 		t.Errorf("signed by another: %v", found)

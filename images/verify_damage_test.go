@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/verify"
@@ -195,9 +196,7 @@ func TestEveryDamage(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(all)) {
 		findings, err := examiner(r.b).Verify(t.Context(), "x", all[what].image)
 		found := err != nil || verify.Unfit(findings) != nil || all[what].note && len(findings) > len(seen)
-		if !found {
-			t.Errorf("%s: not found", what)
-		}
+		assert.Equalf(t, true, found, "%s: not found", what)
 	}
 	t.Logf("%d damages", len(all))
 }

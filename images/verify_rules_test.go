@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/imagetest"
 	"github.com/driver-container/driver-container/ci/repotest"
 	"github.com/driver-container/driver-container/ci/require"
@@ -121,9 +122,7 @@ func TestVerifyRules(t *testing.T) {
 			for _, f := range findings {
 				found = found || c.rule != "" && f.Severity == verify.Error && f.Rule == c.rule && strings.Contains(f.String(), c.says)
 			}
-			if !found {
-				t.Errorf("want an error of %q that says %q, got %v", c.rule, c.says, findings)
-			}
+			assert.Equalf(t, true, found, "want an error of %q that says %q, got %v", c.rule, c.says, findings)
 		})
 	}
 }

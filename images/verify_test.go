@@ -181,9 +181,7 @@ func TestVerify(t *testing.T) {
 				unfit = unfit || f.Severity == verify.Error
 			}
 			assert.Same(t, c.want, got)
-			if errors.Is(verify.Unfit(findings), verify.ErrUnfit) != unfit {
-				t.Errorf("Unfit: %v", verify.Unfit(findings))
-			}
+			assert.Equalf(t, unfit, errors.Is(verify.Unfit(findings), verify.ErrUnfit), "Unfit: %v", verify.Unfit(findings))
 		})
 	}
 }
@@ -200,9 +198,7 @@ func TestVerifyStranger(t *testing.T) {
 	}
 	golden(t, r.World, "verify-stranger.txt", b.String())
 	i, err := examiner(r.b).Inspect(t.Context(), "x", img)
-	if err != nil || i.Driver != "" || len(i.Packages) != 0 {
-		t.Errorf("%+v, %v", i, err)
-	}
+	assert.Equalf(t, false, err != nil || i.Driver != "" || len(i.Packages) != 0, "%+v, %v", i, err)
 	broken := imagetest.Image(t, "arm64", v1.Config{}, repotest.Compress(t, ".gz", []byte("no tar")))
 	assert.Errorf(t, assert.Err(examiner(r.b).Verify(t.Context(), "x", broken)), "a broken layer was verified")
 	assert.Errorf(t, assert.Err(examiner(r.b).Inspect(t.Context(), "x", broken)), "a broken layer was inspected")

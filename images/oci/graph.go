@@ -128,6 +128,7 @@ func (g *graph) attach(all []Attachment) error {
 			if err != nil {
 				return err
 			}
+			delete(g.blobs, there.Digest) // of an attachment before this one
 			g.index.Manifests[at] = a.entry()
 		}
 		g.put(a.Manifest.blob())
