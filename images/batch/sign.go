@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images"
+	"github.com/driver-container/driver-container/images/documents"
 	"github.com/driver-container/driver-container/images/kernelmodules"
-	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/recipe"
 	"github.com/driver-container/driver-container/images/registry"
 )
@@ -23,25 +22,22 @@ func Archs() []string { return []string{"amd64", "arm64"} }
 // Open opens an image for each architecture that is wanted, or, where none is named, for each that it is
 // there for.
 func Open(ctx context.Context, client *registry.Client, ref string, archs []string) (map[string]v1.Image, error) {
-	all := map[string]v1.Image{}
-	var missing error
-	for _, arch := range Archs() {
-		if !Wanted(archs, arch) {
-			continue
-		}
-		base, err := client.Open(ctx, ref, registry.OpenOptions{Arch: arch, Part: registry.Layers})
-		_, other := errors.AsType[*oci.PlatformError](err)
-		switch {
-		case other && len(archs) == 0:
-			missing = err
-		case err != nil:
-			return nil, fmt.Errorf("open %s: %w", ref, err)
-		default:
-			all[arch] = base.Image
-		}
+	if len(archs) == 0 {
+		archs = []string{""}
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("open %s: %w", ref, missing)
+	all := map[string]v1.Image{}
+	for _, arch := range archs {
+		_, found, err := documents.Open(ctx, client, ref, arch)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			config, err := f.Image.ConfigFile()
+			if err != nil {
+				return nil, fmt.Errorf("open %s: %w", ref, err)
+			}
+			all[config.Architecture] = f.Image
+		}
 	}
 	return all, nil
 }

@@ -17,11 +17,8 @@ const (
 // folder.
 func GriddDir(libDir string) string { return libDir + "/nvidia/gridd" }
 
-// The daemons of a vGPU guest, and the folder of their settings.
-const (
-	Gridd     = "usr/bin/nvidia-gridd"     // gets a licence
-	Topologyd = "usr/bin/nvidia-topologyd" // tells CUDA of the host's topology
-)
+// Gridd is the daemon that gets the licence of a vGPU guest.
+const Gridd = "usr/bin/nvidia-gridd"
 
 // ModulesDir is where an image has compiled modules: a kbuild.Cache, one folder a set.
 const ModulesDir = ShareDir + "/modules"

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // Profile is the part of the user-mode driver that goes into an image.
@@ -26,12 +28,10 @@ const cudaWith = "cuda-"
 
 // ParseProfile reads the value of --profile.
 func ParseProfile(s string) (Profile, error) {
-	switch p := Profile(s); p {
-	case Full, Compute, CUDA, CUDATU10x, CUDAGA10x:
-		return p, nil
-	default:
+	if !slices.Contains(matrix.Profiles(), s) {
 		return "", fmt.Errorf("profile %q is not known: use full, compute, cuda, cuda-tu10x or cuda-ga10x", s)
 	}
+	return Profile(s), nil
 }
 
 // computeLibraries are the libraries that libnvidia-container counts to the compute, utility and video

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/images/matrix"
 )
 
 // TestKeeps: which profiles have a file.
@@ -48,15 +47,5 @@ func TestKeeps(t *testing.T) {
 			}
 		}
 		assert.Samef(t, want, got, "%s, -want +got", name)
-	}
-}
-
-// TestProfiles: the matrix has the same words.
-func TestProfiles(t *testing.T) {
-	t.Parallel()
-	for _, name := range matrix.Profiles() {
-		if _, err := ParseProfile(name); err != nil {
-			t.Error(err)
-		}
 	}
 }
