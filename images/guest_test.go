@@ -45,7 +45,7 @@ func TestGuest(t *testing.T) {
 		img := require.Value(r.b.Build(t.Context(), plan))(t)
 		tree := treeOf(t, img)
 		for _, name := range []string{
-			recipe.Gridd, recipe.Topologyd, libDir + "/nvidia/gridd/libgrid.so.1", libDir + "/nvidia/gridd/libgrid.so",
+			recipe.Gridd, "usr/bin/nvidia-topologyd", libDir + "/nvidia/gridd/libgrid.so.1", libDir + "/nvidia/gridd/libgrid.so",
 			"etc/nvidia/gridd.conf.template", "etc/nvidia/nvidia-topologyd.conf.template",
 		} {
 			assert.Equalf(t, true, tree.Exists(name), "profile %s: %s", profile, name)
