@@ -48,19 +48,13 @@ func New(t matrix.Target, o Options) (*Recipe, error) {
 }
 
 // Pin completes a recipe of New with the answer to what it asks. It asks no registry and no repository: whether the base
-// and the files still exist shows when they are fetched. The base is read from where the pins say; those that an earlier
-// run kept do not say, and then it is read by its digest.
-func (r *Recipe) Pin(o Options, p Pins) (err error) {
-	r.Base.Name, r.Base.Digest = p.Base.Name, p.Base.Digest
-	switch {
-	case p.Base.Location != "":
-		r.Base.Location = p.Base.Location
-	case oci.IsLocal(r.Base.Location):
-	case p.Base.Name == "":
+// and the files still exist shows when they are fetched.
+func (r *Recipe) Pin(o Options, p Pins) error {
+	base, ok := p.Base.located(r.Base.Location)
+	if !ok {
 		return errors.New("the base was an image of the machine that planned: give --base")
-	default:
-		r.Base.Location = p.Base.Name + "@" + p.Base.Digest
 	}
+	r.Base = base
 	r.Packages, r.Compiler, r.Source.Packages = slices.Clone(p.Packages), slices.Clone(p.Compiler), slices.Clone(p.Driver)
 	for i, c := range r.Companions {
 		if c.File != nil {
@@ -73,39 +67,38 @@ func (r *Recipe) Pin(o Options, p Pins) (err error) {
 		r.Companions[i].Package = &p.Companions[found]
 	}
 	for i, k := range r.Kernels {
-		if len(o.KernelFrom) > 0 {
-			if r.Kernels[i].Toolkit, err = p.toolkit(k.Release, o.KernelFrom); err != nil {
-				return err
+		headers, packaged := p.Headers[k.Release]
+		toolkit, planned := p.Toolkits[k.Release]
+		switch images := len(o.KernelFrom) > 0; {
+		case images && planned:
+			if toolkit, ok = toolkit.located(o.KernelFrom...); !ok {
+				return fmt.Errorf("the image with kernel %s was a file of the machine that planned: give --kernel-from with the one that has the digest %s",
+					k.Release, toolkit.Digest)
 			}
-			continue
-		}
-		headers, ok := p.Headers[k.Release]
-		if !ok {
+			r.Kernels[i].Toolkit = &toolkit
+		case !images && packaged:
+			r.Kernels[i].Headers = slices.Clone(headers)
+		default:
 			return fmt.Errorf("headers of kernel %s were not planned", k.Release)
 		}
-		r.Kernels[i].Headers = slices.Clone(headers)
 	}
 	return nil
 }
 
-// toolkit is the image that a kernel comes from, with the place to read it from. A tag may have moved since
-// the plan, so an image of a registry is read by its digest.
-func (p Pins) toolkit(release string, refs []string) (*Base, error) {
-	pinned, ok := p.Toolkits[release]
-	if !ok {
-		return nil, fmt.Errorf("the image with kernel %s was not planned", release)
-	}
-	switch local := slices.DeleteFunc(slices.Clone(refs), func(ref string) bool { return !oci.IsLocal(ref) }); {
-	case pinned.Location != "":
-	case pinned.Name != "":
-		pinned.Location = pinned.Name + "@" + pinned.Digest
+// located is an image with the place to read it from: where the plan read it or, for an image that an earlier run pinned,
+// the registry, by its digest, because a tag may have moved since; an image without a name is the local one of refs.
+func (b Base) located(refs ...string) (Base, bool) {
+	local := slices.DeleteFunc(slices.Clone(refs), func(ref string) bool { return !oci.IsLocal(ref) })
+	switch {
+	case b.Location != "":
+	case b.Name != "":
+		b.Location = b.Name + "@" + b.Digest
 	case len(local) == 1:
-		pinned.Location = local[0]
+		b.Location = local[0]
 	default:
-		return nil, fmt.Errorf("the image with kernel %s was a file of the machine that planned: give --kernel-from with the one that has the digest %s",
-			release, pinned.Digest)
+		return b, false
 	}
-	return &pinned, nil
+	return b, true
 }
 
 // Pins are those of a recipe, as a later run may use them: without where this run reads images from.
