@@ -10,7 +10,6 @@ import (
 	"github.com/driver-container/driver-container/cmd/driver-build/session"
 	"github.com/driver-container/driver-container/images/imagename"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -56,7 +55,7 @@ func push(ctx context.Context, a *session.App, sources []string, to string, tags
 			return session.Usage(err)
 		}
 		for _, t := range transfers {
-			if err := public.CheckImage(t.From, t.To, func() (publicguard.Artifact, error) { return artifact(ctx, s, t.From) }); err != nil {
+			if err := public.CheckImage(t.From, t.To, func() (oci.Artifact, error) { return artifact(ctx, s, t.From) }); err != nil {
 				return err
 			}
 		}
@@ -109,7 +108,7 @@ func checkPush(sources []string, to string, tags, mountFrom []string) error {
 }
 
 // artifact opens what a reference names, for a check before a push.
-func artifact(ctx context.Context, s *session.Session, ref string) (publicguard.Artifact, error) {
+func artifact(ctx context.Context, s *session.Session, ref string) (oci.Artifact, error) {
 	opened, err := s.Registry.Open(ctx, ref, registry.OpenOptions{})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,6 @@ import (
 	"github.com/driver-container/driver-container/images/kernelmodules"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/oci"
-	"github.com/driver-container/driver-container/images/publicguard"
 	"github.com/driver-container/driver-container/images/registry"
 )
 
@@ -171,7 +170,7 @@ func (o *signFlags) run(ctx context.Context, a *session.App, ref string) (err er
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.With(ctx, nil, nil, func(ctx context.Context, s *session.Session) error {
 		if o.output.Push {
-			if err := o.public.CheckImage(ref, o.output.Repository, func() (publicguard.Artifact, error) { return artifact(ctx, s, ref) }); err != nil {
+			if err := o.public.CheckImage(ref, o.output.Repository, func() (oci.Artifact, error) { return artifact(ctx, s, ref) }); err != nil {
 				return err
 			}
 			if err := s.Registry.CheckPush(ctx, o.output.Repository); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/driver-container/driver-container/images/oci"
 	"github.com/driver-container/driver-container/images/outfile"
 	"github.com/driver-container/driver-container/images/registry"
+	"github.com/driver-container/driver-container/images/signature"
 )
 
 // Image is a finished image or index, with what it has.
@@ -31,7 +32,8 @@ type Image struct {
 	Artifact   oci.Artifact
 	Have       []oci.Attachment
 
-	ref string
+	ref      string
+	subjects []signature.Subject // the artifact, which comes first, and the images in it
 }
 
 // Open reads what a reference names. It must be in a registry, an OCI layout or an OCI archive.
@@ -64,7 +66,10 @@ func Open(ctx context.Context, c *registry.Client, ref string) (i *Image, err er
 			i.Tag, i.Tags = t.TagStr(), []string{t.TagStr()}
 		}
 	}
-	i.Have, err = c.Attachments(ctx, i.ref)
+	if i.Have, err = c.Attachments(ctx, i.ref); err != nil {
+		return nil, err
+	}
+	i.subjects, err = subjects(i.Artifact, i.Have)
 	return i, err
 }
 
@@ -155,25 +160,21 @@ func (i *Image) images(archs []string) (found []v1.Hash, err error) {
 // CheckVEX checks documents of OpenVEX: each statement must be about the image or a package in it. The image is read only if a
 // statement names a package.
 func (p Plan) CheckVEX(ctx context.Context, c *registry.Client, cache layer.Cache, i *Image) error {
-	all, err := subjects(i.Artifact, nil)
-	if err != nil {
-		return err
-	}
 	var digests []string
-	for _, s := range all {
+	for _, s := range i.subjects {
 		digests = append(digests, s.Descriptor.Digest.String())
 	}
 	for _, d := range p.Documents {
 		if d.Type != documents.VEXType {
 			continue
 		}
-		without := documents.CheckVEX(d.Body, digests, nil)
-		if without == nil {
+		err := documents.CheckVEX(d.Body, digests, nil)
+		if err == nil {
 			continue
 		}
-		m, err := documents.OpenImages(ctx, c, cache, i.ref, "")
-		if err != nil { // not all images are of this project
-			return fmt.Errorf("%w; the packages of the image are not known: %w", without, err)
+		m, unknown := documents.OpenImages(ctx, c, cache, i.ref, "")
+		if unknown != nil { // not all images are of this project
+			return fmt.Errorf("%w; the packages of the image are not known: %w", err, unknown)
 		}
 		if err := documents.CheckVEX(d.Body, digests, m.Packages()); err != nil {
 			return err

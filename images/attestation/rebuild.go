@@ -57,17 +57,13 @@ func (o Rebuild) Images(ctx context.Context, b *images.Builder, ref string) (fin
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	b = b.Fresh(records)
-	of, err := subjects(i.Artifact, i.Have)
-	if err != nil {
-		return nil, err
-	}
 	var reports []signature.Report
 	if len(o.Keys) == 0 {
 		findings = append(findings, finding(verify.Warning, rebuildRule, "the provenance is not authenticated: "+
 			"anyone who may push to the repository can have written it; give --key with the signer's public key"))
-		reports, err = signature.Unverified(of)
+		reports, err = signature.Unverified(i.subjects)
 	} else {
-		reports, err = signature.Verify(of, o.Keys)
+		reports, err = signature.Verify(i.subjects, o.Keys)
 	}
 	if err != nil {
 		return findings, err

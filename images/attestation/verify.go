@@ -62,11 +62,7 @@ func (t Trust) Check() error {
 // that name and have the required attestations. Its error means that keys are of no use or that something could
 // not be read.
 func (t Trust) Verify(i *Image) (findings []verify.Finding, err error) {
-	all, err := subjects(i.Artifact, i.Have)
-	if err != nil {
-		return nil, err
-	}
-	reports, err := signature.Verify(all, t.Keys)
+	reports, err := signature.Verify(i.subjects, t.Keys)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package documents
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,17 +144,11 @@ func (g *graph) add(c component) string {
 
 func (g *graph) relate(from, kind, to string) { g.relations[relation{from, kind, to}] = true }
 
+var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.]`)
+
 // identifier writes text with the characters that an id may have: letters, digits, '.' and '-'. Each other
 // one becomes '-'.
-func identifier(text string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.':
-			return c
-		}
-		return '-'
-	}, text)
-}
+func identifier(text string) string { return notInIdentifiers.ReplaceAllString(text, "-") }
 
 // sorted returns the components by their ids, and the relations.
 func (g *graph) sorted() (list []component, relations []relation) {

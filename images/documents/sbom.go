@@ -24,29 +24,21 @@ const SBOMMethod = 2
 
 // ParseFormat reads the value of --format.
 func ParseFormat(text string) (Format, error) {
-	switch f := Format(text); f {
-	case SPDX, CycloneDX:
-		return f, nil
-	default:
+	if _, known := formats[Format(text)]; !known {
 		return "", fmt.Errorf("format %q is not known: use spdx or cyclonedx", text)
 	}
+	return Format(text), nil
+}
+
+var formats = map[Format]struct{ predicate, media string }{
+	SPDX: {"https://spdx.dev/Document", "application/spdx+json"}, CycloneDX: {"https://cyclonedx.org/bom", "application/vnd.cyclonedx+json"},
 }
 
 // PredicateType is that of an attestation with such a document.
-func (f Format) PredicateType() string {
-	if f == CycloneDX {
-		return "https://cyclonedx.org/bom"
-	}
-	return "https://spdx.dev/Document"
-}
+func (f Format) PredicateType() string { return formats[f].predicate }
 
 // MediaType is that of such a document as a file, and the artifactType of a referrer.
-func (f Format) MediaType() string {
-	if f == CycloneDX {
-		return "application/vnd.cyclonedx+json"
-	}
-	return "application/spdx+json"
-}
+func (f Format) MediaType() string { return formats[f].media }
 
 // Model is what a document is made of.
 type Model struct {

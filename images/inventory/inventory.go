@@ -95,27 +95,18 @@ func (f File) Differences(is File) (all []string) {
 	if f.Kind != is.Kind {
 		return []string{fmt.Sprintf("is %s, not %s", kinds[is.Kind], kinds[f.Kind])}
 	}
-	if f.Target != is.Target {
-		all = append(all, fmt.Sprintf("is %s, not %s", is.Target, f.Target))
-		if f.Kind == rootfs.Link {
-			all[0] = fmt.Sprintf("leads to %s, not to %s", is.Target, f.Target)
+	check := func(differs bool, format string, args ...any) {
+		if differs {
+			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	switch {
-	case f.Size != is.Size:
-		all = append(all, fmt.Sprintf("has %d bytes, not %d", is.Size, f.Size))
-	case f.SHA256 != is.SHA256:
-		all = append(all, "has another content")
-	}
-	if f.Mode != is.Mode {
-		all = append(all, fmt.Sprintf("has mode %04o, not %04o", rootfs.UnixMode(is.Mode), rootfs.UnixMode(f.Mode)))
-	}
-	if f.UID != is.UID || f.GID != is.GID {
-		all = append(all, fmt.Sprintf("belongs to %d:%d, not to %d:%d", is.UID, is.GID, f.UID, f.GID))
-	}
-	if !maps.Equal(f.Xattrs, is.Xattrs) {
-		all = append(all, fmt.Sprintf("has other extended attributes: %.200q, not %.200q", is.Xattrs, f.Xattrs))
-	}
+	check(f.Target != is.Target && f.Kind == rootfs.Link, "leads to %s, not to %s", is.Target, f.Target)
+	check(f.Target != is.Target && f.Kind != rootfs.Link, "is %s, not %s", is.Target, f.Target)
+	check(f.Size != is.Size, "has %d bytes, not %d", is.Size, f.Size)
+	check(f.Size == is.Size && f.SHA256 != is.SHA256, "has another content")
+	check(f.Mode != is.Mode, "has mode %04o, not %04o", rootfs.UnixMode(is.Mode), rootfs.UnixMode(f.Mode))
+	check(f.UID != is.UID || f.GID != is.GID, "belongs to %d:%d, not to %d:%d", is.UID, is.GID, f.UID, f.GID)
+	check(!maps.Equal(f.Xattrs, is.Xattrs), "has other extended attributes: %.200q, not %.200q", is.Xattrs, f.Xattrs)
 	return all
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // publicRegistries are those on which repositories are public unless the owner does something about it, or on
@@ -55,7 +56,7 @@ type Artifact interface{ RawManifest() ([]byte, error) }
 
 // CheckArtifact is Check of an image, or of all images of an index. It reads the artifact only if the
 // registry is a public one.
-func CheckArtifact(what, repository string, open func() (Artifact, error)) error {
+func CheckArtifact(what, repository string, open func() (oci.Artifact, error)) error {
 	if !public(repository) {
 		return nil
 	}
@@ -76,52 +77,43 @@ func CheckDocument(what, repository string, document []byte) error {
 }
 
 // annotated returns the licence that the annotations of a manifest or an index name, "" for none.
-func annotated(document []byte) string {
+func annotated(document []byte) (licence string) {
 	var m struct {
-		Annotations map[string]string `json:"annotations"`
-		Manifests   []struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"manifests"`
+		Annotations map[string]string
+		Manifests   []struct{ Annotations map[string]string }
 	}
-	if json.Unmarshal(document, &m) != nil {
-		return ""
-	}
-	licence := m.Annotations[driverinfo.VGPULabel]
-	for _, below := range m.Manifests {
-		licence = cmp.Or(licence, below.Annotations[driverinfo.VGPULabel])
+	if json.Unmarshal(document, &m) == nil {
+		licence = m.Annotations[driverinfo.VGPULabel]
+		for _, below := range m.Manifests {
+			licence = cmp.Or(licence, below.Annotations[driverinfo.VGPULabel])
+		}
 	}
 	return licence
 }
 
 // artifactLicence asks annotations and the labels of images, also of those of an index: tools that convert
 // images drop the annotations.
-func artifactLicence(a Artifact) (string, error) {
+func artifactLicence(a oci.Artifact) (licence string, err error) {
 	raw, err := a.RawManifest()
-	if err != nil {
-		return "", err
+	if licence = annotated(raw); err != nil || licence != "" {
+		return licence, err
 	}
-	if licence := annotated(raw); licence != "" {
-		return licence, nil
-	}
-	if img, ok := a.(v1.Image); ok {
-		config, err := img.ConfigFile()
-		if err != nil {
-			return "", err
+	if index, ok := a.(v1.ImageIndex); ok {
+		images, err := partial.FindImages(index, func(d v1.Descriptor) bool { return d.MediaType.IsImage() })
+		for _, img := range images {
+			if licence == "" && err == nil {
+				licence, err = artifactLicence(img)
+			}
 		}
-		return config.Config.Labels[driverinfo.VGPULabel], nil
+		return licence, err
 	}
-	index, ok := a.(v1.ImageIndex)
+	img, ok := a.(v1.Image)
 	if !ok {
 		return "", nil
 	}
-	images, err := partial.FindImages(index, func(d v1.Descriptor) bool { return d.MediaType.IsImage() })
+	config, err := img.ConfigFile()
 	if err != nil {
 		return "", err
 	}
-	for _, img := range images {
-		if licence, err := artifactLicence(img); licence != "" || err != nil {
-			return licence, err
-		}
-	}
-	return "", nil
+	return config.Config.Labels[driverinfo.VGPULabel], nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/images/oci"
 )
 
 // TestCheck: by the name of the registry, in every spelling that leads there.
@@ -51,23 +52,23 @@ func TestCheckArtifact(t *testing.T) {
 	annotatedIndex, ok := mutate.Annotations(empty.Index, guest).(v1.ImageIndex)
 	assert.Equal(t, true, ok)
 	labelled, annotated, whole := image(t, guest, nil), image(t, nil, guest), image(t, nil, nil)
-	for name, a := range map[string]Artifact{
+	for name, a := range map[string]oci.Artifact{
 		"a label": labelled, "an annotation": annotated,
 		"an index with one":         mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole}, mutate.IndexAddendum{Add: labelled}),
 		"an annotation of an index": annotatedIndex,
 	} {
-		err := CheckArtifact("x", "ghcr.io/me/driver:1", func() (Artifact, error) { return a, nil })
+		err := CheckArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil })
 		assert.ErrorContainsf(t, err, "licence: aws", "%s", name)
 		raw := require.Value(a.RawManifest())(t)
 		if err := CheckDocument("x", "ghcr.io/me/driver:1", raw); (err == nil) != (name == "a label" || name == "an index with one") {
 			t.Errorf("%s as a document: %v", name, err)
 		}
 	}
-	for name, a := range map[string]Artifact{"an image": whole, "an index": mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole})} {
-		assert.NoErrorf(t, CheckArtifact("x", "ghcr.io/me/driver:1", func() (Artifact, error) { return a, nil }), "%s of whole GPUs", name)
+	for name, a := range map[string]oci.Artifact{"an image": whole, "an index": mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole})} {
+		assert.NoErrorf(t, CheckArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return a, nil }), "%s of whole GPUs", name)
 	}
 	gone := errors.New("gone")
-	assert.ErrorIs(t, CheckArtifact("x", "ghcr.io/me/driver:1", func() (Artifact, error) { return nil, gone }), gone)
-	assert.NoError(t, CheckArtifact("x", "registry.example.com/driver:1", func() (Artifact, error) { return nil, gone }))
+	assert.ErrorIs(t, CheckArtifact("x", "ghcr.io/me/driver:1", func() (oci.Artifact, error) { return nil, gone }), gone)
+	assert.NoError(t, CheckArtifact("x", "registry.example.com/driver:1", func() (oci.Artifact, error) { return nil, gone }))
 	assert.NoError(t, CheckDocument("x", "ghcr.io/me/driver:1", []byte("{")))
 }

@@ -129,7 +129,7 @@ func (p *PublicRegistry) CheckTargets(targets []matrix.Target, repositories ...s
 }
 
 // CheckImage refuses a repository for an image that is there already.
-func (p *PublicRegistry) CheckImage(image, repository string, open func() (publicguard.Artifact, error)) error {
+func (p *PublicRegistry) CheckImage(image, repository string, open func() (oci.Artifact, error)) error {
 	if p.Allowed {
 		return nil
 	}
