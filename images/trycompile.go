@@ -52,7 +52,7 @@ func (b *Builder) tryCompile(
 	}
 	r := &recipe.Recipe{
 		Distro: t.Distro, System: info.OS, Driver: info.Driver, Branch: info.Branch, Arch: info.Arch, Tag: ref, Flavours: info.Flavours,
-		Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: []string{"nvidia", "nvidia-uvm"},
+		Base: recipe.Base{Digest: img.Digest.String()}, Compression: recipe.Gzip, Modules: driverinfo.RequiredModules(),
 	}
 	return k.Release, b.compile(ctx, r, k, info.Flavours[0], step, func() ([]v1.Layer, string, error) {
 		layers, err := img.Image.Layers()

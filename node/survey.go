@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/kmod/kbuild"
 	"github.com/driver-container/driver-container/node/adoption"
 	"github.com/driver-container/driver-container/node/companions"
@@ -47,7 +48,7 @@ func (n *Node) survey(ctx context.Context) error {
 // modules returns the modules of this image's driver for a kernel. The files to load are in order, under the
 // names of the driver's own build.
 func (n *Node) modules(flavour, release string, mellanox bool) Want {
-	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: []string{"nvidia", "nvidia-uvm", "nvidia-modeset"},
+	w := Want{Driver: n.info.Driver, Flavour: flavour, Release: release, Modules: append(driverinfo.RequiredModules(), "nvidia-modeset"),
 		Companions: companions.Wanted(n.cfg.GDS, n.cfg.GDRCopy)}
 	add := func(module string, load bool) {
 		if load {
@@ -100,7 +101,7 @@ func (n *Node) narrow() error {
 	for _, name := range n.want.Modules {
 		_, there := n.found.File(name)
 		switch {
-		case there || name == "nvidia" || name == "nvidia-uvm": // those are required: see checkParams
+		case there || slices.Contains(driverinfo.RequiredModules(), name): // those are required: see checkParams
 			modules = append(modules, name)
 		case n.cfg.DRM && (name == "nvidia-drm" || name == "nvidia-modeset"):
 			return fmt.Errorf("%w: --drm (DRIVER_DRM) asks for nvidia-drm, but the modules for kernel %s (%s) have no %s: use an image that was built with it (driver-build --modules), or leave --drm out",

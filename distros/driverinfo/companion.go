@@ -15,10 +15,35 @@ const (
 	GDRDrv   = "gdrdrv"    // GDRCopy
 )
 
+// modules are the driver's own modules in the order of loading, under the names of their files.
+var modules = []struct {
+	name  string
+	needs []string // all of the driver's modules that it needs, nearest first
+}{
+	{"nvidia", nil}, {"nvidia-uvm", []string{"nvidia"}}, {"nvidia-modeset", []string{"nvidia"}},
+	{"nvidia-drm", []string{"nvidia-modeset", "nvidia"}}, {"nvidia-peermem", []string{"nvidia"}},
+}
+
 // Modules returns the driver's own modules in the order of loading, under the names of their files. A driver
 // may have more of them than a node needs.
-func Modules() []string {
-	return []string{"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem"}
+func Modules() (names []string) {
+	for _, m := range modules {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// RequiredModules returns those of Modules without which nothing works.
+func RequiredModules() []string { return Modules()[:2] }
+
+// Needs returns all of the driver's modules that one of them needs, nearest first.
+func Needs(module string) []string {
+	for _, m := range modules {
+		if m.name == module {
+			return m.needs
+		}
+	}
+	return nil
 }
 
 // Companions returns the names of all companions, in the order in which they are compiled.

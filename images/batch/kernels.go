@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/driver-container/driver-container/distros"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/failure"
 	"github.com/driver-container/driver-container/images/matrix"
 	"github.com/driver-container/driver-container/images/recipe"
@@ -83,8 +84,10 @@ func (k *Kernels) Check() error {
 			return fmt.Errorf("--modules: %q is no name of a module: give names such as nvidia,nvidia-uvm", m)
 		}
 	}
-	if len(k.Modules) > 0 && (!slices.Contains(k.Modules, "nvidia") || !slices.Contains(k.Modules, "nvidia-uvm")) {
-		return errors.New("--modules: nvidia and nvidia-uvm must be among them: nothing works without")
+	for _, name := range driverinfo.RequiredModules() {
+		if len(k.Modules) > 0 && !slices.Contains(k.Modules, name) {
+			return fmt.Errorf("--modules: %s must be among them: nothing works without", strings.Join(driverinfo.RequiredModules(), " and "))
+		}
 	}
 	return CheckKernelFlavours(k.Flavours)
 }

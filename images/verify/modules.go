@@ -100,8 +100,8 @@ func (s *subject) checkSet(m ModuleSet) {
 			exports[name] = true
 		}
 	}
-	for _, name := range []string{"nvidia", "nvidia_uvm"} {
-		if !have[name] {
+	for _, name := range driverinfo.RequiredModules() {
+		if name = kmod.ModuleName(name); !have[name] {
 			s.fail(m.path(), "has no module %s", name)
 		}
 	}

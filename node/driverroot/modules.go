@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/driver-container/driver-container/distros/bounded"
+	"github.com/driver-container/driver-container/distros/driverinfo"
 	"github.com/driver-container/driver-container/distros/lazyregexp"
 )
 
@@ -208,14 +209,6 @@ func lastLines(out []byte) string {
 	return text[max(0, len(text)-most):]
 }
 
-// needs lists for each of our modules all of our modules that it needs, nearest first.
-var needs = map[string][]string{
-	"nvidia-uvm":     {"nvidia"},
-	"nvidia-modeset": {"nvidia"},
-	"nvidia-drm":     {"nvidia-modeset", "nvidia"},
-	"nvidia-peermem": {"nvidia"},
-}
-
 // writeDep writes the text index, which busybox and u-root read, for an image without depmod.
 func writeDep(root *os.Root, release string, files []Module) error {
 	at := map[string]string{}
@@ -227,7 +220,7 @@ func writeDep(root *os.Root, release string, files []Module) error {
 	var lines []string
 	for name, file := range at {
 		line := []string{file + ":"}
-		for _, need := range needs[name] {
+		for _, need := range driverinfo.Needs(name) {
 			if dep, ok := at[need]; ok {
 				line = append(line, dep)
 			}

@@ -136,9 +136,18 @@ func chooseModules(offers, asked []string) ([]string, error) {
 			return nil, fmt.Errorf("%w: --modules: there is no module %.80q; the sources offer %s", config.ErrConfig, name, strings.Join(offers, ", "))
 		}
 	}
-	for name, user := range map[string]string{"nvidia": "", "nvidia-uvm": "", "nvidia-modeset": "nvidia-drm"} {
-		if (user == "" || slices.Contains(asked, user)) && !slices.Contains(asked, name) && slices.Contains(offers, name) {
-			return nil, fmt.Errorf("%w: --modules: %s does not work without %s", config.ErrConfig, cmp.Or(user, "a driver"), name)
+	needed := map[string]string{} // module -> what does not work without
+	for _, name := range driverinfo.RequiredModules() {
+		needed[name] = "a driver"
+	}
+	for _, user := range asked {
+		for _, name := range driverinfo.Needs(user) {
+			needed[name] = cmp.Or(needed[name], user)
+		}
+	}
+	for name, user := range needed {
+		if !slices.Contains(asked, name) && slices.Contains(offers, name) {
+			return nil, fmt.Errorf("%w: --modules: %s does not work without %s", config.ErrConfig, user, name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(offers), func(name string) bool { return !slices.Contains(asked, name) }), nil
