@@ -57,6 +57,7 @@ func (e *CompileError) Unwrap() error { return e.Err }
 type compile struct {
 	Job
 	dir        string    // the scratch folder
+	root       *os.Root  // the same
 	transcript io.Writer // the file Job.Log
 	names      []string  // of the modules, without companions
 	total      int       // steps
@@ -92,10 +93,17 @@ func Compile(ctx context.Context, j Job) (_ *Set, err error) {
 		return nil, fmt.Errorf("open the log of the compile: %w", err)
 	}
 	defer log.Close()
-	if err := copySources(ctx, j.Source, filepath.Join(dir, scratchSource)); err != nil {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	// Never by hard links: make writes through some names (a rule with ">" does), and a write through a hard link
+	// would change the image's own sources for good.
+	if err := buildtree.CopyTree(ctx, j.Source, root, scratchSource); err != nil {
 		return nil, fmt.Errorf("copy the driver's sources from %s to %s: %w", j.Source, dir, err)
 	}
-	c := &compile{Job: j, dir: dir, transcript: &limitedWriter{w: log, left: maxLog}, names: names, total: steps(j.Source, names)}
+	c := &compile{Job: j, dir: dir, root: root, transcript: &limitedWriter{w: log, left: maxLog}, names: names, total: steps(j.Source, names)}
 	if err := c.run(ctx, command{name: "make", program: "make", folder: scratchSource, args: c.arguments(), progress: true}); err != nil {
 		return nil, err
 	}
@@ -115,17 +123,6 @@ func (c *compile) tell(done int, what string) {
 	if c.Progress != nil && c.total > 0 {
 		c.Progress(done, c.total, what)
 	}
-}
-
-// copySources copies a tree into the scratch folder. It never makes hard links: make writes through some
-// names (a rule with ">" does), and a write through a hard link would change the image's own sources for good.
-func copySources(ctx context.Context, src, to string) error {
-	dst, err := os.OpenRoot(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-	defer dst.Close()
-	return buildtree.CopyTree(ctx, src, dst, filepath.Base(to))
 }
 
 // ErrBusy says that another compile uses the same scratch folder.

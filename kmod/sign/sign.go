@@ -22,6 +22,7 @@ import (
 	"slices"
 
 	"github.com/driver-container/driver-container/distros/failure"
+	"github.com/driver-container/driver-container/kmod/sign/keyfile"
 )
 
 // The faults of a signature, and what the kernel does about each with module.sig_enforce (or Secure Boot) and
@@ -68,6 +69,29 @@ func NewSigner(key crypto.Signer, certs ...*x509.Certificate) (*Signer, error) {
 			printable(certs[0].Subject.String()), Colons(serialOf(certs[0])))
 	}
 	return &Signer{Key: key, Certificate: certs[own]}, nil
+}
+
+// LoadSigner reads a private key and its certificate, see keyfile.LoadPrivate. The certificate comes from
+// certFile (see keyfile.LoadCertificates; of several, the one of the key counts); certFile is "" when keyFile
+// also has the certificate.
+func LoadSigner(keyFile, certFile string, pass keyfile.Passphrase) (*Signer, error) {
+	key, certs, err := keyfile.LoadPrivate(keyFile, pass)
+	if err != nil {
+		return nil, err
+	}
+	if certFile == "" {
+		certFile = keyFile
+	} else if certs, err = keyfile.LoadCertificates(certFile); err != nil {
+		return nil, fmt.Errorf("load the key %s: %w", keyFile, err)
+	}
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("load the key %s: it holds no certificate: give the file that has the key's", keyFile)
+	}
+	s, err := NewSigner(key, certs...)
+	if err != nil {
+		return nil, fmt.Errorf("load the key %s with the certificate of %s: %w", keyFile, certFile, err)
+	}
+	return s, nil
 }
 
 // usable returns an error unless kernels can check signatures of this key (crypto/rsa_helper.c and ecdsa.c

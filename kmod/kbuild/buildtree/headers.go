@@ -78,16 +78,14 @@ func Find(release string, roots []Root) (Headers, error) {
 	}
 	for _, root := range roots {
 		root.Dir = filepath.Join("/", root.Dir) // "" is "/"
-		seen := map[string]bool{}
 		for _, buildDir := range Names(release) {
 			h, err := headersAt(root, buildDir, release)
 			if err == nil {
 				return h, nil
 			}
 			// Several names lead to the same tree (lib is a link to usr/lib): report it once.
-			if text := err.Error(); !seen[text] {
-				seen[text] = true
-				missing.Searched = append(missing.Searched, root.Name+": "+text)
+			if text := root.Name + ": " + err.Error(); !slices.Contains(missing.Searched, text) {
+				missing.Searched = append(missing.Searched, text)
 			}
 		}
 	}

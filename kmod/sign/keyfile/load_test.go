@@ -236,3 +236,36 @@ func TestLoadPublic(t *testing.T) {
 	assert.ErrorContains(t, assert.Err(LoadPublic(write(t, certificate(t, e, 4e9)), time.Unix(9e8, 0))), "not valid before 2001-09-09")
 	assert.ErrorIs(t, assert.Err(LoadPublic(write(t, certificate(t, e, 11e8)), now)), ErrExpired)
 }
+
+func TestPassphraseFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	assert.Equal(t, " pass word ", string(require.Value(PassphraseFile(put("a", " pass word \r\n"))())(t)))
+	if _, err := PassphraseFile(put("b", strings.Repeat("x", maxPassphrase+1)))(); err == nil || strings.Contains(err.Error(), "xxx") {
+		t.Errorf("a large one: %v", err)
+	}
+	assert.ErrorIsf(t, assert.Err(PassphraseFile(filepath.Join(dir, "none"))()), os.ErrNotExist, "none")
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, name := range []string{"pbkdf2.pem", "pbkdf2-sha1.der", "legacy.pem", "cert.pem", "sigstore.pem"} {
+		f.Add(read(f, "testdata/"+name))
+	}
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		items, err := parseItems(data)
+		if err != nil {
+			return
+		}
+		for _, it := range items {
+			if it.kind != kindEncrypted && it.kind != kindPKCS12 && it.kind != kindSigstore { // those are slow on purpose
+				_, _, _ = it.open(nil)
+				_, _ = it.public(time.Unix(0, 0))
+			}
+		}
+	})
+}

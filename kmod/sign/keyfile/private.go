@@ -3,6 +3,7 @@
 package keyfile
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -10,11 +11,28 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/driver-container/driver-container/distros/bounded"
 )
 
 // Passphrase returns the passphrase of a private key; a nil Passphrase has none. LoadPrivate calls it once,
 // and only when the key is encrypted. The caller removes a newline at the end of a passphrase file.
 type Passphrase func() ([]byte, error)
+
+// maxPassphrase bounds the file of a passphrase, in bytes.
+const maxPassphrase = 4 << 10
+
+// PassphraseFile returns the passphrase in a file, without the end of its line. The file is read when the
+// passphrase is needed.
+func PassphraseFile(path string) Passphrase {
+	return func() (pass []byte, err error) {
+		pass, err = bounded.File(path, maxPassphrase)
+		if _, ok := errors.AsType[*bounded.TooLargeError](err); ok {
+			err = fmt.Errorf("%w: it should hold a passphrase only", err)
+		}
+		return bytes.TrimRight(pass, "\r\n"), err
+	}
+}
 
 // ErrPassphrase says that a key could not be decrypted: there was no passphrase, or a wrong one.
 var ErrPassphrase = errors.New("the passphrase is missing or wrong")
