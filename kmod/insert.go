@@ -65,7 +65,7 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 		defer f.Close()
 		done <- load(f, kind, text)
 	}()
-	err = s.outcome(ctx, done)
+	err = outcome(ctx, done)
 	var errno unix.Errno
 	switch {
 	case err == nil:
@@ -78,7 +78,7 @@ func (s System) insert(ctx context.Context, path string, params []string, load l
 	return &RefusedError{Module: name, Path: path, Params: slices.Clone(params), Errno: errno, Kernel: mark.Lines(), Setting: s.Forbidden(name)}
 }
 
-func (s System) outcome(ctx context.Context, done <-chan error) error {
+func outcome(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err

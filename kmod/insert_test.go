@@ -162,11 +162,6 @@ func TestInsertForReal(t *testing.T) {
 	if err := (System{}).Insert(t.Context(), path, nil); !errors.As(err, &refused) || refused.Reason() == "" {
 		t.Errorf("Insert of an empty module: %v; want *RefusedError", err)
 	}
-	packed := path + ".gz"
-	testfile.Write(t, packed, string(repotest.Compress(t, ".gz", moduleOf("vermagic=none"))))
-	if err := (System{}).Insert(t.Context(), packed, nil); !errors.As(err, &refused) {
-		t.Errorf("Insert of an empty compressed module: %v; want *RefusedError", err)
-	}
 	testfile.Write(t, path+".xz", "\xfd7zXZ\x00 and nothing more")
 	if err := (System{}).Insert(t.Context(), path+".xz", nil); err == nil || errors.As(err, &refused) {
 		t.Errorf("Insert of damaged xz data: %v; want an error that is not the kernel's", err)

@@ -84,60 +84,43 @@ func TestPutAgain(t *testing.T) {
 
 func TestCacheDamage(t *testing.T) {
 	t.Parallel()
-	edit := func(name string, change func([]byte) []byte) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			t.Helper()
-			raw := require.Value(os.ReadFile(filepath.Join(dir, name)))(t)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), change(raw), 0o644))
-		}
-	}
-	for name, harm := range map[string]func(t *testing.T, dir string){
-		"a bit":  edit("nvidia.ko", func(b []byte) []byte { b[len(b)/2] ^= 4; return b }),
-		"cut":    edit("nvidia.ko", func(b []byte) []byte { return b[:len(b)-1] }),
-		"longer": edit("nvidia.ko", func(b []byte) []byte { return append(b, 0) }),
-		"empty":  edit("nvidia.ko", func([]byte) []byte { return nil }),
-		"a module is gone": func(t *testing.T, dir string) {
-			t.Helper()
-			require.NoError(t, os.Remove(filepath.Join(dir, "nvidia.ko")))
-		},
-		"manifest cut":     edit(ManifestName, func(b []byte) []byte { return b[:len(b)/2] }),
-		"manifest empty":   edit(ManifestName, func([]byte) []byte { return nil }),
-		"manifest changed": edit(ManifestName, func(b []byte) []byte { return []byte(strings.Replace(string(b), driver, "535.261.04", 1)) }),
-		"manifest is gone": func(t *testing.T, dir string) {
-			t.Helper()
-			require.NoError(t, os.Remove(filepath.Join(dir, ManifestName)))
-		},
-		"manifest of others": func(t *testing.T, dir string) {
-			t.Helper()
-			c := Cache{Dir: t.TempDir()}
-			s := require.Value(c.Put(context.Background(), newSet(t, "470.256.02", "nvidia")))(t)
-			require.NoError(t, os.Rename(filepath.Join(s.Dir, ManifestName), filepath.Join(dir, ManifestName)))
-		},
+	cut := func(b []byte) []byte { return b[:len(b)/2] }
+	for name, c := range map[string]struct {
+		file string
+		harm func([]byte) []byte // nil: the file goes
+	}{
+		"a bit":            {"nvidia.ko", func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
+		"cut":              {"nvidia.ko", cut},
+		"longer":           {"nvidia.ko", func(b []byte) []byte { return append(b, 0) }},
+		"a module is gone": {"nvidia.ko", nil},
+		"manifest cut":     {ManifestName, cut},
+		"manifest changed": {ManifestName, func(b []byte) []byte { return []byte(strings.Replace(string(b), driver, "535.261.04", 1)) }},
+		"manifest is gone": {ManifestName, nil},
+		"manifest of others": {ManifestName, func([]byte) []byte {
+			s := require.Value(Cache{Dir: t.TempDir()}.Put(t.Context(), newSet(t, "470.256.02", "nvidia")))(t)
+			return require.Value(os.ReadFile(filepath.Join(s.Dir, ManifestName)))(t)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := context.Background()
-			c := Cache{Dir: t.TempDir()}
-			set := newSet(t, driver, "nvidia")
-			put, err := c.Put(ctx, set)
-			require.NoError(t, err)
-			harm(t, put.Dir)
-			_, err = c.Get(ctx, set.Key)
+			ctx, cache, set := context.Background(), Cache{Dir: t.TempDir()}, newSet(t, driver, "nvidia")
+			put := require.Value(cache.Put(ctx, set))(t)
+			path := filepath.Join(put.Dir, c.file)
+			content := require.Value(os.ReadFile(path))(t)
+			require.NoError(t, os.Remove(path))
+			if c.harm != nil {
+				require.NoError(t, os.WriteFile(path, c.harm(content), 0o644))
+			}
+			_, err := cache.Get(ctx, set.Key)
 			bad, ok := errors.AsType[*CorruptError](err)
 			if !ok || !isDir(bad.Dir) || !strings.HasPrefix(filepath.Base(bad.Dir), badPrefix) {
 				t.Fatalf("error %v, want a CorruptError", err)
 			}
-			assert.ErrorIs(t, assert.Err(c.Get(ctx, set.Key)), ErrMiss)
-			if _, err := c.Put(ctx, set); err != nil {
-				t.Error(err)
-			}
-			if _, err := c.Get(ctx, set.Key); err != nil {
-				t.Error(err)
-			}
-			require.NoError(t, c.Prune(1))
-			if names := list(t, c.Dir); len(names) != 1 {
-				t.Errorf("after Prune: %q", names)
-			}
+			assert.ErrorIs(t, assert.Err(cache.Get(ctx, set.Key)), ErrMiss)
+			require.Value(cache.Put(ctx, set))(t)
+			require.Value(cache.Get(ctx, set.Key))(t)
+			require.NoError(t, cache.Prune(1))
+			assert.Equalf(t, 1, len(list(t, cache.Dir)), "entries after Prune")
 		})
 	}
 }

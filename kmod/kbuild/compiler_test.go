@@ -77,32 +77,21 @@ func TestFindCompiler(t *testing.T) {
 		{"none", debianText, nil, Compiler{}, "there is no other one"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			for name, text := range tt.programs {
-				testfile.Write(t, dir+"/"+name, text)
-			}
-			got, err := FindCompiler(context.Background(), buildtree.Headers{CompilerText: tt.text}, "relative:"+filepath.Join(dir, "nothing")+":"+dir)
-			if tt.wantErr != "" {
-				if _, ok := errors.AsType[*NoCompilerError](err); !ok || !strings.Contains(err.Error(), tt.wantErr) {
-					t.Fatalf("error %v, want %q", err, tt.wantErr)
-				}
-				return
-			}
-			require.NoError(t, err)
-			got.Path = filepath.Base(got.Path)
-			assert.Same(t, tt.want, got)
-		})
+		dir := testfile.Tree(t, t.TempDir(), tt.programs)
+		got, err := FindCompiler(t.Context(), buildtree.Headers{CompilerText: tt.text}, "relative:"+filepath.Join(dir, "nothing")+":"+dir)
+		if tt.wantErr != "" {
+			_, ok := errors.AsType[*NoCompilerError](err)
+			assert.Equalf(t, true, ok && strings.Contains(err.Error(), tt.wantErr), "%s: error %v", tt.name, err)
+			continue
+		}
+		require.NoErrorf(t, err, "%s", tt.name)
+		got.Path = filepath.Base(got.Path)
+		assert.Samef(t, tt.want, got, "%s", tt.name)
 	}
-	t.Run("cancelled", func(t *testing.T) {
-		t.Parallel()
-		dir := t.TempDir()
-		testfile.Write(t, dir+"/gcc", gcc("12.2.0"))
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		assert.ErrorIs(t, assert.Err(FindCompiler(ctx, buildtree.Headers{}, dir)), context.Canceled)
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := testfile.Tree(t, t.TempDir(), map[string]string{"gcc": gcc("12.2.0")})
+	assert.ErrorIs(t, assert.Err(FindCompiler(ctx, buildtree.Headers{}, dir)), context.Canceled)
 }
 
 // TestToolPrefix: where all names of a toolchain have the target in front, as Flatcar's, make and strip
@@ -110,27 +99,18 @@ func TestFindCompiler(t *testing.T) {
 func TestToolPrefix(t *testing.T) {
 	t.Parallel()
 	const cros = "x86_64-cros-linux-gnu-"
-	tests := map[string]struct {
-		programs []string
-		compiler string
-		want     string
-	}{
-		"plain":                      {[]string{"gcc", "ld", "strip"}, "gcc", ""},
-		"cross names only":           {[]string{cros + "gcc", cros + "gcc-14", cros + "ld", cros + "strip"}, cros + "gcc-14", cros},
-		"both":                       {[]string{cros + "gcc", cros + "ld", "ld", "strip"}, cros + "gcc", ""},
-		"no linker of this name":     {[]string{"aarch64-cros-linux-gnu-ld", cros + "gcc"}, cros + "gcc", ""},
-		"no linker at all":           {[]string{"gcc"}, "gcc", ""},
-		"a compiler of another name": {[]string{"clang-16"}, "clang-16", ""},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			for _, program := range tt.programs {
-				testfile.Write(t, dir+"/"+program, "#!/bin/sh\n")
-			}
-			assert.Equal(t, tt.want, toolPrefix(filepath.Join(dir, tt.compiler), dir))
-		})
+	for name, tt := range map[string]struct{ programs, compiler, want string }{
+		"plain":                      {"gcc ld strip", "gcc", ""},
+		"cross names only":           {cros + "gcc " + cros + "gcc-14 " + cros + "ld " + cros + "strip", cros + "gcc-14", cros},
+		"both":                       {cros + "gcc " + cros + "ld ld strip", cros + "gcc", ""},
+		"no linker of this name":     {"aarch64-cros-linux-gnu-ld " + cros + "gcc", cros + "gcc", ""},
+		"a compiler of another name": {"clang-16", "clang-16", ""},
+	} {
+		dir := t.TempDir()
+		for program := range strings.FieldsSeq(tt.programs) {
+			testfile.Write(t, dir+"/"+program, "#!/bin/sh\n")
+		}
+		assert.Equalf(t, tt.want, toolPrefix(filepath.Join(dir, tt.compiler), dir), "%s", name)
 	}
 	j := Job{Compiler: Compiler{Path: "/opt/none/gcc-12", Version: "gcc 12.2.0"}}
 	assert.Equal(t, 0, len(j.toolArguments()))

@@ -42,17 +42,11 @@ func TestJobs(t *testing.T) {
 		{"a path that climbs out", map[string]string{"self/cgroup": "0::/../../..\n"}, 0, 16, "16 processors"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			for name, text := range tt.files {
-				testfile.Write(t, dir+"/"+name, text)
-			}
-			n, why := Jobs(tt.max, Limits{Proc: dir, Cgroup: dir, CPUs: 16})
-			if n != tt.want || !strings.Contains(why, tt.wantWhy) {
-				t.Errorf("%d, %q; want %d, %q", n, why, tt.want, tt.wantWhy)
-			}
-		})
+		dir := testfile.Tree(t, t.TempDir(), tt.files)
+		n, why := Jobs(tt.max, Limits{Proc: dir, Cgroup: dir, CPUs: 16})
+		if n != tt.want || !strings.Contains(why, tt.wantWhy) {
+			t.Errorf("%s: %d, %q; want %d, %q", tt.name, n, why, tt.want, tt.wantWhy)
+		}
 	}
 }
 
@@ -62,10 +56,7 @@ func TestOOMKills(t *testing.T) {
 		"version 2": {"self/cgroup": "0::/a\n", "a/memory.events": "low 0\noom 3\noom_kill 2\noom_group_kill 0\n", "memory.events": "oom_kill 9\n"},
 		"version 1": {"self/cgroup": "9:memory:/docker/abc\n", "memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"},
 	} {
-		dir := t.TempDir()
-		for file, text := range files {
-			testfile.Write(t, dir+"/"+file, text)
-		}
+		dir := testfile.Tree(t, t.TempDir(), files)
 		assert.Equalf(t, 2, (Limits{Proc: dir, Cgroup: dir}).oomKills(), "%s", name)
 	}
 	assert.Equalf(t, -1, (Limits{Proc: t.TempDir()}).oomKills(), "unknown")

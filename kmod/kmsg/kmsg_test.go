@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/driver-container/driver-container/ci/assert"
 	"github.com/driver-container/driver-container/ci/require"
@@ -70,29 +69,6 @@ func TestMarkWithoutLog(t *testing.T) {
 	m, err := Open(filepath.Join(t.TempDir(), "none"))
 	if err == nil || m.Lines() != nil || m.Close() != nil {
 		t.Errorf("Mark = %v, %v; want an error and a mark that can be used", m, err)
-	}
-}
-
-// The test reads the kernel's own log: Lines returns what was written after the mark, nothing from before,
-// and ends.
-func TestMarkOfTheKernel(t *testing.T) {
-	t.Parallel()
-	w, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skipf("needs root and /dev/kmsg: %v", err)
-	}
-	defer w.Close()
-	m, err := Open("")
-	if err != nil {
-		t.Skipf("needs a readable kernel log: %v", err)
-	}
-	defer m.Close()
-	words := fmt.Sprintf("kmod test %d", time.Now().UnixNano())
-	if _, err := w.WriteString("<6>" + words + "\n"); err != nil {
-		t.Skipf("needs a writable kernel log: %v", err)
-	}
-	if got := m.Lines(); strings.Contains(strings.Join(got, "\n"), words) { // a process wrote it, not the kernel
-		t.Errorf("Lines = %q; want none of a process", got)
 	}
 }
 

@@ -56,14 +56,13 @@ func decode(der []byte) ([]signerInfo, error) {
 	var outer, wrapped, data, content, infos cryptobyte.String
 	var kind goasn1.ObjectIdentifier
 	var version int64
-	context := func(n uint8) asn1.Tag { return asn1.Tag(n).ContextSpecific().Constructed() }
 	if !in.ReadASN1(&outer, asn1.SEQUENCE) || !outer.ReadASN1ObjectIdentifier(&kind) {
 		return nil, malformed("it is not PKCS#7 in DER")
 	}
 	if !kind.Equal(oidSignedData) {
 		return nil, malformed("it is PKCS#7 of type %s, not SignedData", kind)
 	}
-	if !outer.ReadASN1(&wrapped, context(0)) || !wrapped.ReadASN1(&data, asn1.SEQUENCE) || !data.ReadASN1Integer(&version) ||
+	if !outer.ReadASN1(&wrapped, asn1.Tag(0).ContextSpecific().Constructed()) || !wrapped.ReadASN1(&data, asn1.SEQUENCE) || !data.ReadASN1Integer(&version) ||
 		!data.SkipASN1(asn1.SET) || !data.ReadASN1(&content, asn1.SEQUENCE) || !content.ReadASN1ObjectIdentifier(&kind) {
 		return nil, malformed("its SignedData is broken")
 	}
@@ -77,7 +76,7 @@ func decode(der []byte) ([]signerInfo, error) {
 		return nil, malformed("it has the signed content inside, not beside it")
 	}
 	for _, tag := range []uint8{0, 1, 2, 3} { // certificates, revocation lists
-		if !data.SkipOptionalASN1(context(tag)) {
+		if !data.SkipOptionalASN1(asn1.Tag(tag).ContextSpecific().Constructed()) {
 			return nil, malformed("its certificates are broken")
 		}
 	}

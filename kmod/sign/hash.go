@@ -41,16 +41,14 @@ var algorithms = []algorithm{
 func ParseHash(name string) (crypto.Hash, error) {
 	var names []string
 	for _, a := range algorithms {
-		switch {
-		case a.name == name && a.weak:
-			return 0, fmt.Errorf("sign modules with %s: it can be forged, and newer kernels refuse it: use sha256", name)
-		case a.name == name:
+		if !a.weak && a.name == name {
 			return a.hash, nil
-		case !a.weak:
+		}
+		if !a.weak {
 			names = append(names, a.name)
 		}
 	}
-	return 0, fmt.Errorf("sign modules with the hash %q: not known: there are %s", printable(name), strings.Join(names, ", "))
+	return 0, fmt.Errorf("sign modules with the hash %q: want one of %s; SHA-1 can be forged, and a kernel that names it takes sha256 too", printable(name), strings.Join(names, ", "))
 }
 
 // check reports whether this key made the signature over the digest.

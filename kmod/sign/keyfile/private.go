@@ -85,6 +85,7 @@ func private(items []item, pass Passphrase) (crypto.Signer, []*x509.Certificate,
 // open returns the usable key of an item; a PKCS#12 item also has certificates.
 func (i item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
 	var key any
+	var certs []*x509.Certificate
 	var err error
 	switch i.kind {
 	case kindPKCS1:
@@ -98,7 +99,7 @@ func (i item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) 
 	case kindSigstore:
 		key, err = decryptSigstore(i.der, pass)
 	case kindPKCS12:
-		return openPKCS12(i.der, pass)
+		key, certs, err = openPKCS12(i.der, pass)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the private key (%s): %w", i.kind, err)
@@ -107,7 +108,7 @@ func (i item) open(pass Passphrase) (crypto.Signer, []*x509.Certificate, error) 
 	if !ok {
 		return nil, nil, fmt.Errorf("a private key of type %T cannot sign", key)
 	}
-	return signer, nil, nil
+	return signer, certs, nil
 }
 
 // decryptSigstore decrypts what cosign writes: PKCS#8 in a secret box, whose key is derived with scrypt. Like
@@ -139,7 +140,7 @@ func (p Passphrase) orEmpty() ([]byte, error) {
 }
 
 // openPKCS12 tries without a passphrase if none is given, because such files exist.
-func openPKCS12(der []byte, pass Passphrase) (crypto.Signer, []*x509.Certificate, error) {
+func openPKCS12(der []byte, pass Passphrase) (any, []*x509.Certificate, error) {
 	phrase, err := pass.orEmpty()
 	if err != nil {
 		return nil, nil, err
@@ -148,13 +149,9 @@ func openPKCS12(der []byte, pass Passphrase) (crypto.Signer, []*x509.Certificate
 	key, cert, more, err := pkcs12.DecodeChain(der, string(phrase))
 	switch {
 	case errors.Is(err, pkcs12.ErrIncorrectPassword), errors.Is(err, pkcs12.ErrDecryption):
-		return nil, nil, fmt.Errorf("decrypt the PKCS#12: %w", ErrPassphrase)
+		return nil, nil, fmt.Errorf("decrypt it: %w", ErrPassphrase)
 	case err != nil:
-		return nil, nil, fmt.Errorf("read the PKCS#12: %w", err)
+		return nil, nil, err
 	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, nil, fmt.Errorf("a private key of type %T cannot sign", key)
-	}
-	return signer, append([]*x509.Certificate{cert}, more...), nil
+	return key, append([]*x509.Certificate{cert}, more...), nil
 }
