@@ -32,12 +32,8 @@ var (
 //	/docker/<id>, /system.slice/docker-<id>.scope, /machine.slice/libpod-<id>.scope
 func parseCgroup(text string) (container, pod string) {
 	for line := range strings.SplitSeq(text, "\n") {
-		fields := strings.SplitN(line, ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		c, at := group(cgroupContainer(), fields[2])
-		p, podAt := group(cgroupPod(), fields[2])
+		c, at := group(cgroupContainer(), line)
+		p, podAt := group(cgroupPod(), line)
 		if podAt > at { // no container in that pod
 			c = ""
 		}

@@ -1,20 +1,16 @@
 package kmod
 
 import (
-	"bufio"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/driver-container/driver-container/ci/assert"
-	"github.com/driver-container/driver-container/ci/gate"
 	"github.com/driver-container/driver-container/ci/require"
 	"github.com/driver-container/driver-container/ci/testfile"
 )
@@ -125,65 +121,6 @@ func TestHoldersErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.ErrorIsf(t, assert.Err(s.Holders(ctx, nil)), context.Canceled, "Holders when cancelled")
-}
-
-// TestMain lets the test binary play the process that holds a device, for TestHoldersForReal.
-func TestMain(m *testing.M) {
-	if how := os.Getenv("KMOD_TEST_HOLD"); how != "" {
-		os.Exit(hold(how))
-	}
-	os.Exit(m.Run())
-}
-
-func hold(how string) int {
-	f, err := os.Open("/dev/zero")
-	if err != nil {
-		return 1
-	}
-	if how == "mapped" {
-		b, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
-		if err != nil || len(b) != 4096 || f.Close() != nil {
-			return 1
-		}
-	}
-	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
-		return 1
-	}
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until the test closes it
-	return 0
-}
-
-// The test uses the real /proc, with /dev/zero in place of a GPU: one process has it open, another has mapped
-// and closed it.
-func TestHoldersForReal(t *testing.T) {
-	t.Parallel()
-	gate.Root(t, "it looks at other processes' files")
-	st := unix.Stat_t{}
-	if err := unix.Stat("/dev/zero", &st); err != nil {
-		t.Skip("needs /dev/zero")
-	}
-	s := System{}
-	table := &deviceTable{system: s, majors: map[uint32]string{unix.Major(st.Rdev): "zero"}}
-	for _, how := range []string{"open", "mapped"} {
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), "KMOD_TEST_HOLD="+how)
-		in := require.Value(cmd.StdinPipe())(t)
-		out := require.Value(cmd.StdoutPipe())(t)
-		require.NoError(t, cmd.Start())
-		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-			t.Fatalf("the child said %q: %v", line, err)
-		}
-		found, err := s.scanProcess(t.Context(), cmd.Process.Pid, table)
-		if module, ok := found["/dev/zero"]; err != nil || !ok || module != "zero" {
-			maps, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/maps")
-			t.Errorf("%s: found %v, %v; want /dev/zero\n%s", how, found, err, maps)
-		}
-		in.Close()
-		assert.NoErrorf(t, cmd.Wait(), "the child")
-	}
-	if _, err := s.Holders(t.Context(), nil); err != nil {
-		t.Errorf("Holders of this machine: %v", err)
-	}
 }
 
 func FuzzMaps(f *testing.F) {

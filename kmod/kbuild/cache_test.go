@@ -41,14 +41,13 @@ func TestCache(t *testing.T) {
 	ctx := context.Background()
 	c := Cache{Dir: filepath.Join(t.TempDir(), "state/modules")}
 	set := newSet(t, driver, "nvidia", "nvidia-uvm")
-	if _, err := c.Get(ctx, set.Key); !errors.Is(err, ErrMiss) {
-		t.Fatalf("empty: %v", err)
-	}
-	if _, err := c.Find(ctx, func(Key) bool { return true }); !errors.Is(err, ErrMiss) {
-		t.Fatalf("empty: %v", err)
-	}
+	assert.ErrorIsf(t, assert.Err(c.Get(ctx, set.Key)), ErrMiss, "empty")
+	assert.ErrorIsf(t, assert.Err(c.Find(ctx, func(Key) bool { return true })), ErrMiss, "empty")
 	require.NoError(t, c.Prune(1))
 	put := require.Value(c.Put(ctx, set))(t)
+	if !c.Has(func(k Key) bool { return k.Driver == driver }) || c.Has(func(k Key) bool { return k.Driver == "1" }) {
+		t.Error("it has what it has not, or the reverse")
+	}
 	require.NoError(t, os.RemoveAll(set.Dir))
 	got := require.Value(c.Get(ctx, set.Key))(t)
 	assert.Same(t, put, got)
@@ -262,21 +261,4 @@ func list(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// TestCacheHas: Has reads the manifests and moves nothing aside.
-func TestCacheHas(t *testing.T) {
-	t.Parallel()
-	c := Cache{Dir: t.TempDir()}
-	if c.Has(func(Key) bool { return true }) {
-		t.Error("an empty cache has something")
-	}
-	s := require.Value(c.Put(t.Context(), newSet(t, driver, "nvidia")))(t)
-	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "nvidia.ko"), []byte("damaged"), 0o600))
-	if !c.Has(func(k Key) bool { return k.Driver == driver }) || c.Has(func(k Key) bool { return k.Driver == "1" }) {
-		t.Error("it has what it has not, or the reverse")
-	}
-	if _, err := os.Stat(s.Dir); err != nil {
-		t.Errorf("the entry was moved: %v", err)
-	}
 }

@@ -101,21 +101,18 @@ func decodeSigner(infos *cryptobyte.String, message int64) (s signerInfo, err er
 		return s, malformed("its signer is broken")
 	}
 	byName := info.PeekASN1Tag(asn1.SEQUENCE)
-	switch {
-	case version != 1 && version != 3, (version == 1) != (message == 1), (version == 1) != byName:
+	if version != 1 && version != 3 || (version == 1) != (message == 1) || (version == 1) != byName {
 		return s, malformed("SignerInfo of version %d in SignedData of version %d", version, message)
-	case byName:
-		if !info.ReadASN1(&sid, asn1.SEQUENCE) || !sid.ReadASN1Element(&name, asn1.SEQUENCE) || !sid.ReadASN1(&id, asn1.INTEGER) || !sid.Empty() {
-			return s, malformed("its signer's name is broken")
-		}
+	}
+	ok := false
+	if byName {
+		ok = info.ReadASN1(&sid, asn1.SEQUENCE) && sid.ReadASN1Element(&name, asn1.SEQUENCE) && sid.ReadASN1(&id, asn1.INTEGER) && sid.Empty()
 		s.issuer, s.serial = name, id
-	default:
-		if !info.ReadASN1(&id, asn1.Tag(0).ContextSpecific()) {
-			return s, malformed("its signer's key id is broken")
-		}
+	} else {
+		ok = info.ReadASN1(&id, asn1.Tag(0).ContextSpecific())
 		s.keyID = id
 	}
-	if !info.ReadASN1(&digest, asn1.SEQUENCE) || !digest.ReadASN1ObjectIdentifier(&s.digest) ||
+	if !ok || !info.ReadASN1(&digest, asn1.SEQUENCE) || !digest.ReadASN1ObjectIdentifier(&s.digest) ||
 		!info.ReadOptionalASN1(&attributes, &s.attributes, asn1.Tag(0).ContextSpecific().Constructed()) ||
 		!info.ReadASN1(&algorithm, asn1.SEQUENCE) || !algorithm.ReadASN1ObjectIdentifier(&s.algorithm) ||
 		!info.ReadASN1(&signature, asn1.OCTET_STRING) ||
