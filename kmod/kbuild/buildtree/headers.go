@@ -97,8 +97,11 @@ func Find(release string, roots []Root) (Headers, error) {
 
 func headersAt(root Root, buildDir, release string) (Headers, error) {
 	dir, err := kmod.Within(root.Dir, buildDir)
-	if err != nil {
-		return Headers{}, fmt.Errorf("/%s: %w", buildDir, withoutPath(err))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Headers{}, fmt.Errorf("/%s: does not exist", buildDir)
+	case err != nil:
+		return Headers{}, fmt.Errorf("/%s: %w", buildDir, err)
 	}
 	h := Headers{Release: release, Build: dir, Origin: root.Name, RootDir: root.Dir}
 	inside := "/" + strings.TrimPrefix(strings.TrimPrefix(dir, strings.TrimSuffix(root.Dir, "/")), "/")
@@ -110,17 +113,6 @@ func headersAt(root Root, buildDir, release string) (Headers, error) {
 	}
 	h.CompilerText = h.compilerText()
 	return h, nil
-}
-
-// withoutPath removes the path from a file error, because the caller names the place better.
-func withoutPath(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		if errors.Is(path.Err, fs.ErrNotExist) {
-			return errors.New("does not exist")
-		}
-		return path.Err
-	}
-	return err
 }
 
 // check checks that the build folder is complete and for this release.

@@ -53,50 +53,44 @@ func OpenKey(text string, pass keyfile.Passphrase) (crypto.Signer, io.Closer, er
 	return key, ctx, nil
 }
 
-func open(text string, pass keyfile.Passphrase) (uri, *crypto11.Context, crypto11.Signer, error) {
-	u, err := parse(text)
-	if err != nil {
+func open(text string, pass keyfile.Passphrase) (u uri, ctx *crypto11.Context, _ crypto11.Signer, err error) {
+	if u, err = parse(text); err != nil {
 		return u, nil, nil, fmt.Errorf("open the PKCS#11 key: the URI is wrong: %w", err)
-	}
-	ctx, key, err := u.login(pass)
-	if err != nil {
-		return u, nil, nil, fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err)
-	}
-	return u, ctx, key, nil
-}
-
-func (u uri) login(pass keyfile.Passphrase) (_ *crypto11.Context, _ crypto11.Signer, err error) {
-	slot, err := u.findSlot()
-	if err != nil {
-		return nil, nil, err
-	}
-	pin, err := u.pin(pass)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Signatures are made one after the other, so a few sessions suffice.
-	ctx, err := crypto11.Configure(&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4})
-	switch code := pkcs11.Error(0); {
-	case errors.As(err, &code) && slices.Contains([]pkcs11.Error{pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE}, code):
-		return nil, nil, fmt.Errorf("%w (tried once)", ErrPIN)
-	case errors.As(err, &code) && code == pkcs11.CKR_PIN_LOCKED:
-		return nil, nil, fmt.Errorf("%w: it is locked after too many wrong ones", ErrPIN)
-	case err != nil:
-		return nil, nil, fmt.Errorf("log in to the token: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, ctx.Close())
+			err = fmt.Errorf("open the PKCS#11 key by %s: %w", u.module, err)
+			if ctx != nil {
+				err = errors.Join(err, ctx.Close())
+			}
 		}
 	}()
+	slot, err := u.findSlot()
+	if err != nil {
+		return u, nil, nil, err
+	}
+	pin, err := u.pin(pass)
+	if err != nil {
+		return u, nil, nil, err
+	}
+	// Signatures are made one after the other, so a few sessions suffice.
+	ctx, err = crypto11.Configure(&crypto11.Config{Path: u.module, SlotNumber: &slot, Pin: pin, MaxSessions: 4})
+	switch code := pkcs11.Error(0); {
+	case errors.As(err, &code) && slices.Contains([]pkcs11.Error{pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE}, code):
+		return u, nil, nil, fmt.Errorf("%w (tried once)", ErrPIN)
+	case errors.As(err, &code) && code == pkcs11.CKR_PIN_LOCKED:
+		return u, nil, nil, fmt.Errorf("%w: it is locked after too many wrong ones", ErrPIN)
+	case err != nil:
+		return u, nil, nil, fmt.Errorf("log in to the token: %w", err)
+	}
 	keys, err := ctx.FindKeyPairs(u.id, []byte(u.object))
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for the key: %w", err)
+		return u, ctx, nil, fmt.Errorf("look for the key: %w", err)
 	}
 	if len(keys) != 1 {
-		return nil, nil, fmt.Errorf("%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)", len(keys))
+		return u, ctx, nil, fmt.Errorf("%d private keys match: the URI must name one, by object, id or both, whose public key or certificate is in the token as well (pkcs11-tool --list-objects --login shows them)", len(keys))
 	}
-	return ctx, keys[0], nil
+	return u, ctx, keys[0], nil
 }
 
 // certificates returns at least one certificate when there is no error.
