@@ -31,7 +31,7 @@ func Describe(der []byte) (Description, error) {
 		return Description{}, err
 	}
 	if len(infos) == 0 {
-		return Description{}, noSigner()
+		return Description{}, errNoSigner
 	}
 	s := infos[0]
 	d := Description{Serial: s.serial, KeyID: s.keyID, Hash: s.digest.String(), Algorithm: s.kind()}

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-func noSigner() error { return fmt.Errorf("%w: it has no signer", ErrUnsupported) }
+var errNoSigner = fmt.Errorf("%w: it has no signer", ErrUnsupported)
 
 // VerifyFile returns the certificate whose key signed the module in a file. Like kernels it takes the
 // signature that is appended last. Errors wrap ErrUnsigned, ErrMalformed, ErrForeign, ErrMismatch,
@@ -67,7 +67,7 @@ func match(infos []signerInfo, certs []*x509.Certificate) (signerInfo, crypto.Ha
 	if slices.ContainsFunc(infos, func(s signerInfo) bool { return s.attributes }) {
 		return signerInfo{}, 0, nil, ErrAttributes
 	}
-	err := noSigner()
+	err := errNoSigner
 	for _, info := range infos {
 		a, known := info.hash()
 		if !known {
