@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,11 +95,10 @@ func (o *createFlags) run(ctx context.Context, a *session.App) (err error) {
 		return session.Usage(err)
 	}
 	options.Created = created.Unix()
-	with, closer, err := o.key.Load(a.Getenv)
-	if err != nil {
+	var closer func() error
+	if options.Sign, closer, err = o.key.Load(a.Getenv); err != nil {
 		return err
 	}
-	options.Sign = with
 	defer func() { err = errors.Join(err, closer()) }()
 	return a.With(ctx, nil, a.Programs(ctx, "", true), func(ctx context.Context, s *session.Session) (err error) {
 		artifacts, err := bundle.Gather(ctx, s.Registry, o.Selection)
@@ -213,13 +211,8 @@ func (o *createFlags) write(ctx context.Context, a *session.App, s *session.Sess
 
 // readStock reads a file of --since: a bundle, its list, or what bundle have printed.
 func readStock(name string) (bundle.Stock, error) {
-	const most = 2 * bundle.MaxDocument
-	info, err := os.Stat(name)
-	if err != nil {
-		return bundle.Stock{}, session.Usage(err)
-	}
-	if !strings.HasSuffix(name, ".tar") && info.Size() <= most {
-		raw, err := bounded.File(name, most)
+	if !strings.HasPrefix(string(bounded.Head(name, 10)), "oci-layout") { // the first member of a bundle
+		raw, err := bounded.File(name, 2*bundle.MaxDocument)
 		if err != nil {
 			return bundle.Stock{}, session.Usage(err)
 		}

@@ -75,14 +75,14 @@ func (o *importFlags) run(ctx context.Context, a *session.App, file string) (err
 	if err != nil {
 		return err
 	}
-	site, closer, err := o.site.Load(a.Getenv)
-	if err != nil {
+	var closer func() error
+	if o.Sign, closer, err = o.site.Load(a.Getenv); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
 	switch {
-	case site != nil:
-		o.Sign, o.trusted = site, site.Public()
+	case o.Sign != nil:
+		o.trusted = o.Sign.Public()
 	case len(keys) == 1:
 		o.trusted = keys[0]
 	case o.policy != "":
